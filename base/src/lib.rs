@@ -1,0 +1,25 @@
+//! What every layer of Tombolo agrees on: shared memory as words, ids with generations, instruction sets
+//! and the atomics façade.
+//!
+//! `no_std`. This crate and `platform/linux` are the only ones that may hold `unsafe`; here it is what turns
+//! a raw address into a [`memory::SharedMemory`], after which every access is bounds-checked and atomic.
+#![cfg_attr(not(any(test, loom)), no_std)]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
+pub mod hash;
+pub mod ids;
+pub mod isa;
+pub mod memory;
+pub mod sync;
+
+pub use ids::{ChannelId, DomainId, NodeId};
+pub use isa::Isa;
+pub use memory::{OutOfRange, SharedMemory};
+
+/// Bytes between two fields that different writers own.
+///
+/// Two 64-byte lines rather than one: adjacent-line prefetchers on x86-64 and 128-byte lines on some Arm
+/// processors would otherwise make two writers share.
+pub const LINE_BYTES: usize = 128;

@@ -1,0 +1,295 @@
+//! Memory shared with a peer, as an array of 64-bit atomic words.
+//!
+//! A peer may write any byte at any time, so no `&[u8]` or `&T` over such memory can be sound. A slice of
+//! [`AtomicU64`] can: concurrent atomic accesses are defined whoever makes them, and a peer that writes
+//! nonsense changes values, never soundness. Eight bytes is also the widest access that stays whole between
+//! unlike processors: 16-byte vector accesses were seen to tear between an emulated Arm core and its host.
+//!
+//! Words are in the byte order of the wire (little-endian) where they hold numbers, see [`load_le`] and
+//! [`store_le`]. Payload bytes are copied in address order and have no byte order.
+//!
+//! [`load_le`]: SharedMemory::load_le
+//! [`store_le`]: SharedMemory::store_le
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// An offset or length does not lie inside the memory it names, or is not a multiple of eight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("bytes {offset_bytes}..+{length_bytes} do not lie, 8-byte aligned, in a memory of {available_bytes} bytes")]
+pub struct OutOfRange {
+    /// First byte asked for.
+    pub offset_bytes: usize,
+    /// How many bytes were asked for.
+    pub length_bytes: usize,
+    /// How many there are.
+    pub available_bytes: usize,
+}
+
+/// A range of memory that a peer may read and write at the same time, accessed in 64-bit atomic words.
+///
+/// Cloning is cheap and names the same bytes; the last clone of all lets the owner (the mapping) go.
+#[derive(Clone)]
+pub struct SharedMemory {
+    #[cfg(not(loom))]
+    words: core::ptr::NonNull<AtomicU64>,
+    #[cfg(not(loom))]
+    len_words: usize,
+    /// Keeps the mapping alive; `None` for static memory.
+    #[cfg(all(not(loom), feature = "alloc"))]
+    _owner: Option<alloc::sync::Arc<dyn core::any::Any + Send + Sync>>,
+    #[cfg(loom)]
+    words: alloc::sync::Arc<alloc::vec::Vec<AtomicU64>>,
+    #[cfg(loom)]
+    range: core::ops::Range<usize>,
+}
+
+// SAFETY: the pointer is to memory that is valid from every thread for as long as the owner lives (contract
+// of `from_raw`), and all access through it is atomic.
+#[cfg(not(loom))]
+unsafe impl Send for SharedMemory {}
+// SAFETY: as above; `&SharedMemory` gives out only `&[AtomicU64]`.
+#[cfg(not(loom))]
+unsafe impl Sync for SharedMemory {}
+
+#[cfg(not(loom))]
+impl SharedMemory {
+    /// Names `length_bytes` bytes at `address`; `owner` is dropped with the last clone.
+    ///
+    /// # Safety
+    /// For as long as `owner` lives, `address` must be valid for reads and writes of `length_bytes` bytes and
+    /// aligned to 8, and this process must access those bytes only atomically, in aligned words of 8 bytes.
+    /// What other processes do to them does not matter.
+    #[cfg(feature = "alloc")]
+    pub unsafe fn from_raw(
+        address: core::ptr::NonNull<u8>,
+        length_bytes: usize,
+        owner: alloc::sync::Arc<dyn core::any::Any + Send + Sync>,
+    ) -> Self {
+        debug_assert_eq!(address.as_ptr() as usize % 8, 0);
+        SharedMemory { words: address.cast(), len_words: length_bytes / 8, _owner: Some(owner) }
+    }
+
+    /// Names static memory: on a board without an OS, or in a test.
+    #[must_use]
+    pub fn from_static(words: &'static [AtomicU64]) -> Self {
+        SharedMemory {
+            words: core::ptr::NonNull::from(words).cast(),
+            len_words: words.len(),
+            #[cfg(feature = "alloc")]
+            _owner: None,
+        }
+    }
+
+    /// Fresh zeroed memory of this process, rounded up to words: for tests and simulated links.
+    #[cfg(feature = "alloc")]
+    #[must_use]
+    pub fn zeroed(length_bytes: usize) -> Self {
+        let words: alloc::vec::Vec<AtomicU64> =
+            (0..length_bytes.div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
+        let len_words = words.len();
+        let owner = alloc::sync::Arc::new(words);
+        let words = core::ptr::NonNull::from(owner.as_slice()).cast();
+        SharedMemory { words, len_words, _owner: Some(owner) }
+    }
+
+    /// The words. `&AtomicU64` is the one reference that may point into memory a peer writes.
+    #[inline]
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        // SAFETY: `words` is valid for `len_words` aligned words while `_owner` lives (contract of `from_raw`,
+        // or a static or the vector in `_owner`), and `&self` keeps it alive. Atomics allow concurrent writes.
+        unsafe { core::slice::from_raw_parts(self.words.as_ptr(), self.len_words) }
+    }
+
+    fn narrow(&self, first_word: usize, len_words: usize) -> Self {
+        debug_assert!(first_word + len_words <= self.len_words);
+        let mut part = self.clone();
+        // SAFETY: the caller checked that the range lies inside, so the offset stays in the same allocation.
+        part.words = unsafe { self.words.add(first_word) };
+        part.len_words = len_words;
+        part
+    }
+}
+
+#[cfg(loom)]
+impl SharedMemory {
+    /// Fresh zeroed memory of the model.
+    #[must_use]
+    pub fn zeroed(length_bytes: usize) -> Self {
+        let words: alloc::vec::Vec<AtomicU64> =
+            (0..length_bytes.div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
+        let range = 0..words.len();
+        SharedMemory { words: alloc::sync::Arc::new(words), range }
+    }
+
+    /// The words.
+    #[must_use]
+    pub fn words(&self) -> &[AtomicU64] {
+        &self.words[self.range.clone()]
+    }
+
+    fn narrow(&self, first_word: usize, len_words: usize) -> Self {
+        let start = self.range.start + first_word;
+        SharedMemory { words: self.words.clone(), range: start..start + len_words }
+    }
+}
+
+impl SharedMemory {
+    /// How many bytes it has.
+    #[inline]
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.words().len() * 8
+    }
+
+    /// The part of it from `offset_bytes`, `length_bytes` long; both multiples of eight.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when the part does not lie inside or is not aligned to words.
+    pub fn slice(&self, offset_bytes: usize, length_bytes: usize) -> Result<Self, OutOfRange> {
+        let error = OutOfRange { offset_bytes, length_bytes, available_bytes: self.len_bytes() };
+        let end = offset_bytes.checked_add(length_bytes).ok_or(error)?;
+        if end > self.len_bytes() || !offset_bytes.is_multiple_of(8) || !length_bytes.is_multiple_of(8) {
+            return Err(error);
+        }
+        Ok(self.narrow(offset_bytes / 8, length_bytes / 8))
+    }
+
+    /// Loads word `index` as a little-endian number.
+    ///
+    /// # Panics
+    /// When `index` is out of range, which is a mistake of the caller: indexes never come from a peer.
+    #[inline]
+    #[must_use]
+    pub fn load_le(&self, index: usize, order: Ordering) -> u64 {
+        u64::from_le(self.words()[index].load(order))
+    }
+
+    /// Stores word `index` as a little-endian number.
+    ///
+    /// # Panics
+    /// As [`load_le`](Self::load_le).
+    #[inline]
+    pub fn store_le(&self, index: usize, value: u64, order: Ordering) {
+        self.words()[index].store(value.to_le(), order);
+    }
+
+    /// Copies `source` in, starting at `offset_bytes`, a multiple of eight, in relaxed word stores.
+    ///
+    /// When the length is no multiple of eight the rest of the last word becomes zero.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when it does not fit; nothing was written.
+    pub fn copy_in(&self, offset_bytes: usize, source: &[u8]) -> Result<(), OutOfRange> {
+        let part = self.slice(offset_bytes, source.len().next_multiple_of(8))?;
+        copy_to_words(part.words(), source);
+        Ok(())
+    }
+
+    /// Copies bytes out, starting at `offset_bytes`, a multiple of eight, in relaxed word loads.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when the range is not inside; `target` is unchanged.
+    pub fn copy_out(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfRange> {
+        let part = self.slice(offset_bytes, target.len().next_multiple_of(8))?;
+        copy_from_words(part.words(), target);
+        Ok(())
+    }
+
+    /// Stores zero in every word.
+    pub fn clear(&self) {
+        for word in self.words() {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Copies `source` into `words` in relaxed stores; the tail of the last word touched becomes zero.
+///
+/// # Panics
+/// When `words` is shorter than `source`, which is a mistake of the caller.
+#[inline]
+pub fn copy_to_words(words: &[AtomicU64], source: &[u8]) {
+    let (chunks, tail) = source.as_chunks::<8>();
+    for (word, chunk) in words[..chunks.len()].iter().zip(chunks) {
+        word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
+    }
+    if !tail.is_empty() {
+        let mut last = [0; 8];
+        last[..tail.len()].copy_from_slice(tail);
+        words[chunks.len()].store(u64::from_ne_bytes(last), Ordering::Relaxed);
+    }
+}
+
+/// Copies from `words` into `target` in relaxed loads, each word loaded once.
+///
+/// # Panics
+/// As [`copy_to_words`].
+#[inline]
+pub fn copy_from_words(words: &[AtomicU64], target: &mut [u8]) {
+    let (chunks, tail) = target.as_chunks_mut::<8>();
+    let whole = chunks.len();
+    for (word, chunk) in words[..whole].iter().zip(chunks) {
+        *chunk = word.load(Ordering::Relaxed).to_ne_bytes();
+    }
+    if !tail.is_empty() {
+        let last = words[whole].load(Ordering::Relaxed).to_ne_bytes();
+        tail.copy_from_slice(&last[..tail.len()]);
+    }
+}
+
+impl core::fmt::Debug for SharedMemory {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "SharedMemory({} bytes)", self.len_bytes())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_bounded_and_aligned() {
+        let memory = SharedMemory::zeroed(64);
+        assert_eq!(memory.slice(0, 64).unwrap().len_bytes(), 64);
+        assert_eq!(memory.slice(64, 0).unwrap().len_bytes(), 0);
+        for (offset, length) in [(0, 72), (64, 8), (4, 8), (0, 12), (usize::MAX - 7, 8)] {
+            assert!(memory.slice(offset, length).is_err(), "{offset} {length}");
+        }
+    }
+
+    #[test]
+    fn a_slice_names_the_same_bytes() {
+        let memory = SharedMemory::zeroed(64);
+        let part = memory.slice(16, 16).unwrap();
+        drop(memory.clone());
+        part.store_le(1, 0x0102_0304_0506_0708, Ordering::Relaxed);
+        let mut bytes = [0; 8];
+        memory.copy_out(24, &mut bytes).unwrap();
+        assert_eq!(bytes, [8, 7, 6, 5, 4, 3, 2, 1]);
+    }
+
+    #[test]
+    fn bytes_of_any_length_come_back_in_order() {
+        for length in 0..=40 {
+            let memory = SharedMemory::zeroed(64);
+            let source: std::vec::Vec<u8> = (1..=length).collect();
+            memory.copy_in(8, &source).unwrap();
+            let mut target = std::vec![0; source.len()];
+            memory.copy_out(8, &mut target).unwrap();
+            assert_eq!(source, target);
+        }
+        let memory = SharedMemory::zeroed(16);
+        assert!(memory.copy_in(8, &[1; 9]).is_err());
+    }
+
+    #[test]
+    fn memory_outlives_the_handle_it_was_made_from() {
+        let part = {
+            let memory = SharedMemory::zeroed(1024);
+            memory.slice(512, 64).unwrap()
+        };
+        part.clear();
+        assert_eq!(part.load_le(7, Ordering::Relaxed), 0);
+    }
+}
