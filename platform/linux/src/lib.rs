@@ -1,1 +1,18 @@
-//! placeholder
+//! What Tombolo asks of Linux: sealed shared memory, local sockets, event counters, processes and, inside a
+//! virtual machine, the window.
+//!
+//! With `base`, the only crate that may hold `unsafe`. It knows no protocol.
+
+pub mod barrier;
+pub mod error;
+pub mod event;
+pub mod guest;
+pub mod memory;
+pub mod process;
+pub mod socket;
+pub mod time;
+
+pub use error::{Context, OsError};
+pub use rustix::io::Errno;
+pub use rustix::process::Signal;
+pub use time::Deadline;

@@ -1,0 +1,144 @@
+//! What a sleeping domain waits on: event counters and file descriptors, always with a deadline.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::io::Errno;
+
+use crate::error::{Context, OsError};
+use crate::time::{Deadline, timespec};
+
+/// Makes an event counter, non-blocking, at zero.
+///
+/// # Errors
+/// Too many open files.
+pub fn eventfd() -> Result<OwnedFd, OsError> {
+    rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("create an event counter")
+}
+
+/// Adds to an event counter, which wakes whoever waits on it. A full counter is as good: its waiter is woken.
+///
+/// The addend is little-endian 1 whatever the processor: an emulated big-endian program's counters may or may
+/// not be byte-swapped by its emulator, and either reading of it is a valid non-zero addend.
+///
+/// # Errors
+/// What the kernel answered, `EAGAIN` excepted.
+pub fn signal(counter: impl AsFd) -> Result<(), OsError> {
+    match rustix::io::write(counter, &1_u64.to_le_bytes()) {
+        Ok(_) | Err(Errno::AGAIN) => Ok(()),
+        Err(errno) => Err(OsError::new("signal an event counter", errno)),
+    }
+}
+
+/// Takes an event counter back to zero; says whether it had been signalled.
+pub fn drain(counter: impl AsFd) -> bool {
+    rustix::io::read(counter, &mut [0_u8; 8]).is_ok()
+}
+
+/// What became of one descriptor in a [`poll`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ready {
+    /// There is something to read (data, or the end).
+    pub readable: bool,
+    /// Writing would not block.
+    pub writable: bool,
+    /// The other end is gone: what is left can still be read.
+    pub hung_up: bool,
+}
+
+impl Ready {
+    /// Whether anything happened.
+    #[must_use]
+    pub fn any(self) -> bool {
+        self.readable || self.writable || self.hung_up
+    }
+}
+
+/// What to wait for on one descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Interest {
+    /// Something to read, or the end.
+    Read,
+    /// Room to write, or the end.
+    Write,
+    /// Either.
+    ReadWrite,
+}
+
+/// Sleeps until one of `sources` is ready, or `deadline`; without a deadline for as long as it takes.
+///
+/// Returns what is ready, in the order of `sources`; all false when the deadline passed. A signal handler
+/// that ran is no reason to return.
+///
+/// # Errors
+/// What the kernel answered.
+pub fn poll(
+    sources: &[(BorrowedFd<'_>, Interest)],
+    deadline: Option<Deadline>,
+) -> Result<Vec<Ready>, OsError> {
+    let mut fds: Vec<PollFd<'_>> = sources
+        .iter()
+        .map(|(fd, interest)| {
+            let flags = match interest {
+                Interest::Read => PollFlags::IN,
+                Interest::Write => PollFlags::OUT,
+                Interest::ReadWrite => PollFlags::IN | PollFlags::OUT,
+            };
+            PollFd::from_borrowed_fd(*fd, flags)
+        })
+        .collect();
+    loop {
+        let timeout = deadline.map(|deadline| timespec(deadline.remaining()));
+        match rustix::event::poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(OsError::new("wait for a descriptor", errno)),
+        }
+    }
+    Ok(fds
+        .iter()
+        .map(|fd| {
+            let events = fd.revents();
+            Ready {
+                readable: events.contains(PollFlags::IN),
+                writable: events.contains(PollFlags::OUT),
+                hung_up: events.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL),
+            }
+        })
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_signalled_counter_is_readable_once() {
+        let counter = eventfd().unwrap();
+        let now = Some(Deadline::after(Duration::ZERO));
+        assert!(!poll(&[(counter.as_fd(), Interest::Read)], now).unwrap()[0].any());
+        signal(&counter).unwrap();
+        signal(&counter).unwrap();
+        let soon = Some(Deadline::after(Duration::from_secs(10)));
+        assert!(poll(&[(counter.as_fd(), Interest::Read)], soon).unwrap()[0].readable);
+        assert!(drain(&counter));
+        assert!(!drain(&counter));
+    }
+
+    #[test]
+    fn a_counter_that_is_full_stays_signalled() {
+        let counter = eventfd().unwrap();
+        rustix::io::write(&counter, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        signal(&counter).unwrap();
+        assert!(drain(&counter));
+    }
+
+    #[test]
+    fn the_end_of_a_pipe_shows() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        drop(writer);
+        let soon = Some(Deadline::after(Duration::from_secs(10)));
+        assert!(poll(&[(reader.as_fd(), Interest::Read)], soon).unwrap()[0].hung_up);
+    }
+}

@@ -1,0 +1,1 @@
+//! The inside of a virtual machine.

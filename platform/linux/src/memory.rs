@@ -1,0 +1,135 @@
+//! Shared memory of this kernel: sealed memory files, and mappings that never outlive nor exceed their file.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use tombolo_base::SharedMemory;
+
+use crate::error::{Context, OsError};
+
+/// Seals that fix the size for good: without them a peer could shrink the file and turn every access of the
+/// other side into SIGBUS.
+const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// Makes a zeroed memory file of `length_bytes` whose size is sealed. `name` shows in `/proc/PID/maps`.
+///
+/// It has no path: when the last process that holds it dies it is gone.
+///
+/// # Errors
+/// What the kernel refused: out of memory, too many files.
+pub fn create_sealed(name: &str, length_bytes: u64) -> Result<OwnedFd, OsError> {
+    let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+        .context("create shared memory")?;
+    rustix::fs::ftruncate(&file, length_bytes).context("size shared memory")?;
+    rustix::fs::fcntl_add_seals(&file, SIZE_SEALS).context("seal shared memory")?;
+    Ok(file)
+}
+
+/// Checks that a file received from a peer is a memory file whose size is sealed and at least
+/// `length_bytes`, so that mapping it cannot fault later whatever the peer does.
+///
+/// # Errors
+/// `EPERM` for missing seals, `EOVERFLOW` for one too small, or what the kernel answered.
+pub fn check_sealed(file: impl AsFd, length_bytes: u64) -> Result<(), OsError> {
+    let seals = rustix::fs::fcntl_get_seals(&file).context("read the seals of shared memory")?;
+    if !seals.contains(SealFlags::SHRINK) {
+        return Err(OsError::new("use shared memory that its owner can shrink", Errno::PERM));
+    }
+    let length = rustix::fs::fstat(&file).context("size shared memory")?.st_size;
+    if u64::try_from(length).unwrap_or(0) < length_bytes {
+        return Err(OsError::new(
+            format!("use shared memory of {length} bytes where {length_bytes} are needed"),
+            Errno::OVERFLOW,
+        ));
+    }
+    Ok(())
+}
+
+/// A mapping that is unmapped when dropped.
+struct Mapping {
+    address: NonNull<core::ffi::c_void>,
+    length_bytes: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread; the pointer is only used to unmap it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above, nothing is reachable through `&Mapping`.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `map` made exactly this range and hands out no pointer that outlives the `Arc` around it.
+        let _ = unsafe { rustix::mm::munmap(self.address.as_ptr(), self.length_bytes) };
+    }
+}
+
+/// Maps `length_bytes` of `file` from `offset_bytes` (a multiple of the page size), for reading and writing.
+///
+/// For a file made elsewhere call [`check_sealed`] first; for device memory (a PCI BAR) the size of the BAR
+/// is the bound.
+///
+/// # Errors
+/// What the kernel refused; zero length is `EINVAL`.
+pub fn map(file: impl AsFd, offset_bytes: u64, length_bytes: usize) -> Result<SharedMemory, OsError> {
+    // SAFETY: a null hint lets the kernel choose a fresh range, so no existing mapping is touched.
+    let address = unsafe {
+        rustix::mm::mmap(
+            core::ptr::null_mut(),
+            length_bytes,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            &file,
+            offset_bytes,
+        )
+    }
+    .context("map shared memory")?;
+    let address = NonNull::new(address).ok_or(OsError::new("map shared memory", Errno::FAULT))?;
+    let owner = Arc::new(Mapping { address, length_bytes });
+    // SAFETY: the range was mapped read-write just now, page-aligned, and stays mapped while `owner` lives. All
+    // access in this process goes through `SharedMemory`, which is atomic in words of 8 bytes. Its size cannot
+    // shrink: it is sealed, or it is a BAR.
+    Ok(unsafe { SharedMemory::from_raw(address.cast(), length_bytes, owner) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tombolo_base::sync::Ordering;
+
+    #[test]
+    fn two_mappings_of_one_file_are_the_same_memory() {
+        let file = create_sealed("tombolo-test", 8192).unwrap();
+        check_sealed(&file, 8192).unwrap();
+        let first = map(&file, 0, 8192).unwrap();
+        let second = map(&file, 4096, 4096).unwrap();
+        first.store_le(512, 77, Ordering::Relaxed);
+        assert_eq!(second.load_le(0, Ordering::Relaxed), 77);
+    }
+
+    #[test]
+    fn a_file_that_can_shrink_or_is_too_small_is_refused() {
+        let loose =
+            rustix::fs::memfd_create("tombolo-test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&loose, 4096).unwrap();
+        assert_eq!(check_sealed(&loose, 4096).unwrap_err().errno, Errno::PERM);
+        let sealed = create_sealed("tombolo-test", 4096).unwrap();
+        assert_eq!(check_sealed(&sealed, 4097).unwrap_err().errno, Errno::OVERFLOW);
+        assert!(rustix::fs::ftruncate(&sealed, 0).is_err());
+    }
+
+    #[test]
+    fn the_memory_lives_as_long_as_its_last_part() {
+        let file = create_sealed("tombolo-test", 4096).unwrap();
+        let part = {
+            let whole = map(&file, 0, 4096).unwrap();
+            drop(file);
+            whole.slice(8, 8).unwrap()
+        };
+        part.store_le(0, 5, Ordering::Relaxed);
+        assert_eq!(part.load_le(0, Ordering::Relaxed), 5);
+    }
+}

@@ -1,0 +1,179 @@
+//! Starting processes that cannot be left behind, and knowing for certain when one is gone.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command};
+
+use rustix::io::{Errno, FdFlags};
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::error::{Context, OsError};
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// It exited with this status.
+    Exited(u8),
+    /// This signal ended it.
+    Signalled(u8),
+}
+
+/// A child process: dies with its parent, leads a process group of its own, and is watched by a descriptor
+/// that names the process, not a number that can be reused.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    pidfd: OwnedFd,
+}
+
+impl Process {
+    /// Starts `command`. The child keeps `inherit` open under the same numbers.
+    ///
+    /// The child is killed when the *thread* that called this ends (that is how Linux defines it), so call it
+    /// from one that lives as long as the parent should.
+    ///
+    /// # Errors
+    /// What the kernel refused: no such program, not executable, out of processes.
+    pub fn start(command: &mut Command, inherit: &[BorrowedFd<'_>]) -> Result<Process, OsError> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let numbers: Vec<_> = inherit.iter().map(AsRawFd::as_raw_fd).collect();
+        let parent = rustix::process::getpid();
+        let prepare = move || {
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            // The parent may have died before the line above took effect.
+            if rustix::process::getppid() != Some(parent) {
+                return Err(Errno::SRCH.into());
+            }
+            for number in &numbers {
+                // SAFETY: the caller holds these descriptors borrowed until `spawn` returns, and the child has
+                // copies of all of them until it executes the program.
+                let fd = unsafe { BorrowedFd::borrow_raw(*number) };
+                rustix::io::fcntl_setfd(fd, FdFlags::empty())?;
+            }
+            Ok(())
+        };
+        command.process_group(0);
+        // SAFETY: between fork and exec the closure only makes system calls; it neither allocates nor locks.
+        unsafe { command.pre_exec(prepare) };
+        let child = command.spawn().context(&format!("start {program}"))?;
+        let pid = Pid::from_child(&child);
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).context("watch a process")?;
+        Ok(Process { child, pidfd })
+    }
+
+    /// The process id: for people and for matching credentials, not for signals.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        Pid::from_child(&self.child).as_raw_nonzero().get()
+    }
+
+    /// Readable once the process has ended.
+    #[must_use]
+    pub fn ended_fd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// The standard streams that were asked for as pipes.
+    pub fn child_mut(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Sends a signal to the whole process group. One that has ended is left alone.
+    pub fn signal(&self, signal: Signal) {
+        // Not reaped yet, so its id, which is the group's, still belongs to it.
+        let _ = rustix::process::kill_process_group(Pid::from_child(&self.child), signal);
+    }
+
+    /// How it ended, if it has. Whatever is left of its process group is killed then.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn try_reap(&mut self) -> Result<Option<Ended>, OsError> {
+        let ready = crate::event::poll(
+            &[(self.pidfd.as_fd(), crate::event::Interest::Read)],
+            Some(crate::time::Deadline::after(std::time::Duration::ZERO)),
+        )?;
+        if !ready[0].any() {
+            return Ok(None);
+        }
+        self.signal(Signal::KILL);
+        let status = self.child.try_wait().context("reap a process")?;
+        Ok(status.map(|status| match (status.code(), status.signal()) {
+            (Some(code), _) => Ended::Exited(code as u8),
+            (None, signal) => Ended::Signalled(signal.unwrap_or(0) as u8),
+        }))
+    }
+
+    /// Kills it and everything in its group, and waits until it is gone.
+    pub fn destroy(&mut self) {
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// Watches a process that is not our child; readable once it has ended.
+///
+/// # Errors
+/// `ESRCH` when there is none.
+pub fn watch(pid: i32) -> Result<OwnedFd, OsError> {
+    let pid = Pid::from_raw(pid).ok_or(OsError::new("watch a process", Errno::SRCH))?;
+    rustix::process::pidfd_open(pid, PidfdFlags::empty()).context("watch a process")
+}
+
+/// Sends a signal to a watched process. One that has ended is left alone.
+pub fn signal_watched(pidfd: impl AsFd, signal: Signal) {
+    let _ = rustix::process::pidfd_send_signal(pidfd, signal);
+}
+
+/// The effective user of this process.
+#[must_use]
+pub fn user_id() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Makes orphans of this process's descendants its children, so that none escapes it.
+pub fn adopt_orphans() {
+    let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Interest, poll};
+    use crate::time::Deadline;
+    use std::time::Duration;
+
+    fn wait(process: &mut Process) -> Ended {
+        let soon = Some(Deadline::after(Duration::from_secs(20)));
+        assert!(poll(&[(process.ended_fd(), Interest::Read)], soon).unwrap()[0].any());
+        process.try_reap().unwrap().unwrap()
+    }
+
+    #[test]
+    fn exit_status_and_signal_are_told_apart() {
+        let mut exits = Process::start(Command::new("sh").args(["-c", "exit 7"]), &[]).unwrap();
+        assert_eq!(wait(&mut exits), Ended::Exited(7));
+        let mut killed = Process::start(Command::new("sleep").arg("60"), &[]).unwrap();
+        assert_eq!(killed.try_reap().unwrap(), None);
+        killed.signal(Signal::KILL);
+        assert_eq!(wait(&mut killed), Ended::Signalled(9));
+    }
+
+    #[test]
+    fn what_it_started_dies_with_it() {
+        let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+        let script = format!("sleep 60 >&{0} & exit 0", writer.as_raw_fd());
+        let mut process = Process::start(Command::new("sh").args(["-c", &script]), &[writer.as_fd()]).unwrap();
+        drop(writer);
+        wait(&mut process);
+        let soon = Some(Deadline::after(Duration::from_secs(20)));
+        assert!(poll(&[(reader.as_fd(), Interest::Read)], soon).unwrap()[0].hung_up);
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let error = Process::start(&mut Command::new("/nonexistent/program"), &[]).unwrap_err();
+        assert_eq!(error.errno, Errno::NOENT);
+        assert!(error.to_string().contains("/nonexistent/program"));
+    }
+}

@@ -1,0 +1,46 @@
+//! Deadlines on the monotonic clock.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, Timespec};
+
+/// A point of this kernel's monotonic clock after which a wait gives up.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Deadline(u64);
+
+/// Nanoseconds on the monotonic clock of this kernel.
+#[must_use]
+pub fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::Monotonic);
+    // The monotonic clock starts at zero when the system does, so neither part is negative.
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+impl Deadline {
+    /// `timeout` from now; a time-out past the end of the clock is the end of the clock.
+    #[must_use]
+    pub fn after(timeout: Duration) -> Self {
+        Deadline(now_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// How long is left; zero when it has passed.
+    #[must_use]
+    pub fn remaining(self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(now_ns()))
+    }
+
+    /// Whether it has passed.
+    #[must_use]
+    pub fn passed(self) -> bool {
+        now_ns() >= self.0
+    }
+}
+
+/// A duration as the kernel takes it, cut at what fits.
+#[must_use]
+pub fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
