@@ -1,0 +1,230 @@
+//! The little of an ELF file that an image must know: which processor it is for, and whether it stands alone.
+
+use tombolo_base::Isa;
+
+/// Why bytes are no program that a node can run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ElfError {
+    /// The first four bytes are not those of ELF.
+    #[error("it is not an ELF file")]
+    NotElf,
+    /// A field points outside the file, or the file ends early.
+    #[error("its ELF header is cut short or points outside the file")]
+    Malformed,
+    /// Class or version that no supported instruction set uses.
+    #[error("it is not a 64-bit ELF file of version 1")]
+    NotElf64,
+    /// An object file, a core dump, or a file that loads nothing.
+    #[error("it is an ELF file, but not an executable (object file, library without segments or core dump)")]
+    NotExecutable,
+    /// An instruction set that no node has.
+    #[error("it is for ELF machine {machine}, {order}-endian, which no node has")]
+    UnknownMachine {
+        /// The field `e_machine`.
+        machine: u16,
+        /// `little` or `big`.
+        order: &'static str,
+    },
+}
+
+/// What the header of an executable says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Executable {
+    /// The instruction set it is for.
+    pub isa: Isa,
+    /// The dynamic linker that the node must have, or `None` for a static program.
+    pub interpreter: Option<String>,
+}
+
+const PT_LOAD: u32 = 1;
+const PT_INTERP: u32 = 3;
+const PROGRAM_HEADER_BYTES: u64 = 56;
+const INTERPRETER_MAX_BYTES: u64 = 4096;
+
+/// Whether `bytes` begin like an ELF file.
+#[must_use]
+pub fn is_elf(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x7fELF")
+}
+
+/// Reads the headers of an executable.
+///
+/// # Errors
+/// [`ElfError`] says what is wrong; nothing outside `bytes` is ever looked at.
+pub fn inspect(bytes: &[u8]) -> Result<Executable, ElfError> {
+    if !is_elf(bytes) {
+        return Err(ElfError::NotElf);
+    }
+    let ident: &[u8; 16] = bytes.first_chunk().ok_or(ElfError::Malformed)?;
+    let big_endian = match ident[5] {
+        1 => false,
+        2 => true,
+        _ => return Err(ElfError::Malformed),
+    };
+    let file = Fields { bytes, big_endian };
+    if ident[4] != 2 || ident[6] != 1 {
+        return Err(ElfError::NotElf64);
+    }
+    let machine = file.u16(18)?;
+    let isa = Isa::ALL
+        .into_iter()
+        .find(|isa| isa.elf_machine() == machine && isa.big_endian() == big_endian)
+        .ok_or(ElfError::UnknownMachine { machine, order: if big_endian { "big" } else { "little" } })?;
+    // ET_EXEC or ET_DYN: a position-independent executable is of the same type as a library.
+    if !matches!(file.u16(16)?, 2 | 3) {
+        return Err(ElfError::NotExecutable);
+    }
+    Ok(Executable { isa, interpreter: segments(&file)? })
+}
+
+/// Walks the program headers: at least one must be loaded; one may name the dynamic linker.
+fn segments(file: &Fields<'_>) -> Result<Option<String>, ElfError> {
+    let (table, count) = (file.u64(32)?, file.u16(56)?);
+    if count == 0 {
+        return Err(ElfError::NotExecutable);
+    }
+    if u64::from(file.u16(54)?) != PROGRAM_HEADER_BYTES {
+        return Err(ElfError::Malformed);
+    }
+    let (mut loads, mut interpreter) = (false, None);
+    for index in 0..u64::from(count) {
+        let header = table.checked_add(index * PROGRAM_HEADER_BYTES).ok_or(ElfError::Malformed)?;
+        let field = |at: u64| header.checked_add(at).ok_or(ElfError::Malformed);
+        let (offset, length) = (file.u64(field(8)?)?, file.u64(field(32)?)?);
+        let contents = file.range(offset, length)?;
+        match file.u32(header)? {
+            PT_LOAD => loads = true,
+            PT_INTERP if length <= INTERPRETER_MAX_BYTES => {
+                let path = contents.split(|byte| *byte == 0).next().unwrap_or_default();
+                interpreter = Some(String::from_utf8_lossy(path).into_owned());
+            }
+            PT_INTERP => return Err(ElfError::Malformed),
+            _ => {}
+        }
+    }
+    if loads { Ok(interpreter) } else { Err(ElfError::NotExecutable) }
+}
+
+/// Numbers in the file's own byte order, each read inside its bounds.
+struct Fields<'a> {
+    bytes: &'a [u8],
+    big_endian: bool,
+}
+
+impl<'a> Fields<'a> {
+    fn range(&self, offset: u64, length: u64) -> Result<&'a [u8], ElfError> {
+        let start = usize::try_from(offset).map_err(|_| ElfError::Malformed)?;
+        let length = usize::try_from(length).map_err(|_| ElfError::Malformed)?;
+        let end = start.checked_add(length).ok_or(ElfError::Malformed)?;
+        self.bytes.get(start..end).ok_or(ElfError::Malformed)
+    }
+
+    fn array<const N: usize>(&self, offset: u64) -> Result<[u8; N], ElfError> {
+        let mut field = [0; N];
+        field.copy_from_slice(self.range(offset, N as u64)?);
+        Ok(field)
+    }
+
+    fn u16(&self, offset: u64) -> Result<u16, ElfError> {
+        let field = self.array(offset)?;
+        Ok(if self.big_endian { u16::from_be_bytes(field) } else { u16::from_le_bytes(field) })
+    }
+
+    fn u32(&self, offset: u64) -> Result<u32, ElfError> {
+        let field = self.array(offset)?;
+        Ok(if self.big_endian { u32::from_be_bytes(field) } else { u32::from_le_bytes(field) })
+    }
+
+    fn u64(&self, offset: u64) -> Result<u64, ElfError> {
+        let field = self.array(offset)?;
+        Ok(if self.big_endian { u64::from_be_bytes(field) } else { u64::from_le_bytes(field) })
+    }
+}
+
+/// The smallest file that counts as an executable for `isa`: a header and one loaded, empty segment.
+#[cfg(test)]
+pub(crate) fn smallest(isa: Isa) -> Vec<u8> {
+    let mut bytes = vec![0_u8; 120];
+    bytes[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, if isa.big_endian() { 2 } else { 1 }, 1, 0]);
+    let mut put = |at: usize, value: u64, width: usize| {
+        let be = value.to_be_bytes();
+        let le = value.to_le_bytes();
+        let field = if isa.big_endian() { &be[8 - width..] } else { &le[..width] };
+        bytes[at..at + width].copy_from_slice(field);
+    };
+    put(16, 2, 2); // e_type: ET_EXEC
+    put(18, isa.elf_machine().into(), 2);
+    put(20, 1, 4); // e_version
+    put(32, 64, 8); // e_phoff
+    put(52, 64, 2); // e_ehsize
+    put(54, PROGRAM_HEADER_BYTES, 2);
+    put(56, 1, 2); // e_phnum
+    put(64, PT_LOAD.into(), 4);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn this_test_is_an_executable_for_this_processor() {
+        let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let executable = inspect(&bytes).unwrap();
+        assert_eq!(executable.isa, Isa::current());
+        let interpreter = executable.interpreter.expect("tests are linked dynamically");
+        assert!(interpreter.contains("/ld"), "{interpreter}");
+    }
+
+    #[test]
+    fn every_isa_is_told_by_machine_and_byte_order() {
+        for isa in Isa::ALL {
+            let bytes = smallest(isa);
+            assert_eq!(inspect(&bytes), Ok(Executable { isa, interpreter: None }));
+            let mut swapped = bytes;
+            swapped[5] = 3 - swapped[5];
+            assert!(matches!(inspect(&swapped), Err(ElfError::UnknownMachine { .. })), "{isa}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_executable_says_why() {
+        let good = smallest(Isa::Aarch64);
+        let with = |at: usize, value: u8| {
+            let mut bytes = good.clone();
+            bytes[at] = value;
+            inspect(&bytes).unwrap_err()
+        };
+        assert_eq!(inspect(b"#!/bin/sh\n"), Err(ElfError::NotElf));
+        assert_eq!(inspect(b"\x7fELF"), Err(ElfError::Malformed));
+        assert_eq!(with(4, 1), ElfError::NotElf64);
+        assert_eq!(with(6, 9), ElfError::NotElf64);
+        assert_eq!(with(5, 0), ElfError::Malformed);
+        assert_eq!(with(16, 1), ElfError::NotExecutable);
+        assert_eq!(with(16, 4), ElfError::NotExecutable);
+        assert_eq!(with(56, 0), ElfError::NotExecutable);
+        assert_eq!(with(56, 2), ElfError::Malformed);
+        assert_eq!(with(54, 1), ElfError::Malformed);
+        assert_eq!(with(64, 2), ElfError::NotExecutable);
+        assert_eq!(with(64 + 32, 121), ElfError::Malformed);
+        assert_eq!(with(39, 0xff), ElfError::Malformed);
+        assert_eq!(with(18, 40), ElfError::UnknownMachine { machine: 40, order: "little" });
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(
+            isa in prop::sample::select(Isa::ALL.to_vec()),
+            changes in prop::collection::vec((0_usize..120, any::<u8>()), 0..8),
+            length in 0_usize..=120,
+        ) {
+            let mut bytes = smallest(isa);
+            for (at, value) in changes {
+                bytes[at] = value;
+            }
+            let _ = inspect(&bytes[..length]);
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Images: one file that holds a build of a program for each instruction set.
+//!
+//! The file format is specified in `docs/specs/image.md`. A bare ELF executable is an image with one build:
+//! it gets the id that packing it under its file name would give it.
+
+mod container;
+pub mod elf;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tombolo_base::Isa;
+
+pub use container::FormatError;
+pub use elf::ElfError;
+
+/// The longest file that is read as an image: 1 GiB.
+pub const MAX_IMAGE_BYTES: u64 = 1 << 30;
+
+/// The longest name of an image.
+pub const MAX_NAME_BYTES: usize = 64;
+
+/// Names an image by its content: SHA-256 over its name and the hashes of all its builds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ImageId(pub [u8; 32]);
+
+impl fmt::Display for ImageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ImageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ImageId({self})")
+    }
+}
+
+/// An image in memory, every byte of it checked. Cloning is cheap.
+#[derive(Clone)]
+pub struct Image {
+    name: String,
+    id: ImageId,
+    bytes: Arc<[u8]>,
+    sections: Vec<container::Section>,
+}
+
+/// One build of an image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Program<'a> {
+    /// What it runs on.
+    pub isa: Isa,
+    /// The ELF file.
+    pub bytes: &'a [u8],
+    /// SHA-256 of the ELF file.
+    pub sha256: [u8; 32],
+    /// The dynamic linker that the node must have; `None` for a static program, which runs on any node.
+    pub interpreter: Option<&'a str>,
+}
+
+/// Why there is no image.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    /// The file cannot be read.
+    #[error("cannot read image {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The file is longer than any image may be.
+    #[error("{} is longer than the {MAX_IMAGE_BYTES} bytes that an image may have", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The content is no image.
+    #[error("`{name}` is not an image that can run: {source}")]
+    Format {
+        /// The file, or what the image was called by who sent it.
+        name: String,
+        /// What is wrong.
+        source: FormatError,
+    },
+    /// The file is an ELF file, but no node can run it.
+    #[error("`{name}` cannot run on any node: {source}")]
+    Program {
+        /// The file, or what the image was called by who sent it.
+        name: String,
+        /// What is wrong.
+        source: ElfError,
+    },
+}
+
+/// The image has builds, but not for this instruction set.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "image `{image}` has no build for {isa}, only for {}; build it with `tombolo build --isa {isa}`",
+    available.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(", ")
+)]
+pub struct NoBuildForIsa {
+    /// The name of the image.
+    pub image: String,
+    /// The instruction set that was asked for.
+    pub isa: Isa,
+    /// Those it has.
+    pub available: Vec<Isa>,
+}
+
+impl Image {
+    /// Reads and checks an image file, or a bare ELF executable as an image with one build.
+    ///
+    /// # Errors
+    /// [`ImageError`], which names the file.
+    pub fn open(path: &Path) -> Result<Image, ImageError> {
+        let unreadable = |source| ImageError::Unreadable { path: path.to_owned(), source };
+        let file = File::open(path).map_err(unreadable)?;
+        let mut bytes = Vec::new();
+        // One byte more than allowed tells a file of the greatest length from a longer one.
+        file.take(MAX_IMAGE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.len() as u64 > MAX_IMAGE_BYTES {
+            return Err(ImageError::TooLong { path: path.to_owned() });
+        }
+        Image::from_bytes(&path.display().to_string(), bytes)
+    }
+
+    /// Checks an image, or a bare ELF executable, that is already in memory.
+    ///
+    /// `origin` is where it came from: errors name it, and a bare executable is called like its last part.
+    ///
+    /// # Errors
+    /// [`ImageError::Format`] or [`ImageError::Program`].
+    pub fn from_bytes(origin: &str, bytes: Vec<u8>) -> Result<Image, ImageError> {
+        if elf::is_elf(&bytes) {
+            let builder = ImageBuilder::new(name_from_path(Path::new(origin))).with_program(bytes);
+            return builder
+                .map_err(|source| ImageError::Program { name: origin.to_owned(), source })?
+                .finish();
+        }
+        let contents = container::decode(&bytes)
+            .map_err(|source| ImageError::Format { name: origin.to_owned(), source })?;
+        let container::Contents { name, id, sections } = contents;
+        Ok(Image { name, id, bytes: bytes.into(), sections })
+    }
+
+    /// What the image is called: 1 to 64 bytes, no `/` and no control characters.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The id, equal for equal content.
+    #[must_use]
+    pub fn id(&self) -> ImageId {
+        self.id
+    }
+
+    /// The whole file, as `tombolo build` writes it.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The instruction sets it has builds for, in table order.
+    #[must_use]
+    pub fn isas(&self) -> Vec<Isa> {
+        self.sections.iter().map(|section| section.isa).collect()
+    }
+
+    /// All builds, in table order.
+    pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
+        self.sections.iter().map(|section| Program {
+            isa: section.isa,
+            bytes: &self.bytes[section.range.clone()],
+            sha256: section.sha256,
+            interpreter: section.interpreter.as_deref(),
+        })
+    }
+
+    /// The build for `isa`.
+    ///
+    /// # Errors
+    /// [`NoBuildForIsa`] says which builds there are.
+    pub fn program(&self, isa: Isa) -> Result<Program<'_>, NoBuildForIsa> {
+        self.programs().find(|program| program.isa == isa).ok_or_else(|| NoBuildForIsa {
+            image: self.name.clone(),
+            isa,
+            available: self.isas(),
+        })
+    }
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Image({} {} {:?})", self.name, self.id, self.isas())
+    }
+}
+
+/// Packs builds of one program into an image.
+#[derive(Debug)]
+pub struct ImageBuilder {
+    name: String,
+    programs: BTreeMap<Isa, Vec<u8>>,
+}
+
+impl ImageBuilder {
+    /// An empty image. Characters that a name cannot have become `_`, and a long name is cut.
+    #[must_use]
+    pub fn new(name: &str) -> ImageBuilder {
+        let mut name: String = name.chars().map(|c| if name_may_have(c) { c } else { '_' }).collect();
+        name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
+        if name.is_empty() {
+            name.push('_');
+        }
+        ImageBuilder { name, programs: BTreeMap::new() }
+    }
+
+    /// Adds an ELF executable, in place of an earlier one for the same instruction set, which its header tells.
+    ///
+    /// # Errors
+    /// [`ElfError`] when the file is not an executable for a known instruction set.
+    pub fn with_program(mut self, elf: Vec<u8>) -> Result<ImageBuilder, ElfError> {
+        let executable = elf::inspect(&elf)?;
+        self.programs.insert(executable.isa, elf);
+        Ok(self)
+    }
+
+    /// The finished image.
+    ///
+    /// # Errors
+    /// [`ImageError::Format`] when there is no program in it, or they are together too long.
+    pub fn finish(self) -> Result<Image, ImageError> {
+        let programs: Vec<_> = self.programs.iter().map(|(isa, elf)| (*isa, elf.as_slice())).collect();
+        let bytes = container::encode(&self.name, &programs);
+        Image::from_bytes(&self.name, bytes)
+    }
+}
+
+/// The name that a file gives to what is in it: the last part of its path without extension.
+fn name_from_path(path: &Path) -> &str {
+    path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("program")
+}
+
+fn name_may_have(c: char) -> bool {
+    !c.is_control() && c != '/'
+}
+
+fn name_is_valid(name: &str) -> bool {
+    !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.chars().all(name_may_have)
+}
+
+#[cfg(test)]
+mod tests;
