@@ -1,1 +1,56 @@
-//! The inside of a virtual machine.
+//! What a virtual machine's monitor does on the inside: be process 1, find the window, receive interrupts.
+//!
+//! The window is QEMU's `ivshmem-doorbell` device. Its memory and registers are mapped through sysfs, which
+//! needs no driver; its interrupts come through the stock `vfio-pci` driver as event counters. All of these
+//! are file descriptors, so the monitor can lend them to domains over a socket.
+
+pub mod init;
+pub mod pci;
+pub mod vfio;
+
+use std::path::Path;
+
+use crate::error::{Context, OsError};
+
+/// Why this machine's inside could not be set up.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum GuestError {
+    /// The kernel refused something.
+    #[error(transparent)]
+    Os(#[from] OsError),
+    /// There is no window device.
+    #[error("this machine has no window: no PCI device {vendor:04x}:{device:04x} (QEMU's ivshmem-doorbell)",
+        vendor = pci::VENDOR, device = pci::DEVICE)]
+    NoWindow,
+    /// The window device is not behind an IOMMU, which vfio needs.
+    #[error("the window {address} is in no IOMMU group: start QEMU with -M virt,iommu=smmuv3")]
+    NoIommu {
+        /// PCI address of the window.
+        address: String,
+    },
+    /// Another device of the window's IOMMU group is driven by the kernel.
+    #[error("the IOMMU group {group} of the window {address} also holds devices that other drivers use")]
+    GroupNotViable {
+        /// PCI address of the window.
+        address: String,
+        /// Number of the group.
+        group: String,
+    },
+    /// The device offers no message interrupts.
+    #[error("the window {address} has no MSI-X vectors: start QEMU with ivshmem-doorbell,vectors=N")]
+    NoInterrupts {
+        /// PCI address of the window.
+        address: String,
+    },
+}
+
+/// Writes `value` to a file of sysfs in one call.
+fn write_attribute(path: &Path, value: &str) -> Result<(), OsError> {
+    std::fs::write(path, value).context(&format!("write {value:?} to {}", path.display()))
+}
+
+/// Reads a file of sysfs without its newline.
+fn read_attribute(path: &Path) -> Result<String, OsError> {
+    let text = std::fs::read_to_string(path).context(&format!("read {}", path.display()))?;
+    Ok(text.trim_end().to_owned())
+}

@@ -1,0 +1,81 @@
+//! What a virtual machine node is made of.
+
+use std::path::{Path, PathBuf};
+
+use tombolo_base::Isa;
+
+/// The file that lists the kernel modules, one name a line, each after those it needs.
+const MODULE_ORDER: &str = "order";
+
+/// A part of the kit is missing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("an {isa} virtual machine node needs {what}, but {path} is missing: run `make setup`", path = path.display())]
+pub struct KitError {
+    /// The instruction set of the node.
+    pub isa: Isa,
+    /// The part that is missing.
+    pub what: &'static str,
+    /// Where it was looked for.
+    pub path: PathBuf,
+}
+
+/// The files that a virtual machine node is made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct VmKit {
+    /// The kernel, as QEMU boots it.
+    pub kernel: PathBuf,
+    /// The kernel's modules for the window's interrupts, and the file `order` that lists them.
+    pub modules_dir: PathBuf,
+    /// The shell and tools of the node's console, one static program.
+    pub busybox: PathBuf,
+    /// The node's monitor, one static program.
+    pub tombolod: PathBuf,
+}
+
+impl VmKit {
+    /// Finds the parts under `kit_dir`, the folder that has one folder per instruction set.
+    ///
+    /// # Errors
+    /// [`KitError`], naming the first part that is missing.
+    pub fn locate(kit_dir: &Path, isa: Isa) -> Result<VmKit, KitError> {
+        let folder = kit_dir.join(isa.name());
+        let part = |name: &str, what: &'static str| {
+            let path = folder.join(name);
+            if path.exists() { Ok(path) } else { Err(KitError { isa, what, path }) }
+        };
+        let kit = VmKit {
+            kernel: part("vmlinuz", "a Linux kernel")?,
+            modules_dir: part("modules", "the kernel's modules")?,
+            busybox: part("busybox", "busybox")?,
+            tombolod: part("tombolod", "its monitor")?,
+        };
+        part(&format!("modules/{MODULE_ORDER}"), "the order of the kernel's modules")?;
+        Ok(kit)
+    }
+
+    /// The file that lists the modules.
+    #[must_use]
+    pub fn module_order(&self) -> PathBuf {
+        self.modules_dir.join(MODULE_ORDER)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_missing_part_is_named() {
+        let root = std::env::temp_dir().join(format!("tombolo-kit-{}", std::process::id()));
+        let folder = root.join("aarch64");
+        std::fs::create_dir_all(folder.join("modules")).unwrap();
+        for name in ["vmlinuz", "busybox", "tombolod", "modules/order"] {
+            let error = VmKit::locate(&root, Isa::Aarch64).unwrap_err();
+            assert!(error.path.ends_with(name), "{error}");
+            assert!(error.to_string().contains("make setup"), "{error}");
+            std::fs::write(folder.join(name), "").unwrap();
+        }
+        assert_eq!(VmKit::locate(&root, Isa::Aarch64).unwrap().busybox, folder.join("busybox"));
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}

@@ -1,0 +1,16 @@
+//! Virtual machine nodes: what boots them, and the window that joins them to their host.
+//!
+//! A node is started in four steps: [`VmKit::locate`] finds what it is made of, [`initramfs`] packs its boot
+//! image (cached by content), [`Window::new`] makes the shared memory and the doorbells, and [`Qemu::launch`]
+//! says which program to run with which descriptors. Nothing of it has a path in the file system except the
+//! cached boot image, so a machine that is killed leaves nothing behind.
+
+pub mod initramfs;
+pub mod ivshmem;
+pub mod kit;
+pub mod qemu;
+
+pub use initramfs::{Archive, InitramfsError};
+pub use ivshmem::{HOST_PEER, VM_PEER, Window, WindowError};
+pub use kit::{KitError, VmKit};
+pub use qemu::{Launch, Qemu, QemuError};

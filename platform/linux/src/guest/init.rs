@@ -1,0 +1,211 @@
+//! What process 1 of a virtual machine does: mounts, modules, keeping the monitor running and nothing else.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::mount::MountFlags;
+use rustix::process::{Pid, WaitOptions, WaitStatus};
+use rustix::system::RebootCommand;
+
+use crate::error::{Context, OsError};
+use crate::process::Ended;
+
+/// Where the boot image keeps the kernel's modules and their order.
+pub const MODULES: &str = "/lib/modules";
+
+/// The file in the modules' directory that lists them, one name a line, each after those it needs.
+pub const MODULE_ORDER: &str = "order";
+
+/// Where the boot image keeps its tools.
+pub const BUSYBOX: &str = "/bin/busybox";
+
+/// A shell that ended sooner than this is not started again: its console does not work.
+pub const SHELL_LIFE: Duration = Duration::from_secs(1);
+
+/// The terminal of the serial console.
+pub const CONSOLE: &str = "/dev/ttyAMA0";
+
+const NO_EXEC: MountFlags = MountFlags::NOSUID.union(MountFlags::NOEXEC).union(MountFlags::NODEV);
+const NO_DEVICES: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+
+const FILE_SYSTEMS: [(&str, &str, MountFlags); 7] = [
+    ("proc", "/proc", NO_EXEC),
+    ("sysfs", "/sys", NO_EXEC),
+    ("devtmpfs", "/dev", MountFlags::NOSUID),
+    ("devpts", "/dev/pts", MountFlags::NOSUID),
+    ("tmpfs", "/dev/shm", NO_DEVICES),
+    ("tmpfs", "/tmp", NO_DEVICES),
+    ("tmpfs", "/run", NO_DEVICES),
+];
+
+/// Whether this process is process 1 and so has to do what this module does.
+#[must_use]
+pub fn is_init() -> bool {
+    rustix::process::getpid() == Pid::INIT
+}
+
+/// Mounts what programs expect: `/proc`, `/sys`, `/dev` with terminals and shared memory, `/tmp`, `/run`.
+/// What is mounted already stays.
+///
+/// # Errors
+/// What the kernel refused.
+pub fn mount_file_systems() -> Result<(), OsError> {
+    for (kind, target, flags) in FILE_SYSTEMS {
+        std::fs::create_dir_all(target).context(&format!("create {target}"))?;
+        match rustix::mount::mount(kind, target, kind, flags, None) {
+            Ok(()) | Err(Errno::BUSY) => {}
+            Err(errno) => return Err(OsError::new(format!("mount {kind} on {target}"), errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Loads the kernel modules that `directory`'s [`MODULE_ORDER`] lists, in that order; those already loaded
+/// are left alone.
+///
+/// # Errors
+/// What the kernel refused, with the file.
+pub fn load_modules(directory: &Path) -> Result<(), OsError> {
+    let order = directory.join(MODULE_ORDER);
+    let names = std::fs::read_to_string(&order).context(&format!("read {}", order.display()))?;
+    for name in names.lines().map(str::trim).filter(|name| !name.is_empty()) {
+        let path = directory.join(name);
+        let operation = format!("load the kernel module {}", path.display());
+        let file = File::open(&path).context(&operation)?;
+        match rustix::system::finit_module(&file, c"", 0) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(OsError::new(operation, errno)),
+        }
+    }
+    Ok(())
+}
+
+/// Names this machine.
+///
+/// # Errors
+/// `EINVAL` for a name longer than 64 bytes.
+pub fn set_host_name(name: &str) -> Result<(), OsError> {
+    rustix::system::sethostname(name.as_bytes()).context(&format!("name this machine {name}"))
+}
+
+/// The `key=value` words of the kernel's command line.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    /// Reads this kernel's command line; `/proc` must be mounted.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn read() -> Result<Self, OsError> {
+        let line = std::fs::read_to_string("/proc/cmdline").context("read the kernel's command line")?;
+        Ok(Self::parse(&line))
+    }
+
+    /// Parses a command line. Words without `=` are skipped.
+    #[must_use]
+    pub fn parse(line: &str) -> Self {
+        let split = |word: &str| word.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+        Parameters(line.split_ascii_whitespace().filter_map(split).collect())
+    }
+
+    /// The value of `key`; of several the last, as the kernel does.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+}
+
+/// A shell on the serial console, with job control.
+///
+/// # Errors
+/// What opening the console answered.
+pub fn console_shell() -> Result<Command, OsError> {
+    let open = || File::options().read(true).write(true).open(CONSOLE).context("open the console");
+    let mut shell = Command::new(BUSYBOX);
+    shell.args(["setsid", "-c", BUSYBOX, "sh"]);
+    shell.envs([("HOME", "/"), ("PATH", "/bin"), ("TERM", "linux")]);
+    shell
+        .current_dir("/")
+        .stdin(Stdio::from(open()?))
+        .stdout(Stdio::from(open()?))
+        .stderr(Stdio::from(open()?));
+    Ok(shell)
+}
+
+/// Runs `main` and waits for its end, meanwhile taking the exit status of every orphan of this machine, which
+/// only process 1 can do. `main` runs apart from process 1 so that it can wait for its own children.
+///
+/// `shell` runs beside it, and again whenever it has ended after at least [`SHELL_LIFE`].
+///
+/// # Errors
+/// What the kernel refused. A shell that does not start is no error.
+pub fn supervise(main: &mut Command, mut shell: Option<Command>) -> Result<Ended, OsError> {
+    let child = main.spawn().context(&format!("start {}", main.get_program().to_string_lossy()))?;
+    let main_pid = Pid::from_child(&child);
+    let mut start_shell =
+        || shell.as_mut()?.spawn().ok().map(|child| (Pid::from_child(&child), Instant::now()));
+    let mut running_shell = start_shell();
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == main_pid => return Ok(ended(status)),
+            Ok(Some((pid, _))) if running_shell.is_some_and(|(shell, _)| shell == pid) => {
+                running_shell = running_shell.filter(|(_, since)| since.elapsed() >= SHELL_LIFE);
+                if running_shell.is_some() {
+                    running_shell = start_shell();
+                }
+            }
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(OsError::new("wait for the monitor", errno)),
+        }
+    }
+}
+
+fn ended(status: WaitStatus) -> Ended {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Ended::Exited(code as u8),
+        (None, signal) => Ended::Signalled(signal.unwrap_or(0) as u8),
+    }
+}
+
+/// Turns this machine off, at once: nothing is told to end first.
+///
+/// Returns only the reason why it could not.
+#[must_use]
+pub fn power_off() -> OsError {
+    match rustix::system::reboot(RebootCommand::PowerOff) {
+        Ok(()) => OsError::new("power off: the kernel came back", Errno::IO),
+        Err(errno) => OsError::new("power off", errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_words_with_an_equals_sign() {
+        let line = "console=ttyAMA0 quiet tombolo.node=arm0 cma=0 tombolo.token=a=b tombolo.empty= cma=1\n";
+        let parameters = Parameters::parse(line);
+        assert_eq!(parameters.get("tombolo.node"), Some("arm0"));
+        assert_eq!(parameters.get("tombolo.token"), Some("a=b"));
+        assert_eq!(parameters.get("tombolo.empty"), Some(""));
+        assert_eq!(parameters.get("cma"), Some("1"));
+        assert_eq!(parameters.get("quiet"), None);
+        assert_eq!(Parameters::parse("  \n"), Parameters::default());
+    }
+
+    #[test]
+    fn the_modules_are_named_when_they_cannot_be_loaded() {
+        let directory = std::env::temp_dir().join(format!("tombolo-modules-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        assert_eq!(load_modules(&directory).unwrap_err().errno, Errno::NOENT);
+        std::fs::write(directory.join(MODULE_ORDER), "\nmissing.ko\n").unwrap();
+        let error = load_modules(&directory).unwrap_err();
+        assert!(error.to_string().contains("missing.ko"), "{error}");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}
