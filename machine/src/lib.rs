@@ -1,14 +1,16 @@
 //! Machines: what they are made of, and how the programs that run on them are built and packed.
 //!
-//! - `file`: machine files, read with errors that point at the line.
+//! - [`file`]: machine files, read with errors that point at the line.
 //! - [`Machine`]: the validated nodes and links that the monitor works from.
 //! - [`image`]: one file with a build of a program for each instruction set.
 //! - `build`: from a Rust package or C sources to an image.
 //! - `kit`: where the parts that nodes are made of lie.
 //! - `vm`: virtual machines as nodes.
 
+pub mod file;
 pub mod image;
 mod model;
+pub mod vm;
 
 pub use image::{Image, ImageId, NoBuildForIsa};
 pub use model::{Link, Machine, Node, NodeKind, TransportKind, UserNode, VmNode};

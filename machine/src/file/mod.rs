@@ -1,0 +1,225 @@
+//! Machine files: TOML in, a checked [`Machine`] out, or a [`Report`] of every mistake found, each shown at
+//! its place. The format is described in `docs/specs/machine-file.md`.
+
+mod links;
+mod nodes;
+mod report;
+mod suggest;
+mod values;
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use tombolo_base::{Isa, NodeId};
+use toml::de::{DeTable, DeValue};
+
+pub use report::{Problem, Report};
+
+use crate::model::{Machine, Node, NodeKind};
+use nodes::{Draft, Surroundings};
+use values::{Reader, Text, Value, with_article};
+
+/// The longest machine file that is read.
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The most nodes that a machine has.
+pub const MAX_NODES: usize = 256;
+
+const KEYS: [&str; 3] = ["name", "node", "link"];
+const HOST_NOTE: &str = "a machine has exactly one host: [[node]] name = \"host\", kind = \"host\"";
+
+/// Why there is no machine.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The file cannot be read.
+    #[error("cannot read machine file {}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The file is too long to be a machine file.
+    #[error("{} is longer than the {MAX_FILE_BYTES} bytes that a machine file may have", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is not text.
+    #[error("{} is not a machine file: byte {offset_bytes} is not UTF-8 text", path.display())]
+    NotText {
+        /// The file.
+        path: PathBuf,
+        /// The first byte that is wrong.
+        offset_bytes: usize,
+    },
+    /// The file has mistakes.
+    #[error(transparent)]
+    Invalid(#[from] Report),
+}
+
+impl Machine {
+    /// Reads a machine file for this host.
+    ///
+    /// # Errors
+    /// [`FileError`]; its text names the file, and for mistakes in it each line.
+    pub fn open(path: &Path) -> Result<Machine, FileError> {
+        let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
+        let file = File::open(path).map_err(unreadable)?;
+        let mut bytes = Vec::new();
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(FileError::TooLong { path: path.to_owned() });
+        }
+        let text = String::from_utf8(bytes).map_err(|error| FileError::NotText {
+            path: path.to_owned(),
+            offset_bytes: error.utf8_error().valid_up_to(),
+        })?;
+        Ok(Machine::parse(&text, path, Isa::current())?)
+    }
+
+    /// Reads the text of a machine file. `path` is what errors call it and where relative paths of emulators
+    /// start; `host_isa` is the instruction set of the machine's host.
+    ///
+    /// # Errors
+    /// A [`Report`] of all mistakes found.
+    pub fn parse(text: &str, path: &Path, host_isa: Isa) -> Result<Machine, Report> {
+        let origin = path.display().to_string();
+        let (document, errors) = DeTable::parse_recoverable(text);
+        if !errors.is_empty() {
+            let problems = errors.iter().map(|error| syntax_problem(error, text.len())).collect();
+            return Err(Report::new(&origin, text, problems));
+        }
+        let mut reader = Reader::default();
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let machine = read_machine(&mut reader, document.get_ref(), Surroundings { host_isa, folder });
+        match machine {
+            Some(machine) if reader.problems.is_empty() => Ok(machine),
+            _ => Err(Report::new(&origin, text, reader.problems)),
+        }
+    }
+}
+
+fn syntax_problem(error: &toml::de::Error, end: usize) -> Problem {
+    let span = error.span().unwrap_or(end..end);
+    let problem = Problem::new(span, error.message());
+    if error.message().starts_with("duplicate key") {
+        return problem.label("a key is written once per table");
+    }
+    problem.note("machine files are TOML: key = value, strings in quotes, tables as [[node]] and [[link]]")
+}
+
+/// `None` when a part is missing; that, like every other mistake, is then in the reader.
+fn read_machine(reader: &mut Reader, root: &DeTable<'_>, around: Surroundings<'_>) -> Option<Machine> {
+    reader.refuse_unknown_keys(root, &KEYS, "a machine file");
+    let name = match reader.value(root, "name") {
+        Some(value) => reader.name(value, "a machine"),
+        None => {
+            reader.missing(0..0, "name", "this machine", "for example, in the first line: name = \"duo\"");
+            None
+        }
+    };
+    let node_tables = tables(reader, root, "node");
+    if let Some((_, header)) = node_tables.get(MAX_NODES) {
+        reader.report(Problem::new(header.clone(), format!("a machine has {MAX_NODES} nodes at most")));
+    }
+    let drafts: Vec<Draft> = node_tables
+        .into_iter()
+        .take(MAX_NODES)
+        .map(|(table, header)| nodes::read(reader, table, header, around))
+        .collect();
+    check_names(reader, &drafts);
+    check_hosts(reader, root, &drafts);
+    let mut names: Vec<String> = Vec::new();
+    for name in drafts.iter().filter_map(|draft| draft.name.as_ref()) {
+        if !names.contains(&name.text) {
+            names.push(name.text.clone());
+        }
+    }
+    let nodes = number_nodes(drafts);
+    let link_tables = tables(reader, root, "link");
+    let links = links::read(reader, link_tables.into_iter(), &links::Ends { nodes: &nodes, names: &names });
+    Some(Machine { name: name?.text, nodes, links })
+}
+
+/// The tables `[[key]]` of the file, with where each begins.
+fn tables<'t, 'i>(
+    reader: &mut Reader,
+    root: &'t DeTable<'i>,
+    key: &str,
+) -> Vec<(&'t DeTable<'i>, Range<usize>)> {
+    let Some(value) = reader.value(root, key) else {
+        return Vec::new();
+    };
+    let note = format!("each {key} is a table of its own, headed [[{key}]]");
+    let mut wrong = |value: &Value<'_>, found: &str| {
+        let label = if found == "table" { format!("write [[{key}]]") } else { String::new() };
+        let message = format!("`{key}` must be a list of tables, not {}", with_article(found));
+        reader.report(Problem::new(value.span(), message).label(label).note(note.clone()));
+    };
+    let DeValue::Array(array) = value.get_ref() else {
+        wrong(value, value.get_ref().type_str());
+        return Vec::new();
+    };
+    let mut tables = Vec::with_capacity(array.len());
+    for item in array.iter() {
+        match item.get_ref() {
+            DeValue::Table(table) => tables.push((table, item.span())),
+            other => wrong(item, other.type_str()),
+        }
+    }
+    tables
+}
+
+/// Names are unique in a machine.
+fn check_names(reader: &mut Reader, drafts: &[Draft]) {
+    let names: Vec<&Text> = drafts.iter().filter_map(|draft| draft.name.as_ref()).collect();
+    for (index, name) in names.iter().enumerate() {
+        if names[..index].iter().any(|earlier| earlier.text == name.text) {
+            reader.report(
+                Problem::new(name.span.clone(), format!("there is a node `{}` already", name.text))
+                    .label("give this one another name")
+                    .note("names of nodes are unique in a machine"),
+            );
+        }
+    }
+}
+
+/// A machine has exactly one host. A node whose kind is not known may be it.
+fn check_hosts(reader: &mut Reader, root: &DeTable<'_>, drafts: &[Draft]) {
+    let hosts = drafts.iter().filter(|draft| draft.kind == Some(NodeKind::Host));
+    for second in hosts.clone().skip(1) {
+        reader.report(
+            Problem::new(second.header.clone(), "a second host")
+                .label("this is a second host")
+                .note(HOST_NOTE),
+        );
+    }
+    let malformed = root.iter().any(|(key, value)| key.get_ref() == "node" && !value.get_ref().is_array());
+    if hosts.count() == 0 && !malformed && drafts.iter().all(|draft| draft.kind.is_some()) {
+        let place = drafts.first().map_or(0..0, |draft| draft.header.clone());
+        reader.report(
+            Problem::new(place, "this machine has no host").label("add a host before this").note(HOST_NOTE),
+        );
+    }
+}
+
+/// Ids by position, the host moved to the front. Nodes with mistakes are left out: they were reported.
+fn number_nodes(drafts: Vec<Draft>) -> Vec<Node> {
+    let mut nodes: Vec<Node> = drafts
+        .into_iter()
+        .filter_map(|draft| {
+            Some(Node { id: NodeId::HOST, name: draft.name?.text, isa: draft.isa?, kind: draft.kind? })
+        })
+        .collect();
+    nodes.sort_by_key(|node| node.kind != NodeKind::Host);
+    for (id, node) in (0..).zip(&mut nodes) {
+        node.id = NodeId(id);
+    }
+    nodes
+}
+
+#[cfg(test)]
+mod tests;

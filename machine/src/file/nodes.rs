@@ -1,0 +1,232 @@
+//! The `[[node]]` tables of a machine file.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use tombolo_base::Isa;
+use toml::de::DeTable;
+
+use super::report::Problem;
+use super::suggest;
+use super::values::{Reader, Text, quoted_list};
+use crate::model::{NodeKind, UserNode, VmNode};
+
+/// A node as far as the file makes sense: a part with a mistake, already reported, is `None`.
+pub(super) struct Draft {
+    pub(super) name: Option<Text>,
+    pub(super) kind: Option<NodeKind>,
+    pub(super) isa: Option<Isa>,
+    /// Where the node is: its `[[node]]` line.
+    pub(super) header: Range<usize>,
+}
+
+/// What the meaning of a node depends on, beside its own table.
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'a> {
+    pub(super) host_isa: Isa,
+    /// The folder that relative paths of emulators start from.
+    pub(super) folder: &'a Path,
+}
+
+/// Keys of a node, and the kinds that have them.
+const KEYS: [(&str, &[&str]); 8] = [
+    ("name", &["host", "user", "vm"]),
+    ("kind", &["host", "user", "vm"]),
+    ("isa", &["user", "vm"]),
+    ("memory_mib", &["vm"]),
+    ("window_mib", &["vm"]),
+    ("doorbells", &["vm"]),
+    ("cpu", &["user", "vm"]),
+    ("emulator", &["user", "vm"]),
+];
+
+const CPU_NOTE: &str = "cpu: the emulator's processor model, for example \"cortex-a72\"";
+const EMULATOR_NOTE: &str = "emulator: the program that runs the node, a path or a name on PATH";
+
+/// Reads one `[[node]]`.
+pub(super) fn read(
+    reader: &mut Reader,
+    table: &DeTable<'_>,
+    header: Range<usize>,
+    around: Surroundings<'_>,
+) -> Draft {
+    let name = match reader.value(table, "name") {
+        Some(value) => reader.name(value, "a node"),
+        None => {
+            reader.missing(header.clone(), "name", "this node", "for example: name = \"arm0\"");
+            None
+        }
+    };
+    let Some(kind) = read_kind(reader, table, header.clone()) else {
+        let all: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
+        reader.refuse_unknown_keys(table, &all, "a node");
+        return Draft { name, kind: None, isa: None, header };
+    };
+    refuse_foreign_keys(reader, table, kind, around.host_isa);
+    let isa = match kind {
+        "host" => Some(around.host_isa),
+        _ => read_isa(reader, table, header.clone(), kind, around.host_isa),
+    };
+    let kind = match kind {
+        "host" => Some(NodeKind::Host),
+        "user" => Some(NodeKind::User(UserNode {
+            cpu: read_cpu(reader, table),
+            emulator: read_emulator(reader, table, around.folder),
+        })),
+        _ => Some(NodeKind::Vm(read_vm(reader, table, around.folder))),
+    };
+    Draft { name, kind, isa, header }
+}
+
+fn keys_of(kind: &str) -> Vec<&'static str> {
+    KEYS.iter().filter(|(_, kinds)| kinds.contains(&kind)).map(|(key, _)| *key).collect()
+}
+
+fn read_kind(reader: &mut Reader, table: &DeTable<'_>, header: Range<usize>) -> Option<&'static str> {
+    let note = format!("kind: one of {}", quoted_list(NodeKind::NAMES));
+    let Some(value) = reader.value(table, "kind") else {
+        reader.missing(header, "kind", "this node", &note);
+        return None;
+    };
+    let text = reader.text("kind", value, &note)?;
+    let known = NodeKind::NAMES.into_iter().find(|name| *name == text.text);
+    if known.is_none() {
+        reader.report(unknown_word(&text, "kind of node", NodeKind::NAMES).note(note));
+    }
+    known
+}
+
+/// A word that is none of `allowed`, with the nearest one as a hint.
+pub(super) fn unknown_word<'a>(
+    text: &Text,
+    what: &str,
+    allowed: impl IntoIterator<Item = &'a str>,
+) -> Problem {
+    let label = match suggest::nearest(&text.text, allowed) {
+        Some(meant) => format!("did you mean \"{meant}\"?"),
+        None => String::new(),
+    };
+    Problem::new(text.span.clone(), format!("unknown {what} `{}`", text.text.escape_debug())).label(label)
+}
+
+/// Reports keys that no node has, and keys that only nodes of another kind have.
+fn refuse_foreign_keys(reader: &mut Reader, table: &DeTable<'_>, kind: &str, host_isa: Isa) {
+    let (allowed, what) = (keys_of(kind), with_kind(kind));
+    for (key, _) in table.iter() {
+        let name = key.get_ref().as_ref();
+        if allowed.contains(&name) {
+            continue;
+        }
+        let Some((_, kinds)) = KEYS.iter().find(|(known, _)| *known == name) else {
+            reader.unknown_key(key.span(), name, &allowed, &what);
+            continue;
+        };
+        let label = match name {
+            "isa" => format!("the host's instruction set is detected: {host_isa} here"),
+            _ => format!("only {} nodes have it", kinds.join(" and ")),
+        };
+        reader.report(
+            Problem::new(key.span(), format!("{what} has no `{name}`"))
+                .label(label)
+                .note(format!("{what} may have: {}", allowed.join(", "))),
+        );
+    }
+}
+
+fn with_kind(kind: &str) -> String {
+    format!("a {kind} node")
+}
+
+fn read_isa(
+    reader: &mut Reader,
+    table: &DeTable<'_>,
+    header: Range<usize>,
+    kind: &str,
+    host_isa: Isa,
+) -> Option<Isa> {
+    let possible: Vec<Isa> = Isa::ALL
+        .into_iter()
+        .filter(|isa| if kind == "vm" { *isa == Isa::Aarch64 } else { *isa != host_isa })
+        .collect();
+    let note = format!("isa of {}: {}", with_kind(kind), quoted_list(possible.iter().map(|isa| isa.name())));
+    let Some(value) = reader.value(table, "isa") else {
+        reader.missing(header, "isa", "this node", &note);
+        return None;
+    };
+    let text = reader.text("isa", value, &note)?;
+    let problem = match Isa::from_name(&text.text) {
+        Some(isa) if possible.contains(&isa) => return Some(isa),
+        Some(isa) => {
+            let reason = match kind {
+                "user" => "the host runs such programs itself",
+                _ => "there is no virtual machine of it yet",
+            };
+            Problem::new(text.span, format!("{} cannot be {isa}", with_kind(kind))).label(reason)
+        }
+        None => match suggest::isa_alias(&text.text) {
+            Some(name) => Problem::new(text.span, format!("unknown instruction set `{}`", text.text))
+                .label(format!("it is called \"{name}\" here")),
+            None => unknown_word(&text, "instruction set", possible.iter().map(|isa| isa.name())),
+        },
+    };
+    reader.report(problem.note(note));
+    None
+}
+
+fn read_cpu(reader: &mut Reader, table: &DeTable<'_>) -> Option<String> {
+    let value = reader.value(table, "cpu")?;
+    reader.argument("cpu", value, CPU_NOTE)
+}
+
+/// A bare name stays one, to be looked up on `PATH`; a relative path starts at the machine file.
+fn read_emulator(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> Option<PathBuf> {
+    let value = reader.value(table, "emulator")?;
+    let text = reader.argument("emulator", value, EMULATOR_NOTE)?;
+    Some(if text.contains('/') { folder.join(text) } else { PathBuf::from(text) })
+}
+
+fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
+    let usual = VmNode::default();
+    let mut number = |key, range: std::ops::RangeInclusive<u32>, meaning, usual: u32| {
+        let value = reader.value(table, key);
+        value.and_then(|value| reader.number(key, value, &range, meaning)).unwrap_or(usual)
+    };
+    let doorbells = u32::from(*VmNode::DOORBELLS.start())..=u32::from(*VmNode::DOORBELLS.end());
+    let memory_mib = number("memory_mib", VmNode::MEMORY_MIB, "the node's own memory", usual.memory_mib);
+    let window_mib = number(
+        "window_mib",
+        VmNode::WINDOW_MIB,
+        "the memory shared with the host, a power of two",
+        usual.window_mib,
+    );
+    let doorbells = number(
+        "doorbells",
+        doorbells,
+        "interrupts of the window, one of them the monitor's",
+        usual.doorbells.into(),
+    );
+    check_window(reader, table, window_mib);
+    VmNode {
+        memory_mib,
+        window_mib,
+        doorbells: u16::try_from(doorbells).unwrap_or(usual.doorbells),
+        cpu: read_cpu(reader, table).unwrap_or(usual.cpu),
+        emulator: read_emulator(reader, table, folder),
+    }
+}
+
+fn check_window(reader: &mut Reader, table: &DeTable<'_>, window_mib: u32) {
+    if let Some(value) = reader.value(table, "window_mib")
+        && !window_mib.is_power_of_two()
+    {
+        let above = window_mib.next_power_of_two();
+        reader.report(
+            Problem::new(
+                value.span(),
+                format!("`window_mib` must be a power of two, and {window_mib} is none"),
+            )
+            .label(format!("the nearest are {} and {above}", above / 2))
+            .note("a window is a PCI memory region, which has no other sizes"),
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! "Did you mean": the allowed word that a mistyped one is nearest to.
+
+/// Longer words are no slips, and comparing them would cost time for nothing.
+const LONGEST_WORD_BYTES: usize = 64;
+
+/// The one of `allowed` that `word` was probably meant to be.
+pub(super) fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.is_empty() || word.len() > LONGEST_WORD_BYTES {
+        return None;
+    }
+    let word = normal(word);
+    let scored = allowed.into_iter().filter_map(|candidate| {
+        let normal_candidate = normal(candidate);
+        let begins = normal_candidate.starts_with(&word) && word.len() >= 3;
+        let distance = if begins { 1 } else { edits(&word, &normal_candidate) };
+        let tolerable = (normal_candidate.chars().count().max(3)) / 3;
+        (distance <= tolerable).then_some((distance, candidate))
+    });
+    scored.min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
+}
+
+/// The instruction set that other systems call `word`.
+pub(super) fn isa_alias(word: &str) -> Option<&'static str> {
+    match normal(word).as_str() {
+        "arm64" | "armv8" | "armv8_a" | "arm" => Some("aarch64"),
+        "amd64" | "x64" | "x86" => Some("x86_64"),
+        "riscv" | "riscv64gc" | "rv64" | "rv64gc" => Some("riscv64"),
+        "s390" | "z" => Some("s390x"),
+        _ => None,
+    }
+}
+
+fn normal(word: &str) -> String {
+    word.to_lowercase().replace(['-', ' '], "_")
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+fn edits(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let mut best = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                    best = best.min(rows[i - 2][j - 2] + 1);
+                }
+                best
+            };
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_slips_find_their_word() {
+        let keys = ["name", "kind", "memory_mib", "window_mib", "doorbells"];
+        assert_eq!(nearest("memroy_mib", keys), Some("memory_mib"));
+        assert_eq!(nearest("Memory-MiB", keys), Some("memory_mib"));
+        assert_eq!(nearest("memory", keys), Some("memory_mib"));
+        assert_eq!(nearest("doorbell", keys), Some("doorbells"));
+        assert_eq!(nearest("knid", keys), Some("kind"));
+        assert_eq!(nearest("colour", keys), None);
+        assert_eq!(nearest("", keys), None);
+    }
+
+    #[test]
+    fn other_names_of_an_instruction_set_are_known() {
+        assert_eq!(isa_alias("ARM64"), Some("aarch64"));
+        assert_eq!(isa_alias("riscv64gc"), Some("riscv64"));
+        assert_eq!(isa_alias("m68k"), None);
+    }
+}

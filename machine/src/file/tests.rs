@@ -1,0 +1,486 @@
+use std::path::Path;
+
+use proptest::prelude::*;
+use tombolo_base::{Isa, NodeId};
+
+use crate::model::{Machine, TransportKind, VmNode};
+
+fn parse(text: &str) -> Result<Machine, String> {
+    Machine::parse(text, Path::new("m.toml"), Isa::X86_64).map_err(|report| report.to_string())
+}
+
+/// The report on a machine of a host and `rest`, which begins in line 5.
+fn mistake(rest: &str) -> String {
+    let text = format!("name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n{rest}");
+    parse(&text).expect_err("the file has a mistake")
+}
+
+/// The report on a machine of a host and a vm node with `line`, which is line 9.
+fn vm_mistake(line: &str) -> String {
+    mistake(&format!("[[node]]\nname = \"arm0\"\nkind = \"vm\"\nisa = \"aarch64\"\n{line}\n"))
+}
+
+#[test]
+fn the_machines_of_the_project_are_right() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../machines");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let machine = Machine::parse(&text, &path, Isa::X86_64).unwrap_or_else(|report| panic!("{report}"));
+        assert_eq!(
+            path.file_stem().unwrap().to_str(),
+            Some(machine.name()),
+            "a file is called like its machine"
+        );
+        names.push(machine.name().to_owned());
+    }
+    names.sort();
+    assert_eq!(names, ["default", "host", "two-arms", "users", "zoo"]);
+}
+
+#[test]
+fn a_machine_reads_as_written() {
+    let machine = parse(
+        r#"
+        name = "duo"
+        [[node]]
+        name = "s390x-user"
+        kind = "user"
+        isa = "s390x"
+        emulator = "bin/qemu-s390x"
+        [[node]]
+        name = "front"
+        kind = "host"
+        [[node]]
+        name = "arm0"
+        kind = "vm"
+        isa = "aarch64"
+        memory_mib = 65_536
+        window_mib = 4096
+        doorbells = 0x40
+        cpu = "max,pauth-impdef=on"
+        emulator = "qemu-system-aarch64"
+        [[link]]
+        between = ["s390x-user", "front"]
+        transport = "socket"
+        "#,
+    )
+    .unwrap();
+    assert_eq!((machine.host().name.as_str(), machine.host().isa), ("front", Isa::X86_64));
+    let user = machine.node_named("s390x-user").unwrap();
+    assert_eq!((user.id, user.isa), (NodeId(1), Isa::S390x));
+    assert_eq!(user.as_user().unwrap().emulator.as_deref(), Some(Path::new("bin/qemu-s390x")));
+    let expected = VmNode {
+        memory_mib: 65_536,
+        window_mib: 4096,
+        doorbells: 64,
+        cpu: "max,pauth-impdef=on".to_owned(),
+        emulator: Some("qemu-system-aarch64".into()),
+    };
+    assert_eq!(machine.node(NodeId(2)).unwrap().as_vm(), Some(&expected));
+    assert_eq!(machine.link_between(NodeId(0), NodeId(1)), Some(TransportKind::Socket));
+    assert_eq!(machine.link_between(NodeId(2), NodeId(1)), Some(TransportKind::Window));
+}
+
+#[test]
+fn a_relative_emulator_starts_at_the_machine_file() {
+    let text = "name='m'\n[[node]]\nname='host'\nkind='host'\n[[node]]\nname='a'\nkind='user'\nisa='aarch64'\nemulator='bin/q'";
+    let machine = Machine::parse(text, Path::new("/etc/machines/m.toml"), Isa::X86_64).unwrap();
+    let user = machine.nodes()[1].as_user().unwrap();
+    assert_eq!(user.emulator.as_deref(), Some(Path::new("/etc/machines/bin/q")));
+}
+
+#[test]
+fn settings_are_tested_at_their_limits() {
+    let read = |line: &str| {
+        let text = format!(
+            "name='m'\n[[node]]\nname='h'\nkind='host'\n[[node]]\nname='v'\nkind='vm'\nisa='aarch64'\n{line}"
+        );
+        parse(&text).map_err(|report| report.lines().next().unwrap_or_default().to_owned())
+    };
+    for (key, low, high) in [("memory_mib", 64, 65_536), ("window_mib", 1, 4096), ("doorbells", 2, 64)] {
+        let out_of_range = Err(format!("error: `{key}` is out of range"));
+        for value in [low, high] {
+            assert!(read(&format!("{key} = {value}")).is_ok(), "{key} = {value}");
+        }
+        for value in [i128::MIN, -1, low - 1, high + 1, i128::MAX] {
+            assert_eq!(read(&format!("{key} = {value}")), out_of_range, "{key} = {value}");
+        }
+    }
+    let node = |index: usize| format!("[[node]]\nname='n{index}'\nkind='user'\nisa='s390x'\n");
+    let machine = |users: usize| {
+        parse(&format!(
+            "name='m'\n[[node]]\nname='h'\nkind='host'\n{}",
+            (0..users).map(node).collect::<String>()
+        ))
+    };
+    assert_eq!(machine(255).unwrap().nodes().len(), 256);
+    assert!(machine(256).unwrap_err().contains("a machine has 256 nodes at most"));
+}
+
+#[test]
+fn unknown_key() {
+    assert_eq!(
+        vm_mistake("memroy_mib = 512"),
+        "\
+error: unknown key `memroy_mib` in a vm node
+ --> m.toml:9:1
+  |
+9 | memroy_mib = 512
+  | ^^^^^^^^^^ did you mean `memory_mib`?
+  = a vm node may have: name, kind, isa, memory_mib, window_mib, doorbells, cpu, emulator"
+    );
+}
+
+#[test]
+fn wrong_type() {
+    assert_eq!(
+        vm_mistake("memory_mib = \"512\""),
+        "\
+error: `memory_mib` must be an integer, not a string
+ --> m.toml:9:14
+  |
+9 | memory_mib = \"512\"
+  |              ^^^^^ write 512 without quotes
+  = memory_mib: the node's own memory; 64 to 65536"
+    );
+    assert_eq!(
+        vm_mistake("cpu = 72"),
+        "\
+error: `cpu` must be a string, not an integer
+ --> m.toml:9:7
+  |
+9 | cpu = 72
+  |       ^^ put it in quotes
+  = cpu: the emulator's processor model, for example \"cortex-a72\""
+    );
+}
+
+#[test]
+fn window_of_a_wrong_size() {
+    assert_eq!(
+        vm_mistake("window_mib = 0"),
+        "\
+error: `window_mib` is out of range
+ --> m.toml:9:14
+  |
+9 | window_mib = 0
+  |              ^ too small: at least 1
+  = window_mib: the memory shared with the host, a power of two; 1 to 4096"
+    );
+    assert_eq!(
+        vm_mistake("window_mib = 48"),
+        "\
+error: `window_mib` must be a power of two, and 48 is none
+ --> m.toml:9:14
+  |
+9 | window_mib = 48
+  |              ^^ the nearest are 32 and 64
+  = a window is a PCI memory region, which has no other sizes"
+    );
+}
+
+#[test]
+fn argument_that_no_program_takes() {
+    assert_eq!(
+        vm_mistake("cpu = \"\""),
+        "\
+error: `cpu` is not usable
+ --> m.toml:9:7
+  |
+9 | cpu = \"\"
+  |       ^^ must be 1 to 255 bytes, without control characters, not starting with `-`
+  = cpu: the emulator's processor model, for example \"cortex-a72\""
+    );
+}
+
+#[test]
+fn unknown_kind() {
+    assert_eq!(
+        mistake("[[node]]\nname = \"arm0\"\nkind = \"VM\"\n"),
+        "\
+error: unknown kind of node `VM`
+ --> m.toml:7:8
+  |
+7 | kind = \"VM\"
+  |        ^^^^ did you mean \"vm\"?
+  = kind: one of `host`, `user` or `vm`"
+    );
+}
+
+#[test]
+fn setting_of_another_kind() {
+    assert_eq!(
+        mistake("isa = \"x86_64\"\n"),
+        "\
+error: a host node has no `isa`
+ --> m.toml:5:1
+  |
+5 | isa = \"x86_64\"
+  | ^^^ the host's instruction set is detected: x86_64 here
+  = a host node may have: name, kind"
+    );
+    assert_eq!(
+        mistake("window_mib = 64\n"),
+        "\
+error: a host node has no `window_mib`
+ --> m.toml:5:1
+  |
+5 | window_mib = 64
+  | ^^^^^^^^^^ only vm nodes have it
+  = a host node may have: name, kind"
+    );
+}
+
+#[test]
+fn isa_that_the_kind_cannot_have() {
+    let node = |kind: &str, isa: &str| {
+        mistake(&format!("[[node]]\nname = \"n\"\nkind = \"{kind}\"\nisa = \"{isa}\"\n"))
+    };
+    assert_eq!(
+        node("vm", "riscv64"),
+        "\
+error: a vm node cannot be riscv64
+ --> m.toml:8:7
+  |
+8 | isa = \"riscv64\"
+  |       ^^^^^^^^^ there is no virtual machine of it yet
+  = isa of a vm node: `aarch64`"
+    );
+    assert_eq!(
+        node("user", "x86_64"),
+        "\
+error: a user node cannot be x86_64
+ --> m.toml:8:7
+  |
+8 | isa = \"x86_64\"
+  |       ^^^^^^^^ the host runs such programs itself
+  = isa of a user node: `aarch64`, `riscv64` or `s390x`"
+    );
+    assert_eq!(
+        node("user", "arm64"),
+        "\
+error: unknown instruction set `arm64`
+ --> m.toml:8:7
+  |
+8 | isa = \"arm64\"
+  |       ^^^^^^^ it is called \"aarch64\" here
+  = isa of a user node: `aarch64`, `riscv64` or `s390x`"
+    );
+    assert_eq!(
+        node("user", "aarch46"),
+        "\
+error: unknown instruction set `aarch46`
+ --> m.toml:8:7
+  |
+8 | isa = \"aarch46\"
+  |       ^^^^^^^^^ did you mean \"aarch64\"?
+  = isa of a user node: `aarch64`, `riscv64` or `s390x`"
+    );
+}
+
+#[test]
+fn names() {
+    assert_eq!(
+        mistake("[[node]]\nname = \"host\"\nkind = \"user\"\nisa = \"s390x\"\n"),
+        "\
+error: there is a node `host` already
+ --> m.toml:6:8
+  |
+6 | name = \"host\"
+  |        ^^^^^^ give this one another name
+  = names of nodes are unique in a machine"
+    );
+    let named = |name: &str| {
+        let report = mistake(&format!("[[node]]\nname = \"{name}\"\nkind = \"user\"\nisa = \"s390x\"\n"));
+        report.lines().nth(4).unwrap_or_default().to_owned()
+    };
+    assert_eq!(named(""), "  |        ^^ a name cannot be empty");
+    assert_eq!(named("Arm"), "  |        ^^^^^ write it as \"arm\"");
+    assert_eq!(named("a b"), "  |        ^^^^^ ' ' cannot be in a name");
+    assert_eq!(named("-a"), "  |        ^^^^ a name cannot start with `-`");
+    let long = "n".repeat(33);
+    assert_eq!(named(&long), format!("  |        {} 33 characters are too many", "^".repeat(35)));
+    assert!(parse(&format!("name = \"{}\"\n[[node]]\nname=\"h\"\nkind=\"host\"", &long[1..])).is_ok());
+}
+
+#[test]
+fn parts_that_are_missing() {
+    assert_eq!(
+        mistake("[[node]]\nname = \"arm0\"\n[[node]]\nname = \"arm1\"\nkind = \"vm\"\n[[link]]\n"),
+        "\
+error: this node has no `kind`
+ --> m.toml:5:1
+  |
+5 | [[node]]
+  | ^^^^^^^^ `kind` is missing here
+  = kind: one of `host`, `user` or `vm`
+
+error: this node has no `isa`
+ --> m.toml:7:1
+  |
+7 | [[node]]
+  | ^^^^^^^^ `isa` is missing here
+  = isa of a vm node: `aarch64`
+
+error: this link has no `between`
+  --> m.toml:10:1
+   |
+10 | [[link]]
+   | ^^^^^^^^ `between` is missing here
+   = for example: between = [\"host\", \"arm0\"]
+
+error: this link has no `transport`
+  --> m.toml:10:1
+   |
+10 | [[link]]
+   | ^^^^^^^^ `transport` is missing here
+   = transport: one of `shm`, `window` or `socket`"
+    );
+    assert_eq!(
+        parse("").unwrap_err(),
+        "\
+error: this machine has no `name`
+ --> m.toml:1:1
+  |
+1 |
+  | ^ `name` is missing here
+  = for example, in the first line: name = \"duo\"
+
+error: this machine has no host
+ --> m.toml:1:1
+  |
+1 |
+  | ^ add a host before this
+  = a machine has exactly one host: [[node]] name = \"host\", kind = \"host\""
+    );
+}
+
+#[test]
+fn two_hosts() {
+    assert_eq!(
+        mistake("[[node]]\nname = \"other\"\nkind = \"host\"\n"),
+        "\
+error: a second host
+ --> m.toml:5:1
+  |
+5 | [[node]]
+  | ^^^^^^^^ this is a second host
+  = a machine has exactly one host: [[node]] name = \"host\", kind = \"host\""
+    );
+}
+
+#[test]
+fn links_that_cannot_be() {
+    let nodes = "[[node]]\nname = \"arm0\"\nkind = \"vm\"\nisa = \"aarch64\"\n\
+                 [[node]]\nname = \"arm1\"\nkind = \"vm\"\nisa = \"aarch64\"\n";
+    let link = |between: &str, transport: &str| {
+        mistake(&format!("{nodes}[[link]]\nbetween = {between}\ntransport = \"{transport}\"\n"))
+    };
+    assert_eq!(
+        link("[\"host\", \"amr0\"]", "window"),
+        "\
+error: unknown node `amr0`
+  --> m.toml:14:20
+   |
+14 | between = [\"host\", \"amr0\"]
+   |                    ^^^^^^ did you mean \"arm0\"?
+   = nodes of this machine: `host`, `arm0` or `arm1`"
+    );
+    assert_eq!(
+        link("[\"arm0\", \"arm1\"]", "window"),
+        "\
+error: `window` cannot join `arm0` (vm) and `arm1` (vm)
+  --> m.toml:15:13
+   |
+15 | transport = \"window\"
+   |             ^^^^^^^^
+   = nothing joins two vm nodes: the window of each is shared with this kernel only"
+    );
+    assert_eq!(
+        link("[\"arm0\", \"host\"]", "socket"),
+        "\
+error: `socket` cannot join `arm0` (vm) and `host` (host)
+  --> m.toml:15:13
+   |
+15 | transport = \"socket\"
+   |             ^^^^^^^^
+   = between them: `window`"
+    );
+    assert_eq!(
+        link("[\"arm0\", \"host\"]", "windows"),
+        "\
+error: unknown transport `windows`
+  --> m.toml:15:13
+   |
+15 | transport = \"windows\"
+   |             ^^^^^^^^^ did you mean \"window\"?
+   = transport: one of `shm`, `window` or `socket`"
+    );
+    let first = |between: &str| link(between, "window").lines().next().unwrap_or_default().to_owned();
+    assert_eq!(first("[\"arm0\"]"), "error: a link joins two nodes, not 1");
+    assert_eq!(first("\"arm0\""), "error: `between` must be an array of two names of nodes");
+    assert_eq!(first("[\"arm0\", 1]"), "error: `between` must be a string, not an integer");
+    assert_eq!(first("[\"arm0\", \"arm0\"]"), "error: `arm0` needs no link to itself");
+    let twice = "[[link]]\nbetween = [\"host\", \"arm0\"]\ntransport = \"window\"\n\
+                 [[link]]\nbetween = [\"arm0\", \"host\"]\ntransport = \"window\"\n";
+    assert!(mistake(&format!("{nodes}{twice}")).starts_with("error: these two nodes have a link already"));
+}
+
+#[test]
+fn a_mistake_in_a_node_is_not_told_again_for_its_links() {
+    let report = mistake(
+        "[[node]]\nname = \"arm0\"\nkind = \"vn\"\n[[link]]\nbetween = [\"host\", \"arm0\"]\ntransport = \"window\"\n",
+    );
+    assert_eq!(report.matches("error:").count(), 1, "{report}");
+}
+
+#[test]
+fn text_that_is_no_toml() {
+    assert_eq!(
+        parse("name = \"m\n[[node]").unwrap_err(),
+        "\
+error: invalid basic string, expected `\"`
+ --> m.toml:1:10
+  |
+1 | name = \"m
+  |          ^
+  = machine files are TOML: key = value, strings in quotes, tables as [[node]] and [[link]]
+
+error: unclosed array table, expected `]`
+ --> m.toml:2:8
+  |
+2 | [[node]
+  |        ^
+  = machine files are TOML: key = value, strings in quotes, tables as [[node]] and [[link]]"
+    );
+    assert_eq!(
+        parse("name = \"m\"\nname = \"n\"\n").unwrap_err(),
+        "\
+error: duplicate key
+ --> m.toml:2:1
+  |
+2 | name = \"n\"
+  | ^^^^ a key is written once per table"
+    );
+    assert_eq!(
+        parse("name = \"m\"\n[node]\nname = \"host\"\n").unwrap_err(),
+        "\
+error: `node` must be a list of tables, not a table
+ --> m.toml:2:1
+  |
+2 | [node]
+  | ^^^^^^ write [[node]]
+  = each node is a table of its own, headed [[node]]"
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic(text in "(\\[\\[(node|link)\\]\\]|name|kind|isa|between|transport|=|\"(vm|host|user|a|)\"|[0-9\\[\\]{},.]|\n| ){0,60}") {
+        if let Err(report) = parse(&text) {
+            prop_assert!(!report.is_empty());
+        }
+    }
+}
