@@ -1,0 +1,37 @@
+# Two commands matter: `make run` shows the product, `make test` runs every check.
+# Both install what is missing first, and say what (scripts/setup.sh).
+
+# Where rustup puts itself; a fresh shell may not have it on its path.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+TARGET  := $(or $(CARGO_TARGET_DIR),target)
+TOMBOLO := $(TARGET)/release/tombolo
+MACHINE ?= machines/default.toml
+
+.DEFAULT_GOAL := help
+.PHONY: help run test setup build kit bench clean
+
+help: ## Lists these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: kit ## Brings a machine up and runs the main job on it; GRAPH=file picks the graph, ARGS= adds options
+	@TOMBOLO=$(TOMBOLO) KIT=$(TARGET)/kit MACHINE='$(MACHINE)' GRAPH='$(GRAPH)' sh scripts/run.sh $(ARGS)
+
+test: ## Runs every check: format, tidy, clippy, tests, loom, miri, foreign instruction sets, whole machines
+	@sh scripts/setup.sh test
+	@cargo xtask ci $(ARGS)
+
+setup: ## Installs what is missing, and says what
+	@sh scripts/setup.sh
+
+build: setup ## Builds the command, and the monitors of every node
+	@cargo xtask kit --programs-only
+
+kit: setup ## Builds all that nodes are made of, in target/kit
+	@cargo xtask kit
+
+bench: kit ## Measures the rings of this host; ARGS=--json for machines
+	@$(TOMBOLO) bench ring $(ARGS)
+
+clean: ## Removes everything that was built
+	@cargo clean

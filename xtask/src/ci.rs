@@ -1,0 +1,158 @@
+//! `cargo xtask ci`: everything that has to hold before a change goes in.
+
+use std::env;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::step::{Outcome, Report, Step, Tests};
+use crate::workspace::Workspace;
+
+/// Everything that `make test` does, as named steps; stops at the first that fails.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Run only the steps whose names contain one of these; none means all
+    steps: Vec<String>,
+
+    /// Show the output of every step, not only of one that fails
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+/// Runs the steps in order and prints how each went. The last line is `N passed, N failed`.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
+    let logs = workspace.target.join("ci");
+    std::fs::create_dir_all(&logs).map_err(Failure::file("creating", &logs))?;
+    let wanted =
+        |step: &Step| options.steps.is_empty() || options.steps.iter().any(|name| step.name.contains(name));
+    let steps: Vec<Step> = steps(workspace)?.into_iter().filter(wanted).collect();
+    if steps.is_empty() {
+        return Err(Failure::Found(format!("no step is called {:?}", options.steps)));
+    }
+    let total = steps.len();
+    let mut reports = Vec::new();
+    for step in steps {
+        print!("{:>2}/{total} {:<24}", reports.len() + 1, step.name);
+        if options.verbose {
+            println!();
+        }
+        // A terminal that is gone is no reason to stop the checks.
+        let _flushed = io::stdout().flush();
+        let report = step.run(&logs, options.verbose)?;
+        println!("{}", describe(&report));
+        let failed = matches!(report.outcome, Outcome::Failed | Outcome::TimedOut);
+        reports.push(report);
+        if failed {
+            break;
+        }
+    }
+    summarise(&reports, total, &logs)
+}
+
+fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
+    let itself = env::current_exe().map_err(Failure::file("finding", "xtask"))?;
+    let cargo = |name, words: &[&str]| {
+        let mut command = workspace.cargo();
+        command.args(words);
+        Step { name, command }
+    };
+    let xtask = |name, words: &[&str]| {
+        let mut command = Command::new(&itself);
+        command.current_dir(&workspace.root).args(words);
+        Step { name, command }
+    };
+    let mut documentation =
+        cargo("documentation", &["doc", "--workspace", "--no-deps", "--document-private-items"]);
+    documentation.command.env("RUSTDOCFLAGS", "-D warnings");
+    // One machine at a time: they would compete for two processors and miss their deadlines.
+    let end_to_end = &["test", "--package", "tombolo-e2e", "--", "--test-threads=1"];
+    let everything_else = ["test", "--workspace", "--exclude", "tombolo-e2e"];
+    let targets = ["--lib", "--bins", "--tests", "--examples"];
+    Ok(vec![
+        cargo("format", &["fmt", "--all", "--check"]),
+        xtask("tidy", &["tidy"]),
+        cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        cargo("tests", &[&everything_else[..], &targets[..]].concat()),
+        cargo("doc tests", &[&everything_else[..], &["--doc"]].concat()),
+        documentation,
+        xtask("without an OS", &["bare"]),
+        xtask("loom models", &["model"]),
+        xtask("foreign ISAs", &["foreign"]),
+        xtask("kit", &["kit"]),
+        xtask("generated files", &["codegen", "--check"]),
+        cargo("end to end", end_to_end),
+        xtask("miri", &["miri"]),
+    ])
+}
+
+fn describe(report: &Report) -> String {
+    let tests = match report.tests {
+        Tests { passed: 0, failed: 0 } => String::new(),
+        Tests { passed, failed: 0 } => format!("  {passed} tests"),
+        Tests { passed, failed } => format!("  {passed} tests, {failed} FAILED"),
+    };
+    let time = seconds(report.time);
+    match &report.outcome {
+        Outcome::Passed => format!("ok       {time:>8}{tests}"),
+        Outcome::Skipped(reason) => format!("ok       {time:>8}{tests}  SKIPPED: {reason}"),
+        Outcome::Failed => format!("FAILED   {time:>8}{tests}"),
+        Outcome::TimedOut => format!("TIMED OUT{time:>8}{tests}"),
+    }
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+fn summarise(reports: &[Report], total: usize, logs: &Path) -> Result<(), Failure> {
+    println!("\nstep                     result       time");
+    for report in reports {
+        println!("{:<25}{}", report.name, describe(report));
+    }
+    if reports.len() < total {
+        println!("{} steps were not run", total - reports.len());
+    }
+    let time: Duration = reports.iter().map(|report| report.time).sum();
+    println!("{:<25}         {:>8}  logs in {}\n", "all", seconds(time), logs.display());
+    let Tests { passed, failed } = add_up(reports);
+    println!("{passed} passed, {failed} failed");
+    if failed == 0 { Ok(()) } else { Err(Failure::Found("the checks failed".to_owned())) }
+}
+
+/// Tests, and each step that has none as one check of its own.
+fn add_up(reports: &[Report]) -> Tests {
+    let mut sum = Tests::default();
+    for report in reports {
+        let broken = matches!(report.outcome, Outcome::Failed | Outcome::TimedOut);
+        let counted = report.tests != Tests::default();
+        sum.passed += if counted { report.tests.passed } else { usize::from(!broken) };
+        sum.failed += if broken { report.tests.failed.max(1) } else { report.tests.failed };
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(outcome: Outcome, passed: usize, failed: usize) -> Report {
+        Report { name: "step", outcome, time: Duration::ZERO, tests: Tests { passed, failed } }
+    }
+
+    #[test]
+    fn a_step_without_tests_counts_as_one_and_a_failure_is_never_lost() {
+        let sum = |reports: &[Report]| add_up(reports);
+        assert_eq!(
+            sum(&[report(Outcome::Passed, 0, 0), report(Outcome::Passed, 7, 0)]),
+            Tests { passed: 8, failed: 0 }
+        );
+        assert_eq!(sum(&[report(Outcome::Failed, 7, 0)]), Tests { passed: 7, failed: 1 });
+        assert_eq!(sum(&[report(Outcome::Failed, 7, 2)]), Tests { passed: 7, failed: 2 });
+        assert_eq!(sum(&[report(Outcome::TimedOut, 0, 0)]), Tests { passed: 0, failed: 1 });
+        assert_eq!(sum(&[report(Outcome::Skipped(String::new()), 0, 0)]), Tests { passed: 1, failed: 0 });
+    }
+}

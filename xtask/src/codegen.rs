@@ -1,0 +1,184 @@
+//! `cargo xtask codegen`: files that are written from something else and committed.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::layers::Layers;
+use crate::workspace::{Workspace, capture, execute};
+
+/// Writes the generated files anew.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Write nothing; fail when a file is stale
+    #[arg(long)]
+    check: bool,
+}
+
+/// What it takes to generate a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cost {
+    /// Nothing but the tree.
+    Cheap,
+    /// The project has to be built.
+    Built,
+}
+
+/// A file and how its text comes about, given the text that it has now.
+struct Generator {
+    path: &'static str,
+    cost: Cost,
+    generate: fn(&Workspace, &str) -> Result<String, Failure>,
+}
+
+/// Every generated file of the tree. Whoever adds one adds it here.
+const GENERATORS: &[Generator] = &[
+    Generator { path: "ARCHITECTURE.md", cost: Cost::Cheap, generate: code_map },
+    Generator { path: "docs/book/src/cli.md", cost: Cost::Built, generate: command_reference },
+];
+
+/// Writes what is stale, or only says so.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
+    let mut stale = 0;
+    for generator in GENERATORS {
+        let Some(text) = fresh_text(workspace, generator)? else { continue };
+        stale += 1;
+        if options.check {
+            println!("{} is stale; `cargo xtask codegen` writes it anew", generator.path);
+            continue;
+        }
+        let path = workspace.root.join(generator.path);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(Failure::file("creating", folder))?;
+        }
+        fs::write(&path, text).map_err(Failure::file("writing", &path))?;
+        println!("wrote {}", generator.path);
+    }
+    if options.check && stale > 0 {
+        return Err(Failure::Found(format!("{stale} generated files are stale")));
+    }
+    Ok(())
+}
+
+/// The paths of the stale files among those of this cost.
+pub(crate) fn stale(workspace: &Workspace, cost: Cost) -> Result<Vec<&'static str>, Failure> {
+    let mut paths = Vec::new();
+    for generator in GENERATORS.iter().filter(|generator| generator.cost == cost) {
+        if fresh_text(workspace, generator)?.is_some() {
+            paths.push(generator.path);
+        }
+    }
+    Ok(paths)
+}
+
+/// The text that a file should have, if it has another.
+fn fresh_text(workspace: &Workspace, generator: &Generator) -> Result<Option<String>, Failure> {
+    let present = fs::read_to_string(workspace.root.join(generator.path)).unwrap_or_default();
+    let wanted = (generator.generate)(workspace, &present)?;
+    Ok((wanted != present).then_some(wanted))
+}
+
+const MAP_BEGIN: &str = "<!-- layers: written by `cargo xtask codegen` from layers.toml -->\n";
+const MAP_END: &str = "<!-- end of layers -->\n";
+
+/// ARCHITECTURE.md with its table of layers, between the two marks, from `layers.toml`.
+fn code_map(workspace: &Workspace, present: &str) -> Result<String, Failure> {
+    replace_between(present, MAP_BEGIN, MAP_END, &layer_table(&workspace.layers))
+        .ok_or_else(|| Failure::malformed("ARCHITECTURE.md", "the marks around the table of layers are gone"))
+}
+
+fn replace_between(text: &str, begin: &str, end: &str, middle: &str) -> Option<String> {
+    let (before, rest) = text.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{begin}{middle}{end}{after}"))
+}
+
+fn layer_table(layers: &Layers) -> String {
+    let mut table = String::from("| folder | crates | what it is | marks |\n|---|---|---|---|\n");
+    for layer in layers.layer.iter().rev() {
+        let crates: Vec<String> = layer.crates.iter().map(|name| format!("`{name}`")).collect();
+        let any = |list: &[String]| layer.crates.iter().any(|name| list.contains(name));
+        let marks = [
+            (any(&layers.checks.no_std), "`no_std`"),
+            (any(&layers.checks.unsafe_allowed), "may hold `unsafe`"),
+            (any(&layers.checks.loom), "loom"),
+        ];
+        let marks: Vec<&str> = marks.into_iter().filter(|(holds, _)| *holds).map(|(_, mark)| mark).collect();
+        let row =
+            [format!("`{}/`", layer.folder), crates.join(", "), layer.purpose.clone(), marks.join(", ")];
+        table.push_str(&format!("| {} |\n", row.join(" | ").trim_end()));
+    }
+    table
+}
+
+/// What every command says about itself.
+fn command_reference(workspace: &Workspace, _present: &str) -> Result<String, Failure> {
+    execute(workspace.cargo().args([
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "tombolo-cli",
+        "--bin",
+        "tombolo",
+    ]))?;
+    let program = workspace.target.join("release/tombolo");
+    let mut text = String::from(
+        "# Commands\n\nWhat each command of `tombolo` says with `--help`. Written by `cargo xtask codegen`.\n",
+    );
+    let top = help(&program, &[])?;
+    let mut waiting: Vec<Vec<String>> = vec![Vec::new()];
+    let mut texts = vec![top];
+    while let Some(path) = waiting.pop() {
+        let said = match texts.pop() {
+            Some(said) if path.is_empty() => said,
+            _ => help(&program, &path)?,
+        };
+        let level = "#".repeat(2 + usize::from(path.len() > 1));
+        let name = [&["tombolo".to_owned()][..], &path[..]].concat().join(" ");
+        text.push_str(&format!("\n{level} {name}\n\n```text\n{}\n```\n", said.trim_end()));
+        for command in subcommands(&said).into_iter().rev() {
+            waiting.push([&path[..], &[command]].concat());
+        }
+    }
+    Ok(text)
+}
+
+fn help(program: &Path, path: &[String]) -> Result<String, Failure> {
+    let text = capture(Command::new(program).args(path).arg("--help").env("COLUMNS", "100"))?;
+    Ok(text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n"))
+}
+
+/// The names under `Commands:` in a help text.
+fn subcommands(help: &str) -> Vec<String> {
+    let names = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    names
+        .take_while(|line| line.starts_with(' ') || line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_text_between_the_marks_is_replaced() {
+        let replaced = replace_between("a\n<b>\nold\n<e>\nz\n", "<b>\n", "<e>\n", "new\n");
+        assert_eq!(replaced.as_deref(), Some("a\n<b>\nnew\n<e>\nz\n"));
+        assert_eq!(replace_between("a", "<b>", "<e>", "new"), None);
+    }
+
+    #[test]
+    fn subcommands_are_read_from_the_help_text() {
+        let help = "Usage: x\n\nCommands:\n  up    Brings up\n        the machine\n  down  Takes down\n  help  Helps\n\nOptions:\n  -h\n";
+        assert_eq!(subcommands(help), ["up", "down"]);
+        assert_eq!(subcommands("Usage: x\n"), [""; 0]);
+    }
+}

@@ -1,0 +1,90 @@
+//! `cargo xtask kit`: what nodes are made of, in `<target>/kit`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::toolchain::Toolchain;
+use crate::workspace::{Workspace, execute};
+
+/// Builds what nodes are made of: monitors for every instruction set, the VM's kernel, the examples' images.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Build programs only; fetch no kernel and make no images
+    #[arg(long)]
+    programs_only: bool,
+}
+
+/// Brings `<target>/kit` up to date. What has not changed is not touched, so caches by content stay good.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
+    let kit = workspace.target.join("kit");
+    build_for_host(workspace)?;
+    build_for_nodes(workspace, &kit)?;
+    if options.programs_only {
+        return Ok(());
+    }
+    Ok(())
+}
+
+/// The command and the monitor of this machine itself.
+fn build_for_host(workspace: &Workspace) -> Result<(), Failure> {
+    let mut build = workspace.cargo();
+    build.args(["build", "--release", "--package", "tombolo-cli", "--package", "tombolod"]);
+    execute(&mut build)
+}
+
+/// A monitor for each foreign instruction set.
+fn build_for_nodes(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
+    let targets = Toolchain::find()?.foreign_targets();
+    if targets.is_empty() {
+        return Ok(());
+    }
+    let mut build = workspace.cargo();
+    build.args(["build", "--profile", "node", "--package", "tombolod", "--bin", "tombolod"]);
+    for (_, target) in &targets {
+        build.args(["--target", target]);
+    }
+    execute(&mut build)?;
+    for (isa, target) in &targets {
+        install(&workspace.target.join(target).join("node/tombolod"), &kit.join(isa).join("tombolod"))?;
+    }
+    Ok(())
+}
+
+/// Copies a program into place at once, unless it is there already.
+fn install(source: &Path, target: &Path) -> Result<(), Failure> {
+    let fresh = fs::read(source).map_err(Failure::file("reading", source))?;
+    if fs::read(target).is_ok_and(|present| present == fresh) {
+        return Ok(());
+    }
+    if let Some(folder) = target.parent() {
+        fs::create_dir_all(folder).map_err(Failure::file("creating", folder))?;
+    }
+    let beside: PathBuf = target.with_extension("new");
+    fs::copy(source, &beside).map_err(Failure::file("writing", &beside))?;
+    fs::rename(&beside, target).map_err(Failure::file("writing", target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn installing_replaces_what_differs_and_leaves_what_does_not() {
+        let folder = std::env::temp_dir().join(format!("tombolo-kit-{}", std::process::id()));
+        let (source, target) = (folder.join("source"), folder.join("deep/target"));
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(&source, "one").expect("a source");
+        install(&source, &target).expect("first");
+        let time = || fs::metadata(&target).and_then(|data| data.modified()).expect("a time");
+        let before = time();
+        install(&source, &target).expect("second");
+        assert_eq!(time(), before);
+        fs::write(&source, "two").expect("another source");
+        install(&source, &target).expect("third");
+        assert_eq!(fs::read(&target).expect("a target"), b"two");
+        fs::remove_dir_all(&folder).expect("it is ours");
+    }
+}

@@ -1,0 +1,74 @@
+//! The project's own tool, run as `cargo xtask <command>`: one module per command.
+
+mod bare;
+mod ci;
+mod codegen;
+mod failure;
+mod foreign;
+mod kit;
+mod layers;
+mod miri;
+mod model;
+mod step;
+mod tidy;
+mod toolchain;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+use workspace::Workspace;
+
+/// The project's own tool. CI runs only this.
+#[derive(Parser)]
+#[command(name = "cargo xtask", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Checks the shape of the tree: layers, `unsafe`, length of files, banned words, stale generated files
+    Tidy,
+    /// Writes the generated files anew
+    Codegen(codegen::Options),
+    /// Explores every schedule of the lock-free code with loom
+    Model(model::Options),
+    /// Runs the protocol crates under miri, little-endian and big-endian
+    Miri(miri::Options),
+    /// Runs the protocol crates' tests on every foreign instruction set under qemu-user
+    Foreign,
+    /// Builds the protocol crates for a target without an operating system
+    Bare,
+    /// Builds what nodes are made of: monitors for every instruction set, the VM's kernel, the examples' images
+    Kit(kit::Options),
+    /// Everything that `make test` does, as named steps; stops at the first that fails
+    Ci(ci::Options),
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<(), Failure> {
+    let workspace = Workspace::load()?;
+    match command {
+        Command::Tidy => tidy::run(&workspace),
+        Command::Codegen(options) => codegen::run(&workspace, options),
+        Command::Model(options) => model::run(&workspace, options),
+        Command::Miri(options) => miri::run(&workspace, options),
+        Command::Foreign => foreign::run(&workspace),
+        Command::Bare => bare::run(&workspace),
+        Command::Kit(options) => kit::run(&workspace, options),
+        Command::Ci(options) => ci::run(&workspace, options),
+    }
+}

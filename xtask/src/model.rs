@@ -1,0 +1,28 @@
+//! `cargo xtask model`: loom tries every schedule of the lock-free code, with tiny capacities.
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::workspace::{Workspace, execute};
+
+/// Explores every schedule of the lock-free code with loom.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Run only the models whose names contain this
+    filter: Option<String>,
+}
+
+/// Runs the models of the crates that layers.toml lists under `loom`.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
+    let mut test = workspace.cargo();
+    // Its own folder: `--cfg loom` changes every crate, and optimised models run many times faster.
+    test.env("CARGO_TARGET_DIR", workspace.target.join("loom"))
+        .env("RUSTFLAGS", "--cfg loom")
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "3")
+        .args(["test", "--lib", "--tests"]);
+    for package in &workspace.layers.checks.loom {
+        test.args(["--package", package]);
+    }
+    test.args(&options.filter);
+    execute(&mut test)
+}

@@ -1,0 +1,204 @@
+//! One step of `cargo xtask ci`: a command with a log, a deadline and the tests it ran.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+use crate::workspace::line;
+
+/// No step takes this long unless it hangs.
+const DEADLINE: Duration = Duration::from_secs(15 * 60);
+
+/// A named command.
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) command: Command,
+}
+
+/// How a step went.
+pub(crate) struct Report {
+    pub(crate) name: &'static str,
+    pub(crate) outcome: Outcome,
+    pub(crate) time: Duration,
+    pub(crate) tests: Tests,
+}
+
+/// The end of a step.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Passed,
+    /// It ran, but left something out: the first reason.
+    Skipped(String),
+    Failed,
+    TimedOut,
+}
+
+/// Tests that a step counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tests {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+}
+
+impl Step {
+    /// Runs the command. Its output goes to a log in `logs`, and to the terminal when `verbose` or when it
+    /// fails.
+    pub(crate) fn run(mut self, logs: &Path, verbose: bool) -> Result<Report, Failure> {
+        let path = logs.join(format!("{}.log", self.name.replace(' ', "-")));
+        let log = File::create(&path).map_err(Failure::file("writing", &path))?;
+        let second = log.try_clone().map_err(Failure::file("writing", &path))?;
+        let program = line(&self.command);
+        let started = Instant::now();
+        let mut child = self
+            .command
+            .stdout(log)
+            .stderr(second)
+            .spawn()
+            .map_err(|source| Failure::NotStarted { program, source })?;
+        let mut tail = Tail::new(path.clone(), verbose)?;
+        let succeeded = wait(&mut child, started, &mut tail).map_err(Failure::file("watching", &path))?;
+        let text =
+            String::from_utf8_lossy(&fs::read(&path).map_err(Failure::file("reading", &path))?).into_owned();
+        let outcome = match succeeded {
+            Some(true) => skipped(&text).map_or(Outcome::Passed, Outcome::Skipped),
+            Some(false) => Outcome::Failed,
+            None => Outcome::TimedOut,
+        };
+        if !verbose && matches!(outcome, Outcome::Failed | Outcome::TimedOut) {
+            println!("\n{text}");
+        }
+        Ok(Report { name: self.name, outcome, time: started.elapsed(), tests: count(&text) })
+    }
+}
+
+/// Waits for the end: whether it succeeded, or nothing when it had to be killed.
+fn wait(child: &mut Child, started: Instant, tail: &mut Tail) -> io::Result<Option<bool>> {
+    loop {
+        let status = child.try_wait()?;
+        tail.follow()?;
+        if let Some(status) = status {
+            return Ok(Some(status.success()));
+        }
+        if started.elapsed() > DEADLINE {
+            kill_with_descendants(child.id());
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Kills a process and everything that it started: cargo does not take its tests along.
+fn kill_with_descendants(root: u32) {
+    let mut all = vec![root];
+    let mut next = 0;
+    while let Some(process) = all.get(next).copied() {
+        let children =
+            fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+        all.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
+        next += 1;
+    }
+    // Failure means that they are gone already.
+    let _gone = Command::new("kill").arg("-KILL").args(all.iter().map(u32::to_string)).status();
+}
+
+/// Shows a growing log.
+struct Tail {
+    log: Option<File>,
+}
+
+impl Tail {
+    fn new(path: PathBuf, shown: bool) -> Result<Self, Failure> {
+        let open = || File::open(&path).map_err(Failure::file("reading", &path));
+        Ok(Self { log: if shown { Some(open()?) } else { None } })
+    }
+
+    fn follow(&mut self) -> io::Result<()> {
+        let Some(log) = &mut self.log else { return Ok(()) };
+        let mut fresh = Vec::new();
+        log.read_to_end(&mut fresh)?;
+        io::stdout().write_all(&fresh)?;
+        io::stdout().flush()
+    }
+}
+
+/// Adds up what the test harness said.
+fn count(log: &str) -> Tests {
+    let mut tests = Tests::default();
+    for line in log.lines().filter_map(|line| line.trim().strip_prefix("test result: ")) {
+        let number = |what: &str| {
+            let before = line.split(what).next()?;
+            before.rsplit([' ', '.']).find(|word| !word.is_empty())?.parse::<usize>().ok()
+        };
+        tests.passed += number(" passed;").unwrap_or(0);
+        tests.failed += number(" failed;").unwrap_or(0);
+    }
+    tests
+}
+
+/// The first thing that a step says it left out.
+fn skipped(log: &str) -> Option<String> {
+    log.lines()
+        .find_map(|line| line.strip_prefix("SKIPPED"))
+        .map(|reason| reason.trim_start_matches(':').trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_of_several_programs_add_up() {
+        let log = "running 3 tests\ntest result: ok. 3 passed; 0 failed; 1 ignored; 0 measured\n\
+                   test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured\n";
+        assert_eq!(count(log), Tests { passed: 13, failed: 2 });
+        assert_eq!(count("nothing"), Tests::default());
+    }
+
+    #[test]
+    fn the_first_reason_for_leaving_out_is_told() {
+        assert_eq!(skipped("a\nSKIPPED: no miri\nSKIPPED x: y\n").as_deref(), Some("no miri"));
+        assert_eq!(skipped("SKIPPED s390x: no library\n").as_deref(), Some("s390x: no library"));
+        assert_eq!(skipped("not SKIPPED\n"), None);
+    }
+
+    fn run(script: &str) -> Report {
+        let logs = std::env::temp_dir().join(format!("tombolo-step-{}", std::process::id()));
+        fs::create_dir_all(&logs).expect("a folder for logs");
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Step { name: "a step", command }.run(&logs, false).expect("sh runs")
+    }
+
+    #[test]
+    fn a_step_ends_as_its_command_does() {
+        assert_eq!(run("exit 0").outcome, Outcome::Passed);
+        assert_eq!(run("echo SKIPPED: why").outcome, Outcome::Skipped("why".to_owned()));
+        assert_eq!(run("exit 3").outcome, Outcome::Failed);
+        assert_eq!(run("echo 'test result: ok. 7 passed; 0 failed; '").tests.passed, 7);
+    }
+
+    #[test]
+    fn killing_a_process_kills_its_children() {
+        let mut child = Command::new("sh").args(["-c", "sleep 1000 & sleep 1000"]).spawn().expect("sh runs");
+        let children = format!("/proc/{0}/task/{0}/children", child.id());
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut below = String::new();
+        while below.split_whitespace().count() < 2 && Instant::now() < deadline {
+            below = fs::read_to_string(&children).unwrap_or_default();
+        }
+        kill_with_descendants(child.id());
+        child.wait().expect("it was ours");
+        for process in below.split_whitespace() {
+            let state = || fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+            while !state().is_empty() && !state().contains(") Z") && Instant::now() < deadline {
+                thread::yield_now();
+            }
+            assert!(state().is_empty() || state().contains(") Z"), "{process} is alive");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! `cargo xtask tidy`: what the tree must look like, beyond what the compiler and clippy see.
+//!
+//! Each rule is a function from the [`Tree`] to findings and has a fixture that it bites.
+
+mod dependencies;
+mod fence;
+mod length;
+mod protocol;
+mod source;
+mod words;
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::codegen;
+use crate::failure::Failure;
+use crate::layers::Layers;
+use crate::workspace::{Package, TextFile, Workspace};
+
+/// Everything that the rules look at. Nothing is read behind its back, so that a test can make one.
+pub(crate) struct Tree {
+    pub(crate) root: PathBuf,
+    pub(crate) layers: Layers,
+    pub(crate) packages: Vec<Package>,
+    pub(crate) files: Vec<TextFile>,
+}
+
+/// Something that is not as it must be.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finding {
+    pub(crate) path: String,
+    /// From 1; 0 when the whole file is meant.
+    pub(crate) line: usize,
+    pub(crate) message: String,
+}
+
+impl Finding {
+    fn new(path: impl Into<String>, line: usize, message: impl Into<String>) -> Self {
+        Self { path: path.into(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(out, "{}: {}", self.path, self.message),
+            line => write!(out, "{}:{line}: {}", self.path, self.message),
+        }
+    }
+}
+
+/// A rule: what it is called and how it looks.
+type Rule = (&'static str, fn(&Tree) -> Vec<Finding>);
+
+const RULES: &[Rule] = &[
+    ("layers", dependencies::layers),
+    ("licence", dependencies::licence),
+    ("unsafe", fence::unsafe_code),
+    ("lints", fence::lints),
+    ("SAFETY comments", fence::safety_comments),
+    ("no_std crates", protocol::no_std),
+    ("length of files", length::lines),
+    ("unfinished code", words::unfinished),
+    ("banned words", words::banned),
+    ("white space", words::white_space),
+    ("dead files", dependencies::dead_files),
+];
+
+/// Runs every rule and prints what it found.
+pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
+    let tree = Tree {
+        root: workspace.root.clone(),
+        layers: Layers::load(&workspace.root)?,
+        packages: workspace.packages.clone(),
+        files: workspace.text_files()?,
+    };
+    let mut findings: Vec<Finding> = RULES.iter().flat_map(|(_, rule)| rule(&tree)).collect();
+    findings.extend(stale_files(workspace)?);
+    findings.sort();
+    for finding in &findings {
+        println!("{finding}");
+    }
+    match findings.len() {
+        0 => {
+            println!("tidy: {} rules hold over {} files", RULES.len() + 1, tree.files.len());
+            Ok(())
+        }
+        count => Err(Failure::Found(format!("tidy found {count} things to put right"))),
+    }
+}
+
+fn stale_files(workspace: &Workspace) -> Result<Vec<Finding>, Failure> {
+    let stale = codegen::stale(workspace, codegen::Cost::Cheap)?;
+    let message = "is stale; `cargo xtask codegen` writes it anew";
+    Ok(stale.into_iter().map(|path| Finding::new(path, 0, message)).collect())
+}
+
+impl Tree {
+    /// The Rust sources of a crate: files of its folder that belong to no crate inside it.
+    fn sources<'a>(&'a self, package: &Package) -> impl Iterator<Item = &'a TextFile> {
+        let folder = format!("{}/", package.folder(&self.root));
+        let inner: Vec<String> = self
+            .packages
+            .iter()
+            .map(|other| format!("{}/", other.folder(&self.root)))
+            .filter(|other| other.len() > folder.len() && other.starts_with(&folder))
+            .collect();
+        self.files.iter().filter(move |file| {
+            file.path.ends_with(".rs")
+                && file.path.starts_with(&folder)
+                && !inner.iter().any(|folder| file.path.starts_with(folder))
+        })
+    }
+
+    /// A crate's manifest as a path of the tree.
+    fn manifest(&self, package: &Package) -> String {
+        format!("{}/Cargo.toml", package.folder(&self.root))
+    }
+
+    fn file(&self, path: &str) -> Option<&TextFile> {
+        self.files.iter().find(|file| file.path == path)
+    }
+}
+
+/// Small trees for the tests of the rules.
+#[cfg(test)]
+mod fixture {
+    use super::*;
+    use crate::workspace::Dependency;
+
+    const LAYERS: &str = r#"
+        layer = [
+            { name = "base", folder = "base", crates = ["base"], purpose = "" },
+            { name = "platform", folder = "platform", crates = ["platform"], purpose = "" },
+            { name = "protocol", folder = "protocol", crates = ["ring", "link"],
+              apart_from = ["platform"], purpose = "" },
+            { name = "examples", folder = "examples", crates = ["example"], only = ["link"], purpose = "" },
+        ]
+        checks = { unsafe_allowed = ["base"], no_std = ["ring"], loom = [] }
+        lines = { max = 3, exceptions = {} }
+        banned = { "secret" = "it is one" }
+    "#;
+
+    /// A tree with the layers base, platform, protocol (ring, link; not platform) and examples (only link).
+    pub(crate) fn tree() -> Tree {
+        Tree {
+            root: PathBuf::from("/tree"),
+            layers: Layers::parse(LAYERS).expect("the fixture's layers"),
+            packages: Vec::new(),
+            files: Vec::new(),
+        }
+    }
+
+    impl Tree {
+        /// Adds a crate that depends on `dependencies`.
+        pub(crate) fn with_crate(mut self, name: &str, folder: &str, dependencies: &[&str]) -> Self {
+            let dependency = |name: &&str| Dependency {
+                name: (*name).to_owned(),
+                path: Some(PathBuf::from("/tree/somewhere")),
+            };
+            self.packages.push(Package {
+                name: name.to_owned(),
+                manifest_path: PathBuf::from(format!("/tree/{folder}/Cargo.toml")),
+                license: Some(super::dependencies::LICENCE.to_owned()),
+                dependencies: dependencies.iter().map(dependency).collect(),
+                targets: Vec::new(),
+            });
+            self
+        }
+
+        /// Adds a file.
+        pub(crate) fn with_file(mut self, path: &str, text: &str) -> Self {
+            self.files.push(TextFile { path: path.to_owned(), text: text.to_owned() });
+            self
+        }
+    }
+
+    /// The one finding, as printed.
+    #[track_caller]
+    pub(crate) fn only(findings: &[Finding]) -> String {
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        findings[0].to_string()
+    }
+}

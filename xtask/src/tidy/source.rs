@@ -1,0 +1,184 @@
+//! Rust source with its comments and literals told apart, so that rules look only at what they mean.
+
+/// A source file split into code and comments, both with the line structure of the original.
+pub(crate) struct Source {
+    /// The code; comments and the insides of literals are blanks.
+    pub(crate) code: Vec<String>,
+    /// The comments; everything else is blanks.
+    pub(crate) comments: Vec<String>,
+}
+
+/// What the scanner is inside of.
+enum State {
+    Code,
+    LineComment,
+    /// With its nesting depth.
+    BlockComment(usize),
+    Text,
+    /// With the number of `#` that close it.
+    RawText(usize),
+}
+
+impl Source {
+    /// Splits `text`. Source that does not compile is split as far as it makes sense.
+    pub(crate) fn new(text: &str) -> Self {
+        let characters: Vec<char> = text.chars().collect();
+        let mut code = String::with_capacity(text.len());
+        let mut comments = String::with_capacity(text.len());
+        let mut state = State::Code;
+        let mut at = 0;
+        while at < characters.len() {
+            let rest = &characters[at..];
+            let (next, taken, kind) = step(state, rest, preceded_by_word(&characters, at));
+            for &character in &rest[..taken] {
+                code.push(if kind == Kind::Code || character == '\n' { character } else { ' ' });
+                comments.push(if kind == Kind::Comment || character == '\n' { character } else { ' ' });
+            }
+            state = next;
+            at += taken;
+        }
+        Self { code: lines(&code), comments: lines(&comments) }
+    }
+
+    /// The numbers (from 1) of the lines whose code has `word` as a whole word.
+    pub(crate) fn lines_with_word(&self, word: &str) -> Vec<usize> {
+        let has = |line: &String| find_word(line, word).is_some();
+        self.code.iter().enumerate().filter(|(_, line)| has(line)).map(|(index, _)| index + 1).collect()
+    }
+}
+
+/// What a run of characters is.
+#[derive(PartialEq, Eq)]
+enum Kind {
+    Code,
+    Comment,
+    Literal,
+}
+
+/// Takes at least one character from `rest`, which is not empty.
+fn step(state: State, rest: &[char], in_word: bool) -> (State, usize, Kind) {
+    let begins = |pattern: &str| {
+        let mut shown = rest.iter();
+        pattern.chars().all(|wanted| shown.next() == Some(&wanted))
+    };
+    match state {
+        State::Code if begins("//") => (State::LineComment, 2, Kind::Comment),
+        State::Code if begins("/*") => (State::BlockComment(1), 2, Kind::Comment),
+        State::Code if begins("\"") => (State::Text, 1, Kind::Literal),
+        State::Code if !in_word && raw_text_hashes(rest).is_some() => {
+            let (prefix, hashes) = raw_text_hashes(rest).unwrap_or((0, 0));
+            (State::RawText(hashes), prefix, Kind::Literal)
+        }
+        State::Code => match character_literal(rest) {
+            Some(length) => (State::Code, length, Kind::Literal),
+            None => (State::Code, 1, Kind::Code),
+        },
+        State::LineComment if begins("\n") => (State::Code, 1, Kind::Code),
+        State::LineComment => (State::LineComment, 1, Kind::Comment),
+        State::BlockComment(depth) if begins("/*") => (State::BlockComment(depth + 1), 2, Kind::Comment),
+        State::BlockComment(depth) if begins("*/") => {
+            (if depth == 1 { State::Code } else { State::BlockComment(depth - 1) }, 2, Kind::Comment)
+        }
+        State::BlockComment(depth) => (State::BlockComment(depth), 1, Kind::Comment),
+        State::Text if begins("\\") => (State::Text, rest.len().min(2), Kind::Literal),
+        State::Text if begins("\"") => (State::Code, 1, Kind::Literal),
+        State::Text => (State::Text, 1, Kind::Literal),
+        State::RawText(hashes) => {
+            let closes = rest[0] == '"' && rest.len() > hashes && rest[1..=hashes].iter().all(|c| *c == '#');
+            if closes {
+                (State::Code, 1 + hashes, Kind::Literal)
+            } else {
+                (State::RawText(hashes), 1, Kind::Literal)
+            }
+        }
+    }
+}
+
+/// The length of `r##"`, `br"`, `cr#"` and how many `#` it has.
+fn raw_text_hashes(rest: &[char]) -> Option<(usize, usize)> {
+    let letters = if matches!(rest[0], 'b' | 'c') { 1 } else { 0 };
+    if rest.get(letters) != Some(&'r') {
+        return None;
+    }
+    let hashes = rest[letters + 1..].iter().take_while(|character| **character == '#').count();
+    let prefix = letters + 1 + hashes;
+    (rest.get(prefix) == Some(&'"')).then_some((prefix + 1, hashes))
+}
+
+/// The length of `'x'` or `'\n'`; a lifetime is none.
+fn character_literal(rest: &[char]) -> Option<usize> {
+    if rest[0] != '\'' {
+        return None;
+    }
+    if rest.get(1) == Some(&'\\') {
+        let closing = rest.iter().skip(3).take(12).position(|character| *character == '\'')?;
+        return Some(closing + 4);
+    }
+    (rest.get(2) == Some(&'\'')).then_some(3)
+}
+
+fn preceded_by_word(characters: &[char], at: usize) -> bool {
+    at > 0 && is_word(characters[at - 1])
+}
+
+fn is_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.split('\n').map(str::to_owned).collect()
+}
+
+/// Where `word` stands in `line` with no letter, digit or `_` on either side.
+pub(crate) fn find_word(line: &str, word: &str) -> Option<usize> {
+    line.match_indices(word).map(|(at, _)| at).find(|&at| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        !before.is_some_and(is_word) && !after.is_some_and(is_word)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(text: &str) -> String {
+        Source::new(text).code.join("\n")
+    }
+
+    /// The code with runs of blanks made one; it must be as long as the original.
+    fn squeezed(text: &str) -> String {
+        let code = code(text);
+        assert_eq!(code.chars().count(), text.chars().count());
+        code.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn comments_and_literals_are_blank_and_code_is_kept() {
+        assert_eq!(squeezed("a // unsafe\nb"), "a \nb");
+        assert_eq!(squeezed("a /* x /* y */ z */ b"), "a b");
+        assert_eq!(squeezed(r#"f("unsafe \" unsafe") + g"#), "f( ) + g");
+        assert_eq!(squeezed("r#\"a \" unsafe\"# + b"), "+ b");
+        assert_eq!(squeezed("br\"unsafe\";x"), ";x");
+    }
+
+    #[test]
+    fn lifetimes_are_code_and_character_literals_are_not() {
+        assert_eq!(code("fn f<'a>(x: &'a str) {}"), "fn f<'a>(x: &'a str) {}");
+        assert_eq!(code("'\"' + '\\'' + '\\u{41}' + x"), "    +      +          + x");
+    }
+
+    #[test]
+    fn comments_keep_their_lines() {
+        let source = Source::new("let a = 1; // one\n/* two\nthree */ b\n");
+        assert_eq!(source.comments[0].trim(), "// one");
+        assert_eq!(source.comments[1].trim(), "/* two");
+        assert_eq!(source.comments[2].trim(), "three */");
+        assert_eq!(source.code[2].trim(), "b");
+    }
+
+    #[test]
+    fn words_are_whole() {
+        assert_eq!(Source::new("unsafe_code\nan unsafe {\n\"unsafe\"").lines_with_word("unsafe"), [2]);
+    }
+}

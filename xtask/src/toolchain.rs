@@ -1,0 +1,71 @@
+//! What the installed Rust can build for.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::failure::Failure;
+use crate::workspace::capture;
+
+/// A foreign instruction set and the Rust targets that make static programs for it, best first.
+pub(crate) struct ForeignIsa {
+    /// As `tombolo_base::Isa` spells it.
+    pub(crate) name: &'static str,
+    targets: &'static [&'static str],
+}
+
+/// Every instruction set that a node may have, besides this machine's own.
+pub(crate) const FOREIGN: &[ForeignIsa] = &[
+    ForeignIsa {
+        name: "aarch64",
+        // Debian's Rust has no musl; its glibc target needs the cross compiler as linker.
+        targets: &["aarch64-unknown-linux-musl", "aarch64-unknown-linux-gnu"],
+    },
+    ForeignIsa { name: "riscv64", targets: &["riscv64gc-unknown-linux-gnu"] },
+    ForeignIsa { name: "s390x", targets: &["s390x-unknown-linux-gnu"] },
+];
+
+/// The compiler that cargo uses here.
+pub(crate) struct Toolchain {
+    libraries: PathBuf,
+}
+
+impl Toolchain {
+    /// Asks the compiler where its libraries are.
+    pub(crate) fn find() -> Result<Self, Failure> {
+        let sysroot = capture(Command::new("rustc").args(["--print", "sysroot"]))?;
+        Ok(Self { libraries: PathBuf::from(sysroot.trim()).join("lib/rustlib") })
+    }
+
+    /// Whether there is a standard (or core) library for `target`.
+    pub(crate) fn has(&self, target: &str) -> bool {
+        self.libraries.join(target).join("lib").is_dir()
+    }
+
+    /// The target to build programs of this instruction set with.
+    pub(crate) fn target_for(&self, isa: &ForeignIsa) -> Option<&'static str> {
+        isa.targets.iter().copied().find(|target| self.has(target))
+    }
+
+    /// The foreign instruction sets that can be built for; says which can not.
+    pub(crate) fn foreign_targets(&self) -> Vec<(&'static str, &'static str)> {
+        let mut found = Vec::new();
+        for isa in FOREIGN {
+            match self.target_for(isa) {
+                Some(target) => found.push((isa.name, target)),
+                None => println!(
+                    "SKIPPED {}: this Rust has no library for {}; with rustup, `make setup` adds it",
+                    isa.name,
+                    isa.targets.join(" or ")
+                ),
+            }
+        }
+        found
+    }
+}
+
+/// Whether nightly's miri is there; it comes only with rustup.
+pub(crate) fn has_miri() -> bool {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "cargo", "miri", "--version"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}

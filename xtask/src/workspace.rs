@@ -1,0 +1,147 @@
+//! The tree: where it is, its crates, its files.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+
+use crate::failure::Failure;
+use crate::layers::Layers;
+
+/// The workspace as cargo and git see it.
+pub(crate) struct Workspace {
+    pub(crate) root: PathBuf,
+    pub(crate) target: PathBuf,
+    pub(crate) layers: Layers,
+    pub(crate) packages: Vec<Package>,
+}
+
+/// One crate of the workspace.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) manifest_path: PathBuf,
+    pub(crate) license: Option<String>,
+    pub(crate) dependencies: Vec<Dependency>,
+    pub(crate) targets: Vec<Target>,
+}
+
+/// Something that a crate depends on.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    /// Present only for crates of the workspace.
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// A library, program, test or example of a crate.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) src_path: PathBuf,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+    workspace_root: PathBuf,
+    target_directory: PathBuf,
+}
+
+/// One file of the tree, as text.
+#[derive(Clone, Debug)]
+pub(crate) struct TextFile {
+    /// Relative to the root, with `/`.
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+impl Workspace {
+    /// Asks cargo about the workspace that this tool was built from.
+    pub(crate) fn load() -> Result<Self, Failure> {
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
+        let output = capture(
+            Command::new(cargo())
+                .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"])
+                .arg(&manifest),
+        )?;
+        let metadata: Metadata =
+            serde_json::from_str(&output).map_err(|error| Failure::malformed("cargo metadata", error))?;
+        let layers = Layers::load(&metadata.workspace_root)?;
+        Ok(Self {
+            root: metadata.workspace_root,
+            target: metadata.target_directory,
+            layers,
+            packages: metadata.packages,
+        })
+    }
+
+    /// Every text file that git tracks or would track. Files that are not UTF-8 are no text.
+    pub(crate) fn text_files(&self) -> Result<Vec<TextFile>, Failure> {
+        let listing = capture(Command::new("git").current_dir(&self.root).args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ]))?;
+        let mut files = Vec::new();
+        for path in listing.split('\0').filter(|path| !path.is_empty()) {
+            // A file may be listed and gone: deleted, and not yet committed so.
+            if let Ok(text) = std::fs::read_to_string(self.root.join(path)) {
+                files.push(TextFile { path: path.to_owned(), text });
+            }
+        }
+        Ok(files)
+    }
+
+    /// A cargo command in the root of the workspace, with its own target folder.
+    pub(crate) fn cargo(&self) -> Command {
+        let mut command = Command::new(cargo());
+        command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        command
+    }
+}
+
+impl Package {
+    /// The crate's folder relative to `root`, with `/`.
+    pub(crate) fn folder(&self, root: &Path) -> String {
+        let folder = self.manifest_path.parent().unwrap_or(&self.manifest_path);
+        folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned()
+    }
+}
+
+/// The cargo that runs this tool.
+fn cargo() -> String {
+    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+}
+
+/// Runs a command and gives what it printed; its complaints go to the terminal.
+pub(crate) fn capture(command: &mut Command) -> Result<String, Failure> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .map_err(|source| Failure::NotStarted { program, source })?;
+    if !output.status.success() {
+        return Err(Failure::CommandFailed { command: line(command), status: output.status.to_string() });
+    }
+    String::from_utf8(output.stdout).map_err(|error| Failure::malformed(line(command), error))
+}
+
+/// Runs a command on the terminal.
+pub(crate) fn execute(command: &mut Command) -> Result<(), Failure> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().map_err(|source| Failure::NotStarted { program, source })?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::CommandFailed { command: line(command), status: status.to_string() })
+    }
+}
+
+/// A command as one would type it.
+pub(crate) fn line(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy().into_owned()];
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
+    words.join(" ")
+}
