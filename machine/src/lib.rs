@@ -4,13 +4,18 @@
 //! - [`Machine`]: the validated nodes and links that the monitor works from.
 //! - [`image`]: one file with a build of a program for each instruction set.
 //! - `build`: from a Rust package or C sources to an image.
-//! - `kit`: where the parts that nodes are made of lie.
-//! - `vm`: virtual machines as nodes.
+//! - [`kit`]: where the parts that nodes are made of lie.
+//! - [`paths`]: where caches lie.
+//! - [`vm`]: virtual machines as nodes.
 
 pub mod file;
 pub mod image;
+pub mod kit;
 mod model;
+pub mod paths;
 pub mod vm;
 
 pub use image::{Image, ImageId, NoBuildForIsa};
-pub use model::{Link, Machine, Node, NodeKind, TransportKind, UserNode, VmNode};
+pub use kit::Kit;
+pub use model::{Link, Machine, Node, NodeKind, UserNode, VmNode};
+pub use tombolo_link::TransportKind;

@@ -1,46 +1,12 @@
 //! The validated machine: what a machine file means, and what the monitor works from.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use tombolo_base::{Isa, NodeId};
+use tombolo_link::TransportKind;
 
-/// How two nodes reach each other.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum TransportKind {
-    /// Memory of one kernel, shared by file descriptor.
-    Shm,
-    /// Memory of the host that a VM sees through a PCI device, with interrupts as doorbells.
-    Window,
-    /// A byte stream.
-    Socket,
-}
-
-impl TransportKind {
-    /// Every transport, in the order in which tables list them.
-    pub const ALL: [TransportKind; 3] = [TransportKind::Shm, TransportKind::Window, TransportKind::Socket];
-
-    /// The name used in machine files and output.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            TransportKind::Shm => "shm",
-            TransportKind::Window => "window",
-            TransportKind::Socket => "socket",
-        }
-    }
-
-    /// The transport of that name.
-    #[must_use]
-    pub fn from_name(name: &str) -> Option<TransportKind> {
-        TransportKind::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
-
-impl std::fmt::Display for TransportKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(self.name())
-    }
-}
+use crate::vm::{ivshmem, qemu};
 
 /// A set of nodes and the links between them. Every value in it has been checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -105,6 +71,8 @@ pub struct UserNode {
 pub struct VmNode {
     /// Its own memory, see [`VmNode::MEMORY_MIB`].
     pub memory_mib: u32,
+    /// How many processors it has, see [`VmNode::PROCESSORS`].
+    pub processors: u8,
     /// The window it shares with the host, a power of two, see [`VmNode::WINDOW_MIB`].
     pub window_mib: u32,
     /// Interrupt vectors of the window, see [`VmNode::DOORBELLS`]; the first belongs to the node's monitor.
@@ -117,20 +85,22 @@ pub struct VmNode {
 
 impl VmNode {
     /// Allowed values of `memory_mib`. Debian's kernel with a small initramfs needs a little over 48 MiB.
-    pub const MEMORY_MIB: std::ops::RangeInclusive<u32> = 64..=65_536;
+    pub const MEMORY_MIB: RangeInclusive<u32> = qemu::MIN_MEMORY_MIB..=qemu::MAX_MEMORY_MIB;
     /// Allowed values of `window_mib`, of which only powers of two (a PCI BAR has no other size).
-    pub const WINDOW_MIB: std::ops::RangeInclusive<u32> = 1..=4096;
-    /// Allowed values of `doorbells`: the monitor's and one more at least; the interrupt controller of the
-    /// emulated board (GICv2m) has 64 message interrupts.
-    pub const DOORBELLS: std::ops::RangeInclusive<u16> = 2..=64;
+    pub const WINDOW_MIB: RangeInclusive<u32> = 1..=(ivshmem::MAX_WINDOW_BYTES >> 20) as u32;
+    /// Allowed values of `doorbells`: the monitor's and one more at least.
+    pub const DOORBELLS: RangeInclusive<u16> = 2..=ivshmem::MAX_VECTORS;
+    /// Allowed values of `processors`.
+    pub const PROCESSORS: RangeInclusive<u8> = 1..=qemu::MAX_PROCESSORS;
 }
 
 impl Default for VmNode {
     fn default() -> Self {
         VmNode {
-            memory_mib: 256,
+            memory_mib: qemu::DEFAULT_MEMORY_MIB,
+            processors: 1,
             window_mib: 64,
-            doorbells: 32,
+            doorbells: qemu::DEFAULT_VECTORS,
             cpu: "cortex-a72".to_owned(),
             emulator: None,
         }

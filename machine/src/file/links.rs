@@ -2,12 +2,13 @@
 
 use std::ops::Range;
 
+use tombolo_link::TransportKind;
 use toml::de::{DeTable, DeValue};
 
 use super::nodes::unknown_word;
 use super::report::Problem;
 use super::values::{Reader, Text, Value, quoted_list};
-use crate::model::{Link, Node, TransportKind, default_links};
+use crate::model::{Link, Node, default_links};
 
 const KEYS: [&str; 2] = ["between", "transport"];
 const BETWEEN_NOTE: &str = "for example: between = [\"host\", \"arm0\"]";

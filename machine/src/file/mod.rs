@@ -60,7 +60,18 @@ pub enum FileError {
     Invalid(#[from] Report),
 }
 
+/// The machine file that `tombolo up` uses when it is given none: this host and a small Arm machine.
+pub const DEFAULT_MACHINE_FILE: &str = include_str!("../../../machines/default.toml");
+
 impl Machine {
+    /// The machine of [`DEFAULT_MACHINE_FILE`].
+    ///
+    /// # Errors
+    /// A [`Report`] when that machine cannot be made on a host of this instruction set.
+    pub fn usual() -> Result<Machine, Report> {
+        Machine::parse(DEFAULT_MACHINE_FILE, Path::new("default.toml"), Isa::current())
+    }
+
     /// Reads a machine file for this host.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! The `[[node]]` tables of a machine file.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use tombolo_base::Isa;
@@ -29,11 +29,12 @@ pub(super) struct Surroundings<'a> {
 }
 
 /// Keys of a node, and the kinds that have them.
-const KEYS: [(&str, &[&str]); 8] = [
+const KEYS: [(&str, &[&str]); 9] = [
     ("name", &["host", "user", "vm"]),
     ("kind", &["host", "user", "vm"]),
     ("isa", &["user", "vm"]),
     ("memory_mib", &["vm"]),
+    ("processors", &["vm"]),
     ("window_mib", &["vm"]),
     ("doorbells", &["vm"]),
     ("cpu", &["user", "vm"]),
@@ -187,32 +188,40 @@ fn read_emulator(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> Opt
 
 fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
     let usual = VmNode::default();
-    let mut number = |key, range: std::ops::RangeInclusive<u32>, meaning, usual: u32| {
+    let mut number = |key, range: (u32, u32), meaning, usual: u32| {
         let value = reader.value(table, key);
-        value.and_then(|value| reader.number(key, value, &range, meaning)).unwrap_or(usual)
+        value.and_then(|value| reader.number(key, value, range, meaning)).unwrap_or(usual)
     };
-    let doorbells = u32::from(*VmNode::DOORBELLS.start())..=u32::from(*VmNode::DOORBELLS.end());
-    let memory_mib = number("memory_mib", VmNode::MEMORY_MIB, "the node's own memory", usual.memory_mib);
+    let memory_mib =
+        number("memory_mib", ends(&VmNode::MEMORY_MIB), "the node's own memory", usual.memory_mib);
+    let processors =
+        number("processors", ends(&VmNode::PROCESSORS), "how many the node has", usual.processors.into());
     let window_mib = number(
         "window_mib",
-        VmNode::WINDOW_MIB,
+        ends(&VmNode::WINDOW_MIB),
         "the memory shared with the host, a power of two",
         usual.window_mib,
     );
     let doorbells = number(
         "doorbells",
-        doorbells,
+        ends(&VmNode::DOORBELLS),
         "interrupts of the window, one of them the monitor's",
         usual.doorbells.into(),
     );
     check_window(reader, table, window_mib);
     VmNode {
         memory_mib,
+        processors: u8::try_from(processors).unwrap_or(usual.processors),
         window_mib,
         doorbells: u16::try_from(doorbells).unwrap_or(usual.doorbells),
         cpu: read_cpu(reader, table).unwrap_or(usual.cpu),
         emulator: read_emulator(reader, table, folder),
     }
+}
+
+/// The ends of a range, as wide as values are read.
+fn ends<T: Copy + Into<u32>>(range: &RangeInclusive<T>) -> (u32, u32) {
+    ((*range.start()).into(), (*range.end()).into())
 }
 
 fn check_window(reader: &mut Reader, table: &DeTable<'_>, window_mib: u32) {

@@ -2,8 +2,9 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use tombolo_base::{Isa, NodeId};
+use tombolo_link::TransportKind;
 
-use crate::model::{Machine, TransportKind, VmNode};
+use crate::model::{Machine, VmNode};
 
 fn parse(text: &str) -> Result<Machine, String> {
     Machine::parse(text, Path::new("m.toml"), Isa::X86_64).map_err(|report| report.to_string())
@@ -40,6 +41,12 @@ fn the_machines_of_the_project_are_right() {
 }
 
 #[test]
+fn the_usual_machine_needs_no_file() {
+    let machine = Machine::usual().unwrap();
+    assert_eq!(machine.node_named("arm0").map(|node| node.isa), Some(Isa::Aarch64));
+}
+
+#[test]
 fn a_machine_reads_as_written() {
     let machine = parse(
         r#"
@@ -57,7 +64,8 @@ fn a_machine_reads_as_written() {
         kind = "vm"
         isa = "aarch64"
         memory_mib = 65_536
-        window_mib = 4096
+        processors = 8
+        window_mib = 16384
         doorbells = 0x40
         cpu = "max,pauth-impdef=on"
         emulator = "qemu-system-aarch64"
@@ -73,7 +81,8 @@ fn a_machine_reads_as_written() {
     assert_eq!(user.as_user().unwrap().emulator.as_deref(), Some(Path::new("bin/qemu-s390x")));
     let expected = VmNode {
         memory_mib: 65_536,
-        window_mib: 4096,
+        processors: 8,
+        window_mib: 16384,
         doorbells: 64,
         cpu: "max,pauth-impdef=on".to_owned(),
         emulator: Some("qemu-system-aarch64".into()),
@@ -99,7 +108,9 @@ fn settings_are_tested_at_their_limits() {
         );
         parse(&text).map_err(|report| report.lines().next().unwrap_or_default().to_owned())
     };
-    for (key, low, high) in [("memory_mib", 64, 65_536), ("window_mib", 1, 4096), ("doorbells", 2, 64)] {
+    for (key, low, high) in
+        [("memory_mib", 64, 65_536), ("window_mib", 1, 16384), ("doorbells", 2, 64), ("processors", 1, 8)]
+    {
         let out_of_range = Err(format!("error: `{key}` is out of range"));
         for value in [low, high] {
             assert!(read(&format!("{key} = {value}")).is_ok(), "{key} = {value}");
@@ -129,7 +140,7 @@ error: unknown key `memroy_mib` in a vm node
   |
 9 | memroy_mib = 512
   | ^^^^^^^^^^ did you mean `memory_mib`?
-  = a vm node may have: name, kind, isa, memory_mib, window_mib, doorbells, cpu, emulator"
+  = a vm node may have: name, kind, isa, memory_mib, processors, window_mib, doorbells, cpu, emulator"
     );
 }
 
@@ -167,7 +178,7 @@ error: `window_mib` is out of range
   |
 9 | window_mib = 0
   |              ^ too small: at least 1
-  = window_mib: the memory shared with the host, a power of two; 1 to 4096"
+  = window_mib: the memory shared with the host, a power of two; 1 to 16384"
     );
     assert_eq!(
         vm_mistake("window_mib = 48"),

@@ -1,6 +1,6 @@
 //! Single values of a machine file: right type, right range, or a problem that says both.
 
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -131,27 +131,26 @@ impl Reader {
         None
     }
 
-    /// A whole number within `range`.
+    /// A whole number from `low` to `high`.
     pub(super) fn number(
         &mut self,
         key: &str,
         value: &Value<'_>,
-        range: &RangeInclusive<u32>,
+        (low, high): (u32, u32),
         meaning: &str,
     ) -> Option<u32> {
-        let note = format!("{key}: {meaning}; {} to {}", range.start(), range.end());
+        let note = format!("{key}: {meaning}; {low} to {high}");
         let DeValue::Integer(digits) = value.get_ref() else {
             self.report(not_a_number(key, value).note(note));
             return None;
         };
         let number = i128::from_str_radix(digits.as_str(), digits.radix()).ok();
-        let fitting = number.and_then(|number| u32::try_from(number).ok()).filter(|n| range.contains(n));
+        let fitting =
+            number.and_then(|number| u32::try_from(number).ok()).filter(|n| (low..=high).contains(n));
         if fitting.is_none() {
             let label = match number {
-                Some(number) if number < i128::from(*range.start()) => {
-                    format!("too small: at least {}", range.start())
-                }
-                _ => format!("too large: at most {}", range.end()),
+                Some(number) if number < i128::from(low) => format!("too small: at least {low}"),
+                _ => format!("too large: at most {high}"),
             };
             self.report(
                 Problem::new(value.span(), format!("`{key}` is out of range")).label(label).note(note),

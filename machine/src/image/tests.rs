@@ -1,1 +1,258 @@
+use proptest::prelude::*;
+use sha2::{Digest, Sha256};
 
+use super::container::{self, ENTRY_BYTES, HEADER_BYTES};
+use super::elf::smallest;
+use super::*;
+
+fn packed(name: &str, isas: &[Isa]) -> Image {
+    let mut builder = ImageBuilder::new(name);
+    for isa in isas {
+        builder = builder.with_program(smallest(*isa)).unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+fn refusal(bytes: Vec<u8>) -> FormatError {
+    match Image::from_bytes("test", bytes) {
+        Err(ImageError::Format { source, .. }) => source,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The image with `change` applied and its header hash made right again, as a forger would.
+fn forged(image: &Image, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut bytes = image.as_bytes().to_vec();
+    change(&mut bytes);
+    let count = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    let length = bytes.len() as u64;
+    bytes[16..24].copy_from_slice(&length.to_le_bytes());
+    let table_end = (HEADER_BYTES + count.min(8) * ENTRY_BYTES).min(bytes.len());
+    bytes[24..56].fill(0);
+    let id = Sha256::digest(&bytes[..table_end]);
+    bytes[24..56].copy_from_slice(&id);
+    bytes
+}
+
+fn entry(index: usize, field: usize) -> usize {
+    HEADER_BYTES + index * ENTRY_BYTES + field
+}
+
+#[test]
+fn what_was_packed_comes_out() {
+    let image = packed("pingpong", &[Isa::S390x, Isa::X86_64, Isa::Aarch64]);
+    let read = Image::from_bytes("pingpong.tbi", image.as_bytes().to_vec()).unwrap();
+    assert_eq!((read.name(), read.id()), ("pingpong", image.id()));
+    assert_eq!(read.isas(), [Isa::X86_64, Isa::Aarch64, Isa::S390x]);
+    for program in read.programs() {
+        assert_eq!(program.bytes, smallest(program.isa));
+        assert_eq!(program.sha256, <[u8; 32]>::from(Sha256::digest(program.bytes)));
+        assert_eq!(program.interpreter, None);
+    }
+    assert_eq!(read.program(Isa::S390x).unwrap().isa, Isa::S390x);
+}
+
+#[test]
+fn a_missing_build_names_those_there_are() {
+    let error = packed("pingpong", &[Isa::X86_64, Isa::Aarch64]).program(Isa::S390x).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "image `pingpong` has no build for s390x, only for x86_64, aarch64; \
+         build it with `tombolo build --isa s390x`"
+    );
+}
+
+#[test]
+fn the_id_stands_for_the_content() {
+    let one = packed("a", &[Isa::X86_64]);
+    assert_eq!(one.id(), packed("a", &[Isa::X86_64]).id());
+    assert_ne!(one.id(), packed("b", &[Isa::X86_64]).id());
+    assert_ne!(one.id(), packed("a", &[Isa::Aarch64]).id());
+    assert_ne!(one.id(), packed("a", &[Isa::X86_64, Isa::Aarch64]).id());
+}
+
+/// The bytes that `docs/specs/image.md` shows.
+#[test]
+fn bytes_are_golden() {
+    let image = packed("golden", &[Isa::Aarch64, Isa::S390x]);
+    let bytes = image.as_bytes();
+    assert_eq!(bytes.len(), 512);
+    assert_eq!(bytes[..24], *b"\x89TOMBO\n\x1a\x01\0\0\0\x02\0\0\0\0\x02\0\0\0\0\0\0");
+    assert_eq!(bytes[56..64], *b"\x06\0\0\0\0\0\0\0");
+    assert_eq!(bytes[64..72], *b"golden\0\0");
+    assert_eq!(bytes[128..160], *b"\x02\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\x78\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    assert_eq!(bytes[192..224], *b"\x04\0\0\0\0\0\0\0\x80\x01\0\0\0\0\0\0\x78\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    assert_eq!(bytes[256..260], *b"\x7fELF");
+    assert_eq!(bytes[376..384], [0; 8]);
+    assert_eq!(image.id().to_string(), GOLDEN_ID);
+}
+
+const GOLDEN_ID: &str = "22af0e1296833fa8641e394a089e2fbf15fc0dfe4397121fb3281808a04c0dc9";
+
+#[test]
+fn every_damaged_byte_is_noticed() {
+    let image = packed("x", &[Isa::X86_64, Isa::Riscv64]);
+    for at in 0..image.as_bytes().len() {
+        let mut bytes = image.as_bytes().to_vec();
+        bytes[at] ^= 0x10;
+        assert!(Image::from_bytes("x", bytes).is_err(), "byte {at}");
+    }
+    for length in 0..image.as_bytes().len() {
+        assert!(Image::from_bytes("x", image.as_bytes()[..length].to_vec()).is_err(), "length {length}");
+    }
+}
+
+#[test]
+fn lengths_and_versions_say_what_is_wrong() {
+    let image = packed("x", &[Isa::X86_64]);
+    let mut longer = image.as_bytes().to_vec();
+    longer.push(0);
+    assert_eq!(refusal(longer), FormatError::Length { stated_bytes: 320, actual_bytes: 321 });
+    assert_eq!(refusal(forged(&image, |bytes| bytes[8] = 2)), FormatError::Version { found: 2 });
+    assert_eq!(refusal(b"#!/bin/sh".to_vec()), FormatError::NotAnImage);
+    assert_eq!(refusal(Vec::new()), FormatError::NotAnImage);
+}
+
+#[test]
+fn forged_sections_are_refused() {
+    let image = packed("x", &[Isa::X86_64, Isa::Aarch64]);
+    let section = |index, field, value: u64, width: usize| {
+        refusal(forged(&image, |bytes| {
+            let at = entry(index, field);
+            bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+        }))
+    };
+    let gap = FormatError::Damaged("a section does not begin where the one before it ends");
+    // Overlapping, in the header, out of the file, at the end of the numbers.
+    for offset in [256, 0, 384 + 64, u64::MAX] {
+        assert_eq!(section(1, 8, offset, 8), gap, "{offset}");
+    }
+    let over = FormatError::Damaged("a section reaches over the end of the file");
+    for length in [129, u64::MAX, u64::MAX - 383] {
+        assert_eq!(section(1, 16, length, 8), over, "{length}");
+    }
+    assert_eq!(section(0, 0, 9, 4), FormatError::UnknownIsa { section: 0, code: 9 });
+    assert_eq!(section(0, 0, 0x101, 4), FormatError::UnknownIsa { section: 0, code: 0x101 });
+    assert_eq!(section(1, 0, 1, 4), FormatError::WrongIsa { declared: Isa::X86_64, actual: Isa::Aarch64 });
+    assert_eq!(section(1, 4, 1, 4), FormatError::Damaged("a reserved field of a section is not zero"));
+    assert_eq!(section(1, 24, 1, 8), FormatError::Damaged("a reserved field of a section is not zero"));
+    assert_eq!(section(1, 32, 1, 8), FormatError::Hash { part: "the build for aarch64".to_owned() });
+}
+
+#[test]
+fn sections_are_sorted_and_each_isa_comes_once() {
+    let (x86, arm) = (smallest(Isa::X86_64), smallest(Isa::Aarch64));
+    let twice = container::encode("x", &[(Isa::X86_64, &x86), (Isa::X86_64, &x86)]);
+    assert_eq!(refusal(twice), FormatError::DuplicateIsa(Isa::X86_64));
+    let backwards = container::encode("x", &[(Isa::Aarch64, &arm), (Isa::X86_64, &x86)]);
+    assert_eq!(refusal(backwards), FormatError::Damaged("the sections are not in order"));
+    let mislabelled = container::encode("x", &[(Isa::S390x, &arm)]);
+    assert_eq!(refusal(mislabelled), FormatError::WrongIsa { declared: Isa::S390x, actual: Isa::Aarch64 });
+    let no_elf = container::encode("x", &[(Isa::S390x, b"#!/bin/sh")]);
+    assert_eq!(refusal(no_elf), FormatError::Program { isa: Isa::S390x, source: ElfError::NotElf });
+}
+
+#[test]
+fn forged_headers_are_refused() {
+    let image = packed("x", &[Isa::X86_64]);
+    let damaged =
+        |change: fn(&mut Vec<u8>)| matches!(refusal(forged(&image, change)), FormatError::Damaged(_));
+    assert!(damaged(|bytes| bytes[12] = 0), "no section");
+    assert!(damaged(|bytes| bytes[12] = 5), "more sections than instruction sets");
+    assert!(damaged(|bytes| bytes[60] = 1), "reserved");
+    assert!(damaged(|bytes| bytes[56] = 0), "empty name");
+    assert!(damaged(|bytes| bytes[56] = 65), "name longer than its field");
+    assert!(damaged(|bytes| bytes[70] = b'y'), "text after the name");
+    assert!(damaged(|bytes| bytes[64] = 0xff), "name that is no UTF-8");
+    assert!(damaged(|bytes| bytes[64] = b'/'), "name with a slash");
+    assert!(damaged(|bytes| bytes[64] = 0x1b), "name that a terminal obeys");
+    assert!(damaged(|bytes| bytes[319] = 1), "padding");
+    assert!(damaged(|bytes| bytes.extend([0; 64])), "more than the sections");
+}
+
+#[test]
+fn a_bare_executable_is_the_image_that_packing_it_makes() {
+    let bare = Image::from_bytes("/opt/bin/hello.elf", smallest(Isa::Riscv64)).unwrap();
+    let built = packed("hello", &[Isa::Riscv64]);
+    assert_eq!((bare.name(), bare.id(), bare.as_bytes()), ("hello", built.id(), built.as_bytes()));
+}
+
+#[test]
+fn errors_name_the_file() {
+    let missing = Image::open(Path::new("/nonexistent/x.tbi")).unwrap_err().to_string();
+    assert!(missing.starts_with("cannot read image /nonexistent/x.tbi: "), "{missing}");
+    let not_one =
+        Image::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap_err().to_string();
+    assert!(
+        not_one.ends_with("it is neither an image made by `tombolo build` nor an ELF executable"),
+        "{not_one}"
+    );
+    let object = Image::from_bytes("x.o", b"\x7fELF".to_vec()).unwrap_err().to_string();
+    assert_eq!(
+        object,
+        "`x.o` cannot run on any node: its ELF header is cut short or points outside the file"
+    );
+    let empty = ImageBuilder::new("x").finish().unwrap_err().to_string();
+    assert!(empty.contains("it has no section"), "{empty}");
+}
+
+#[test]
+fn names_are_made_to_fit() {
+    let name = |text: &str| ImageBuilder::new(text).name;
+    assert_eq!(name(""), "_");
+    assert_eq!(name("a/b\n"), "a_b_");
+    assert_eq!(name(&"ä".repeat(40)), "ä".repeat(32));
+    assert_eq!(name(&format!("a{}", "ä".repeat(32))).len(), 63);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_programs_survive_packing(name in "[^/\\pC]{1,16}", tails in prop::collection::vec(0_usize..200, 4)) {
+        let mut builder = ImageBuilder::new(&name);
+        for (isa, tail) in Isa::ALL.into_iter().zip(&tails) {
+            let mut elf = smallest(isa);
+            elf.resize(elf.len() + tail, 0xa5);
+            builder = builder.with_program(elf).unwrap();
+        }
+        let image = builder.finish().unwrap();
+        let read = Image::from_bytes("copy", image.as_bytes().to_vec()).unwrap();
+        prop_assert_eq!(read.name(), name);
+        for (program, tail) in read.programs().zip(tails) {
+            prop_assert_eq!(program.bytes.len(), 120 + tail);
+        }
+    }
+
+    #[test]
+    fn no_forgery_makes_it_panic_or_lie(
+        changes in prop::collection::vec((0_usize..512, any::<u8>()), 1..6),
+        words in prop::collection::vec((0_usize..32, any::<u64>()), 0..3),
+        length in 128_usize..600,
+    ) {
+        let image = packed("x", &[Isa::X86_64, Isa::Aarch64]);
+        let bytes = forged(&image, |bytes| {
+            for (word, value) in words {
+                bytes[word * 8..word * 8 + 8].copy_from_slice(&value.to_le_bytes());
+            }
+            for (at, value) in changes {
+                bytes[at] = value;
+            }
+            bytes.resize(length, 0);
+        });
+        if let Ok(image) = Image::from_bytes("x", bytes) {
+            for program in image.programs() {
+                prop_assert_eq!(elf::inspect(program.bytes).unwrap().isa, program.isa);
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), image: bool) {
+        let mut bytes = bytes;
+        if image && bytes.len() >= 16 {
+            bytes[..12].copy_from_slice(b"\x89TOMBO\n\x1a\x01\0\0\0");
+        }
+        let _ = Image::from_bytes("x", bytes);
+    }
+}

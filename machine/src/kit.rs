@@ -1,0 +1,280 @@
+//! Where the parts that nodes are made of lie: monitors, kernels and emulators.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tombolo_base::Isa;
+
+use crate::model::{Node, NodeKind};
+use crate::vm::qemu;
+
+/// A part of a node is not installed, or not where it was said to be.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum KitError {
+    /// The variable names something that is no folder.
+    #[error("TOMBOLO_KIT is {}, which is not a folder: set it to the folder with the parts of nodes, or unset it", path.display())]
+    NotAFolder {
+        /// The value of the variable.
+        path: PathBuf,
+    },
+    /// There is no kit in any of the places.
+    #[error(
+        "the parts that nodes are made of are not in {}: run `make setup`, or set TOMBOLO_KIT",
+        list(looked_at)
+    )]
+    NoKit {
+        /// Where it was looked for.
+        looked_at: Vec<PathBuf>,
+    },
+    /// There is no monitor for an instruction set.
+    #[error("there is no monitor for {isa} nodes in {}: run `make setup`", list(looked_at))]
+    NoMonitor {
+        /// What it would have to run on.
+        isa: Isa,
+        /// Where it was looked for.
+        looked_at: Vec<PathBuf>,
+    },
+    /// The emulator of a node is not installed.
+    #[error(
+        "node `{node}` needs {program}, which is not on PATH: \
+         install Debian's package {package} (apt-get install {package})"
+    )]
+    NoEmulator {
+        /// The node that needs it.
+        node: String,
+        /// The program.
+        program: String,
+        /// The package that has it.
+        package: &'static str,
+    },
+    /// The emulator that the machine file names cannot be run.
+    #[error("the machine file says that {} runs node `{node}`, but there is no such program", path.display())]
+    BadEmulator {
+        /// The node that needs it.
+        node: String,
+        /// What the machine file says.
+        path: PathBuf,
+    },
+}
+
+fn list(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// The folder with one folder of parts per instruction set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kit {
+    root: PathBuf,
+}
+
+impl Kit {
+    /// Finds the kit: `$TOMBOLO_KIT`, else relative to the running program `../kit` (beside the folder it was
+    /// built in), `../../kit` (the same for examples and tests) or `../lib/tombolo/kit` (installed).
+    ///
+    /// # Errors
+    /// [`KitError::NotAFolder`] or [`KitError::NoKit`], with the places.
+    pub fn locate() -> Result<Kit, KitError> {
+        Kit::locate_from(std::env::var_os("TOMBOLO_KIT").as_deref(), exe_folder().as_deref())
+    }
+
+    fn locate_from(variable: Option<&OsStr>, exe_folder: Option<&Path>) -> Result<Kit, KitError> {
+        if let Some(root) = variable.filter(|value| !value.is_empty()) {
+            let root = PathBuf::from(root);
+            return if root.is_dir() { Ok(Kit { root }) } else { Err(KitError::NotAFolder { path: root }) };
+        }
+        let places = ["../kit", "../../kit", "../lib/tombolo/kit"];
+        let looked_at: Vec<PathBuf> =
+            exe_folder.into_iter().flat_map(|folder| places.map(|place| above(folder, place))).collect();
+        match looked_at.iter().find(|path| path.is_dir()) {
+            Some(root) => Ok(Kit { root: root.clone() }),
+            None => Err(KitError::NoKit { looked_at }),
+        }
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The monitor for nodes of `isa`, a static program.
+    ///
+    /// # Errors
+    /// [`KitError::NoMonitor`].
+    pub fn tombolod(&self, isa: Isa) -> Result<PathBuf, KitError> {
+        let path = self.root.join(isa.name()).join("tombolod");
+        if is_program(&path) { Ok(path) } else { Err(KitError::NoMonitor { isa, looked_at: vec![path] }) }
+    }
+}
+
+/// The monitor of the host itself: in the kit, else beside the running program or one folder up (examples
+/// and tests), else on `PATH`. A host alone needs no kit.
+///
+/// # Errors
+/// [`KitError::NoMonitor`], with the places.
+pub fn host_tombolod() -> Result<PathBuf, KitError> {
+    let in_kit = Kit::locate().ok().map(|kit| kit.root.join(Isa::current().name()).join("tombolod"));
+    let beside =
+        exe_folder().into_iter().flat_map(|folder| [folder.join("tombolod"), above(&folder, "../tombolod")]);
+    let looked_at: Vec<PathBuf> = in_kit.into_iter().chain(beside).collect();
+    match looked_at.iter().find(|path| is_program(path)) {
+        Some(path) => Ok(path.clone()),
+        None => find_program("tombolod").ok_or(KitError::NoMonitor { isa: Isa::current(), looked_at }),
+    }
+}
+
+/// The emulator that runs `node`; `None` for the host, which needs none.
+///
+/// # Errors
+/// [`KitError::NoEmulator`] names the package to install; [`KitError::BadEmulator`] blames the machine file.
+pub fn emulator(node: &Node) -> Result<Option<PathBuf>, KitError> {
+    let (stated, usual, package) = match &node.kind {
+        NodeKind::Host => return Ok(None),
+        NodeKind::User(user) => (&user.emulator, format!("qemu-{}", node.isa), "qemu-user"),
+        NodeKind::Vm(vm) => (&vm.emulator, qemu::PROGRAM.to_owned(), "qemu-system-arm"),
+    };
+    match stated {
+        Some(stated) => match find_program(stated) {
+            Some(path) => Ok(Some(path)),
+            None => Err(KitError::BadEmulator { node: node.name.clone(), path: stated.clone() }),
+        },
+        // Debian's qemu-user-static serves as well as qemu-user.
+        None => find_program(&usual)
+            .or_else(|| find_program(format!("{usual}-static")))
+            .map(Some)
+            .ok_or(KitError::NoEmulator { node: node.name.clone(), program: usual, package }),
+    }
+}
+
+/// The program that a shell would run for `name`: a path as it is, a bare name looked up on `PATH`.
+#[must_use]
+pub fn find_program(name: impl AsRef<Path>) -> Option<PathBuf> {
+    find_program_in(name.as_ref(), &std::env::var_os("PATH").unwrap_or_default())
+}
+
+fn find_program_in(name: &Path, path_variable: &OsStr) -> Option<PathBuf> {
+    if name.components().count() > 1 || name.is_absolute() {
+        return is_program(name).then(|| name.to_owned());
+    }
+    std::env::split_paths(path_variable).map(|folder| folder.join(name)).find(|path| is_program(path))
+}
+
+fn is_program(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+fn exe_folder() -> Option<PathBuf> {
+    Some(std::env::current_exe().ok()?.parent()?.to_owned())
+}
+
+/// `folder` joined with `relative`, whose leading `..` are taken off `folder`: the path reads well in errors.
+fn above(folder: &Path, relative: &str) -> PathBuf {
+    let mut path = folder.to_owned();
+    for part in relative.split('/') {
+        if part == ".." {
+            path.pop();
+        } else {
+            path.push(part);
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tombolo_base::NodeId;
+
+    use super::*;
+    use crate::model::{UserNode, VmNode};
+
+    /// A folder that is gone after the test.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir().join(format!("tombolo-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Scratch(path)
+        }
+
+        fn program(&self, name: &str) -> PathBuf {
+            let path = self.0.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn the_kit_is_beside_the_build_or_installed_or_named() {
+        let scratch = Scratch::new("kit-places");
+        let locate = |exe: &str| Kit::locate_from(None, Some(&scratch.0.join(exe))).map(|kit| kit.root);
+        let missing = locate("target/release").unwrap_err();
+        assert_eq!(
+            missing.to_string(),
+            format!(
+                "the parts that nodes are made of are not in {0}/target/kit, {0}/kit, {0}/target/lib/tombolo/kit: \
+                 run `make setup`, or set TOMBOLO_KIT",
+                scratch.0.display()
+            )
+        );
+        fs::create_dir_all(scratch.0.join("target/kit")).unwrap();
+        fs::create_dir_all(scratch.0.join("usr/lib/tombolo/kit")).unwrap();
+        assert_eq!(locate("target/release"), Ok(scratch.0.join("target/kit")));
+        assert_eq!(locate("target/release/examples"), Ok(scratch.0.join("target/kit")));
+        assert_eq!(locate("usr/bin"), Ok(scratch.0.join("usr/lib/tombolo/kit")));
+        let named = |path: &Path| Kit::locate_from(Some(path.as_os_str()), None);
+        assert_eq!(named(&scratch.0).unwrap().root(), scratch.0);
+        assert_eq!(named(&scratch.0.join("x")), Err(KitError::NotAFolder { path: scratch.0.join("x") }));
+    }
+
+    #[test]
+    fn a_monitor_must_be_a_program() {
+        let scratch = Scratch::new("kit-monitor");
+        let kit = Kit { root: scratch.0.clone() };
+        assert!(
+            kit.tombolod(Isa::S390x)
+                .unwrap_err()
+                .to_string()
+                .starts_with("there is no monitor for s390x nodes in")
+        );
+        let path = scratch.program("s390x/tombolod");
+        assert_eq!(kit.tombolod(Isa::S390x), Ok(path.clone()));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(kit.tombolod(Isa::S390x).is_err());
+    }
+
+    #[test]
+    fn programs_are_found_like_a_shell_finds_them() {
+        let scratch = Scratch::new("kit-path");
+        let path = scratch.program("bin/tool");
+        let variable = std::env::join_paths([scratch.0.join("none"), scratch.0.join("bin")]).unwrap();
+        assert_eq!(find_program_in(Path::new("tool"), &variable), Some(path.clone()));
+        assert_eq!(find_program_in(&path, OsStr::new("")), Some(path));
+        assert_eq!(find_program_in(Path::new("bin/other"), &variable), None);
+        assert_eq!(find_program_in(Path::new("bin"), OsStr::new(&scratch.0)), None, "a folder is no program");
+    }
+
+    #[test]
+    fn an_emulator_that_the_machine_file_names_is_not_replaced() {
+        let stated = PathBuf::from("/nonexistent/qemu");
+        let node = |kind| Node { id: NodeId(1), name: "n".to_owned(), isa: Isa::Aarch64, kind };
+        let user = NodeKind::User(UserNode { emulator: Some(stated.clone()), ..UserNode::default() });
+        let vm = NodeKind::Vm(VmNode { emulator: Some(stated.clone()), ..VmNode::default() });
+        for kind in [user, vm] {
+            let error = emulator(&node(kind)).unwrap_err();
+            assert_eq!(error, KitError::BadEmulator { node: "n".to_owned(), path: stated.clone() });
+        }
+        assert_eq!(emulator(&node(NodeKind::Host)), Ok(None));
+    }
+}
