@@ -1,1 +1,69 @@
-//! placeholder
+//! One-way rings of cache-line slots: how messages travel between processors that share memory and little else.
+//!
+//! A ring has one [`Producer`] and one [`Consumer`]. A slot is 32, 64 or 128 bytes; its last eight are a
+//! [control word](control) that the producer publishes with one release store and the consumer reads with one
+//! acquire load. Nothing else passes between them while both are awake: no lock, no atomic
+//! read-modify-write, no system call. Numbers are little-endian and payload is bytes in address order, so the
+//! two ends may differ in instruction set, word size and byte order.
+//!
+//! Room comes back to the producer in one of two ways, see [`Variant`]. A side that has nothing to do sleeps
+//! and is woken by a doorbell without lost wake-ups, see [`doorbell`].
+//!
+//! The crate is `no_std` and does no I/O: where the memory comes from and how a doorbell sounds are the
+//! caller's business. `docs/specs/ring.md` in the repository is the specification of the bytes.
+//!
+//! ```
+//! use tombolo_base::{LINE_BYTES, SharedMemory};
+//! use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SlotCount, SlotSize, Variant};
+//!
+//! let config = RingConfig::new(SlotSize::B64, SlotCount::new(16)?, Variant::EpochCredit);
+//! let memory = RingMemory {
+//!     slots: SharedMemory::zeroed(config.slots_bytes()),
+//!     producer_line: SharedMemory::zeroed(LINE_BYTES),
+//!     credit_line: SharedMemory::zeroed(LINE_BYTES),
+//! };
+//! let mut producer = Producer::new(config, memory.clone())?;
+//! let mut consumer = Consumer::new(config, memory)?;
+//!
+//! producer.try_send(b"hello, island")?;
+//! let message = consumer.try_recv()?.expect("it was sent");
+//! let mut bytes = [0; 13];
+//! message.copy_to(&mut bytes)?;
+//! assert_eq!(&bytes, b"hello, island");
+//! drop(message); // the slot goes back
+//!
+//! producer.close();
+//! assert!(consumer.try_recv().is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Trust
+//! Whatever the other side writes is an allegation. Each word is loaded once, bounded, and the copy is used; a
+//! peer that breaks the protocol makes its own ring fail with a [`Violation`], for good, and nothing more. Both
+//! ends hold their own position in private memory and never read it back.
+#![cfg_attr(not(any(test, loom)), no_std)]
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
+mod bytes;
+mod config;
+mod consumer;
+pub mod control;
+pub mod doorbell;
+mod error;
+mod message;
+mod producer;
+mod slots;
+mod staged;
+
+pub use config::{
+    CREDIT_LINE_BYTES, LayoutError, PRODUCER_LINE_BYTES, RingConfig, RingMemory, SlotCount, SlotSize, Variant,
+};
+pub use consumer::{Consumer, ConsumerCounters};
+pub use doorbell::{Sleeper, WakeOrder, Waker};
+pub use error::{OutOfMessage, RecvError, SendError, TargetTooShort, Violation};
+pub use message::Message;
+pub use producer::{Producer, ProducerCounters};
+pub use staged::{Batch, Claim};

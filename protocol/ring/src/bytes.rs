@@ -1,0 +1,174 @@
+//! Payload between byte slices and the words of a slot.
+//!
+//! Words are moved in relaxed atomic accesses, each touched once. Bytes keep their address order whatever the
+//! processor's byte order. Short ends go through a ladder of 4, 2 and 1 bytes: a copy of unknown length below
+//! eight would become a call.
+
+use tombolo_base::sync::{AtomicU64, Ordering::Relaxed};
+
+/// Stores `source` from the start of `words`. The rest of the last word touched becomes zero.
+///
+/// Callers bound `source` by the length of `words`; what is longer is cut.
+#[inline(always)]
+pub(crate) fn store(words: &[AtomicU64], source: &[u8]) {
+    let (chunks, tail) = source.as_chunks::<8>();
+    for (word, chunk) in words.iter().zip(chunks) {
+        word.store(u64::from_ne_bytes(*chunk), Relaxed);
+    }
+    if !tail.is_empty()
+        && let Some(word) = words.get(chunks.len())
+    {
+        word.store(low_bytes(tail).to_le(), Relaxed);
+    }
+}
+
+/// Loads from the start of `words` into `target`.
+///
+/// Callers bound `target` by the length of `words`; what is longer is left as it was.
+#[inline(always)]
+pub(crate) fn load(words: &[AtomicU64], target: &mut [u8]) {
+    let (chunks, tail) = target.as_chunks_mut::<8>();
+    let whole = chunks.len();
+    for (word, chunk) in words.iter().zip(chunks) {
+        *chunk = word.load(Relaxed).to_ne_bytes();
+    }
+    if !tail.is_empty()
+        && let Some(word) = words.get(whole)
+    {
+        put_low_bytes(u64::from_le(word.load(Relaxed)), tail);
+    }
+}
+
+/// Stores `source` at any byte offset and leaves the bytes around it as they are.
+///
+/// Bounded as [`store`]. Words of which only a part is written are loaded first.
+pub(crate) fn store_at(words: &[AtomicU64], offset_bytes: usize, source: &[u8]) {
+    let skip = offset_bytes % 8;
+    let (head, rest) = source.split_at(if skip == 0 { 0 } else { source.len().min(8 - skip) });
+    let mut words = words.iter().skip(offset_bytes / 8);
+    if !head.is_empty()
+        && let Some(word) = words.next()
+    {
+        merge(word, skip, head);
+    }
+    let (chunks, tail) = rest.as_chunks::<8>();
+    for chunk in chunks {
+        if let Some(word) = words.next() {
+            word.store(u64::from_ne_bytes(*chunk), Relaxed);
+        }
+    }
+    if !tail.is_empty()
+        && let Some(word) = words.next()
+    {
+        merge(word, 0, tail);
+    }
+}
+
+/// Loads `target` from any byte offset. Bounded as [`load`].
+pub(crate) fn load_at(words: &[AtomicU64], offset_bytes: usize, target: &mut [u8]) {
+    let skip = offset_bytes % 8;
+    let aligned = offset_bytes.div_ceil(8).min(words.len());
+    let head_bytes = if skip == 0 { 0 } else { target.len().min(8 - skip) };
+    let (head, rest) = target.split_at_mut(head_bytes);
+    if !head.is_empty()
+        && let Some(word) = words.get(offset_bytes / 8)
+    {
+        put_low_bytes(u64::from_le(word.load(Relaxed)) >> (8 * skip), head);
+    }
+    load(&words[aligned..], rest);
+}
+
+/// Replaces the bytes of `word` from `skip` on, at most to its end.
+fn merge(word: &AtomicU64, skip: usize, part: &[u8]) {
+    let mut bytes = word.load(Relaxed).to_ne_bytes();
+    for (byte, new) in bytes[skip..].iter_mut().zip(part) {
+        *byte = *new;
+    }
+    word.store(u64::from_ne_bytes(bytes), Relaxed);
+}
+
+/// Up to seven bytes as a number, the first least significant.
+#[inline(always)]
+fn low_bytes(bytes: &[u8]) -> u64 {
+    let (fours, rest) = bytes.as_chunks::<4>();
+    let (twos, ones) = rest.as_chunks::<2>();
+    let (mut value, mut shift) = (0, 0);
+    if let [four, ..] = fours {
+        value = u64::from(u32::from_le_bytes(*four));
+        shift = 32;
+    }
+    if let [two, ..] = twos {
+        value |= u64::from(u16::from_le_bytes(*two)) << shift;
+        shift += 16;
+    }
+    if let [one, ..] = ones {
+        value |= u64::from(*one) << shift;
+    }
+    value
+}
+
+/// The reverse: up to seven of the least significant bytes of `value`.
+#[inline(always)]
+fn put_low_bytes(mut value: u64, bytes: &mut [u8]) {
+    let (fours, rest) = bytes.as_chunks_mut::<4>();
+    let (twos, ones) = rest.as_chunks_mut::<2>();
+    if let [four, ..] = fours {
+        *four = (value as u32).to_le_bytes();
+        value >>= 32;
+    }
+    if let [two, ..] = twos {
+        *two = (value as u16).to_le_bytes();
+        value >>= 16;
+    }
+    if let [one, ..] = ones {
+        *one = value as u8;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn words(bytes: &[u8]) -> Vec<AtomicU64> {
+        bytes.as_chunks().0.iter().map(|chunk| AtomicU64::new(u64::from_ne_bytes(*chunk))).collect()
+    }
+
+    fn bytes(words: &[AtomicU64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).collect()
+    }
+
+    #[test]
+    fn whole_copies_keep_address_order_and_clear_the_last_word() {
+        for length in 0..=24_usize {
+            let source: Vec<u8> = (1..=length as u8).collect();
+            let memory = words(&[0xee; 24]);
+            store(&memory, &source);
+            let mut expected = source.clone();
+            expected.resize(length.next_multiple_of(8), 0);
+            expected.resize(24, 0xee);
+            assert_eq!(bytes(&memory), expected);
+            let mut target = std::vec![0; length];
+            load(&memory, &mut target);
+            assert_eq!(target, source);
+        }
+    }
+
+    #[test]
+    fn copies_at_any_offset_leave_their_surroundings() {
+        for offset in 0..24 {
+            for length in 0..=24 - offset {
+                let source: Vec<u8> = (1..=length as u8).collect();
+                let memory = words(&[0xee; 24]);
+                store_at(&memory, offset, &source);
+                let mut expected = std::vec![0xee; 24];
+                expected[offset..offset + length].copy_from_slice(&source);
+                assert_eq!(bytes(&memory), expected, "{offset}+{length}");
+                let mut target = std::vec![0; length];
+                load_at(&memory, offset, &mut target);
+                assert_eq!(target, source, "{offset}+{length}");
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! What the two ends of a ring agree on before it is used.
+
+use core::fmt;
+
+use tombolo_base::SharedMemory;
+
+/// How many bytes a slot has. The last eight are its control word; the rest is payload.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum SlotSize {
+    /// 32 bytes, 24 of them payload: two slots to a usual cache line.
+    B32,
+    /// 64 bytes, 56 of them payload: the cache line of most processors.
+    B64,
+    /// 128 bytes, 120 of them payload: the cache line of some Arm processors, and of adjacent-line prefetchers.
+    B128,
+}
+
+impl SlotSize {
+    /// Every size.
+    pub const ALL: [SlotSize; 3] = [SlotSize::B32, SlotSize::B64, SlotSize::B128];
+
+    /// Bytes of a slot.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            SlotSize::B32 => 32,
+            SlotSize::B64 => 64,
+            SlotSize::B128 => 128,
+        }
+    }
+
+    /// Bytes of a slot that carry payload: all but the control word.
+    #[must_use]
+    pub const fn payload_bytes(self) -> usize {
+        self.bytes() - 8
+    }
+
+    /// The size that has this many bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: usize) -> Option<Self> {
+        match bytes {
+            32 => Some(SlotSize::B32),
+            64 => Some(SlotSize::B64),
+            128 => Some(SlotSize::B128),
+            _ => None,
+        }
+    }
+}
+
+/// How many slots a ring has: a power of two from 2 to 65,536.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SlotCount(u32);
+
+impl SlotCount {
+    /// The smallest ring.
+    pub const MIN: SlotCount = SlotCount(2);
+    /// The largest ring.
+    pub const MAX: SlotCount = SlotCount(65_536);
+
+    /// A count of `slots`.
+    ///
+    /// # Errors
+    /// [`LayoutError::SlotCount`] unless it is a power of two from 2 to 65,536.
+    pub const fn new(slots: u32) -> Result<Self, LayoutError> {
+        if slots.is_power_of_two() && slots >= Self::MIN.0 && slots <= Self::MAX.0 {
+            Ok(SlotCount(slots))
+        } else {
+            Err(LayoutError::SlotCount { slots })
+        }
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) const fn log2(self) -> u32 {
+        self.0.trailing_zeros()
+    }
+}
+
+impl fmt::Display for SlotCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// How the producer learns that a slot may be used again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Variant {
+    /// The consumer counts what it has consumed, in its own credit line; slots are written by the producer only.
+    /// Each side writes only its own memory, which is why it is the default across a window.
+    EpochCredit,
+    /// The consumer stores zero into the control word of a slot to give it back. Slots are given back one by
+    /// one, at once, and the producer looks into the slots; for coherent memory.
+    UsedFlag,
+}
+
+/// The shape of a ring. Both ends must be given the same.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RingConfig {
+    slot_size: SlotSize,
+    slot_count: SlotCount,
+    variant: Variant,
+    max_message_bytes: usize,
+}
+
+impl RingConfig {
+    /// A ring whose longest message fills it.
+    #[must_use]
+    pub const fn new(slot_size: SlotSize, slot_count: SlotCount, variant: Variant) -> Self {
+        let max_message_bytes = slot_size.payload_bytes() * slot_count.get() as usize;
+        RingConfig { slot_size, slot_count, variant, max_message_bytes }
+    }
+
+    /// The same ring with a lower limit on the bytes of a message. More than fits in the ring is cut to what fits.
+    ///
+    /// A message that fills most of the ring waits until nearly everything before it was consumed; a limit of a
+    /// quarter of the ring or less keeps both ends busy.
+    #[must_use]
+    pub const fn with_max_message_bytes(mut self, max_message_bytes: usize) -> Self {
+        let whole_ring = self.slot_size.payload_bytes() * self.slot_count.get() as usize;
+        self.max_message_bytes = if max_message_bytes < whole_ring { max_message_bytes } else { whole_ring };
+        self
+    }
+
+    /// How many bytes a slot has.
+    #[must_use]
+    pub const fn slot_size(&self) -> SlotSize {
+        self.slot_size
+    }
+
+    /// How many slots there are.
+    #[must_use]
+    pub const fn slot_count(&self) -> SlotCount {
+        self.slot_count
+    }
+
+    /// How slots come back.
+    #[must_use]
+    pub const fn variant(&self) -> Variant {
+        self.variant
+    }
+
+    /// The longest message, in bytes.
+    #[must_use]
+    pub const fn max_message_bytes(&self) -> usize {
+        self.max_message_bytes
+    }
+
+    /// How many bytes of memory the slots take.
+    #[must_use]
+    pub const fn slots_bytes(&self) -> usize {
+        self.slot_size.bytes() * self.slot_count.get() as usize
+    }
+
+    /// The longest message that takes a single slot.
+    pub(crate) fn single_max_bytes(&self) -> usize {
+        self.slot_size.payload_bytes().min(self.max_message_bytes)
+    }
+}
+
+/// Bytes of the producer line that are used. The line itself should be
+/// [`LINE_BYTES`](tombolo_base::LINE_BYTES) long, so that it shares no cache line with another writer.
+pub const PRODUCER_LINE_BYTES: usize = 16;
+/// Bytes of the credit line that are used; as [`PRODUCER_LINE_BYTES`].
+pub const CREDIT_LINE_BYTES: usize = 16;
+
+/// The memory of a ring, as three views that may lie on different sides of a link.
+///
+/// All of it must be zero before either end is made, and each part is written by one side only: `slots` and
+/// `producer_line` by the producer, `credit_line` by the consumer. (With [`Variant::UsedFlag`] the consumer also
+/// clears control words.) `slots` should be aligned to the size of a slot and the lines to
+/// [`LINE_BYTES`](tombolo_base::LINE_BYTES): otherwise all works, slower.
+#[derive(Clone, Debug)]
+pub struct RingMemory {
+    /// The slots: exactly [`RingConfig::slots_bytes`].
+    pub slots: SharedMemory,
+    /// Where the producer says that it closed: at least [`PRODUCER_LINE_BYTES`].
+    pub producer_line: SharedMemory,
+    /// Where the consumer gives credit and says that it closed: at least [`CREDIT_LINE_BYTES`].
+    pub credit_line: SharedMemory,
+}
+
+impl RingMemory {
+    pub(crate) fn check(&self, config: &RingConfig) -> Result<(), LayoutError> {
+        let (have_bytes, need_bytes) = (self.slots.len_bytes(), config.slots_bytes());
+        if have_bytes != need_bytes {
+            return Err(LayoutError::SlotsLength { have_bytes, need_bytes });
+        }
+        check_line("producer", &self.producer_line, PRODUCER_LINE_BYTES)?;
+        check_line("credit", &self.credit_line, CREDIT_LINE_BYTES)
+    }
+}
+
+pub(crate) fn check_line(
+    line: &'static str,
+    memory: &SharedMemory,
+    need_bytes: usize,
+) -> Result<(), LayoutError> {
+    let have_bytes = memory.len_bytes();
+    if have_bytes < need_bytes {
+        return Err(LayoutError::LineLength { line, have_bytes, need_bytes });
+    }
+    Ok(())
+}
+
+/// A ring cannot be made of what was given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// Not a power of two, or out of range.
+    #[error("a ring of {slots} slots was asked for; it must be a power of two from 2 to 65536")]
+    SlotCount {
+        /// What was asked for.
+        slots: u32,
+    },
+    /// The slots are not the size that the configuration says.
+    #[error("the memory for slots has {have_bytes} bytes, the configured ring needs exactly {need_bytes}")]
+    SlotsLength {
+        /// Bytes that were given.
+        have_bytes: usize,
+        /// Bytes that the configuration needs.
+        need_bytes: usize,
+    },
+    /// A line is too short.
+    #[error("the {line} line has {have_bytes} bytes and needs at least {need_bytes}")]
+    LineLength {
+        /// Which line.
+        line: &'static str,
+        /// Bytes that were given.
+        have_bytes: usize,
+        /// Bytes that it needs.
+        need_bytes: usize,
+    },
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slot_counts_are_powers_of_two_in_range() {
+        for slots in [2, 4, 256, 65_536] {
+            assert_eq!(SlotCount::new(slots).unwrap().get(), slots);
+        }
+        for slots in [0, 1, 3, 255, 65_535, 65_537, 131_072, u32::MAX] {
+            assert_eq!(SlotCount::new(slots), Err(LayoutError::SlotCount { slots }));
+        }
+    }
+
+    #[test]
+    fn slot_sizes_have_eight_bytes_of_control() {
+        for size in SlotSize::ALL {
+            assert_eq!(size.payload_bytes() + 8, size.bytes());
+            assert_eq!(SlotSize::from_bytes(size.bytes()), Some(size));
+        }
+        assert_eq!(SlotSize::from_bytes(48), None);
+    }
+
+    #[test]
+    fn a_message_limit_never_exceeds_the_ring() {
+        let config = RingConfig::new(SlotSize::B64, SlotCount::MIN, Variant::EpochCredit);
+        assert_eq!(config.max_message_bytes(), 112);
+        assert_eq!(config.with_max_message_bytes(111).max_message_bytes(), 111);
+        assert_eq!(config.with_max_message_bytes(113).max_message_bytes(), 112);
+        assert_eq!(config.with_max_message_bytes(10).single_max_bytes(), 10);
+        assert_eq!(config.single_max_bytes(), 56);
+    }
+
+    #[test]
+    fn memory_of_another_size_is_refused() {
+        let config = RingConfig::new(SlotSize::B32, SlotCount::MIN, Variant::EpochCredit);
+        let memory = |slots, producer, credit| RingMemory {
+            slots: SharedMemory::zeroed(slots),
+            producer_line: SharedMemory::zeroed(producer),
+            credit_line: SharedMemory::zeroed(credit),
+        };
+        assert_eq!(memory(64, 16, 16).check(&config), Ok(()));
+        for slots in [56, 72] {
+            let error = LayoutError::SlotsLength { have_bytes: slots, need_bytes: 64 };
+            assert_eq!(memory(slots, 16, 16).check(&config), Err(error));
+        }
+        let error = |line| LayoutError::LineLength { line, have_bytes: 8, need_bytes: 16 };
+        assert_eq!(memory(64, 8, 16).check(&config), Err(error("producer")));
+        assert_eq!(memory(64, 16, 8).check(&config), Err(error("credit")));
+    }
+}

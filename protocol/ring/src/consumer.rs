@@ -1,0 +1,294 @@
+//! The receiving end.
+
+use tombolo_base::SharedMemory;
+use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
+
+use crate::config::{LayoutError, RingConfig, RingMemory, Variant};
+use crate::control::{self, IMPOSSIBLE, MORE, RESERVED_MASK, SINGLE_MASK, TAG_MASK};
+use crate::error::{RecvError, Violation};
+use crate::message::Message;
+use crate::slots::Slots;
+
+/// What a consumer has done since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ConsumerCounters {
+    /// Messages consumed.
+    pub messages: u64,
+    /// Bytes of payload consumed.
+    pub bytes: u64,
+    /// Times that room was given back to the producer: a producer asleep for want of room is worth a wake when
+    /// this has grown.
+    pub credit_stores: u64,
+}
+
+/// A message found at the consumer's position, all its slots checked.
+#[derive(Clone, Copy)]
+struct Found {
+    len_bytes: usize,
+    slots: u64,
+}
+
+/// The receiving end of a ring.
+///
+/// Dropping a consumer does not [close](Self::close) it.
+pub struct Consumer {
+    pub(crate) slots: Slots,
+    /// The next slot to be read.
+    pub(crate) position: u64,
+    /// The tag of `position`; impossible for good once the ring is closed or failed.
+    expected: u64,
+    /// The tag that the slot has until it is published; impossible likewise.
+    idle: u64,
+    single_max_bytes: usize,
+    /// Slots given back so far.
+    credited: u64,
+    /// How many consumed slots are given back without waiting for an idle moment: half the ring, or each.
+    credit_step: u64,
+    reverse_credit: u32,
+    counters: ConsumerCounters,
+    producer_line: SharedMemory,
+    credit_line: SharedMemory,
+    config: RingConfig,
+    /// Why nothing can be received any more.
+    ended: Option<RecvError>,
+}
+
+impl Consumer {
+    /// The receiving end of the ring in `memory`, which must be zero before either end is made.
+    ///
+    /// # Errors
+    /// [`LayoutError`] when `memory` is not the size that `config` says.
+    pub fn new(config: RingConfig, memory: RingMemory) -> Result<Self, LayoutError> {
+        memory.check(&config)?;
+        let slots = Slots::new(&config, memory.slots);
+        Ok(Consumer {
+            position: 0,
+            expected: slots.tag(0),
+            idle: slots.idle_tag(0, config.variant()),
+            single_max_bytes: config.single_max_bytes(),
+            credited: 0,
+            credit_step: match config.variant() {
+                Variant::EpochCredit => slots.count() / 2,
+                Variant::UsedFlag => 1,
+            },
+            reverse_credit: 0,
+            counters: ConsumerCounters::default(),
+            slots,
+            producer_line: memory.producer_line,
+            credit_line: memory.credit_line,
+            config,
+            ended: None,
+        })
+    }
+
+    /// The shape of the ring.
+    #[must_use]
+    pub fn config(&self) -> &RingConfig {
+        &self.config
+    }
+
+    /// What has been done so far.
+    #[must_use]
+    pub fn counters(&self) -> ConsumerCounters {
+        self.counters
+    }
+
+    /// The next message, to be read in place; `None` when there is none now.
+    ///
+    /// Dropping the [`Message`] consumes it and gives its slots back. Leaking it leaves it to be received again.
+    /// A poll that finds nothing gives back what was consumed since credit was last stored.
+    ///
+    /// # Errors
+    /// [`RecvError`], from then on always the same.
+    #[inline]
+    pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, RecvError> {
+        let word = self.slots.load_control(self.position, Acquire);
+        let len_bytes = control::length_bytes(word);
+        // One comparison says: of this lap, a single slot, nothing reserved.
+        if word & SINGLE_MASK == self.expected && len_bytes <= self.single_max_bytes {
+            self.reverse_credit = control::reverse_credit(word);
+            return Ok(Some(Message::new(self, len_bytes, 1)));
+        }
+        if self.nothing_new(word) {
+            return Ok(None);
+        }
+        let found = self.examine(word)?;
+        Ok(found.map(|found| Message::new(self, found.len_bytes, found.slots)))
+    }
+
+    /// Whether [`try_recv`](Self::try_recv) would return something else than `None`. Gives slots back as it does.
+    #[inline]
+    pub fn poll(&mut self) -> bool {
+        let word = self.slots.load_control(self.position, Acquire);
+        if word & SINGLE_MASK == self.expected {
+            return true;
+        }
+        !self.nothing_new(word) && !matches!(self.examine(word), Ok(None))
+    }
+
+    /// The usual empty poll: an idle slot, no room to give back, no word that the producer closed.
+    #[inline(always)]
+    fn nothing_new(&self, word: u64) -> bool {
+        word & TAG_MASK == self.idle
+            && self.credited == self.position
+            && self.producer_line.load_le(0, Acquire) == 0
+    }
+
+    /// Everything that is neither a single-slot message nor a usual empty poll.
+    #[inline(never)]
+    fn examine(&mut self, word: u64) -> Result<Option<Found>, RecvError> {
+        if let Some(error) = self.ended {
+            return Err(error);
+        }
+        let found = self.look(word);
+        if let Err(error) = found {
+            self.bar(error);
+        }
+        found
+    }
+
+    fn look(&mut self, word: u64) -> Result<Option<Found>, RecvError> {
+        let mut word = word;
+        if word & TAG_MASK == self.idle {
+            self.give_back();
+            let Some(at_word) = self.word_after_close()? else { return Ok(None) };
+            word = at_word;
+        }
+        if word & TAG_MASK != self.expected {
+            return Err(self.unexpected_tag(word).into());
+        }
+        let found = self.check_message(word)?;
+        self.reverse_credit = control::reverse_credit(word);
+        Ok(Some(found))
+    }
+
+    /// After an idle slot: `None` when the producer has not closed; the slot's word, loaded again, when it has and
+    /// says that there is more to receive.
+    fn word_after_close(&self) -> Result<Option<u64>, RecvError> {
+        let close_word = self.producer_line.load_le(0, Acquire);
+        let Some(closed_at) = close_word.checked_sub(1) else { return Ok(None) };
+        let position = self.position;
+        if closed_at == position {
+            return Err(RecvError::Closed);
+        }
+        if closed_at < position || closed_at - position > self.slots.count() {
+            return Err(Violation::CloseOutOfRange { closed_at, position }.into());
+        }
+        // The slot was loaded before the line; what was published before the close can be seen after it.
+        Ok(Some(self.slots.load_control(position, Acquire)))
+    }
+
+    fn unexpected_tag(&self, word: u64) -> Violation {
+        let found = (word & TAG_MASK) as u16;
+        Violation::LapTag { position: self.position, expected: self.expected as u16, found }
+    }
+
+    /// Bounds every slot of the message whose first control word is `first`; at most the slots of the ring.
+    fn check_message(&self, first: u64) -> Result<Found, Violation> {
+        let payload_bytes = self.slots.payload_bytes();
+        let max_bytes = self.config.max_message_bytes();
+        let (mut word, mut position, mut len_bytes) = (first, self.position, 0);
+        loop {
+            if word & RESERVED_MASK != 0 {
+                return Err(Violation::ReservedBits { position, word });
+            }
+            let more = word & MORE != 0;
+            let fragment_bytes = control::length_bytes(word);
+            let may_be_empty = position == self.position;
+            if fragment_bytes > payload_bytes
+                || (more && fragment_bytes != payload_bytes)
+                || (fragment_bytes == 0 && !may_be_empty)
+            {
+                return Err(Violation::FragmentLength { position, length_bytes: fragment_bytes as u8 });
+            }
+            len_bytes += fragment_bytes;
+            if len_bytes > max_bytes || (more && len_bytes == max_bytes) {
+                return Err(Violation::MessageTooLong { position: self.position, max_bytes });
+            }
+            position += 1;
+            if !more {
+                return Ok(Found { len_bytes, slots: position - self.position });
+            }
+            // Published by the first slot's word, so there already and not to be acquired again.
+            word = self.slots.load_control(position, Relaxed);
+            if word & TAG_MASK != self.slots.tag(position) {
+                return Err(Violation::FragmentMissing { position });
+            }
+        }
+    }
+
+    /// Consumes a message of `slots` slots.
+    #[inline(always)]
+    pub(crate) fn consume(&mut self, slots: u64, len_bytes: usize) {
+        self.position += slots;
+        self.expected = self.slots.tag(self.position);
+        self.idle = self.slots.idle_tag(self.position, self.config.variant());
+        self.counters.messages += 1;
+        self.counters.bytes += len_bytes as u64;
+        if self.position - self.credited >= self.credit_step {
+            self.give_back();
+        }
+    }
+
+    /// Gives all consumed slots back to the producer.
+    fn give_back(&mut self) {
+        if self.credited == self.position {
+            return;
+        }
+        match self.config.variant() {
+            Variant::EpochCredit => self.credit_line.store_le(0, self.position, Release),
+            Variant::UsedFlag => {
+                for position in self.credited..self.position {
+                    self.slots.store_control(position, 0, Release);
+                }
+            }
+        }
+        self.credited = self.position;
+        self.counters.credit_stores += 1;
+    }
+
+    /// The credit that came with the latest message: how many slots of the reverse ring its consumer had consumed,
+    /// modulo 2³². To be given to that ring's [`Producer::observe_credit`](crate::Producer::observe_credit).
+    #[inline]
+    #[must_use]
+    pub fn reverse_credit(&self) -> u32 {
+        self.reverse_credit
+    }
+
+    /// How many slots were consumed of this ring, modulo 2³²: to be sent along on the reverse ring by
+    /// [`Producer::set_reverse_credit`](crate::Producer::set_reverse_credit).
+    ///
+    /// It is a hint and replaces nothing: the peer sees it only when it receives, which it may never do, so credit
+    /// is stored in the credit line all the same. What it spares is the producer's look at that line.
+    #[inline]
+    #[must_use]
+    pub fn credit_to_piggyback(&self) -> u32 {
+        self.position as u32
+    }
+
+    /// Receives nothing more, gives all slots back and tells the producer, whose next look for room ends in
+    /// [`SendError::Closed`](crate::SendError::Closed).
+    pub fn close(&mut self) {
+        self.give_back();
+        self.credit_line.store_le(1, 1, Release);
+        self.bar(self.ended.unwrap_or(RecvError::Closed));
+    }
+
+    /// Ends receiving. No word has the impossible tags, so every poll takes the slow path and finds the error.
+    fn bar(&mut self, error: RecvError) {
+        self.ended = Some(error);
+        self.expected = IMPOSSIBLE;
+        self.idle = IMPOSSIBLE;
+    }
+}
+
+impl core::fmt::Debug for Consumer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Consumer")
+            .field("config", &self.config)
+            .field("position", &self.position)
+            .field("credited", &self.credited)
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,75 @@
+//! The control word: the last eight bytes of a slot.
+//!
+//! | bits | what |
+//! |---|---|
+//! | 0..15 | lap: how often the ring went round before this slot was written, modulo 2¹⁵ |
+//! | 15 | 1: written. A word of zero was never written, or was given back |
+//! | 16..24 | bytes of payload in this slot |
+//! | 24 | 1: the message goes on in the next slot |
+//! | 25..32 | zero |
+//! | 32..64 | credit for the ring that runs the other way: slots consumed of it, modulo 2³² |
+//!
+//! Bits 0..16 together are the *tag*. The tag of a position is never zero, and the consumer waits for exactly
+//! that tag. That laps repeat after 2¹⁵ cannot mislead it: the producer writes lap *n* of a slot only after the
+//! consumer gave back lap *n*-1 of it, so a slot holds the tag of the consumer's lap or of the one before, and one
+//! bit would tell those apart. The other fourteen turn a peer that runs ahead, or memory that was not zeroed, into
+//! a [`Violation`](crate::Violation) instead of stale messages.
+
+pub(crate) const TAG_MASK: u64 = 0xffff;
+pub(crate) const WRITTEN: u64 = 1 << 15;
+pub(crate) const LENGTH_SHIFT: u32 = 16;
+pub(crate) const MORE: u64 = 1 << 24;
+pub(crate) const RESERVED_MASK: u64 = 0xfe00_0000;
+pub(crate) const CREDIT_SHIFT: u32 = 32;
+
+/// All that must be equal to the tag in the word of a message that fits in one slot.
+pub(crate) const SINGLE_MASK: u64 = TAG_MASK | MORE | RESERVED_MASK;
+/// A value that no word under [`SINGLE_MASK`] or [`TAG_MASK`] is equal to: what a barred end waits for.
+pub(crate) const IMPOSSIBLE: u64 = u64::MAX;
+
+/// The tag of the slot written for `lap`.
+#[inline]
+pub(crate) const fn tag(lap: u64) -> u64 {
+    WRITTEN | (lap & (WRITTEN - 1))
+}
+
+/// The tag that the slot has while `lap` is awaited, when slots are given back by credit: that of the lap before.
+#[inline]
+pub(crate) const fn tag_before(lap: u64) -> u64 {
+    if lap == 0 { 0 } else { tag(lap - 1) }
+}
+
+/// Bytes of payload that the word claims. At most 255: still to be bounded.
+#[inline]
+pub(crate) const fn length_bytes(word: u64) -> usize {
+    (word >> LENGTH_SHIFT) as u8 as usize
+}
+
+#[inline]
+pub(crate) const fn reverse_credit(word: u64) -> u32 {
+    (word >> CREDIT_SHIFT) as u32
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_is_never_zero_and_differs_from_the_lap_before() {
+        assert_eq!(tag_before(0), 0);
+        for lap in [0, 1, 2, 0x7ffe, 0x7fff, 0x8000, 0xffff, 0x1_0000, u64::MAX >> 1] {
+            assert_ne!(tag(lap), 0);
+            assert!(tag(lap) <= TAG_MASK);
+            assert_ne!(tag(lap), tag_before(lap));
+            assert_eq!(tag_before(lap + 1), tag(lap));
+        }
+    }
+
+    #[test]
+    fn fields_do_not_overlap() {
+        let fields = [TAG_MASK, 0xff << LENGTH_SHIFT, MORE, RESERVED_MASK, 0xffff_ffff << CREDIT_SHIFT];
+        assert_eq!(fields.iter().fold(0, |all, field| all | field), u64::MAX);
+        assert_eq!(fields.iter().map(|field| field.count_ones()).sum::<u32>(), 64);
+        assert_ne!(SINGLE_MASK & IMPOSSIBLE, IMPOSSIBLE);
+    }
+}

@@ -1,0 +1,123 @@
+//! A received message, read in place.
+
+use tombolo_base::sync::Ordering::Relaxed;
+
+use crate::bytes;
+use crate::consumer::Consumer;
+use crate::error::{OutOfMessage, TargetTooShort};
+
+/// A message at the head of a ring. Dropping it consumes it: its slots go back to the producer.
+///
+/// Its length is checked and fixed. Its bytes are in memory that the producer can write: an honest one leaves
+/// them alone until they are given back, a hostile one may change them between two reads. Read a value once,
+/// check it, and use that copy.
+#[must_use = "a message is consumed when it is dropped"]
+pub struct Message<'a> {
+    consumer: &'a mut Consumer,
+    len_bytes: usize,
+    slots: u64,
+}
+
+impl<'a> Message<'a> {
+    #[inline(always)]
+    pub(crate) fn new(consumer: &'a mut Consumer, len_bytes: usize, slots: u64) -> Self {
+        Message { consumer, len_bytes, slots }
+    }
+
+    /// Length of the message, in bytes.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Whether the message has no bytes.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len_bytes == 0
+    }
+
+    /// Copies the whole message to the start of `target`; returns its length.
+    ///
+    /// # Errors
+    /// [`TargetTooShort`]; nothing was copied.
+    #[inline]
+    pub fn copy_to(&self, target: &mut [u8]) -> Result<usize, TargetTooShort> {
+        let target_bytes = target.len();
+        let Some(target) = target.get_mut(..self.len_bytes) else {
+            return Err(TargetTooShort { message_bytes: self.len_bytes, target_bytes });
+        };
+        let slots = &self.consumer.slots;
+        if self.slots == 1 {
+            bytes::load(slots.slot(self.consumer.position).0, target);
+        } else {
+            let fragments = target.chunks_mut(slots.payload_bytes());
+            for (position, fragment) in (self.consumer.position..).zip(fragments) {
+                bytes::load(slots.slot(position).0, fragment);
+            }
+        }
+        Ok(self.len_bytes)
+    }
+
+    /// Copies a part of the message, from any offset on.
+    ///
+    /// # Errors
+    /// [`OutOfMessage`] when the part does not lie in the message; nothing was copied.
+    pub fn read_at(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfMessage> {
+        OutOfMessage::check(offset_bytes, target.len(), self.len_bytes)?;
+        let slots = &self.consumer.slots;
+        let (slot, mut within) = slots.locate(offset_bytes);
+        let mut position = self.consumer.position + slot;
+        let mut rest = target;
+        while !rest.is_empty() {
+            let cut = rest.len().min(slots.payload_bytes() - within);
+            let (fragment, after) = rest.split_at_mut(cut);
+            bytes::load_at(slots.slot(position).0, within, fragment);
+            (position, within, rest) = (position + 1, 0, after);
+        }
+        Ok(())
+    }
+
+    /// Reads a little-endian number from any offset: one load where the offset is a multiple of eight.
+    ///
+    /// # Errors
+    /// [`OutOfMessage`] when its eight bytes do not lie in the message.
+    #[inline]
+    pub fn read_u64_le(&self, offset_bytes: usize) -> Result<u64, OutOfMessage> {
+        if !offset_bytes.is_multiple_of(8) {
+            let mut value = [0; 8];
+            self.read_at(offset_bytes, &mut value)?;
+            return Ok(u64::from_le_bytes(value));
+        }
+        OutOfMessage::check(offset_bytes, 8, self.len_bytes)?;
+        let slots = &self.consumer.slots;
+        let (slot, within) = if self.slots == 1 { (0, offset_bytes) } else { slots.locate(offset_bytes) };
+        // Payloads are whole words, so an aligned word never straddles two slots.
+        let (payload, _) = slots.slot(self.consumer.position + slot);
+        Ok(u64::from_le(payload[within / 8].load(Relaxed)))
+    }
+
+    /// The message as a vector.
+    #[cfg(feature = "alloc")]
+    #[must_use]
+    pub fn to_vec(&self) -> alloc::vec::Vec<u8> {
+        let mut bytes = alloc::vec![0; self.len_bytes];
+        // The target is exactly as long as the message.
+        let _ = self.copy_to(&mut bytes);
+        bytes
+    }
+}
+
+impl Drop for Message<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.consumer.consume(self.slots, self.len_bytes);
+    }
+}
+
+impl core::fmt::Debug for Message<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Message({} bytes in {} slots)", self.len_bytes, self.slots)
+    }
+}

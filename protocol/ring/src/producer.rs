@@ -1,0 +1,380 @@
+//! The sending end.
+
+use tombolo_base::SharedMemory;
+use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
+
+use crate::bytes;
+use crate::config::{LayoutError, RingConfig, RingMemory, SlotSize, Variant};
+use crate::control::{CREDIT_SHIFT, LENGTH_SHIFT, MORE, TAG_MASK};
+use crate::error::{SendError, Violation};
+use crate::slots::Slots;
+use crate::staged::{Batch, Claim};
+
+/// What a producer has done since it was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProducerCounters {
+    /// Messages published.
+    pub messages: u64,
+    /// Bytes of payload published.
+    pub bytes: u64,
+    /// Sends that found no room.
+    pub refused_full: u64,
+    /// Times that it looked beyond its own memory for room.
+    pub credit_loads: u64,
+}
+
+/// The sending end of a ring.
+///
+/// A send either happened whole or changed nothing. Dropping a producer does not [close](Self::close) it: the
+/// end of a program is told by other evidence.
+pub struct Producer {
+    pub(crate) slots: Slots,
+    /// The next slot to be written.
+    pub(crate) position: u64,
+    /// Slots before this position may be written. Equal to `position` for good once the ring is closed or failed.
+    limit: u64,
+    /// The tag of `position`, and the credit that travels along.
+    header: u64,
+    single_max_bytes: usize,
+    /// Slots before `position` that a batch holds back.
+    pub(crate) staged_slots: u64,
+    pub(crate) counters: ProducerCounters,
+    config: RingConfig,
+    /// Why nothing can be sent any more: closed or violated.
+    ended: Option<SendError>,
+    /// Slots acknowledged in the credit line, as last loaded.
+    line_credit: u64,
+    /// Slots acknowledged by the last piggybacked credit that was believed.
+    piggybacked_credit: u64,
+    producer_line: SharedMemory,
+    credit_line: SharedMemory,
+}
+
+impl Producer {
+    /// The sending end of the ring in `memory`, which must be zero.
+    ///
+    /// # Errors
+    /// [`LayoutError`] when `memory` is not the size that `config` says.
+    pub fn new(config: RingConfig, memory: RingMemory) -> Result<Self, LayoutError> {
+        memory.check(&config)?;
+        let slots = Slots::new(&config, memory.slots);
+        Ok(Producer {
+            position: 0,
+            limit: slots.count(),
+            header: slots.tag(0),
+            slots,
+            single_max_bytes: config.single_max_bytes(),
+            staged_slots: 0,
+            counters: ProducerCounters::default(),
+            config,
+            ended: None,
+            line_credit: 0,
+            piggybacked_credit: 0,
+            producer_line: memory.producer_line,
+            credit_line: memory.credit_line,
+        })
+    }
+
+    /// The shape of the ring.
+    #[must_use]
+    pub fn config(&self) -> &RingConfig {
+        &self.config
+    }
+
+    /// The longest message that can be sent, in bytes.
+    #[must_use]
+    pub fn max_message_bytes(&self) -> usize {
+        self.config.max_message_bytes()
+    }
+
+    /// What has been done so far.
+    #[must_use]
+    pub fn counters(&self) -> ProducerCounters {
+        self.counters
+    }
+
+    /// Sends a copy of `message`.
+    ///
+    /// # Errors
+    /// [`SendError`]; the message was not sent and the ring is as it was.
+    #[inline]
+    pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        if message.len() > self.single_max_bytes || self.position == self.limit {
+            return self.send_slow(message);
+        }
+        match self.slots.size() {
+            SlotSize::B32 => self.send_single::<4>(message),
+            SlotSize::B64 => self.send_single::<8>(message),
+            SlotSize::B128 => self.send_single::<16>(message),
+        }
+        Ok(())
+    }
+
+    /// Fills and publishes the slot at `position`, which is free and large enough.
+    #[inline(always)]
+    fn send_single<const WORDS: usize>(&mut self, message: &[u8]) {
+        let slot = self.slots.sized::<WORDS>(self.position);
+        bytes::store(&slot[..WORDS - 1], message);
+        let word = self.header | (message.len() as u64) << LENGTH_SHIFT;
+        slot[WORDS - 1].store(word.to_le(), Release);
+        self.counters.messages += 1;
+        self.counters.bytes += message.len() as u64;
+        self.advance(1);
+    }
+
+    #[inline(never)]
+    fn send_slow(&mut self, message: &[u8]) -> Result<(), SendError> {
+        let slots = self.reserve(message.len())?;
+        let first = self.stage(message);
+        self.slots.store_control(self.position, first, Release);
+        self.counters.messages += 1;
+        self.counters.bytes += message.len() as u64;
+        self.advance(slots);
+        Ok(())
+    }
+
+    /// Makes room for a message to be written in place; see [`Claim`].
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing happened.
+    pub fn claim(&mut self, len_bytes: usize) -> Result<Claim<'_>, SendError> {
+        self.reserve(len_bytes)?;
+        Ok(Claim::new(self, len_bytes))
+    }
+
+    /// Starts a batch of messages that become visible together; see [`Batch`].
+    pub fn batch(&mut self) -> Batch<'_> {
+        Batch::new(self)
+    }
+
+    /// Checks that a message of `len_bytes` can be written now; returns the slots that it takes.
+    pub(crate) fn reserve(&mut self, len_bytes: usize) -> Result<u64, SendError> {
+        let max_bytes = self.config.max_message_bytes();
+        if len_bytes > max_bytes {
+            return Err(SendError::TooLong { len_bytes, max_bytes });
+        }
+        let needed = self.slots.slots_for(len_bytes);
+        if self.limit - self.position < needed {
+            self.refresh(needed)?;
+            if self.limit - self.position < needed {
+                self.counters.refused_full += 1;
+                return Err(SendError::Full);
+            }
+        }
+        Ok(needed)
+    }
+
+    /// Writes all of `message` at `position` but the control word of its first slot, which it returns.
+    ///
+    /// Until that word is stored nobody looks at the others, so their order does not matter.
+    pub(crate) fn stage(&self, message: &[u8]) -> u64 {
+        let payload = self.slots.payload_bytes();
+        let (first, mut rest) = message.split_at(message.len().min(payload));
+        bytes::store(self.slots.slot(self.position).0, first);
+        let first_word = self.word(self.position, first.len(), !rest.is_empty());
+        let mut position = self.position;
+        while !rest.is_empty() {
+            let (fragment, after) = rest.split_at(rest.len().min(payload));
+            (position, rest) = (position + 1, after);
+            bytes::store(self.slots.slot(position).0, fragment);
+            let word = self.word(position, fragment.len(), !rest.is_empty());
+            self.slots.store_control(position, word, Relaxed);
+        }
+        first_word
+    }
+
+    /// The control word of a fragment.
+    pub(crate) fn word(&self, position: u64, len_bytes: usize, more: bool) -> u64 {
+        let more = if more { MORE } else { 0 };
+        (self.header & !TAG_MASK) | self.slots.tag(position) | (len_bytes as u64) << LENGTH_SHIFT | more
+    }
+
+    /// Moves `position` over `slots` slots that were written.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, slots: u64) {
+        self.move_to(self.position + slots);
+    }
+
+    #[inline(always)]
+    fn move_to(&mut self, position: u64) {
+        self.position = position;
+        self.header = (self.header & !TAG_MASK) | self.slots.tag(position);
+    }
+
+    /// Takes back all that a batch staged and did not publish.
+    ///
+    /// The first slot was not written; the others get the tag they had, which is what the consumer expects of a
+    /// slot that is still to be published. It cannot look there before the first slot is, and that store will
+    /// release these.
+    pub(crate) fn retract(&mut self) {
+        let first = self.published();
+        for staged in first + 1..self.position {
+            let idle = self.slots.idle_tag(staged, self.config.variant());
+            self.slots.store_control(staged, idle, Relaxed);
+        }
+        self.staged_slots = 0;
+        self.move_to(first);
+        if self.ended.is_some() {
+            self.limit = first;
+        }
+    }
+
+    /// The position up to which the consumer may have seen slots.
+    pub(crate) fn published(&self) -> u64 {
+        self.position - self.staged_slots
+    }
+
+    /// Looks for room for `needed` slots beyond what is known.
+    #[inline(never)]
+    fn refresh(&mut self, needed: u64) -> Result<(), SendError> {
+        self.check_open()?;
+        self.counters.credit_loads += 1;
+        if self.credit_line.load_le(1, Acquire) != 0 {
+            return Err(self.bar(SendError::Closed));
+        }
+        match self.config.variant() {
+            Variant::EpochCredit => self.load_credit(),
+            Variant::UsedFlag => {
+                self.probe_slots(needed);
+                Ok(())
+            }
+        }
+    }
+
+    fn load_credit(&mut self) -> Result<(), SendError> {
+        let credit = self.credit_line.load_le(0, Acquire);
+        let before = self.line_credit;
+        if credit < before {
+            return Err(self.violated(Violation::CreditWentBack { credit, before }));
+        }
+        let sent = self.published();
+        if credit > sent {
+            return Err(self.violated(Violation::CreditBeyondSent { credit, sent }));
+        }
+        self.line_credit = credit;
+        self.acknowledge(credit);
+        Ok(())
+    }
+
+    /// Slots are given back in order, so one that is zero says that all before it are free.
+    ///
+    /// Half a ring ahead is tried first: while the consumer keeps up, that is one look for half a ring of messages.
+    ///
+    /// The slots that a batch holds back are no one's to give: the first of them is still zero.
+    fn probe_slots(&mut self, needed: u64) {
+        let half = self.slots.count() / 2;
+        let furthest = self.slots.count() - self.staged_slots;
+        for distance in [half.max(needed), needed] {
+            if distance <= furthest && self.slots.load_control(self.position + distance - 1, Acquire) == 0 {
+                self.limit = self.limit.max(self.position + distance);
+                return;
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, credit: u64) {
+        self.limit = self.limit.max(credit + self.slots.count());
+    }
+
+    /// The credit that every slot published from now on carries: what the consumer of the reverse ring says,
+    /// see [`Consumer::credit_to_piggyback`](crate::Consumer::credit_to_piggyback).
+    #[inline]
+    pub fn set_reverse_credit(&mut self, credit: u32) {
+        self.header = (self.header & TAG_MASK) | u64::from(credit) << CREDIT_SHIFT;
+    }
+
+    /// Takes note of credit for this ring that came with a message on the reverse ring, see
+    /// [`Consumer::reverse_credit`](crate::Consumer::reverse_credit).
+    ///
+    /// Credit by this way spares a look at the credit line, which may be across a link; the credit line alone
+    /// would do. Only the low half of the count travels, so it is believed only while it can have one meaning: as
+    /// long as fewer than 2³² slots were sent since the last that was believed. After that, which takes a peer
+    /// that never answers, piggybacked credit is ignored. With [`Variant::UsedFlag`] it always is.
+    ///
+    /// # Errors
+    /// [`SendError::Violation`] when it acknowledges what was not sent; [`SendError::Closed`] when the ring is.
+    #[inline]
+    pub fn observe_credit(&mut self, credit: u32) -> Result<(), SendError> {
+        if credit == self.piggybacked_credit as u32 {
+            return Ok(());
+        }
+        self.observe_new_credit(credit)
+    }
+
+    fn observe_new_credit(&mut self, credit: u32) -> Result<(), SendError> {
+        self.check_open()?;
+        let before = self.piggybacked_credit;
+        let sent = self.published();
+        if self.config.variant() == Variant::UsedFlag || sent - before > u64::from(u32::MAX) {
+            return Ok(());
+        }
+        let credit = before + u64::from(credit.wrapping_sub(before as u32));
+        if credit > sent {
+            return Err(self.violated(Violation::CreditBeyondSent { credit, sent }));
+        }
+        self.piggybacked_credit = credit;
+        self.acknowledge(credit);
+        Ok(())
+    }
+
+    /// How many slots can be written now. Looks for room if none is known.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] and [`SendError::Violation`], as sending would.
+    pub fn free_slots(&mut self) -> Result<u64, SendError> {
+        if self.position == self.limit {
+            self.refresh(1)?;
+        }
+        Ok(self.limit - self.position)
+    }
+
+    /// Whether a message of one slot would be refused for want of room. Looks for room if none is known.
+    ///
+    /// # Errors
+    /// As [`free_slots`](Self::free_slots).
+    pub fn is_full(&mut self) -> Result<bool, SendError> {
+        Ok(self.free_slots()? == 0)
+    }
+
+    /// Whether the consumer has closed. Looks at its line, which sending does only when there seems to be no room.
+    #[must_use]
+    pub fn peer_closed(&self) -> bool {
+        self.credit_line.load_le(1, Acquire) != 0
+    }
+
+    /// Sends nothing more. What was sent before is still received, then the consumer gets
+    /// [`RecvError::Closed`](crate::RecvError::Closed). Closing again does nothing.
+    pub fn close(&mut self) {
+        if self.ended == Some(SendError::Closed) {
+            return;
+        }
+        self.producer_line.store_le(0, self.published() + 1, Release);
+        self.bar(self.ended.unwrap_or(SendError::Closed));
+    }
+
+    fn check_open(&self) -> Result<(), SendError> {
+        self.ended.map_or(Ok(()), Err)
+    }
+
+    fn violated(&mut self, violation: Violation) -> SendError {
+        self.bar(SendError::Violation(violation))
+    }
+
+    /// Ends sending. With no room left every send takes the slow path, and that finds the error.
+    fn bar(&mut self, error: SendError) -> SendError {
+        self.ended = Some(error);
+        self.limit = self.position;
+        error
+    }
+}
+
+impl core::fmt::Debug for Producer {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Producer")
+            .field("config", &self.config)
+            .field("position", &self.position)
+            .field("limit", &self.limit)
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
+    }
+}

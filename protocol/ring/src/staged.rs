@@ -1,0 +1,182 @@
+//! Messages that are written before they are published: in place, or several together.
+
+use tombolo_base::sync::Ordering::{Relaxed, Release};
+
+use crate::bytes;
+use crate::error::{OutOfMessage, SendError};
+use crate::producer::Producer;
+
+/// Room for one message, to be written in place and then committed.
+///
+/// Dropping it abandons the message: nothing happened. Bytes that are never written have any value (what the
+/// slots held before). Nothing is visible to the consumer before [`commit`](Self::commit).
+///
+/// ```
+/// # use tombolo_base::{LINE_BYTES, SharedMemory};
+/// # use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SlotCount, SlotSize, Variant};
+/// # let config = RingConfig::new(SlotSize::B64, SlotCount::new(16)?, Variant::EpochCredit);
+/// # let memory = RingMemory {
+/// #     slots: SharedMemory::zeroed(config.slots_bytes()),
+/// #     producer_line: SharedMemory::zeroed(LINE_BYTES),
+/// #     credit_line: SharedMemory::zeroed(LINE_BYTES),
+/// # };
+/// # let mut producer = Producer::new(config, memory.clone())?;
+/// let mut claim = producer.claim(80)?; // two slots of 56 bytes of payload
+/// claim.write_u64_le(0, 42)?;
+/// claim.write_at(8, &[7; 72])?;
+/// claim.commit();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a claim that is not committed sends nothing"]
+pub struct Claim<'a> {
+    producer: &'a mut Producer,
+    len_bytes: usize,
+}
+
+impl<'a> Claim<'a> {
+    /// The producer has reserved the slots.
+    pub(crate) fn new(producer: &'a mut Producer, len_bytes: usize) -> Self {
+        Claim { producer, len_bytes }
+    }
+
+    /// Length of the message, in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// Whether the message has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len_bytes == 0
+    }
+
+    /// Makes the message shorter: for an encoder that claims its worst case. A longer length does nothing.
+    pub fn truncate(&mut self, len_bytes: usize) {
+        self.len_bytes = self.len_bytes.min(len_bytes);
+    }
+
+    /// Writes `source` at any offset. Offsets that are multiples of eight are fastest.
+    ///
+    /// # Errors
+    /// [`OutOfMessage`] when it does not lie in the message; nothing was written.
+    pub fn write_at(&mut self, offset_bytes: usize, source: &[u8]) -> Result<(), OutOfMessage> {
+        OutOfMessage::check(offset_bytes, source.len(), self.len_bytes)?;
+        let slots = &self.producer.slots;
+        let (slot, mut within) = slots.locate(offset_bytes);
+        let mut position = self.producer.position + slot;
+        let mut rest = source;
+        while !rest.is_empty() {
+            let (fragment, after) = rest.split_at(rest.len().min(slots.payload_bytes() - within));
+            bytes::store_at(slots.slot(position).0, within, fragment);
+            (position, within, rest) = (position + 1, 0, after);
+        }
+        Ok(())
+    }
+
+    /// Writes a little-endian number at any offset: one store where the offset is a multiple of eight.
+    ///
+    /// # Errors
+    /// [`OutOfMessage`] when its eight bytes do not lie in the message; nothing was written.
+    #[inline]
+    pub fn write_u64_le(&mut self, offset_bytes: usize, value: u64) -> Result<(), OutOfMessage> {
+        if !offset_bytes.is_multiple_of(8) {
+            return self.write_at(offset_bytes, &value.to_le_bytes());
+        }
+        OutOfMessage::check(offset_bytes, 8, self.len_bytes)?;
+        let (slot, within) = self.producer.slots.locate(offset_bytes);
+        // Payloads are whole words, so an aligned word never straddles two slots.
+        let (payload, _) = self.producer.slots.slot(self.producer.position + slot);
+        payload[within / 8].store(value.to_le(), Relaxed);
+        Ok(())
+    }
+
+    /// Publishes the message.
+    pub fn commit(self) {
+        let Claim { producer, len_bytes } = self;
+        let slots = producer.slots.slots_for(len_bytes);
+        let payload = producer.slots.payload_bytes();
+        let start = producer.position;
+        let word = |fragment: u64| {
+            let before = fragment as usize * payload;
+            let more = fragment + 1 < slots;
+            producer.word(start + fragment, (len_bytes - before).min(payload), more)
+        };
+        for fragment in 1..slots {
+            producer.slots.store_control(start + fragment, word(fragment), Relaxed);
+        }
+        producer.slots.store_control(start, word(0), Release);
+        producer.counters.messages += 1;
+        producer.counters.bytes += len_bytes as u64;
+        producer.advance(slots);
+    }
+}
+
+/// Several messages that become visible together, by the one store that publishes the first.
+///
+/// It is also the fastest way to send many: the consumer does not pull lines away while they are being written.
+/// Dropping it abandons all of them: nothing happened. (Leaking it with [`core::mem::forget`] leaves the ring
+/// stuck: the consumer waits for a slot that nobody will publish.)
+#[must_use = "a batch that is not committed sends nothing"]
+pub struct Batch<'a> {
+    producer: &'a mut Producer,
+    /// The control word that publishes everything; `None` before the first message.
+    first_word: Option<u64>,
+    messages: u64,
+    bytes: u64,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(producer: &'a mut Producer) -> Self {
+        Batch { producer, first_word: None, messages: 0, bytes: 0 }
+    }
+
+    /// Adds a copy of `message`. All messages of a batch must fit in the ring together.
+    ///
+    /// # Errors
+    /// [`SendError`]; the message was not added, those before it still are.
+    pub fn push(&mut self, message: &[u8]) -> Result<(), SendError> {
+        let slots = self.producer.reserve(message.len())?;
+        let word = self.producer.stage(message);
+        if self.first_word.is_none() {
+            self.first_word = Some(word);
+        } else {
+            self.producer.slots.store_control(self.producer.position, word, Relaxed);
+        }
+        self.producer.staged_slots += slots;
+        self.producer.advance(slots);
+        self.messages += 1;
+        self.bytes += message.len() as u64;
+        Ok(())
+    }
+
+    /// Messages added so far.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.messages
+    }
+
+    /// Whether no message was added.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.messages == 0
+    }
+
+    /// Publishes all messages. An empty batch does nothing.
+    pub fn commit(mut self) {
+        if let Some(word) = self.first_word.take() {
+            self.producer.slots.store_control(self.producer.published(), word, Release);
+            self.producer.staged_slots = 0;
+            self.producer.counters.messages += self.messages;
+            self.producer.counters.bytes += self.bytes;
+        }
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        if self.first_word.is_some() {
+            self.producer.retract();
+        }
+    }
+}
