@@ -2,12 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use clap::Args;
 
 use crate::failure::Failure;
 use crate::toolchain::Toolchain;
 use crate::workspace::{Workspace, execute};
+
+/// The packages whose images the kit has.
+const IMAGES: &[&str] = &["pingpong", "communities"];
 
 /// Builds what nodes are made of: monitors for every instruction set, the VM's kernel, the examples' images.
 #[derive(Args)]
@@ -25,7 +29,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     if options.programs_only {
         return Ok(());
     }
-    Ok(())
+    let mut fetch = Command::new("sh");
+    execute(fetch.current_dir(&workspace.root).arg("scripts/fetch-vm-kit.sh").arg(&workspace.target))?;
+    build_images(workspace, &kit.join("images"))
 }
 
 /// The command and the monitor of this machine itself.
@@ -49,6 +55,19 @@ fn build_for_nodes(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     execute(&mut build)?;
     for (isa, target) in &targets {
         install(&workspace.target.join(target).join("node/tombolod"), &kit.join(isa).join("tombolod"))?;
+    }
+    Ok(())
+}
+
+/// An image of each program in the tree that runs on several nodes.
+fn build_images(workspace: &Workspace, images: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(images).map_err(Failure::file("creating", images))?;
+    let program = workspace.target.join("release/tombolo");
+    for package in IMAGES {
+        let mut build = Command::new(&program);
+        build.current_dir(&workspace.root).env("CARGO_TARGET_DIR", &workspace.target);
+        build.args(["build", "--package", package, "--output"]).arg(images.join(format!("{package}.tbi")));
+        execute(&mut build)?;
     }
     Ok(())
 }

@@ -1,0 +1,30 @@
+#!/bin/sh
+# `make run`: brings a machine up, runs the main job on all of it, and takes it down again in any case.
+#
+# usage: TOMBOLO=program KIT=folder MACHINE=file [GRAPH=file] run.sh [option of the job…]
+set -eu
+cd "$(dirname "$0")/.."
+SCRIPT=run
+. scripts/lib.sh
+
+: "${TOMBOLO:?the command tombolo}" "${KIT:?the folder of the kit}" "${MACHINE:?a machine file}"
+if [ -n "${GRAPH:-}" ]; then
+    [ -r "$GRAPH" ] || fail "cannot read the graph $GRAPH"
+    set -- "$GRAPH" "$@"
+else
+    set -- --debian "$@"
+fi
+
+take_down() {
+    status=$?
+    trap - EXIT INT TERM
+    "$TOMBOLO" down || [ "$status" -ne 0 ] || status=1
+    exit "$status"
+}
+
+"$TOMBOLO" up "$MACHINE"
+# Only a machine that is ours is taken down: `up` refuses one that is up already.
+trap take_down EXIT
+trap 'exit 130' INT TERM
+"$TOMBOLO" status
+"$TOMBOLO" run --on host "$KIT/images/communities.tbi" -- "$@"
