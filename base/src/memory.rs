@@ -15,7 +15,9 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// An offset or length does not lie inside the memory it names, or is not a multiple of eight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("bytes {offset_bytes}..+{length_bytes} do not lie, 8-byte aligned, in a memory of {available_bytes} bytes")]
+#[error(
+    "bytes {offset_bytes}..+{length_bytes} do not lie, 8-byte aligned, in a memory of {available_bytes} bytes"
+)]
 pub struct OutOfRange {
     /// First byte asked for.
     pub offset_bytes: usize,

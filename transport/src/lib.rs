@@ -1,1 +1,19 @@
-//! placeholder
+//! Channels over the ways in which nodes reach each other.
+//!
+//! [`contract::Transport`] is what every transport does; [`memory::MemoryChannel`] does it over rings in memory
+//! that both sides map (`shm` within a kernel, `window` across a PCI aperture), [`stream::StreamChannel`] over a
+//! byte stream. [`wait`] sleeps on any of them.
+#![forbid(unsafe_code)]
+
+pub mod contract;
+pub mod error;
+pub mod memory;
+pub mod shm;
+pub mod stream;
+pub mod wait;
+pub mod window;
+
+pub use contract::{Limits, Stats, Transport};
+pub use error::ChannelError;
+pub use memory::MemoryChannel;
+pub use stream::StreamChannel;

@@ -13,7 +13,8 @@ use crate::time::{Deadline, timespec};
 /// # Errors
 /// Too many open files.
 pub fn eventfd() -> Result<OwnedFd, OsError> {
-    rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("create an event counter")
+    rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        .context("create an event counter")
 }
 
 /// Adds to an event counter, which wakes whoever waits on it. A full counter is as good: its waiter is woken.

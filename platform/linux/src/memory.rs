@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn a_file_that_can_shrink_or_is_too_small_is_refused() {
-        let loose =
-            rustix::fs::memfd_create("tombolo-test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        let loose = rustix::fs::memfd_create("tombolo-test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .unwrap();
         rustix::fs::ftruncate(&loose, 4096).unwrap();
         assert_eq!(check_sealed(&loose, 4096).unwrap_err().errno, Errno::PERM);
         let sealed = create_sealed("tombolo-test", 4096).unwrap();

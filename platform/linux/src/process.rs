@@ -163,7 +163,8 @@ mod tests {
     fn what_it_started_dies_with_it() {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let script = format!("sleep 60 >&{0} & exit 0", writer.as_raw_fd());
-        let mut process = Process::start(Command::new("sh").args(["-c", &script]), &[writer.as_fd()]).unwrap();
+        let mut process =
+            Process::start(Command::new("sh").args(["-c", &script]), &[writer.as_fd()]).unwrap();
         drop(writer);
         wait(&mut process);
         let soon = Some(Deadline::after(Duration::from_secs(20)));

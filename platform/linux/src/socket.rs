@@ -96,7 +96,8 @@ pub fn connect(name: &str) -> Result<OwnedFd, OsError> {
 /// Too many open files.
 pub fn pair(kind: Kind) -> Result<(OwnedFd, OwnedFd), OsError> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    rustix::net::socketpair(AddressFamily::UNIX, kind.socket_type(), flags, None).context("create a socket pair")
+    rustix::net::socketpair(AddressFamily::UNIX, kind.socket_type(), flags, None)
+        .context("create a socket pair")
 }
 
 /// Who is at the other end.

@@ -1,1 +1,51 @@
-//! placeholder
+//! What monitors say: to the domains of their node, and to each other.
+//!
+//! `no_std`, no I/O, no `unsafe`. Descriptors travel beside a message, never inside it.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod agent;
+pub mod client;
+pub mod error;
+pub mod wire;
+
+pub use agent::{Attachment, Order, Report, StartOrder};
+pub use client::{
+    ClientMessage, DomainInfo, Exit, Grant, MonitorMessage, NameInfo, NodeInfo, Reply, Request, SpawnRequest,
+    WindowPlace,
+};
+pub use error::Fault;
+pub use wire::{Bytes, DecodeError, MAX_MESSAGE_BYTES, Wire};
+
+/// The longest name, in bytes.
+pub const MAX_NAME_BYTES: usize = 128;
+
+/// Whether `name` can be exported: 1 to [`MAX_NAME_BYTES`] letters, digits, `.`, `_`, `-`, `/` or `:`.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:".contains(&byte);
+    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(fits)
+}
+
+/// The abstract socket name of a monitor: of the machine's root, or of the agent of one of its nodes.
+///
+/// All names of one user start with [`socket_prefix`], which is how machines that are up are found.
+#[must_use]
+pub fn socket_name(user_id: u32, machine: &str, node: Option<&str>) -> alloc::string::String {
+    let prefix = socket_prefix(user_id);
+    match node {
+        None => alloc::format!("{prefix}{machine}"),
+        Some(node) => alloc::format!("{prefix}{machine}/{node}"),
+    }
+}
+
+/// What the socket names of a user's machines start with.
+#[must_use]
+pub fn socket_prefix(user_id: u32) -> alloc::string::String {
+    alloc::format!("tombolo/{user_id}/")
+}
+
+#[cfg(test)]
+mod tests;

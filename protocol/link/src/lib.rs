@@ -1,1 +1,21 @@
-//! placeholder
+//! How two nodes reach each other: what a link can do, how a channel's memory is laid out, how its two sides
+//! agree to talk, and how a window is divided.
+//!
+//! `no_std`, no I/O, no `unsafe`. See `docs/specs/channel.md` for the bytes.
+#![cfg_attr(not(any(test, loom)), no_std)]
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
+
+pub mod handshake;
+pub mod hello;
+pub mod layout;
+pub mod link;
+#[cfg(feature = "alloc")]
+pub mod window;
+
+pub use handshake::{Handshake, HandshakeError, Progress};
+pub use hello::{Hello, Refusal};
+pub use layout::{ChannelConfig, ChannelLayout, Ends, Side};
+pub use link::{LinkTraits, TransportKind};

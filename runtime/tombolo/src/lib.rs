@@ -1,1 +1,48 @@
-//! placeholder
+//! Message passing between programs on unlike processors.
+//!
+//! A *machine* is a set of *nodes*: this host, Arm programs under emulation, virtual machines behind a
+//! shared-memory window. A program that runs on one is a *domain*; two domains talk over a *channel*, the same
+//! whatever lies between them.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use tombolo::{ChannelOptions, Domain, Error};
+//!
+//! fn main() -> Result<(), Error> {
+//!     let domain = Domain::attach()?;
+//!     let mut channel = domain.connect("pong", &ChannelOptions::default(), Duration::from_secs(10))?;
+//!     channel.send(b"ping", Duration::from_secs(1))?;
+//!     let mut answer = Vec::new();
+//!     channel.recv_into(&mut answer, Duration::from_secs(1))?;
+//!     println!("{} said {}", channel.peer_node(), String::from_utf8_lossy(&answer));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! * Every wait has a deadline and ends early, with [`Error::PeerDied`], when the peer dies.
+//! * A send that did not happen is an error, and the message is still yours.
+//! * On a plain host nothing has to be set up: the first program starts a monitor.
+#![forbid(unsafe_code)]
+
+mod admin;
+mod channel;
+mod domain;
+mod error;
+pub mod find;
+mod monitor;
+mod options;
+mod spawn;
+
+pub use admin::{Console, DomainInfo, NameInfo, NodeInfo};
+pub use channel::{Channel, wait_any, wait_any_from};
+pub use domain::{Domain, Listener};
+pub use error::Error;
+pub use monitor::ConsoleOutput;
+pub use options::ChannelOptions;
+pub use spawn::{Child, Exit, SpawnOptions, Stream};
+
+pub use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
+pub use tombolo_control::Fault;
+pub use tombolo_link::TransportKind;
+pub use tombolo_transport::Stats;
+pub use tombolo_transport::memory::RawMemory;

@@ -1,0 +1,362 @@
+//! Between a domain and its monitor.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
+use tombolo_link::{ChannelConfig, Side, TransportKind};
+
+use crate::error::Fault;
+use crate::wire::{Bytes, wire_enum, wire_struct};
+
+wire_struct! {
+    /// What a domain sends.
+    ClientMessage {
+        /// Chosen by the domain, not 0; the answer carries it.
+        request: u32,
+        /// What it wants.
+        body: Request,
+    }
+}
+
+wire_struct! {
+    /// What a monitor sends.
+    MonitorMessage {
+        /// Of the request that this answers; 0 for an event.
+        request: u32,
+        /// The answer or event.
+        body: Reply,
+    }
+}
+
+wire_struct! {
+    /// What to start, and how.
+    SpawnRequest {
+        /// On which node.
+        node: String,
+        /// The caller's own image; otherwise a descriptor of the image file comes with the message.
+        own_image: bool,
+        /// What to call the image in messages: its file's name.
+        image_name: String,
+        /// `argv[1..]`.
+        arguments: Vec<String>,
+        /// Variables added to the environment.
+        environment: Vec<(String, String)>,
+        /// Working directory, where the node has it.
+        directory: String,
+        /// Give it a pipe for its standard input, fed by [`Request::Input`]; otherwise it reads nothing.
+        stdin: bool,
+    }
+}
+
+wire_enum! {
+    /// What a domain asks of its monitor.
+    Request {
+        /// First message of a connection.
+        1 => Attach {
+            /// [`tombolo_link::hello::PROTOCOL_VERSION`].
+            version: u32,
+            /// What it is called in lists.
+            program: String,
+        }
+        /// Take up a name.
+        2 => Export {
+            /// Machine-wide.
+            name: String,
+        }
+        /// Give a name back.
+        3 => Withdraw {
+            /// The listener that [`Reply::Exported`] named.
+            listener: u32,
+        }
+        /// Open a channel to whoever exports a name.
+        4 => Connect {
+            /// The name.
+            name: String,
+            /// How long to wait for somebody to export it.
+            timeout: Duration,
+            /// The shape of its rings.
+            config: ChannelConfig,
+        }
+        /// Start a program.
+        5 => Spawn {
+            /// What and where.
+            spawn: SpawnRequest,
+        }
+        /// Send a signal, and kill for certain after a grace.
+        6 => Kill {
+            /// Which.
+            domain: DomainId,
+            /// Signal number: 15 asks, 9 does not.
+            signal: u8,
+            /// How long until SIGKILL follows.
+            grace: Duration,
+        }
+        /// Up to a page of the machine's domains, from an id on.
+        7 => Domains {
+            /// Ids above this one, as bits; 0 from the start.
+            after: u64,
+        }
+        /// Up to a page of the names, from a name on.
+        8 => Names {
+            /// Names above this one; empty from the start.
+            after: String,
+        }
+        /// The nodes.
+        9 => Nodes {}
+        /// Show a node's console from now on, and what is remembered of it.
+        10 => ConsoleOpen {
+            /// Which.
+            node: String,
+        }
+        /// Type on a node's console.
+        11 => ConsoleInput {
+            /// Which.
+            node: String,
+            /// What was typed.
+            bytes: Bytes,
+        }
+        /// Console output was taken; send more.
+        12 => ConsoleTaken {
+            /// Which.
+            node: String,
+            /// How much.
+            bytes: u32,
+        }
+        /// A child's output was taken; it may produce more.
+        13 => OutputTaken {
+            /// Whose.
+            domain: DomainId,
+            /// 1 or 2.
+            stream: u8,
+            /// How much.
+            bytes: u32,
+        }
+        /// Feed a child's standard input; empty bytes end it.
+        14 => Input {
+            /// Whose.
+            domain: DomainId,
+            /// What.
+            bytes: Bytes,
+        }
+        /// Stop the machine.
+        15 => Down {}
+        /// Start a node that is down, in a new generation.
+        16 => Restart {
+            /// Which.
+            node: String,
+        }
+    }
+}
+
+wire_struct! {
+    /// One end of a new channel. The descriptors that come with it depend on the transport:
+    /// `shm` and `socket`: the socket to the peer; `window`: the window's memory, the lifeline, the bell that
+    /// wakes this side, and what rings the peer (an event counter, or the device's registers if `ring` is set).
+    Grant {
+        /// The channel.
+        channel: ChannelId,
+        /// Which end.
+        side: Side,
+        /// Who is at the other.
+        peer: DomainId,
+        /// The name of its node.
+        peer_node: String,
+        /// What carries it.
+        transport: TransportKind,
+        /// The shape of its rings.
+        config: ChannelConfig,
+        /// Where it lies in the window.
+        window: Option<WindowPlace>,
+    }
+}
+
+wire_struct! {
+    /// A channel's place in a window.
+    WindowPlace {
+        /// First byte.
+        offset_bytes: u64,
+        /// Length.
+        length_bytes: u64,
+        /// What to store in the doorbell register to ring the peer, where that is how it is rung.
+        ring: Option<u32>,
+    }
+}
+
+wire_enum! {
+    /// How a domain ended.
+    Exit {
+        /// Its program returned.
+        1 => Exited {
+            /// With this status.
+            status: u8,
+        }
+        /// A signal ended it.
+        2 => Signalled {
+            /// This one.
+            signal: u8,
+        }
+        /// It went with its node.
+        3 => NodeLost {
+            /// What happened to the node.
+            cause: String,
+        }
+        /// It is no child of a monitor, so how it ended is not known.
+        4 => Left {}
+    }
+}
+
+wire_struct! {
+    /// A domain, for lists.
+    DomainInfo {
+        /// Its id.
+        id: DomainId,
+        /// Its node's name.
+        node: String,
+        /// Its program.
+        program: String,
+        /// Process id in its node's kernel, for people.
+        pid: i32,
+        /// Who started it; none for one that attached by itself.
+        parent: Option<DomainId>,
+        /// Since when.
+        age: Duration,
+        /// Open channels.
+        channels: u32,
+    }
+}
+
+wire_struct! {
+    /// A name, for lists.
+    NameInfo {
+        /// The name.
+        name: String,
+        /// Who exports it.
+        owner: DomainId,
+        /// On which node.
+        node: String,
+    }
+}
+
+wire_struct! {
+    /// A node, for lists.
+    NodeInfo {
+        /// Its id.
+        id: NodeId,
+        /// Its name.
+        name: String,
+        /// Its kind, as machine files say it.
+        kind: String,
+        /// What it runs.
+        isa: Isa,
+        /// How often it was started.
+        generation: u16,
+        /// Whether it runs.
+        up: bool,
+        /// Why not.
+        cause: String,
+        /// Processors, as its monitor says; 0 while unknown.
+        cores: u16,
+        /// Live domains.
+        domains: u32,
+        /// What links it to the host.
+        transport: Option<TransportKind>,
+        /// Bytes of the window lent and in all; zeros without a window.
+        window_bytes: (u64, u64),
+        /// Time from start to ready.
+        boot: Duration,
+        /// Process of its emulator or monitor on the host.
+        pid: i32,
+    }
+}
+
+wire_enum! {
+    /// What a monitor answers, and what it says by itself.
+    Reply {
+        /// It could not be done.
+        1 => Failed {
+            /// Why.
+            fault: Fault,
+        }
+        /// It is done.
+        2 => Done {}
+        /// Answer to [`Request::Attach`].
+        3 => Attached {
+            /// Who the caller is.
+            domain: DomainId,
+            /// Its node's name.
+            node: String,
+            /// The machine's name.
+            machine: String,
+            /// Whether it was started by the machine, and so has an image.
+            spawned: bool,
+        }
+        /// Answer to [`Request::Export`].
+        4 => Exported {
+            /// Number for [`Reply::Incoming`] and [`Request::Withdraw`].
+            listener: u32,
+        }
+        /// Answer to [`Request::Connect`]; descriptors come with it.
+        5 => Connected {
+            /// The end.
+            grant: Grant,
+        }
+        /// Answer to [`Request::Spawn`].
+        6 => Spawned {
+            /// Who.
+            domain: DomainId,
+        }
+        /// Answer to [`Request::Domains`].
+        7 => Domains {
+            /// A page of them, by id.
+            domains: Vec<DomainInfo>,
+            /// There are others.
+            more: bool,
+        }
+        /// Answer to [`Request::Names`].
+        8 => Names {
+            /// A page of them, in order.
+            names: Vec<NameInfo>,
+            /// There are others.
+            more: bool,
+        }
+        /// Answer to [`Request::Nodes`].
+        9 => Nodes {
+            /// All, by id.
+            nodes: Vec<NodeInfo>,
+        }
+        /// Event: somebody connected; descriptors come with it.
+        20 => Incoming {
+            /// To which listener.
+            listener: u32,
+            /// The end.
+            grant: Grant,
+        }
+        /// Event: a child wrote something. Take it with [`Request::OutputTaken`].
+        21 => Output {
+            /// Who.
+            domain: DomainId,
+            /// 1 or 2.
+            stream: u8,
+            /// What; empty at the end of the stream.
+            bytes: Bytes,
+        }
+        /// Event: a child ended. Its output came before.
+        22 => Ended {
+            /// Who.
+            domain: DomainId,
+            /// How.
+            exit: Exit,
+        }
+        /// Event: console output. Take it with [`Request::ConsoleTaken`].
+        23 => Console {
+            /// Whose.
+            node: String,
+            /// Bytes lost before these because nobody took them in time.
+            dropped: u64,
+            /// What.
+            bytes: Bytes,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What a link can do.
+
+use core::fmt;
+
+/// How bytes get from one node to the other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TransportKind {
+    /// Memory of one kernel that both processes map.
+    Shm,
+    /// A PCI shared-memory window: both sides map it, at different addresses, under different kernels.
+    Window,
+    /// A byte stream: local or TCP.
+    Socket,
+}
+
+impl TransportKind {
+    /// Every transport, in the order in which tables list them.
+    pub const ALL: [TransportKind; 3] = [TransportKind::Shm, TransportKind::Window, TransportKind::Socket];
+
+    /// The name used in machine files and output.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            TransportKind::Shm => "shm",
+            TransportKind::Window => "window",
+            TransportKind::Socket => "socket",
+        }
+    }
+
+    /// The transport of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        TransportKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// What a link of this kind can do.
+    #[must_use]
+    pub const fn traits(self) -> LinkTraits {
+        match self {
+            TransportKind::Shm => {
+                LinkTraits { coherence: Coherence::Coherent, atomics: true, doorbell: Doorbell::Socket }
+            }
+            TransportKind::Window => {
+                LinkTraits { coherence: Coherence::Coherent, atomics: false, doorbell: Doorbell::Interrupt }
+            }
+            TransportKind::Socket => {
+                LinkTraits { coherence: Coherence::Copy, atomics: false, doorbell: Doorbell::Socket }
+            }
+        }
+    }
+}
+
+impl fmt::Display for TransportKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Whether one side sees the other's stores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Coherence {
+    /// Without doing anything.
+    Coherent,
+    /// After the writer has flushed its caches and the reader invalidated its own.
+    Flush,
+    /// Never: bytes are copied.
+    Copy,
+}
+
+/// How a sleeping side is woken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doorbell {
+    /// A byte on a socket of the same kernel.
+    Socket,
+    /// A message-signalled interrupt one way, an event counter the other.
+    Interrupt,
+}
+
+/// What a link can do, whatever its cost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkTraits {
+    /// Whether stores are seen across it.
+    pub coherence: Coherence,
+    /// Whether an atomic read-modify-write is whole across it. Rings never need it.
+    pub atomics: bool,
+    /// How a sleeping side is woken.
+    pub doorbell: Doorbell,
+}

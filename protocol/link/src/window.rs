@@ -1,0 +1,292 @@
+//! How a window is divided.
+//!
+//! The root monitor of the machine owns the window's division: it alone allocates, so neither the other side
+//! nor a domain can corrupt the allocator, which is not in the window.
+//!
+//! ```text
+//! 0        header, one page: magic, version, generation, length, node
+//! 4096     the control channel between the two monitors
+//! ...      ranges lent to channels, and to programs on their way
+//! ```
+
+use alloc::collections::BTreeMap;
+use core::num::NonZeroU16;
+
+use tombolo_base::sync::Ordering;
+use tombolo_base::{NodeId, SharedMemory};
+use tombolo_ring::{SlotSize, Variant};
+
+use crate::hello::PROTOCOL_VERSION;
+use crate::layout::{ChannelConfig, ChannelLayout, PAGE_BYTES};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"TMBLWIND");
+
+/// Where the control channel lies.
+pub const CONTROL_OFFSET_BYTES: usize = PAGE_BYTES;
+
+/// The shape of the control channel: large slots and many, for it carries command lines and output.
+#[must_use]
+pub fn control_config() -> ChannelConfig {
+    ChannelConfig { slot: SlotSize::B128, slots: 2048, variant: Variant::EpochCredit }
+}
+
+/// The first byte that can be lent.
+#[must_use]
+pub fn heap_offset_bytes() -> usize {
+    CONTROL_OFFSET_BYTES + ChannelLayout::new(control_config()).length_bytes()
+}
+
+/// The smallest window with room for the control channel and a few channels, in bytes.
+pub const MIN_WINDOW_BYTES: usize = 1 << 20;
+
+/// What the first page of a window says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WindowHeader {
+    /// The node on the far side.
+    pub node: NodeId,
+    /// Its generation.
+    pub generation: NonZeroU16,
+    /// Length of the whole window, in bytes.
+    pub length_bytes: u64,
+}
+
+/// The window is not one of this version, or not what it says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WindowError {
+    /// No header.
+    #[error("the shared window has no Tombolo header (first word {found:#018x}): is it another device's?")]
+    NotTombolo {
+        /// What was found in place of the magic.
+        found: u64,
+    },
+    /// Another version.
+    #[error("the window is of version {theirs}, this program speaks {ours}: rebuild the node's image")]
+    Version {
+        /// This program's.
+        ours: u32,
+        /// The window's.
+        theirs: u32,
+    },
+    /// Lengths disagree.
+    #[error("the window says that it has {said} bytes where {found} are mapped")]
+    Length {
+        /// What the header says.
+        said: u64,
+        /// What is there.
+        found: u64,
+    },
+    /// Generation zero.
+    #[error("the window names no generation")]
+    Generation,
+}
+
+impl WindowHeader {
+    /// Writes the header; the last store publishes it.
+    pub fn write(&self, window: &SharedMemory) {
+        let node = u64::from(self.node.0) | u64::from(self.generation.get()) << 16;
+        window.store_le(1, u64::from(PROTOCOL_VERSION), Ordering::Relaxed);
+        window.store_le(2, self.length_bytes, Ordering::Relaxed);
+        window.store_le(3, node, Ordering::Relaxed);
+        window.store_le(0, MAGIC, Ordering::Release);
+    }
+
+    /// Reads and checks the header.
+    ///
+    /// # Errors
+    /// [`WindowError`] says what does not fit.
+    pub fn read(window: &SharedMemory) -> Result<Self, WindowError> {
+        let magic = window.load_le(0, Ordering::Acquire);
+        if magic != MAGIC {
+            return Err(WindowError::NotTombolo { found: magic });
+        }
+        let theirs = window.load_le(1, Ordering::Relaxed) as u32;
+        if theirs != PROTOCOL_VERSION {
+            return Err(WindowError::Version { ours: PROTOCOL_VERSION, theirs });
+        }
+        let length_bytes = window.load_le(2, Ordering::Relaxed);
+        if length_bytes != window.len_bytes() as u64 {
+            return Err(WindowError::Length { said: length_bytes, found: window.len_bytes() as u64 });
+        }
+        let node = window.load_le(3, Ordering::Relaxed);
+        let generation = NonZeroU16::new((node >> 16) as u16).ok_or(WindowError::Generation)?;
+        Ok(WindowHeader { node: NodeId(node as u16), generation, length_bytes })
+    }
+}
+
+/// A range of a window that is lent to somebody.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct WindowRange {
+    /// First byte, a multiple of the page size.
+    pub offset_bytes: u64,
+    /// Length, a multiple of the page size.
+    pub length_bytes: u64,
+}
+
+/// No free range of the window is long enough.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "the window has no free range of {wanted_bytes} bytes (longest {longest_bytes} of {total_bytes}): \
+     raise `window_mib` in the machine file"
+)]
+pub struct WindowFull {
+    /// What was asked for.
+    pub wanted_bytes: u64,
+    /// The longest free range.
+    pub longest_bytes: u64,
+    /// What can be lent in all.
+    pub total_bytes: u64,
+}
+
+/// Lends ranges of a window: first fit, in pages, neighbours joined when they come back.
+#[derive(Debug)]
+pub struct WindowAllocator {
+    /// Free ranges: offset to length, never adjacent.
+    free: BTreeMap<u64, u64>,
+    /// Lent ranges: offset to length.
+    lent: BTreeMap<u64, u64>,
+    total_bytes: u64,
+}
+
+impl WindowAllocator {
+    /// An allocator of `offset_bytes..length_bytes`.
+    #[must_use]
+    pub fn new(offset_bytes: u64, length_bytes: u64) -> Self {
+        let page = PAGE_BYTES as u64;
+        let start = offset_bytes.next_multiple_of(page);
+        let end = length_bytes / page * page;
+        let total_bytes = end.saturating_sub(start);
+        let mut free = BTreeMap::new();
+        if total_bytes > 0 {
+            free.insert(start, total_bytes);
+        }
+        WindowAllocator { free, lent: BTreeMap::new(), total_bytes }
+    }
+
+    /// Lends `length_bytes`, rounded up to pages.
+    ///
+    /// # Errors
+    /// [`WindowFull`]; nothing changed.
+    pub fn lend(&mut self, length_bytes: u64) -> Result<WindowRange, WindowFull> {
+        let full = |free: &BTreeMap<u64, u64>| WindowFull {
+            wanted_bytes: length_bytes,
+            longest_bytes: free.values().copied().max().unwrap_or(0),
+            total_bytes: self.total_bytes,
+        };
+        let page = PAGE_BYTES as u64;
+        let length = match length_bytes.max(1).checked_next_multiple_of(page) {
+            Some(length) => length,
+            None => return Err(full(&self.free)),
+        };
+        let Some((&offset, &available)) = self.free.iter().find(|(_, available)| **available >= length)
+        else {
+            return Err(full(&self.free));
+        };
+        self.free.remove(&offset);
+        if available > length {
+            self.free.insert(offset + length, available - length);
+        }
+        self.lent.insert(offset, length);
+        Ok(WindowRange { offset_bytes: offset, length_bytes: length })
+    }
+
+    /// Takes a range back; false, and nothing changed, for one that is not lent.
+    pub fn take_back(&mut self, range: WindowRange) -> bool {
+        if self.lent.get(&range.offset_bytes) != Some(&range.length_bytes) {
+            return false;
+        }
+        self.lent.remove(&range.offset_bytes);
+        let (mut start, mut end) = (range.offset_bytes, range.offset_bytes + range.length_bytes);
+        if let Some((&before, &length)) = self.free.range(..start).next_back()
+            && before + length == start
+        {
+            self.free.remove(&before);
+            start = before;
+        }
+        if let Some(length) = self.free.remove(&end) {
+            end += length;
+        }
+        self.free.insert(start, end - start);
+        true
+    }
+
+    /// Bytes lent.
+    #[must_use]
+    pub fn lent_bytes(&self) -> u64 {
+        self.lent.values().sum()
+    }
+
+    /// Bytes that can be lent in all.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    #[test]
+    fn header_round_trips_and_refuses_what_is_not_one() {
+        let window = SharedMemory::zeroed(8192);
+        assert_eq!(WindowHeader::read(&window), Err(WindowError::NotTombolo { found: 0 }));
+        let header =
+            WindowHeader { node: NodeId(3), generation: NonZeroU16::new(9).unwrap(), length_bytes: 8192 };
+        header.write(&window);
+        assert_eq!(WindowHeader::read(&window), Ok(header));
+        let error = WindowHeader::read(&window.slice(0, 4096).unwrap());
+        assert_eq!(error, Err(WindowError::Length { said: 8192, found: 4096 }));
+        window.store_le(1, 7, Ordering::Relaxed);
+        assert_eq!(WindowHeader::read(&window), Err(WindowError::Version { ours: 1, theirs: 7 }));
+    }
+
+    #[test]
+    fn limits() {
+        let page = PAGE_BYTES as u64;
+        let mut allocator = WindowAllocator::new(0, 4 * page);
+        assert!(allocator.lend(4 * page + 1).is_err());
+        let whole = allocator.lend(4 * page).unwrap();
+        let error = allocator.lend(1).unwrap_err();
+        assert_eq!((error.wanted_bytes, error.longest_bytes, error.total_bytes), (1, 0, 4 * page));
+        assert!(allocator.take_back(whole));
+        assert!(!allocator.take_back(whole));
+        assert!(allocator.lend(u64::MAX).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_never_overlap_and_everything_comes_back(
+            steps in proptest::collection::vec((0_u8..3, 1_u64..40_000), 1..200)
+        ) {
+            let (start, end) = (heap_offset_bytes() as u64, MIN_WINDOW_BYTES as u64);
+            let mut allocator = WindowAllocator::new(start, end);
+            let mut held: Vec<WindowRange> = Vec::new();
+            for (what, amount) in steps {
+                if what > 0 {
+                    if let Ok(range) = allocator.lend(amount) {
+                        prop_assert!(range.length_bytes >= amount && range.offset_bytes >= start);
+                        prop_assert!(range.offset_bytes + range.length_bytes <= end);
+                        for other in &held {
+                            let apart = range.offset_bytes + range.length_bytes <= other.offset_bytes
+                                || other.offset_bytes + other.length_bytes <= range.offset_bytes;
+                            prop_assert!(apart);
+                        }
+                        held.push(range);
+                    }
+                } else if !held.is_empty() {
+                    let range = held.swap_remove(amount as usize % held.len());
+                    prop_assert!(allocator.take_back(range));
+                }
+                let sum: u64 = held.iter().map(|range| range.length_bytes).sum();
+                prop_assert_eq!(allocator.lent_bytes(), sum);
+            }
+            for range in held {
+                prop_assert!(allocator.take_back(range));
+            }
+            let total = allocator.total_bytes();
+            prop_assert!(allocator.lend(total).is_ok());
+        }
+    }
+}

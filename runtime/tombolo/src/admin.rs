@@ -1,0 +1,141 @@
+//! Looking at a machine and steering it: what the command line is made of.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tombolo_base::DomainId;
+use tombolo_control::{Bytes, Reply, Request};
+
+pub use tombolo_control::{DomainInfo, NameInfo, NodeInfo};
+
+use crate::domain::Domain;
+use crate::error::Error;
+use crate::monitor::{ANSWER_TIMEOUT, ConsoleOutput};
+use crate::spawn::unexpected;
+
+/// How long a node may take to start again.
+const RESTART_TIMEOUT: Duration = Duration::from_secs(120);
+
+impl Domain {
+    /// The machine's nodes, by id.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn nodes(&self) -> Result<Vec<NodeInfo>, Error> {
+        match self.link.ask(Request::Nodes {}, ANSWER_TIMEOUT)?.0 {
+            Reply::Nodes { nodes } => Ok(nodes),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The machine's live domains, by id.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn domains(&self) -> Result<Vec<DomainInfo>, Error> {
+        let mut all: Vec<DomainInfo> = Vec::new();
+        loop {
+            let after = all.last().map_or(0, |domain| domain.id.to_bits());
+            match self.link.ask(Request::Domains { after }, ANSWER_TIMEOUT)?.0 {
+                Reply::Domains { domains, more } => {
+                    let done = !more || domains.is_empty();
+                    all.extend(domains);
+                    if done {
+                        return Ok(all);
+                    }
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// The names that are taken up, in order.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn names(&self) -> Result<Vec<NameInfo>, Error> {
+        let mut all: Vec<NameInfo> = Vec::new();
+        loop {
+            let after = all.last().map_or(String::new(), |name| name.name.clone());
+            match self.link.ask(Request::Names { after }, ANSWER_TIMEOUT)?.0 {
+                Reply::Names { names, more } => {
+                    let done = !more || names.is_empty();
+                    all.extend(names);
+                    if done {
+                        return Ok(all);
+                    }
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// Sends a signal to a domain, and SIGKILL after `grace` if it has not ended.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`] when there is no such domain.
+    pub fn kill(&self, domain: DomainId, signal: u8, grace: Duration) -> Result<(), Error> {
+        self.link.ask(Request::Kill { domain, signal, grace }, ANSWER_TIMEOUT).map(|_| ())
+    }
+
+    /// Stops the machine: every domain, every node, then the monitor. Returns when it is gone.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when it is still there after half a minute.
+    pub fn stop_machine(&self) -> Result<(), Error> {
+        self.link.ask(Request::Down {}, ANSWER_TIMEOUT)?;
+        match self.link.wait(ANSWER_TIMEOUT, "that the machine stops", |_| None::<()>) {
+            Err(Error::MonitorLost { .. }) => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Starts a node that is down, in a new generation, and waits until it is ready.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: no such node, it is up, or it does not start.
+    pub fn restart_node(&self, node: &str) -> Result<(), Error> {
+        self.link.ask(Request::Restart { node: node.to_owned() }, RESTART_TIMEOUT).map(|_| ())
+    }
+
+    /// Opens a node's console: first what the monitor remembers of it, then what it prints.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`] when the node has none.
+    pub fn console(&self, node: &str) -> Result<Console, Error> {
+        self.link.ask(Request::ConsoleOpen { node: node.to_owned() }, ANSWER_TIMEOUT)?;
+        Ok(Console { domain: self.clone(), node: node.to_owned() })
+    }
+}
+
+/// A node's console.
+#[derive(Debug)]
+pub struct Console {
+    domain: Domain,
+    node: String,
+}
+
+impl Console {
+    /// Waits up to `timeout` for output.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when there was none.
+    pub fn read(&self, timeout: Duration) -> Result<ConsoleOutput, Error> {
+        let take = |console: &mut VecDeque<ConsoleOutput>| console.pop_front();
+        let output =
+            self.domain.link.wait(timeout, "console output", |arrived| take(&mut arrived.console))?;
+        let bytes = output.bytes.len() as u32;
+        self.domain.link.tell(Request::ConsoleTaken { node: self.node.clone(), bytes })?;
+        Ok(output)
+    }
+
+    /// Types on it, at most 8 KiB at a time.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`] when the node is down.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), Error> {
+        let request = Request::ConsoleInput { node: self.node.clone(), bytes: Bytes(bytes.to_vec()) };
+        self.domain.link.ask(request, ANSWER_TIMEOUT).map(|_| ())
+    }
+}

@@ -1,0 +1,268 @@
+//! One end of a channel, whatever carries it.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use tombolo_base::{ChannelId, DomainId};
+use tombolo_control::Grant;
+use tombolo_link::{Hello, Side, TransportKind};
+use tombolo_platform::Deadline;
+use tombolo_platform::event::Interest;
+use tombolo_transport::memory::RawMemory;
+use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::{ChannelError, Limits, MemoryChannel, Stats, StreamChannel, Transport, shm, window};
+
+use crate::error::Error;
+use crate::options::ChannelOptions;
+
+/// One end of a channel: whole messages, in order, both ways.
+///
+/// Dropping it closes it in order: the peer receives everything sent before and then [`Error::Closed`]. When the
+/// program dies instead, the peer gets [`Error::PeerDied`].
+#[derive(Debug)]
+pub struct Channel {
+    carrier: Carrier,
+    spin: Spin,
+    id: ChannelId,
+    peer: DomainId,
+    peer_node: String,
+}
+
+/// What carries a channel. An enum, not a trait object: sending is a few nanoseconds.
+#[derive(Debug)]
+enum Carrier {
+    Memory(Box<MemoryChannel>),
+    Stream(Box<StreamChannel>),
+}
+
+macro_rules! on_carrier {
+    ($carrier:expr, $channel:ident => $body:expr) => {
+        match $carrier {
+            Carrier::Memory($channel) => $body,
+            Carrier::Stream($channel) => $body,
+        }
+    };
+}
+
+impl Transport for Carrier {
+    fn kind(&self) -> TransportKind {
+        on_carrier!(self, channel => channel.kind())
+    }
+
+    fn limits(&self) -> Limits {
+        on_carrier!(self, channel => channel.limits())
+    }
+
+    fn stats(&self) -> Stats {
+        on_carrier!(self, channel => channel.stats())
+    }
+
+    #[inline]
+    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        on_carrier!(self, channel => channel.try_send(message))
+    }
+
+    #[inline]
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+        on_carrier!(self, channel => channel.try_recv_into(buffer))
+    }
+
+    fn readable(&mut self) -> bool {
+        on_carrier!(self, channel => channel.readable())
+    }
+
+    fn about_to_sleep(&mut self, awaited: Interest) -> bool {
+        on_carrier!(self, channel => channel.about_to_sleep(awaited))
+    }
+
+    fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+        on_carrier!(self, channel => channel.sources(awaited, sources));
+    }
+
+    fn wake_up(&mut self) {
+        on_carrier!(self, channel => channel.wake_up());
+    }
+
+    fn close(&mut self) {
+        on_carrier!(self, channel => channel.close());
+    }
+}
+
+impl Channel {
+    /// Opens the end that a monitor granted.
+    pub(crate) fn open(
+        grant: Grant,
+        fds: Vec<OwnedFd>,
+        own: DomainId,
+        options: &ChannelOptions,
+        timeout: Duration,
+    ) -> Result<Channel, Error> {
+        let config = match grant.side {
+            Side::A => grant.config,
+            // The depth is the connecting side's; the slot size is what this side expects.
+            Side::B => tombolo_link::ChannelConfig { slot: options.config.slot, ..grant.config },
+        };
+        let hello = Hello::new(config, options.interface_hash, Some(own));
+        let carrier = carry(&grant, fds, hello, Deadline::after(timeout))
+            .map_err(|error| Error::of_channel(error, grant.peer, &grant.peer_node, timeout))?;
+        let spin = Spin::new(options.spin_ns);
+        Ok(Channel { carrier, spin, id: grant.channel, peer: grant.peer, peer_node: grant.peer_node })
+    }
+
+    fn error(&self, error: ChannelError, timeout: Duration) -> Error {
+        Error::of_channel(error, self.peer, &self.peer_node, timeout)
+    }
+
+    /// Sends a message if there is room, whole or not at all.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when there is none; [`Error::TooLong`]; or the end of the peer.
+    #[inline]
+    pub fn try_send(&mut self, message: &[u8]) -> Result<(), Error> {
+        match self.carrier.try_send(message) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.error(error, Duration::ZERO)),
+        }
+    }
+
+    /// Sends a message, whole, waiting for room up to `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when the peer did not take enough in time: nothing was sent. [`Error::TooLong`]; or
+    /// the end of the peer.
+    pub fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), Error> {
+        wait::send(&mut self.carrier, &mut self.spin, message, timeout)
+            .map_err(|error| self.error(error, timeout))
+    }
+
+    /// Receives the next message, if there is one, in place of what `buffer` held.
+    ///
+    /// # Errors
+    /// The end of the peer, after everything it sent has been received.
+    #[inline]
+    pub fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, Error> {
+        match self.carrier.try_recv_into(buffer) {
+            Ok(received) => Ok(received),
+            Err(error) => Err(self.error(error, Duration::ZERO)),
+        }
+    }
+
+    /// Receives the next message in place of what `buffer` held, waiting up to `timeout`. Returns its length.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], or the end of the peer after everything it sent has been received.
+    pub fn recv_into(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<usize, Error> {
+        wait::recv_into(&mut self.carrier, &mut self.spin, buffer, timeout)
+            .map_err(|error| self.error(error, timeout))
+    }
+
+    /// The longest message it carries, in bytes.
+    #[must_use]
+    pub fn max_message_bytes(&self) -> usize {
+        self.carrier.limits().max_message_bytes
+    }
+
+    /// Its id, the same on both sides.
+    #[must_use]
+    pub fn id(&self) -> ChannelId {
+        self.id
+    }
+
+    /// Who is at the other end, as the monitors say.
+    #[must_use]
+    pub fn peer(&self) -> DomainId {
+        self.peer
+    }
+
+    /// The name of the peer's node.
+    #[must_use]
+    pub fn peer_node(&self) -> &str {
+        &self.peer_node
+    }
+
+    /// What carries it.
+    #[must_use]
+    pub fn transport(&self) -> TransportKind {
+        self.carrier.kind()
+    }
+
+    /// What has passed through this end.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.carrier.stats()
+    }
+
+    /// The bare memory under the channel, for measuring; `None` where no memory is shared. Both ends must do
+    /// this: the rings are of no use afterwards.
+    #[must_use]
+    pub fn into_raw_memory(self) -> Option<RawMemory> {
+        match self.carrier {
+            Carrier::Memory(channel) => Some(channel.into_raw_memory()),
+            Carrier::Stream(_) => None,
+        }
+    }
+}
+
+/// Waits until one of `channels` has something to receive, or has ended, and returns its index: the first after
+/// `start`, so that passing one more than the last answer serves all of them in turn.
+///
+/// # Errors
+/// [`Error::TimedOut`] when nothing happened on any.
+pub fn wait_any_from(channels: &mut [&mut Channel], timeout: Duration, start: usize) -> Result<usize, Error> {
+    let Some(first) = channels.first() else {
+        std::thread::sleep(timeout);
+        return Err(Error::TimedOut { what: "anything on no channel".into(), timeout });
+    };
+    let (peer, node) = (first.peer, first.peer_node.clone());
+    let mut spin = first.spin;
+    let mut carriers: Vec<&mut Carrier> = channels.iter_mut().map(|channel| &mut channel.carrier).collect();
+    let result = wait::any(&mut carriers, &mut spin, timeout, start);
+    result.map_err(|error| match error {
+        ChannelError::TimedOut(awaited) => {
+            Error::TimedOut { what: format!("that a peer {awaited}"), timeout }
+        }
+        error => Error::of_channel(error, peer, &node, timeout),
+    })
+}
+
+/// [`wait_any_from`] the first channel on.
+///
+/// # Errors
+/// As [`wait_any_from`].
+pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usize, Error> {
+    wait_any_from(channels, timeout, 0)
+}
+
+/// Opens the transport that a grant names.
+fn carry(
+    grant: &Grant,
+    fds: Vec<OwnedFd>,
+    hello: Hello,
+    deadline: Deadline,
+) -> Result<Carrier, ChannelError> {
+    let missing = || ChannelError::Violation("the monitor's grant lacks a descriptor".into());
+    let mut fds = fds.into_iter();
+    let mut next = || fds.next().ok_or_else(missing);
+    match grant.transport {
+        TransportKind::Shm if grant.side == Side::A => {
+            Ok(Carrier::Memory(Box::new(shm::connect(next()?, hello, deadline)?)))
+        }
+        TransportKind::Shm => Ok(Carrier::Memory(Box::new(shm::accept(next()?, hello, deadline)?))),
+        TransportKind::Socket => {
+            Ok(Carrier::Stream(Box::new(StreamChannel::open(next()?, hello, deadline)?)))
+        }
+        TransportKind::Window => {
+            let place = grant.window.as_ref().ok_or_else(missing)?;
+            let lent = window::Lent {
+                memory: next()?,
+                offset_bytes: place.offset_bytes,
+                length_bytes: place.length_bytes,
+                lifeline: next()?,
+                bell: next()?,
+                ringer: next()?,
+                ring: place.ring,
+            };
+            Ok(Carrier::Memory(Box::new(window::open(lent, grant.side, hello, deadline)?)))
+        }
+    }
+}

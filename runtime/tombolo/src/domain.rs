@@ -1,0 +1,171 @@
+//! A program's place in a machine.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tombolo_base::DomainId;
+use tombolo_control::{Reply, Request};
+use tombolo_link::hello::PROTOCOL_VERSION;
+use tombolo_platform::Deadline;
+
+use crate::channel::Channel;
+use crate::error::Error;
+use crate::find;
+use crate::monitor::{ANSWER_TIMEOUT, MonitorLink, OutputSink};
+use crate::options::ChannelOptions;
+use crate::spawn::{Stream, unexpected};
+
+/// This program as a domain of a machine. Cloning names the same domain; threads may share it.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    pub(crate) link: Arc<MonitorLink>,
+    id: DomainId,
+    node: String,
+    machine: String,
+    spawned: bool,
+}
+
+impl Domain {
+    /// Attaches to the machine of this program: the one that started it, or the one that `TOMBOLO_MACHINE`
+    /// names, or the only one that is up. On a plain host with none it starts a monitor for this host alone, so
+    /// that no configuration is needed; that monitor ends by itself when nobody uses it.
+    ///
+    /// # Errors
+    /// [`Error::NoMachine`] says what to set or start.
+    pub fn attach() -> Result<Domain, Error> {
+        Self::attach_to(&find::Target::from_environment()?)
+    }
+
+    /// Attaches to the machine of that name.
+    ///
+    /// # Errors
+    /// [`Error::NoMachine`] when it is not up.
+    pub fn attach_to_machine(name: &str) -> Result<Domain, Error> {
+        Self::attach_to(&find::Target::machine(name)?)
+    }
+
+    fn attach_to(target: &find::Target) -> Result<Domain, Error> {
+        let socket = target.connect()?;
+        let link = Arc::new(MonitorLink::new(socket, target.machine_name().to_owned(), own_output()));
+        let program = std::env::args_os().next().unwrap_or_default();
+        let program = std::path::Path::new(&program).file_name().unwrap_or_default();
+        let request = Request::Attach {
+            version: PROTOCOL_VERSION,
+            program: program.to_string_lossy().chars().take(64).collect(),
+        };
+        match link.ask(request, ANSWER_TIMEOUT)?.0 {
+            Reply::Attached { domain, node, machine, spawned } => {
+                Ok(Domain { link, id: domain, node, machine, spawned })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> DomainId {
+        self.id
+    }
+
+    /// The name of the node that it runs on.
+    #[must_use]
+    pub fn node_name(&self) -> &str {
+        &self.node
+    }
+
+    /// The name of the machine.
+    #[must_use]
+    pub fn machine_name(&self) -> &str {
+        &self.machine
+    }
+
+    /// Whether the machine started it (`tombolo run`, or another domain), so that it has an image.
+    #[must_use]
+    pub fn was_spawned(&self) -> bool {
+        self.spawned
+    }
+
+    /// Takes up a name, machine-wide, under which others [`connect`](Self::connect).
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: the name is taken, or is none.
+    pub fn export(&self, name: &str, options: &ChannelOptions) -> Result<Listener, Error> {
+        let request = Request::Export { name: name.to_owned() };
+        match self.link.ask(request, ANSWER_TIMEOUT)?.0 {
+            Reply::Exported { listener } => Ok(Listener {
+                domain: self.clone(),
+                number: listener,
+                name: name.to_owned(),
+                options: options.clone(),
+            }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Opens a channel to whoever exports `name`, waiting up to `timeout` for somebody to do so and to accept.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: nobody exports it in time, no link leads there. [`Error::Refused`] by the far side.
+    /// [`Error::TimedOut`] when it did not accept in time.
+    pub fn connect(&self, name: &str, options: &ChannelOptions, timeout: Duration) -> Result<Channel, Error> {
+        let deadline = Deadline::after(timeout);
+        let request = Request::Connect { name: name.to_owned(), timeout, config: options.config };
+        let (reply, fds) = self.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT))?;
+        match reply {
+            Reply::Connected { grant } => Channel::open(grant, fds, self.id, options, deadline.remaining()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// A name that this domain has taken up. Dropping it gives the name back.
+#[derive(Debug)]
+pub struct Listener {
+    domain: Domain,
+    number: u32,
+    name: String,
+    options: ChannelOptions,
+}
+
+impl Listener {
+    /// The name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits up to `timeout` for somebody to connect, and opens the channel.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when nobody did; [`Error::Refused`] when the two sides do not fit, after which others
+    /// can still be accepted.
+    pub fn accept(&self, timeout: Duration) -> Result<Channel, Error> {
+        let deadline = Deadline::after(timeout);
+        let what = format!("that somebody connects to '{}'", self.name);
+        let (grant, fds) = self
+            .domain
+            .link
+            .wait(timeout, &what, |arrived| arrived.incoming.get_mut(&self.number)?.pop_front())?;
+        // Whoever connected is there already, but may be slow to start: an emulated node on a busy host.
+        let patience = deadline.remaining().max(Duration::from_secs(10));
+        Channel::open(grant, fds, self.domain.id, &self.options, patience)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // If the monitor is gone, so is the name.
+        let _ = self.domain.link.tell(Request::Withdraw { listener: self.number });
+    }
+}
+
+/// Children's output goes to this program's own until it says otherwise.
+fn own_output() -> OutputSink {
+    Box::new(|_, stream, bytes| {
+        let _ = match stream {
+            Stream::Output => std::io::stdout().write_all(bytes),
+            Stream::Error => std::io::stderr().write_all(bytes),
+        };
+    })
+}

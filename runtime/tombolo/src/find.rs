@@ -1,0 +1,173 @@
+//! Finding the monitor of a machine, or starting the one of a plain host.
+
+use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tombolo_control::{socket_name, socket_prefix};
+use tombolo_platform::{Context, Deadline, Errno, OsError, process, socket};
+
+use crate::error::Error;
+
+/// Set by the monitor for the domains that it starts: the socket to attach to.
+pub const MONITOR_VARIABLE: &str = "TOMBOLO_MONITOR";
+/// Names the machine to attach to.
+pub const MACHINE_VARIABLE: &str = "TOMBOLO_MACHINE";
+/// Path of the monitor program, where it is neither beside the running program nor on `PATH`.
+pub const TOMBOLOD_VARIABLE: &str = "TOMBOLO_TOMBOLOD";
+
+/// The machine of a plain host, started on first use.
+pub const LOCAL_MACHINE: &str = "local";
+
+/// How long the monitor of a plain host may take to start.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A monitor to attach to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Target {
+    socket: String,
+    machine: String,
+    /// Start it if it is not there.
+    start: bool,
+}
+
+impl Target {
+    pub(crate) fn machine(name: &str) -> Result<Target, Error> {
+        let socket = socket_name(process::user_id(), name, None);
+        Ok(Target { socket, machine: name.to_owned(), start: name == LOCAL_MACHINE })
+    }
+
+    pub(crate) fn from_environment() -> Result<Target, Error> {
+        if let Ok(socket) = std::env::var(MONITOR_VARIABLE) {
+            let machine = socket.split('/').nth(2).unwrap_or_default().to_owned();
+            return Ok(Target { socket, machine, start: false });
+        }
+        if let Ok(name) = std::env::var(MACHINE_VARIABLE) {
+            return Self::machine(&name);
+        }
+        let up = machines_up()?;
+        match up.as_slice() {
+            [] => Self::machine(LOCAL_MACHINE),
+            [only] => Self::machine(only),
+            several => Err(Error::NoMachine(format!(
+                "several machines are up ({}): choose one with --machine or {MACHINE_VARIABLE}",
+                several.join(", ")
+            ))),
+        }
+    }
+
+    pub(crate) fn machine_name(&self) -> &str {
+        &self.machine
+    }
+
+    pub(crate) fn connect(&self) -> Result<OwnedFd, Error> {
+        match self.try_connect() {
+            Err(Error::Os(error)) if error.errno == Errno::CONNREFUSED => {}
+            result => return result,
+        }
+        if !self.start {
+            return Err(Error::NoMachine(format!(
+                "machine '{}' is not up: start it with `tombolo up`, see what is up with `tombolo status`",
+                self.machine
+            )));
+        }
+        start_monitor(Command::new(find_tombolod()?).arg("local"), |_| {})?;
+        let deadline = Deadline::after(START_TIMEOUT);
+        loop {
+            match self.try_connect() {
+                Err(Error::Os(error)) if error.errno == Errno::CONNREFUSED && !deadline.passed() => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn try_connect(&self) -> Result<OwnedFd, Error> {
+        let connected = socket::connect(&self.socket)?;
+        // Anybody can listen on an abstract name: only our own monitor is to be believed.
+        let them = socket::peer_credentials(&connected)?;
+        if them.uid != process::user_id() {
+            return Err(Error::NoMachine(format!(
+                "@{} is held by a process of user {}, not ours",
+                self.socket, them.uid
+            )));
+        }
+        Ok(connected)
+    }
+}
+
+/// The names of this user's machines that are up, in order.
+///
+/// # Errors
+/// When the kernel does not tell its sockets.
+pub fn machines_up() -> Result<Vec<String>, Error> {
+    let table = std::fs::read_to_string("/proc/net/unix").context("list local sockets")?;
+    let prefix = format!("@{}", socket_prefix(process::user_id()));
+    // Listening sockets alone have the flag 00010000; those of connections repeat the name.
+    let mut names: Vec<String> = table
+        .lines()
+        .filter_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let [.., path] = fields.as_slice() else { return None };
+            let name = path.strip_prefix(&prefix)?;
+            (fields.get(3) == Some(&"00010000") && !name.contains('/')).then(|| name.to_owned())
+        })
+        .collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// Where the monitor program is: what `TOMBOLO_TOMBOLOD` says, beside this program, or on `PATH`.
+///
+/// # Errors
+/// [`Error::NoMachine`] says where it was looked for.
+pub fn find_tombolod() -> Result<PathBuf, Error> {
+    if let Some(path) = std::env::var_os(TOMBOLOD_VARIABLE) {
+        return Ok(path.into());
+    }
+    let beside = std::env::current_exe().ok().and_then(|exe| {
+        // Examples and tests live in folders below the one of the programs.
+        exe.ancestors().skip(1).take(2).map(|folder| folder.join("tombolod")).find(|path| path.is_file())
+    });
+    let on_path = || {
+        let path = std::env::var_os("PATH")?;
+        std::env::split_paths(&path).map(|folder| folder.join("tombolod")).find(|path| path.is_file())
+    };
+    beside.or_else(on_path).ok_or_else(|| {
+        Error::NoMachine(format!(
+            "no machine is up, and the monitor program `tombolod`, which would start one for this host, is \
+             neither beside this program nor on PATH (set {TOMBOLOD_VARIABLE} to its path)"
+        ))
+    })
+}
+
+/// Runs a monitor in the background and waits until it says that it is ready, passing on what it says before.
+///
+/// The monitor prints lines on its standard output: `ready` ends them in order, anything after `error: ` is why
+/// it does not start.
+///
+/// # Errors
+/// [`Error::NoMachine`] with what it said.
+pub fn start_monitor(command: &mut Command, mut on_progress: impl FnMut(&str)) -> Result<(), Error> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let mut child = command.spawn().context(&format!("start {program}"))?;
+    let output = child.stdout.take().ok_or(OsError::new("read what the monitor says", Errno::BADF))?;
+    for line in BufReader::new(output).lines() {
+        let line = line.context("read what the monitor says")?;
+        if line == "ready" {
+            return Ok(());
+        }
+        if let Some(why) = line.strip_prefix("error: ") {
+            let _ = child.wait();
+            return Err(Error::NoMachine(why.replace('\u{1}', "\n")));
+        }
+        on_progress(&line);
+    }
+    let status = child.wait().context("reap the monitor")?;
+    Err(Error::NoMachine(format!("the monitor ended before it was ready ({status})")))
+}

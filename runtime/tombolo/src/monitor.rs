@@ -1,0 +1,247 @@
+//! The connection to the monitor of this node, shared by all threads of the program.
+//!
+//! There is no hidden thread. Whoever waits for something reads the socket for everybody: it files answers and
+//! events and wakes the others.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tombolo_base::DomainId;
+use tombolo_control::{ClientMessage, Exit, Grant, MonitorMessage, Reply, Request, Wire};
+use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::{Deadline, Errno, OsError, socket};
+
+use crate::error::Error;
+use crate::spawn::Stream;
+
+/// How long a monitor may take to answer what it can answer at once. It is on this machine; when it takes this
+/// long something is wrong with it.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Takes the output of children.
+pub(crate) type OutputSink = Box<dyn FnMut(DomainId, Stream, &[u8]) + Send>;
+
+/// A piece of console output.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConsoleOutput {
+    /// Bytes lost before these because nobody took them in time.
+    pub dropped_bytes: u64,
+    /// What the node printed.
+    pub bytes: Vec<u8>,
+}
+
+/// What has arrived and was not taken yet.
+#[derive(Default)]
+pub(crate) struct Arrived {
+    reading: bool,
+    lost: bool,
+    broken: Option<String>,
+    last_request: u32,
+    replies: HashMap<u32, (Reply, Vec<OwnedFd>)>,
+    /// Requests whose caller gave up; their answers are thrown away.
+    abandoned: Vec<u32>,
+    pub(crate) incoming: HashMap<u32, VecDeque<(Grant, Vec<OwnedFd>)>>,
+    pub(crate) exits: BTreeMap<DomainId, Exit>,
+    pub(crate) console: VecDeque<ConsoleOutput>,
+}
+
+/// The connection.
+pub(crate) struct MonitorLink {
+    socket: OwnedFd,
+    machine: String,
+    arrived: Mutex<Arrived>,
+    changed: Condvar,
+    output: Mutex<OutputSink>,
+}
+
+impl std::fmt::Debug for MonitorLink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MonitorLink({})", self.machine)
+    }
+}
+
+fn unpoisoned<'a, T>(result: Result<MutexGuard<'a, T>, PoisonError<MutexGuard<'a, T>>>) -> MutexGuard<'a, T> {
+    // A panic in a caller's output sink leaves nothing half done here.
+    result.unwrap_or_else(PoisonError::into_inner)
+}
+
+impl MonitorLink {
+    pub(crate) fn new(socket: OwnedFd, machine: String, output: OutputSink) -> Self {
+        MonitorLink {
+            socket,
+            machine,
+            arrived: Mutex::default(),
+            changed: Condvar::new(),
+            output: Mutex::new(output),
+        }
+    }
+
+    pub(crate) fn set_output(&self, sink: OutputSink) {
+        *unpoisoned(self.output.lock()) = sink;
+    }
+
+    fn lost(&self) -> Error {
+        Error::MonitorLost { machine: self.machine.clone() }
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) fn ask(&self, body: Request, timeout: Duration) -> Result<(Reply, Vec<OwnedFd>), Error> {
+        self.ask_with(body, &[], timeout)
+    }
+
+    /// As [`ask`](Self::ask), with descriptors.
+    pub(crate) fn ask_with(
+        &self,
+        body: Request,
+        fds: &[BorrowedFd<'_>],
+        timeout: Duration,
+    ) -> Result<(Reply, Vec<OwnedFd>), Error> {
+        let request = {
+            let mut arrived = unpoisoned(self.arrived.lock());
+            arrived.last_request = arrived.last_request.wrapping_add(1).max(1);
+            arrived.last_request
+        };
+        self.send(request, body, fds)?;
+        let result =
+            self.wait(timeout, "an answer of the monitor", |arrived| arrived.replies.remove(&request));
+        if matches!(result, Err(Error::TimedOut { .. })) {
+            unpoisoned(self.arrived.lock()).abandoned.push(request);
+        }
+        match result? {
+            (Reply::Failed { fault }, _) => Err(fault.into()),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Sends a request that has no answer.
+    pub(crate) fn tell(&self, body: Request) -> Result<(), Error> {
+        self.send(0, body, &[])
+    }
+
+    fn send(&self, request: u32, body: Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        let bytes = ClientMessage { request, body }.to_bytes();
+        if bytes.len() > tombolo_control::MAX_MESSAGE_BYTES {
+            return Err(Error::TooLong {
+                length_bytes: bytes.len(),
+                max_bytes: tombolo_control::MAX_MESSAGE_BYTES,
+            });
+        }
+        let deadline = Deadline::after(ANSWER_TIMEOUT);
+        loop {
+            match socket::send(&self.socket, &bytes, fds) {
+                Ok(_) => return Ok(()),
+                Err(Errno::AGAIN) if deadline.passed() => {
+                    return Err(Error::TimedOut {
+                        what: "that the monitor takes a request".into(),
+                        timeout: ANSWER_TIMEOUT,
+                    });
+                }
+                Err(Errno::AGAIN) => {
+                    poll(&[(self.socket.as_fd(), Interest::Write)], Some(deadline))?;
+                }
+                Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => return Err(self.lost()),
+                Err(errno) => return Err(OsError::new("send to the monitor", errno).into()),
+            }
+        }
+    }
+
+    /// Waits until `take` finds what it looks for among what arrived.
+    pub(crate) fn wait<T>(
+        &self,
+        timeout: Duration,
+        what: &str,
+        mut take: impl FnMut(&mut Arrived) -> Option<T>,
+    ) -> Result<T, Error> {
+        let deadline = Deadline::after(timeout);
+        let mut arrived = unpoisoned(self.arrived.lock());
+        loop {
+            if let Some(found) = take(&mut arrived) {
+                return Ok(found);
+            }
+            if let Some(what) = &arrived.broken {
+                return Err(Error::MonitorProtocol(what.clone()));
+            }
+            if arrived.lost {
+                return Err(self.lost());
+            }
+            if deadline.passed() {
+                return Err(Error::TimedOut { what: what.to_owned(), timeout });
+            }
+            if arrived.reading {
+                let (guard, _) = self
+                    .changed
+                    .wait_timeout(arrived, deadline.remaining())
+                    .unwrap_or_else(PoisonError::into_inner);
+                arrived = guard;
+            } else {
+                arrived.reading = true;
+                drop(arrived);
+                let result = self.read(deadline);
+                arrived = unpoisoned(self.arrived.lock());
+                arrived.reading = false;
+                self.changed.notify_all();
+                result?;
+            }
+        }
+    }
+
+    /// Reads what is there, or the first that comes, as the one reader.
+    fn read(&self, deadline: Deadline) -> Result<(), Error> {
+        poll(&[(self.socket.as_fd(), Interest::Read)], Some(deadline))?;
+        let mut buffer = vec![0; socket::MAX_PACKET_BYTES];
+        loop {
+            match socket::receive(&self.socket, &mut buffer) {
+                Err(Errno::AGAIN) => return Ok(()),
+                Ok(received) if received.length > 0 => {
+                    if let Err(what) = self.file(&buffer[..received.length], received.fds) {
+                        unpoisoned(self.arrived.lock()).broken = Some(what);
+                        return Ok(());
+                    }
+                }
+                Ok(_) | Err(Errno::CONNRESET) => {
+                    unpoisoned(self.arrived.lock()).lost = true;
+                    return Ok(());
+                }
+                Err(errno) => return Err(OsError::new("hear the monitor", errno).into()),
+            }
+        }
+    }
+
+    /// Puts one message where whoever waits for it looks.
+    fn file(&self, bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(), String> {
+        let message = MonitorMessage::from_bytes(bytes).map_err(|error| error.to_string())?;
+        if let Reply::Output { domain, stream, bytes } = message.body {
+            let taken = bytes.0.len() as u32;
+            let which = if stream == 2 { Stream::Error } else { Stream::Output };
+            unpoisoned(self.output.lock())(domain, which, &bytes.0);
+            if taken > 0 {
+                // If the monitor is gone by now, the next read says so.
+                let _ = self.tell(Request::OutputTaken { domain, stream, bytes: taken });
+            }
+            return Ok(());
+        }
+        let mut arrived = unpoisoned(self.arrived.lock());
+        match message.body {
+            Reply::Incoming { listener, grant } => {
+                arrived.incoming.entry(listener).or_default().push_back((grant, fds));
+            }
+            Reply::Ended { domain, exit } => {
+                arrived.exits.insert(domain, exit);
+            }
+            Reply::Console { dropped, bytes, .. } => {
+                arrived.console.push_back(ConsoleOutput { dropped_bytes: dropped, bytes: bytes.0 });
+            }
+            answer => {
+                if let Some(index) = arrived.abandoned.iter().position(|request| *request == message.request)
+                {
+                    arrived.abandoned.swap_remove(index);
+                } else {
+                    arrived.replies.insert(message.request, (answer, fds));
+                }
+            }
+        }
+        Ok(())
+    }
+}

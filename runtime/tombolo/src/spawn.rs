@@ -1,0 +1,213 @@
+//! Starting domains on any node, and knowing how they end.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tombolo_base::DomainId;
+use tombolo_control::{Reply, Request, SpawnRequest};
+use tombolo_platform::Context;
+
+pub use tombolo_control::Exit;
+
+use crate::domain::Domain;
+use crate::error::Error;
+use crate::monitor::{ANSWER_TIMEOUT, MonitorLink};
+
+/// One of a program's output streams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stream {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+/// How long a child gets between being asked to end and being killed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// What to start, where and with what.
+///
+/// ```no_run
+/// # fn main() -> Result<(), tombolo::Error> {
+/// let domain = tombolo::Domain::attach()?;
+/// let child = domain.spawn(&tombolo::SpawnOptions::image("work.tbi").on("arm0").arg("--fast"))?;
+/// println!("{:?}", child.wait(std::time::Duration::from_secs(60))?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpawnOptions {
+    image: Option<std::path::PathBuf>,
+    request: SpawnRequest,
+}
+
+impl SpawnOptions {
+    fn new(image: Option<std::path::PathBuf>, image_name: String) -> Self {
+        let directory = std::env::current_dir().unwrap_or_default().to_string_lossy().into_owned();
+        let request = SpawnRequest {
+            node: "host".into(),
+            own_image: image.is_none(),
+            image_name,
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            directory,
+            stdin: false,
+        };
+        SpawnOptions { image, request }
+    }
+
+    /// From an image file, or an executable of the node's instruction set.
+    #[must_use]
+    pub fn image(path: impl AsRef<Path>) -> Self {
+        let path = path.as_ref();
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        Self::new(Some(path.to_owned()), name)
+    }
+
+    /// From the image that this domain itself was started from: the same program, in the build that fits the
+    /// node. Only for domains that the machine started.
+    #[must_use]
+    pub fn this_image() -> Self {
+        Self::new(None, String::new())
+    }
+
+    /// On this node; `host` unless said.
+    #[must_use]
+    pub fn on(mut self, node: impl Into<String>) -> Self {
+        self.request.node = node.into();
+        self
+    }
+
+    /// Adds an argument.
+    #[must_use]
+    pub fn arg(mut self, argument: impl Into<String>) -> Self {
+        self.request.arguments.push(argument.into());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<I: IntoIterator<Item = S>, S: Into<String>>(mut self, arguments: I) -> Self {
+        self.request.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds an environment variable.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.request.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Works in this directory, if the node has it; the caller's unless said.
+    #[must_use]
+    pub fn directory(mut self, directory: impl AsRef<Path>) -> Self {
+        self.request.directory = directory.as_ref().to_string_lossy().into_owned();
+        self
+    }
+
+    /// Gives it a pipe for standard input, fed by [`Child::input`]. Otherwise it reads an end at once.
+    #[must_use]
+    pub fn with_input(mut self) -> Self {
+        self.request.stdin = true;
+        self
+    }
+}
+
+impl Domain {
+    /// Starts a domain. It is killed when this one ends.
+    ///
+    /// Its output goes to whoever started the whole job: `tombolo run`, or this program's own output while it
+    /// waits for something.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: no such node, no build for its instruction set, the node is down, not startable.
+    pub fn spawn(&self, options: &SpawnOptions) -> Result<Child, Error> {
+        let file = match &options.image {
+            None => None,
+            Some(path) => {
+                Some(std::fs::File::open(path).context(&format!("open the image {}", path.display()))?)
+            }
+        };
+        let fds: Vec<_> = file.iter().map(AsFd::as_fd).collect();
+        let request = Request::Spawn { spawn: options.request.clone() };
+        match self.link.ask_with(request, &fds, ANSWER_TIMEOUT)? {
+            (Reply::Spawned { domain }, _) => {
+                Ok(Child { id: domain, node: options.request.node.clone(), link: self.link.clone() })
+            }
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Gives the output of children to `sink` from now on, in place of this program's own output. It is called
+    /// while this program waits for the monitor; an empty piece is the end of a stream.
+    pub fn on_output(&self, sink: impl FnMut(DomainId, Stream, &[u8]) + Send + 'static) {
+        self.link.set_output(Box::new(sink));
+    }
+
+    /// Waits until any child ends, and takes note of it.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when none did.
+    pub fn next_exit(&self, timeout: Duration) -> Result<(DomainId, Exit), Error> {
+        self.link.wait(timeout, "that a child ends", |arrived| arrived.exits.pop_first())
+    }
+}
+
+/// A domain that this one started.
+#[derive(Clone, Debug)]
+pub struct Child {
+    id: DomainId,
+    node: String,
+    link: Arc<MonitorLink>,
+}
+
+impl Child {
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> DomainId {
+        self.id
+    }
+
+    /// The name of its node.
+    #[must_use]
+    pub fn node_name(&self) -> &str {
+        &self.node
+    }
+
+    /// Waits until it ends.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when it did not in time.
+    pub fn wait(&self, timeout: Duration) -> Result<Exit, Error> {
+        let what = format!("that domain {} ends", self.id);
+        self.link.wait(timeout, &what, |arrived| arrived.exits.get(&self.id).cloned())
+    }
+
+    /// Asks it to end, and kills it two seconds later if it has not.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`]. That it has ended already is none.
+    pub fn kill(&self) -> Result<(), Error> {
+        let request = Request::Kill { domain: self.id, signal: 15, grace: GRACE };
+        match self.link.ask(request, ANSWER_TIMEOUT) {
+            Ok(_) | Err(Error::Monitor(tombolo_control::Fault::NoSuchDomain { .. })) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Feeds its standard input, at most 8 KiB at a time; nothing ends it.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`] when it has ended or has no such pipe.
+    pub fn input(&self, bytes: &[u8]) -> Result<(), Error> {
+        let bytes = tombolo_control::Bytes(bytes.to_vec());
+        self.link.ask(Request::Input { domain: self.id, bytes }, ANSWER_TIMEOUT).map(|_| ())
+    }
+}
+
+pub(crate) fn unexpected(reply: &Reply) -> Error {
+    Error::MonitorProtocol(format!("an answer to something else: {reply:?}"))
+}

@@ -1,0 +1,64 @@
+//! What can go wrong on a channel.
+
+use tombolo_link::HandshakeError;
+use tombolo_platform::OsError;
+
+/// Why an operation on a channel did not happen. Ownership of what was to be sent stays with the caller.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ChannelError {
+    /// No room, or nothing there, right now.
+    #[error("the channel is not ready: try again or wait")]
+    WouldBlock,
+    /// The deadline passed. The channel is as it was.
+    #[error("the deadline passed before the peer {0}")]
+    TimedOut(Awaited),
+    /// The peer closed its end; everything it sent before has been received.
+    #[error("the peer closed the channel")]
+    Closed,
+    /// The peer died or its node was lost; everything it sent before has been received.
+    #[error("the peer died")]
+    PeerDied,
+    /// Longer than the channel carries. Send it in parts, or open the channel with larger rings.
+    #[error(
+        "a message of {length_bytes} bytes is too long for this channel, which carries up to {max_bytes}"
+    )]
+    TooLong {
+        /// The length of the message.
+        length_bytes: usize,
+        /// The longest this channel carries.
+        max_bytes: usize,
+    },
+    /// The peer broke the protocol. The channel is of no use any more; nothing else is affected.
+    #[error("the peer broke the protocol: {0}")]
+    Violation(String),
+    /// The two sides do not fit.
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    /// The operating system refused something.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+/// What a wait was for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Awaited {
+    /// A message.
+    Message,
+    /// Room for a message.
+    Room,
+    /// The other side of a handshake.
+    Handshake,
+    /// Anything on any of several channels.
+    Any,
+}
+
+impl std::fmt::Display for Awaited {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Awaited::Message => "sent a message",
+            Awaited::Room => "made room",
+            Awaited::Handshake => "answered the handshake",
+            Awaited::Any => "did anything on any channel",
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! `window`: a channel across a PCI shared-memory window, between programs under different kernels.
+//!
+//! The monitors lend a range of the window and a pair of doorbells, and watch the peer: a domain's lifeline
+//! leads to its own monitor, which hangs it up when the peer's monitor reports a death or the node is lost.
+
+use std::os::fd::OwnedFd;
+
+use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
+use tombolo_platform::guest::pci::Registers;
+use tombolo_platform::memory::map;
+use tombolo_platform::time::Deadline;
+
+use crate::error::ChannelError;
+use crate::memory::{Bell, Connection, MemoryChannel, Ring};
+
+/// What the monitor lends for one end.
+#[derive(Debug)]
+pub struct Lent {
+    /// The window.
+    pub memory: OwnedFd,
+    /// First byte of the channel in it.
+    pub offset_bytes: u64,
+    /// Length of the channel.
+    pub length_bytes: u64,
+    /// Hangs up when the peer is gone.
+    pub lifeline: OwnedFd,
+    /// Signalled when the peer rings.
+    pub bell: OwnedFd,
+    /// Rings the peer: an event counter, or the device's registers when `ring` is set.
+    pub ringer: OwnedFd,
+    /// Peer (upper half) and vector (lower half) for the doorbell register.
+    pub ring: Option<u32>,
+}
+
+/// Opens one end of a channel in a window.
+///
+/// # Errors
+/// What the two sides disagree on, the peer's end, the deadline, or what the kernel refused.
+pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
+    let needed = ChannelLayout::new(hello.config).length_bytes() as u64;
+    if lent.length_bytes < needed {
+        return Err(ChannelError::Violation(format!(
+            "the monitor lent {} bytes of the window where the channel takes {needed}",
+            lent.length_bytes
+        )));
+    }
+    let length_bytes = usize::try_from(needed).unwrap_or(usize::MAX);
+    let memory = map(&lent.memory, lent.offset_bytes, length_bytes)?;
+    let outgoing = match lent.ring {
+        None => Ring::Counter(lent.ringer),
+        Some(target) => Ring::Register {
+            registers: Registers::map(&lent.ringer)?,
+            peer: (target >> 16) as u16,
+            vector: target as u16,
+        },
+    };
+    let bell = Bell::Window { incoming: lent.bell, outgoing };
+    MemoryChannel::open(
+        TransportKind::Window,
+        memory,
+        side,
+        hello,
+        Connection::new(bell, lent.lifeline),
+        deadline,
+    )
+}
