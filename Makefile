@@ -1,12 +1,12 @@
 # Two commands matter: `make run` shows the product, `make test` runs every check.
 # Both install what is missing first, and say what (scripts/setup.sh).
 
-# Where rustup puts itself; a fresh shell may not have it on its path.
-export PATH := $(PATH):$(HOME)/.cargo/bin
-
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
 TOMBOLO := $(TARGET)/release/tombolo
 MACHINE ?= machines/default.toml
+
+# Debian's Rust where setup had to install it comes first; rustup's folder may be missing from a fresh shell.
+export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help run test setup build kit bench clean

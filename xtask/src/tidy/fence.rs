@@ -86,6 +86,9 @@ fn undocumented(source: &Source, index: usize) -> Option<String> {
     }
     let declares = after.starts_with("fn ") || after.starts_with("trait ");
     let marker = if declares { "# Safety" } else { "SAFETY:" };
+    if declares && implements_a_trait(source, index) {
+        return None;
+    }
     if source.comments[index].contains(marker) || comment_above(source, index).contains(marker) {
         return None;
     }
@@ -94,6 +97,14 @@ fn undocumented(source: &Source, index: usize) -> Option<String> {
     } else {
         "`unsafe` without a `SAFETY:` comment above it".to_owned()
     })
+}
+
+/// Whether a line stands right inside an `impl` of a trait, whose own documentation states the obligations.
+fn implements_a_trait(source: &Source, index: usize) -> bool {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let own = indent(&source.code[index]);
+    let outer = source.code[..index].iter().rev().find(|line| !line.trim().is_empty() && indent(line) < own);
+    outer.is_some_and(|line| find_word(line, "impl").is_some() && find_word(line, "for").is_some())
 }
 
 /// The comments above a line, over attributes and the earlier lines of the same statement.
@@ -193,5 +204,8 @@ mod tests {
     fn an_unsafe_function_says_what_it_asks_for() {
         assert_eq!(comments("/// Does.\n///\n/// # Safety\n/// None.\npub unsafe fn f() {}\n"), []);
         assert!(only(&comments("/// Does.\npub unsafe fn f() {}\n")).contains("# Safety"));
+        let method = "    fn g() {}\n\n    unsafe fn f() {}\n}\n";
+        assert!(only(&comments(&format!("impl X {{\n{method}"))).contains("# Safety"));
+        assert_eq!(comments(&format!("// SAFETY: fine\nunsafe impl T for X {{\n{method}")), []);
     }
 }
