@@ -3,11 +3,12 @@
 //! - [`file`]: machine files, read with errors that point at the line.
 //! - [`Machine`]: the validated nodes and links that the monitor works from.
 //! - [`image`]: one file with a build of a program for each instruction set.
-//! - `build`: from a Rust package or C sources to an image.
+//! - [`build`]: from a Rust package or C sources to an image.
 //! - [`kit`]: where the parts that nodes are made of lie.
 //! - [`paths`]: where caches lie.
 //! - [`vm`]: virtual machines as nodes.
 
+pub mod build;
 pub mod file;
 pub mod image;
 pub mod kit;

@@ -1,0 +1,148 @@
+//! Why there is no image, and what brings it.
+
+use std::path::PathBuf;
+use std::process::ExitStatus;
+
+use tombolo_base::Isa;
+
+use crate::image::{ElfError, ImageError};
+
+/// Why a build failed. Each says what to do about it, unless a compiler already did.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A path does not exist.
+    #[error("there is no {}", path.display())]
+    NoSuchFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The paths are no program.
+    #[error(
+        "{} cannot be built: give a package folder, a Cargo.toml, or one or more .c files",
+        path.as_ref().map_or_else(|| "nothing".to_owned(), |path| path.display().to_string())
+    )]
+    UnknownSource {
+        /// The first path that is none of these, if there is one.
+        path: Option<PathBuf>,
+    },
+    /// No instruction set was asked for.
+    #[error("there is no instruction set to build for: name one with --isa, or give a machine")]
+    NoIsa,
+    /// The package has no program of that name, or none at all.
+    #[error("{} has no {what}; it has {}", manifest.display(), programs(available))]
+    NoProgram {
+        /// The package.
+        manifest: PathBuf,
+        /// What was looked for.
+        what: String,
+        /// The arguments that choose the programs there are.
+        available: Vec<String>,
+    },
+    /// The package has several programs.
+    #[error("{} has several programs; choose one of {}", manifest.display(), programs(available))]
+    SeveralPrograms {
+        /// The package.
+        manifest: PathBuf,
+        /// The arguments that choose the programs there are.
+        available: Vec<String>,
+    },
+    /// A program that builds need is not installed.
+    #[error("building for {isa} needs {tool}, which is not installed: {install}")]
+    MissingTool {
+        /// What was to be built for.
+        isa: Isa,
+        /// The program.
+        tool: String,
+        /// The command that installs it.
+        install: String,
+    },
+    /// Rust cannot build for the instruction set.
+    #[error("building for {isa} needs Rust's standard library for {}, which is not installed: {install}", targets.join(" or "))]
+    MissingRustTarget {
+        /// What was to be built for.
+        isa: Isa,
+        /// The Rust targets that would do, best first.
+        targets: Vec<String>,
+        /// The command that installs the first.
+        install: String,
+    },
+    /// A program could not be started.
+    #[error("cannot run {tool}: {source}")]
+    Start {
+        /// The program.
+        tool: String,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// Cargo does not accept the package.
+    #[error("cargo cannot read {}: {message}", manifest.display())]
+    Manifest {
+        /// The package.
+        manifest: PathBuf,
+        /// What cargo says.
+        message: String,
+    },
+    /// A compiler failed, after writing why to standard error.
+    #[error("building for {isa} failed: {tool} ended with {status}")]
+    Compiler {
+        /// What was to be built for.
+        isa: Isa,
+        /// The program.
+        tool: String,
+        /// How it ended.
+        status: ExitStatus,
+    },
+    /// Cargo succeeded but named no executable.
+    #[error("building for {isa} gave no executable")]
+    NoExecutable {
+        /// What was to be built for.
+        isa: Isa,
+    },
+    /// What was built is for another instruction set.
+    #[error("the build for {isa} is in truth for {actual}: does a build setting name another target?")]
+    WrongIsa {
+        /// What was to be built for.
+        isa: Isa,
+        /// What it is for.
+        actual: Isa,
+    },
+    /// What was built is no executable that a node can run.
+    #[error("the build for {isa} cannot run there: {source}")]
+    Unusable {
+        /// What was to be built for.
+        isa: Isa,
+        /// What is wrong with it.
+        source: ElfError,
+    },
+    /// A foreign program needs libraries that its node does not have.
+    #[error("the build for {isa} is not static: it needs {interpreter}, which {isa} nodes do not have")]
+    NotStatic {
+        /// What was built for.
+        isa: Isa,
+        /// The dynamic linker it needs.
+        interpreter: String,
+    },
+    /// What was built cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The image, or a file on the way to it, cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The builds make no image.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+}
+
+fn programs(available: &[String]) -> String {
+    if available.is_empty() { "no program at all".to_owned() } else { available.join(", ") }
+}

@@ -1,0 +1,250 @@
+//! What `tombolo build` does: one program, built for each instruction set, packed into an image.
+//!
+//! A program for a foreign node is static, because such a node has a kernel and our program and nothing else.
+//! The build for the host's own x86-64 is the host's ordinary one, linked dynamically: only the host runs it,
+//! it was just built there, and it keeps the host's tuned C library. Compilers write their messages to
+//! standard error as they always do.
+
+mod c;
+mod error;
+mod rust;
+mod toolchain;
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tombolo_base::Isa;
+
+pub use error::BuildError;
+
+use crate::image::{Image, ImageBuilder, elf};
+
+/// The program to build.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// A program of a cargo package.
+    Rust {
+        /// The package's (or workspace's) `Cargo.toml`.
+        manifest: PathBuf,
+        /// Which of its programs.
+        program: RustProgram,
+    },
+    /// C files that together make one program.
+    C {
+        /// The files, at least one.
+        files: Vec<PathBuf>,
+    },
+}
+
+/// Which program of a cargo package.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum RustProgram {
+    /// The only binary, or the one that `default-run` names.
+    #[default]
+    Default,
+    /// The binary of that name.
+    Bin(String),
+    /// The example of that name.
+    Example(String),
+}
+
+impl Source {
+    /// Tells from its paths what a program is: a package folder, a `Cargo.toml`, or one or more `.c` files.
+    /// `program` chooses among the programs of a package.
+    ///
+    /// # Errors
+    /// [`BuildError::NoSuchFile`], or [`BuildError::UnknownSource`] with what is possible.
+    pub fn detect(paths: &[PathBuf], program: RustProgram) -> Result<Source, BuildError> {
+        if let Some(path) = paths.iter().find(|path| !path.exists()) {
+            return Err(BuildError::NoSuchFile { path: path.clone() });
+        }
+        let is_c =
+            |path: &PathBuf| path.is_file() && path.extension().is_some_and(|extension| extension == "c");
+        match paths {
+            [path] if path.join("Cargo.toml").is_file() => {
+                Ok(Source::Rust { manifest: path.join("Cargo.toml"), program })
+            }
+            [path] if path.is_file() && path.ends_with("Cargo.toml") => {
+                Ok(Source::Rust { manifest: path.clone(), program })
+            }
+            [_, ..] if paths.iter().all(is_c) => Ok(Source::C { files: paths.to_vec() }),
+            _ => Err(BuildError::UnknownSource { path: paths.iter().find(|path| !is_c(path)).cloned() }),
+        }
+    }
+}
+
+/// What to build, for what, and where to put it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The program.
+    pub source: Source,
+    /// What to build it for; at least one, as in [`Machine::isas`](crate::Machine::isas).
+    pub isas: Vec<Isa>,
+    /// The cargo profile; C is always compiled with `-O2`.
+    pub profile: String,
+    /// More arguments for cargo (`--features x`), or for the C compiler after its files (`-lm`).
+    pub arguments: Vec<String>,
+    /// The image file; `<program>.tbi` in the current folder when `None`.
+    pub output: Option<PathBuf>,
+}
+
+impl Request {
+    /// A release build of `source` for `isas`, put into the current folder.
+    #[must_use]
+    pub fn new(source: Source, isas: &[Isa]) -> Request {
+        Request {
+            source,
+            isas: isas.to_vec(),
+            profile: "release".to_owned(),
+            arguments: Vec::new(),
+            output: None,
+        }
+    }
+}
+
+/// How far a build is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress<'a> {
+    /// The build for `isa`, number `index` (from 0) of `total`, begins.
+    Building {
+        /// What it is for.
+        isa: Isa,
+        /// What builds it: a Rust target or a C compiler.
+        with: &'a str,
+        /// Its number, from 0.
+        index: usize,
+        /// How many there are.
+        total: usize,
+    },
+    /// The build for `isa` is done.
+    Built {
+        /// What it is for.
+        isa: Isa,
+        /// The length of the program.
+        bytes: u64,
+        /// How long it took.
+        elapsed: Duration,
+    },
+}
+
+/// A finished image.
+#[derive(Debug)]
+pub struct Built {
+    /// Where it was put.
+    pub path: PathBuf,
+    /// Its content.
+    pub image: Image,
+}
+
+/// How one source is built: checked and found once, then run once per instruction set.
+trait Builder {
+    /// What the program is called.
+    fn name(&self) -> &str;
+
+    /// Finds what builds for `isa`, before anything is built, so that a missing tool is told at once.
+    fn prepare(&mut self, isa: Isa) -> Result<String, BuildError>;
+
+    /// Builds for `isa` and returns the executable.
+    fn build(&mut self, isa: Isa) -> Result<PathBuf, BuildError>;
+}
+
+/// Builds the program for each instruction set and writes the image; `progress` hears of each step.
+///
+/// # Errors
+/// [`BuildError`]. What is missing is found before anything is compiled; an image file that was there before
+/// stays as it was.
+pub fn build(request: &Request, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Built, BuildError> {
+    let mut isas = request.isas.clone();
+    isas.sort();
+    isas.dedup();
+    if isas.is_empty() {
+        return Err(BuildError::NoIsa);
+    }
+    let mut builder: Box<dyn Builder> = match &request.source {
+        Source::Rust { manifest, program } => Box::new(rust::Cargo::new(manifest, program, request)?),
+        Source::C { files } => Box::new(c::Compiler::new(files, &request.arguments)?),
+    };
+    let path = request.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.tbi", builder.name())));
+    let tools = isas.iter().map(|isa| builder.prepare(*isa)).collect::<Result<Vec<_>, _>>()?;
+    let mut image = ImageBuilder::new(builder.name());
+    for (index, (isa, with)) in isas.iter().copied().zip(&tools).enumerate() {
+        progress(Progress::Building { isa, with, index, total: isas.len() });
+        let start = Instant::now();
+        let program = builder.build(isa)?;
+        let elf = fs::read(&program).map_err(|source| BuildError::Read { path: program, source })?;
+        let bytes = elf.len() as u64;
+        check(isa, &elf)?;
+        image = image.with_program(elf).map_err(|source| BuildError::Unusable { isa, source })?;
+        progress(Progress::Built { isa, bytes, elapsed: start.elapsed() });
+    }
+    let image = image.finish()?;
+    write(&path, image.as_bytes()).map_err(|source| BuildError::Write { path: path.clone(), source })?;
+    Ok(Built { path, image })
+}
+
+/// What a compiler made must be for the instruction set it was made for, and run there.
+fn check(isa: Isa, elf: &[u8]) -> Result<(), BuildError> {
+    let executable = elf::inspect(elf).map_err(|source| BuildError::Unusable { isa, source })?;
+    match executable.interpreter {
+        _ if executable.isa != isa => Err(BuildError::WrongIsa { isa, actual: executable.isa }),
+        Some(interpreter) if isa != Isa::current() => Err(BuildError::NotStatic { isa, interpreter }),
+        _ => Ok(()),
+    }
+}
+
+/// Writes beside the file and renames, so that the file is never half there.
+fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.new", std::process::id()));
+    let beside = PathBuf::from(beside);
+    let written = fs::File::create(&beside)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_told_by_their_paths() {
+        let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let manifest = package.join("Cargo.toml");
+        let rust = Source::Rust { manifest: manifest.clone(), program: RustProgram::Default };
+        for path in [package.clone(), manifest.clone()] {
+            assert_eq!(Source::detect(&[path], RustProgram::Default).unwrap(), rust);
+        }
+        let error = |paths: &[PathBuf]| Source::detect(paths, RustProgram::Default).unwrap_err().to_string();
+        assert_eq!(error(&["/nonexistent.c".into()]), "there is no /nonexistent.c");
+        for paths in [vec![package.join("src")], vec![package.clone(), manifest.clone()], vec![]] {
+            let text = error(&paths);
+            assert!(text.ends_with("a package folder, a Cargo.toml, or one or more .c files"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_foreign_program_must_be_static_and_of_its_isa() {
+        let own = fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert!(check(Isa::current(), &own).is_ok());
+        let other = Isa::ALL.into_iter().find(|isa| *isa != Isa::current()).unwrap();
+        assert!(matches!(check(other, &own), Err(BuildError::WrongIsa { .. })));
+        assert!(matches!(check(other, b"#!/bin/sh"), Err(BuildError::Unusable { .. })));
+    }
+
+    #[test]
+    fn a_failed_write_leaves_nothing() {
+        let folder = std::env::temp_dir().join(format!("tombolo-write-{}", std::process::id()));
+        let occupied = folder.join("x.tbi");
+        fs::create_dir_all(&occupied).unwrap();
+        assert!(write(&occupied, b"image").is_err());
+        let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(left, ["x.tbi"]);
+    }
+}

@@ -1,0 +1,383 @@
+//! Rust programs, by cargo.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tombolo_base::Isa;
+
+use super::toolchain::{Linker, RustTarget, installed_c_compiler, rust_targets};
+use super::{BuildError, Builder, Request, RustProgram};
+
+const INSTALL_RUST: &str = "install Rust with rustup, see https://rustup.rs";
+
+const STATIC: &str = "-C target-feature=+crt-static";
+
+/// One program of a package, and how cargo builds it.
+pub(super) struct Cargo<'a> {
+    /// The package's folder: cargo runs there, so that the package's own settings and toolchain hold.
+    folder: PathBuf,
+    program: Program,
+    request: &'a Request,
+    targets: BTreeMap<Isa, Target>,
+}
+
+/// A program that a package can make.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Program {
+    package: String,
+    /// `bin` or `example`.
+    kind: &'static str,
+    name: String,
+    is_default: bool,
+}
+
+impl Program {
+    fn argument(&self) -> String {
+        format!("--{} {}", self.kind, self.name)
+    }
+}
+
+/// What is handed to cargo to build for an instruction set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Target {
+    triple: String,
+    environment: Vec<(String, OsString)>,
+}
+
+impl<'a> Cargo<'a> {
+    pub(super) fn new(
+        manifest: &Path,
+        program: &RustProgram,
+        request: &'a Request,
+    ) -> Result<Cargo<'a>, BuildError> {
+        let manifest = manifest
+            .canonicalize()
+            .map_err(|source| BuildError::Read { path: manifest.to_owned(), source })?;
+        let folder = manifest.parent().unwrap_or(Path::new("/")).to_owned();
+        let programs = programs_of(&manifest, &folder)?;
+        let program = choose(&manifest, &programs, program)?;
+        Ok(Cargo { folder, program, request, targets: BTreeMap::new() })
+    }
+}
+
+impl Builder for Cargo<'_> {
+    fn name(&self) -> &str {
+        &self.program.name
+    }
+
+    fn prepare(&mut self, isa: Isa) -> Result<String, BuildError> {
+        let target = find_target(isa, &self.folder)?;
+        let triple = target.triple.clone();
+        self.targets.insert(isa, target);
+        Ok(triple)
+    }
+
+    fn build(&mut self, isa: Isa) -> Result<PathBuf, BuildError> {
+        let target = match self.targets.get(&isa) {
+            Some(target) => target.clone(),
+            None => find_target(isa, &self.folder)?,
+        };
+        let mut command = cargo(&self.folder);
+        command.args(["build", "--message-format=json-render-diagnostics"]);
+        command.args(["--profile", &self.request.profile, "--target", &target.triple]);
+        command.args(["--package", &self.program.package]);
+        command.arg(format!("--{}", self.program.kind)).arg(&self.program.name);
+        command.args(&self.request.arguments).envs(target.environment);
+        let output = command
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|source| BuildError::Start { tool: "cargo".to_owned(), source })?;
+        if !output.status.success() {
+            return Err(BuildError::Compiler { isa, tool: "cargo".to_owned(), status: output.status });
+        }
+        executable(&output.stdout, &self.program).ok_or(BuildError::NoExecutable { isa })
+    }
+}
+
+fn cargo(folder: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(folder);
+    command
+}
+
+/// The executable that cargo's messages, one JSON object per line, name for `program`.
+fn executable(messages: &[u8], program: &Program) -> Option<PathBuf> {
+    let messages =
+        messages.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    messages
+        .filter(|message| message["reason"] == "compiler-artifact")
+        .filter(|message| message["package_id"] == program.package.as_str())
+        .filter(|message| message["target"]["name"] == program.name.as_str())
+        .filter(|message| has_kind(&message["target"], program.kind))
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+}
+
+fn has_kind(target: &Value, kind: &str) -> bool {
+    target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|found| found == kind))
+}
+
+/// All programs of the package, or of every package of a workspace without one of its own.
+fn programs_of(manifest: &Path, folder: &Path) -> Result<Vec<Program>, BuildError> {
+    let mut command = cargo(folder);
+    command.args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(manifest);
+    let output = command.output().map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound => BuildError::MissingTool {
+            isa: Isa::current(),
+            tool: "cargo".to_owned(),
+            install: INSTALL_RUST.to_owned(),
+        },
+        _ => BuildError::Start { tool: "cargo".to_owned(), source },
+    })?;
+    let refused = |message: String| BuildError::Manifest { manifest: manifest.to_owned(), message };
+    if !output.status.success() {
+        return Err(refused(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    let metadata: Value =
+        serde_json::from_slice(&output.stdout).map_err(|error| refused(error.to_string()))?;
+    let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_it =
+        |package: &&Value| package["manifest_path"].as_str().is_some_and(|path| Path::new(path) == manifest);
+    match packages.iter().find(is_it) {
+        Some(package) => Ok(programs_of_package(package)),
+        None => Ok(packages.iter().flat_map(programs_of_package).collect()),
+    }
+}
+
+fn programs_of_package(package: &Value) -> Vec<Program> {
+    let targets = package["targets"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let program = |target: &Value| {
+        let kind = ["bin", "example"].into_iter().find(|kind| has_kind(target, kind))?;
+        let name = target["name"].as_str()?.to_owned();
+        let is_default = kind == "bin" && package["default_run"] == name.as_str();
+        Some(Program { package: package["id"].as_str()?.to_owned(), kind, name, is_default })
+    };
+    targets.iter().filter_map(program).collect()
+}
+
+/// The program that is meant.
+fn choose(manifest: &Path, programs: &[Program], wanted: &RustProgram) -> Result<Program, BuildError> {
+    let named = |kind: &str, name: &str| -> Vec<&Program> {
+        programs.iter().filter(|program| program.kind == kind && program.name == name).collect()
+    };
+    let (found, what) = match wanted {
+        RustProgram::Bin(name) => (named("bin", name), format!("binary `{name}`")),
+        RustProgram::Example(name) => (named("example", name), format!("example `{name}`")),
+        RustProgram::Default => {
+            let bins: Vec<&Program> = programs.iter().filter(|program| program.kind == "bin").collect();
+            let default: Vec<&Program> = bins.iter().copied().filter(|program| program.is_default).collect();
+            (if default.is_empty() { bins } else { default }, "binary".to_owned())
+        }
+    };
+    let manifest = manifest.to_owned();
+    let available = |programs: &[&Program]| programs.iter().map(|program| program.argument()).collect();
+    match found[..] {
+        [program] => Ok(program.clone()),
+        [] => Err(BuildError::NoProgram {
+            manifest,
+            what,
+            available: available(&programs.iter().collect::<Vec<_>>()),
+        }),
+        _ => Err(BuildError::SeveralPrograms { manifest, available: available(&found) }),
+    }
+}
+
+/// What Rust builds for `isa` with: on an x86-64 host its own target for itself, else a static one.
+fn find_target(isa: Isa, folder: &Path) -> Result<Target, BuildError> {
+    let rustc = Rustc { folder };
+    if isa == Isa::X86_64 && isa == Isa::current() {
+        return Ok(Target { triple: rustc.host(isa)?, environment: Vec::new() });
+    }
+    let mut missing_linker = None;
+    for candidate in rust_targets(isa) {
+        let (sysroot, libraries) = rustc.installation(isa, candidate.triple)?;
+        if !libraries.is_dir() {
+            continue;
+        }
+        match linker(isa, candidate, &sysroot) {
+            Ok(linker) => return Ok(static_target(candidate.triple, linker, |name| std::env::var_os(name))),
+            Err(error) => missing_linker = Some(error),
+        }
+    }
+    let targets: Vec<String> = rust_targets(isa).iter().map(|target| target.triple.to_owned()).collect();
+    Err(missing_linker.unwrap_or_else(|| BuildError::MissingRustTarget {
+        isa,
+        install: match crate::kit::find_program("rustup") {
+            Some(_) => format!("rustup target add {}", targets[0]),
+            None => format!("{INSTALL_RUST}, then run rustup target add {}", targets[0]),
+        },
+        targets,
+    }))
+}
+
+/// The program that links for `target`, if it is installed.
+fn linker(isa: Isa, target: &RustTarget, sysroot: &Path) -> Result<&'static str, BuildError> {
+    match target.linker {
+        Linker::Gcc => installed_c_compiler(isa),
+        Linker::RustLld => {
+            let hosts = std::fs::read_dir(sysroot.join("lib/rustlib")).into_iter().flatten().flatten();
+            let found = hosts.into_iter().any(|host| host.path().join("bin/rust-lld").is_file());
+            if found || crate::kit::find_program("rust-lld").is_some() {
+                return Ok("rust-lld");
+            }
+            Err(BuildError::MissingTool {
+                isa,
+                tool: "rust-lld".to_owned(),
+                install: INSTALL_RUST.to_owned(),
+            })
+        }
+    }
+}
+
+/// Environment for cargo: linker and static linking, unless the user set something; what the user's own
+/// configuration says for the target stays, because cargo joins the two.
+fn static_target(triple: &str, linker: &str, variable: impl Fn(&str) -> Option<OsString>) -> Target {
+    let prefix = format!("CARGO_TARGET_{}", triple.to_uppercase().replace('-', "_"));
+    let mut environment = Vec::new();
+    let linker_variable = format!("{prefix}_LINKER");
+    if variable(&linker_variable).is_none() {
+        environment.push((linker_variable, linker.into()));
+    }
+    // Cargo takes flags from the first of these only, so ours go where the user's are.
+    let flags = ["CARGO_ENCODED_RUSTFLAGS".to_owned(), "RUSTFLAGS".to_owned(), format!("{prefix}_RUSTFLAGS")];
+    let (name, present) = flags
+        .iter()
+        .find_map(|name| variable(name).map(|value| (name.clone(), value)))
+        .unwrap_or_else(|| (flags[2].clone(), OsString::new()));
+    let (separator, ours) =
+        if name == flags[0] { ("\u{1f}", STATIC.replace(' ', "\u{1f}")) } else { (" ", STATIC.to_owned()) };
+    let mut value = present;
+    if !value.is_empty() {
+        value.push(separator);
+    }
+    value.push(ours);
+    environment.push((name, value));
+    Target { triple: triple.to_owned(), environment }
+}
+
+/// The compiler that cargo uses in a folder.
+struct Rustc<'a> {
+    folder: &'a Path,
+}
+
+impl Rustc<'_> {
+    fn ask(&self, isa: Isa, arguments: &[&str]) -> Result<String, BuildError> {
+        let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        let output = command
+            .current_dir(self.folder)
+            .args(arguments)
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|source| BuildError::Start { tool: "rustc".to_owned(), source })?;
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        } else {
+            Err(BuildError::Compiler { isa, tool: "rustc".to_owned(), status: output.status })
+        }
+    }
+
+    /// The target that it builds for when not told otherwise.
+    fn host(&self, isa: Isa) -> Result<String, BuildError> {
+        let version = self.ask(isa, &["-vV"])?;
+        let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+        Ok(host.unwrap_or("x86_64-unknown-linux-gnu").to_owned())
+    }
+
+    /// The folder of the compiler, and that of the standard library for `triple`, which may not exist.
+    fn installation(&self, isa: Isa, triple: &str) -> Result<(PathBuf, PathBuf), BuildError> {
+        let sysroot = self.ask(isa, &["--print", "sysroot"])?;
+        let libraries = self.ask(isa, &["--print", "target-libdir", "--target", triple])?;
+        Ok((PathBuf::from(sysroot.trim()), PathBuf::from(libraries.trim())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(kind: &'static str, name: &str, is_default: bool) -> Program {
+        Program { package: "p".to_owned(), kind, name: name.to_owned(), is_default }
+    }
+
+    fn chosen(programs: &[Program], wanted: &RustProgram) -> Result<String, String> {
+        choose(Path::new("Cargo.toml"), programs, wanted)
+            .map(|program| program.argument())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_only_or_the_named_program_is_built() {
+        let programs = [program("bin", "a", false), program("example", "e", false)];
+        assert_eq!(chosen(&programs, &RustProgram::Default), Ok("--bin a".to_owned()));
+        assert_eq!(chosen(&programs, &RustProgram::Example("e".to_owned())), Ok("--example e".to_owned()));
+        let two = [program("bin", "a", false), program("bin", "b", true)];
+        assert_eq!(chosen(&two, &RustProgram::Default), Ok("--bin b".to_owned()));
+        assert_eq!(chosen(&two, &RustProgram::Bin("a".to_owned())), Ok("--bin a".to_owned()));
+    }
+
+    #[test]
+    fn a_choice_that_cannot_be_made_shows_what_there_is() {
+        let two = [program("bin", "a", false), program("bin", "b", false)];
+        assert_eq!(
+            chosen(&two, &RustProgram::Default),
+            Err("Cargo.toml has several programs; choose one of --bin a, --bin b".to_owned())
+        );
+        assert_eq!(
+            chosen(&two, &RustProgram::Bin("c".to_owned())),
+            Err("Cargo.toml has no binary `c`; it has --bin a, --bin b".to_owned())
+        );
+        assert_eq!(
+            chosen(&[], &RustProgram::Default),
+            Err("Cargo.toml has no binary; it has no program at all".to_owned())
+        );
+    }
+
+    #[test]
+    fn settings_of_the_user_are_kept() {
+        let with = |variables: &'static [(&str, &str)]| {
+            let target = static_target("s390x-unknown-linux-gnu", "s390x-linux-gnu-gcc", |name| {
+                variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into())
+            });
+            let text = |value: &OsString| value.to_str().unwrap().to_owned();
+            target.environment.iter().map(|(name, value)| (name.clone(), text(value))).collect::<Vec<_>>()
+        };
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let linker = pair("CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_LINKER", "s390x-linux-gnu-gcc");
+        let own = "CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_RUSTFLAGS";
+        assert_eq!(with(&[]), [linker.clone(), pair(own, STATIC)]);
+        assert_eq!(
+            with(&[("RUSTFLAGS", "-g")]),
+            [linker.clone(), pair("RUSTFLAGS", "-g -C target-feature=+crt-static")]
+        );
+        assert_eq!(
+            with(&[("RUSTFLAGS", "-g"), ("CARGO_ENCODED_RUSTFLAGS", "-g")]),
+            [linker, pair("CARGO_ENCODED_RUSTFLAGS", "-g\u{1f}-C\u{1f}target-feature=+crt-static")]
+        );
+        assert_eq!(with(&[("CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_LINKER", "ld")]), [pair(own, STATIC)]);
+    }
+
+    #[test]
+    fn the_executable_is_the_one_of_the_program() {
+        let line = |id: &str, kind: &str, path: &str| {
+            format!(
+                "{{\"reason\":\"compiler-artifact\",\"package_id\":\"{id}\",\
+                 \"target\":{{\"kind\":[\"{kind}\"],\"name\":\"a\"}},\"executable\":{path}}}\n"
+            )
+        };
+        let messages = format!(
+            "not json\n{}{}{}{}",
+            line("other", "bin", "\"/wrong\""),
+            line("p", "lib", "null"),
+            line("p", "example", "\"/wrong\""),
+            line("p", "bin", "\"/right\"")
+        );
+        assert_eq!(
+            executable(messages.as_bytes(), &program("bin", "a", false)),
+            Some(PathBuf::from("/right"))
+        );
+        assert_eq!(executable(b"", &program("bin", "a", false)), None);
+    }
+}
