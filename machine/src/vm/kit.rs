@@ -9,7 +9,7 @@ const MODULE_ORDER: &str = "order";
 
 /// A part of the kit is missing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("an {isa} virtual machine node needs {what}, but {path} is missing: run `make setup`", path = path.display())]
+#[error("an {isa} virtual machine node needs {what}, but {path} is missing: run `make kit`", path = path.display())]
 pub struct KitError {
     /// The instruction set of the node.
     pub isa: Isa,
@@ -72,7 +72,7 @@ mod tests {
         for name in ["vmlinuz", "busybox", "tombolod", "modules/order"] {
             let error = VmKit::locate(&root, Isa::Aarch64).unwrap_err();
             assert!(error.path.ends_with(name), "{error}");
-            assert!(error.to_string().contains("make setup"), "{error}");
+            assert!(error.to_string().contains("make kit"), "{error}");
             std::fs::write(folder.join(name), "").unwrap();
         }
         assert_eq!(VmKit::locate(&root, Isa::Aarch64).unwrap().busybox, folder.join("busybox"));

@@ -1,0 +1,144 @@
+#!/bin/sh
+# Puts what an aarch64 virtual machine node is made of, except our own monitor, into TARGET/kit/aarch64:
+#   vmlinuz             Debian's kernel for clouds
+#   modules/*.ko,order  its vfio modules, and their order, each after those it needs
+#   busybox             the shell and tools of the node's console
+#
+# usage: fetch-vm-kit.sh [TARGET]      TARGET is cargo's target folder, by default `target`
+#
+# Needs no root and leaves the system's package lists and architectures alone: it reads Debian's signed
+# archive through the system's sources and keys, but into lists of its own. Packages are kept in
+# ~/.cache/tombolo/debs; while they are there nothing is fetched (remove them to get newer ones). When
+# everything is in place it does nothing.
+set -eu
+
+target=${1:-target}
+kit=$target/kit/aarch64
+cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/tombolo
+debs=$cache/debs
+kernel=linux-image-cloud-arm64
+needed_modules='vfio_iommu_type1 vfio-pci'
+# To be raised when this script makes something else of the same packages.
+recipe=1
+
+say() { printf 'vm kit: %s\n' "$*" >&2; }
+fail() {
+    say "error: $*"
+    exit 1
+}
+
+if [ -f "$kit/vm-kit" ] && [ -f "$kit/vmlinuz" ] && [ -f "$kit/modules/order" ] && [ -x "$kit/busybox" ]; then
+    read -r made_by _ <"$kit/vm-kit" || made_by=
+    [ "$made_by" != "$recipe" ] || exit 0
+fi
+
+for tool in dpkg-deb tar; do
+    command -v "$tool" >/dev/null || fail "$tool is missing"
+done
+mkdir -p "$kit" "$debs" || fail "cannot write to $kit and $debs"
+work=$(mktemp -d "$kit/.draft-XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+# Runs a program of apt for arm64 alone, with lists of our own.
+with_apt() {
+    program=$1
+    shift
+    "$program" -q \
+        -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User= \
+        -o Dir::State="$cache/apt" -o Dir::State::lists="$cache/apt/lists" \
+        -o Dir::State::status="$cache/apt/status" \
+        -o Dir::Cache="$cache/apt" -o Dir::Cache::archives="$cache/apt/archives" \
+        -o Acquire::Languages=none -o Acquire::Retries=3 \
+        -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false \
+        -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false \
+        "$@"
+}
+
+update_lists() {
+    command -v apt-get >/dev/null || fail 'apt-get is missing: the kernel comes from the archive of Debian'
+    mkdir -p "$cache/apt/lists/partial" "$cache/apt/archives/partial"
+    : >"$cache/apt/status"
+    say "downloading the arm64 package lists to $cache/apt"
+    with_apt apt-get update >"$work/log" 2>&1 || { cat "$work/log" >&2; fail 'the package lists did not come'; }
+}
+
+# The package that holds the kernel itself: its name has the kernel's version.
+kernel_image() {
+    with_apt apt-cache depends "$kernel" 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)$/\1/p' | head -n 1
+}
+
+# Prints the path of the newest kept package of a file name pattern; fails when there is none.
+kept() {
+    # shellcheck disable=SC2012,SC2086  # a pattern of names that apt made
+    newest=$(ls -t "$debs"/$1 2>/dev/null | head -n 1)
+    [ -n "$newest" ] && printf '%s\n' "$newest"
+}
+
+# Downloads a package. apt checks it against the signed lists, and only then is it kept.
+download() {
+    say "downloading $1 to $debs"
+    mkdir -p "$work/debs"
+    (cd "$work/debs" && with_apt apt-get download "$1") >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "$1 did not come"; }
+    mv "$work/debs"/*.deb "$debs/"
+}
+
+fetch() {
+    update_lists
+    image=$(kernel_image)
+    [ -n "$image" ] || fail "the sources of apt have no $kernel: an archive of Debian must be among them"
+    kept "${image}_*_arm64.deb" >/dev/null || download "$image"
+    kept "$busybox_pattern" >/dev/null || download busybox-static
+}
+
+# Prints the file of a module. Names are written with either kind of dash.
+module_file() {
+    find "$work/lib" -name "$(printf '%s' "$1" | sed 's/[-_]/[-_]/g').ko*" | head -n 1
+}
+
+# Installs a module after those it needs, as its own description lists them.
+add_module() {
+    case " $added " in *" $1 "*) return ;; esac
+    [ -n "$(module_file "$1")" ] || fail "$kernel_deb has no module $1"
+    case $(module_file "$1") in
+    *.ko) ;;
+    *.ko.xz) xz -d "$(module_file "$1")" || fail 'cannot unpack a module: apt-get install xz-utils' ;;
+    *) fail "the module $(module_file "$1") is packed in a way that is not known" ;;
+    esac
+    for needed in $(tr '\0' '\n' <"$(module_file "$1")" | sed -n 's/^depends=//p' | tr ',' ' '); do
+        add_module "$needed"
+    done
+    cp "$(module_file "$1")" "$work/modules/"
+    basename "$(module_file "$1")" >>"$work/modules/order"
+    added="$added $1"
+}
+
+image_pattern='linux-image-[0-9]*-cloud-arm64_*_arm64.deb'
+busybox_pattern='busybox-static_*_arm64.deb'
+if ! kept "$image_pattern" >/dev/null || ! kept "$busybox_pattern" >/dev/null; then
+    fetch
+fi
+kernel_deb=$(kept "$image_pattern")
+busybox_deb=$(kept "$busybox_pattern")
+
+say "unpacking ${kernel_deb##*/} and ${busybox_deb##*/} to $kit"
+mkdir "$work/lib" "$work/busybox" "$work/modules"
+dpkg-deb --fsys-tarfile "$kernel_deb" | tar -x -C "$work/lib" --wildcards './boot/vmlinuz-*' '*/kernel/drivers/*'
+dpkg-deb --fsys-tarfile "$busybox_deb" | tar -x -C "$work/busybox" --wildcards '*bin/busybox'
+: >"$work/modules/order"
+added=
+for module in $needed_modules; do
+    add_module "$module"
+done
+mv "$work"/lib/boot/vmlinuz-* "$work/vmlinuz"
+mv "$work"/busybox/*bin/busybox "$work/bin-busybox"
+chmod 644 "$work/vmlinuz"
+chmod 755 "$work/bin-busybox"
+chmod 644 "$work"/modules/*
+
+rm -rf "$kit/vm-kit" "$kit/modules"
+mv "$work/modules" "$kit/modules"
+mv "$work/vmlinuz" "$kit/vmlinuz"
+mv "$work/bin-busybox" "$kit/busybox"
+printf '%s %s %s\n' "$recipe" "${kernel_deb##*/}" "${busybox_deb##*/}" >"$kit/vm-kit"
+say "ready: $(sed 's/^/ /' "$kit/modules/order" | tr -d '\n')"
