@@ -41,6 +41,14 @@ fn the_machines_of_the_project_are_right() {
 }
 
 #[test]
+fn the_example_of_the_specification_is_right() {
+    let specification = include_str!("../../../docs/specs/machine-file.md");
+    let example = specification.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let machine = parse(example).unwrap_or_else(|report| panic!("{report}"));
+    assert_eq!(machine.link_between(NodeId(0), NodeId(2)), Some(TransportKind::Socket));
+}
+
+#[test]
 fn the_usual_machine_needs_no_file() {
     let machine = Machine::usual().unwrap();
     assert_eq!(machine.node_named("arm0").map(|node| node.isa), Some(Isa::Aarch64));

@@ -71,23 +71,28 @@ fn the_id_stands_for_the_content() {
     assert_ne!(one.id(), packed("a", &[Isa::X86_64, Isa::Aarch64]).id());
 }
 
-/// The bytes that `docs/specs/image.md` shows.
+/// The bytes that the specification shows: its dump, with the lines left out that it says are zeros.
+fn golden_bytes() -> Vec<u8> {
+    let specification = include_str!("../../../docs/specs/image.md");
+    let dump = specification.split("```").nth(1).unwrap();
+    let mut bytes = vec![0; 512];
+    for line in dump.lines().filter(|line| !line.is_empty()) {
+        let (offset, rest) = line.split_at(3);
+        let offset = usize::from_str_radix(offset, 16).unwrap();
+        let hex = rest.split_whitespace().map_while(|word| u8::from_str_radix(word, 16).ok());
+        for (at, byte) in hex.take(16).enumerate() {
+            bytes[offset + at] = byte;
+        }
+    }
+    bytes
+}
+
 #[test]
 fn bytes_are_golden() {
     let image = packed("golden", &[Isa::Aarch64, Isa::S390x]);
-    let bytes = image.as_bytes();
-    assert_eq!(bytes.len(), 512);
-    assert_eq!(bytes[..24], *b"\x89TOMBO\n\x1a\x01\0\0\0\x02\0\0\0\0\x02\0\0\0\0\0\0");
-    assert_eq!(bytes[56..64], *b"\x06\0\0\0\0\0\0\0");
-    assert_eq!(bytes[64..72], *b"golden\0\0");
-    assert_eq!(bytes[128..160], *b"\x02\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\x78\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
-    assert_eq!(bytes[192..224], *b"\x04\0\0\0\0\0\0\0\x80\x01\0\0\0\0\0\0\x78\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
-    assert_eq!(bytes[256..260], *b"\x7fELF");
-    assert_eq!(bytes[376..384], [0; 8]);
-    assert_eq!(image.id().to_string(), GOLDEN_ID);
+    assert_eq!(image.as_bytes(), golden_bytes());
+    assert_eq!(image.id().to_string(), "22af0e1296833fa8641e394a089e2fbf15fc0dfe4397121fb3281808a04c0dc9");
 }
-
-const GOLDEN_ID: &str = "22af0e1296833fa8641e394a089e2fbf15fc0dfe4397121fb3281808a04c0dc9";
 
 #[test]
 fn every_damaged_byte_is_noticed() {
