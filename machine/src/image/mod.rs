@@ -119,6 +119,10 @@ impl Image {
     /// [`ImageError`], which names the file.
     pub fn open(path: &Path) -> Result<Image, ImageError> {
         let unreadable = |source| ImageError::Unreadable { path: path.to_owned(), source };
+        // Asked before opening: opening a pipe would wait for somebody to write into it.
+        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(unreadable(std::io::Error::other("it is not a regular file")));
+        }
         let file = File::open(path).map_err(unreadable)?;
         let mut bytes = Vec::new();
         // One byte more than allowed tells a file of the greatest length from a longer one.

@@ -186,6 +186,8 @@ fn a_bare_executable_is_the_image_that_packing_it_makes() {
 fn errors_name_the_file() {
     let missing = Image::open(Path::new("/nonexistent/x.tbi")).unwrap_err().to_string();
     assert!(missing.starts_with("cannot read image /nonexistent/x.tbi: "), "{missing}");
+    let device = Image::open(Path::new("/dev/null")).unwrap_err().to_string();
+    assert_eq!(device, "cannot read image /dev/null: it is not a regular file");
     let not_one =
         Image::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap_err().to_string();
     assert!(
