@@ -1,6 +1,6 @@
 //! Machines: what they are made of, and how the programs that run on them are built and packed.
 //!
-//! - [`file`]: machine files, read with errors that point at the line.
+//! - [`mod@file`]: machine files, read with errors that point at the line.
 //! - [`Machine`]: the validated nodes and links that the monitor works from.
 //! - [`image`]: one file with a build of a program for each instruction set.
 //! - [`build`]: from a Rust package or C sources to an image.
