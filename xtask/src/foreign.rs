@@ -6,7 +6,7 @@ use crate::workspace::{Workspace, execute};
 
 /// Runs the tests of every `no_std` crate on each foreign instruction set, under qemu-user.
 ///
-/// The runners and linkers are in `.cargo/config.toml`.
+/// The linkers are in `.cargo/config.toml`. The runners are not: miri, too, runs a foreign target, itself.
 pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
     let targets = Toolchain::find()?.foreign_targets();
     if targets.is_empty() {
@@ -18,8 +18,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
     for package in &workspace.layers.checks.no_std {
         test.args(["--package", package]);
     }
-    for (_, target) in targets {
-        test.args(["--target", target]);
+    for (isa, target) in targets {
+        let runner = format!("CARGO_TARGET_{}_RUNNER", target.to_uppercase().replace('-', "_"));
+        test.args(["--target", target]).env(runner, format!("qemu-{isa}"));
     }
     execute(&mut test)
 }

@@ -19,6 +19,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     test.env("CARGO_TARGET_DIR", workspace.target.join("loom"))
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "3")
+        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
         .args(["test", "--lib", "--tests"]);
     for package in &workspace.layers.checks.loom {
         test.args(["--package", package]);
