@@ -60,7 +60,10 @@ update_lists() {
     mkdir -p "$cache/apt/lists/partial" "$cache/apt/archives/partial"
     : >"$cache/apt/status"
     say "downloading the arm64 package lists to $cache/apt"
-    with_apt apt-get update >"$work/log" 2>&1 || { cat "$work/log" >&2; fail 'the package lists did not come'; }
+    with_apt apt-get update >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        fail 'the package lists did not come'
+    }
 }
 
 # The package that holds the kernel itself: its name has the kernel's version.
@@ -79,14 +82,20 @@ kept() {
 download() {
     say "downloading $1 to $debs"
     mkdir -p "$work/debs"
-    (cd "$work/debs" && with_apt apt-get download "$1") >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "$1 did not come"; }
+    (cd "$work/debs" && with_apt apt-get download "$1") >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        fail "$1 did not come"
+    }
     mv "$work/debs"/*.deb "$debs/"
 }
 
 fetch() {
     update_lists
     image=$(kernel_image)
-    [ -n "$image" ] || fail "the sources of apt have no $kernel: an archive of Debian must be among them"
+    [ -n "$image" ] || {
+        cat "$work/log" >&2
+        fail "apt knows no $kernel: an archive of Debian must be among its sources, and within reach"
+    }
     kept "${image}_*_arm64.deb" >/dev/null || download "$image"
     kept "$busybox_pattern" >/dev/null || download busybox-static
 }

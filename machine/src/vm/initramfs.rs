@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
@@ -178,9 +179,15 @@ pub fn keep(archive: &[u8], directory: &Path) -> Result<PathBuf, InitramfsError>
 }
 
 fn write_whole(content: &[u8], path: &Path) -> std::io::Result<()> {
-    let draft = path.with_extension(format!("draft-{}", std::process::id()));
+    static DRAFTS: AtomicU64 = AtomicU64::new(0);
+    let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+    let draft = path.with_extension(format!("draft-{}-{number}", std::process::id()));
     let written = File::create(&draft)
-        .and_then(|mut file| file.write_all(content))
+        .and_then(|mut file| {
+            file.write_all(content)?;
+            // The name must not outlive the content if the host loses power.
+            file.sync_all()
+        })
         .and_then(|()| std::fs::rename(&draft, path));
     if written.is_err() {
         let _ = std::fs::remove_file(&draft);

@@ -134,6 +134,9 @@ impl Qemu {
     /// What to run, with `serial` as its serial console and `window` as the socket from
     /// [`Window::connect`](super::Window::connect).
     ///
+    /// Whoever holds the other end of `serial` must keep reading from it: QEMU waits for room there, and all
+    /// of the machine waits with it. Both ends hang up when the machine ends.
+    ///
     /// # Errors
     /// [`QemuError`].
     pub fn launch(&self, serial: OwnedFd, window: OwnedFd) -> Result<Launch, QemuError> {

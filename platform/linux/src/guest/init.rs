@@ -119,6 +119,9 @@ impl Parameters {
     }
 }
 
+/// Makes the command of a shell, with the console opened for it.
+pub type MakeShell = fn() -> Result<Command, OsError>;
+
 /// A shell on the serial console, with job control.
 ///
 /// # Errors
@@ -139,15 +142,19 @@ pub fn console_shell() -> Result<Command, OsError> {
 /// Runs `main` and waits for its end, meanwhile taking the exit status of every orphan of this machine, which
 /// only process 1 can do. `main` runs apart from process 1 so that it can wait for its own children.
 ///
-/// `shell` runs beside it, and again whenever it has ended after at least [`SHELL_LIFE`].
+/// What `shell` makes, if given, runs beside it, and again whenever it has ended after at least
+/// [`SHELL_LIFE`]; see [`console_shell`].
 ///
 /// # Errors
 /// What the kernel refused. A shell that does not start is no error.
-pub fn supervise(main: &mut Command, mut shell: Option<Command>) -> Result<Ended, OsError> {
+pub fn supervise(main: &mut Command, shell: Option<MakeShell>) -> Result<Ended, OsError> {
     let child = main.spawn().context(&format!("start {}", main.get_program().to_string_lossy()))?;
     let main_pid = Pid::from_child(&child);
-    let mut start_shell =
-        || shell.as_mut()?.spawn().ok().map(|child| (Pid::from_child(&child), Instant::now()));
+    // Made anew each time: the console hangs up on all who hold it when the shell ends.
+    let start_shell = || {
+        let child = shell?().ok()?.spawn().ok()?;
+        Some((Pid::from_child(&child), Instant::now()))
+    };
     let mut running_shell = start_shell();
     loop {
         match rustix::process::wait(WaitOptions::empty()) {

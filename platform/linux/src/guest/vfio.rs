@@ -73,7 +73,8 @@ impl Interrupts {
         let eventfds =
             (0..vectors).map(|_| crate::event::eventfd()).collect::<Result<Vec<OwnedFd>, OsError>>()?;
         let mut request = irq_set(&eventfds);
-        call(&device, DEVICE_SET_IRQS, request.as_mut_ptr().cast())
+        // SAFETY: `request` is a vfio_irq_set as long as it says; the kernel only reads it.
+        unsafe { call(&device, DEVICE_SET_IRQS, request.as_mut_ptr().cast()) }
             .context("receive interrupts of the window")?;
         Ok(Interrupts { eventfds, _device: device, _group: group, _container: container })
     }
@@ -113,8 +114,9 @@ fn open(path: &str) -> Result<OwnedFd, OsError> {
 
 fn open_container() -> Result<OwnedFd, OsError> {
     let container = open("/dev/vfio/vfio")?;
-    let version =
-        call(&container, GET_API_VERSION, core::ptr::null_mut()).context("ask for vfio's version")?;
+    // SAFETY: the request takes no argument.
+    let version = unsafe { call(&container, GET_API_VERSION, core::ptr::null_mut()) }
+        .context("ask for vfio's version")?;
     if version != API_VERSION {
         return Err(OsError::new(format!("use version {version} of vfio"), Errno::NOSYS));
     }
@@ -125,24 +127,29 @@ fn open_group(window: &WindowDevice, number: &str, container: &OwnedFd) -> Resul
     let group = open(&format!("/dev/vfio/{number}"))?;
     // struct vfio_group_status: argsz, flags.
     let mut status = [8_u32, 0];
-    call(&group, GROUP_GET_STATUS, status.as_mut_ptr().cast())
+    // SAFETY: the structure has the 8 bytes that it says, and is ours to be written.
+    unsafe { call(&group, GROUP_GET_STATUS, status.as_mut_ptr().cast()) }
         .context("ask for the state of an IOMMU group")?;
     if status[1] & GROUP_VIABLE == 0 {
         let address = window.address().to_owned();
         return Err(GuestError::GroupNotViable { address, group: number.to_owned() });
     }
     let mut container_fd: RawFd = container.as_raw_fd();
-    call(&group, GROUP_SET_CONTAINER, (&raw mut container_fd).cast()).context("put an IOMMU group to use")?;
-    // The argument is the number itself.
+    // SAFETY: the argument points to a descriptor, which the kernel reads.
+    unsafe { call(&group, GROUP_SET_CONTAINER, (&raw mut container_fd).cast()) }
+        .context("put an IOMMU group to use")?;
     let kind = core::ptr::without_provenance_mut(TYPE1V2_IOMMU);
-    call(container, SET_IOMMU, kind).context("use the IOMMU")?;
+    // SAFETY: the argument is the number itself, not a pointer.
+    unsafe { call(container, SET_IOMMU, kind) }.context("use the IOMMU")?;
     Ok(group)
 }
 
 fn open_device(window: &WindowDevice, group: &OwnedFd) -> Result<OwnedFd, OsError> {
     let operation = format!("open the window {} through vfio", window.address());
     let name = CString::new(window.address()).map_err(|_| OsError::new(operation.clone(), Errno::INVAL))?;
-    let device = call(group, GROUP_GET_DEVICE_FD, name.as_ptr().cast_mut().cast()).context(&operation)?;
+    // SAFETY: the argument is a string that ends in zero, which the kernel reads.
+    let device =
+        unsafe { call(group, GROUP_GET_DEVICE_FD, name.as_ptr().cast_mut().cast()) }.context(&operation)?;
     // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
     let device = unsafe { OwnedFd::from_raw_fd(device) };
     rustix::io::fcntl_setfd(&device, rustix::io::FdFlags::CLOEXEC).context(&operation)?;
@@ -156,7 +163,8 @@ fn become_bus_master(device: &OwnedFd) -> Result<(), OsError> {
     let mut info = [0_u64; 4];
     info[0] = two_words(32, 0);
     info[1] = two_words(CONFIG_REGION, 0);
-    call(device, DEVICE_GET_REGION_INFO, info.as_mut_ptr().cast())
+    // SAFETY: the structure has the 32 bytes that it says, and is ours to be written.
+    unsafe { call(device, DEVICE_GET_REGION_INFO, info.as_mut_ptr().cast()) }
         .context("find the window's configuration")?;
     let config = File::from(device.try_clone().context("use the window's configuration")?);
     let at = info[3] + PCI_COMMAND_OFFSET;
@@ -175,7 +183,9 @@ const fn two_words(first: u32, second: u32) -> u64 {
 fn vector_count(device: &OwnedFd) -> Result<u32, OsError> {
     // struct vfio_irq_info: argsz, flags, index, count.
     let mut info = [16_u32, 0, MSIX_INDEX, 0];
-    call(device, DEVICE_GET_IRQ_INFO, info.as_mut_ptr().cast()).context("count the window's interrupts")?;
+    // SAFETY: the structure has the 16 bytes that it says, and is ours to be written.
+    unsafe { call(device, DEVICE_GET_IRQ_INFO, info.as_mut_ptr().cast()) }
+        .context("count the window's interrupts")?;
     Ok(info[3])
 }
 
@@ -195,7 +205,7 @@ struct Request {
 }
 
 // SAFETY: `opcode` and `as_ptr` return the two fields, `output_from_ptr` touches no memory, and the argument
-// may be written (`IS_MUTATING`). That it points to what the opcode expects is the business of `call`.
+// may be written (`IS_MUTATING`). That it is what the opcode expects is the contract of `call`.
 unsafe impl Ioctl for Request {
     type Output = i32;
     const IS_MUTATING: bool = true;
@@ -213,12 +223,13 @@ unsafe impl Ioctl for Request {
     }
 }
 
-/// Makes one request of this module. `argument` points to the structure that `opcode` takes, which begins
-/// with its own size where the kernel writes to it.
-fn call(fd: impl AsFd, opcode: Opcode, argument: *mut c_void) -> rustix::io::Result<i32> {
-    // SAFETY: every caller is in this module, and each passes a live, exclusively borrowed (or for
-    // GET_DEVICE_FD, only read) buffer of the structure that <linux/vfio.h> gives for its opcode, or no pointer
-    // at all; the kernel writes no more than the `argsz` that the structure begins with.
+/// Makes one request and returns the kernel's number.
+///
+/// # Safety
+/// `argument` must be what <linux/vfio.h> says that `opcode` takes: the value, or a pointer to the structure,
+/// valid for the `argsz` bytes that the structure begins with, and writable where the kernel answers in it.
+unsafe fn call(fd: impl AsFd, opcode: Opcode, argument: *mut c_void) -> rustix::io::Result<i32> {
+    // SAFETY: `Request` passes both on as they are; that they fit is the contract of this function.
     unsafe { rustix::ioctl::ioctl(fd, Request { opcode, argument }) }
 }
 
