@@ -1,12 +1,12 @@
 //! `cargo xtask foreign`: the protocol crates' own tests on other word orders and memory models.
 
 use crate::failure::Failure;
-use crate::toolchain::Toolchain;
+use crate::toolchain::{Toolchain, add_target, target_variable};
 use crate::workspace::{Workspace, execute};
 
 /// Runs the tests of every `no_std` crate on each foreign instruction set, under qemu-user.
 ///
-/// The linkers are in `.cargo/config.toml`. The runners are not: miri, too, runs a foreign target, itself.
+/// The linkers are in `.cargo/config.toml`. The runners are not: miri runs a foreign target by itself.
 pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
     let targets = Toolchain::find()?.foreign_targets();
     if targets.is_empty() {
@@ -19,8 +19,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
         test.args(["--package", package]);
     }
     for (isa, target) in targets {
-        let runner = format!("CARGO_TARGET_{}_RUNNER", target.to_uppercase().replace('-', "_"));
-        test.args(["--target", target]).env(runner, format!("qemu-{isa}"));
+        add_target(&mut test, target);
+        test.env(target_variable(target, "RUNNER"), format!("qemu-{isa}"));
     }
     execute(&mut test)
 }

@@ -7,11 +7,12 @@ use std::process::Command;
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::toolchain::Toolchain;
+use crate::toolchain::{Toolchain, add_target};
 use crate::workspace::{Workspace, execute};
 
-/// The packages whose images the kit has.
-const IMAGES: &[&str] = &["pingpong", "communities"];
+/// The images that the kit has, and the folders of their packages.
+const IMAGES: &[(&str, &str)] =
+    &[("pingpong", "examples/pingpong"), ("communities", "examples/communities"), ("bench", "bench")];
 
 /// Builds what nodes are made of: monitors for every instruction set, the VM's kernel, the examples' images.
 #[derive(Args)]
@@ -50,7 +51,7 @@ fn build_for_nodes(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     let mut build = workspace.cargo();
     build.args(["build", "--profile", "node", "--package", "tombolod", "--bin", "tombolod"]);
     for (_, target) in &targets {
-        build.args(["--target", target]);
+        add_target(&mut build, target);
     }
     execute(&mut build)?;
     for (isa, target) in &targets {
@@ -63,11 +64,13 @@ fn build_for_nodes(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
 fn build_images(workspace: &Workspace, images: &Path) -> Result<(), Failure> {
     fs::create_dir_all(images).map_err(Failure::file("creating", images))?;
     let program = workspace.target.join("release/tombolo");
-    for package in IMAGES {
+    for (name, package) in IMAGES {
         let mut build = Command::new(&program);
         build.current_dir(&workspace.root).env("CARGO_TARGET_DIR", &workspace.target);
-        build.args(["build", "--package", package, "--output"]).arg(images.join(format!("{package}.tbi")));
-        execute(&mut build)?;
+        // The profile of the monitors, so that both share what they depend on; all that can be built for,
+        // whatever machine is up.
+        build.args(["build", package, "--isa", "all", "--profile", "node", "--output"]);
+        execute(build.arg(images.join(format!("{name}.tbi"))))?;
     }
     Ok(())
 }

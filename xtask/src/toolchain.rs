@@ -24,6 +24,17 @@ pub(crate) const FOREIGN: &[ForeignIsa] = &[
     ForeignIsa { name: "s390x", targets: &["s390x-unknown-linux-gnu"] },
 ];
 
+/// Makes cargo build `target` for a node: static, since a node has a kernel and our program, nothing else.
+pub(crate) fn add_target(cargo: &mut Command, target: &str) {
+    let flags = target_variable(target, "RUSTFLAGS");
+    cargo.args(["--target", target]).env(flags, "-C target-feature=+crt-static");
+}
+
+/// The name of cargo's setting `what` for `target` in the environment.
+pub(crate) fn target_variable(target: &str, what: &str) -> String {
+    format!("CARGO_TARGET_{}_{what}", target.to_uppercase().replace('-', "_"))
+}
+
 /// The compiler that cargo uses here.
 pub(crate) struct Toolchain {
     libraries: PathBuf,
