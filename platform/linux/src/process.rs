@@ -111,6 +111,19 @@ impl Process {
     }
 }
 
+/// Takes up a descriptor that this process inherited under a number which it was told.
+///
+/// # Errors
+/// `EBADF` when there is none under that number.
+pub fn inherited(number: i32) -> Result<OwnedFd, OsError> {
+    if number < 0 {
+        return Err(OsError::new("take up an inherited descriptor", Errno::BADF));
+    }
+    // SAFETY: the number is only used to copy the descriptor, which fails if there is none; nothing is closed.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    rustix::io::fcntl_dupfd_cloexec(borrowed, 3).context("take up an inherited descriptor")
+}
+
 /// Watches a process that is not our child; readable once it has ended.
 ///
 /// # Errors

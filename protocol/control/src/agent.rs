@@ -124,6 +124,11 @@ wire_enum! {
         }
         /// Kill everything and end.
         9 => Stop {}
+        /// A program will not be started again soon: let it go.
+        11 => Forget {
+            /// Its SHA-256.
+            hash: [u8; 32],
+        }
         /// Close a client's connection.
         10 => Dismiss {
             /// Which.
@@ -206,8 +211,11 @@ wire_enum! {
         10 => Released {
             /// Which.
             channel: ChannelId,
-            /// Which end's lifeline, when both are of this agent: false for the connecting side.
-            accepting: bool,
+        }
+        /// What was fed to a domain's standard input has been taken.
+        11 => InputTaken {
+            /// Whose.
+            domain: DomainId,
         }
     }
 }

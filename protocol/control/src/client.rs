@@ -222,7 +222,7 @@ wire_struct! {
         parent: Option<DomainId>,
         /// Since when.
         age: Duration,
-        /// Open channels.
+        /// Channels that it has opened or accepted so far.
         channels: u32,
     }
 }

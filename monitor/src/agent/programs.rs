@@ -1,0 +1,84 @@
+//! Programs that the root sent, kept in memory files without a name.
+
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use tombolo_control::Report;
+use tombolo_platform::error::Context;
+use tombolo_platform::{Errno, OsError, memory};
+
+use super::Agent;
+
+/// Bytes copied out of the window at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+
+impl Agent {
+    /// Keeps a program that came as a descriptor, or lies in the window.
+    pub(super) fn take_program(
+        &mut self,
+        hash: [u8; 32],
+        length_bytes: u64,
+        window_offset_bytes: Option<u64>,
+        fds: Vec<OwnedFd>,
+    ) {
+        let file = match window_offset_bytes {
+            None => fds.into_iter().next(),
+            Some(offset_bytes) => {
+                let copied = self.copy_from_window(offset_bytes, length_bytes);
+                self.report(Report::ProgramTaken { hash });
+                // Without it, the start that follows fails and says so.
+                copied.ok()
+            }
+        };
+        if let Some(file) = file {
+            self.programs.insert(hash, file);
+        }
+    }
+
+    fn copy_from_window(&self, offset_bytes: u64, length_bytes: u64) -> Result<OwnedFd, OsError> {
+        let missing = || OsError::new("take a program from a window that is not there", Errno::NODEV);
+        let window = self.window.as_ref().ok_or_else(missing)?;
+        let length = usize::try_from(length_bytes).map_err(|_| missing())?;
+        let source = memory::map(&window.memory, offset_bytes, length.next_multiple_of(4096))?;
+        let file = program_file()?;
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut offset = 0;
+        while offset < length {
+            let count = PIECE_BYTES.min(length - offset);
+            source.copy_out(offset, &mut piece[..count]).map_err(|_| missing())?;
+            write_all(&file, &piece[..count])?;
+            offset += count;
+        }
+        seal(&file)?;
+        Ok(file)
+    }
+}
+
+/// A memory file that holds a program.
+///
+/// # Errors
+/// Out of memory.
+pub fn program_from_bytes(bytes: &[u8]) -> Result<OwnedFd, OsError> {
+    let file = program_file()?;
+    write_all(&file, bytes)?;
+    seal(&file)?;
+    Ok(file)
+}
+
+fn program_file() -> Result<OwnedFd, OsError> {
+    rustix::fs::memfd_create("tombolo-program", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+        .context("keep a program in memory")
+}
+
+fn seal(file: &OwnedFd) -> Result<(), OsError> {
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(file, seals).context("seal a program")
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), OsError> {
+    while !bytes.is_empty() {
+        let written = rustix::io::write(file, bytes).context("keep a program in memory")?;
+        bytes = &bytes[written..];
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Channels: which link carries one, and what it takes.
+
+use tombolo_base::{ChannelId, DomainId, NodeId};
+use tombolo_control::{Attachment, Fault, Grant, Order, Reply, WindowPlace};
+use tombolo_link::{ChannelConfig, ChannelLayout, Side, TransportKind};
+use tombolo_machine::NodeKind;
+use tombolo_machine::vm::HOST_PEER;
+
+use super::{Client, Core, Effect, Resource, WindowChannel};
+
+/// The two ends of a channel to be: who connects and who accepts.
+struct Ends {
+    connecting: (Client, DomainId),
+    accepting: (Client, DomainId),
+}
+
+/// What one end gets.
+struct Share {
+    attachments: Vec<Attachment>,
+    passed: Vec<Resource>,
+    window: Option<WindowPlace>,
+}
+
+impl Core {
+    /// Opens a channel to the owner of a name.
+    pub(super) fn open(&mut self, client: Client, request: u32, name: &str, config: ChannelConfig) {
+        let (Some(record), Some(domain)) =
+            (self.names.get(name).copied(), self.clients.get(&client).and_then(|record| record.domain))
+        else {
+            return self.answer(client, request, Err(Fault::NoSuchName { name: name.to_owned() }));
+        };
+        let ends = Ends { connecting: (client, domain), accepting: (record.client, record.owner) };
+        let channel = ChannelId(self.next_channel);
+        self.next_channel += 1;
+        let (transport, connecting, accepting) = match self.shares(channel, &ends, config) {
+            Ok(shares) => shares,
+            Err(fault) => return self.answer(client, request, Err(fault)),
+        };
+        let grant = |side: Side, peer: DomainId, peer_node: String, window| Grant {
+            channel,
+            side,
+            peer,
+            peer_node,
+            transport,
+            config,
+            window,
+        };
+        for domain in [domain, record.owner] {
+            if let Some(record) = self.domains.get_mut(&domain) {
+                record.channels += 1;
+            }
+        }
+        // The accepting side first: it is the one that may have to be woken.
+        let grant_b = grant(Side::B, domain, self.node_name(domain.node()), accepting.window);
+        let incoming = Reply::Incoming { listener: record.listener, grant: grant_b };
+        self.deliver_with(record.client, 0, incoming, channel, accepting.attachments, accepting.passed);
+        let grant_a = grant(Side::A, record.owner, self.node_name(record.owner.node()), connecting.window);
+        let connected = Reply::Connected { grant: grant_a };
+        self.deliver_with(client, request, connected, channel, connecting.attachments, connecting.passed);
+    }
+
+    /// Chooses the transport and divides what it needs.
+    fn shares(
+        &mut self,
+        channel: ChannelId,
+        ends: &Ends,
+        config: ChannelConfig,
+    ) -> Result<(TransportKind, Share, Share), Fault> {
+        let (from, to) = (ends.connecting.1.node(), ends.accepting.1.node());
+        let transport = self.machine.link_between(from, to).ok_or_else(|| Fault::NoLink {
+            from: self.node_name(from),
+            to: self.node_name(to),
+        })?;
+        if transport == TransportKind::Window {
+            let (a, b) = self.window_shares(channel, from, to, config)?;
+            return Ok((transport, a, b));
+        }
+        let stream = transport == TransportKind::Socket;
+        let share = |accepting: bool| {
+            if self.is_vm(from) {
+                // Both in one virtual machine: its agent makes the pair.
+                let attachments = vec![Attachment::PairEnd { accepting, stream }];
+                return Share { attachments, passed: Vec::new(), window: None };
+            }
+            let passed = vec![Resource::PairEnd { channel, accepting, stream }];
+            Share { attachments: vec![Attachment::Passed {}], passed, window: None }
+        };
+        Ok((transport, share(false), share(true)))
+    }
+
+    pub(super) fn is_vm(&self, id: NodeId) -> bool {
+        self.machine.node(id).is_some_and(|node| matches!(node.kind, NodeKind::Vm(_)))
+    }
+
+    /// Lends a range and a vector of the window that joins two nodes.
+    fn window_shares(
+        &mut self,
+        channel: ChannelId,
+        from: NodeId,
+        to: NodeId,
+        config: ChannelConfig,
+    ) -> Result<(Share, Share), Fault> {
+        let vm = if self.is_vm(from) { from } else { to };
+        let name = self.node_name(vm);
+        let needed = ChannelLayout::new(config).length_bytes() as u64;
+        let window = self
+            .node(vm)
+            .and_then(|node| node.window.as_mut())
+            .ok_or(Fault::NodeDown { node: name.clone(), cause: "it has no window".into() })?;
+        let vector = *window.vectors.last().ok_or_else(|| Fault::Limit {
+            what: format!(
+                "all {} doorbells of node {name} are in use: raise `doorbells` in the machine file",
+                window.vectors_total
+            ),
+        })?;
+        let range = window
+            .allocator
+            .lend(needed)
+            .map_err(|full| Fault::Limit { what: format!("no room for a channel to node {name}: {full}") })?;
+        window.vectors.pop();
+        self.effects.push(Effect::ClearWindow { node: vm, range });
+        self.channels
+            .insert(channel, WindowChannel { window: vm, range, vector, held_by: vec![from, to] });
+        let place = |ring| {
+            Some(WindowPlace { offset_bytes: range.offset_bytes, length_bytes: range.length_bytes, ring })
+        };
+        let inside = Share {
+            attachments: vec![
+                Attachment::WindowMemory {},
+                Attachment::Lifeline {},
+                Attachment::Interrupt { vector },
+                Attachment::Registers {},
+            ],
+            passed: Vec::new(),
+            window: place(Some(u32::from(HOST_PEER) << 16 | u32::from(vector))),
+        };
+        let outside = Share {
+            attachments: vec![
+                Attachment::Passed {},
+                Attachment::Lifeline {},
+                Attachment::Passed {},
+                Attachment::Passed {},
+            ],
+            passed: vec![
+                Resource::WindowMemory(vm),
+                Resource::HostBell(vm, vector),
+                Resource::NodeBell(vm, vector),
+            ],
+            window: place(None),
+        };
+        Ok(if vm == from { (inside, outside) } else { (outside, inside) })
+    }
+
+    /// An agent's domain let go of its end. The other is hung up; when both have let go, range and vector come
+    /// back, not earlier: whoever holds an end can still reach the memory.
+    pub(super) fn channel_released(&mut self, node: NodeId, channel: ChannelId) {
+        let Some(record) = self.channels.get_mut(&channel) else { return };
+        let before = record.held_by.len();
+        record.held_by.retain(|holder| *holder != node);
+        if record.held_by.len() == before {
+            return;
+        }
+        if let Some(other) = record.held_by.first().copied() {
+            return self.order(other, Order::HangUp { channel });
+        }
+        if let Some(record) = self.channels.remove(&channel)
+            && let Some(window) = self.node(record.window).and_then(|node| node.window.as_mut())
+        {
+            window.allocator.take_back(record.range);
+            window.vectors.push(record.vector);
+        }
+    }
+
+    /// A node is lost: whoever has a channel to it is hung up.
+    pub(super) fn channels_lost(&mut self, node: NodeId) {
+        let theirs: Vec<ChannelId> = self
+            .channels
+            .iter()
+            .filter(|(_, record)| record.held_by.contains(&node))
+            .map(|(channel, _)| *channel)
+            .collect();
+        theirs.into_iter().for_each(|channel| self.channel_released(node, channel));
+        // With its node goes the window: nothing of it will be lent again, so nothing has to come back.
+        self.channels.retain(|_, record| record.window != node);
+    }
+}

@@ -1,0 +1,152 @@
+//! Consoles: what nodes print, kept for a while, and shown to whoever looks, at their own pace.
+
+use std::collections::{HashMap, VecDeque};
+
+use tombolo_base::NodeId;
+use tombolo_control::{Bytes, Fault, Reply};
+
+use super::{Client, Core, Effect, NodeState};
+
+/// Console output that is remembered, in bytes.
+pub(super) const REMEMBERED_BYTES: usize = 256 * 1024;
+
+/// Bytes that may be on their way to a viewer.
+const IN_FLIGHT_BYTES: usize = 32 * 1024;
+
+/// Bytes of one message.
+const PIECE_BYTES: usize = 8 * 1024;
+
+/// What one viewer has seen.
+#[derive(Clone, Copy, Debug)]
+struct Viewer {
+    /// Position in the node's output, from its first byte ever.
+    position: u64,
+    in_flight_bytes: usize,
+}
+
+/// A node's console.
+#[derive(Debug, Default)]
+pub(super) struct ConsoleRecord {
+    remembered: VecDeque<u8>,
+    /// Bytes printed ever; the last of them is the last remembered.
+    printed: u64,
+    viewers: HashMap<Client, Viewer>,
+}
+
+impl ConsoleRecord {
+    fn print(&mut self, bytes: &[u8]) {
+        self.printed += bytes.len() as u64;
+        self.remembered.extend(bytes);
+        let excess = self.remembered.len().saturating_sub(REMEMBERED_BYTES);
+        self.remembered.drain(..excess);
+    }
+
+    /// Marks a new start of the node, so that what comes next is told apart from what came before.
+    pub(super) fn restarted(&mut self) {
+        if self.printed > 0 {
+            self.print(b"\r\n--- restarted ---\r\n");
+        }
+    }
+
+    pub(super) fn forget(&mut self, client: Client) {
+        self.viewers.remove(&client);
+    }
+
+    /// The next piece for a viewer: how many bytes it lost, and what comes then.
+    fn next_piece(&mut self, client: Client) -> Option<(u64, Vec<u8>)> {
+        let viewer = self.viewers.get_mut(&client)?;
+        let oldest = self.printed - self.remembered.len() as u64;
+        let dropped = oldest.saturating_sub(viewer.position);
+        let start = viewer.position.max(oldest);
+        let room = IN_FLIGHT_BYTES.saturating_sub(viewer.in_flight_bytes).min(PIECE_BYTES);
+        let skip = (start - oldest) as usize;
+        let piece: Vec<u8> = self.remembered.iter().skip(skip).take(room).copied().collect();
+        if piece.is_empty() {
+            return None;
+        }
+        viewer.position = start + piece.len() as u64;
+        viewer.in_flight_bytes += piece.len();
+        Some((dropped, piece))
+    }
+
+    /// The last lines printed, for saying why a node was lost.
+    pub(super) fn last_lines(&self, count: usize) -> String {
+        let bytes: Vec<u8> = self.remembered.iter().copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+        lines[lines.len().saturating_sub(count)..].join("\n")
+    }
+}
+
+impl Core {
+    /// A node printed something.
+    pub fn console_output(&mut self, id: NodeId, bytes: &[u8]) {
+        let Some(node) = self.node(id) else { return };
+        node.console.print(bytes);
+        let viewers: Vec<Client> = node.console.viewers.keys().copied().collect();
+        viewers.into_iter().for_each(|client| self.show(client, id));
+    }
+
+    /// The last lines that a node printed.
+    #[must_use]
+    pub fn console_tail(&self, id: NodeId, lines: usize) -> String {
+        self.nodes.get(usize::from(id.0)).map_or_else(String::new, |node| node.console.last_lines(lines))
+    }
+
+    fn console_node(&self, name: &str) -> Result<NodeId, Fault> {
+        let node = self.machine.node_named(name).ok_or_else(|| Fault::NoSuchNode {
+            name: name.to_owned(),
+            available: self.machine.nodes().iter().map(|node| node.name.clone()).collect(),
+        })?;
+        if node.as_vm().is_none() {
+            let why = format!(
+                "node {name} has no console: it is a {} node, and only a vm has one",
+                node.kind.name()
+            );
+            return Err(Fault::Refused { why });
+        }
+        Ok(node.id)
+    }
+
+    pub(super) fn console_open(&mut self, client: Client, name: &str) -> Result<Reply, Fault> {
+        let id = self.console_node(name)?;
+        if let Some(node) = self.node(id) {
+            let position = node.console.printed - node.console.remembered.len() as u64;
+            node.console.viewers.insert(client, Viewer { position, in_flight_bytes: 0 });
+        }
+        Ok(Reply::Done {})
+    }
+
+    pub(super) fn console_show(&mut self, client: Client, name: &str) {
+        if let Ok(id) = self.console_node(name) {
+            self.show(client, id);
+        }
+    }
+
+    fn show(&mut self, client: Client, id: NodeId) {
+        let name = self.node_name(id);
+        while let Some((dropped, piece)) =
+            self.node(id).and_then(|node| node.console.next_piece(client))
+        {
+            let body = Reply::Console { node: name.clone(), dropped, bytes: Bytes(piece) };
+            self.deliver(client, 0, body);
+        }
+    }
+
+    pub(super) fn console_taken(&mut self, client: Client, name: &str, bytes: u32) {
+        let Ok(id) = self.console_node(name) else { return };
+        if let Some(viewer) = self.node(id).and_then(|node| node.console.viewers.get_mut(&client)) {
+            viewer.in_flight_bytes = viewer.in_flight_bytes.saturating_sub(bytes as usize);
+        }
+        self.show(client, id);
+    }
+
+    pub(super) fn console_input(&mut self, name: &str, bytes: Vec<u8>) -> Result<Reply, Fault> {
+        let id = self.console_node(name)?;
+        if let Some(NodeState::Down { cause }) = self.node(id).map(|node| &node.state) {
+            return Err(Fault::NodeDown { node: name.to_owned(), cause: cause.clone() });
+        }
+        self.effects.push(Effect::ConsoleWrite { node: id, bytes });
+        Ok(Reply::Done {})
+    }
+}

@@ -1,0 +1,313 @@
+//! Domains: starting, feeding, ending.
+
+use std::time::Duration;
+
+use tombolo_base::{DomainId, Isa, NodeId};
+use tombolo_control::{Bytes, Exit, Fault, Order, Reply, SpawnRequest, StartOrder};
+use tombolo_machine::image::Image;
+use tombolo_machine::NodeKind;
+
+use super::{Client, Core, DomainRecord, Effect, MAX_PROGRAMS, Nanos, NodeState, Resource};
+
+const SIGKILL: u8 = 9;
+
+impl Core {
+    /// Takes in a domain that attached by itself; `None` when its node is not up.
+    pub(super) fn admit(&mut self, now: Nanos, node: NodeId, pid: i32, program: String) -> Option<DomainId> {
+        let domain = self.new_id(node)?;
+        self.domains.insert(
+            domain,
+            DomainRecord {
+                program,
+                pid,
+                since: now,
+                parent: None,
+                image: None,
+                channels: 0,
+                starting: None,
+                feeding: None,
+            },
+        );
+        Some(domain)
+    }
+
+    fn new_id(&mut self, id: NodeId) -> Option<DomainId> {
+        let node = self.node(id).filter(|node| node.state == NodeState::Up)?;
+        let domain = DomainId::new(id, node.generation, node.next_index);
+        node.next_index = node.next_index.checked_add(1)?;
+        Some(domain)
+    }
+
+    pub(super) fn spawn(
+        &mut self,
+        now: Nanos,
+        client: Client,
+        request: u32,
+        parent: DomainId,
+        spawn: SpawnRequest,
+        image: Option<Result<Image, String>>,
+    ) {
+        if let Err(fault) = self.try_spawn(now, client, request, parent, spawn, image) {
+            self.answer(client, request, Err(fault));
+        }
+    }
+
+    fn try_spawn(
+        &mut self,
+        now: Nanos,
+        client: Client,
+        request: u32,
+        parent: DomainId,
+        spawn: SpawnRequest,
+        image: Option<Result<Image, String>>,
+    ) -> Result<(), Fault> {
+        let (node, isa) = self.startable_node(&spawn.node)?;
+        let image = self.image_of(parent, &spawn, image)?;
+        let image_name =
+            if spawn.own_image { image.name().to_owned() } else { spawn.image_name.clone() };
+        let hash = match image.program(isa) {
+            Ok(program) => program.sha256,
+            Err(_) => {
+                let (node, available) = (spawn.node, image.isas());
+                return Err(Fault::NoBuildForIsa { image: image_name, node, isa, available });
+            }
+        };
+        self.provide_program(node, isa, hash, &image)?;
+        let domain = self
+            .new_id(node)
+            .ok_or_else(|| Fault::Limit { what: format!("node {} has given out all its ids", spawn.node) })?;
+        let name = image.name().to_owned();
+        self.domains.insert(
+            domain,
+            DomainRecord {
+                program: name.clone(),
+                pid: 0,
+                since: now,
+                parent: Some((parent, client)),
+                image: Some(image),
+                channels: 0,
+                starting: Some(request),
+                feeding: None,
+            },
+        );
+        let SpawnRequest { arguments, environment, directory, stdin, .. } = spawn;
+        let order = StartOrder { domain, program: hash, name, arguments, environment, directory, stdin };
+        self.order(node, Order::Start { order });
+        Ok(())
+    }
+
+    fn startable_node(&mut self, name: &str) -> Result<(NodeId, Isa), Fault> {
+        let node = self.machine.node_named(name).ok_or_else(|| Fault::NoSuchNode {
+            name: name.to_owned(),
+            available: self.machine.nodes().iter().map(|node| node.name.clone()).collect(),
+        })?;
+        let (id, isa) = (node.id, node.isa);
+        match self.node(id).map(|node| node.state.clone()) {
+            Some(NodeState::Up) => Ok((id, isa)),
+            Some(NodeState::Down { cause }) => Err(Fault::NodeDown { node: name.to_owned(), cause }),
+            _ => Err(Fault::NodeDown { node: name.to_owned(), cause: "it is starting".into() }),
+        }
+    }
+
+    fn image_of(
+        &self,
+        parent: DomainId,
+        spawn: &SpawnRequest,
+        image: Option<Result<Image, String>>,
+    ) -> Result<Image, Fault> {
+        if spawn.own_image {
+            let own = self.domains.get(&parent).and_then(|record| record.image.clone());
+            return own.ok_or_else(|| Fault::Refused {
+                why: "this program has no image of its own: it was not started by the machine \
+                      (`tombolo run`), so name an image file"
+                    .into(),
+            });
+        }
+        match image {
+            Some(Ok(image)) => Ok(image),
+            Some(Err(why)) => Err(Fault::BadImage { why }),
+            None => Err(Fault::Refused {
+                why: "an image file can be passed only by programs on the host's kernel; from inside a virtual \
+                      machine start programs from the caller's own image"
+                    .into(),
+            }),
+        }
+    }
+
+    /// Sees to it that the node's agent has a program, or will have when the next order arrives.
+    fn provide_program(
+        &mut self,
+        id: NodeId,
+        isa: Isa,
+        hash: [u8; 32],
+        image: &Image,
+    ) -> Result<(), Fault> {
+        let is_vm = self.machine.node(id).is_some_and(|node| matches!(node.kind, NodeKind::Vm(_)));
+        let length_bytes = image.program(isa).map_or(0, |program| program.bytes.len() as u64);
+        let Some(node) = self.node(id) else { return Ok(()) };
+        if let Some(index) = node.programs.iter().position(|known| *known == hash) {
+            // The most recently used comes last.
+            node.programs.remove(index);
+            node.programs.push_back(hash);
+            return Ok(());
+        }
+        let window_offset_bytes = if is_vm {
+            let window = node.window.as_mut().ok_or(Fault::System { what: "the node has no window".into() })?;
+            let range = window.allocator.lend(length_bytes).map_err(|full| Fault::Limit {
+                what: format!("a program of {length_bytes} bytes cannot travel: {full}"),
+            })?;
+            window.programs.insert(hash, range);
+            let image = image.clone();
+            self.effects.push(Effect::WriteProgram { node: id, range, image, isa });
+            Some(range.offset_bytes)
+        } else {
+            self.effects.push(Effect::KeepProgram { hash, image: image.clone(), isa });
+            None
+        };
+        let passed = if is_vm { Vec::new() } else { vec![Resource::Program(hash)] };
+        let order = Order::Program { hash, length_bytes, window_offset_bytes };
+        self.effects.push(Effect::Order { node: id, order, passed });
+        if let Some(node) = self.node(id) {
+            node.programs.push_back(hash);
+            if node.programs.len() > MAX_PROGRAMS
+                && let Some(hash) = node.programs.pop_front()
+            {
+                self.order(id, Order::Forget { hash });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn program_taken(&mut self, node: NodeId, hash: [u8; 32]) {
+        if let Some(window) = self.node(node).and_then(|node| node.window.as_mut())
+            && let Some(range) = window.programs.remove(&hash)
+        {
+            window.allocator.take_back(range);
+        }
+    }
+
+    pub(super) fn domain_started(&mut self, domain: DomainId, pid: i32) {
+        let Some(record) = self.domains.get_mut(&domain) else { return };
+        record.pid = pid;
+        if let (Some(request), Some((_, client))) = (record.starting.take(), record.parent) {
+            self.answer(client, request, Ok(Reply::Spawned { domain }));
+        }
+    }
+
+    pub(super) fn domain_not_started(&mut self, domain: DomainId, why: String) {
+        let Some(record) = self.domains.remove(&domain) else { return };
+        if let (Some(request), Some((_, client))) = (record.starting, record.parent) {
+            let node = self.node_name(domain.node());
+            self.answer(client, request, Err(Fault::StartFailed { node, why }));
+        }
+    }
+
+    /// A domain has ended: its parent hears of it, its children end.
+    pub(super) fn domain_ended(&mut self, domain: DomainId, exit: Exit) {
+        let Some(record) = self.domains.remove(&domain) else { return };
+        self.names.retain(|_, name| name.owner != domain);
+        self.executions.retain(|(_, condemned)| *condemned != domain);
+        if let Some((client, request)) = record.feeding {
+            self.answer(client, request, Err(Fault::NoSuchDomain { domain }));
+        }
+        if let Some((_, client)) = record.parent {
+            match record.starting {
+                Some(request) => {
+                    let node = self.node_name(domain.node());
+                    let why = "it ended before it was seen to start".into();
+                    self.answer(client, request, Err(Fault::StartFailed { node, why }));
+                }
+                None => self.deliver(client, 0, Reply::Ended { domain, exit }),
+            }
+        }
+        let is_child = |record: &DomainRecord| record.parent.is_some_and(|(parent, _)| parent == domain);
+        let children: Vec<DomainId> =
+            self.domains.iter().filter(|(_, record)| is_child(record)).map(|(id, _)| *id).collect();
+        children.into_iter().for_each(|child| self.condemn(child));
+    }
+
+    /// Kills a domain that was started here, at once.
+    pub(super) fn condemn(&mut self, domain: DomainId) {
+        self.order(domain.node(), Order::Signal { domain, signal: SIGKILL });
+    }
+
+    pub(super) fn kill(
+        &mut self,
+        now: Nanos,
+        domain: DomainId,
+        signal: u8,
+        grace: Duration,
+    ) -> Result<Reply, Fault> {
+        let record = self.domains.get(&domain).ok_or(Fault::NoSuchDomain { domain })?;
+        if record.parent.is_none() {
+            return Err(Fault::Refused {
+                why: format!(
+                    "domain {domain} was not started by the machine: stop it yourself (process {} on node {})",
+                    record.pid,
+                    self.node_name(domain.node())
+                ),
+            });
+        }
+        if !(1..=64).contains(&signal) {
+            return Err(Fault::Refused { why: format!("{signal} is no signal: they go from 1 to 64") });
+        }
+        self.order(domain.node(), Order::Signal { domain, signal });
+        if signal != SIGKILL && grace > Duration::ZERO {
+            let grace_ns = Nanos::try_from(grace.as_nanos()).unwrap_or(Nanos::MAX);
+            self.executions.push((now.saturating_add(grace_ns), domain));
+        }
+        Ok(Reply::Done {})
+    }
+
+    pub(super) fn execute_sentences(&mut self, now: Nanos) {
+        let due: Vec<DomainId> =
+            self.executions.iter().filter(|(at, _)| *at <= now).map(|(_, domain)| *domain).collect();
+        self.executions.retain(|(at, _)| *at > now);
+        due.into_iter().for_each(|domain| self.condemn(domain));
+    }
+
+    /// Output goes to whoever started the whole job: up the line of parents to one that nobody here started.
+    pub(super) fn domain_output(&mut self, domain: DomainId, stream: u8, bytes: Bytes) {
+        let mut owner = None;
+        let mut next = Some(domain);
+        while let Some(record) = next.and_then(|domain| self.domains.get(&domain)) {
+            next = record.parent.map(|(parent, client)| {
+                owner = Some(client);
+                parent
+            });
+        }
+        match owner.filter(|client| self.clients.contains_key(client)) {
+            Some(client) => self.deliver(client, 0, Reply::Output { domain, stream, bytes }),
+            None => {
+                // Nobody is left to read it, and its writer is being killed.
+                let bytes = bytes.0.len() as u32;
+                self.order(domain.node(), Order::OutputTaken { domain, stream, bytes });
+            }
+        }
+    }
+
+    pub(super) fn input(&mut self, client: Client, request: u32, domain: DomainId, bytes: Bytes) {
+        let result = match self.domains.get_mut(&domain) {
+            None => Err(Fault::NoSuchDomain { domain }),
+            Some(record) if record.feeding.is_some() => {
+                Err(Fault::Refused { why: format!("domain {domain} is still taking the input before") })
+            }
+            Some(record) => {
+                record.feeding = Some((client, request));
+                Ok(())
+            }
+        };
+        match result {
+            Ok(()) => self.order(domain.node(), Order::Input { domain, bytes }),
+            Err(fault) => self.answer(client, request, Err(fault)),
+        }
+    }
+
+    pub(super) fn input_taken(&mut self, domain: DomainId) {
+        if let Some((client, request)) =
+            self.domains.get_mut(&domain).and_then(|record| record.feeding.take())
+        {
+            self.answer(client, request, Ok(Reply::Done {}));
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! What the root monitor knows and decides, without doing any of it.
+//!
+//! Everything that happens (an agent's report, a node that came or went, console output, time) is an input;
+//! everything to be done is an [`Effect`]. So the whole state of a machine can be driven by tests and simulators.
+//!
+//! **Invariant:** nothing here blocks, reads a clock, or touches a descriptor.
+
+mod channels;
+mod console;
+mod domains;
+mod names;
+mod nodes;
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
+use tombolo_control::{Attachment, Bytes, Fault, MonitorMessage, Order, Reply, Report, Wire};
+use tombolo_link::window::{WindowAllocator, WindowRange};
+use tombolo_machine::Machine;
+use tombolo_machine::image::Image;
+
+use console::ConsoleRecord;
+
+/// A point in time, in nanoseconds from any origin.
+pub type Nanos = u64;
+
+/// A client's connection: the agent it is to, and the agent's number for it.
+pub type Client = (NodeId, u32);
+
+/// A descriptor that the root has and an agent needs. The order's attachment says what it becomes there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resource {
+    /// One end of a socket pair between two domains of this kernel.
+    PairEnd {
+        /// Of this channel.
+        channel: ChannelId,
+        /// False for the connecting side.
+        accepting: bool,
+        /// Bytes rather than rings: a plain stream.
+        stream: bool,
+    },
+    /// The memory of a node's window.
+    WindowMemory(NodeId),
+    /// What the node's doorbell signals.
+    HostBell(NodeId, u16),
+    /// What interrupts the node.
+    NodeBell(NodeId, u16),
+    /// A program.
+    Program([u8; 32]),
+}
+
+/// Something to be done, in order.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Tell an agent.
+    Order {
+        /// Which.
+        node: NodeId,
+        /// What.
+        order: Order,
+        /// Descriptors that go along.
+        passed: Vec<Resource>,
+    },
+    /// Put a program into a node's window, to be followed by the order that names it.
+    WriteProgram {
+        /// Which.
+        node: NodeId,
+        /// Where.
+        range: WindowRange,
+        /// From this image.
+        image: Image,
+        /// The build.
+        isa: Isa,
+    },
+    /// Keep a program, so that it can be passed as a resource.
+    KeepProgram {
+        /// Its SHA-256.
+        hash: [u8; 32],
+        /// From this image.
+        image: Image,
+        /// The build.
+        isa: Isa,
+    },
+    /// Zero a range of a window before it is lent.
+    ClearWindow {
+        /// Of which node.
+        node: NodeId,
+        /// Which.
+        range: WindowRange,
+    },
+    /// Start a node.
+    Boot {
+        /// Which.
+        node: NodeId,
+        /// In which generation.
+        generation: NonZeroU16,
+    },
+    /// End a node that does not answer.
+    Destroy {
+        /// Which.
+        node: NodeId,
+    },
+    /// Type on a node's console.
+    ConsoleWrite {
+        /// Which.
+        node: NodeId,
+        /// What.
+        bytes: Vec<u8>,
+    },
+    /// Stop the machine.
+    Shutdown,
+}
+
+/// How far a node is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum NodeState {
+    /// Started, not yet reported.
+    Booting { since: Nanos },
+    /// Its agent answers.
+    Up,
+    /// Not running.
+    Down { cause: String },
+}
+
+/// A node of the machine.
+#[derive(Debug)]
+struct NodeRecord {
+    state: NodeState,
+    generation: NonZeroU16,
+    next_index: u32,
+    cores: u16,
+    pid: i32,
+    boot: Duration,
+    /// Programs that its agent has, the least recently used first.
+    programs: VecDeque<[u8; 32]>,
+    window: Option<WindowRecord>,
+    console: ConsoleRecord,
+    /// Who asked for a restart.
+    restarting: Option<(Client, u32)>,
+}
+
+/// The root's side of a node's window.
+#[derive(Debug)]
+struct WindowRecord {
+    allocator: WindowAllocator,
+    /// Vectors that are not lent; the first is the monitors' own and never here.
+    vectors: Vec<u16>,
+    vectors_total: u16,
+    /// Programs on their way.
+    programs: HashMap<[u8; 32], WindowRange>,
+}
+
+/// A client of an agent.
+#[derive(Debug, Default)]
+struct ClientRecord {
+    pid: i32,
+    domain: Option<DomainId>,
+    /// The agent started it as this domain.
+    spawned: Option<DomainId>,
+    next_listener: u32,
+}
+
+/// A live domain.
+#[derive(Debug)]
+struct DomainRecord {
+    program: String,
+    pid: i32,
+    since: Nanos,
+    /// Who asked for it, by which connection; none for a domain that attached by itself.
+    parent: Option<(DomainId, Client)>,
+    image: Option<Image>,
+    channels: u32,
+    /// The request to be answered once it has started.
+    starting: Option<u32>,
+    /// The request to be answered once its input has been taken.
+    feeding: Option<(Client, u32)>,
+}
+
+/// A name that is taken up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct NameRecord {
+    owner: DomainId,
+    client: Client,
+    listener: u32,
+}
+
+/// Somebody who waits for a name.
+#[derive(Debug)]
+struct Waiting {
+    client: Client,
+    request: u32,
+    name: String,
+    config: tombolo_link::ChannelConfig,
+    until: Nanos,
+}
+
+/// A channel in a window: what has to be taken back.
+#[derive(Debug)]
+struct WindowChannel {
+    /// Whose window.
+    window: NodeId,
+    range: WindowRange,
+    vector: u16,
+    /// The nodes whose agents hold a lifeline and have not reported it released.
+    held_by: Vec<NodeId>,
+}
+
+/// The state of a machine.
+#[derive(Debug)]
+pub struct Core {
+    machine: Machine,
+    nodes: Vec<NodeRecord>,
+    clients: BTreeMap<Client, ClientRecord>,
+    domains: BTreeMap<DomainId, DomainRecord>,
+    names: BTreeMap<String, NameRecord>,
+    waiting: Vec<Waiting>,
+    channels: BTreeMap<ChannelId, WindowChannel>,
+    next_channel: u64,
+    /// Domains that are killed if they still live then.
+    executions: Vec<(Nanos, DomainId)>,
+    /// Since when nobody has used the machine.
+    idle_since: Option<Nanos>,
+    effects: Vec<Effect>,
+}
+
+/// How long a node may take from start to its first report.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Programs that an agent keeps for later starts.
+const MAX_PROGRAMS: usize = 16;
+
+impl Core {
+    /// A machine none of whose nodes is up.
+    #[must_use]
+    pub fn new(machine: Machine, now: Nanos) -> Self {
+        let down = || NodeState::Down { cause: "not started".into() };
+        let nodes = machine
+            .nodes()
+            .iter()
+            .map(|_| NodeRecord {
+                state: down(),
+                generation: NonZeroU16::MIN,
+                next_index: 1,
+                cores: 0,
+                pid: 0,
+                boot: Duration::ZERO,
+                programs: VecDeque::new(),
+                window: None,
+                console: ConsoleRecord::default(),
+                restarting: None,
+            })
+            .collect();
+        Core {
+            machine,
+            nodes,
+            clients: BTreeMap::new(),
+            domains: BTreeMap::new(),
+            names: BTreeMap::new(),
+            waiting: Vec::new(),
+            channels: BTreeMap::new(),
+            next_channel: 1,
+            executions: Vec::new(),
+            idle_since: Some(now),
+            effects: Vec::new(),
+        }
+    }
+
+    /// What is to be done since the last call, in order.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// When [`tick`](Self::tick) is due.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Nanos> {
+        let boots = self.nodes.iter().filter_map(|node| match node.state {
+            NodeState::Booting { since } => Some(since + BOOT_TIMEOUT.as_nanos() as Nanos),
+            _ => None,
+        });
+        let waits = self.waiting.iter().map(|waiting| waiting.until);
+        boots.chain(waits).chain(self.executions.iter().map(|(at, _)| *at)).min()
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Nanos) {
+        self.give_up_waiting(now);
+        self.execute_sentences(now);
+        self.give_up_booting(now);
+    }
+
+    /// Since when nobody has been attached; `None` while somebody is.
+    #[must_use]
+    pub fn idle_since(&self) -> Option<Nanos> {
+        self.idle_since
+    }
+
+    /// Takes in what an agent reports. `image` is what a descriptor that came along held.
+    pub fn report(
+        &mut self,
+        now: Nanos,
+        node: NodeId,
+        report: Report,
+        image: Option<Result<Image, String>>,
+    ) {
+        match report {
+            Report::Ready { version, isa, cores, pid } => self.node_ready(now, node, (version, isa), cores, pid),
+            Report::Joined { connection, pid, domain } => {
+                let record = ClientRecord { pid, spawned: domain, next_listener: 1, ..Default::default() };
+                self.clients.insert((node, connection), record);
+                self.idle_since = None;
+            }
+            Report::Asked { connection, message } => {
+                self.asked(now, (node, connection), &message.0, image);
+            }
+            Report::Left { connection } => self.client_left((node, connection)),
+            Report::Started { domain, pid } => self.domain_started(domain, pid),
+            Report::NotStarted { domain, why } => self.domain_not_started(domain, why),
+            Report::Ended { domain, exit } => self.domain_ended(domain, exit),
+            Report::Output { domain, stream, bytes } => self.domain_output(domain, stream, bytes),
+            Report::ProgramTaken { hash } => self.program_taken(node, hash),
+            Report::Released { channel } => self.channel_released(node, channel),
+            Report::InputTaken { domain } => self.input_taken(domain),
+        }
+        if self.clients.is_empty() && self.domains.is_empty() {
+            self.idle_since.get_or_insert(now);
+        }
+    }
+
+    fn node(&mut self, id: NodeId) -> Option<&mut NodeRecord> {
+        self.nodes.get_mut(usize::from(id.0))
+    }
+
+    fn node_name(&self, id: NodeId) -> String {
+        self.machine.node(id).map_or_else(|| id.to_string(), |node| node.name.clone())
+    }
+
+    fn order(&mut self, node: NodeId, order: Order) {
+        self.effects.push(Effect::Order { node, order, passed: Vec::new() });
+    }
+
+    /// Sends a message to a client.
+    fn deliver(&mut self, client: Client, request: u32, body: Reply) {
+        self.deliver_with(client, request, body, ChannelId(0), Vec::new(), Vec::new());
+    }
+
+    fn deliver_with(
+        &mut self,
+        (node, connection): Client,
+        request: u32,
+        body: Reply,
+        channel: ChannelId,
+        attachments: Vec<Attachment>,
+        passed: Vec<Resource>,
+    ) {
+        let message = Bytes(MonitorMessage { request, body }.to_bytes());
+        let order = Order::Deliver { connection, channel, attachments, message };
+        self.effects.push(Effect::Order { node, order, passed });
+    }
+
+    fn answer(&mut self, client: Client, request: u32, result: Result<Reply, Fault>) {
+        // A request numbered 0 wants no answer.
+        if request != 0 {
+            let body = result.unwrap_or_else(|fault| Reply::Failed { fault });
+            self.deliver(client, request, body);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Nodes: booting, being up, being lost, starting again.
+
+use std::time::Duration;
+
+use tombolo_base::{DomainId, Isa, NodeId};
+use tombolo_control::{Exit, Fault, NodeInfo, Reply};
+use tombolo_link::hello::PROTOCOL_VERSION;
+use tombolo_link::window::{WindowAllocator, heap_offset_bytes};
+
+use super::{BOOT_TIMEOUT, Client, Core, Effect, Nanos, NodeState, WindowRecord};
+
+impl Core {
+    /// Starts every node.
+    pub fn boot_all(&mut self, now: Nanos) {
+        let ids: Vec<NodeId> = self.machine.nodes().iter().map(|node| node.id).collect();
+        ids.into_iter().for_each(|id| self.boot(now, id));
+    }
+
+    fn boot(&mut self, now: Nanos, id: NodeId) {
+        let Some(node) = self.node(id) else { return };
+        node.state = NodeState::Booting { since: now };
+        node.next_index = 1;
+        node.console.restarted();
+        let generation = node.generation;
+        self.effects.push(Effect::Boot { node: id, generation });
+    }
+
+    /// A node's process has been started, with a window of that many bytes and doorbells if it has one.
+    pub fn node_started(&mut self, id: NodeId, pid: i32, window: Option<(u64, u16)>) {
+        let Some(node) = self.node(id) else { return };
+        node.pid = pid;
+        node.window = window.map(|(length_bytes, vectors)| WindowRecord {
+            allocator: WindowAllocator::new(heap_offset_bytes() as u64, length_bytes),
+            // The last is lent first, so the order in which they are used is 1, 2, 3.
+            vectors: (1..vectors).rev().collect(),
+            vectors_total: vectors.saturating_sub(1),
+            programs: Default::default(),
+        });
+    }
+
+    pub(super) fn node_ready(
+        &mut self,
+        now: Nanos,
+        id: NodeId,
+        (version, isa): (u32, Isa),
+        cores: u16,
+        pid: i32,
+    ) {
+        let expected = self.machine.node(id).map(|node| node.isa);
+        let Some(node) = self.node(id) else { return };
+        let NodeState::Booting { since } = node.state else { return };
+        if version != PROTOCOL_VERSION || Some(isa) != expected {
+            let cause = format!("its monitor is for {isa} and protocol {version}: rebuild it (`make kit`)");
+            self.effects.push(Effect::Destroy { node: id });
+            return self.node_lost(id, &cause);
+        }
+        node.state = NodeState::Up;
+        node.cores = cores;
+        node.boot = Duration::from_nanos(now - since);
+        if node.pid == 0 {
+            node.pid = pid;
+        }
+        if let Some((client, request)) = node.restarting.take() {
+            self.answer(client, request, Ok(Reply::Done {}));
+        }
+    }
+
+    /// A node is gone, by evidence: its process ended, or never started.
+    pub fn node_lost(&mut self, id: NodeId, cause: &str) {
+        let Some(node) = self.node(id) else { return };
+        if matches!(node.state, NodeState::Down { .. }) {
+            return;
+        }
+        node.state = NodeState::Down { cause: cause.to_owned() };
+        node.generation = node.generation.saturating_add(1);
+        (node.pid, node.cores) = (0, 0);
+        node.window = None;
+        node.programs.clear();
+        let restarting = node.restarting.take();
+        if let Some((client, request)) = restarting {
+            let fault = Fault::NodeDown { node: self.node_name(id), cause: cause.to_owned() };
+            self.answer(client, request, Err(fault));
+        }
+        let clients: Vec<Client> = self.clients.keys().copied().filter(|(node, _)| *node == id).collect();
+        clients.into_iter().for_each(|client| self.client_left(client));
+        let domains: Vec<DomainId> =
+            self.domains.keys().copied().filter(|domain| domain.node() == id).collect();
+        for domain in domains {
+            self.domain_ended(domain, Exit::NodeLost { cause: cause.to_owned() });
+        }
+        self.channels_lost(id);
+    }
+
+    pub(super) fn give_up_booting(&mut self, now: Nanos) {
+        let late: Vec<NodeId> = self
+            .machine
+            .nodes()
+            .iter()
+            .map(|node| node.id)
+            .filter(|id| match self.nodes[usize::from(id.0)].state {
+                NodeState::Booting { since } => now >= since + BOOT_TIMEOUT.as_nanos() as Nanos,
+                _ => false,
+            })
+            .collect();
+        for id in late {
+            self.effects.push(Effect::Destroy { node: id });
+            self.node_lost(id, &format!("it did not report within {} s", BOOT_TIMEOUT.as_secs()));
+        }
+    }
+
+    pub(super) fn restart(&mut self, now: Nanos, client: Client, request: u32, name: &str) {
+        let Some(id) = self.machine.node_named(name).map(|node| node.id) else {
+            let available = self.machine.nodes().iter().map(|node| node.name.clone()).collect();
+            let fault = Fault::NoSuchNode { name: name.to_owned(), available };
+            return self.answer(client, request, Err(fault));
+        };
+        match self.node(id).map(|node| &node.state) {
+            Some(NodeState::Down { .. }) => {
+                if let Some(node) = self.node(id) {
+                    node.restarting = Some((client, request));
+                }
+                self.boot(now, id);
+            }
+            _ => {
+                let why = format!("node {name} is up or starting: only one that is down can be started again");
+                self.answer(client, request, Err(Fault::Refused { why }));
+            }
+        }
+    }
+
+    /// Whether every node is up, and of those that are not, the first with its cause.
+    #[must_use]
+    pub fn boot_progress(&self) -> BootProgress {
+        let mut progress = BootProgress::default();
+        for node in self.list_nodes() {
+            match self.nodes[usize::from(node.id.0)].state {
+                NodeState::Booting { .. } => progress.booting.push(node),
+                NodeState::Up => progress.up.push(node),
+                NodeState::Down { .. } => progress.down.push(node),
+            }
+        }
+        progress
+    }
+
+    pub(super) fn list_nodes(&self) -> Vec<NodeInfo> {
+        let host = NodeId::HOST;
+        self.machine
+            .nodes()
+            .iter()
+            .zip(&self.nodes)
+            .map(|(node, record)| NodeInfo {
+                id: node.id,
+                name: node.name.clone(),
+                kind: node.kind.name().to_owned(),
+                isa: node.isa,
+                generation: record.generation.get(),
+                up: record.state == NodeState::Up,
+                cause: match &record.state {
+                    NodeState::Down { cause } => cause.clone(),
+                    NodeState::Booting { .. } => "starting".into(),
+                    NodeState::Up => String::new(),
+                },
+                cores: record.cores,
+                domains: self.domains.keys().filter(|domain| domain.node() == node.id).count() as u32,
+                transport: (node.id != host).then(|| self.machine.link_between(host, node.id)).flatten(),
+                window_bytes: record.window.as_ref().map_or((0, 0), |window| {
+                    (window.allocator.lent_bytes(), window.allocator.total_bytes())
+                }),
+                boot: record.boot,
+                pid: record.pid,
+            })
+            .collect()
+    }
+}
+
+/// How far a machine is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct BootProgress {
+    /// Started, not yet reported.
+    pub booting: Vec<NodeInfo>,
+    /// Up.
+    pub up: Vec<NodeInfo>,
+    /// Not running.
+    pub down: Vec<NodeInfo>,
+}

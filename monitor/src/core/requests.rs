@@ -1,0 +1,179 @@
+//! What clients ask for.
+
+use std::time::Duration;
+
+use tombolo_base::DomainId;
+use tombolo_control::{ClientMessage, DomainInfo, Fault, NameInfo, Order, Reply, Request, Wire};
+use tombolo_link::hello::PROTOCOL_VERSION;
+use tombolo_machine::image::Image;
+
+use super::{Client, Core, Effect, Nanos};
+
+/// Entries of one answer to a listing; the rest follows on demand.
+const PAGE: usize = 100;
+
+/// Longest program name that is kept for lists.
+const MAX_PROGRAM_CHARS: usize = 64;
+
+impl Core {
+    pub(super) fn asked(
+        &mut self,
+        now: Nanos,
+        client: Client,
+        message: &[u8],
+        image: Option<Result<Image, String>>,
+    ) {
+        if !self.clients.contains_key(&client) {
+            return;
+        }
+        match ClientMessage::from_bytes(message) {
+            Ok(ClientMessage { request, body }) => self.asked_for(now, client, request, body, image),
+            Err(_) => {
+                // Who speaks no sense is not spoken to; its node's agent sees the end of the connection.
+                let (node, connection) = client;
+                self.order(node, Order::Dismiss { connection });
+                self.client_left(client);
+            }
+        }
+    }
+
+    fn asked_for(
+        &mut self,
+        now: Nanos,
+        client: Client,
+        request: u32,
+        body: Request,
+        image: Option<Result<Image, String>>,
+    ) {
+        let domain = match (self.clients.get(&client).and_then(|record| record.domain), &body) {
+            (_, Request::Attach { version, program }) => {
+                let result = self.attach(now, client, *version, program);
+                return self.answer(client, request, result);
+            }
+            (Some(domain), _) => domain,
+            (None, _) => {
+                let fault = Fault::Refused { why: "attach to the monitor first".into() };
+                return self.answer(client, request, Err(fault));
+            }
+        };
+        let result = match body {
+            Request::Attach { .. } => return,
+            Request::Export { name } => self.export(client, domain, name),
+            Request::Withdraw { listener } => {
+                self.names.retain(|_, record| record.client != client || record.listener != listener);
+                Ok(Reply::Done {})
+            }
+            Request::Connect { name, timeout, config } => {
+                return self.connect(now, client, request, name, timeout, config);
+            }
+            Request::Spawn { spawn } => return self.spawn(now, client, request, domain, spawn, image),
+            Request::Kill { domain, signal, grace } => self.kill(now, domain, signal, grace),
+            Request::Domains { after } => Ok(self.list_domains(now, after)),
+            Request::Names { after } => Ok(self.list_names(&after)),
+            Request::Nodes {} => Ok(Reply::Nodes { nodes: self.list_nodes() }),
+            Request::ConsoleOpen { node } => {
+                let result = self.console_open(client, &node);
+                self.answer(client, request, result);
+                return self.console_show(client, &node);
+            }
+            Request::ConsoleInput { node, bytes } => self.console_input(&node, bytes.0),
+            Request::ConsoleTaken { node, bytes } => return self.console_taken(client, &node, bytes),
+            Request::OutputTaken { domain, stream, bytes } => {
+                let order = Order::OutputTaken { domain, stream, bytes };
+                return self.order(domain.node(), order);
+            }
+            Request::Input { domain, bytes } => return self.input(client, request, domain, bytes),
+            Request::Down {} => {
+                self.answer(client, request, Ok(Reply::Done {}));
+                return self.effects.push(Effect::Shutdown);
+            }
+            Request::Restart { node } => return self.restart(now, client, request, &node),
+        };
+        self.answer(client, request, result);
+    }
+
+    fn attach(&mut self, now: Nanos, client: Client, version: u32, program: &str) -> Result<Reply, Fault> {
+        if version != PROTOCOL_VERSION {
+            return Err(Fault::Refused {
+                why: format!(
+                    "this program speaks protocol version {version}, the machine {PROTOCOL_VERSION}: build both \
+                     from the same release"
+                ),
+            });
+        }
+        let (node, _) = client;
+        let record = self.clients.get(&client).ok_or(Fault::Refused { why: "no such connection".into() })?;
+        let (pid, spawned) = (record.pid, record.spawned.filter(|domain| self.domains.contains_key(domain)));
+        let domain = match (record.domain, spawned) {
+            (Some(_), _) => return Err(Fault::Refused { why: "this connection is attached already".into() }),
+            (None, Some(domain)) => domain,
+            (None, None) => {
+                let program = program.chars().take(MAX_PROGRAM_CHARS).collect();
+                self.admit(now, node, pid, program)
+                    .ok_or(Fault::NodeDown { node: self.node_name(node), cause: "it is starting".into() })?
+            }
+        };
+        if let Some(record) = self.clients.get_mut(&client) {
+            record.domain = Some(domain);
+        }
+        Ok(Reply::Attached {
+            domain,
+            node: self.node_name(node),
+            machine: self.machine.name().to_owned(),
+            spawned: spawned.is_some(),
+        })
+    }
+
+    fn list_domains(&self, now: Nanos, after: u64) -> Reply {
+        let mut rest = self.domains.iter().filter(|(id, _)| id.to_bits() > after);
+        let domains = rest
+            .by_ref()
+            .take(PAGE)
+            .map(|(id, record)| DomainInfo {
+                id: *id,
+                node: self.node_name(id.node()),
+                program: record.program.clone(),
+                pid: record.pid,
+                parent: record.parent.map(|(parent, _)| parent),
+                age: Duration::from_nanos(now.saturating_sub(record.since)),
+                channels: record.channels,
+            })
+            .collect();
+        Reply::Domains { domains, more: rest.next().is_some() }
+    }
+
+    fn list_names(&self, after: &str) -> Reply {
+        let mut rest = self.names.iter().filter(|(name, _)| name.as_str() > after);
+        let names = rest
+            .by_ref()
+            .take(PAGE)
+            .map(|(name, record)| NameInfo {
+                name: name.clone(),
+                owner: record.owner,
+                node: self.node_name(record.owner.node()),
+            })
+            .collect();
+        Reply::Names { names, more: rest.next().is_some() }
+    }
+
+    /// A client's connection is gone, and with it everything that hangs on it.
+    pub(super) fn client_left(&mut self, client: Client) {
+        let Some(record) = self.clients.remove(&client) else { return };
+        self.names.retain(|_, name| name.client != client);
+        self.waiting.retain(|waiting| waiting.client != client);
+        self.nodes.iter_mut().for_each(|node| node.console.forget(client));
+        let children: Vec<DomainId> = self
+            .domains
+            .iter()
+            .filter(|(_, child)| child.parent.is_some_and(|(_, by)| by == client))
+            .map(|(id, _)| *id)
+            .collect();
+        children.into_iter().for_each(|child| self.condemn(child));
+        if let Some(domain) = record.domain
+            && record.spawned.is_none()
+        {
+            // Nobody's child: with its connection goes what we know of it.
+            self.domains.remove(&domain);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The line between the root and an agent: packets on a socket, or a channel in a window.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use tombolo_platform::event::Interest;
+use tombolo_platform::{Errno, socket};
+use tombolo_transport::{ChannelError, MemoryChannel, Transport};
+
+/// What carries messages between root and agent.
+#[derive(Debug)]
+enum Carrier {
+    /// On one kernel: descriptors can go along.
+    Packets(OwnedFd),
+    /// Across a window.
+    Window(Box<MemoryChannel>),
+}
+
+/// One end of the line.
+#[derive(Debug)]
+pub struct Line {
+    carrier: Carrier,
+    queue: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    gone: bool,
+}
+
+/// What arrived: a message with its descriptors.
+pub type Arrived = (Vec<u8>, Vec<OwnedFd>);
+
+impl Line {
+    /// Over a packet socket.
+    #[must_use]
+    pub fn over_socket(socket: OwnedFd) -> Self {
+        Line { carrier: Carrier::Packets(socket), queue: VecDeque::new(), gone: false }
+    }
+
+    /// Over a channel in a window.
+    #[must_use]
+    pub fn over_window(channel: MemoryChannel) -> Self {
+        Line { carrier: Carrier::Window(Box::new(channel)), queue: VecDeque::new(), gone: false }
+    }
+
+    /// The other end is gone.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Sends a message, now or when the other side takes it.
+    pub fn send(&mut self, message: Vec<u8>, fds: Vec<OwnedFd>) {
+        self.queue.push_back((message, fds));
+        self.flush();
+    }
+
+    /// Sends what the other side takes.
+    pub fn flush(&mut self) {
+        while let Some((message, fds)) = self.queue.front() {
+            let sent = match &mut self.carrier {
+                Carrier::Packets(socket) => {
+                    let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+                    match socket::send(&*socket, message, &fds) {
+                        Ok(_) => Ok(true),
+                        Err(Errno::AGAIN) => Ok(false),
+                        Err(_) => Err(()),
+                    }
+                }
+                Carrier::Window(channel) => match channel.try_send(message) {
+                    Ok(()) => Ok(true),
+                    Err(ChannelError::WouldBlock) => Ok(false),
+                    Err(_) => Err(()),
+                },
+            };
+            match sent {
+                Ok(true) => {
+                    self.queue.pop_front();
+                }
+                Ok(false) => return,
+                Err(()) => {
+                    self.gone = true;
+                    self.queue.clear();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The next message, if there is one.
+    pub fn receive(&mut self) -> Option<Arrived> {
+        if self.gone {
+            return None;
+        }
+        let mut buffer = Vec::new();
+        let arrived = match &mut self.carrier {
+            Carrier::Packets(socket) => {
+                buffer.resize(socket::MAX_PACKET_BYTES, 0);
+                match socket::receive(&*socket, &mut buffer) {
+                    Ok(received) if received.length > 0 => {
+                        buffer.truncate(received.length);
+                        Ok(Some((buffer, received.fds)))
+                    }
+                    Err(Errno::AGAIN) => Ok(None),
+                    _ => Err(()),
+                }
+            }
+            Carrier::Window(channel) => match channel.try_recv_into(&mut buffer) {
+                Ok(received) => Ok(received.map(|_| (buffer, Vec::new()))),
+                Err(_) => Err(()),
+            },
+        };
+        arrived.unwrap_or_else(|()| {
+            self.gone = true;
+            None
+        })
+    }
+
+    fn interest(&self) -> Interest {
+        if self.queue.is_empty() { Interest::Read } else { Interest::ReadWrite }
+    }
+
+    /// Announces that this side is about to sleep; false when there is something to do first.
+    pub fn about_to_sleep(&mut self) -> bool {
+        let interest = self.interest();
+        match &mut self.carrier {
+            Carrier::Packets(_) => true,
+            Carrier::Window(channel) => channel.about_to_sleep(interest),
+        }
+    }
+
+    /// What to sleep on.
+    pub fn sources<'a>(&'a self, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+        let interest = self.interest();
+        match &self.carrier {
+            Carrier::Packets(socket) => sources.push((socket.as_fd(), interest)),
+            Carrier::Window(channel) => channel.sources(interest, sources),
+        }
+    }
+
+    /// Takes back the announcement and sends what can be sent.
+    pub fn wake_up(&mut self) {
+        if let Carrier::Window(channel) = &mut self.carrier {
+            channel.wake_up();
+        }
+        self.flush();
+    }
+}

@@ -1,0 +1,130 @@
+//! `tombolod`: started by `tombolo up`, by the first program on a plain host, or as process 1 of a virtual machine.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use tombolo_machine::{Kit, Machine};
+use tombolo_platform::guest::init;
+use tombolo_platform::process;
+use tombolod::agent::Emulator;
+use tombolod::leaf;
+use tombolod::root::{Root, RootError};
+
+const USAGE: &str = "tombolod: the monitor of a Tombolo machine; `tombolo up` starts it.
+
+usage: tombolod up FILE        bring up the machine that FILE describes, and serve it
+       tombolod local          serve this host alone, until nobody has used it for 10 s
+       tombolod agent FD EMULATOR [CPU]
+                               be the monitor of a node under EMULATOR; FD is the line to the root";
+
+fn main() -> ExitCode {
+    if init::is_init() {
+        return be_init();
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["local"] => serve(Ok(Machine::local()), true),
+        ["up", file] => serve(Machine::open(Path::new(file)).map_err(|error| error.to_string()), false),
+        ["guest"] => finish(leaf::run_guest()),
+        ["agent", number, emulator, cpu @ ..] if cpu.len() <= 1 => be_agent(number, emulator, cpu.first()),
+        ["--help" | "-h" | "help"] => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        ["--version" | "-V"] => {
+            println!("tombolod {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Serves a machine in the background: says on standard output how it goes, then lets go of it.
+fn serve(machine: Result<Machine, String>, idle_exit: bool) -> ExitCode {
+    // Away from the terminal of whoever started it, and from its signals.
+    let _ = rustix::process::setsid();
+    let _ = std::env::set_current_dir("/");
+    let outcome = machine.and_then(|machine| {
+        let kit = Kit::locate().ok();
+        let mut root = Root::new(machine, kit, idle_exit).map_err(|error: RootError| error.to_string())?;
+        root.boot(say).map_err(|error| error.to_string())?;
+        Ok(root)
+    });
+    match outcome {
+        Ok(mut root) => {
+            say("ready".to_owned());
+            let_go_of_terminal();
+            match root.serve() {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::FAILURE,
+            }
+        }
+        Err(why) => {
+            say(format!("error: {}", why.replace('\n', "\u{1}")));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn say(line: String) {
+    // Nobody may be listening.
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+fn let_go_of_terminal() {
+    if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(&null);
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
+fn be_agent(number: &str, emulator: &str, cpu: Option<&&str>) -> ExitCode {
+    let socket = number.parse().map_err(|_| format!("{number} is no descriptor")).and_then(|number| {
+        process::inherited(number).map_err(|error| error.to_string())
+    });
+    let emulator = Emulator { program: emulator.into(), cpu: cpu.map(|cpu| (*cpu).to_owned()) };
+    match socket {
+        Ok(socket) => finish(leaf::run_user(socket, Some(emulator))),
+        Err(why) => {
+            eprintln!("tombolod: {why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn finish(result: Result<(), leaf::LeafError>) -> ExitCode {
+    match result {
+        // When the root is gone there is nobody to tell, and nothing to be said.
+        Ok(()) | Err(leaf::LeafError::RootGone) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tombolod: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Process 1 of a virtual machine: prepares it, keeps the monitor and a shell on the console running, and turns the
+/// machine off when the monitor ends.
+fn be_init() -> ExitCode {
+    if let Err(error) = prepare_and_supervise() {
+        eprintln!("tombolod: {error}");
+    }
+    eprintln!("tombolod: {}", init::power_off());
+    ExitCode::FAILURE
+}
+
+fn prepare_and_supervise() -> Result<(), tombolo_platform::OsError> {
+    init::mount_file_systems()?;
+    init::load_modules(Path::new(init::MODULES))?;
+    let parameters = init::Parameters::read()?;
+    init::set_host_name(parameters.get("tombolo.node").unwrap_or("node"))?;
+    let mut monitor = Command::new("/init");
+    monitor.arg("guest").env("PATH", "/bin");
+    init::supervise(&mut monitor, Some(init::console_shell)).map(|_| ())
+}

@@ -1,0 +1,334 @@
+//! The root monitor: does what [`crate::core`] decides, and tells it what happens.
+//!
+//! One thread, one loop. Everything it waits for is a descriptor; nothing in the loop blocks but the handshake with
+//! a virtual machine that has just rung for it.
+
+mod boot;
+mod node;
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use tombolo_base::{ChannelId, NodeId};
+use tombolo_control::{Order, Report, Wire};
+use tombolo_machine::image::Image;
+use tombolo_machine::{Kit, Machine};
+use tombolo_platform::event::{Ready, poll};
+use tombolo_platform::time::{Deadline, now_ns};
+use tombolo_platform::{OsError, socket};
+
+use crate::agent::{Agent, program_from_bytes};
+use crate::core::{Core, Effect, Resource};
+use node::RunningNode;
+
+/// The monitor of a plain host ends by itself when nobody has used it for so long.
+const IDLE_LIFE: Duration = Duration::from_secs(10);
+
+/// Largest image file that is read.
+const MAX_IMAGE_BYTES: u64 = 1 << 30;
+
+/// Orders and reports served before others get their turn.
+const BURST: usize = 256;
+
+/// Why a machine does not come up, or ends.
+#[derive(Debug, thiserror::Error)]
+pub enum RootError {
+    /// It is up already.
+    #[error(
+        "machine '{0}' is up already: see `tombolo status`, or bring it down first with `tombolo down --machine {0}`"
+    )]
+    AlreadyUp(String),
+    /// A node did not come up.
+    #[error("node {node} did not come up: {cause}")]
+    Node {
+        /// Which.
+        node: String,
+        /// Why.
+        cause: String,
+    },
+    /// Something that a node is made of is missing.
+    #[error(transparent)]
+    Kit(#[from] tombolo_machine::kit::KitError),
+    /// The operating system refused something.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+/// The root monitor.
+pub struct Root {
+    machine: Machine,
+    kit: Option<Kit>,
+    core: Core,
+    agent: Agent,
+    nodes: HashMap<NodeId, RunningNode>,
+    /// Ends of socket pairs whose other end was handed out.
+    pairs: HashMap<ChannelId, OwnedFd>,
+    /// Programs on their way to agents of this kernel.
+    programs: HashMap<[u8; 32], OwnedFd>,
+    stopping: bool,
+    idle_exit: bool,
+}
+
+impl Root {
+    /// A root for `machine`, which serves clients from now on.
+    ///
+    /// # Errors
+    /// [`RootError::AlreadyUp`].
+    pub fn new(machine: Machine, kit: Option<Kit>, idle_exit: bool) -> Result<Self, RootError> {
+        let agent = Agent::new(machine.name(), None, None).map_err(|error| {
+            if error.errno == tombolo_platform::Errno::ADDRINUSE {
+                RootError::AlreadyUp(machine.name().to_owned())
+            } else {
+                error.into()
+            }
+        })?;
+        Ok(Root {
+            core: Core::new(machine.clone(), now_ns()),
+            machine,
+            kit,
+            agent,
+            nodes: HashMap::new(),
+            pairs: HashMap::new(),
+            programs: HashMap::new(),
+            stopping: false,
+            idle_exit,
+        })
+    }
+
+    /// Starts every node and waits until all are up, saying which is.
+    ///
+    /// # Errors
+    /// The first node that did not come up. Whatever was started ends when this is dropped.
+    pub fn boot(&mut self, mut say: impl FnMut(String)) -> Result<(), RootError> {
+        self.core.boot_all(now_ns());
+        let mut said = Vec::new();
+        loop {
+            self.settle();
+            let progress = self.core.boot_progress();
+            for node in progress.up.iter().filter(|node| node.id != NodeId::HOST) {
+                if !said.contains(&node.id) {
+                    said.push(node.id);
+                    say(format!("{}: {} {} up in {:.2} s", node.name, node.kind, node.isa, node.boot.as_secs_f64()));
+                }
+            }
+            if let Some(node) = progress.down.first() {
+                let tail = self.core.console_tail(node.id, 12);
+                let shown = if tail.is_empty() { tail } else { format!("\nits console ends with:\n{tail}") };
+                return Err(RootError::Node { node: node.name.clone(), cause: node.cause.clone() + &shown });
+            }
+            if progress.booting.is_empty() {
+                return Ok(());
+            }
+            self.wait_and_handle()?;
+        }
+    }
+
+    /// Serves until the machine is told to stop, or, if asked for, until nobody has used it for a while.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn serve(&mut self) -> Result<(), RootError> {
+        loop {
+            self.settle();
+            if self.stopping {
+                return Ok(());
+            }
+            let idle_ns = IDLE_LIFE.as_nanos() as u64;
+            if self.idle_exit && self.core.idle_since().is_some_and(|since| now_ns() >= since + idle_ns) {
+                return Ok(());
+            }
+            self.wait_and_handle()?;
+        }
+    }
+
+    /// Passes reports and effects around until nothing is left to do at once.
+    fn settle(&mut self) {
+        self.core.tick(now_ns());
+        for _ in 0..BURST {
+            let mut worked = false;
+            while let Some((report, file)) = self.agent.next_report() {
+                worked = true;
+                self.take_report(NodeId::HOST, report, file);
+            }
+            let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
+            for id in ids {
+                worked |= self.hear_node(id);
+            }
+            for effect in self.core.take_effects() {
+                worked = true;
+                self.perform(effect);
+            }
+            if !worked {
+                return;
+            }
+        }
+    }
+
+    fn take_report(&mut self, node: NodeId, report: Report, file: Option<OwnedFd>) {
+        let image = file.map(read_image);
+        self.core.report(now_ns(), node, report, image);
+    }
+
+    /// Takes in what a node's agent reports; whether there was anything.
+    fn hear_node(&mut self, id: NodeId) -> bool {
+        let Some(node) = self.nodes.get_mut(&id) else { return false };
+        let mut worked = false;
+        let lost = loop {
+            match node.hear() {
+                Ok(Some((bytes, fds))) => {
+                    worked = true;
+                    // An agent of another node is a peer: what it says is checked like anybody's.
+                    match Report::from_bytes(&bytes) {
+                        Ok(report) => {
+                            let image = fds.into_iter().next().map(read_image);
+                            self.core.report(now_ns(), id, report, image);
+                        }
+                        Err(error) => break Some(format!("its monitor broke the protocol: {error}")),
+                    }
+                }
+                Ok(None) => break None,
+                Err(cause) => break Some(cause),
+            }
+        };
+        let printed = node.take_console();
+        if !printed.is_empty() {
+            worked = true;
+            self.core.console_output(id, &printed);
+        }
+        if let Some(cause) = lost {
+            worked = true;
+            self.lose(id, &cause);
+        }
+        worked
+    }
+
+    fn lose(&mut self, id: NodeId, cause: &str) {
+        if let Some(mut node) = self.nodes.remove(&id) {
+            node.destroy();
+            let printed = node.take_console();
+            self.core.console_output(id, &printed);
+        }
+        self.core.node_lost(id, cause);
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Order { node, order, passed } => self.give_order(node, order, &passed),
+            Effect::WriteProgram { node, range, image, isa } => {
+                if let (Some(node), Ok(program)) = (self.nodes.get(&node), image.program(isa)) {
+                    node.write_window(range, program.bytes);
+                }
+            }
+            Effect::KeepProgram { hash, image, isa } => {
+                if let Ok(program) = image.program(isa)
+                    && let Ok(file) = program_from_bytes(program.bytes)
+                {
+                    self.programs.insert(hash, file);
+                }
+            }
+            Effect::ClearWindow { node, range } => {
+                if let Some(node) = self.nodes.get(&node) {
+                    node.clear_window(range);
+                }
+            }
+            Effect::Boot { node, generation } => self.boot_node(node, generation),
+            Effect::Destroy { node } => {
+                if let Some(mut node) = self.nodes.remove(&node) {
+                    node.destroy();
+                }
+            }
+            Effect::ConsoleWrite { node, bytes } => {
+                if let Some(node) = self.nodes.get_mut(&node) {
+                    node.type_on_console(&bytes);
+                }
+            }
+            Effect::Shutdown => self.stopping = true,
+        }
+    }
+
+    fn give_order(&mut self, id: NodeId, order: Order, passed: &[Resource]) {
+        // A resource that is gone leaves a gap, which whoever needs it reports.
+        let fds: Vec<OwnedFd> = passed.iter().filter_map(|resource| self.resource(*resource)).collect();
+        if id == NodeId::HOST {
+            // The host's agent is stopped by ending this process, not by an order.
+            let _ = self.agent.execute(order, fds);
+        } else if let Some(node) = self.nodes.get_mut(&id) {
+            node.order(&order, fds);
+        }
+    }
+
+    fn resource(&mut self, resource: Resource) -> Option<OwnedFd> {
+        let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().ok();
+        match resource {
+            Resource::PairEnd { channel, .. } => match self.pairs.remove(&channel) {
+                Some(other) => Some(other),
+                None => {
+                    let (first, second) = socket::pair(socket::Kind::Stream).ok()?;
+                    self.pairs.insert(channel, second);
+                    Some(first)
+                }
+            },
+            Resource::WindowMemory(node) => copy(self.nodes.get(&node)?.window()?.memory()),
+            Resource::HostBell(node, vector) => {
+                copy(self.nodes.get(&node)?.window()?.host_eventfds().get(usize::from(vector))?.as_fd())
+            }
+            Resource::NodeBell(node, vector) => {
+                copy(self.nodes.get(&node)?.window()?.vm_eventfds().get(usize::from(vector))?.as_fd())
+            }
+            Resource::Program(hash) => self.programs.remove(&hash),
+        }
+    }
+
+    /// Sleeps until something happens, and takes note of it.
+    fn wait_and_handle(&mut self) -> Result<(), RootError> {
+        let mut quiet = true;
+        for node in self.nodes.values_mut() {
+            quiet &= node.about_to_sleep();
+        }
+        let (mut sources, mut tokens) = (Vec::new(), Vec::new());
+        self.agent.sources(&mut sources, &mut tokens);
+        // What comes after the agent's needs no tokens: nodes are all listened to whenever anything happens.
+        self.nodes.values().for_each(|node| node.sources(&mut sources));
+        let deadline = if quiet { self.next_deadline() } else { Some(Deadline::after(Duration::ZERO)) };
+        let ready: Vec<Ready> = poll(&sources, deadline)?;
+        drop(sources);
+        self.nodes.values_mut().for_each(RunningNode::wake_up);
+        for (token, ready) in tokens.into_iter().zip(ready) {
+            if ready.any() {
+                self.agent.handle(token, ready);
+            }
+        }
+        Ok(())
+    }
+
+    fn next_deadline(&self) -> Option<Deadline> {
+        let idle_ns = IDLE_LIFE.as_nanos() as u64;
+        let idle = self.core.idle_since().filter(|_| self.idle_exit).map(|since| since + idle_ns);
+        let next = self.core.next_tick().into_iter().chain(idle).min()?;
+        Some(Deadline::after(Duration::from_nanos(next.saturating_sub(now_ns()))))
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        self.agent.destroy_children();
+        self.nodes.values_mut().for_each(RunningNode::destroy);
+    }
+}
+
+/// Reads an image out of a file that a client passed.
+fn read_image(file: OwnedFd) -> Result<Image, String> {
+    use std::io::{Read, Seek};
+    let mut file = std::fs::File::from(file);
+    let mut bytes = Vec::new();
+    // A client may pass anything: a pipe that never ends would keep everybody waiting.
+    let kind = file.metadata().map_err(|error| error.to_string())?;
+    if !kind.is_file() || kind.len() > MAX_IMAGE_BYTES {
+        return Err(format!("not a regular file of at most {} MiB", MAX_IMAGE_BYTES >> 20));
+    }
+    file.rewind().map_err(|error| error.to_string())?;
+    file.take(MAX_IMAGE_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Image::from_bytes("the image", bytes).map_err(|error| error.to_string())
+}
+

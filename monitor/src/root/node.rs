@@ -1,0 +1,210 @@
+//! A node that runs: its process, its line, its window, its console.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use tombolo_base::SharedMemory;
+use tombolo_control::{Order, Wire};
+use tombolo_link::Side;
+use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowRange, control_config};
+use tombolo_link::{ChannelLayout, Hello};
+use tombolo_machine::vm::Window;
+use tombolo_platform::event::{Interest, drain};
+use tombolo_platform::process::{Ended, Process};
+use tombolo_platform::{Deadline, Errno, event, socket};
+use tombolo_transport::{ChannelError, MemoryChannel, window};
+
+use crate::link::{Arrived, Line};
+
+/// How long a virtual machine may take over a handshake that it has just begun.
+const HANDSHAKE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// The line to a node's agent, which for a virtual machine is made once it has booted.
+#[derive(Debug)]
+pub(super) enum NodeLine {
+    /// Nothing heard yet; what is to be said first.
+    Awaited(Vec<Vec<u8>>),
+    /// Made.
+    Made(Line),
+}
+
+/// A virtual machine's window and serial line, as the host holds them.
+#[derive(Debug)]
+pub(super) struct VmSide {
+    pub(super) window: Window,
+    pub(super) memory: SharedMemory,
+    /// Our end of the socket that QEMU has the window from; QEMU wants it open.
+    pub(super) _server: OwnedFd,
+    pub(super) serial: OwnedFd,
+}
+
+/// A node that runs.
+#[derive(Debug)]
+pub(super) struct RunningNode {
+    process: Process,
+    line: NodeLine,
+    vm: Option<VmSide>,
+    /// Typed, not yet taken by the serial line.
+    typed: Vec<u8>,
+}
+
+impl RunningNode {
+    pub(super) fn new(process: Process, line: NodeLine, vm: Option<VmSide>) -> Self {
+        RunningNode { process, line, vm, typed: Vec::new() }
+    }
+
+    pub(super) fn pid(&self) -> i32 {
+        self.process.pid()
+    }
+
+    pub(super) fn window(&self) -> Option<&Window> {
+        self.vm.as_ref().map(|vm| &vm.window)
+    }
+
+    pub(super) fn write_window(&self, range: WindowRange, bytes: &[u8]) {
+        if let Some(vm) = &self.vm {
+            // The core lent a range of this window that is long enough.
+            let _ = vm.memory.copy_in(range.offset_bytes as usize, bytes);
+        }
+    }
+
+    pub(super) fn clear_window(&self, range: WindowRange) {
+        if let Some(vm) = &self.vm
+            && let Ok(part) = vm.memory.slice(range.offset_bytes as usize, range.length_bytes as usize)
+        {
+            part.clear();
+        }
+    }
+
+    pub(super) fn order(&mut self, order: &Order, fds: Vec<OwnedFd>) {
+        let message = order.to_bytes();
+        match &mut self.line {
+            NodeLine::Awaited(first) => first.push(message),
+            NodeLine::Made(line) => line.send(message, fds),
+        }
+    }
+
+    /// The next message of its agent, or why it is lost.
+    pub(super) fn hear(&mut self) -> Result<Option<Arrived>, String> {
+        if let NodeLine::Awaited(_) = self.line {
+            self.make_line_if_rung()?;
+        }
+        if let NodeLine::Made(line) = &mut self.line
+            && let Some(arrived) = line.receive()
+        {
+            return Ok(Some(arrived));
+        }
+        match self.process.try_reap() {
+            Ok(None) => {}
+            Ok(Some(Ended::Exited(status))) => return Err(format!("its process exited with status {status}")),
+            Ok(Some(Ended::Signalled(signal))) => {
+                return Err(format!("its process was ended by signal {signal}"));
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+        match &self.line {
+            NodeLine::Made(line) if line.is_gone() => Err("its monitor is gone".into()),
+            _ => Ok(None),
+        }
+    }
+
+    /// A virtual machine that has booted rings for its handshake.
+    fn make_line_if_rung(&mut self) -> Result<(), String> {
+        let Some(vm) = &self.vm else { return Ok(()) };
+        if !drain(&vm.window.host_eventfds()[0]) {
+            return Ok(());
+        }
+        let channel = open_control(vm).map_err(|error| format!("no line to its monitor: {error}"))?;
+        let mut line = Line::over_window(channel);
+        if let NodeLine::Awaited(first) = &mut self.line {
+            std::mem::take(first).into_iter().for_each(|message| line.send(message, Vec::new()));
+        }
+        self.line = NodeLine::Made(line);
+        Ok(())
+    }
+
+    /// What it has printed since.
+    pub(super) fn take_console(&mut self) -> Vec<u8> {
+        let mut printed = Vec::new();
+        let Some(vm) = &self.vm else { return printed };
+        let mut piece = [0; 4096];
+        while printed.len() < 64 * 1024 {
+            match rustix::io::read(&vm.serial, &mut piece) {
+                Ok(count) if count > 0 => printed.extend_from_slice(&piece[..count]),
+                _ => break,
+            }
+        }
+        printed
+    }
+
+    pub(super) fn type_on_console(&mut self, bytes: &[u8]) {
+        self.typed.extend_from_slice(bytes);
+        self.flush_console();
+    }
+
+    fn flush_console(&mut self) {
+        let Some(vm) = &self.vm else { return };
+        match socket::send(&vm.serial, &self.typed, &[]) {
+            Ok(count) => {
+                self.typed.drain(..count);
+            }
+            Err(Errno::AGAIN) => {}
+            Err(_) => self.typed.clear(),
+        }
+    }
+
+    pub(super) fn about_to_sleep(&mut self) -> bool {
+        match &mut self.line {
+            NodeLine::Awaited(_) => true,
+            NodeLine::Made(line) => line.about_to_sleep(),
+        }
+    }
+
+    pub(super) fn sources<'a>(&'a self, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+        sources.push((self.process.ended_fd(), Interest::Read));
+        if let NodeLine::Made(line) = &self.line {
+            line.sources(sources);
+        }
+        if let Some(vm) = &self.vm {
+            let interest = if self.typed.is_empty() { Interest::Read } else { Interest::ReadWrite };
+            sources.push((vm.serial.as_fd(), interest));
+            if let NodeLine::Awaited(_) = self.line {
+                sources.push((vm.window.host_eventfds()[0].as_fd(), Interest::Read));
+            }
+        }
+    }
+
+    pub(super) fn wake_up(&mut self) {
+        if let NodeLine::Made(line) = &mut self.line {
+            line.wake_up();
+        }
+        if !self.typed.is_empty() {
+            self.flush_console();
+        }
+    }
+
+    pub(super) fn destroy(&mut self) {
+        self.process.destroy();
+    }
+}
+
+/// Opens the control channel, whose other side is the virtual machine's agent.
+fn open_control(vm: &VmSide) -> Result<MemoryChannel, ChannelError> {
+    let copy = |fd: BorrowedFd<'_>| {
+        fd.try_clone_to_owned().map_err(|error| {
+            ChannelError::Os(tombolo_platform::OsError::from_io("copy a descriptor", &error))
+        })
+    };
+    // The death of a virtual machine shows by its process, so this lifeline never hangs up by itself.
+    let (lifeline, _) = event::eventfd().map(|counter| (counter, ()))?;
+    let lent = window::Lent {
+        memory: copy(vm.window.memory())?,
+        offset_bytes: CONTROL_OFFSET_BYTES as u64,
+        length_bytes: ChannelLayout::new(control_config()).length_bytes() as u64,
+        lifeline,
+        bell: copy(vm.window.host_eventfds()[0].as_fd())?,
+        ringer: copy(vm.window.vm_eventfds()[0].as_fd())?,
+        ring: None,
+    };
+    let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
+    window::open(lent, Side::B, hello, Deadline::after(HANDSHAKE_TIMEOUT))
+}
