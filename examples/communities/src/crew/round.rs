@@ -1,0 +1,221 @@
+//! One round: its work is divided, handed out, gathered and, when a worker is lost or slow, handed out again.
+
+use std::time::Instant;
+
+use super::member::Member;
+use super::share::{self, Grain, Part};
+use super::{Misdeed, Workers};
+use crate::graph::Csr;
+use crate::port::Port;
+use crate::search::{Crew, Move, Partition, SearchError, Stage};
+use crate::wire::{self, Array, Packed};
+
+/// Parts that a worker has at a time: one that it judges and one that waits for it.
+const PARTS_IN_FLIGHT: usize = 2;
+
+/// Parts that a worker's share of a round is cut into.
+const PARTS_PER_SHARE: u64 = 4;
+
+/// The work of one round.
+#[derive(Default)]
+pub(super) struct Round {
+    active: Vec<u32>,
+    parts: Vec<Part>,
+    /// By part: the moves, once they are known.
+    found: Vec<Option<Vec<Move>>>,
+    /// Parts that are not known yet.
+    missing: usize,
+    /// Parts of lost workers.
+    pub(super) orphans: Vec<u32>,
+    /// Number of vertices; labels are below it.
+    vertices: u32,
+}
+
+impl Round {
+    fn active_of(&self, part: u32) -> &[u32] {
+        &self.active[self.parts[part as usize].range.clone()]
+    }
+
+    /// Takes in the moves of a part and returns what the part cost. A worker may only move whom it was asked
+    /// about.
+    pub(super) fn take(&mut self, part: u32, moves: Packed<'_>) -> Result<u64, Misdeed> {
+        let mut found = Vec::new();
+        moves.moves(self.vertices, &mut found)?;
+        let mut asked = self.active_of(part).iter();
+        if !found.iter().all(|made| asked.any(|&vertex| vertex == made.vertex)) {
+            return Err(Misdeed::Unexpected("a move of a vertex that it was not asked about"));
+        }
+        self.settle(part, found);
+        Ok(self.parts[part as usize].cost)
+    }
+
+    fn settle(&mut self, part: u32, found: Vec<Move>) {
+        let slot = &mut self.found[part as usize];
+        if slot.is_none() {
+            *slot = Some(found);
+            self.missing -= 1;
+        }
+    }
+}
+
+impl<P: Port> Crew for Workers<'_, P> {
+    type Error = SearchError;
+
+    fn enter(&mut self, stage: Stage, graph: &Csr, partition: &Partition) -> Result<(), SearchError> {
+        let depth = u8::try_from(stage.depth).ok();
+        // The input always goes out, so that even a small graph shows the workers at work.
+        self.local = depth.is_none() || (stage.depth > 0 && graph.arcs() < self.options.local_arcs);
+        let Some(depth) = depth.filter(|_| !self.local) else { return Ok(()) };
+        if self.held.get(stage.depth) != Some(&stage.serial) {
+            self.held.truncate(stage.depth);
+            self.held.push(stage.serial);
+            self.broadcast_graph(depth, graph);
+        }
+        self.held.truncate(stage.depth + 1);
+        let labels = partition.labels();
+        let singletons = labels.iter().enumerate().all(|(vertex, &label)| vertex == label as usize);
+        self.broadcast(&[wire::enter(depth, singletons)]);
+        if !singletons {
+            self.broadcast_array(Array::Labels, labels, wire::piece_u32);
+        }
+        Ok(())
+    }
+
+    fn best_moves(
+        &mut self,
+        graph: &Csr,
+        partition: &Partition,
+        active: &[u32],
+        moves: &mut Vec<Move>,
+    ) -> Result<(), SearchError> {
+        if self.local {
+            self.find_alone(graph, partition, active, moves);
+            return Ok(());
+        }
+        self.divide(graph, active);
+        while self.round.missing > 0 {
+            if self.members.iter().any(Member::is_live) {
+                self.flush();
+                self.hand_out();
+                self.exchange();
+                self.give_up_the_silent(|member| !member.in_flight.is_empty() || member.has_mail());
+            } else {
+                self.finish_alone(graph, partition);
+            }
+        }
+        for found in &mut self.round.found {
+            moves.append(found.as_mut().expect("no part is missing"));
+        }
+        Ok(())
+    }
+
+    fn applied(&mut self, moves: &[Move]) -> Result<(), SearchError> {
+        if self.local || moves.is_empty() {
+            return Ok(());
+        }
+        let per_message = (self.message_bytes_max() - wire::FIXED_BYTES_MAX) / (2 * wire::VARINT_BYTES_MAX);
+        let messages: Vec<Vec<u8>> = moves.chunks(per_message).map(wire::moves).collect();
+        self.broadcast(&messages);
+        Ok(())
+    }
+}
+
+impl<P: Port> Workers<'_, P> {
+    fn divide(&mut self, graph: &Csr, active: &[u32]) {
+        let live: Vec<usize> =
+            (0..self.members.len()).filter(|&index| self.members[index].is_live()).collect();
+        let measured = |index: &usize| self.members[*index].measured_speed();
+        // Until it is measured, a worker counts as fast as the average of the others.
+        let known: Vec<f64> = live.iter().filter_map(measured).collect();
+        let average = if known.is_empty() { 1.0 } else { known.iter().sum::<f64>() / known.len() as f64 };
+        let speeds: Vec<f64> = live.iter().map(|index| measured(index).unwrap_or(average)).collect();
+        let bytes = self.message_bytes_max() - wire::FIXED_BYTES_MAX;
+        let grain = Grain {
+            cost_min: self.options.part_cost_min,
+            parts_per_share: PARTS_PER_SHARE,
+            vertices_max: bytes / (2 * wire::VARINT_BYTES_MAX),
+        };
+        let shares = share::divide(graph, active, if live.is_empty() { &[1.0] } else { &speeds }, grain);
+        let round = &mut self.round;
+        round.vertices = graph.vertices() as u32;
+        round.active.clear();
+        round.active.extend_from_slice(active);
+        round.parts.clear();
+        round.orphans.clear();
+        for (slot, parts) in shares.into_iter().enumerate() {
+            let numbers = round.parts.len() as u32..(round.parts.len() + parts.len()) as u32;
+            round.parts.extend(parts);
+            match live.get(slot) {
+                Some(&index) => self.members[index].queue.extend(numbers),
+                None => round.orphans.extend(numbers),
+            }
+        }
+        round.missing = round.parts.len();
+        round.found.clear();
+        round.found.resize(round.parts.len(), None);
+    }
+
+    /// Gives every worker that has sent everything before its next parts.
+    fn hand_out(&mut self) {
+        for index in 0..self.members.len() {
+            while self.members[index].is_live()
+                && !self.members[index].has_mail()
+                && self.members[index].in_flight.len() < PARTS_IN_FLIGHT
+            {
+                let Some(part) = self.next_part(index) else { break };
+                let message = wire::work(part, self.round.active_of(part));
+                let member = &mut self.members[index];
+                if member.in_flight.is_empty() {
+                    member.silent_since = Instant::now();
+                }
+                member.in_flight.push(part);
+                member.post(message.into());
+                if let Err(error) = member.flush() {
+                    self.give_up(index, &error.into());
+                }
+            }
+        }
+    }
+
+    /// Its own, one of a lost worker, or one of the worker that would be busy longest.
+    fn next_part(&mut self, index: usize) -> Option<u32> {
+        if let Some(part) = self.members[index].queue.pop_front().or_else(|| self.round.orphans.pop()) {
+            return Some(part);
+        }
+        let time_of = |member: &Member<P>, cost: u64| {
+            member.measured_speed().map_or(f64::INFINITY, |speed| cost as f64 / speed)
+        };
+        let cost_of = |part: &u32| self.round.parts[*part as usize].cost;
+        let busy_time = |member: &Member<P>| {
+            time_of(member, member.queue.iter().chain(&member.in_flight).map(cost_of).sum())
+        };
+        let loaded = (0..self.members.len()).filter(|&other| !self.members[other].queue.is_empty());
+        let busiest =
+            loaded.max_by(|&one, &other| busy_time(&self.members[one]).total_cmp(&busy_time(&self.members[other])))?;
+        // Only if it would be done sooner; a worker that was never measured gives and takes freely.
+        let part = *self.members[busiest].queue.back()?;
+        let owed: u64 = self.members[index].in_flight.iter().map(cost_of).sum();
+        let taker_time = time_of(&self.members[index], owed + cost_of(&part));
+        if taker_time.is_finite() && taker_time >= busy_time(&self.members[busiest]) {
+            return None;
+        }
+        self.members[busiest].queue.pop_back()
+    }
+
+    fn finish_alone(&mut self, graph: &Csr, partition: &Partition) {
+        while let Some(part) = self.round.orphans.pop() {
+            let active = self.round.active_of(part).to_owned();
+            let mut found = Vec::new();
+            self.find_alone(graph, partition, &active, &mut found);
+            self.round.settle(part, found);
+        }
+    }
+
+    /// The master judges by itself.
+    fn find_alone(&mut self, graph: &Csr, partition: &Partition, active: &[u32], moves: &mut Vec<Move>) {
+        let start = Instant::now();
+        self.own.parts += 1;
+        self.own.arcs += self.finder.best_moves(graph, partition, active, moves);
+        self.own.compute_ns += start.elapsed().as_nanos() as u64;
+    }
+}

@@ -1,0 +1,153 @@
+//! Graphs: how they are held in memory and where they come from.
+
+mod csr;
+pub mod debian;
+mod edge_list;
+mod matrix_market;
+mod names;
+mod text;
+mod weight;
+
+use std::io;
+use std::path::Path;
+
+pub use csr::{Csr, Duplicates, Edge, MAX_ARCS, MAX_TOTAL_WEIGHT, MAX_VERTICES, Merged, Weights};
+pub use names::{NameTable, Names};
+pub use text::{Lines, MAX_LINE_BYTES, Progress};
+pub use weight::MAX_EDGE_WEIGHT;
+
+/// A graph with the names of its vertices, as it was read.
+#[derive(Debug)]
+pub struct Input {
+    /// The graph.
+    pub graph: Csr,
+    /// What people call its vertices.
+    pub names: Names,
+    /// Where it came from and in what form, for people.
+    pub origin: String,
+    /// Lines read.
+    pub lines: u64,
+    /// What was merged or dropped.
+    pub merged: Merged,
+}
+
+impl Input {
+    /// Reads the graph in a file: an edge list or Matrix Market, plain or gzip, told apart by their first bytes.
+    ///
+    /// # Errors
+    /// The file cannot be read, a line is malformed, or the graph is beyond the limits.
+    pub fn read(path: &Path, watch: &mut dyn FnMut(Progress)) -> Result<Self, ReadError> {
+        Self::read_lines(&mut Lines::open(path, watch)?)
+    }
+
+    /// Reads the graph in a stream of lines.
+    ///
+    /// # Errors
+    /// Those of [`Input::read`].
+    pub fn read_lines(lines: &mut Lines<'_>) -> Result<Self, ReadError> {
+        lines.advance()?;
+        let banner = lines.line().get(..matrix_market::BANNER.len()).unwrap_or_default();
+        if banner.eq_ignore_ascii_case(matrix_market::BANNER) {
+            matrix_market::read(lines)
+        } else {
+            edge_list::read(lines)
+        }
+    }
+
+    fn build(
+        lines: &Lines<'_>,
+        vertices: usize,
+        edges: &[Edge],
+        duplicates: Duplicates,
+        names: Names,
+        format: &str,
+    ) -> Result<Self, ReadError> {
+        let name = lines.name();
+        let (graph, merged) = Csr::from_edges(vertices, edges, duplicates)
+            .map_err(|source| ReadError::Graph { name: name.to_owned(), source })?;
+        if graph.total_weight() == 0 {
+            return Err(ReadError::NoEdges { name: name.to_owned() });
+        }
+        Ok(Self { graph, names, origin: format!("{name} ({format})"), lines: lines.number(), merged })
+    }
+}
+
+/// Why no graph could be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The source cannot be opened or read.
+    #[error("cannot read {name}: {source}")]
+    Io {
+        /// File or command.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A line is not what it should be.
+    #[error("{name}:{line}: expected {expected}, found {found}")]
+    Line {
+        /// File or command.
+        name: String,
+        /// Number of the line; the first is 1.
+        line: u64,
+        /// What should stand there.
+        expected: &'static str,
+        /// What does.
+        found: String,
+    },
+    /// There is nothing to search.
+    #[error("{name} holds no edge of a weight above 0")]
+    NoEdges {
+        /// File or command.
+        name: String,
+    },
+    /// The edges do not make a graph within the limits.
+    #[error("{name}: {source}")]
+    Graph {
+        /// File or command.
+        name: String,
+        /// Why.
+        source: GraphError,
+    },
+    /// This machine has no package lists.
+    #[error("{problem}; `apt-get update` fetches package lists on Debian, elsewhere give a graph file")]
+    NoPackageLists {
+        /// What is missing.
+        problem: String,
+    },
+}
+
+/// Why arrays or edges do not make a graph.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GraphError {
+    /// An edge names a vertex that is not there.
+    #[error("an edge leads to vertex {vertex}, but the graph has {vertices} vertices (0 is the first)")]
+    NoSuchVertex {
+        /// The vertex named.
+        vertex: u32,
+        /// How many there are.
+        vertices: usize,
+    },
+    /// More vertices than 32-bit ids can name.
+    #[error("{vertices} vertices are more than the {limit} this program can name")]
+    TooManyVertices {
+        /// How many were given.
+        vertices: usize,
+        /// How many are possible.
+        limit: usize,
+    },
+    /// More edges than 32-bit offsets can name.
+    #[error("{edges} edges are more than the {limit} this program can hold")]
+    TooManyEdges {
+        /// How many were given.
+        edges: usize,
+        /// How many are possible.
+        limit: usize,
+    },
+    /// The weights add up to too much for exact arithmetic.
+    #[error("the weights of all edges add up to more than 2^61; scale them down")]
+    TooHeavy,
+    /// Arrays that contradict each other.
+    #[error("inconsistent graph arrays: {0}")]
+    Inconsistent(&'static str),
+}

@@ -1,0 +1,102 @@
+//! The graph of communities: one vertex per community, edges added up.
+
+use super::SearchError;
+use crate::graph::{Csr, Weights};
+
+/// Numbers the labels in use `0, 1, …` in the order of their first vertex. Returns the number of each vertex's
+/// community and how many there are.
+#[must_use]
+pub fn number_communities(labels: &[u32]) -> (Vec<u32>, usize) {
+    const NONE: u32 = u32::MAX;
+    let mut numbers = vec![NONE; labels.len()];
+    let mut count = 0;
+    let members = labels
+        .iter()
+        .map(|&label| {
+            let number = &mut numbers[label as usize];
+            if *number == NONE {
+                *number = count;
+                count += 1;
+            }
+            *number
+        })
+        .collect();
+    (members, count as usize)
+}
+
+/// Names each community by its first vertex. Then a vertex that wants to be alone finds the label that bears
+/// its own number free, unless it is the one that gave its community the name.
+#[must_use]
+pub fn name_by_first_vertex(labels: &[u32]) -> Vec<u32> {
+    const NONE: u32 = u32::MAX;
+    let mut names = vec![NONE; labels.len()];
+    labels
+        .iter()
+        .enumerate()
+        .map(|(vertex, &label)| {
+            let name = &mut names[label as usize];
+            if *name == NONE {
+                *name = vertex as u32;
+            }
+            *name
+        })
+        .collect()
+}
+
+/// Contracts each of the `count` communities to one vertex. `members[v]` is the community of v.
+///
+/// # Errors
+/// None that a graph within its limits can cause.
+pub fn contract(graph: &Csr, members: &[u32], count: usize) -> Result<Csr, SearchError> {
+    let (starts, sorted) = sort_by_community(members, count);
+    let mut offsets = Vec::with_capacity(count + 1);
+    let mut targets: Vec<u32> = Vec::new();
+    let mut weights: Vec<u64> = Vec::new();
+    let mut loops = vec![0u64; count];
+    let mut gathered = vec![0u64; count];
+    let mut touched: Vec<u32> = Vec::new();
+    offsets.push(0);
+    for community in 0..count {
+        let mut internal = 0;
+        for &vertex in &sorted[starts[community] as usize..starts[community + 1] as usize] {
+            loops[community] += graph.loop_weight(vertex);
+            for (target, weight) in graph.arcs_of(vertex) {
+                let other = members[target as usize];
+                if other as usize == community {
+                    internal += weight;
+                    continue;
+                }
+                if gathered[other as usize] == 0 {
+                    touched.push(other);
+                }
+                gathered[other as usize] += weight;
+            }
+        }
+        loops[community] += internal / 2;
+        touched.sort_unstable();
+        for other in touched.drain(..) {
+            targets.push(other);
+            weights.push(std::mem::take(&mut gathered[other as usize]));
+        }
+        offsets.push(targets.len() as u32);
+    }
+    Ok(Csr::from_parts(offsets, targets, Weights::narrowest(weights), loops)?)
+}
+
+/// The vertices in the order of their communities, and where each community starts.
+fn sort_by_community(members: &[u32], count: usize) -> (Vec<u32>, Vec<u32>) {
+    let mut starts = vec![0u32; count + 1];
+    for &community in members {
+        starts[community as usize + 1] += 1;
+    }
+    for community in 0..count {
+        starts[community + 1] += starts[community];
+    }
+    let mut next = starts.clone();
+    let mut sorted = vec![0u32; members.len()];
+    for (vertex, &community) in members.iter().enumerate() {
+        sorted[next[community as usize] as usize] = vertex as u32;
+        next[community as usize] += 1;
+    }
+    (starts, sorted)
+}

@@ -1,0 +1,107 @@
+//! The step that all the time goes into: the best move of one vertex, in exact integers.
+//!
+//! Moving v from C to D changes modularity by `2·gain / total²`, where total is the sum of all degrees and
+//! `gain = total·(f(v,D) − f(v,C∖v)) − k(v)·(w(D) − w(C∖v))`. The comparison needs `gain` only, which is an
+//! integer: every processor decides alike.
+
+use super::Partition;
+use crate::graph::{Csr, Weights};
+
+/// A vertex and the community it should join.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// Who moves.
+    pub vertex: u32,
+    /// Label of the community it joins.
+    pub label: u32,
+}
+
+/// Finds best moves; holds the sparse map from labels to gathered edge weight, which is used again and again.
+#[derive(Debug, Default)]
+pub struct Finder {
+    /// Edge weight from the vertex to each label; all zero between two vertices.
+    gathered: Vec<u64>,
+    /// The labels whose entry in `gathered` is not zero.
+    touched: Vec<u32>,
+}
+
+impl Finder {
+    /// Appends to `moves` the best move of each of the `active` vertices that gains by one, in the order of
+    /// `active`, all judged against `partition` as it is. Returns the number of arcs looked at.
+    pub fn best_moves(
+        &mut self,
+        graph: &Csr,
+        partition: &Partition,
+        active: &[u32],
+        moves: &mut Vec<Move>,
+    ) -> u64 {
+        if self.gathered.len() < graph.vertices() {
+            self.gathered.resize(graph.vertices(), 0);
+        }
+        // One copy of the loop per kind of weight: the test stays out of it.
+        match graph.weights() {
+            Weights::Unit => self.scan(graph, partition, active, moves, |_| 1),
+            Weights::Narrow(weights) => {
+                self.scan(graph, partition, active, moves, |position| u64::from(weights[position]))
+            }
+            Weights::Wide(weights) => {
+                self.scan(graph, partition, active, moves, |position| weights[position])
+            }
+        }
+    }
+
+    fn scan(
+        &mut self,
+        graph: &Csr,
+        partition: &Partition,
+        active: &[u32],
+        moves: &mut Vec<Move>,
+        weight_at: impl Fn(usize) -> u64,
+    ) -> u64 {
+        let mut arcs = 0;
+        for &vertex in active {
+            let row = graph.row(vertex);
+            arcs += row.len() as u64;
+            for (&target, position) in graph.targets()[row.clone()].iter().zip(row) {
+                let label = partition.label(target);
+                let gathered = &mut self.gathered[label as usize];
+                if *gathered == 0 {
+                    self.touched.push(label);
+                }
+                *gathered += weight_at(position);
+            }
+            if let Some(label) = self.choose(graph, partition, vertex) {
+                moves.push(Move { vertex, label });
+            }
+        }
+        arcs
+    }
+
+    /// Picks the best label out of `touched` and empties the map.
+    fn choose(&mut self, graph: &Csr, partition: &Partition, vertex: u32) -> Option<u32> {
+        let total = i128::from(graph.total_weight());
+        let degree = graph.degree(vertex);
+        let own = partition.label(vertex);
+        let value = |to_label: u64, label_weight: u64| {
+            total * i128::from(to_label) - i128::from(degree) * i128::from(label_weight)
+        };
+        let staying = value(self.gathered[own as usize], partition.weight(own) - degree);
+        let mut best = (staying, own);
+        // Leaving for an empty community is worth 0; a vertex may only found the one that bears its number.
+        if staying < 0 && partition.weight(vertex) == 0 {
+            best = (0, vertex);
+        }
+        for &label in &self.touched {
+            let gathered = std::mem::take(&mut self.gathered[label as usize]);
+            if label == own {
+                continue;
+            }
+            let candidate = value(gathered, partition.weight(label));
+            if candidate > best.0 || (candidate == best.0 && best.1 != own && label < best.1) {
+                best = (candidate, label);
+            }
+        }
+        self.touched.clear();
+        (best.1 != own).then_some(best.1)
+    }
+}
