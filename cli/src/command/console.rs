@@ -1,0 +1,217 @@
+//! `tombolo console`
+
+mod terminal;
+
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tombolo::{Console, Error};
+
+use super::kill::seconds;
+use crate::context::Context;
+use crate::failure::{Failure, eprint_quietly};
+use terminal::RawMode;
+
+/// Ctrl-], which no program on a console is likely to need.
+const ESCAPE: u8 = 0x1d;
+
+/// How much is typed at a time.
+const PIECE_BYTES: usize = 8 << 10;
+
+/// How long to wait for output at a time.
+const AWHILE: Duration = Duration::from_secs(3600);
+
+/// Opens the console of a node
+///
+/// First comes what the node printed lately, then what it prints. On a terminal, what is typed goes to the node,
+/// Ctrl-C included, and Ctrl-] leaves; otherwise the standard input is typed to its end, and the console stays
+/// open until the node's end or for the time given. Output that nobody took in time is dropped and counted:
+/// [N bytes dropped].
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo console arm0                              type, see, leave with Ctrl-]
+  tombolo console arm0 --no-input --for 5           watch for five seconds
+  echo 'cat /proc/cpuinfo' | tombolo console arm0 --for 2")]
+pub(crate) struct Options {
+    /// The node
+    node: String,
+
+    /// Leave after so many seconds
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
+    duration: Option<Duration>,
+
+    /// Only look
+    #[arg(long)]
+    no_input: bool,
+}
+
+/// Why the console was left.
+enum Left {
+    /// The user wanted to, or the time is over.
+    Done,
+    /// A signal ended it.
+    Signal(u8),
+    /// The other side ended it.
+    Closed,
+}
+
+pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
+    let domain = context.attach_running()?;
+    let console = Arc::new(domain.console(&options.node)?);
+    let interactive = !options.no_input && io::stdin().is_terminal();
+    if interactive {
+        context.say(format!("console of {}; Ctrl-] leaves", options.node));
+    }
+    let signals = signal_pipe().map_err(Failure::system("listen for signals"))?;
+    let raw = if interactive { Some(RawMode::enter()?) } else { None };
+    let (closed, reader) = show(&console, interactive)?;
+    let until = options.duration.and_then(|duration| Instant::now().checked_add(duration));
+    let watch = Watch { closed: &closed, signals: &signals, until };
+    let left = type_in(&console, interactive, !options.no_input, &watch);
+    drop(raw);
+    if interactive {
+        eprint_quietly("\n");
+    }
+    match left? {
+        Left::Done => Ok(0),
+        Left::Signal(signal) => Ok(128 + signal),
+        Left::Closed => match reader.join() {
+            Ok(failure) => Err(failure),
+            Err(panic) => std::panic::resume_unwind(panic),
+        },
+    }
+}
+
+/// A descriptor from which each of the signals that end programs can be read.
+fn signal_pipe() -> io::Result<Vec<(u8, UnixStream)>> {
+    let listen = |signal: i32| {
+        let (reader, writer) = UnixStream::pair()?;
+        signal_hook::low_level::pipe::register(signal, writer)?;
+        Ok((signal as u8, reader))
+    };
+    [SIGINT, SIGTERM, SIGHUP].into_iter().map(listen).collect()
+}
+
+type Reader = std::thread::JoinHandle<Failure>;
+
+/// Shows what the node prints, from a thread of its own. The descriptor is readable once that is over, and the
+/// thread then says why.
+fn show(console: &Arc<Console>, raw: bool) -> Result<(UnixStream, Reader), Failure> {
+    let (closed, closing) = UnixStream::pair().map_err(Failure::system("make a socket"))?;
+    let console = Arc::clone(console);
+    let reader = std::thread::spawn(move || {
+        let _closing = closing;
+        loop {
+            match console.read(AWHILE) {
+                Ok(output) => {
+                    if output.dropped_bytes > 0 {
+                        let line_end = if raw { "\r\n" } else { "\n" };
+                        eprint_quietly(&format!(
+                            "{line_end}[{} bytes dropped]{line_end}",
+                            output.dropped_bytes
+                        ));
+                    }
+                    let mut terminal = io::stdout().lock();
+                    if let Err(error) = terminal.write_all(&output.bytes).and_then(|()| terminal.flush()) {
+                        return Failure::Output(error);
+                    }
+                }
+                Err(Error::TimedOut { .. }) => {}
+                Err(error) => return error.into(),
+            }
+        }
+    });
+    Ok((closed, reader))
+}
+
+/// What the console waits for besides output.
+struct Watch<'a> {
+    closed: &'a UnixStream,
+    signals: &'a [(u8, UnixStream)],
+    /// When to leave, if ever.
+    until: Option<Instant>,
+}
+
+/// What happened first.
+enum Event {
+    Left(Left),
+    Input,
+}
+
+impl Watch<'_> {
+    fn next(&self, input: Option<&io::Stdin>) -> Result<Event, Failure> {
+        let mut waiting = vec![PollFd::new(self.closed, PollFlags::IN)];
+        waiting.extend(self.signals.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)));
+        waiting.extend(input.map(|input| PollFd::new(input, PollFlags::IN)));
+        loop {
+            let remaining = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+            match poll(&mut waiting, remaining.map(timespec).as_ref()) {
+                Ok(0) => return Ok(Event::Left(Left::Done)),
+                Ok(_) => break,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Failure::system("wait for input")(errno.into())),
+            }
+        }
+        let happened = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        if happened(&waiting[0]) {
+            return Ok(Event::Left(Left::Closed));
+        }
+        let signal = self.signals.iter().zip(&waiting[1..]).find(|(_, fd)| happened(fd));
+        Ok(signal.map_or(Event::Input, |((signal, _), _)| Event::Left(Left::Signal(*signal))))
+    }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(time.subsec_nanos()),
+    }
+}
+
+/// Types what comes from the standard input, until there is a reason to leave.
+fn type_in(
+    console: &Console,
+    interactive: bool,
+    with_input: bool,
+    watch: &Watch<'_>,
+) -> Result<Left, Failure> {
+    let input = io::stdin();
+    let mut open = with_input;
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        if let Event::Left(left) = watch.next(open.then_some(&input))? {
+            return Ok(left);
+        }
+        // Not through the buffer of `Stdin`: what that holds back would not be seen by `poll`.
+        let length = rustix::io::read(&input, &mut piece)
+            .map_err(|errno| Failure::system("read the standard input")(errno.into()))?;
+        let escape = piece[..length].iter().position(|byte| interactive && *byte == ESCAPE);
+        let typed = &piece[..escape.unwrap_or(length)];
+        if !typed.is_empty() {
+            console.write(typed)?;
+        }
+        if escape.is_some() || (interactive && length == 0) {
+            return Ok(Left::Done);
+        }
+        open = length > 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_signal_is_told_from_the_others() {
+        let pipes = signal_pipe().unwrap();
+        let numbers: Vec<u8> = pipes.iter().map(|(signal, _)| *signal).collect();
+        assert_eq!(numbers, [2, 15, 1]);
+    }
+}

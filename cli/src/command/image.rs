@@ -1,0 +1,122 @@
+//! `tombolo image`
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use tombolo_machine::Image;
+use tombolo_machine::image::Program;
+
+use crate::context::{Context, print, print_json};
+use crate::failure::Failure;
+use crate::text::{self, Table};
+
+/// Looks into images
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo image inspect pingpong.tbi")]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: ImageCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum ImageCommand {
+    Inspect(InspectOptions),
+}
+
+/// Checks an image and lists the builds in it
+///
+/// Every byte is checked against the hashes in the file. An executable is an image with one build.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo image inspect pingpong.tbi
+  tombolo image inspect /bin/true --json")]
+struct InspectOptions {
+    /// The image
+    file: PathBuf,
+
+    /// For machines
+    #[arg(long)]
+    json: bool,
+}
+
+/// An image, with stable keys.
+#[derive(Serialize)]
+struct ImageReport {
+    name: String,
+    id: String,
+    bytes: u64,
+    programs: Vec<ProgramReport>,
+}
+
+#[derive(Serialize)]
+struct ProgramReport {
+    isa: &'static str,
+    bytes: u64,
+    sha256: String,
+    /// The dynamic linker that the node must have; none for a static program.
+    interpreter: Option<String>,
+}
+
+impl From<Program<'_>> for ProgramReport {
+    fn from(program: Program<'_>) -> Self {
+        ProgramReport {
+            isa: program.isa.name(),
+            bytes: program.bytes.len() as u64,
+            sha256: program.sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
+            interpreter: program.interpreter.map(str::to_owned),
+        }
+    }
+}
+
+pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    let ImageCommand::Inspect(options) = &options.command;
+    let report = inspect(&options.file)?;
+    if options.json { print_json(&report) } else { print(render(&report, context.colour)) }
+}
+
+fn inspect(file: &Path) -> Result<ImageReport, Failure> {
+    let image = Image::open(file)?;
+    Ok(ImageReport {
+        name: image.name().to_owned(),
+        id: image.id().to_string(),
+        bytes: image.as_bytes().len() as u64,
+        programs: image.programs().map(ProgramReport::from).collect(),
+    })
+}
+
+fn render(report: &ImageReport, colour: bool) -> String {
+    let mut table = Table::new(&["ISA", "SIZE>", "LINKED", "SHA-256"]);
+    for program in &report.programs {
+        let linked = program.interpreter.as_ref().map_or_else(
+            || "static".to_owned(),
+            |interpreter| format!("dynamic ({})", text::one_line(interpreter)),
+        );
+        table.row([program.isa.to_owned(), text::bytes(program.bytes), linked, program.sha256.clone()]);
+    }
+    let size = text::bytes(report.bytes);
+    format!("image {}, {size}\nid    {}\n\n{}", report.name, report.id, table.render(colour))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_executable_is_an_image_with_one_build() {
+        let report = inspect(&std::env::current_exe().unwrap()).unwrap();
+        let text = render(&report, false);
+        assert_eq!(report.programs.len(), 1);
+        assert!(text.starts_with("image tombolo"), "{text}");
+        assert!(text.contains("\nISA ") && text.contains(tombolo::Isa::current().name()), "{text}");
+    }
+
+    #[test]
+    fn a_folder_gets_a_hint() {
+        let failure = inspect(Path::new("src")).err().unwrap();
+        assert_eq!(failure.status(), 1);
+    }
+}

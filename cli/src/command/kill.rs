@@ -1,0 +1,86 @@
+//! `tombolo kill`
+
+use std::time::Duration;
+
+use clap::Args;
+use tombolo::DomainId;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::signals;
+
+/// How long a domain gets to end before it is killed, unless said.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Ends domains, on whatever node they are
+///
+/// Each gets the signal and, if it is still there after the grace, SIGKILL. What a domain started goes with it.
+/// With a signal of your choice and no grace, that signal is all it gets.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo kill 1.1.4                     ask it to end; kill it after two seconds
+  tombolo kill 1.1.4 0.1.7 --grace 0     kill both at once
+  tombolo kill 1.1.4 --signal USR1       only send a signal")]
+pub(crate) struct Options {
+    /// Ids of domains, as `tombolo ps` lists them
+    #[arg(required = true, value_name = "DOMAIN")]
+    domains: Vec<DomainId>,
+
+    /// The signal to send first, by name or number [default: TERM]
+    #[arg(short, long, value_parser = signals::parse, value_name = "NAME|N")]
+    signal: Option<u8>,
+
+    /// Seconds until SIGKILL follows [default: 2]
+    #[arg(short, long, value_parser = seconds, value_name = "SECONDS")]
+    grace: Option<Duration>,
+}
+
+/// Reads seconds, with fractions.
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "give a number of seconds, such as 2 or 0.5".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    let (signal, grace) = order(options.signal, options.grace);
+    let domain = context.attach_running()?;
+    let mut result = Ok(());
+    for id in &options.domains {
+        // One that is gone is no reason to spare the others.
+        let killed = domain.kill(*id, signal, grace).map_err(Failure::from);
+        result = result.and(killed);
+    }
+    result
+}
+
+/// The signal, and how long until SIGKILL follows it.
+fn order(signal: Option<u8>, grace: Option<Duration>) -> (u8, Duration) {
+    match (signal, grace) {
+        (None, Some(Duration::ZERO)) => (signals::KILL, Duration::ZERO),
+        (None, grace) => (signals::TERM, grace.unwrap_or(GRACE)),
+        (Some(signal), Some(grace)) => (signal, grace),
+        (Some(signal), None) => (signal, Duration::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_alone_does_not_kill() {
+        assert_eq!(order(None, None), (15, GRACE));
+        assert_eq!(order(None, Some(Duration::ZERO)), (9, Duration::ZERO));
+        assert_eq!(order(Some(10), None), (10, Duration::MAX));
+        assert_eq!(order(Some(2), Some(GRACE)), (2, GRACE));
+    }
+
+    #[test]
+    fn seconds_may_have_fractions() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["-1", "x", "", "1e300", "NaN"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}

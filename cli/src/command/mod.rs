@@ -1,0 +1,52 @@
+//! The subcommands, one module each.
+
+mod build;
+mod console;
+mod down;
+mod image;
+mod kill;
+mod names;
+mod ps;
+mod restart;
+mod run;
+mod status;
+mod up;
+
+use clap::Subcommand;
+
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// What `tombolo` can do.
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    Up(up::Options),
+    Down(down::Options),
+    Status(status::Options),
+    Restart(restart::Options),
+    Run(run::Options),
+    Ps(ps::Options),
+    Kill(kill::Options),
+    Names(names::Options),
+    Console(console::Options),
+    Build(build::Options),
+    Image(image::Options),
+}
+
+/// Runs a command; `Ok` is its exit status.
+pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
+    match command {
+        Command::Up(options) => up::run(context, &options)?,
+        Command::Down(options) => down::run(context, &options)?,
+        Command::Status(options) => status::run(context, &options)?,
+        Command::Restart(options) => restart::run(context, &options)?,
+        Command::Run(options) => run::run(context, &options)?,
+        Command::Ps(options) => ps::run(context, &options)?,
+        Command::Kill(options) => kill::run(context, &options)?,
+        Command::Names(options) => names::run(context, &options)?,
+        Command::Console(options) => return console::run(context, &options),
+        Command::Build(options) => build::run(context, &options)?,
+        Command::Image(options) => image::run(context, &options)?,
+    }
+    Ok(0)
+}

@@ -1,0 +1,109 @@
+//! `tombolo ps`
+
+use clap::Args;
+use serde::Serialize;
+use tombolo::DomainInfo;
+
+use crate::context::{Context, print, print_json};
+use crate::failure::Failure;
+use crate::text::{self, Table};
+
+/// Lists the domains of a machine, on all its nodes
+///
+/// A domain's id is node, generation of the node and index. PID is its process in its node's own kernel. The
+/// command itself is left out.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo ps
+  tombolo ps --json | jq -r '.domains[] | select(.node == \"arm0\").id'")]
+pub(crate) struct Options {
+    /// For machines
+    #[arg(long)]
+    json: bool,
+}
+
+/// A domain, with stable keys.
+#[derive(Serialize)]
+struct DomainReport {
+    id: String,
+    node: String,
+    program: String,
+    pid: i32,
+    parent: Option<String>,
+    age_s: f64,
+    channels: u32,
+}
+
+#[derive(Serialize)]
+struct Report {
+    machine: String,
+    domains: Vec<DomainReport>,
+}
+
+impl From<DomainInfo> for DomainReport {
+    fn from(info: DomainInfo) -> Self {
+        DomainReport {
+            id: info.id.to_string(),
+            node: info.node,
+            program: info.program,
+            pid: info.pid,
+            parent: info.parent.map(|parent| parent.to_string()),
+            age_s: info.age.as_secs_f64(),
+            channels: info.channels,
+        }
+    }
+}
+
+pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    let domain = context.attach_running()?;
+    let mut domains = domain.domains()?;
+    domains.retain(|info| info.id != domain.id());
+    if options.json {
+        let domains = domains.into_iter().map(DomainReport::from).collect();
+        return print_json(&Report { machine: domain.machine_name().to_owned(), domains });
+    }
+    print(render(&domains, context.colour))
+}
+
+fn render(domains: &[DomainInfo], colour: bool) -> String {
+    let mut table = Table::new(&["DOMAIN", "NODE", "PID>", "PARENT", "AGE>", "CHANNELS>", "PROGRAM"]);
+    for info in domains {
+        table.row([
+            info.id.to_string(),
+            info.node.clone(),
+            info.pid.to_string(),
+            info.parent.map_or_else(|| "-".to_owned(), |parent| parent.to_string()),
+            text::duration(info.age),
+            info.channels.to_string(),
+            text::one_line(&info.program),
+        ]);
+    }
+    table.render(colour)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn domains_are_listed_with_who_started_them() {
+        let info = |id: &str, parent: Option<&str>| DomainInfo {
+            id: id.parse().unwrap(),
+            node: "arm0".into(),
+            program: "work\x1b[31m".into(),
+            pid: 42,
+            parent: parent.map(|id| id.parse().unwrap()),
+            age: Duration::from_secs(75),
+            channels: 1,
+        };
+        assert_eq!(
+            render(&[info("1.1.3", Some("0.1.2")), info("1.1.4", None)], false),
+            "DOMAIN  NODE  PID  PARENT     AGE  CHANNELS  PROGRAM\n\
+             1.1.3   arm0   42  0.1.2   1m 15s         1  work\u{fffd}[31m\n\
+             1.1.4   arm0   42  -       1m 15s         1  work\u{fffd}[31m\n"
+        );
+    }
+}

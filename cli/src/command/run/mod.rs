@@ -1,0 +1,166 @@
+//! `tombolo run`
+
+mod input;
+mod job;
+mod output;
+mod placement;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use clap::Args;
+use tombolo::{Domain, NodeInfo, SpawnOptions};
+use tombolo_machine::Image;
+
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::signals;
+
+use job::{Job, Plan};
+use output::Printer;
+use placement::{Placement, spread};
+
+/// Runs a job: domains of one image on the nodes of a machine
+///
+/// Starts the image's program on each node that is named, as often as is said, and waits until all have ended.
+/// Each has TOMBOLO_RANK (from 0, in the order of --on), TOMBOLO_SIZE (how many there are) and TOMBOLO_JOB (a
+/// prefix for names that no other job has) in its environment. The first of them reads the standard input.
+/// With more than one, each line of output says where it comes from: [rank@node].
+///
+/// When one fails, the others are ended, and so they are by Ctrl-C; a second Ctrl-C does not wait for them. The
+/// exit status is that of the first that failed, 128 + N if signal N ended it, and 1 if its node was lost.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo run hello.tbi                                on the host
+  tombolo run --on host,arm0 pingpong.tbi              one domain on each
+  tombolo run --on host:2,arm0 work.tbi --fast input   three, with arguments
+  cat graph.txt | tombolo run --on arm0 count.tbi      with input
+  tombolo run --env RUST_BACKTRACE=1 hello.tbi")]
+pub(crate) struct Options {
+    /// Where: nodes, each with how many domains it gets if not one [default: the host]
+    #[arg(long, value_name = "NODE[:COUNT],…", value_delimiter = ',')]
+    on: Vec<Placement>,
+
+    /// Say where each line of output comes from, also for a single domain
+    #[arg(long, overrides_with = "no_label")]
+    label: bool,
+
+    /// Pass output on as it comes
+    #[arg(long, overrides_with = "label")]
+    no_label: bool,
+
+    /// A variable for the environment of each domain
+    #[arg(short, long, value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<(String, String)>,
+
+    /// Leave the standard input alone
+    #[arg(short, long)]
+    no_input: bool,
+
+    /// An image made by `tombolo build`, or an executable
+    image: PathBuf,
+
+    /// Arguments for the program
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    arguments: Vec<String>,
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
+    }
+}
+
+pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    // Read here as well as by the monitors: what cannot run should fail before anything has started.
+    let image = Image::open(&options.image)?;
+    let domain = context.attach()?;
+    let nodes = domain.nodes()?;
+    let ranks = spread(&options.on, &nodes)?;
+    check_builds(&image, &ranks)?;
+    let labelled = options.label || (ranks.len() > 1 && !options.no_label);
+    let names = nodes.iter().map(|node| node.name.clone()).collect();
+    let printer = Arc::new(Mutex::new(Printer::new(labelled, names, context.colour)));
+    let job = Job::new(context.clone(), domain.clone(), Arc::clone(&printer));
+    job.watch_signals()?;
+    let watched = Arc::clone(&job);
+    domain.on_output(move |id, stream, bytes| {
+        let written = output::unpoisoned(&printer).piece(id, stream, bytes);
+        if written.is_err() {
+            // The monitor's answers are read by the thread that is here, so another has to ask it to end the job.
+            let job = Arc::clone(&watched);
+            std::thread::spawn(move || job.interrupt(signals::PIPE));
+        }
+    });
+    let with_input = !options.no_input && input::is_ours();
+    let plans: Vec<_> =
+        (0..ranks.len()).map(|rank| plan(options, &domain, &ranks, rank, with_input && rank == 0)).collect();
+    job.run(&plans)
+}
+
+/// Every node that is used needs a build that it can run.
+fn check_builds(image: &Image, ranks: &[&NodeInfo]) -> Result<(), Failure> {
+    match ranks.iter().find(|node| image.program(node.isa).is_err()) {
+        None => Ok(()),
+        Some(node) => Err(tombolo::Error::Monitor(tombolo::Fault::NoBuildForIsa {
+            image: image.name().to_owned(),
+            node: node.name.clone(),
+            isa: node.isa,
+            available: image.isas(),
+        })
+        .into()),
+    }
+}
+
+/// What to start as one rank.
+fn plan(options: &Options, domain: &Domain, ranks: &[&NodeInfo], rank: usize, with_input: bool) -> Plan {
+    let mut spawn = SpawnOptions::image(&options.image)
+        .on(&ranks[rank].name)
+        .args(&options.arguments)
+        .env("TOMBOLO_RANK", rank.to_string())
+        .env("TOMBOLO_SIZE", ranks.len().to_string())
+        .env("TOMBOLO_JOB", format!("job-{}", domain.id()));
+    for (name, value) in &options.env {
+        spawn = spawn.env(name, value);
+    }
+    Plan { spawn: if with_input { spawn.with_input() } else { spawn }, with_input }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::Arguments;
+    use crate::command::Command;
+
+    fn parse(line: &str) -> Options {
+        let Command::Run(options) = Arguments::try_parse_from(line.split(' ')).unwrap().command else {
+            unreachable!("the line is one of `run`")
+        };
+        options
+    }
+
+    #[test]
+    fn what_follows_the_image_is_the_programs() {
+        let options = parse("tombolo run --on host,arm0:2 x.tbi --fast -q -- --on y");
+        assert_eq!(options.on.len(), 2);
+        assert_eq!(options.arguments, ["--fast", "-q", "--", "--on", "y"]);
+        assert_eq!(parse("tombolo run x.tbi -- --debian a").arguments, ["--debian", "a"]);
+    }
+
+    #[test]
+    fn variables_have_a_name() {
+        assert_eq!(variable("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
+        assert_eq!(variable("A="), Ok(("A".to_owned(), String::new())));
+        assert!(variable("=b").is_err() && variable("A").is_err());
+    }
+
+    #[test]
+    fn the_last_of_contrary_options_holds() {
+        let options = parse("tombolo run --label --no-label x.tbi");
+        assert!(options.no_label && !options.label);
+    }
+}

@@ -1,0 +1,237 @@
+//! `tombolo status`
+
+use anstyle::{AnsiColor, Style};
+use clap::Args;
+use serde::Serialize;
+use tombolo::find::machines_up;
+use tombolo::{Domain, NodeInfo};
+
+use crate::context::{Context, print, print_json};
+use crate::failure::Failure;
+use crate::text::{self, Table};
+
+/// Shows the machines that are up, and how their nodes are
+///
+/// CORES, DOMAINS and WINDOW are as the node's monitor says now: WINDOW is how much of the shared window is lent
+/// to channels. BOOT is the time from start to ready. The command itself is not counted among the domains.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo status
+  tombolo status --machine duo
+  tombolo status --json | jq '.machines[].nodes[] | select(.state != \"up\")'")]
+pub(crate) struct Options {
+    /// For machines
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    machines: Vec<MachineReport>,
+}
+
+#[derive(Serialize)]
+struct MachineReport {
+    name: String,
+    /// Why the nodes are not known.
+    error: Option<String>,
+    nodes: Vec<NodeReport>,
+}
+
+/// A node, with stable keys.
+#[derive(Serialize)]
+struct NodeReport {
+    id: u16,
+    name: String,
+    kind: String,
+    isa: &'static str,
+    state: &'static str,
+    /// Why it is down; empty while it is up.
+    cause: String,
+    generation: u16,
+    cores: u16,
+    domains: u32,
+    /// What links it to the host.
+    link: Option<&'static str>,
+    window_used_bytes: u64,
+    window_bytes: u64,
+    boot_s: f64,
+    pid: i32,
+}
+
+pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    let mut names = machines_up()?;
+    if let Some(wanted) = &context.machine {
+        names.retain(|name| name == wanted);
+        if names.is_empty() {
+            return Err(Failure::NotUp(wanted.clone()));
+        }
+    }
+    let machines: Vec<MachineReport> = names.into_iter().map(look_at).collect();
+    if options.json {
+        return print_json(&Report { machines });
+    }
+    if machines.is_empty() {
+        context.say("no machine is up (`tombolo up` brings one up)");
+    }
+    let several = machines.len() > 1;
+    let shown: Vec<String> =
+        machines.iter().map(|machine| render(machine, several, context.colour)).collect();
+    print(shown.join("\n"))
+}
+
+/// One machine that does not answer must not hide the others.
+fn look_at(name: String) -> MachineReport {
+    let asked = Domain::attach_to_machine(&name).and_then(|domain| Ok((domain.id().node(), domain.nodes()?)));
+    match asked {
+        Ok((own, nodes)) => {
+            let nodes = nodes.into_iter().map(|node| NodeReport::new(own == node.id, node)).collect();
+            MachineReport { name, error: None, nodes }
+        }
+        Err(error) => MachineReport { name, error: Some(error.to_string()), nodes: Vec::new() },
+    }
+}
+
+impl NodeReport {
+    fn new(asker_is_here: bool, node: NodeInfo) -> NodeReport {
+        NodeReport {
+            id: node.id.0,
+            name: node.name,
+            kind: node.kind,
+            isa: node.isa.name(),
+            state: if node.up { "up" } else { "down" },
+            cause: if node.up { String::new() } else { node.cause },
+            generation: node.generation,
+            cores: node.cores,
+            domains: node.domains.saturating_sub(u32::from(asker_is_here)),
+            link: node.transport.map(|transport| transport.name()),
+            window_used_bytes: node.window_bytes.0,
+            window_bytes: node.window_bytes.1,
+            boot_s: node.boot.as_secs_f64(),
+            pid: node.pid,
+        }
+    }
+
+    fn window(&self) -> String {
+        match self.window_bytes {
+            0 => "-".to_owned(),
+            all => format!("{} of {}", text::bytes(self.window_used_bytes), text::bytes(all)),
+        }
+    }
+}
+
+fn render(machine: &MachineReport, titled: bool, colour: bool) -> String {
+    let bold = if colour { Style::new().bold() } else { Style::new() };
+    let mut shown = String::new();
+    if titled || machine.error.is_some() {
+        shown.push_str(&format!("machine {bold}{}{bold:#}\n", machine.name));
+    }
+    if let Some(error) = &machine.error {
+        shown.push_str(&format!("does not answer: {error}\n"));
+        return shown;
+    }
+    let mut table =
+        Table::new(&["NODE", "KIND", "ISA", "STATE", "CORES>", "DOMAINS>", "LINK", "WINDOW>", "BOOT>"]);
+    let plain = |text: String| (text, Style::new());
+    for node in &machine.nodes {
+        let state = if node.cause.is_empty() {
+            node.state.to_owned()
+        } else {
+            format!("{}: {}", node.state, text::one_line(&node.cause))
+        };
+        let hue = if node.state == "up" { AnsiColor::Green } else { AnsiColor::Red };
+        let known = |number: u64| if number == 0 { "-".to_owned() } else { number.to_string() };
+        table.styled_row([
+            plain(node.name.clone()),
+            plain(node.kind.clone()),
+            plain(node.isa.to_owned()),
+            (state, hue.on_default()),
+            plain(known(u64::from(node.cores))),
+            plain(node.domains.to_string()),
+            plain(node.link.unwrap_or("-").to_owned()),
+            plain(node.window()),
+            plain(format!("{:.2} s", node.boot_s)),
+        ]);
+    }
+    shown + &table.render(colour)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tombolo::{Isa, NodeId, TransportKind};
+
+    use super::*;
+
+    fn node(name: &str, up: bool) -> NodeInfo {
+        NodeInfo {
+            id: NodeId(1),
+            name: name.into(),
+            kind: "vm".into(),
+            isa: Isa::Aarch64,
+            generation: 2,
+            up,
+            cause: if up { String::new() } else { "killed by SIGKILL".into() },
+            cores: 1,
+            domains: 3,
+            transport: Some(TransportKind::Window),
+            window_bytes: (1 << 20, 64 << 20),
+            boot: Duration::from_millis(2910),
+            pid: 7,
+        }
+    }
+
+    fn machine(nodes: Vec<NodeReport>) -> MachineReport {
+        MachineReport { name: "duo".into(), error: None, nodes }
+    }
+
+    #[test]
+    fn a_machine_is_a_table_of_its_nodes() {
+        let shown = machine(vec![
+            NodeReport::new(true, node("arm0", true)),
+            NodeReport::new(false, node("arm1", false)),
+        ]);
+        assert_eq!(
+            render(&shown, false, false),
+            "NODE  KIND  ISA      STATE                    CORES  DOMAINS  LINK             WINDOW    BOOT\n\
+             arm0  vm    aarch64  up                           1        2  window  1 MiB of 64 MiB  2.91 s\n\
+             arm1  vm    aarch64  down: killed by SIGKILL      1        3  window  1 MiB of 64 MiB  2.91 s\n"
+        );
+        assert!(render(&shown, true, false).starts_with("machine duo\nNODE"));
+    }
+
+    #[test]
+    fn a_machine_that_does_not_answer_says_so() {
+        let silent = MachineReport { name: "duo".into(), error: Some("late".into()), nodes: Vec::new() };
+        assert_eq!(render(&silent, false, false), "machine duo\ndoes not answer: late\n");
+    }
+
+    #[test]
+    fn the_keys_of_the_json_are_stable() {
+        let json = serde_json::to_value(machine(vec![NodeReport::new(false, node("arm0", true))])).unwrap();
+        let keys: Vec<&str> = json["nodes"][0].as_object().unwrap().keys().map(String::as_str).collect();
+        let mut wanted = vec![
+            "id",
+            "name",
+            "kind",
+            "isa",
+            "state",
+            "cause",
+            "generation",
+            "cores",
+            "domains",
+            "link",
+            "window_used_bytes",
+            "window_bytes",
+            "boot_s",
+            "pid",
+        ];
+        wanted.sort_unstable();
+        let mut keys = keys;
+        keys.sort_unstable();
+        assert_eq!(keys, wanted);
+        assert_eq!(json["nodes"][0]["link"], "window");
+    }
+}

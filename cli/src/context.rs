@@ -1,0 +1,76 @@
+//! What every command needs: which machine, and how to show things.
+
+use std::io::{self, IsTerminal, Write};
+
+use tombolo::Domain;
+use tombolo::find::{MONITOR_VARIABLE, machines_up};
+
+use crate::arguments::{Global, When};
+use crate::failure::Failure;
+
+/// The global options, made up.
+#[derive(Clone, Debug)]
+pub(crate) struct Context {
+    pub(crate) machine: Option<String>,
+    pub(crate) colour: bool,
+    pub(crate) colour_errors: bool,
+    pub(crate) quiet: bool,
+    pub(crate) verbose: bool,
+}
+
+impl Context {
+    pub(crate) fn new(global: &Global) -> Context {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let colour = |terminal: bool| match global.color {
+            When::Auto => terminal && !no_color,
+            When::Always => true,
+            When::Never => false,
+        };
+        Context {
+            machine: global.machine.clone(),
+            colour: colour(io::stdout().is_terminal()),
+            colour_errors: colour(io::stderr().is_terminal()),
+            quiet: global.quiet,
+            verbose: global.verbose,
+        }
+    }
+
+    /// Attaches to the machine that is meant; a plain host's monitor is started if need be.
+    pub(crate) fn attach(&self) -> Result<Domain, Failure> {
+        match &self.machine {
+            Some(name) => Ok(Domain::attach_to_machine(name)?),
+            None => Ok(Domain::attach()?),
+        }
+    }
+
+    /// Attaches to the machine that is meant, which must be up: looking at nothing should not start anything.
+    pub(crate) fn attach_running(&self) -> Result<Domain, Failure> {
+        let inside = std::env::var_os(MONITOR_VARIABLE).is_some();
+        match &self.machine {
+            Some(name) if !machines_up()?.contains(name) => Err(Failure::NotUp(name.clone())),
+            None if !inside && machines_up()?.is_empty() => Err(Failure::NothingUp),
+            _ => self.attach(),
+        }
+    }
+
+    /// Says how things go, for people, on standard error; nothing when quiet.
+    pub(crate) fn say(&self, text: impl AsRef<str>) {
+        if !self.quiet {
+            // Whoever closed standard error does not want to know.
+            let _ = writeln!(io::stderr(), "{}", text.as_ref());
+        }
+    }
+}
+
+/// Writes a command's result to standard output.
+pub(crate) fn print(text: impl AsRef<str>) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    let written = output.write_all(text.as_ref().as_bytes()).and_then(|()| output.flush());
+    written.map_err(Failure::Output)
+}
+
+/// Writes a command's result as JSON to standard output.
+pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Failure::Output(error.into()))?;
+    print(text + "\n")
+}

@@ -1,0 +1,52 @@
+//! Signals by name and number.
+
+use signal_hook::consts::signal;
+use signal_hook::low_level::signal_name;
+
+/// Asks to end.
+pub(crate) const TERM: u8 = signal::SIGTERM as u8;
+/// Ends for certain.
+pub(crate) const KILL: u8 = signal::SIGKILL as u8;
+/// What closing a pipe under a writer sends.
+pub(crate) const PIPE: u8 = signal::SIGPIPE as u8;
+
+/// The greatest signal number of Linux.
+const MAX: u8 = 64;
+
+/// The name of a signal: `SIGTERM`, or `signal 40` for one without.
+pub(crate) fn name(number: u8) -> String {
+    signal_name(i32::from(number)).map_or_else(|| format!("signal {number}"), str::to_owned)
+}
+
+/// Reads a signal as people write it: `TERM`, `SIGTERM`, `term` or `15`.
+pub(crate) fn parse(text: &str) -> Result<u8, String> {
+    let wanted = text.to_ascii_uppercase();
+    let wanted = wanted.strip_prefix("SIG").unwrap_or(&wanted);
+    let named = |number: &u8| {
+        let name = signal_name(i32::from(*number));
+        name.is_some_and(|name| name.strip_prefix("SIG") == Some(wanted))
+    };
+    let number = match wanted.parse::<u8>() {
+        Ok(number) => (1..=MAX).contains(&number).then_some(number),
+        Err(_) => (1..=MAX).find(named),
+    };
+    number.ok_or_else(|| format!("no signal is called so: give a name like TERM, INT or USR1, or 1 to {MAX}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        for text in ["TERM", "SIGTERM", "term", "15"] {
+            assert_eq!(parse(text), Ok(15), "{text}");
+        }
+        assert_eq!(parse("USR1"), Ok(10));
+        assert_eq!(parse("64"), Ok(64));
+        for text in ["0", "65", "256", "-1", "SIG", "NOPE", ""] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+        assert_eq!((name(9).as_str(), name(40).as_str()), ("SIGKILL", "signal 40"));
+    }
+}

@@ -1,0 +1,75 @@
+//! How values are shown to people.
+
+mod table;
+
+use std::time::Duration;
+
+pub(crate) use table::Table;
+
+/// A time span in two or three digits: `0.8 s`, `2m 05s`, `3h 20m`, `4d 07h`.
+pub(crate) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..10 => format!("{:.1} s", (time.as_secs_f64() * 10.0).floor() / 10.0),
+        10..60 => format!("{seconds} s"),
+        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        3600..86_400 => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d {:02}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// A number of bytes with a binary prefix: `512 B`, `1.5 KiB`, `64 MiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let text = format!("{value:.1}");
+    format!("{} {}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
+}
+
+/// `1 domain`, `2 domains`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// The text with line breaks and what a terminal would obey made visible.
+pub(crate) fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_short() {
+        let shown = |ms| duration(Duration::from_millis(ms));
+        assert_eq!(shown(0), "0.0 s");
+        assert_eq!(shown(849), "0.8 s");
+        assert_eq!(shown(9_999), "9.9 s");
+        assert_eq!(shown(59_999), "59 s");
+        assert_eq!(shown(125_000), "2m 05s");
+        assert_eq!(shown(12_000_000), "3h 20m");
+        assert_eq!(shown(371_000_000), "4d 07h");
+    }
+
+    #[test]
+    fn bytes_have_binary_prefixes() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(64 << 20), "64 MiB");
+        assert_eq!(bytes(u64::MAX), "16777216 TiB");
+    }
+
+    #[test]
+    fn one_line_is_one_line() {
+        assert_eq!(one_line("a\nb\x1b[31m"), "a\u{fffd}b\u{fffd}[31m");
+        assert_eq!(count(1, "node"), "1 node");
+        assert_eq!(count(0, "node"), "0 nodes");
+    }
+}
