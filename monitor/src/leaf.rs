@@ -12,7 +12,7 @@ use tombolo_platform::error::Context;
 use tombolo_platform::event::poll;
 use tombolo_platform::guest::pci::WindowDevice;
 use tombolo_platform::guest::vfio::Interrupts;
-use tombolo_platform::{Deadline, OsError, event, memory};
+use tombolo_platform::{Deadline, OsError, memory, socket};
 use tombolo_transport::window;
 
 use crate::agent::{Agent, Emulator, GuestWindow};
@@ -64,12 +64,13 @@ pub fn run_guest() -> Result<(), LeafError> {
     WindowHeader::read(&whole).map_err(|error| unusable(&error))?;
     let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().context("copy a descriptor");
     let counter = interrupts.eventfds().first().ok_or_else(|| unusable(&"it has no interrupt vectors"))?;
+    // Never hangs up: the end of the root is the end of this virtual machine.
+    let (lifeline, _far_end) = socket::pair(socket::Kind::Stream)?;
     let lent = window::Lent {
         memory: copy(bar.file.as_fd())?,
         offset_bytes: CONTROL_OFFSET_BYTES as u64,
         length_bytes: ChannelLayout::new(control_config()).length_bytes() as u64,
-        // The end of the root is the end of this virtual machine, so nothing has to show it.
-        lifeline: event::eventfd()?,
+        lifeline,
         bell: copy(counter.as_fd())?,
         ringer: copy(registers.as_fd())?,
         ring: Some(0),

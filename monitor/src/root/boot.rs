@@ -97,7 +97,9 @@ impl Root {
         command.args(&launch.arguments).stdin(Stdio::null()).stdout(Stdio::null());
         let inherit: Vec<BorrowedFd<'_>> = launch.inherited.iter().map(AsFd::as_fd).collect();
         let process = Process::start(&mut command, &inherit).map_err(text)?;
-        let side = VmSide { window, memory, _server: server, serial };
+        let (lifeline, far_end) = socket::pair(socket::Kind::Stream).map_err(text)?;
+        let side =
+            VmSide { window, memory, _server: server, serial, lifeline, _lifeline_far_end: far_end };
         Ok(RunningNode::new(process, NodeLine::Awaited(Vec::new()), Some(side)))
     }
 }

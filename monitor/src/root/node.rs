@@ -10,7 +10,7 @@ use tombolo_link::{ChannelLayout, Hello};
 use tombolo_machine::vm::Window;
 use tombolo_platform::event::{Interest, drain};
 use tombolo_platform::process::{Ended, Process};
-use tombolo_platform::{Deadline, Errno, event, socket};
+use tombolo_platform::{Deadline, Errno, socket};
 use tombolo_transport::{ChannelError, MemoryChannel, window};
 
 use crate::link::{Arrived, Line};
@@ -35,6 +35,9 @@ pub(super) struct VmSide {
     /// Our end of the socket that QEMU has the window from; QEMU wants it open.
     pub(super) _server: OwnedFd,
     pub(super) serial: OwnedFd,
+    /// Both ends of a lifeline that never hangs up: the death of a virtual machine shows by its process.
+    pub(super) lifeline: OwnedFd,
+    pub(super) _lifeline_far_end: OwnedFd,
 }
 
 /// A node that runs.
@@ -194,8 +197,7 @@ fn open_control(vm: &VmSide) -> Result<MemoryChannel, ChannelError> {
             ChannelError::Os(tombolo_platform::OsError::from_io("copy a descriptor", &error))
         })
     };
-    // The death of a virtual machine shows by its process, so this lifeline never hangs up by itself.
-    let (lifeline, _) = event::eventfd().map(|counter| (counter, ()))?;
+    let lifeline = copy(vm.lifeline.as_fd())?;
     let lent = window::Lent {
         memory: copy(vm.window.memory())?,
         offset_bytes: CONTROL_OFFSET_BYTES as u64,
