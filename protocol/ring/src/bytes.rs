@@ -6,12 +6,19 @@
 
 use tombolo_base::sync::{AtomicU64, Ordering::Relaxed};
 
-/// Stores `source` from the start of `words`. The rest of the last word touched becomes zero.
+/// Stores `source` from the start of a slot's payload. The rest of the last word touched becomes zero.
 ///
-/// Callers bound `source` by the length of `words`; what is longer is cut.
+/// Callers bound `source` by the payload; what is longer is cut. A full slot, which is what a fast sender sends,
+/// becomes straight-line code.
 #[inline(always)]
-pub(crate) fn store(words: &[AtomicU64], source: &[u8]) {
+pub(crate) fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8]) {
     let (chunks, tail) = source.as_chunks::<8>();
+    if let Ok(chunks) = <&[[u8; 8]; WORDS]>::try_from(chunks) {
+        for index in 0..WORDS {
+            words[index].store(u64::from_ne_bytes(chunks[index]), Relaxed);
+        }
+        return;
+    }
     for (word, chunk) in words.iter().zip(chunks) {
         word.store(u64::from_ne_bytes(*chunk), Relaxed);
     }
@@ -22,12 +29,16 @@ pub(crate) fn store(words: &[AtomicU64], source: &[u8]) {
     }
 }
 
-/// Loads from the start of `words` into `target`.
-///
-/// Callers bound `target` by the length of `words`; what is longer is left as it was.
+/// Loads from the start of a slot's payload into `target`; as [`store`].
 #[inline(always)]
-pub(crate) fn load(words: &[AtomicU64], target: &mut [u8]) {
+pub(crate) fn load<const WORDS: usize>(words: &[AtomicU64; WORDS], target: &mut [u8]) {
     let (chunks, tail) = target.as_chunks_mut::<8>();
+    if let Ok(chunks) = <&mut [[u8; 8]; WORDS]>::try_from(&mut *chunks) {
+        for index in 0..WORDS {
+            chunks[index] = words[index].load(Relaxed).to_ne_bytes();
+        }
+        return;
+    }
     let whole = chunks.len();
     for (word, chunk) in words.iter().zip(chunks) {
         *chunk = word.load(Relaxed).to_ne_bytes();
@@ -67,7 +78,6 @@ pub(crate) fn store_at(words: &[AtomicU64], offset_bytes: usize, source: &[u8]) 
 /// Loads `target` from any byte offset. Bounded as [`load`].
 pub(crate) fn load_at(words: &[AtomicU64], offset_bytes: usize, target: &mut [u8]) {
     let skip = offset_bytes % 8;
-    let aligned = offset_bytes.div_ceil(8).min(words.len());
     let head_bytes = if skip == 0 { 0 } else { target.len().min(8 - skip) };
     let (head, rest) = target.split_at_mut(head_bytes);
     if !head.is_empty()
@@ -75,7 +85,16 @@ pub(crate) fn load_at(words: &[AtomicU64], offset_bytes: usize, target: &mut [u8
     {
         put_low_bytes(u64::from_le(word.load(Relaxed)) >> (8 * skip), head);
     }
-    load(&words[aligned..], rest);
+    let mut words = words.iter().skip(offset_bytes.div_ceil(8));
+    let (chunks, tail) = rest.as_chunks_mut::<8>();
+    for (chunk, word) in chunks.iter_mut().zip(&mut words) {
+        *chunk = word.load(Relaxed).to_ne_bytes();
+    }
+    if !tail.is_empty()
+        && let Some(word) = words.next()
+    {
+        put_low_bytes(u64::from_le(word.load(Relaxed)), tail);
+    }
 }
 
 /// Replaces the bytes of `word` from `skip` on, at most to its end.
@@ -143,7 +162,7 @@ mod tests {
     fn whole_copies_keep_address_order_and_clear_the_last_word() {
         for length in 0..=24_usize {
             let source: Vec<u8> = (1..=length as u8).collect();
-            let memory = words(&[0xee; 24]);
+            let memory: [AtomicU64; 3] = words(&[0xee; 24]).try_into().unwrap();
             store(&memory, &source);
             let mut expected = source.clone();
             expected.resize(length.next_multiple_of(8), 0);

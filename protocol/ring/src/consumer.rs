@@ -21,11 +21,15 @@ pub struct ConsumerCounters {
     pub credit_stores: u64,
 }
 
-/// A message found at the consumer's position, all its slots checked.
+/// A message found at the consumer's position, all its slots checked; no slots: no message.
 #[derive(Clone, Copy)]
 struct Found {
-    len_bytes: usize,
     slots: u64,
+    len_bytes: usize,
+}
+
+impl Found {
+    const NOTHING: Found = Found { slots: 0, len_bytes: 0 };
 }
 
 /// The receiving end of a ring.
@@ -40,6 +44,8 @@ pub struct Consumer {
     /// The tag that the slot has until it is published; impossible likewise.
     idle: u64,
     single_max_bytes: usize,
+    /// The position from which on there is more to do than to count.
+    checkpoint: u64,
     /// Slots given back so far.
     credited: u64,
     /// How many consumed slots are given back without waiting for an idle moment: half the ring, or each.
@@ -61,16 +67,18 @@ impl Consumer {
     pub fn new(config: RingConfig, memory: RingMemory) -> Result<Self, LayoutError> {
         memory.check(&config)?;
         let slots = Slots::new(&config, memory.slots);
+        let credit_step = match config.variant() {
+            Variant::EpochCredit => slots.count() / 2,
+            Variant::UsedFlag => 1,
+        };
         Ok(Consumer {
             position: 0,
             expected: slots.tag(0),
             idle: slots.idle_tag(0, config.variant()),
             single_max_bytes: config.single_max_bytes(),
             credited: 0,
-            credit_step: match config.variant() {
-                Variant::EpochCredit => slots.count() / 2,
-                Variant::UsedFlag => 1,
-            },
+            credit_step,
+            checkpoint: credit_step,
             reverse_credit: 0,
             counters: ConsumerCounters::default(),
             slots,
@@ -100,7 +108,7 @@ impl Consumer {
     ///
     /// # Errors
     /// [`RecvError`], from then on always the same.
-    #[inline]
+    #[inline(always)]
     pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, RecvError> {
         let word = self.slots.load_control(self.position, Acquire);
         let len_bytes = control::length_bytes(word);
@@ -112,8 +120,11 @@ impl Consumer {
         if self.nothing_new(word) {
             return Ok(None);
         }
-        let found = self.examine(word)?;
-        Ok(found.map(|found| Message::new(self, found.len_bytes, found.slots)))
+        let found = self.examine(word);
+        if found.slots != 0 {
+            return Ok(Some(Message::new(self, found.len_bytes, found.slots)));
+        }
+        self.ended.map_or(Ok(None), Err)
     }
 
     /// Whether [`try_recv`](Self::try_recv) would return something else than `None`. Gives slots back as it does.
@@ -123,7 +134,7 @@ impl Consumer {
         if word & SINGLE_MASK == self.expected {
             return true;
         }
-        !self.nothing_new(word) && !matches!(self.examine(word), Ok(None))
+        !self.nothing_new(word) && (self.examine(word).slots != 0 || self.ended.is_some())
     }
 
     /// The usual empty poll: an idle slot, no room to give back, no word that the producer closed.
@@ -134,24 +145,26 @@ impl Consumer {
             && self.producer_line.load_le(0, Acquire) == 0
     }
 
-    /// Everything that is neither a single-slot message nor a usual empty poll.
+    /// Everything that is neither a single-slot message nor a usual empty poll. Finds no slots when there is nothing
+    /// to receive, and `ended` says whether there never will be.
+    ///
+    /// Two numbers come back in registers, which keeps messages in registers on the fast path too.
     #[inline(never)]
-    fn examine(&mut self, word: u64) -> Result<Option<Found>, RecvError> {
-        if let Some(error) = self.ended {
-            return Err(error);
+    fn examine(&mut self, word: u64) -> Found {
+        if self.ended.is_none() {
+            match self.look(word) {
+                Ok(found) => return found,
+                Err(error) => self.bar(error),
+            }
         }
-        let found = self.look(word);
-        if let Err(error) = found {
-            self.bar(error);
-        }
-        found
+        Found::NOTHING
     }
 
-    fn look(&mut self, word: u64) -> Result<Option<Found>, RecvError> {
+    fn look(&mut self, word: u64) -> Result<Found, RecvError> {
         let mut word = word;
         if word & TAG_MASK == self.idle {
             self.give_back();
-            let Some(at_word) = self.word_after_close()? else { return Ok(None) };
+            let Some(at_word) = self.word_after_close()? else { return Ok(Found::NOTHING) };
             word = at_word;
         }
         if word & TAG_MASK != self.expected {
@@ -159,7 +172,7 @@ impl Consumer {
         }
         let found = self.check_message(word)?;
         self.reverse_credit = control::reverse_credit(word);
-        Ok(Some(found))
+        Ok(found)
     }
 
     /// After an idle slot: `None` when the producer has not closed; the slot's word, loaded again, when it has and
@@ -221,13 +234,23 @@ impl Consumer {
     #[inline(always)]
     pub(crate) fn consume(&mut self, slots: u64, len_bytes: usize) {
         self.position += slots;
-        self.expected = self.slots.tag(self.position);
-        self.idle = self.slots.idle_tag(self.position, self.config.variant());
         self.counters.messages += 1;
         self.counters.bytes += len_bytes as u64;
+        if self.position >= self.checkpoint {
+            self.pass_checkpoint();
+        }
+    }
+
+    /// Does what is not done for each message: gives slots back, takes up the tags of the next lap.
+    #[inline(never)]
+    fn pass_checkpoint(&mut self) {
         if self.position - self.credited >= self.credit_step {
             self.give_back();
         }
+        self.expected = self.slots.tag(self.position);
+        self.idle = self.slots.idle_tag(self.position, self.config.variant());
+        let credit_due = self.credited + self.credit_step;
+        self.checkpoint = credit_due.min(self.slots.next_lap(self.position));
     }
 
     /// Gives all consumed slots back to the producer.

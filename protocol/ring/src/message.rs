@@ -48,16 +48,22 @@ impl<'a> Message<'a> {
         let Some(target) = target.get_mut(..self.len_bytes) else {
             return Err(TargetTooShort { message_bytes: self.len_bytes, target_bytes });
         };
-        let slots = &self.consumer.slots;
         if self.slots == 1 {
-            bytes::load(slots.slot(self.consumer.position).0, target);
+            self.consumer.slots.load(self.consumer.position, target);
         } else {
-            let fragments = target.chunks_mut(slots.payload_bytes());
-            for (position, fragment) in (self.consumer.position..).zip(fragments) {
-                bytes::load(slots.slot(position).0, fragment);
-            }
+            self.copy_fragments(target);
         }
         Ok(self.len_bytes)
+    }
+
+    /// Copies a message of several slots; `target` is as long as the message.
+    #[inline(never)]
+    fn copy_fragments(&self, target: &mut [u8]) {
+        let slots = &self.consumer.slots;
+        let fragments = target.chunks_mut(slots.payload_bytes());
+        for (position, fragment) in (self.consumer.position..).zip(fragments) {
+            slots.load(position, fragment);
+        }
     }
 
     /// Copies a part of the message, from any offset on.
@@ -73,7 +79,7 @@ impl<'a> Message<'a> {
         while !rest.is_empty() {
             let cut = rest.len().min(slots.payload_bytes() - within);
             let (fragment, after) = rest.split_at_mut(cut);
-            bytes::load_at(slots.slot(position).0, within, fragment);
+            bytes::load_at(slots.payload(position), within, fragment);
             (position, within, rest) = (position + 1, 0, after);
         }
         Ok(())
@@ -92,9 +98,9 @@ impl<'a> Message<'a> {
         }
         OutOfMessage::check(offset_bytes, 8, self.len_bytes)?;
         let slots = &self.consumer.slots;
-        let (slot, within) = if self.slots == 1 { (0, offset_bytes) } else { slots.locate(offset_bytes) };
+        let (slot, within) = slots.locate(offset_bytes);
         // Payloads are whole words, so an aligned word never straddles two slots.
-        let (payload, _) = slots.slot(self.consumer.position + slot);
+        let payload = slots.payload(self.consumer.position + slot);
         Ok(u64::from_le(payload[within / 8].load(Relaxed)))
     }
 

@@ -3,8 +3,7 @@
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
 
-use crate::bytes;
-use crate::config::{LayoutError, RingConfig, RingMemory, SlotSize, Variant};
+use crate::config::{LayoutError, RingConfig, RingMemory, Variant};
 use crate::control::{CREDIT_SHIFT, LENGTH_SHIFT, MORE, TAG_MASK};
 use crate::error::{SendError, Violation};
 use crate::slots::Slots;
@@ -97,36 +96,30 @@ impl Producer {
     ///
     /// # Errors
     /// [`SendError`]; the message was not sent and the ring is as it was.
-    #[inline]
+    #[inline(always)]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
-        if message.len() > self.single_max_bytes || self.position == self.limit {
+        if !self.has_single(message.len()) {
             return self.send_slow(message);
         }
-        match self.slots.size() {
-            SlotSize::B32 => self.send_single::<4>(message),
-            SlotSize::B64 => self.send_single::<8>(message),
-            SlotSize::B128 => self.send_single::<16>(message),
-        }
-        Ok(())
-    }
-
-    /// Fills and publishes the slot at `position`, which is free and large enough.
-    #[inline(always)]
-    fn send_single<const WORDS: usize>(&mut self, message: &[u8]) {
-        let slot = self.slots.sized::<WORDS>(self.position);
-        bytes::store(&slot[..WORDS - 1], message);
         let word = self.header | (message.len() as u64) << LENGTH_SHIFT;
-        slot[WORDS - 1].store(word.to_le(), Release);
+        self.slots.fill(self.position, message, word, Release);
         self.counters.messages += 1;
         self.counters.bytes += message.len() as u64;
         self.advance(1);
+        Ok(())
+    }
+
+    /// Whether a message of `len_bytes` takes one slot and that slot is known to be free.
+    #[inline(always)]
+    pub(crate) fn has_single(&self, len_bytes: usize) -> bool {
+        len_bytes <= self.single_max_bytes && self.position != self.limit
     }
 
     #[inline(never)]
     fn send_slow(&mut self, message: &[u8]) -> Result<(), SendError> {
         let slots = self.reserve(message.len())?;
-        let first = self.stage(message);
-        self.slots.store_control(self.position, first, Release);
+        let (first, word) = self.stage(message);
+        self.slots.fill(self.position, first, word, Release);
         self.counters.messages += 1;
         self.counters.bytes += message.len() as u64;
         self.advance(slots);
@@ -137,8 +130,11 @@ impl Producer {
     ///
     /// # Errors
     /// [`SendError`]; nothing happened.
+    #[inline]
     pub fn claim(&mut self, len_bytes: usize) -> Result<Claim<'_>, SendError> {
-        self.reserve(len_bytes)?;
+        if !self.has_single(len_bytes) {
+            self.reserve(len_bytes)?;
+        }
         Ok(Claim::new(self, len_bytes))
     }
 
@@ -148,6 +144,7 @@ impl Producer {
     }
 
     /// Checks that a message of `len_bytes` can be written now; returns the slots that it takes.
+    #[inline(never)]
     pub(crate) fn reserve(&mut self, len_bytes: usize) -> Result<u64, SendError> {
         let max_bytes = self.config.max_message_bytes();
         if len_bytes > max_bytes {
@@ -164,26 +161,38 @@ impl Producer {
         Ok(needed)
     }
 
-    /// Writes all of `message` at `position` but the control word of its first slot, which it returns.
+    /// Writes all of `message` at `position` but its first slot; returns what is to be filled in there.
     ///
-    /// Until that word is stored nobody looks at the others, so their order does not matter.
-    pub(crate) fn stage(&self, message: &[u8]) -> u64 {
-        let payload = self.slots.payload_bytes();
-        let (first, mut rest) = message.split_at(message.len().min(payload));
-        bytes::store(self.slots.slot(self.position).0, first);
+    /// Until that slot is published nobody looks at the others, so their order does not matter.
+    pub(crate) fn stage<'m>(&self, message: &'m [u8]) -> (&'m [u8], u64) {
+        let payload_bytes = self.slots.payload_bytes();
+        let (first, mut rest) = message.split_at(message.len().min(payload_bytes));
         let first_word = self.word(self.position, first.len(), !rest.is_empty());
         let mut position = self.position;
         while !rest.is_empty() {
-            let (fragment, after) = rest.split_at(rest.len().min(payload));
+            let (fragment, after) = rest.split_at(rest.len().min(payload_bytes));
             (position, rest) = (position + 1, after);
-            bytes::store(self.slots.slot(position).0, fragment);
             let word = self.word(position, fragment.len(), !rest.is_empty());
-            self.slots.store_control(position, word, Relaxed);
+            self.slots.fill(position, fragment, word, Relaxed);
         }
-        first_word
+        (first, first_word)
+    }
+
+    /// Writes all control words of a message written in place but that of its first slot, which it returns.
+    #[inline(never)]
+    pub(crate) fn finish_fragments(&self, len_bytes: usize, slots: u64) -> u64 {
+        let payload_bytes = self.slots.payload_bytes();
+        let mut rest = len_bytes - payload_bytes;
+        for position in self.position + 1..self.position + slots {
+            let fragment = rest.min(payload_bytes);
+            rest -= fragment;
+            self.slots.store_control(position, self.word(position, fragment, rest > 0), Relaxed);
+        }
+        self.word(self.position, payload_bytes, true)
     }
 
     /// The control word of a fragment.
+    #[inline(always)]
     pub(crate) fn word(&self, position: u64, len_bytes: usize, more: bool) -> u64 {
         let more = if more { MORE } else { 0 };
         (self.header & !TAG_MASK) | self.slots.tag(position) | (len_bytes as u64) << LENGTH_SHIFT | more
@@ -209,14 +218,18 @@ impl Producer {
     pub(crate) fn retract(&mut self) {
         let first = self.published();
         for staged in first + 1..self.position {
-            let idle = self.slots.idle_tag(staged, self.config.variant());
-            self.slots.store_control(staged, idle, Relaxed);
+            self.slots.store_control(staged, self.idle_word(staged), Relaxed);
         }
         self.staged_slots = 0;
         self.move_to(first);
         if self.ended.is_some() {
             self.limit = first;
         }
+    }
+
+    /// What the slot at `position` holds while it is not published.
+    pub(crate) fn idle_word(&self, position: u64) -> u64 {
+        self.slots.idle_tag(position, self.config.variant())
     }
 
     /// The position up to which the consumer may have seen slots.

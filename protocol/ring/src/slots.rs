@@ -3,6 +3,7 @@
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::{AtomicU64, Ordering};
 
+use crate::bytes;
 use crate::config::{RingConfig, SlotSize, Variant};
 use crate::control;
 
@@ -15,24 +16,26 @@ pub(crate) struct Slots {
     lap_shift: u32,
     /// Binary logarithm of the words in a slot.
     words_shift: u32,
+    /// Which of its words is a slot's control word: the last.
+    control_index: usize,
+    /// Bytes of a slot before its control word.
+    payload_bytes: usize,
     size: SlotSize,
 }
 
 impl Slots {
     /// The caller has checked that `memory` is as long as `config` says.
     pub(crate) fn new(config: &RingConfig, memory: SharedMemory) -> Self {
+        let slot_words = config.slot_size().bytes() / 8;
         Slots {
             memory,
             mask: u64::from(config.slot_count().get()) - 1,
             lap_shift: config.slot_count().log2(),
-            words_shift: (config.slot_size().bytes() / 8).trailing_zeros(),
+            words_shift: slot_words.trailing_zeros(),
+            control_index: slot_words - 1,
+            payload_bytes: config.slot_size().payload_bytes(),
             size: config.slot_size(),
         }
-    }
-
-    #[inline(always)]
-    pub(crate) fn size(&self) -> SlotSize {
-        self.size
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -41,38 +44,92 @@ impl Slots {
 
     #[inline(always)]
     pub(crate) fn payload_bytes(&self) -> usize {
-        self.size.payload_bytes()
+        self.payload_bytes
     }
 
     /// The slot at `position`, when slots are known to have `WORDS` words.
     #[inline(always)]
-    pub(crate) fn sized<const WORDS: usize>(&self, position: u64) -> &[AtomicU64; WORDS] {
+    fn sized<const WORDS: usize>(&self, position: u64) -> &[AtomicU64; WORDS] {
         let (slots, _) = self.memory.words().as_chunks::<WORDS>();
         &slots[(position & self.mask) as usize]
     }
 
-    /// The slot at `position`: payload and control word.
+    /// The payload of the slot at `position`.
+    pub(crate) fn payload(&self, position: u64) -> &[AtomicU64] {
+        match self.size {
+            SlotSize::B32 => &self.sized::<4>(position)[..3],
+            SlotSize::B64 => &self.sized::<8>(position)[..7],
+            SlotSize::B128 => &self.sized::<16>(position)[..15],
+        }
+    }
+
+    /// Fills the slot at `position` with `source` and then its control word, published by `order`.
     #[inline(always)]
-    pub(crate) fn slot(&self, position: u64) -> (&[AtomicU64], &AtomicU64) {
-        let start = ((position & self.mask) as usize) << self.words_shift;
-        let last = start + (1 << self.words_shift) - 1;
-        let slot = &self.memory.words()[start..=last];
-        (&slot[..last - start], &slot[last - start])
+    pub(crate) fn fill(&self, position: u64, source: &[u8], word: u64, order: Ordering) {
+        let control = match self.size {
+            SlotSize::B32 => {
+                let [payload @ .., control] = self.sized::<4>(position);
+                bytes::store(payload, source);
+                control
+            }
+            SlotSize::B64 => {
+                let [payload @ .., control] = self.sized::<8>(position);
+                bytes::store(payload, source);
+                control
+            }
+            SlotSize::B128 => {
+                let [payload @ .., control] = self.sized::<16>(position);
+                bytes::store(payload, source);
+                control
+            }
+        };
+        control.store(word.to_le(), order);
+    }
+
+    /// Loads the start of the payload of the slot at `position`.
+    #[inline(always)]
+    pub(crate) fn load(&self, position: u64, target: &mut [u8]) {
+        match self.size {
+            SlotSize::B32 => {
+                let [payload @ .., _] = self.sized::<4>(position);
+                bytes::load(payload, target);
+            }
+            SlotSize::B64 => {
+                let [payload @ .., _] = self.sized::<8>(position);
+                bytes::load(payload, target);
+            }
+            SlotSize::B128 => {
+                let [payload @ .., _] = self.sized::<16>(position);
+                bytes::load(payload, target);
+            }
+        }
+    }
+
+    /// The control word of the slot at `position`.
+    #[inline(always)]
+    fn control(&self, position: u64) -> &AtomicU64 {
+        let slot = (position & self.mask) as usize;
+        &self.memory.words()[(slot << self.words_shift) | self.control_index]
     }
 
     #[inline(always)]
     pub(crate) fn load_control(&self, position: u64, order: Ordering) -> u64 {
-        u64::from_le(self.slot(position).1.load(order))
+        u64::from_le(self.control(position).load(order))
     }
 
     #[inline(always)]
     pub(crate) fn store_control(&self, position: u64, word: u64, order: Ordering) {
-        self.slot(position).1.store(word.to_le(), order);
+        self.control(position).store(word.to_le(), order);
     }
 
     #[inline(always)]
     pub(crate) fn lap(&self, position: u64) -> u64 {
         position >> self.lap_shift
+    }
+
+    /// The first position of the lap after that of `position`.
+    pub(crate) fn next_lap(&self, position: u64) -> u64 {
+        (position | self.mask) + 1
     }
 
     /// The tag that publishes `position`.
@@ -90,25 +147,25 @@ impl Slots {
     }
 
     /// Slots that a message of `len_bytes` takes. An empty message takes one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn slots_for(&self, len_bytes: usize) -> u64 {
-        // One arm for each size: a division by a constant is a multiplication.
-        let slots = match self.size {
-            SlotSize::B32 => len_bytes.div_ceil(SlotSize::B32.payload_bytes()),
-            SlotSize::B64 => len_bytes.div_ceil(SlotSize::B64.payload_bytes()),
-            SlotSize::B128 => len_bytes.div_ceil(SlotSize::B128.payload_bytes()),
-        };
-        slots.max(1) as u64
+        if len_bytes <= self.payload_bytes { 1 } else { self.locate_far(len_bytes - 1).0 + 1 }
     }
 
     /// Which slot of a message has the byte at `offset_bytes`, and where in that slot it is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn locate(&self, offset_bytes: usize) -> (u64, usize) {
-        let within = |payload: usize| ((offset_bytes / payload) as u64, offset_bytes % payload);
-        match self.size {
-            SlotSize::B32 => within(SlotSize::B32.payload_bytes()),
-            SlotSize::B64 => within(SlotSize::B64.payload_bytes()),
-            SlotSize::B128 => within(SlotSize::B128.payload_bytes()),
-        }
+        if offset_bytes < self.payload_bytes { (0, offset_bytes) } else { self.locate_far(offset_bytes) }
+    }
+
+    #[inline(never)]
+    fn locate_far(&self, offset_bytes: usize) -> (u64, usize) {
+        // One arm for each size: division by a constant is multiplication.
+        let (slot, within) = match self.size {
+            SlotSize::B32 => (offset_bytes / 24, offset_bytes % 24),
+            SlotSize::B64 => (offset_bytes / 56, offset_bytes % 56),
+            SlotSize::B128 => (offset_bytes / 120, offset_bytes % 120),
+        };
+        (slot as u64, within)
     }
 }

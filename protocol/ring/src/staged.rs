@@ -68,7 +68,7 @@ impl<'a> Claim<'a> {
         let mut rest = source;
         while !rest.is_empty() {
             let (fragment, after) = rest.split_at(rest.len().min(slots.payload_bytes() - within));
-            bytes::store_at(slots.slot(position).0, within, fragment);
+            bytes::store_at(slots.payload(position), within, fragment);
             (position, within, rest) = (position + 1, 0, after);
         }
         Ok(())
@@ -86,26 +86,22 @@ impl<'a> Claim<'a> {
         OutOfMessage::check(offset_bytes, 8, self.len_bytes)?;
         let (slot, within) = self.producer.slots.locate(offset_bytes);
         // Payloads are whole words, so an aligned word never straddles two slots.
-        let (payload, _) = self.producer.slots.slot(self.producer.position + slot);
+        let payload = self.producer.slots.payload(self.producer.position + slot);
         payload[within / 8].store(value.to_le(), Relaxed);
         Ok(())
     }
 
     /// Publishes the message.
+    #[inline]
     pub fn commit(self) {
         let Claim { producer, len_bytes } = self;
         let slots = producer.slots.slots_for(len_bytes);
-        let payload = producer.slots.payload_bytes();
-        let start = producer.position;
-        let word = |fragment: u64| {
-            let before = fragment as usize * payload;
-            let more = fragment + 1 < slots;
-            producer.word(start + fragment, (len_bytes - before).min(payload), more)
+        let first_word = if slots == 1 {
+            producer.word(producer.position, len_bytes, false)
+        } else {
+            producer.finish_fragments(len_bytes, slots)
         };
-        for fragment in 1..slots {
-            producer.slots.store_control(start + fragment, word(fragment), Relaxed);
-        }
-        producer.slots.store_control(start, word(0), Release);
+        producer.slots.store_control(producer.position, first_word, Release);
         producer.counters.messages += 1;
         producer.counters.bytes += len_bytes as u64;
         producer.advance(slots);
@@ -135,19 +131,34 @@ impl<'a> Batch<'a> {
     ///
     /// # Errors
     /// [`SendError`]; the message was not added, those before it still are.
+    #[inline]
     pub fn push(&mut self, message: &[u8]) -> Result<(), SendError> {
-        let slots = self.producer.reserve(message.len())?;
-        let word = self.producer.stage(message);
-        if self.first_word.is_none() {
-            self.first_word = Some(word);
+        if self.producer.has_single(message.len()) {
+            let word = self.producer.word(self.producer.position, message.len(), false);
+            self.add(message, word, 1);
         } else {
-            self.producer.slots.store_control(self.producer.position, word, Relaxed);
+            let slots = self.producer.reserve(message.len())?;
+            let (first, word) = self.producer.stage(message);
+            self.add(first, word, slots);
         }
-        self.producer.staged_slots += slots;
-        self.producer.advance(slots);
         self.messages += 1;
         self.bytes += message.len() as u64;
         Ok(())
+    }
+
+    /// Fills the first slot of a message, of which all others were.
+    #[inline(always)]
+    fn add(&mut self, first: &[u8], word: u64, slots: u64) {
+        let position = self.producer.position;
+        let written = if self.first_word.is_some() {
+            word
+        } else {
+            self.first_word = Some(word);
+            self.producer.idle_word(position)
+        };
+        self.producer.slots.fill(position, first, written, Relaxed);
+        self.producer.staged_slots += slots;
+        self.producer.advance(slots);
     }
 
     /// Messages added so far.

@@ -1,0 +1,36 @@
+//! A ring in memory of this process.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use tombolo_base::{LINE_BYTES, SharedMemory};
+use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SlotCount, SlotSize, Variant};
+
+pub(crate) const VARIANTS: [Variant; 2] = [Variant::EpochCredit, Variant::UsedFlag];
+
+pub(crate) fn config(size: SlotSize, slots: u32, variant: Variant) -> RingConfig {
+    RingConfig::new(size, SlotCount::new(slots).unwrap(), variant)
+}
+
+pub(crate) fn memory(config: &RingConfig) -> RingMemory {
+    RingMemory {
+        slots: SharedMemory::zeroed(config.slots_bytes()),
+        producer_line: SharedMemory::zeroed(LINE_BYTES),
+        credit_line: SharedMemory::zeroed(LINE_BYTES),
+    }
+}
+
+pub(crate) fn ring(config: RingConfig) -> (RingMemory, Producer, Consumer) {
+    let memory = memory(&config);
+    let producer = Producer::new(config, memory.clone()).unwrap();
+    let consumer = Consumer::new(config, memory.clone()).unwrap();
+    (memory, producer, consumer)
+}
+
+/// The next message, copied; `None` when there is none.
+pub(crate) fn receive(consumer: &mut Consumer) -> Option<Vec<u8>> {
+    consumer.try_recv().unwrap().map(|message| message.to_vec())
+}
+
+/// A message of `len` bytes that no other seed gives.
+pub(crate) fn pattern(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|index| (index as u8).wrapping_mul(31).wrapping_add(seed)).collect()
+}
