@@ -1,1 +1,11 @@
-//! placeholder
+//! What the links of a running machine cost, beside what the memory under them costs.
+//!
+//! [`ring::run`] measures between two programs: the one that calls it, and a *peer* that it starts on a node from
+//! the image `bench.tbi` (the program `bench-peer` of this crate). Absolute times differ between machines and,
+//! where a hypervisor moves processors about, between seconds; so every figure has the physical limit of the same
+//! memory beside it, measured in turn with it, and the ratio is what counts.
+#![forbid(unsafe_code)]
+
+pub mod cpus;
+mod host;
+pub mod ring;

@@ -1,0 +1,114 @@
+//! Which processors the two sides of a measurement run on.
+
+use std::fs;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The processors that this thread may run on, in order.
+///
+/// # Errors
+/// What the kernel said.
+pub fn allowed() -> std::io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+/// Keeps this thread on one processor.
+///
+/// # Errors
+/// What the kernel said, for example when the processor is not allowed.
+pub fn pin(cpu: usize) -> std::io::Result<()> {
+    set(&[cpu])
+}
+
+fn set(cpus: &[usize]) -> std::io::Result<()> {
+    let mut set = CpuSet::new();
+    for cpu in cpus {
+        set.set(*cpu);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// This thread on one processor, until dropped.
+#[derive(Debug)]
+pub struct Pinned {
+    before: Vec<usize>,
+}
+
+impl Pinned {
+    /// Pins this thread to `cpu`.
+    ///
+    /// # Errors
+    /// As [`pin`].
+    pub fn to(cpu: usize) -> std::io::Result<Self> {
+        let before = allowed()?;
+        pin(cpu)?;
+        Ok(Pinned { before })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // It was allowed before; should the kernel have changed its mind, one processor is still enough to run on.
+        let _ = set(&self.before);
+    }
+}
+
+/// Two of the allowed processors to measure between: the first, and the next that is no hardware thread of the
+/// same core, so that the two sides do not share execution units. `None` when fewer than two are allowed.
+#[must_use]
+pub fn pair(allowed: &[usize]) -> Option<(usize, usize)> {
+    pair_apart_from(allowed, &siblings(*allowed.first()?))
+}
+
+fn pair_apart_from(allowed: &[usize], siblings: &[usize]) -> Option<(usize, usize)> {
+    let (first, others) = allowed.split_first()?;
+    let second = others.iter().find(|cpu| !siblings.contains(cpu)).or(others.first())?;
+    Some((*first, *second))
+}
+
+/// The hardware threads of a processor's core; none where the kernel does not say.
+fn siblings(cpu: usize) -> Vec<usize> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    fs::read_to_string(path).map(|list| parse_list(&list)).unwrap_or_default()
+}
+
+/// Parses a list as the kernel writes it: `0-3,8`.
+pub(crate) fn parse_list(list: &str) -> Vec<usize> {
+    let range = |part: &str| -> Option<Vec<usize>> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some((first.parse().ok()?..=last.parse().ok()?).collect())
+    };
+    list.trim().split(',').filter_map(range).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_is_two_cores_where_there_are_two() {
+        assert_eq!(pair_apart_from(&[0, 1, 2, 3], &[0, 1]), Some((0, 2)));
+        assert_eq!(pair_apart_from(&[0, 1, 2, 3], &[0, 2]), Some((0, 1)));
+        assert_eq!(pair_apart_from(&[4, 5], &[4, 5]), Some((4, 5)));
+        assert_eq!(pair_apart_from(&[7], &[]), None);
+        assert_eq!(pair_apart_from(&[], &[]), None);
+    }
+
+    #[test]
+    fn lists_of_processors() {
+        assert_eq!(parse_list("0-2,8,10-11\n"), [0, 1, 2, 8, 10, 11]);
+        assert_eq!(parse_list("5"), [5]);
+        assert!(parse_list("").is_empty());
+        assert!(parse_list("nonsense").is_empty());
+    }
+
+    #[test]
+    fn pinning_ends() {
+        let before = allowed().expect("the kernel says");
+        let pinned = Pinned::to(before[0]).expect("it is allowed");
+        assert_eq!(allowed().expect("the kernel says"), [before[0]]);
+        drop(pinned);
+        assert_eq!(allowed().expect("the kernel says"), before);
+    }
+}

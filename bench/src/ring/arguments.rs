@@ -1,0 +1,108 @@
+//! What the near side tells the peer when it starts it.
+
+use tombolo::ChannelOptions;
+
+use super::Error;
+
+/// The rings that are measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Bytes of a slot: 32, 64 or 128. A message of 48 bytes fits in one of 64.
+    pub slot_bytes: usize,
+    /// Slots of each ring, a power of two from 2 to 65,536.
+    pub slots: u32,
+    /// Return slots by a flag in them rather than by credit; for coherent memory.
+    pub used_flag: bool,
+}
+
+impl Default for Shape {
+    /// As channels are unless a program says otherwise.
+    fn default() -> Self {
+        Shape { slot_bytes: 64, slots: 256, used_flag: false }
+    }
+}
+
+impl Shape {
+    pub(super) fn options(self) -> Result<ChannelOptions, Error> {
+        let options = ChannelOptions::default().slot_bytes(self.slot_bytes)?.slots(self.slots)?;
+        Ok(if self.used_flag { options.used_flag() } else { options })
+    }
+
+    pub(super) fn variant_name(self) -> &'static str {
+        if self.used_flag { "used-flag" } else { "epoch+credit" }
+    }
+}
+
+/// The arguments of the program `bench-peer`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerArguments {
+    /// The name to connect to.
+    pub name: String,
+    /// The shape of the rings.
+    pub shape: Shape,
+    /// The processor to stay on.
+    pub cpu: Option<usize>,
+}
+
+impl PeerArguments {
+    /// As arguments of a program.
+    #[must_use]
+    pub fn to_arguments(&self) -> Vec<String> {
+        vec![
+            self.name.clone(),
+            self.shape.slot_bytes.to_string(),
+            self.shape.slots.to_string(),
+            self.shape.variant_name().to_owned(),
+            self.cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string()),
+        ]
+    }
+
+    /// The reverse.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`].
+    pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<PeerArguments, Error> {
+        let arguments: Vec<String> = arguments.into_iter().collect();
+        Self::parse_all(&arguments).ok_or(Error::Arguments { found: arguments.join(" ") })
+    }
+
+    fn parse_all(arguments: &[String]) -> Option<PeerArguments> {
+        let [name, slot_bytes, slots, variant, cpu] = arguments else { return None };
+        let shape = |used_flag| {
+            Some(Shape { slot_bytes: slot_bytes.parse().ok()?, slots: slots.parse().ok()?, used_flag })
+        };
+        let shape =
+            [false, true].into_iter().filter_map(shape).find(|shape| shape.variant_name() == variant)?;
+        let cpu = if cpu == "any" { None } else { Some(cpu.parse().ok()?) };
+        Some(PeerArguments { name: name.clone(), shape, cpu })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_come_back() {
+        for (used_flag, cpu) in [(false, None), (true, Some(3))] {
+            let shape = Shape { used_flag, slots: 1024, ..Shape::default() };
+            let arguments = PeerArguments { name: "bench/1".into(), shape, cpu };
+            assert_eq!(PeerArguments::parse(arguments.to_arguments()).expect("they are"), arguments);
+        }
+    }
+
+    #[test]
+    fn other_arguments_are_refused() {
+        for wrong in [
+            vec![],
+            vec!["name"],
+            vec!["name", "64", "256", "nothing", "any"],
+            vec!["name", "x", "256", "used-flag", "any"],
+            vec!["name", "64", "256", "used-flag", "-1"],
+        ] {
+            let found = wrong.join(" ");
+            let error = PeerArguments::parse(wrong.into_iter().map(str::to_owned)).expect_err("it is wrong");
+            assert!(error.to_string().contains(&found), "{error}");
+        }
+    }
+}

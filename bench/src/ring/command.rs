@@ -1,0 +1,162 @@
+//! What the near side tells the peer to do next.
+//!
+//! Commands and answers travel on the measured channel itself, between measurements, so that they are in order
+//! with everything else. They are 16 bytes long, as no measured message is.
+
+use super::Error;
+
+/// Length of a command and of an answer.
+pub(super) const COMMAND_BYTES: usize = 16;
+
+/// Sizes of the messages whose round trip is measured.
+pub(super) const SMALL_BYTES: usize = 8;
+/// Also what is streamed: a message that fills most of a 64-byte slot.
+pub(super) const USUAL_BYTES: usize = 48;
+
+/// What the peer does until the next command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Command {
+    /// Return every message that arrives on the channel, spinning.
+    Echo,
+    /// Return every change of the raw line, until the stop value.
+    Raw,
+    /// Check and count a stream, until `Count`.
+    Take,
+    /// End of a stream: answer with how many messages arrived.
+    Count,
+    /// Send a stream for so many nanoseconds, then the number of its messages.
+    Give {
+        /// How long.
+        length_ns: u64,
+    },
+    /// Return so many messages of the channel that sleeps at once.
+    Wake {
+        /// How many.
+        rounds: u64,
+    },
+    /// End.
+    Bye,
+}
+
+impl Command {
+    pub(super) fn to_bytes(self) -> [u8; COMMAND_BYTES] {
+        match self {
+            Command::Echo => pack(1, 0),
+            Command::Raw => pack(2, 0),
+            Command::Take => pack(3, 0),
+            Command::Count => pack(4, 0),
+            Command::Give { length_ns } => pack(5, length_ns),
+            Command::Wake { rounds } => pack(6, rounds),
+            Command::Bye => pack(7, 0),
+        }
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Command, Error> {
+        match unpack(bytes) {
+            Some((1, _)) => Ok(Command::Echo),
+            Some((2, _)) => Ok(Command::Raw),
+            Some((3, _)) => Ok(Command::Take),
+            Some((4, _)) => Ok(Command::Count),
+            Some((5, length_ns)) => Ok(Command::Give { length_ns }),
+            Some((6, rounds)) => Ok(Command::Wake { rounds }),
+            Some((7, _)) => Ok(Command::Bye),
+            _ => Err(Error::Unexpected { length_bytes: bytes.len() }),
+        }
+    }
+}
+
+/// An answer: a count.
+pub(super) fn answer(count: u64) -> [u8; COMMAND_BYTES] {
+    pack(ANSWER, count)
+}
+
+/// The count of an answer.
+pub(super) fn answered(bytes: &[u8]) -> Result<u64, Error> {
+    match unpack(bytes) {
+        Some((ANSWER, count)) => Ok(count),
+        _ => Err(Error::Unexpected { length_bytes: bytes.len() }),
+    }
+}
+
+const ANSWER: u64 = 100;
+
+fn pack(code: u64, argument: u64) -> [u8; COMMAND_BYTES] {
+    let mut bytes = [0; COMMAND_BYTES];
+    bytes[..8].copy_from_slice(&code.to_le_bytes());
+    bytes[8..].copy_from_slice(&argument.to_le_bytes());
+    bytes
+}
+
+fn unpack(bytes: &[u8]) -> Option<(u64, u64)> {
+    let ([code, argument], []) = bytes.as_chunks::<8>() else { return None };
+    Some((u64::from_le_bytes(*code), u64::from_le_bytes(*argument)))
+}
+
+/// Fills a message for the `sequence`-th time: every byte of it depends on the sequence.
+#[inline(always)]
+pub(super) fn fill<const N: usize>(message: &mut [u8; N], sequence: u64) {
+    for (index, word) in (0_u64..).zip(message.as_chunks_mut::<8>().0) {
+        *word = word_of(sequence, index).to_le_bytes();
+    }
+}
+
+/// Whether a message is what [`fill`] made it; looks at all of it.
+#[inline(always)]
+pub(super) fn is_filled(message: &[u8], length_bytes: usize, sequence: u64) -> bool {
+    let mut wrong = 0;
+    for (index, word) in (0_u64..).zip(message.as_chunks::<8>().0) {
+        wrong |= u64::from_le_bytes(*word) ^ word_of(sequence, index);
+    }
+    wrong == 0 && message.len() == length_bytes
+}
+
+#[inline(always)]
+fn word_of(sequence: u64, index: u64) -> u64 {
+    sequence.wrapping_add(index.wrapping_mul(0x0101_0101_0101_0101))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_come_back() {
+        let commands = [
+            Command::Echo,
+            Command::Raw,
+            Command::Take,
+            Command::Count,
+            Command::Give { length_ns: 25_000_000 },
+            Command::Wake { rounds: u64::MAX },
+            Command::Bye,
+        ];
+        for command in commands {
+            assert_eq!(Command::from_bytes(&command.to_bytes()).expect("it is one"), command);
+        }
+        assert!(Command::from_bytes(&answer(3)).is_err());
+        assert!(Command::from_bytes(&[0; 8]).is_err());
+        assert!(Command::from_bytes(&[0; 17]).is_err());
+        assert_eq!(answered(&answer(3)).expect("it is one"), 3);
+        assert!(answered(&Command::Bye.to_bytes()).is_err());
+    }
+
+    #[test]
+    fn no_measured_message_looks_like_a_command() {
+        assert_ne!(SMALL_BYTES, COMMAND_BYTES);
+        assert_ne!(USUAL_BYTES, COMMAND_BYTES);
+    }
+
+    #[test]
+    fn a_changed_byte_anywhere_is_seen() {
+        let mut message = [0; USUAL_BYTES];
+        fill(&mut message, 7);
+        assert!(is_filled(&message, USUAL_BYTES, 7));
+        assert!(!is_filled(&message, USUAL_BYTES, 8));
+        assert!(!is_filled(&message[..40], USUAL_BYTES, 7));
+        for index in 0..USUAL_BYTES {
+            let mut changed = message;
+            changed[index] ^= 0x10;
+            assert!(!is_filled(&changed, USUAL_BYTES, 7), "byte {index}");
+        }
+    }
+}

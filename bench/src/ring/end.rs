@@ -1,0 +1,124 @@
+//! What is measured: the channels of a link, as the measuring loops use them.
+
+use std::time::{Duration, Instant};
+
+use tombolo::{Channel, RawMemory};
+
+use super::Error;
+
+/// One end of a channel. The façade's [`Channel`] is one; tests measure a transport without a monitor.
+pub trait End {
+    /// As [`Channel::try_send`].
+    ///
+    /// # Errors
+    /// As there.
+    fn try_send(&mut self, message: &[u8]) -> Result<(), tombolo::Error>;
+
+    /// As [`Channel::try_recv_into`].
+    ///
+    /// # Errors
+    /// As there.
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, tombolo::Error>;
+
+    /// As [`Channel::send`].
+    ///
+    /// # Errors
+    /// As there.
+    fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), tombolo::Error>;
+
+    /// As [`Channel::recv_into`].
+    ///
+    /// # Errors
+    /// As there.
+    fn recv_into(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<usize, tombolo::Error>;
+
+    /// How often this end rang a sleeping peer.
+    fn rings(&self) -> u64;
+}
+
+impl End for Channel {
+    #[inline(always)]
+    fn try_send(&mut self, message: &[u8]) -> Result<(), tombolo::Error> {
+        Channel::try_send(self, message)
+    }
+
+    #[inline(always)]
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, tombolo::Error> {
+        Channel::try_recv_into(self, buffer)
+    }
+
+    fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), tombolo::Error> {
+        Channel::send(self, message, timeout)
+    }
+
+    fn recv_into(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<usize, tombolo::Error> {
+        Channel::recv_into(self, buffer, timeout)
+    }
+
+    fn rings(&self) -> u64 {
+        self.stats().rings
+    }
+}
+
+/// One side of a link under measurement.
+#[derive(Debug)]
+pub struct Ends<E> {
+    /// Carries commands, and what is measured of messages.
+    pub ring: E,
+    /// The bare memory under a channel of the same shape; `None` where the two sides share none.
+    pub raw: Option<RawMemory>,
+    /// A channel whose ends sleep at once.
+    pub wake: E,
+}
+
+/// How long the other side may say nothing in the middle of a measurement. Machines under load and emulated
+/// processors stall for a second or two; nothing that lives stalls for this long.
+pub(super) const STALL: Duration = Duration::from_secs(10);
+
+/// Ends a polling wait that lasts too long, without looking at the clock at every poll.
+#[derive(Default)]
+pub(super) struct Patience {
+    polls: u32,
+    since: Option<Instant>,
+}
+
+impl Patience {
+    /// To be called after each fruitless poll.
+    #[inline(always)]
+    pub(super) fn wait(&mut self) -> Result<(), Error> {
+        const POLLS_PER_LOOK: u32 = 1 << 16;
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(POLLS_PER_LOOK) { self.look() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn look(&mut self) -> Result<(), Error> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if since.elapsed() > STALL { Err(Error::Stalled { waited: STALL }) } else { Ok(()) }
+    }
+}
+
+/// Sends, polling for room.
+#[inline(always)]
+pub(super) fn send_polling(end: &mut impl End, message: &[u8]) -> Result<(), Error> {
+    let mut patience = Patience::default();
+    loop {
+        match end.try_send(message) {
+            Ok(()) => return Ok(()),
+            Err(tombolo::Error::WouldBlock) => patience.wait()?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Receives, polling.
+#[inline(always)]
+pub(super) fn recv_polling(end: &mut impl End, buffer: &mut Vec<u8>) -> Result<usize, Error> {
+    let mut patience = Patience::default();
+    loop {
+        match end.try_recv_into(buffer)? {
+            Some(length) => return Ok(length),
+            None => patience.wait()?,
+        }
+    }
+}

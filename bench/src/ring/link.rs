@@ -1,0 +1,108 @@
+//! One link: starting a peer at its far side, measuring, and ending the peer.
+
+use std::time::{Duration, Instant};
+
+use tombolo::{Channel, Child, Domain, Exit, Listener, NodeInfo, SpawnOptions, TransportKind};
+
+use super::end::Ends;
+use super::near::{self, Figures};
+use super::peer::OPEN;
+use super::sample::Clock;
+use super::{Error, Options, PeerArguments};
+
+/// How long a peer may take to end once it was told to, or once it failed.
+const END: Duration = Duration::from_secs(5);
+
+/// Between two looks whether a peer that does not connect has ended.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Measures the link to `node`.
+pub(super) fn measure(
+    domain: &Domain,
+    node: &NodeInfo,
+    options: &Options,
+    peer_cpu: Option<usize>,
+    clock: Clock,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(TransportKind, Figures), Error> {
+    if !node.up {
+        return Err(Error::NodeDown { node: node.name.clone(), cause: node.cause.clone() });
+    }
+    progress("starting the peer");
+    let shape = options.shape.options()?;
+    let name = format!("bench/{}/{}", domain.id(), node.name);
+    let listener = domain.export(&name, &shape)?;
+    // A name is one listener's, so all channels have its options; the ends that sleep at once are asked for by
+    // another name.
+    let sleeper = domain.export(&sleeper_name(&name), &shape.spin_ns(0))?;
+    let arguments = PeerArguments { name, shape: options.shape, cpu: peer_cpu };
+    let spawn = SpawnOptions::image(&options.image).on(&node.name).args(arguments.to_arguments());
+    let child = domain.spawn(&spawn)?;
+    let result = open(&listener, &sleeper, &child).and_then(|mut ends| {
+        let transport = ends.ring.transport();
+        near::measure(&mut ends, clock, &options.schedule, progress).map(|figures| (transport, figures))
+    });
+    finish(&child, result)
+}
+
+/// The name of the channel whose ends sleep at once.
+pub(super) fn sleeper_name(name: &str) -> String {
+    format!("{name}/sleeper")
+}
+
+fn open(listener: &Listener, sleeper: &Listener, child: &Child) -> Result<Ends<Channel>, Error> {
+    let ring = accept(listener, child)?;
+    let raw = accept(listener, child)?.into_raw_memory();
+    let wake = accept(sleeper, child)?;
+    Ok(Ends { ring, raw, wake })
+}
+
+/// Accepts the peer's next channel, unless it ends before.
+fn accept(listener: &Listener, child: &Child) -> Result<Channel, Error> {
+    let start = Instant::now();
+    loop {
+        match listener.accept(LOOK) {
+            Err(tombolo::Error::TimedOut { .. }) if start.elapsed() < OPEN => {
+                if let Ok(exit) = child.wait(Duration::ZERO) {
+                    return Err(ended(child, &exit));
+                }
+            }
+            result => return Ok(result?),
+        }
+    }
+}
+
+/// Sees the peer to its end. If it failed by itself, that is why the measurement did.
+fn finish<T>(child: &Child, result: Result<T, Error>) -> Result<T, Error> {
+    match result {
+        Ok(measured) => match child.wait(END) {
+            Ok(Exit::Exited { status: 0 }) => Ok(measured),
+            Ok(exit) => Err(ended(child, &exit)),
+            Err(error) => {
+                child.kill()?;
+                Err(error.into())
+            }
+        },
+        Err(Error::Tombolo(error)) if error.is_peer_gone() => match child.wait(END) {
+            Ok(exit) => Err(ended(child, &exit)),
+            Err(_) => {
+                child.kill()?;
+                Err(error.into())
+            }
+        },
+        Err(error) => {
+            child.kill()?;
+            Err(error)
+        }
+    }
+}
+
+fn ended(child: &Child, exit: &Exit) -> Error {
+    let exit = match exit {
+        Exit::Exited { status } => format!("status {status}"),
+        Exit::Signalled { signal } => format!("killed by signal {signal}"),
+        Exit::NodeLost { cause } => format!("its node was lost: {cause}"),
+        Exit::Left {} => "its end was not seen".to_owned(),
+    };
+    Error::PeerEnded { node: child.node_name().to_owned(), exit }
+}

@@ -1,0 +1,193 @@
+//! What a ring costs across every link of a machine: `tombolo bench ring`.
+//!
+//! For each node that is up, this program and a peer that it starts there measure in turn, in short slices:
+//!
+//! * the *limit*: two cache lines in the memory under a channel, stored and awaited by the two sides in turn;
+//! * round trips of 8 and of 48 bytes, every byte written and checked;
+//! * streams of 48-byte messages in both directions, each message published by itself and checked;
+//! * wake-ups: round trips between two sides that sleep at once.
+
+mod arguments;
+mod command;
+mod end;
+mod error;
+mod link;
+mod near;
+pub mod peer;
+mod raw;
+mod report;
+mod sample;
+mod table;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tombolo::{Domain, Fault, NodeInfo};
+
+pub use arguments::{PeerArguments, Shape};
+pub use end::{End, Ends};
+pub use error::Error;
+pub use report::{Goal, LinkReport, Report, Settings, Unmeasured};
+pub use sample::{Latency, Rate};
+
+use crate::cpus::{self, Pinned};
+use crate::host::Host;
+use sample::Clock;
+
+/// What to measure, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The image `bench.tbi`, with a build of the peer for every node.
+    pub image: PathBuf,
+    /// The nodes at the far side; empty for all that are up.
+    pub nodes: Vec<String>,
+    /// How long, and how often.
+    pub schedule: Schedule,
+    /// The rings.
+    pub shape: Shape,
+    /// Keep this program and a peer on the same kernel each on a processor of its own.
+    pub pin: bool,
+}
+
+impl Options {
+    /// Everything as usual.
+    #[must_use]
+    pub fn new(image: impl Into<PathBuf>) -> Options {
+        Options {
+            image: image.into(),
+            nodes: Vec::new(),
+            schedule: Schedule::default(),
+            shape: Shape::default(),
+            pin: true,
+        }
+    }
+}
+
+/// How long and how often each part is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Schedule {
+    /// Slices of each part; at least one.
+    pub slices: u32,
+    /// Length of a slice.
+    pub slice: Duration,
+}
+
+impl Default for Schedule {
+    /// 20 slices of 25 ms: some four seconds a link.
+    fn default() -> Self {
+        Schedule { slices: 20, slice: Duration::from_millis(25) }
+    }
+}
+
+/// Measures the links from this program's node to the nodes of its machine. A node that is down or fails does not
+/// keep the others from being measured: see [`Report::unmeasured`].
+///
+/// `progress` is called with a line about what is being measured, several times a second.
+///
+/// # Errors
+/// [`Error::NoImage`], [`Error::TooFewCpus`], a node that does not exist, or the end of the monitor.
+pub fn run(domain: &Domain, options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+    if !options.image.is_file() {
+        return Err(Error::NoImage { path: options.image.clone() });
+    }
+    let nodes = choose(domain.nodes()?, &options.nodes, domain.node_name())?;
+    let (cpu, peer_cpu) = processors()?;
+    let clock = Clock::calibrate();
+    let host = Host::describe();
+    let pinned = if options.pin { Some(pin(cpu)?) } else { None };
+    let mut report = Report::new(
+        domain.machine_name(),
+        host,
+        Settings {
+            slices: options.schedule.slices,
+            slice_ms: options.schedule.slice.as_secs_f64() * 1000.0,
+            slot_bytes: options.shape.slot_bytes,
+            slots: options.shape.slots,
+            variant: options.shape.variant_name(),
+            clock_cost_ns: clock.cost_ns(),
+            cpu: options.pin.then_some(cpu),
+            peer_cpu: options.pin.then_some(peer_cpu),
+        },
+    );
+    for node in &nodes {
+        let peer_cpu = (options.pin && node.kind != "vm").then_some(peer_cpu);
+        let mut progress = |line: &str| progress(&format!("{}: {line}", node.name));
+        match link::measure(domain, node, options, peer_cpu, clock, &mut progress) {
+            Ok((transport, figures)) => report.add(domain.node_name(), node, transport, &figures),
+            Err(error) => report.fail(&node.name, &error),
+        }
+    }
+    drop(pinned);
+    Ok(report)
+}
+
+/// The nodes to measure, the nearest first: those that were named, or all.
+fn choose(nodes: Vec<NodeInfo>, names: &[String], own: &str) -> Result<Vec<NodeInfo>, Error> {
+    if let Some(unknown) = names.iter().find(|name| nodes.iter().all(|node| node.name != **name)) {
+        let available = nodes.into_iter().map(|node| node.name).collect();
+        let fault = Fault::NoSuchNode { name: unknown.clone(), available };
+        return Err(tombolo::Error::from(fault).into());
+    }
+    let mut chosen: Vec<NodeInfo> =
+        nodes.into_iter().filter(|node| names.is_empty() || names.contains(&node.name)).collect();
+    chosen.sort_by_key(|node| node.name != own);
+    Ok(chosen)
+}
+
+fn processors() -> Result<(usize, usize), Error> {
+    let allowed = cpus::allowed()
+        .map_err(|error| Error::Cpus { what: "learn which processors this program may use".into(), error })?;
+    cpus::pair(&allowed).ok_or(Error::TooFewCpus { allowed: allowed.len() })
+}
+
+fn pin(cpu: usize) -> Result<Pinned, Error> {
+    Pinned::to(cpu).map_err(|error| Error::Cpus { what: format!("stay on processor {cpu}"), error })
+}
+
+/// Measures the near side of a link whose far side [serves](peer::serve): the core of [`run`], without a machine.
+///
+/// # Errors
+/// When a channel fails, the peer stalls, or something else than was sent comes back.
+pub fn measure_ends<E: End>(
+    ends: &mut Ends<E>,
+    schedule: &Schedule,
+    progress: &mut dyn FnMut(&str),
+) -> Result<LinkReport, Error> {
+    let figures = near::measure(ends, Clock::calibrate(), schedule, progress)?;
+    Ok(LinkReport::new(["near", "far"], ["", ""], "", &figures))
+}
+
+#[cfg(test)]
+mod tests {
+    use tombolo::{Isa, NodeId};
+
+    use super::*;
+
+    fn node(name: &str) -> NodeInfo {
+        NodeInfo {
+            id: NodeId::HOST,
+            name: name.into(),
+            kind: "user".into(),
+            isa: Isa::current(),
+            generation: 1,
+            up: true,
+            cause: String::new(),
+            cores: 1,
+            domains: 0,
+            transport: None,
+            window_bytes: (0, 0),
+            boot: Duration::ZERO,
+            pid: 0,
+        }
+    }
+
+    #[test]
+    fn the_own_node_comes_first_and_unknown_ones_are_refused() {
+        let nodes = || vec![node("arm0"), node("host"), node("riscv")];
+        let names = |chosen: Vec<NodeInfo>| chosen.into_iter().map(|node| node.name).collect::<Vec<_>>();
+        assert_eq!(names(choose(nodes(), &[], "host").expect("all")), ["host", "arm0", "riscv"]);
+        assert_eq!(names(choose(nodes(), &["riscv".into()], "host").expect("it exists")), ["riscv"]);
+        let error = choose(nodes(), &["riscv".into(), "mips".into()], "host").expect_err("no such node");
+        assert!(error.to_string().contains("mips") && error.to_string().contains("arm0"), "{error}");
+    }
+}

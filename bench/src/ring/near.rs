@@ -1,0 +1,261 @@
+//! The near side of a measurement: leads the peer through it and looks at the clock.
+
+use std::time::{Duration, Instant};
+
+use super::command::{self, Command, SMALL_BYTES, USUAL_BYTES};
+use super::end::{End, Ends, STALL, recv_polling, send_polling};
+use super::peer::{stream, take};
+use super::raw::Lines;
+use super::sample::{Clock, Flow, Samples, median, sorted};
+use super::{Error, Schedule};
+
+/// What is measured of a link. Slices follow one another in this order, over and over: the distance of two
+/// processors changes within seconds where a hypervisor moves them, and a ratio is taken of neighbours only.
+const CYCLE: [Part; 6] =
+    [Part::Limit, Part::Usual, Part::Limit, Part::Small, Part::StreamOut, Part::StreamBack];
+
+/// Rounds by which the length of a slice of wake-ups is found.
+const WAKE_PROBES: u64 = 8;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Limit,
+    Usual,
+    Small,
+    StreamOut,
+    StreamBack,
+}
+
+/// What was measured of a link.
+pub(super) struct Figures {
+    pub(super) limit: Samples,
+    pub(super) small: Samples,
+    pub(super) usual: Samples,
+    pub(super) out: Flow,
+    pub(super) back: Flow,
+    pub(super) wake: Samples,
+    /// Messages of `wake` that rang a sleeping peer.
+    pub(super) rings: u64,
+    history: Vec<(Part, f64)>,
+}
+
+impl Figures {
+    /// The medians of the slices of the limit, in the order in which they were taken.
+    pub(super) fn limit_slices_ns(&self) -> Vec<f64> {
+        self.history.iter().filter(|(part, _)| *part == Part::Limit).map(|(_, p50_ns)| *p50_ns).collect()
+    }
+
+    /// Of each slice of 48-byte messages: how many times the limit around it.
+    pub(super) fn usual_ratios(&self) -> Vec<f64> {
+        ratios(&self.history, Part::Usual)
+    }
+
+    /// The same for 8 bytes.
+    pub(super) fn small_ratios(&self) -> Vec<f64> {
+        ratios(&self.history, Part::Small)
+    }
+}
+
+/// The typical ratio; `None` where there is no limit to compare with.
+pub(super) fn typical(ratios: Vec<f64>) -> Option<f64> {
+    median(&sorted(ratios))
+}
+
+/// The median of each slice of `part` over the mean of the slices of the limit right before and after it.
+fn ratios(history: &[(Part, f64)], part: Part) -> Vec<f64> {
+    let limit = |(part, p50_ns): &(Part, f64)| (*part == Part::Limit).then_some(*p50_ns);
+    let ratio = |(index, (found, p50_ns)): (usize, &(Part, f64))| {
+        let before = history[..index].iter().rev().find_map(limit);
+        let after = history[index..].iter().find_map(limit);
+        let limit_ns = match (before, after) {
+            (Some(before), Some(after)) => f64::midpoint(before, after),
+            (before, after) => before.or(after)?,
+        };
+        (*found == part && limit_ns > 0.0).then_some(*p50_ns / limit_ns)
+    };
+    history.iter().enumerate().filter_map(ratio).collect()
+}
+
+/// Measures a link whose far side [serves](super::peer::serve), and ends that side.
+///
+/// # Errors
+/// When a channel fails, the peer stalls, or something else than was sent comes back.
+pub(super) fn measure<E: End>(
+    ends: &mut Ends<E>,
+    clock: Clock,
+    schedule: &Schedule,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Figures, Error> {
+    let mut figures = Figures {
+        limit: Samples::new(),
+        small: Samples::new(),
+        usual: Samples::new(),
+        out: Flow::default(),
+        back: Flow::default(),
+        wake: Samples::new(),
+        rings: 0,
+        history: Vec::new(),
+    };
+    for slice in 1..=schedule.slices {
+        progress(&format!("rings, slice {slice} of {}", schedule.slices));
+        for part in CYCLE {
+            figures.measure_part(part, ends, clock, schedule.slice)?;
+        }
+    }
+    figures.measure_part(Part::Limit, ends, clock, schedule.slice)?;
+    for slice in 1..=schedule.slices {
+        progress(&format!("wake-ups, slice {slice} of {}", schedule.slices));
+        figures.measure_wake(ends, clock, schedule.slice)?;
+    }
+    ends.ring.send(&Command::Bye.to_bytes(), STALL)?;
+    Ok(figures)
+}
+
+impl Figures {
+    fn measure_part<E: End>(
+        &mut self,
+        part: Part,
+        ends: &mut Ends<E>,
+        clock: Clock,
+        slice: Duration,
+    ) -> Result<(), Error> {
+        let (samples, total) = match part {
+            Part::Limit => match limit(ends, clock, slice)? {
+                None => return Ok(()),
+                Some(samples) => (samples, &mut self.limit),
+            },
+            Part::Usual => (echo::<USUAL_BYTES>(&mut ends.ring, clock, slice)?, &mut self.usual),
+            Part::Small => (echo::<SMALL_BYTES>(&mut ends.ring, clock, slice)?, &mut self.small),
+            Part::StreamOut => {
+                let (messages, elapsed) = stream_out(&mut ends.ring, slice)?;
+                self.out.add(messages, elapsed);
+                return Ok(());
+            }
+            Part::StreamBack => {
+                let (messages, elapsed) = stream_back(&mut ends.ring, slice)?;
+                self.back.add(messages, elapsed);
+                return Ok(());
+            }
+        };
+        total.add(&samples);
+        self.history.push((part, samples.p50_ns()));
+        Ok(())
+    }
+
+    /// Round trips between two sides that sleep at once, for about as long as a slice.
+    fn measure_wake<E: End>(
+        &mut self,
+        ends: &mut Ends<E>,
+        clock: Clock,
+        slice: Duration,
+    ) -> Result<(), Error> {
+        let probe = wake(ends, clock, WAKE_PROBES)?;
+        let rounds = (slice.as_nanos() as f64 / probe.p50_ns().max(1.0)) as u64;
+        let rung_before = ends.wake.rings();
+        let samples = wake(ends, clock, rounds.max(WAKE_PROBES))?;
+        self.rings += ends.wake.rings() - rung_before;
+        self.wake.add(&samples);
+        Ok(())
+    }
+}
+
+/// Round trips of the bare cache lines; `None` where no memory is shared.
+fn limit<E: End>(ends: &mut Ends<E>, clock: Clock, slice: Duration) -> Result<Option<Samples>, Error> {
+    let Some(raw) = &ends.raw else { return Ok(None) };
+    let lines = Lines::new(raw.memory.words())?;
+    ends.ring.send(&Command::Raw.to_bytes(), STALL)?;
+    let mut number = 0;
+    let samples = Samples::take(clock, slice, || {
+        number += 1;
+        lines.round_trip(number)
+    })?;
+    lines.stop()?;
+    Ok(Some(samples))
+}
+
+/// Round trips of messages of `N` bytes, every byte of which is written and, once it is back, checked.
+fn echo<const N: usize>(ring: &mut impl End, clock: Clock, slice: Duration) -> Result<Samples, Error> {
+    ring.send(&Command::Echo.to_bytes(), STALL)?;
+    let (mut message, mut answer, mut sequence) = ([0; N], Vec::with_capacity(64), 0);
+    Samples::take(clock, slice, || {
+        sequence += 1;
+        command::fill(&mut message, sequence);
+        send_polling(ring, &message)?;
+        recv_polling(ring, &mut answer)?;
+        if command::is_filled(&answer, N, sequence) {
+            Ok(())
+        } else {
+            Err(Error::Corrupt { message: sequence })
+        }
+    })
+}
+
+/// A stream to the peer; ends when the peer has received and checked all of it.
+fn stream_out(ring: &mut impl End, slice: Duration) -> Result<(u64, Duration), Error> {
+    let mut answer = Vec::with_capacity(64);
+    ring.send(&Command::Take.to_bytes(), STALL)?;
+    let start = Instant::now();
+    let sent = stream(ring, slice)?;
+    send_polling(ring, &Command::Count.to_bytes())?;
+    recv_polling(ring, &mut answer)?;
+    let elapsed = start.elapsed();
+    let received = command::answered(&answer)?;
+    if received == sent { Ok((sent, elapsed)) } else { Err(Error::Lost { sent, received }) }
+}
+
+/// A stream from the peer, from its first message on.
+fn stream_back(ring: &mut impl End, slice: Duration) -> Result<(u64, Duration), Error> {
+    let length_ns = u64::try_from(slice.as_nanos()).unwrap_or(u64::MAX);
+    let mut buffer = Vec::with_capacity(64);
+    ring.send(&Command::Give { length_ns }.to_bytes(), STALL)?;
+    let start = Instant::now();
+    let received = take(ring, &mut buffer)?;
+    let elapsed = start.elapsed();
+    let sent = command::answered(&buffer)?;
+    if received == sent { Ok((sent, elapsed)) } else { Err(Error::Lost { sent, received }) }
+}
+
+/// Round trips of 48-byte messages, each of which has to wake its receiver.
+fn wake<E: End>(ends: &mut Ends<E>, clock: Clock, rounds: u64) -> Result<Samples, Error> {
+    ends.ring.send(&Command::Wake { rounds }.to_bytes(), STALL)?;
+    let (mut message, mut answer, mut sequence) = ([0; USUAL_BYTES], Vec::with_capacity(64), 0);
+    Samples::take_singly(clock, rounds, || {
+        sequence += 1;
+        command::fill(&mut message, sequence);
+        ends.wake.send(&message, STALL)?;
+        ends.wake.recv_into(&mut answer, STALL)?;
+        if command::is_filled(&answer, USUAL_BYTES, sequence) {
+            Ok(())
+        } else {
+            Err(Error::Corrupt { message: sequence })
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_to_the_limits_around_it() {
+        use Part::{Limit, Small, Usual};
+        let history = [
+            (Limit, 100.0),
+            (Usual, 150.0),
+            (Limit, 200.0),
+            (Small, 220.0),
+            (Limit, 200.0),
+            (Usual, 400.0),
+            (Limit, 600.0),
+        ];
+        assert_eq!(ratios(&history, Usual), [1.0, 1.0]);
+        assert_eq!(ratios(&history, Small), [1.1]);
+        assert_eq!(typical(ratios(&history, Small)), Some(1.1));
+        assert_eq!(ratios(&history[1..3], Usual), [0.75]);
+    }
+
+    #[test]
+    fn without_a_limit_there_is_no_ratio() {
+        assert_eq!(typical(ratios(&[(Part::Usual, 100.0)], Part::Usual)), None);
+    }
+}

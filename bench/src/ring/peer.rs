@@ -1,0 +1,120 @@
+//! The far side of a measurement: does what the near side tells it.
+
+use std::time::{Duration, Instant};
+
+use tombolo::Domain;
+
+use super::command::{self, COMMAND_BYTES, Command, USUAL_BYTES};
+use super::end::{End, Ends, recv_polling, send_polling};
+use super::link::sleeper_name;
+use super::raw::Lines;
+use super::{Error, PeerArguments};
+use crate::cpus;
+
+/// How long the near side may take between two commands: it may be stopped, or measure nothing for a while.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// How long opening may take, for both sides: an emulated processor on a busy host is slow.
+pub(super) const OPEN: Duration = Duration::from_secs(30);
+
+/// Streams are ended after looking at the clock once in so many messages.
+pub(super) const MESSAGES_PER_LOOK: u64 = 64;
+
+/// Opens the channels of a link to whoever started this program, and serves them to the end.
+///
+/// # Errors
+/// When a channel cannot be opened or fails, or something else than was sent arrives.
+pub fn run(arguments: &PeerArguments) -> Result<(), Error> {
+    if let Some(cpu) = arguments.cpu {
+        cpus::pin(cpu).map_err(|error| Error::Cpus { what: format!("stay on processor {cpu}"), error })?;
+    }
+    let domain = Domain::attach()?;
+    let options = arguments.shape.options()?;
+    let ring = domain.connect(&arguments.name, &options, OPEN)?;
+    let raw = domain.connect(&arguments.name, &options, OPEN)?.into_raw_memory();
+    let wake = domain.connect(&sleeper_name(&arguments.name), &options.spin_ns(0), OPEN)?;
+    serve(&mut Ends { ring, raw, wake })
+}
+
+/// Serves one side of a link until it is told to end.
+///
+/// # Errors
+/// When a channel fails, or something else than was sent arrives.
+pub fn serve<E: End>(ends: &mut Ends<E>) -> Result<(), Error> {
+    let mut buffer = Vec::with_capacity(64);
+    ends.ring.recv_into(&mut buffer, IDLE)?;
+    loop {
+        match Command::from_bytes(&buffer)? {
+            // These end with the next command in the buffer.
+            Command::Echo => {
+                echo(&mut ends.ring, &mut buffer)?;
+                continue;
+            }
+            Command::Take => {
+                let count = take(&mut ends.ring, &mut buffer)?;
+                if Command::from_bytes(&buffer)? != Command::Count {
+                    return Err(Error::Unexpected { length_bytes: buffer.len() });
+                }
+                send_polling(&mut ends.ring, &command::answer(count))?;
+            }
+            Command::Count => return Err(Error::Unexpected { length_bytes: buffer.len() }),
+            Command::Give { length_ns } => give(&mut ends.ring, Duration::from_nanos(length_ns))?,
+            Command::Raw => {
+                let raw = ends.raw.as_ref().ok_or(Error::Unexpected { length_bytes: buffer.len() })?;
+                Lines::new(raw.memory.words())?.serve()?;
+            }
+            Command::Wake { rounds } => wake(&mut ends.wake, rounds)?,
+            Command::Bye => return Ok(()),
+        }
+        ends.ring.recv_into(&mut buffer, IDLE)?;
+    }
+}
+
+/// Returns every message up to a command, which is left in `buffer`.
+fn echo(ring: &mut impl End, buffer: &mut Vec<u8>) -> Result<(), Error> {
+    while recv_polling(ring, buffer)? != COMMAND_BYTES {
+        send_polling(ring, buffer)?;
+    }
+    Ok(())
+}
+
+/// Checks and counts messages up to a command, which is left in `buffer`.
+pub(super) fn take(ring: &mut impl End, buffer: &mut Vec<u8>) -> Result<u64, Error> {
+    let mut count = 0;
+    while recv_polling(ring, buffer)? != COMMAND_BYTES {
+        if !command::is_filled(buffer, USUAL_BYTES, count) {
+            return Err(Error::Corrupt { message: count });
+        }
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Sends a stream for `length`, then how many messages it had.
+fn give(ring: &mut impl End, length: Duration) -> Result<(), Error> {
+    let count = stream(ring, length)?;
+    send_polling(ring, &command::answer(count))
+}
+
+/// Sends messages one by one for `length`; returns how many.
+pub(super) fn stream(ring: &mut impl End, length: Duration) -> Result<u64, Error> {
+    let mut message = [0; USUAL_BYTES];
+    let mut count = 0_u64;
+    let start = Instant::now();
+    while !count.is_multiple_of(MESSAGES_PER_LOOK) || start.elapsed() < length {
+        command::fill(&mut message, count);
+        send_polling(ring, &message)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Returns `rounds` messages, sleeping for each.
+fn wake(end: &mut impl End, rounds: u64) -> Result<(), Error> {
+    let mut buffer = Vec::with_capacity(64);
+    for _ in 0..rounds {
+        end.recv_into(&mut buffer, IDLE)?;
+        end.send(&buffer, IDLE)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! The physical limit: two cache lines that travel between the two sides, and nothing else.
+//!
+//! One side stores a number in its line with release order, the other, polling with acquire order, sees it and
+//! stores it in its own line, which the first polls. A message cannot be answered in fewer transfers of cache
+//! lines. The lines lie where the slots of the two rings would, in memory of the same kind.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Error;
+use super::end::Patience;
+
+/// First word of the line that the near side writes: that of the first slot.
+const OUT_WORD: usize = 1024 / 8;
+/// First word of the peer's line: 128 bytes on, since processors fetch pairs of lines.
+const BACK_WORD: usize = OUT_WORD + 128 / 8;
+
+/// Ends a run of round trips.
+const STOP: u64 = u64::MAX;
+
+/// The two lines, in memory that is little-endian whatever the processor.
+#[derive(Clone, Copy)]
+pub(super) struct Lines<'a> {
+    out: &'a AtomicU64,
+    back: &'a AtomicU64,
+}
+
+impl<'a> Lines<'a> {
+    pub(super) fn new(words: &'a [AtomicU64]) -> Result<Self, Error> {
+        match (words.get(OUT_WORD), words.get(BACK_WORD)) {
+            (Some(out), Some(back)) => Ok(Lines { out, back }),
+            _ => Err(Error::TooSmall { have_bytes: words.len() * 8, need_bytes: (BACK_WORD + 1) * 8 }),
+        }
+    }
+
+    /// The near side's half of a round trip: `number` must differ from the one before.
+    #[inline(always)]
+    pub(super) fn round_trip(self, number: u64) -> Result<(), Error> {
+        let number = number.to_le();
+        self.out.store(number, Ordering::Release);
+        let mut patience = Patience::default();
+        while self.back.load(Ordering::Acquire) != number {
+            patience.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the peer's [`serve`](Self::serve).
+    pub(super) fn stop(self) -> Result<(), Error> {
+        self.round_trip(STOP)
+    }
+
+    /// The peer's half: returns every number that differs from the one before, up to the one that stops.
+    pub(super) fn serve(self) -> Result<(), Error> {
+        let mut last = self.back.load(Ordering::Relaxed);
+        let mut patience = Patience::default();
+        loop {
+            let number = self.out.load(Ordering::Acquire);
+            if number == last {
+                patience.wait()?;
+                continue;
+            }
+            self.back.store(number, Ordering::Release);
+            if number == STOP.to_le() {
+                return Ok(());
+            }
+            last = number;
+            patience = Patience::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back_until_the_stop() {
+        let words: Vec<AtomicU64> = (0..=BACK_WORD).map(|_| AtomicU64::new(0)).collect();
+        std::thread::scope(|scope| {
+            let lines = Lines::new(&words).expect("long enough");
+            for _ in 0..2 {
+                let peer = scope.spawn(move || lines.serve());
+                for number in 1..100 {
+                    lines.round_trip(number).expect("the peer answers");
+                }
+                lines.stop().expect("the peer answers");
+                peer.join().expect("no panic").expect("it was stopped");
+            }
+        });
+        assert!(Lines::new(&words[..BACK_WORD]).is_err());
+    }
+}

@@ -1,0 +1,258 @@
+//! What was measured, for people and for programs.
+
+use serde::Serialize;
+use tombolo::{Isa, NodeInfo, TransportKind};
+
+use super::near::{Figures, typical};
+use super::sample::{Latency, Rate};
+use super::{Error, table};
+use crate::host::Host;
+
+/// What a round trip of 48 bytes may cost on the host's own link, in round trips of the bare memory.
+const GOAL_RATIO: f64 = 1.25;
+
+/// All that was measured in one run.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Report {
+    /// Of the machine.
+    pub machine: String,
+    /// What it was measured on.
+    pub host: Host,
+    /// How.
+    pub settings: Settings,
+    /// The links, the host's own first.
+    pub links: Vec<LinkReport>,
+    /// What could not be measured.
+    pub unmeasured: Vec<Unmeasured>,
+    /// What was promised, and whether it held; absent when the host's own link was not measured.
+    pub goal: Option<Goal>,
+}
+
+/// How it was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Settings {
+    /// Slices of each part.
+    pub slices: u32,
+    /// Length of a slice.
+    pub slice_ms: f64,
+    /// Bytes of a slot.
+    pub slot_bytes: usize,
+    /// Slots of a ring.
+    pub slots: u32,
+    /// How slots come back.
+    pub variant: &'static str,
+    /// What it costs to read the clock; taken off every time.
+    pub clock_cost_ns: f64,
+    /// Where this side ran; none when it was not kept on one processor.
+    pub cpu: Option<usize>,
+    /// Where peers on the same kernel ran.
+    pub peer_cpu: Option<usize>,
+}
+
+/// A link that was measured. Round trips are of messages from the first node to the second and back.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct LinkReport {
+    /// The two nodes, joined by a dash.
+    pub link: String,
+    /// The two nodes.
+    pub nodes: [String; 2],
+    /// What they run.
+    pub isa: [String; 2],
+    /// What carries channels between them.
+    pub transport: String,
+    /// Round trip of two bare cache lines in the same memory; null where none is shared.
+    pub limit_rtt_ns: Option<Latency>,
+    /// Round trip of 48 bytes.
+    pub rtt_ns: Option<Latency>,
+    /// Round trip of 8 bytes.
+    pub rtt_8_ns: Option<Latency>,
+    /// Median over slices of `rtt_ns.p50` / `limit_rtt_ns.p50` of the slices before and after.
+    pub rtt_ratio: Option<f64>,
+    /// The same for 8 bytes.
+    pub rtt_8_ratio: Option<f64>,
+    /// Messages of 48 bytes from the first node to the second.
+    pub rate_per_s: Option<Rate>,
+    /// The same from the second to the first.
+    pub rate_back_per_s: Option<Rate>,
+    /// Round trip of 48 bytes when both sides sleep at once.
+    pub wake_rtt_ns: Option<Latency>,
+    /// Share of these messages that found the peer asleep and had to ring.
+    pub wake_ring_share: Option<f64>,
+    /// `limit_rtt_ns.p50` slice by slice: how the distance of the processors changed.
+    pub limit_slices_ns: Vec<f64>,
+    /// The ratio slice by slice.
+    pub ratio_slices: Vec<f64>,
+}
+
+/// A node whose link could not be measured.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Unmeasured {
+    /// Which.
+    pub node: String,
+    /// Why.
+    pub why: String,
+}
+
+/// What was promised of the host's own link.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Goal {
+    /// The link.
+    pub link: String,
+    /// What `rtt_ratio` may be.
+    pub max_rtt_ratio: f64,
+    /// What it was.
+    pub rtt_ratio: f64,
+    /// Whether that is no more.
+    pub met: bool,
+}
+
+impl Report {
+    pub(super) fn new(machine: &str, host: Host, settings: Settings) -> Report {
+        let machine = machine.to_owned();
+        Report { machine, host, settings, links: Vec::new(), unmeasured: Vec::new(), goal: None }
+    }
+
+    pub(super) fn add(&mut self, own: &str, node: &NodeInfo, transport: TransportKind, figures: &Figures) {
+        let isa = [Isa::current().name(), node.isa.name()];
+        let link = LinkReport::new([own, &node.name], isa, transport.name(), figures);
+        if node.name == own {
+            self.goal = link.rtt_ratio.map(|rtt_ratio| Goal::of(&link.link, rtt_ratio));
+        }
+        self.links.push(link);
+    }
+
+    pub(super) fn fail(&mut self, node: &str, error: &Error) {
+        self.unmeasured.push(Unmeasured { node: node.to_owned(), why: error.to_string() });
+    }
+
+    /// Whether every link was measured.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.unmeasured.is_empty()
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn table(&self) -> String {
+        table::render(self)
+    }
+
+    /// For programs: one JSON object, indented, with an end of line.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Writing plain data to a string fails for maps without string keys only, and there is none.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+}
+
+impl Goal {
+    fn of(link: &str, rtt_ratio: f64) -> Goal {
+        Goal { link: link.to_owned(), max_rtt_ratio: GOAL_RATIO, rtt_ratio, met: rtt_ratio <= GOAL_RATIO }
+    }
+}
+
+impl LinkReport {
+    pub(super) fn new(nodes: [&str; 2], isa: [&str; 2], transport: &str, figures: &Figures) -> LinkReport {
+        let wake = figures.wake.summary();
+        LinkReport {
+            link: nodes.join("-"),
+            nodes: nodes.map(str::to_owned),
+            isa: isa.map(str::to_owned),
+            transport: transport.to_owned(),
+            limit_rtt_ns: figures.limit.summary(),
+            rtt_ns: figures.usual.summary(),
+            rtt_8_ns: figures.small.summary(),
+            rtt_ratio: typical(figures.usual_ratios()).map(thousandths),
+            rtt_8_ratio: typical(figures.small_ratios()).map(thousandths),
+            rate_per_s: figures.out.summary(),
+            rate_back_per_s: figures.back.summary(),
+            wake_ring_share: wake.map(|wake| thousandths(figures.rings as f64 / wake.rounds as f64)),
+            wake_rtt_ns: wake,
+            limit_slices_ns: figures.limit_slices_ns().into_iter().map(thousandths).collect(),
+            ratio_slices: figures.usual_ratios().into_iter().map(thousandths).collect(),
+        }
+    }
+}
+
+fn thousandths(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::ring) fn latency(p50: f64) -> Latency {
+        Latency { p50, p99: p50 * 1.5, p999: p50 * 3.0, mean: p50 * 1.1, rounds: 1000 }
+    }
+
+    pub(in crate::ring) fn report() -> Report {
+        let rate = |p50| Rate { p50, p99: p50 / 2.0, mean: p50, messages: 1_000_000 };
+        let link = LinkReport {
+            link: "host-arm0".into(),
+            nodes: ["host".into(), "arm0".into()],
+            isa: ["x86_64".into(), "aarch64".into()],
+            transport: "window".into(),
+            limit_rtt_ns: Some(latency(100.0)),
+            rtt_ns: Some(latency(120.0)),
+            rtt_8_ns: Some(latency(110.0)),
+            rtt_ratio: Some(1.2),
+            rtt_8_ratio: Some(1.1),
+            rate_per_s: Some(rate(50e6)),
+            rate_back_per_s: Some(rate(40e6)),
+            wake_rtt_ns: Some(latency(45_000.0)),
+            wake_ring_share: Some(1.0),
+            limit_slices_ns: vec![100.0, 101.0],
+            ratio_slices: vec![1.2],
+        };
+        let host = Host { cpu_model: "Some CPU".into(), cores: 2, kernel: "6.1".into() };
+        let settings = Settings {
+            slices: 1,
+            slice_ms: 25.0,
+            slot_bytes: 64,
+            slots: 256,
+            variant: "epoch+credit",
+            clock_cost_ns: 20.0,
+            cpu: Some(0),
+            peer_cpu: Some(1),
+        };
+        let goal = Some(Goal::of("host-host", 1.2));
+        Report { machine: "default".into(), host, settings, links: vec![link], unmeasured: vec![], goal }
+    }
+
+    #[test]
+    fn the_json_has_the_keys_that_programs_rely_on() {
+        let json: serde_json::Value = serde_json::from_str(&report().to_json()).expect("it is JSON");
+        let link = &json["links"][0];
+        for key in ["limit_rtt_ns", "rtt_ns", "rtt_8_ns", "wake_rtt_ns"] {
+            for part in ["p50", "p99", "p999", "mean", "rounds"] {
+                assert!(link[key][part].is_number(), "{key}.{part}");
+            }
+        }
+        for key in ["rate_per_s", "rate_back_per_s"] {
+            for part in ["p50", "p99", "mean", "messages"] {
+                assert!(link[key][part].is_number(), "{key}.{part}");
+            }
+        }
+        assert_eq!(link["link"], "host-arm0");
+        assert_eq!(link["isa"][1], "aarch64");
+        assert_eq!(link["transport"], "window");
+        assert_eq!(json["host"]["cpu_model"], "Some CPU");
+        assert_eq!(json["settings"]["slot_bytes"], 64);
+        assert_eq!(json["goal"]["met"], true);
+    }
+
+    #[test]
+    fn where_no_memory_is_shared_there_is_no_limit() {
+        let mut report = report();
+        report.links[0].limit_rtt_ns = None;
+        let json: serde_json::Value = serde_json::from_str(&report.to_json()).expect("it is JSON");
+        assert!(json["links"][0]["limit_rtt_ns"].is_null());
+    }
+
+    #[test]
+    fn the_goal_is_met_up_to_its_ratio() {
+        assert!(Goal::of("host-host", 1.25).met);
+        assert!(!Goal::of("host-host", 1.26).met);
+    }
+}

@@ -1,0 +1,200 @@
+//! A report as aligned text: a row for each link.
+
+use std::fmt::Write;
+
+use super::report::{LinkReport, Report};
+use super::sample::{Latency, Rate};
+
+pub(super) fn render(report: &Report) -> String {
+    let mut text = heading(report);
+    if !report.links.is_empty() {
+        text += "\nRound trip, ns\n";
+        text += &align(&round_trips(&report.links));
+        text += "\nOne way, 48 bytes a message, million messages a second; and wake-ups, µs\n";
+        text += &align(&rates_and_wakes(&report.links));
+    }
+    for unmeasured in &report.unmeasured {
+        let _ = writeln!(text, "\nnot measured: {}: {}", unmeasured.node, unmeasured.why);
+    }
+    text += &verdict(report);
+    text += &legend(report);
+    text
+}
+
+fn heading(report: &Report) -> String {
+    let host = &report.host;
+    format!(
+        "machine {}, on {} ({} processors), Linux {}\n",
+        report.machine, host.cpu_model, host.cores, host.kernel
+    )
+}
+
+fn round_trips(links: &[LinkReport]) -> Vec<Vec<String>> {
+    let mut rows = vec![
+        cells(&["", "", "limit", "", "", "", "8 bytes", "", "", "", "48 bytes", "", "", "", "48 bytes"]),
+        cells(&[
+            "link", "over", "p50", "p99", "p99.9", "mean", "p50", "p99", "p99.9", "mean", "p50", "p99",
+            "p99.9", "mean", "/ limit",
+        ]),
+    ];
+    for link in links {
+        let mut row = vec![link.link.clone(), link.transport.clone()];
+        for latency in [&link.limit_rtt_ns, &link.rtt_8_ns, &link.rtt_ns] {
+            row.extend(latency_cells(latency.as_ref(), 1.0));
+        }
+        row.push(link.rtt_ratio.map_or_else(none, |ratio| format!("{ratio:.2}")));
+        rows.push(row);
+    }
+    rows
+}
+
+fn rates_and_wakes(links: &[LinkReport]) -> Vec<Vec<String>> {
+    let mut rows = vec![
+        cells(&["", "", "", "out", "back", "wake-up", "", "", ""]),
+        cells(&["link", "near", "far", "p50", "p50", "p50", "p99", "p99.9", "mean"]),
+    ];
+    for link in links {
+        let [near, far] = link.isa.clone();
+        let mut row = vec![link.link.clone(), near, far];
+        for rate in [&link.rate_per_s, &link.rate_back_per_s] {
+            row.push(rate.as_ref().map_or_else(none, |Rate { p50, .. }| significant(p50 / 1e6)));
+        }
+        row.extend(latency_cells(link.wake_rtt_ns.as_ref(), 1000.0));
+        rows.push(row);
+    }
+    rows
+}
+
+fn verdict(report: &Report) -> String {
+    let Some(goal) = &report.goal else { return String::new() };
+    let verdict = if goal.met { "met" } else { "MISSED" };
+    format!(
+        "\ngoal {verdict}: a round trip of 48 bytes on {} takes {:.2} of the limit, at most {:.2} was promised\n",
+        goal.link, goal.rtt_ratio, goal.max_rtt_ratio
+    )
+}
+
+fn legend(report: &Report) -> String {
+    let settings = &report.settings;
+    let places = match (settings.cpu, settings.peer_cpu) {
+        (Some(near), Some(far)) => format!(
+            "this side stays on processor {near}, peers on the same kernel on {far}; virtual machines are free"
+        ),
+        _ => "no side is kept on a processor".to_owned(),
+    };
+    format!(
+        "\n\
+         limit     two bare cache lines in the same memory, stored and awaited by the two programs in turn\n\
+         / limit   median over {} slices of {} ms of p50 / p50 of the limit in the slices before and after\n\
+         p50, mean over batches of 16 round trips, p99 and p99.9 over single ones, less {} ns for the clock\n\
+         one way   each message published by itself; every byte is written, and checked on arrival\n\
+         wake-up   round trip of 48 bytes when both sides sleep at once, so that each message wakes its receiver\n\
+         rings     {} slots of {} bytes, {}\n\
+         places    {places}\n",
+        settings.slices,
+        settings.slice_ms,
+        settings.clock_cost_ns,
+        settings.slots,
+        settings.slot_bytes,
+        settings.variant,
+    )
+}
+
+fn cells(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+fn none() -> String {
+    "-".to_owned()
+}
+
+fn latency_cells(latency: Option<&Latency>, divisor: f64) -> [String; 4] {
+    match latency {
+        None => [none(), none(), none(), none()],
+        Some(Latency { p50, p99, p999, mean, .. }) => {
+            [p50, p99, p999, mean].map(|value| significant(value / divisor))
+        }
+    }
+}
+
+/// Three digits, more before the point where there are.
+fn significant(value: f64) -> String {
+    match value {
+        value if value >= 99.95 => format!("{value:.0}"),
+        value if value >= 9.995 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+/// Aligns columns: words to the left, numbers and what stands over them to the right.
+fn align(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let column = |index: usize| rows.iter().filter_map(move |row| row.get(index));
+    let widths: Vec<usize> =
+        (0..columns).map(|index| column(index).map(|cell| cell.chars().count()).max().unwrap_or(0)).collect();
+    let is_number = |cell: &String| cell == "-" || cell.parse::<f64>().is_ok();
+    let right: Vec<bool> = (0..columns).map(|index| column(index).last().is_some_and(is_number)).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for ((cell, width), right) in row.iter().zip(&widths).zip(&right) {
+            let _ = if *right { write!(line, "  {cell:>width$}") } else { write!(line, "  {cell:<width$}") };
+        }
+        text += line.trim_end();
+        text += "\n";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Unmeasured;
+    use super::super::report::tests::report;
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let table = align(&[
+            cells(&["link", "over", "p50"]),
+            cells(&["host-host", "shm", "120"]),
+            cells(&["a-b", "window", "1234"]),
+        ]);
+        let expected = "  link       over     p50\n  host-host  shm      120\n  a-b        window  1234\n";
+        assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        for (value, text) in [
+            (0.0, "0.00"),
+            (1.234, "1.23"),
+            (9.999, "10.0"),
+            (99.96, "100"),
+            (120.4, "120"),
+            (45_000.0, "45000"),
+        ] {
+            assert_eq!(significant(value), text);
+        }
+    }
+
+    #[test]
+    fn a_report_shows_every_link_and_what_went_wrong() {
+        let mut report = report();
+        report.unmeasured.push(Unmeasured { node: "arm1".into(), why: "node arm1 is down".into() });
+        report.links[0].limit_rtt_ns = None;
+        let text = report.table();
+        for part in [
+            "machine default, on Some CPU (2 processors), Linux 6.1",
+            "host-arm0  window      -",
+            "x86_64  aarch64",
+            "not measured: arm1: node arm1 is down",
+            "goal met",
+            "256 slots of 64 bytes, epoch+credit\nplaces    this side stays on processor 0",
+        ] {
+            assert!(text.contains(part), "no '{part}' in\n{text}");
+        }
+        let rows: Vec<&str> = text.lines().filter(|line| line.contains("host-arm0")).collect();
+        assert_eq!(rows.len(), 2);
+        assert!(text.lines().all(|line| line.chars().count() <= 130), "{text}");
+    }
+}
