@@ -1,5 +1,6 @@
 //! The tree: where it is, its crates, its files.
 
+use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -56,9 +57,11 @@ pub(crate) struct TextFile {
 }
 
 impl Workspace {
-    /// Asks cargo about the workspace that this tool was built from.
+    /// Asks cargo about the workspace that this tool belongs to.
     pub(crate) fn load() -> Result<Self, Failure> {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
+        // What cargo says now, not when it built this: two clones may share a target folder.
+        let here = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+        let manifest = Path::new(&here).join("../Cargo.toml");
         let output = capture(
             Command::new(cargo())
                 .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path"])
@@ -112,7 +115,7 @@ impl Package {
 
 /// The cargo that runs this tool.
 fn cargo() -> String {
-    std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
+    env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
 /// Runs a command and gives what it printed; its complaints go to the terminal.
