@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use tombolo_link::TransportKind;
+use tombolo_platform::barrier;
 use tombolo_platform::event::Interest;
 
 use crate::error::ChannelError;
@@ -31,6 +32,15 @@ pub struct Stats {
     pub sleeps: u64,
 }
 
+/// What an announcement of a sleep still lacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Announced {
+    /// Nothing: the peer sees it.
+    Complete,
+    /// A barrier that this end spares its peer.
+    NeedsBarrier,
+}
+
 /// One end of a channel: two one-way queues of whole messages, in order, lost only with the channel.
 ///
 /// None of these blocks. [`crate::wait`] turns them into operations with deadlines.
@@ -47,8 +57,9 @@ pub trait Transport {
     /// Sends a message, whole or not at all.
     ///
     /// # Errors
-    /// [`ChannelError::WouldBlock`] when there is no room; the others are final, except
-    /// [`ChannelError::TooLong`], which concerns this message only.
+    /// [`ChannelError::WouldBlock`] when there is no room; [`ChannelError::TooLong`] concerns this message only;
+    /// the others are final. A peer that closes or dies may be noticed only after another message was accepted,
+    /// which shares the fate of all that were accepted and not received.
     fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError>;
 
     /// Receives the next message in place of what `buffer` held; `None` when there is none yet.
@@ -61,18 +72,41 @@ pub trait Transport {
     /// end, or an error.
     fn readable(&mut self) -> bool;
 
-    /// Announces that this end is about to sleep. `true` means that it may; `false` that something came in the
-    /// meantime, so look again. After either call [`wake_up`](Self::wake_up).
+    /// Whether bytes of an accepted message still wait in this process for the kernel to take them. Gives it
+    /// what it takes now. Always false where sending is a store to memory.
+    fn unsent(&mut self) -> bool;
+
+    /// Announces that this end is about to sleep until `awaited` is possible. What follows is, in this order: the
+    /// [barrier] if the answer says so, [`may_sleep`](Self::may_sleep), a sleep on [`sources`](Self::sources) if
+    /// that is true, and always [`woken`](Self::woken). One barrier does for the announcements of many channels.
+    #[must_use = "without the barrier a wake-up can be lost"]
+    fn announce_sleep(&mut self, awaited: Interest) -> Announced;
+
+    /// The last look before a sleep: false when what is awaited came meanwhile, so that there is no need to.
     ///
-    /// Once it returned `true`, whatever the peer does makes a source of [`sources`](Self::sources) ready: no
-    /// wake-up is lost.
-    fn about_to_sleep(&mut self, awaited: Interest) -> bool;
+    /// Once it returned true, whatever the peer does that was awaited makes a source ready: no wake-up is lost.
+    fn may_sleep(&mut self, awaited: Interest) -> bool;
 
     /// What to sleep on.
     fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>);
 
-    /// Takes back the announcement and takes note of what the sources have to say.
-    fn wake_up(&mut self);
+    /// Takes back the announcement. `rung` says that a source was ready: then takes note of what it has to say.
+    fn woken(&mut self, rung: bool);
+
+    /// For a caller with one channel and a sleep of its own: announces, and says whether it may sleep on
+    /// [`sources`](Self::sources); if not, look again. After either call [`wake_up`](Self::wake_up).
+    #[must_use = "sleeping on what is already there can last forever"]
+    fn about_to_sleep(&mut self, awaited: Interest) -> bool {
+        if self.announce_sleep(awaited) == Announced::NeedsBarrier {
+            barrier::everywhere();
+        }
+        self.may_sleep(awaited)
+    }
+
+    /// [`woken`](Self::woken) for a caller that does not know whose source was ready.
+    fn wake_up(&mut self) {
+        self.woken(true);
+    }
 
     /// Closes this end in order: the peer receives everything sent before, then [`ChannelError::Closed`].
     fn close(&mut self);

@@ -5,8 +5,10 @@
 //! byte stream. [`wait`] sleeps on any of them.
 #![forbid(unsafe_code)]
 
+mod connection;
 pub mod contract;
 pub mod error;
+mod frames;
 pub mod memory;
 pub mod shm;
 pub mod stream;

@@ -1,135 +1,23 @@
 //! A channel over two rings in memory that both sides map.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
 use tombolo_base::SharedMemory;
-use tombolo_link::handshake::{Handshake, Progress};
-use tombolo_link::hello::Agreed;
-use tombolo_link::{ChannelLayout, Ends, Hello, Side, TransportKind};
-use tombolo_platform::event::{Interest, poll};
-use tombolo_platform::guest::pci::Registers;
-use tombolo_platform::time::Deadline;
-use tombolo_platform::{Errno, barrier, event, socket};
-use tombolo_ring::{Message, RecvError, SendError, WakeOrder};
+use tombolo_link::{ChannelLayout, Ends, Handshake, Hello, Side, TransportKind};
+use tombolo_platform::event::Interest;
+use tombolo_platform::time::{Deadline, now_ns};
+use tombolo_ring::{Message, RecvError, SendError, Sleeper, WakeOrder};
 
-use crate::contract::{Limits, Stats, Transport};
-use crate::error::{Awaited, ChannelError};
+use crate::connection::Connection;
+use crate::contract::{Announced, Limits, Stats, Transport};
+use crate::error::ChannelError;
 
-/// Fruitless polls between two looks at the lifeline, for programs that poll and never sleep. A look is a system
-/// call, so this makes it a small part of the cost of polling.
-const POLLS_PER_LOOK: u32 = 4096;
+/// Fruitless polls between two looks at the clock, to see whether a look at the lifeline is due.
+const POLLS_PER_CLOCK: u32 = 32;
 
-/// What wakes a side that sleeps.
-#[derive(Debug)]
-pub(crate) enum Bell {
-    /// The socket between the two processes, which is also the lifeline.
-    Socket,
-    /// An event counter to sleep on, and what rings the peer.
-    Window {
-        /// Signalled by the peer.
-        incoming: OwnedFd,
-        /// Rings the peer.
-        outgoing: Ring,
-    },
-}
-
-/// What rings a peer across a window.
-#[derive(Debug)]
-pub(crate) enum Ring {
-    /// An event counter that becomes an interrupt over there.
-    Counter(OwnedFd),
-    /// The doorbell register of the window's device.
-    Register {
-        /// The device.
-        registers: Registers,
-        /// The peer's number on the device.
-        peer: u16,
-        /// Its vector.
-        vector: u16,
-    },
-}
-
-/// How this side and its peer reach each other besides the rings: bell and lifeline.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    bell: Bell,
-    /// Hangs up when the peer is gone: the socket to it, or one to the monitor, which watches it.
-    lifeline: OwnedFd,
-    /// The lifeline has hung up: evidence, not suspicion.
-    peer_gone: bool,
-}
-
-impl Connection {
-    pub(crate) fn new(bell: Bell, lifeline: OwnedFd) -> Self {
-        Connection { bell, lifeline, peer_gone: false }
-    }
-
-    /// Wakes the peer. That it is gone shows when this side listens.
-    fn ring(&mut self) {
-        match &self.bell {
-            Bell::Socket => match socket::send(&self.lifeline, &[1], &[]) {
-                // A full socket holds wake-ups enough.
-                Ok(_) | Err(Errno::AGAIN) => {}
-                Err(_) => self.peer_gone = true,
-            },
-            Bell::Window { outgoing: Ring::Counter(counter), .. } => {
-                // An event counter of ours cannot fail but by being full, which wakes as well.
-                let _ = event::signal(counter);
-            }
-            Bell::Window { outgoing: Ring::Register { registers, peer, vector }, .. } => {
-                registers.ring(*peer, *vector);
-            }
-        }
-    }
-
-    /// Takes note of what bell and lifeline say.
-    fn listen(&mut self) {
-        if let Bell::Window { incoming, .. } = &self.bell {
-            event::drain(incoming);
-        }
-        let mut bytes = [0; 256];
-        while !self.peer_gone {
-            match socket::receive(&self.lifeline, &mut bytes) {
-                Err(Errno::AGAIN) => return,
-                Ok(received) if received.length == bytes.len() => {}
-                Ok(received) if received.length > 0 => return,
-                Ok(_) | Err(_) => self.peer_gone = true,
-            }
-        }
-    }
-
-    fn sources<'a>(&'a self, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
-        sources.push((self.lifeline.as_fd(), Interest::Read));
-        if let Bell::Window { incoming, .. } = &self.bell {
-            sources.push((incoming.as_fd(), Interest::Read));
-        }
-    }
-
-    /// Takes a handshake to its end.
-    fn shake_hands(&mut self, mut handshake: Handshake, deadline: Deadline) -> Result<Agreed, ChannelError> {
-        self.ring();
-        loop {
-            match handshake.step() {
-                Ok(Progress::Open(agreed)) => return Ok(agreed),
-                Ok(Progress::Changed) => self.ring(),
-                Ok(Progress::Waiting) if self.peer_gone => return Err(ChannelError::PeerDied),
-                Ok(Progress::Waiting) if deadline.passed() => {
-                    return Err(ChannelError::TimedOut(Awaited::Handshake));
-                }
-                Ok(Progress::Waiting) => {
-                    let mut sources = Vec::with_capacity(2);
-                    self.sources(&mut sources);
-                    poll(&sources, Some(deadline))?;
-                    self.listen();
-                }
-                Err(error) => {
-                    self.ring();
-                    return Err(error.into());
-                }
-            }
-        }
-    }
-}
+/// Time between two looks at the lifeline, in nanoseconds, for programs that poll and never sleep. A look is a
+/// system call or two: at this distance a thousandth of a processor.
+const LOOK_EVERY_NS: u64 = 1_000_000;
 
 /// One end of a channel whose two rings lie in memory.
 #[derive(Debug)]
@@ -137,14 +25,18 @@ pub struct MemoryChannel {
     kind: TransportKind,
     ends: Ends,
     connection: Connection,
-    /// A violation is final.
+    /// How the peer broke the protocol, which is final.
     broken: Option<String>,
+    /// This end was closed.
+    closed: bool,
     /// Length of the message that last found no room: what a sleep for room waits for.
     refused_bytes: usize,
     /// How often credit had been given back when the peer was last told.
     credit_stores: u64,
     fruitless_polls: u32,
-    stats: Stats,
+    next_look_ns: u64,
+    rings: u64,
+    sleeps: u64,
     memory: SharedMemory,
 }
 
@@ -158,21 +50,23 @@ impl MemoryChannel {
         mut connection: Connection,
         deadline: Deadline,
     ) -> Result<Self, ChannelError> {
-        let violation = |error: &dyn std::fmt::Display| ChannelError::Violation(error.to_string());
-        let handshake = Handshake::start(&memory, side, hello).map_err(|error| violation(&error))?;
+        let handshake = Handshake::start(&memory, side, hello).map_err(|error| unusable(&error))?;
         let agreed = connection.shake_hands(handshake, deadline)?;
         let order = if agreed.expedited_barrier { WakeOrder::Asymmetric } else { WakeOrder::Fence };
         let layout = ChannelLayout::new(hello.config);
-        let ends = layout.attach(&memory, side, order).map_err(|error| violation(&error))?;
+        let ends = layout.attach(&memory, side, order).map_err(|error| unusable(&error))?;
         Ok(MemoryChannel {
             kind,
             ends,
             connection,
             broken: None,
+            closed: false,
             refused_bytes: 0,
             credit_stores: 0,
             fruitless_polls: 0,
-            stats: Stats::default(),
+            next_look_ns: 0,
+            rings: 0,
+            sleeps: 0,
             memory,
         })
     }
@@ -185,9 +79,7 @@ impl MemoryChannel {
         reason: u32,
         mut connection: Connection,
     ) -> Result<(), ChannelError> {
-        Handshake::start(memory, side, hello)
-            .map_err(|error| ChannelError::Violation(error.to_string()))?
-            .decline(reason);
+        Handshake::start(memory, side, hello).map_err(|error| unusable(&error))?.decline(reason);
         connection.ring();
         Ok(())
     }
@@ -197,52 +89,6 @@ impl MemoryChannel {
     #[must_use]
     pub fn into_raw_memory(self) -> RawMemory {
         RawMemory { memory: self.memory.clone(), _channel: self }
-    }
-
-    /// Looks at the lifeline now and then, for programs that poll and never sleep.
-    #[inline]
-    fn look_now_and_then(&mut self) {
-        self.fruitless_polls += 1;
-        if self.fruitless_polls >= POLLS_PER_LOOK {
-            self.fruitless_polls = 0;
-            self.connection.listen();
-        }
-    }
-
-    /// To be called after everything that the peer may sleep for.
-    #[inline]
-    fn wake_peer(&mut self) {
-        if self.ends.waker.must_ring() {
-            self.stats.rings += 1;
-            self.connection.ring();
-        }
-    }
-
-    /// A peer that sleeps for room must hear of credit that was given back.
-    #[inline]
-    fn wake_peer_for_credit(&mut self) {
-        let stores = self.ends.consumer.counters().credit_stores;
-        if stores != self.credit_stores {
-            self.credit_stores = stores;
-            self.wake_peer();
-        }
-    }
-
-    /// Notes that the peer broke the protocol; every later operation says so.
-    #[cold]
-    fn violated(&mut self, what: String) -> ChannelError {
-        self.broken.get_or_insert(what.clone());
-        self.close();
-        ChannelError::Violation(what)
-    }
-
-    /// Whether the channel has come to an end other than by closing, now that nothing is left to receive.
-    #[cold]
-    fn ended(&self) -> Option<ChannelError> {
-        match &self.broken {
-            Some(what) => Some(ChannelError::Violation(what.clone())),
-            None => self.connection.peer_gone.then_some(ChannelError::PeerDied),
-        }
     }
 
     /// Receives the next message, if there is one, in place: `read` sees it where it lies.
@@ -255,14 +101,10 @@ impl MemoryChannel {
         read: impl FnOnce(&Message<'_>) -> R,
     ) -> Result<Option<R>, ChannelError> {
         // Looked at before the ring: whoever is gone by now has sent everything it ever will.
-        let may_have_ended = self.connection.peer_gone || self.broken.is_some();
+        let peer_gone = self.connection.peer_gone();
         let mut failed = None;
         let received = match self.ends.consumer.try_recv() {
-            Ok(Some(message)) => {
-                self.stats.messages_received += 1;
-                self.stats.bytes_received += message.len() as u64;
-                Some(read(&message))
-            }
+            Ok(Some(message)) => Some(read(&message)),
             Ok(None) => None,
             Err(error) => {
                 // In a copy, for the message that might have been borrows the ring to the end of the match.
@@ -275,28 +117,138 @@ impl MemoryChannel {
         }
         self.wake_peer_for_credit();
         if received.is_none() {
+            if peer_gone {
+                return Err(ChannelError::PeerDied);
+            }
             self.look_now_and_then();
-            return if may_have_ended { self.ended().map_or(Ok(None), Err) } else { Ok(None) };
+            return Ok(None);
         }
-        self.fruitless_polls = 0;
         match self.ends.producer.observe_credit(self.ends.consumer.reverse_credit()) {
             Ok(()) | Err(SendError::Closed) => Ok(received),
+            // The message was good, but nothing that follows can be believed.
             Err(violation) => Err(self.violated(violation.to_string())),
         }
+    }
+
+    /// To be called after everything that a peer asleep for a message must hear of.
+    #[inline]
+    fn wake_peer(&mut self) {
+        if self.ends.waker.must_ring() {
+            self.ring_peer();
+        }
+    }
+
+    /// A peer asleep for room must hear of credit that was given back.
+    #[inline]
+    fn wake_peer_for_credit(&mut self) {
+        let stores = self.ends.consumer.counters().credit_stores;
+        if stores != self.credit_stores {
+            self.credit_stores = stores;
+            if self.ends.room_waker.must_ring() {
+                self.ring_peer();
+            }
+        }
+    }
+
+    #[cold]
+    fn ring_peer(&mut self) {
+        self.rings += 1;
+        self.connection.ring();
+        // A peer that closes leaves its line at asleep, so that a sender that never looks elsewhere comes here.
+        self.note_end();
+    }
+
+    /// Takes note of what bell and lifeline say.
+    fn listen(&mut self) {
+        self.connection.listen();
+        self.note_end();
+    }
+
+    /// Sends nothing more to a peer that is gone or receives nothing more.
+    fn note_end(&mut self) {
+        if self.connection.peer_gone() || self.ends.producer.peer_closed() {
+            self.ends.producer.close();
+        }
+    }
+
+    /// Looks at the lifeline now and then, for programs that poll and never sleep. What it finds shows in the next
+    /// operation: first the ring must be looked at again.
+    #[inline]
+    fn look_now_and_then(&mut self) {
+        self.fruitless_polls = self.fruitless_polls.wrapping_add(1);
+        if self.fruitless_polls.is_multiple_of(POLLS_PER_CLOCK) {
+            self.look_if_due();
+        }
+    }
+
+    #[cold]
+    fn look_if_due(&mut self) {
+        let now_ns = now_ns();
+        if now_ns >= self.next_look_ns {
+            self.next_look_ns = now_ns + LOOK_EVERY_NS;
+            self.listen();
+        }
+    }
+
+    /// Notes that the peer broke the protocol; every later operation says so.
+    #[cold]
+    fn violated(&mut self, what: String) -> ChannelError {
+        let what = self.broken.get_or_insert(what).clone();
+        self.close();
+        ChannelError::Violation(what)
     }
 
     #[cold]
     fn not_received(&mut self, error: RecvError) -> ChannelError {
         match error {
-            RecvError::Closed => self.ended_by_violation().unwrap_or(ChannelError::Closed),
             RecvError::Violation(violation) => self.violated(violation.to_string()),
+            RecvError::Closed => {
+                self.note_end();
+                self.broken.clone().map_or(ChannelError::Closed, ChannelError::Violation)
+            }
         }
     }
 
     #[cold]
-    fn ended_by_violation(&self) -> Option<ChannelError> {
-        self.broken.clone().map(ChannelError::Violation)
+    fn not_sent(&mut self, error: SendError, length_bytes: usize) -> ChannelError {
+        match error {
+            SendError::Full => {
+                self.refused_bytes = length_bytes;
+                self.look_now_and_then();
+                ChannelError::WouldBlock
+            }
+            SendError::TooLong { len_bytes, max_bytes } => {
+                ChannelError::TooLong { length_bytes: len_bytes, max_bytes }
+            }
+            SendError::Violation(violation) => self.violated(violation.to_string()),
+            SendError::Closed => match &self.broken {
+                Some(what) => ChannelError::Violation(what.clone()),
+                None if self.closed || self.ends.producer.peer_closed() => ChannelError::Closed,
+                None => ChannelError::PeerDied,
+            },
+        }
     }
+
+    fn has_message_or_end(&mut self) -> bool {
+        let found = self.ends.consumer.poll();
+        self.wake_peer_for_credit();
+        found || self.connection.peer_gone()
+    }
+}
+
+/// The memory cannot hold what was agreed.
+fn unusable(error: &dyn std::fmt::Display) -> ChannelError {
+    ChannelError::Violation(error.to_string())
+}
+
+/// Says asleep. Whether that needs a barrier yet depends on what the two sides agreed on.
+fn announce(sleeper: &mut Sleeper) -> Announced {
+    let mut announced = Announced::Complete;
+    let Ok(()) = sleeper.arm(|| {
+        announced = Announced::NeedsBarrier;
+        Ok::<(), std::convert::Infallible>(())
+    });
+    announced
 }
 
 impl Transport for MemoryChannel {
@@ -309,7 +261,15 @@ impl Transport for MemoryChannel {
     }
 
     fn stats(&self) -> Stats {
-        self.stats
+        let (sent, received) = (self.ends.producer.counters(), self.ends.consumer.counters());
+        Stats {
+            messages_sent: sent.messages,
+            bytes_sent: sent.bytes,
+            messages_received: received.messages,
+            bytes_received: received.bytes,
+            rings: self.rings,
+            sleeps: self.sleeps,
+        }
     }
 
     #[inline]
@@ -317,8 +277,6 @@ impl Transport for MemoryChannel {
         self.ends.producer.set_reverse_credit(self.ends.consumer.credit_to_piggyback());
         match self.ends.producer.try_send(message) {
             Ok(()) => {
-                self.stats.messages_sent += 1;
-                self.stats.bytes_sent += message.len() as u64;
                 self.wake_peer();
                 Ok(())
             }
@@ -335,67 +293,69 @@ impl Transport for MemoryChannel {
         })
     }
 
+    #[inline]
     fn readable(&mut self) -> bool {
-        let ready = self.ends.consumer.poll();
-        self.wake_peer_for_credit();
-        if ready || self.ended().is_some() {
-            return true;
+        let readable = self.has_message_or_end();
+        if !readable {
+            self.look_now_and_then();
         }
-        self.look_now_and_then();
+        readable
+    }
+
+    #[inline]
+    fn unsent(&mut self) -> bool {
         false
     }
 
-    fn about_to_sleep(&mut self, awaited: Interest) -> bool {
-        self.stats.sleeps += 1;
-        // Cannot fail: the barrier has a form that no kernel refuses.
-        let Ok(()) = self.ends.sleeper.arm(|| {
-            barrier::everywhere();
-            Ok::<(), std::convert::Infallible>(())
-        });
-        // From here on whatever the peer does rings; so look once more.
-        let nothing_to_read = !self.ends.consumer.poll();
-        self.wake_peer_for_credit();
+    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
+        let (ends, mut announced) = (&mut self.ends, Announced::Complete);
+        if matches!(awaited, Interest::Read | Interest::ReadWrite) {
+            announced = announce(&mut ends.sleeper);
+        }
+        if matches!(awaited, Interest::Write | Interest::ReadWrite) {
+            announced = announce(&mut ends.room_sleeper);
+        }
+        announced
+    }
+
+    fn may_sleep(&mut self, awaited: Interest) -> bool {
+        // In any case, for it gives back all room that the peer may be waiting for.
+        let nothing_to_read = !self.has_message_or_end();
         let no_room = matches!(self.ends.producer.claim(self.refused_bytes), Err(SendError::Full));
-        let nothing_new = match awaited {
+        let may_sleep = match awaited {
             Interest::Read => nothing_to_read,
             Interest::Write => no_room,
             Interest::ReadWrite => nothing_to_read && no_room,
         };
-        nothing_new && self.ended().is_none()
+        self.sleeps += u64::from(may_sleep);
+        may_sleep
     }
 
     fn sources<'a>(&'a self, _awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
         self.connection.sources(sources);
     }
 
-    fn wake_up(&mut self) {
-        self.ends.sleeper.disarm();
-        self.connection.listen();
+    fn woken(&mut self, rung: bool) {
+        if !self.closed {
+            self.ends.sleeper.disarm();
+        }
+        self.ends.room_sleeper.disarm();
+        if rung {
+            self.listen();
+        }
     }
 
     fn close(&mut self) {
+        if self.closed {
+            return;
+        }
+        self.closed = true;
         self.ends.producer.close();
         self.ends.consumer.close();
+        // For good: see `ring_peer`. No last look follows, so no barrier is needed.
+        let _ = announce(&mut self.ends.sleeper);
         // Whether it sleeps or not: closing is rare, and the last thing said.
         self.connection.ring();
-    }
-}
-
-impl MemoryChannel {
-    #[cold]
-    fn not_sent(&mut self, error: SendError, length_bytes: usize) -> ChannelError {
-        match error {
-            SendError::Full => {
-                self.refused_bytes = length_bytes;
-                self.look_now_and_then();
-                self.ended().unwrap_or(ChannelError::WouldBlock)
-            }
-            SendError::TooLong { len_bytes, max_bytes } => {
-                ChannelError::TooLong { length_bytes: len_bytes, max_bytes }
-            }
-            SendError::Closed => self.ended_by_violation().unwrap_or(ChannelError::Closed),
-            SendError::Violation(violation) => self.violated(violation.to_string()),
-        }
     }
 }
 

@@ -6,15 +6,20 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use tombolo_base::SharedMemory;
 use tombolo_link::hello::{HELLO_BYTES, words_from_bytes};
-use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
+use tombolo_link::layout::HEADER_BYTES;
+use tombolo_link::{
+    ChannelConfig, ChannelLayout, Handshake, HandshakeError, Hello, Refusal, Side, TransportKind,
+};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::memory::{check_sealed, create_sealed, map};
 use tombolo_platform::time::Deadline;
 use tombolo_platform::{Errno, OsError, barrier, socket};
 
+use crate::connection::{Bell, Connection};
 use crate::error::{Awaited, ChannelError};
-use crate::memory::{Bell, Connection, MemoryChannel};
+use crate::memory::MemoryChannel;
 
 /// Connects over a stream socket to a process that [accepts](accept).
 ///
@@ -47,21 +52,15 @@ pub fn connect(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Memo
 /// # Errors
 /// As [`connect`]; also memory that is not what the peer says.
 pub fn accept(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
-    let (theirs, file) = receive_proposal(&socket, deadline)?;
-    let proposed = propose(&hello, &theirs)?;
-    let length_bytes = ChannelLayout::new(proposed).length_bytes();
-    check_sealed(&file, length_bytes as u64)?;
-    let memory = map(&file, 0, length_bytes)?;
-    let expected = tombolo_link::ChannelConfig { slot: hello.config.slot, ..proposed };
-    let ours = Hello { config: expected, expedited_barrier: barrier::register(), ..hello };
-    MemoryChannel::open(
-        TransportKind::Shm,
-        memory,
-        Side::B,
-        ours,
-        Connection::new(Bell::Socket, socket),
-        deadline,
-    )
+    let proposal = Proposal::receive(&socket, deadline)?;
+    let mut connection = Connection::new(Bell::Socket, socket);
+    let Some(config) = Hello::proposed_config(&proposal.hello) else {
+        return Err(proposal.refuse(hello, &mut connection, deadline));
+    };
+    let memory = proposal.map(ChannelLayout::new(config).length_bytes())?;
+    let config = ChannelConfig { slot: hello.config.slot, ..config };
+    let hello = Hello { config, expedited_barrier: barrier::register(), ..hello };
+    MemoryChannel::open(TransportKind::Shm, memory, Side::B, hello, connection, deadline)
 }
 
 /// Declines a process that connects, with a reason that its program understands.
@@ -69,45 +68,70 @@ pub fn accept(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Memor
 /// # Errors
 /// As [`accept`].
 pub fn decline(socket: OwnedFd, hello: Hello, reason: u32, deadline: Deadline) -> Result<(), ChannelError> {
-    let (theirs, file) = receive_proposal(&socket, deadline)?;
-    let config = propose(&hello, &theirs)?;
-    let length_bytes = ChannelLayout::new(config).length_bytes();
-    check_sealed(&file, length_bytes as u64)?;
-    let memory = map(&file, 0, length_bytes)?;
-    let connection = Connection::new(Bell::Socket, socket);
+    let proposal = Proposal::receive(&socket, deadline)?;
+    let mut connection = Connection::new(Bell::Socket, socket);
+    let Some(config) = Hello::proposed_config(&proposal.hello) else {
+        return Err(proposal.refuse(hello, &mut connection, deadline));
+    };
+    let memory = proposal.map(ChannelLayout::new(config).length_bytes())?;
     MemoryChannel::decline(&memory, Side::B, Hello { config, ..hello }, reason, connection)
 }
 
-fn propose(hello: &Hello, theirs: &[u64; 8]) -> Result<tombolo_link::ChannelConfig, ChannelError> {
-    Hello::proposed_config(theirs).ok_or_else(|| match hello.agree(theirs) {
-        Err(refusal) => ChannelError::Handshake(refusal.into()),
-        Ok(_) => ChannelError::Violation("the proposed rings have no possible shape".into()),
-    })
+/// What a connecting side sends: its hello and the memory for the channel.
+struct Proposal {
+    hello: [u64; 8],
+    file: OwnedFd,
 }
 
-fn receive_proposal(socket: &OwnedFd, deadline: Deadline) -> Result<([u64; 8], OwnedFd), ChannelError> {
-    let mut bytes = [0; HELLO_BYTES];
-    loop {
-        match socket::receive(socket, &mut bytes) {
-            Ok(received) if received.length == HELLO_BYTES && received.fds.len() == 1 => {
-                let mut fds = received.fds;
-                return Ok((words_from_bytes(&bytes), fds.remove(0)));
+impl Proposal {
+    fn receive(socket: &OwnedFd, deadline: Deadline) -> Result<Self, ChannelError> {
+        let mut bytes = [0; HELLO_BYTES];
+        loop {
+            match socket::receive(socket, &mut bytes) {
+                Ok(received) if received.length > 0 => {
+                    let [file] = <[OwnedFd; 1]>::try_from(received.fds).map_err(|fds| {
+                        ChannelError::Violation(format!("a proposal with {} descriptors", fds.len()))
+                    })?;
+                    if received.length != HELLO_BYTES {
+                        let what = format!("a proposal of {} bytes", received.length);
+                        return Err(ChannelError::Violation(what));
+                    }
+                    return Ok(Proposal { hello: words_from_bytes(&bytes), file });
+                }
+                Ok(_) | Err(Errno::CONNRESET) => return Err(ChannelError::PeerDied),
+                Err(Errno::AGAIN) if deadline.passed() => {
+                    return Err(ChannelError::TimedOut(Awaited::Handshake));
+                }
+                Err(Errno::AGAIN) => {
+                    poll(&[(socket.as_fd(), Interest::Read)], Some(deadline))?;
+                }
+                Err(errno) => return Err(OsError::new("receive a proposal", errno).into()),
             }
-            Ok(received) if received.length > 0 => {
-                return Err(ChannelError::Violation(format!(
-                    "a proposal of {} bytes with {} descriptors",
-                    received.length,
-                    received.fds.len()
-                )));
-            }
-            Ok(_) | Err(Errno::CONNRESET) => return Err(ChannelError::PeerDied),
-            Err(Errno::AGAIN) if deadline.passed() => {
-                return Err(ChannelError::TimedOut(Awaited::Handshake));
-            }
-            Err(Errno::AGAIN) => {
-                poll(&[(socket.as_fd(), Interest::Read)], Some(deadline))?;
-            }
-            Err(errno) => return Err(OsError::new("receive a proposal", errno).into()),
+        }
+    }
+
+    fn map(&self, length_bytes: usize) -> Result<SharedMemory, OsError> {
+        check_sealed(&self.file, length_bytes as u64)?;
+        map(&self.file, 0, length_bytes)
+    }
+
+    /// Answers a proposal whose rings this side cannot lay out. The hellos are at the same place in all versions,
+    /// so the peer too learns what does not fit; not so one that does not speak this protocol at all.
+    fn refuse(&self, ours: Hello, connection: &mut Connection, deadline: Deadline) -> ChannelError {
+        let refusal = match ours.agree(&self.hello) {
+            Err(refusal @ Refusal::NotTombolo { .. }) => return HandshakeError::from(refusal).into(),
+            Err(refusal) => HandshakeError::from(refusal),
+            Ok(_) => return ChannelError::Violation("the proposed rings have no possible shape".into()),
+        };
+        let answered = self.map(HEADER_BYTES).map_err(ChannelError::from).and_then(|header| {
+            let handshake = Handshake::start(&header, Side::B, ours)
+                .map_err(|error| ChannelError::Violation(error.to_string()))?;
+            connection.shake_hands(handshake, deadline)
+        });
+        match answered {
+            // What the peer wrote into the memory is not what it sent: believe neither.
+            Ok(_) | Err(ChannelError::TimedOut(_) | ChannelError::PeerDied) => refusal.into(),
+            Err(error) => error,
         }
     }
 }

@@ -1,12 +1,14 @@
 //! `socket`: a channel over a byte stream, local or TCP, for nodes that share no memory.
 //!
-//! The same hello and verdict as in memory, then frames: a 32-bit little-endian length and the message. The
-//! length [`CLOSE`] ends the stream in order; an end without it is the peer's death.
+//! The same hello and verdict as in memory, then [frames](crate::frames). The length [`CLOSE`] ends the stream in
+//! order; an end without it is the peer's death.
 
-use std::net::TcpStream;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::net::{SendFlags, Shutdown};
 use tombolo_link::handshake::HandshakeError;
 use tombolo_link::hello::{HELLO_BYTES, Hello, words_from_bytes};
 use tombolo_link::{ChannelConfig, TransportKind};
@@ -15,18 +17,19 @@ use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::Deadline;
 use tombolo_platform::{Errno, OsError};
 
-use crate::contract::{Limits, Stats, Transport};
+use crate::contract::{Announced, Limits, Stats, Transport};
 use crate::error::{Awaited, ChannelError};
-
-/// The length that is none: the peer closed.
-const CLOSE: u32 = u32::MAX;
+use crate::frames::{CLOSE, Frame, Incoming, is_loss};
 
 const ACCEPTED: u64 = 1;
 const DISAGREED: u64 = 2;
 const DECLINED: u64 = 3;
 
-/// How much is read at once.
-const READ_BYTES: usize = 64 * 1024;
+/// How long a dropped channel waits for the kernel to take what was accepted.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Reads in a row when a channel ends, so that a peer that never stops sending cannot hold this side.
+const LAST_READS: usize = 64;
 
 /// One end of a channel over a byte stream.
 #[derive(Debug)]
@@ -34,10 +37,14 @@ pub struct StreamChannel {
     socket: OwnedFd,
     /// Accepted for sending, not yet taken by the kernel.
     outgoing: Vec<u8>,
-    /// Received, not yet given out; the first `taken` bytes were.
-    incoming: Vec<u8>,
-    taken: usize,
-    end: Option<ChannelError>,
+    /// How much of it the kernel took.
+    flushed: usize,
+    incoming: Incoming,
+    /// Nothing more is received from the kernel, and why. What was received before still is given out.
+    ended: Option<ChannelError>,
+    /// Nothing more can be sent, and why.
+    unsendable: Option<ChannelError>,
+    /// This end was closed.
     closed: bool,
     max_message_bytes: usize,
     stats: Stats,
@@ -50,28 +57,43 @@ impl StreamChannel {
     /// What the two sides disagree on, the peer's end, the deadline, or what the kernel refused.
     pub fn open(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Self, ChannelError> {
         rustix::io::ioctl_fionbio(&socket, true).context("make a socket non-blocking")?;
+        let max_message_bytes = max_message_bytes(hello.config);
         let mut channel = StreamChannel {
             socket,
             outgoing: Vec::new(),
-            incoming: Vec::new(),
-            taken: 0,
-            end: None,
+            flushed: 0,
+            incoming: Incoming::new(max_message_bytes),
+            ended: None,
+            unsendable: None,
             closed: false,
-            max_message_bytes: max_message_bytes(hello.config),
+            max_message_bytes,
             stats: Stats::default(),
         };
-        channel.outgoing.extend_from_slice(&hello.to_bytes());
-        let theirs: [u8; HELLO_BYTES] = channel.exchange(deadline)?;
+        match channel.shake_hands(hello, deadline) {
+            Ok(()) => Ok(channel),
+            Err(error) => {
+                // So that dropping it does not add a close that nobody can understand.
+                channel.unsendable = Some(ChannelError::Closed);
+                Err(error)
+            }
+        }
+    }
+
+    fn shake_hands(&mut self, hello: Hello, deadline: Deadline) -> Result<(), ChannelError> {
+        let hello = Hello { expedited_barrier: false, ..hello };
+        self.outgoing.extend_from_slice(&hello.to_bytes());
+        let theirs: [u8; HELLO_BYTES] = self.exchange(deadline)?;
         let agreed = hello.agree(&words_from_bytes(&theirs));
         let verdict = if agreed.is_ok() { ACCEPTED } else { DISAGREED };
-        channel.outgoing.extend_from_slice(&verdict.to_le_bytes());
+        self.outgoing.extend_from_slice(&verdict.to_le_bytes());
         if let Err(refusal) = agreed {
-            let _ = channel.flush();
+            self.flush();
             return Err(HandshakeError::from(refusal).into());
         }
-        let theirs = u64::from_le_bytes(channel.exchange(deadline)?);
+        let theirs = u64::from_le_bytes(self.exchange(deadline)?);
         match theirs & 0xffff_ffff {
-            ACCEPTED => Ok(channel),
+            ACCEPTED => Ok(()),
+            DISAGREED => Err(HandshakeError::Refuted.into()),
             DECLINED => Err(HandshakeError::Declined { reason: (theirs >> 32) as u32 }.into()),
             _ => Err(HandshakeError::Nonsense { found: theirs }.into()),
         }
@@ -82,10 +104,11 @@ impl StreamChannel {
     /// # Errors
     /// What the kernel refused.
     pub fn decline(socket: OwnedFd, hello: Hello, reason: u32) -> Result<(), ChannelError> {
-        rustix::io::ioctl_fionbio(&socket, true).context("make a socket non-blocking")?;
         let mut bytes = hello.to_bytes().to_vec();
         bytes.extend_from_slice(&(DECLINED | u64::from(reason) << 32).to_le_bytes());
-        rustix::net::send(&socket, &bytes, SendFlags::NOSIGNAL).context("decline a channel")?;
+        // Fewer bytes than any socket has room for at its beginning.
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        rustix::net::send(&socket, &bytes, flags).context("decline a channel")?;
         Ok(())
     }
 
@@ -93,15 +116,15 @@ impl StreamChannel {
     ///
     /// # Errors
     /// As [`open`](Self::open); also when nobody listens there.
-    pub fn connect_tcp(
-        address: std::net::SocketAddr,
-        hello: Hello,
-        deadline: Deadline,
-    ) -> Result<Self, ChannelError> {
-        let remaining = deadline.remaining().max(std::time::Duration::from_millis(1));
-        let stream =
-            TcpStream::connect_timeout(&address, remaining).context(&format!("connect to {address}"))?;
-        Self::open_tcp(stream, hello, deadline)
+    pub fn connect_tcp(address: SocketAddr, hello: Hello, deadline: Deadline) -> Result<Self, ChannelError> {
+        let remaining = deadline.remaining().max(Duration::from_millis(1));
+        match TcpStream::connect_timeout(&address, remaining) {
+            Ok(stream) => Self::open_tcp(stream, hello, deadline),
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                Err(ChannelError::TimedOut(Awaited::Handshake))
+            }
+            Err(error) => Err(OsError::from_io(format!("connect to {address}"), &error).into()),
+        }
     }
 
     /// Opens a channel over an accepted TCP connection.
@@ -116,89 +139,88 @@ impl StreamChannel {
     /// Sends what is pending and receives exactly `N` bytes.
     fn exchange<const N: usize>(&mut self, deadline: Deadline) -> Result<[u8; N], ChannelError> {
         loop {
-            self.flush()?;
-            if let Some(bytes) = self.incoming[self.taken..].first_chunk::<N>() {
-                self.taken += N;
-                return Ok(*bytes);
+            self.flush();
+            if let Some(bytes) = self.incoming.take() {
+                return Ok(bytes);
             }
-            if self.end.is_some() {
-                return Err(ChannelError::PeerDied);
+            if let Some(end) = &self.ended {
+                return Err(end.clone());
             }
             if deadline.passed() {
                 return Err(ChannelError::TimedOut(Awaited::Handshake));
             }
-            let interest = if self.outgoing.is_empty() { Interest::Read } else { Interest::ReadWrite };
-            poll(&[(self.socket.as_fd(), interest)], Some(deadline))?;
+            poll(&[(self.socket.as_fd(), self.interest(Interest::Read))], Some(deadline))?;
             self.fill();
         }
     }
 
     /// Gives the kernel what it takes of what is pending.
-    fn flush(&mut self) -> Result<(), ChannelError> {
-        let mut sent = 0;
-        let result = loop {
-            if sent == self.outgoing.len() {
-                break Ok(());
-            }
-            match rustix::net::send(
-                &self.socket,
-                &self.outgoing[sent..],
-                SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-            ) {
-                Ok(count) => sent += count,
+    fn flush(&mut self) {
+        while self.flushed < self.outgoing.len() {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match rustix::net::send(&self.socket, &self.outgoing[self.flushed..], flags) {
+                Ok(count) => self.flushed += count,
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => break Ok(()),
-                Err(Errno::PIPE | Errno::CONNRESET) => break Err(ChannelError::PeerDied),
-                Err(errno) => break Err(OsError::new("send on a stream", errno).into()),
+                Err(Errno::AGAIN) => return,
+                Err(errno) => {
+                    let error = match is_loss(errno) {
+                        true if self.peer_closed() => ChannelError::Closed,
+                        true => ChannelError::PeerDied,
+                        false => OsError::new("send on a stream", errno).into(),
+                    };
+                    self.nothing_more_sent(error);
+                }
             }
-        };
-        self.outgoing.drain(..sent);
-        result
+        }
+        self.outgoing.clear();
+        self.flushed = 0;
     }
 
-    /// Takes what the kernel has.
-    fn fill(&mut self) {
-        if self.end.is_some() {
-            return;
+    fn nothing_more_sent(&mut self, why: ChannelError) {
+        self.unsendable.get_or_insert(why);
+        self.outgoing.clear();
+        self.flushed = 0;
+    }
+
+    /// Takes what the kernel has, once; true when there was something.
+    fn fill(&mut self) -> bool {
+        if self.ended.is_some() {
+            return false;
         }
-        if self.taken > 0 {
-            self.incoming.drain(..self.taken);
-            self.taken = 0;
-        }
-        let held = self.incoming.len();
-        self.incoming.resize(held + READ_BYTES, 0);
-        let result = loop {
-            match rustix::net::recv(&self.socket, &mut self.incoming[held..], RecvFlags::DONTWAIT) {
-                Err(Errno::INTR) => {}
-                result => break result.map(|(count, _)| count),
+        match self.incoming.fill(&self.socket) {
+            Ok(something) => something,
+            Err(end) => {
+                let closed = self.incoming.holds_close();
+                self.nothing_more_sent(if closed { ChannelError::Closed } else { end.clone() });
+                self.ended = Some(end);
+                false
             }
-        };
-        self.incoming.truncate(held + *result.as_ref().unwrap_or(&0));
-        match result {
-            Ok(0) | Err(Errno::CONNRESET) => self.end = Some(ChannelError::PeerDied),
-            Ok(_) | Err(Errno::AGAIN) => {}
-            Err(errno) => self.end = Some(OsError::new("receive on a stream", errno).into()),
         }
     }
 
-    /// The next whole frame in what was received: its range.
-    fn frame(&mut self) -> Result<Option<std::ops::Range<usize>>, ChannelError> {
-        let rest = &self.incoming[self.taken..];
-        let Some(head) = rest.first_chunk::<4>() else { return Ok(None) };
-        let length = u32::from_le_bytes(*head);
-        if length == CLOSE {
-            self.end = Some(ChannelError::Closed);
-            return Err(ChannelError::Closed);
+    /// Whether the peer has closed in order, as far as can be seen: its close may lie behind more messages than
+    /// are read ahead.
+    fn peer_closed(&mut self) -> bool {
+        for _ in 0..LAST_READS {
+            if !self.fill() {
+                break;
+            }
         }
-        let length_bytes = length as usize;
-        if length_bytes > self.max_message_bytes {
-            let error = ChannelError::Violation(format!("a frame of {length_bytes} bytes"));
-            self.end = Some(error.clone());
-            self.incoming.truncate(self.taken);
-            return Err(error);
+        self.incoming.holds_close()
+    }
+
+    /// What to sleep on for `awaited`, given what else is to be done.
+    fn interest(&self, awaited: Interest) -> Interest {
+        let reads = match awaited {
+            Interest::Read | Interest::ReadWrite => true,
+            // Not for messages, but for a close: a peer that reads nothing more makes no room.
+            Interest::Write => self.ended.is_none() && self.incoming.has_room(),
+        };
+        match (reads, self.outgoing.is_empty()) {
+            (true, true) => Interest::Read,
+            (true, false) => Interest::ReadWrite,
+            (false, _) => Interest::Write,
         }
-        let start = self.taken + 4;
-        Ok((rest.len() >= 4 + length_bytes).then_some(start..start + length_bytes))
     }
 }
 
@@ -225,21 +247,18 @@ impl Transport for StreamChannel {
             let (length_bytes, max_bytes) = (message.len(), self.max_message_bytes);
             return Err(ChannelError::TooLong { length_bytes, max_bytes });
         }
-        if self.closed {
-            return Err(ChannelError::Closed);
+        self.flush();
+        if let Some(error) = &self.unsendable {
+            return Err(error.clone());
         }
-        if let Some(end @ (ChannelError::Closed | ChannelError::Violation(_))) = &self.end {
-            return Err(end.clone());
-        }
-        self.flush()?;
         if !self.outgoing.is_empty() {
             return Err(ChannelError::WouldBlock);
         }
         self.outgoing.extend_from_slice(&(message.len() as u32).to_le_bytes());
         self.outgoing.extend_from_slice(message);
-        if let Err(error) = self.flush() {
-            self.outgoing.clear();
-            return Err(error);
+        self.flush();
+        if let Some(error) = &self.unsendable {
+            return Err(error.clone());
         }
         self.stats.messages_sent += 1;
         self.stats.bytes_sent += message.len() as u64;
@@ -247,60 +266,98 @@ impl Transport for StreamChannel {
     }
 
     fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
-        let mut range = self.frame()?;
-        if range.is_none() {
-            self.flush()
-                .or_else(|error| if error == ChannelError::PeerDied { Ok(()) } else { Err(error) })?;
-            self.fill();
-            range = self.frame()?;
+        if self.closed {
+            return Err(ChannelError::Closed);
         }
-        let Some(range) = range else {
-            return self.end.clone().map_or(Ok(None), Err);
-        };
-        self.taken = range.end;
-        buffer.clear();
-        buffer.extend_from_slice(&self.incoming[range]);
-        self.stats.messages_received += 1;
-        self.stats.bytes_received += buffer.len() as u64;
-        Ok(Some(buffer.len()))
+        loop {
+            match self.incoming.peek() {
+                Frame::Message(range) => {
+                    let message = self.incoming.take_message(range);
+                    buffer.clear();
+                    buffer.extend_from_slice(message);
+                    self.stats.messages_received += 1;
+                    self.stats.bytes_received += buffer.len() as u64;
+                    return Ok(Some(buffer.len()));
+                }
+                Frame::Close => {
+                    self.nothing_more_sent(ChannelError::Closed);
+                    return Err(ChannelError::Closed);
+                }
+                Frame::TooLong(length_bytes) => {
+                    let error = ChannelError::Violation(format!("a frame of {length_bytes} bytes"));
+                    self.nothing_more_sent(error.clone());
+                    return Err(error);
+                }
+                Frame::Partial => {
+                    if let Some(end) = &self.ended {
+                        return Err(end.clone());
+                    }
+                    self.flush();
+                    if !self.fill() && self.ended.is_none() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
     }
 
     fn readable(&mut self) -> bool {
-        if !matches!(self.frame(), Ok(None)) || self.end.is_some() {
-            return true;
+        while self.incoming.peek() == Frame::Partial {
+            if self.ended.is_some() || self.closed {
+                return true;
+            }
+            if !self.fill() && self.ended.is_none() {
+                return false;
+            }
         }
-        self.fill();
-        !matches!(self.frame(), Ok(None)) || self.end.is_some()
+        true
     }
 
-    fn about_to_sleep(&mut self, awaited: Interest) -> bool {
-        self.stats.sleeps += 1;
-        let flushed = self.flush().is_ok();
-        match awaited {
-            Interest::Read => flushed && !self.readable(),
-            Interest::Write => flushed && !self.outgoing.is_empty(),
-            Interest::ReadWrite => flushed && !self.outgoing.is_empty() && !self.readable(),
-        }
+    fn unsent(&mut self) -> bool {
+        self.flush();
+        !self.outgoing.is_empty()
+    }
+
+    fn announce_sleep(&mut self, _awaited: Interest) -> Announced {
+        self.flush();
+        Announced::Complete
+    }
+
+    fn may_sleep(&mut self, awaited: Interest) -> bool {
+        let may_sleep = match awaited {
+            Interest::Read => !self.readable(),
+            Interest::Write => !self.outgoing.is_empty(),
+            Interest::ReadWrite => !self.readable() && !self.outgoing.is_empty(),
+        };
+        self.stats.sleeps += u64::from(may_sleep);
+        may_sleep
     }
 
     fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
-        let interest = match (awaited, self.outgoing.is_empty()) {
-            (Interest::Read, true) => Interest::Read,
-            (Interest::Write, _) => Interest::Write,
-            _ => Interest::ReadWrite,
-        };
-        sources.push((self.socket.as_fd(), interest));
+        sources.push((self.socket.as_fd(), self.interest(awaited)));
     }
 
-    fn wake_up(&mut self) {
-        let _ = self.flush();
+    fn woken(&mut self, rung: bool) {
+        self.flush();
+        if rung && !self.outgoing.is_empty() {
+            // It slept for room, and what woke it may be that the peer closed.
+            self.fill();
+        }
     }
 
     fn close(&mut self) {
-        if !self.closed {
-            self.closed = true;
+        if self.closed {
+            return;
+        }
+        self.closed = true;
+        if self.unsendable.is_none() {
             self.outgoing.extend_from_slice(&CLOSE.to_le_bytes());
-            let _ = self.flush();
+            self.flush();
+        }
+        self.unsendable.get_or_insert(ChannelError::Closed);
+        if self.outgoing.is_empty() {
+            // The peer sees the end though this end is not dropped yet.
+            let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
         }
     }
 }
@@ -309,10 +366,21 @@ impl Drop for StreamChannel {
     /// Closes in order. What the kernel does not take within a second is lost, and the peer then sees a death.
     fn drop(&mut self) {
         self.close();
-        let deadline = Deadline::after(std::time::Duration::from_secs(1));
+        let deadline = Deadline::after(LINGER);
         while !self.outgoing.is_empty() && !deadline.passed() {
-            let woken = poll(&[(self.socket.as_fd(), Interest::Write)], Some(deadline));
-            if woken.is_err() || self.flush().is_err() {
+            // The peer may be lingering likewise: nobody reads what comes now, but it must be taken.
+            self.incoming.discard();
+            if poll(&[(self.socket.as_fd(), self.interest(Interest::Write))], Some(deadline)).is_err() {
+                return;
+            }
+            self.fill();
+            self.flush();
+        }
+        let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
+        // TCP takes back what it has not delivered yet when a socket is closed with something unread.
+        for _ in 0..LAST_READS {
+            self.incoming.discard();
+            if !self.fill() {
                 return;
             }
         }

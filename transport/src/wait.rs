@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
+use tombolo_platform::barrier;
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::{Deadline, now_ns};
 
-use crate::contract::Transport;
+use crate::contract::{Announced, Transport};
 use crate::error::{Awaited, ChannelError};
 
 /// How long to spin before sleeping, in nanoseconds: about what it costs to be woken by another processor
 /// through the kernel. Spinning longer than a wake costs wastes more than it can save.
 pub const DEFAULT_SPIN_NS: u64 = 50_000;
+
+/// Polls between two looks at the clock, which costs as much as a poll of a ring or more.
+const POLLS_PER_LOOK: u32 = 16;
 
 /// A budget that fades: spinning in vain halves it, down to a sixteenth, and spinning with success restores it.
 ///
@@ -28,25 +32,49 @@ impl Spin {
         Spin { full_ns, budget_ns: full_ns }
     }
 
-    /// Calls `attempt` until it gives something or the budget is spent.
-    fn run<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-        // Reading the clock costs as much as a poll of a ring or more, so look at it now and then only.
-        const POLLS_PER_LOOK: u32 = 64;
-        let start_ns = now_ns();
-        while self.budget_ns > 0 {
-            for _ in 0..POLLS_PER_LOOK {
-                if let Some(found) = attempt() {
-                    self.budget_ns = self.full_ns;
-                    return Some(found);
-                }
-                tombolo_base::sync::spin_hint();
-            }
-            if now_ns() - start_ns >= self.budget_ns {
-                self.budget_ns = (self.budget_ns / 2).max(self.full_ns / 16);
-                break;
+    /// Calls `attempt` a few times, or once if there is no budget, without a look at the clock.
+    #[inline]
+    fn glance<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+        let first = attempt();
+        if first.is_some() || self.full_ns == 0 {
+            return first;
+        }
+        for _ in 1..POLLS_PER_LOOK {
+            tombolo_base::sync::spin_hint();
+            let found = attempt();
+            if found.is_some() {
+                self.budget_ns = self.full_ns;
+                return found;
             }
         }
         None
+    }
+
+    /// Calls `attempt` until it gives something, the budget is spent or the deadline passes.
+    fn run<T>(&mut self, deadline: Deadline, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+        if self.full_ns == 0 {
+            return None;
+        }
+        let remaining_ns = u64::try_from(deadline.remaining().as_nanos()).unwrap_or(u64::MAX);
+        let start_ns = now_ns();
+        loop {
+            let spent_ns = now_ns() - start_ns;
+            if spent_ns >= remaining_ns {
+                return None;
+            }
+            if spent_ns >= self.budget_ns {
+                self.budget_ns = (self.budget_ns / 2).max(self.full_ns / 16);
+                return None;
+            }
+            for _ in 0..POLLS_PER_LOOK {
+                tombolo_base::sync::spin_hint();
+                let found = attempt();
+                if found.is_some() {
+                    self.budget_ns = self.full_ns;
+                    return found;
+                }
+            }
+        }
     }
 }
 
@@ -56,75 +84,133 @@ impl Default for Spin {
     }
 }
 
-/// Repeats `attempt` on `channel` until it is not [`ChannelError::WouldBlock`] or the deadline passes.
+/// Calls `attempt` on `channels` until it gives something; `None` when the deadline passed.
+///
+/// The deadline starts when the first few attempts were in vain, so that those cost no look at the clock.
+#[inline]
 fn until<C: Transport, T>(
+    channels: &mut [&mut C],
+    spin: &mut Spin,
+    timeout: Duration,
+    awaited: Interest,
+    mut attempt: impl FnMut(&mut [&mut C]) -> Option<T>,
+) -> Result<Option<T>, ChannelError> {
+    let found = spin.glance(|| attempt(channels));
+    if found.is_some() {
+        return Ok(found);
+    }
+    let deadline = Deadline::after(timeout);
+    loop {
+        let found = spin.run(deadline, || attempt(channels));
+        if found.is_some() {
+            return Ok(found);
+        }
+        if deadline.passed() {
+            return Ok(attempt(channels));
+        }
+        sleep(channels, awaited, deadline)?;
+        let found = attempt(channels);
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+}
+
+/// Sleeps until one of `channels` is rung or the deadline passes; not at all when one has what is awaited.
+fn sleep<C: Transport>(
+    channels: &mut [&mut C],
+    awaited: Interest,
+    deadline: Deadline,
+) -> Result<(), ChannelError> {
+    let mut needs_barrier = false;
+    for channel in channels.iter_mut() {
+        needs_barrier |= channel.announce_sleep(awaited) == Announced::NeedsBarrier;
+    }
+    if needs_barrier {
+        barrier::everywhere();
+    }
+    let mut ready = Ok(Vec::new());
+    let mut sources_each = Vec::new();
+    if channels.iter_mut().all(|channel| channel.may_sleep(awaited)) {
+        let mut sources = Vec::with_capacity(2 * channels.len());
+        for channel in channels.iter() {
+            let before = sources.len();
+            channel.sources(awaited, &mut sources);
+            sources_each.push(sources.len() - before);
+        }
+        ready = poll(&sources, Some(deadline));
+    }
+    let mut of_source = ready.as_deref().unwrap_or_default().iter();
+    for (index, channel) in channels.iter_mut().enumerate() {
+        let count = sources_each.get(index).copied().unwrap_or(0);
+        let rung = of_source.by_ref().take(count).fold(false, |rung, ready| rung | ready.any());
+        channel.woken(rung);
+    }
+    ready?;
+    Ok(())
+}
+
+/// [`until`] for one channel and an attempt that says [`ChannelError::WouldBlock`].
+#[inline]
+fn until_possible<C: Transport, T>(
     channel: &mut C,
     spin: &mut Spin,
     timeout: Duration,
     (interest, awaited): (Interest, Awaited),
     mut attempt: impl FnMut(&mut C) -> Result<T, ChannelError>,
 ) -> Result<T, ChannelError> {
-    let mut once = |channel: &mut C| match attempt(channel) {
+    let result = until(&mut [channel], spin, timeout, interest, |channels| match attempt(channels[0]) {
         Err(ChannelError::WouldBlock) => None,
         result => Some(result),
-    };
-    if let Some(result) = once(channel) {
-        return result;
-    }
-    let deadline = Deadline::after(timeout);
-    loop {
-        if let Some(result) = spin.run(|| once(channel)) {
-            return result;
-        }
-        let slept = if channel.about_to_sleep(interest) {
-            let mut sources = Vec::with_capacity(2);
-            channel.sources(interest, &mut sources);
-            poll(&sources, Some(deadline)).map(|_| ())
-        } else {
-            Ok(())
-        };
-        channel.wake_up();
-        slept?;
-        if let Some(result) = once(channel) {
-            return result;
-        }
-        if deadline.passed() {
-            return Err(ChannelError::TimedOut(awaited));
-        }
-    }
+    })?;
+    result.unwrap_or(Err(ChannelError::TimedOut(awaited)))
 }
 
-/// Sends a message, waiting for room up to `timeout`.
+/// Sends a message, waiting for room up to `timeout`. On a stream it also waits, within the same time, until the
+/// kernel has all of it; one that was accepted is never reported as timed out.
 ///
 /// # Errors
 /// [`ChannelError::TimedOut`] when the peer did not take enough in time: nothing was sent. Otherwise as
 /// [`Transport::try_send`].
+#[inline]
 pub fn send<C: Transport>(
     channel: &mut C,
     spin: &mut Spin,
     message: &[u8],
     timeout: Duration,
 ) -> Result<(), ChannelError> {
-    until(channel, spin, timeout, (Interest::Write, Awaited::Room), |channel| channel.try_send(message))
+    let mut accepted = false;
+    let sent = until_possible(channel, spin, timeout, (Interest::Write, Awaited::Room), |channel| {
+        if !accepted {
+            channel.try_send(message)?;
+            accepted = true;
+        }
+        if channel.unsent() { Err(ChannelError::WouldBlock) } else { Ok(()) }
+    });
+    match sent {
+        Err(ChannelError::TimedOut(_)) if accepted => Ok(()),
+        sent => sent,
+    }
 }
 
 /// Receives the next message in place of what `buffer` held, waiting up to `timeout`.
 ///
 /// # Errors
 /// [`ChannelError::TimedOut`] when none came in time. Otherwise as [`Transport::try_recv_into`].
+#[inline]
 pub fn recv_into<C: Transport>(
     channel: &mut C,
     spin: &mut Spin,
     buffer: &mut Vec<u8>,
     timeout: Duration,
 ) -> Result<usize, ChannelError> {
-    until(channel, spin, timeout, (Interest::Read, Awaited::Message), |channel| {
+    until_possible(channel, spin, timeout, (Interest::Read, Awaited::Message), |channel| {
         channel.try_recv_into(buffer)?.ok_or(ChannelError::WouldBlock)
     })
 }
 
-/// Waits until one of `channels` has something to receive, an end included, and says which: the first after
-/// `start`, so that a caller who passes one more than the last answer serves all of them in turn.
+/// Waits until one of `channels` has something to receive, an end included, and says which: the first from
+/// `start` on, so that a caller who passes one more than the last answer serves all of them in turn.
 ///
 /// # Errors
 /// [`ChannelError::TimedOut`] when nothing happened on any.
@@ -136,35 +222,7 @@ pub fn any<C: Transport>(
 ) -> Result<usize, ChannelError> {
     let first_ready = |channels: &mut [&mut C]| {
         let count = channels.len();
-        (0..count).map(|step| (start + step) % count).find(|index| channels[*index].readable())
+        (0..count).map(|step| (start % count + step) % count).find(|index| channels[*index].readable())
     };
-    let deadline = Deadline::after(timeout);
-    loop {
-        if let Some(index) = spin.run(|| first_ready(channels)) {
-            return Ok(index);
-        }
-        let mut all_quiet = true;
-        for channel in channels.iter_mut() {
-            all_quiet &= channel.about_to_sleep(Interest::Read);
-        }
-        let slept = if all_quiet {
-            let mut sources = Vec::with_capacity(2 * channels.len());
-            for channel in channels.iter() {
-                channel.sources(Interest::Read, &mut sources);
-            }
-            poll(&sources, Some(deadline)).map(|_| ())
-        } else {
-            Ok(())
-        };
-        for channel in channels.iter_mut() {
-            channel.wake_up();
-        }
-        slept?;
-        if let Some(index) = first_ready(channels) {
-            return Ok(index);
-        }
-        if deadline.passed() {
-            return Err(ChannelError::TimedOut(Awaited::Any));
-        }
-    }
+    until(channels, spin, timeout, Interest::Read, first_ready)?.ok_or(ChannelError::TimedOut(Awaited::Any))
 }

@@ -5,13 +5,15 @@
 
 use std::os::fd::OwnedFd;
 
+use tombolo_base::SharedMemory;
 use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
 use tombolo_platform::guest::pci::Registers;
 use tombolo_platform::memory::map;
 use tombolo_platform::time::Deadline;
 
+use crate::connection::{Bell, Connection, Ring};
 use crate::error::ChannelError;
-use crate::memory::{Bell, Connection, MemoryChannel, Ring};
+use crate::memory::MemoryChannel;
 
 /// What the monitor lends for one end.
 #[derive(Debug)]
@@ -32,35 +34,47 @@ pub struct Lent {
     pub ring: Option<u32>,
 }
 
+impl Lent {
+    /// The memory of a channel that says `hello`, and what joins this end to its peer.
+    fn take_up(self, hello: &Hello) -> Result<(SharedMemory, Connection), ChannelError> {
+        let needed = ChannelLayout::new(hello.config).length_bytes() as u64;
+        if self.length_bytes < needed {
+            return Err(ChannelError::Violation(format!(
+                "the monitor lent {} bytes of the window where the channel takes {needed}",
+                self.length_bytes
+            )));
+        }
+        let length_bytes = usize::try_from(needed).unwrap_or(usize::MAX);
+        let memory = map(&self.memory, self.offset_bytes, length_bytes)?;
+        let outgoing = match self.ring {
+            None => Ring::Counter(self.ringer),
+            Some(target) => Ring::Register {
+                registers: Registers::map(&self.ringer)?,
+                peer: (target >> 16) as u16,
+                vector: target as u16,
+            },
+        };
+        let bell = Bell::Window { incoming: self.bell, outgoing };
+        Ok((memory, Connection::new(bell, self.lifeline)))
+    }
+}
+
 /// Opens one end of a channel in a window.
 ///
 /// # Errors
 /// What the two sides disagree on, the peer's end, the deadline, or what the kernel refused.
 pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
-    let needed = ChannelLayout::new(hello.config).length_bytes() as u64;
-    if lent.length_bytes < needed {
-        return Err(ChannelError::Violation(format!(
-            "the monitor lent {} bytes of the window where the channel takes {needed}",
-            lent.length_bytes
-        )));
-    }
-    let length_bytes = usize::try_from(needed).unwrap_or(usize::MAX);
-    let memory = map(&lent.memory, lent.offset_bytes, length_bytes)?;
-    let outgoing = match lent.ring {
-        None => Ring::Counter(lent.ringer),
-        Some(target) => Ring::Register {
-            registers: Registers::map(&lent.ringer)?,
-            peer: (target >> 16) as u16,
-            vector: target as u16,
-        },
-    };
-    let bell = Bell::Window { incoming: lent.bell, outgoing };
-    MemoryChannel::open(
-        TransportKind::Window,
-        memory,
-        side,
-        hello,
-        Connection::new(bell, lent.lifeline),
-        deadline,
-    )
+    let (memory, connection) = lent.take_up(&hello)?;
+    // No barrier reaches processors under another kernel.
+    let hello = Hello { expedited_barrier: false, ..hello };
+    MemoryChannel::open(TransportKind::Window, memory, side, hello, connection, deadline)
+}
+
+/// Declines a channel that the monitors made, with a reason that the peer's program understands.
+///
+/// # Errors
+/// What the kernel refused.
+pub fn decline(lent: Lent, side: Side, hello: Hello, reason: u32) -> Result<(), ChannelError> {
+    let (memory, connection) = lent.take_up(&hello)?;
+    MemoryChannel::decline(&memory, side, hello, reason, connection)
 }

@@ -35,8 +35,11 @@ pub enum HandshakeError {
         /// The number it gave; its meaning is the interface's.
         reason: u32,
     },
-    /// The peer wrote something that is no verdict.
-    #[error("the peer answered the handshake with {found:#x}, which is no verdict")]
+    /// The peer refuses what this side accepts; only its own error says why.
+    #[error("the peer finds that the two sides do not fit, this side that they do")]
+    Refuted,
+    /// The peer wrote something that is no step of a handshake.
+    #[error("the peer answered the handshake with {found:#x}, which means nothing")]
     Nonsense {
         /// What it wrote.
         found: u64,
@@ -98,14 +101,17 @@ impl Handshake {
             0 => Ok(Progress::Waiting),
             ACCEPTED => Ok(Progress::Open(agreed)),
             DECLINED => Err(HandshakeError::Declined { reason: (verdict >> 32) as u32 }),
+            DISAGREED => Err(HandshakeError::Refuted),
             _ => Err(HandshakeError::Nonsense { found: verdict }),
         }
     }
 
     fn compare(&mut self) -> Result<Progress, HandshakeError> {
         // Pairs with the release store that publishes the peer's hello.
-        if self.peer_line.load_le(PRESENT_WORD, Ordering::Acquire) != PRESENT {
-            return Ok(Progress::Waiting);
+        match self.peer_line.load_le(PRESENT_WORD, Ordering::Acquire) {
+            0 => return Ok(Progress::Waiting),
+            PRESENT => {}
+            found => return Err(HandshakeError::Nonsense { found }),
         }
         let mut theirs = [0; 8];
         for (index, word) in theirs.iter_mut().enumerate() {
@@ -171,6 +177,32 @@ mod tests {
     }
 
     #[test]
+    fn memory_without_room_for_the_lines_is_refused() {
+        let hello = Hello::new(ChannelConfig::default(), 0, None);
+        for length_bytes in [0, 128, 248] {
+            assert!(Handshake::start(&SharedMemory::zeroed(length_bytes), Side::A, hello).is_err());
+        }
+        assert!(Handshake::start(&SharedMemory::zeroed(256), Side::A, hello).is_ok());
+    }
+
+    #[test]
+    fn the_lines_are_golden() {
+        let hello = Hello::new(ChannelConfig::default(), 0x0102_0304_0506_0708, None);
+        let (memory, mut a, b) = pair(hello, hello);
+        assert_eq!(a.step(), Ok(Progress::Changed));
+        b.decline(9);
+        let mut expected = [0; 256];
+        for (line, verdict) in [(0, [1, 0, 0, 0, 0, 0, 0, 0]), (128, [3, 0, 0, 0, 9, 0, 0, 0])] {
+            expected[line..line + 64].copy_from_slice(&hello.to_bytes());
+            expected[line + 56] = 1;
+            expected[line + 64..line + 72].copy_from_slice(&verdict);
+        }
+        let mut found = [0; 256];
+        memory.copy_out(0, &mut found).unwrap();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
     fn nonsense_is_an_error() {
         let hello = Hello::new(ChannelConfig::default(), 0, None);
         let (memory, mut a, _b) = pair(hello, hello);
@@ -178,5 +210,41 @@ mod tests {
         let line = ChannelLayout::hello_line(&memory, Side::B).unwrap();
         line.store_le(VERDICT_WORD, 0x77, Ordering::Relaxed);
         assert_eq!(a.step(), Err(HandshakeError::Nonsense { found: 0x77 }));
+        line.store_le(VERDICT_WORD, DISAGREED, Ordering::Relaxed);
+        assert_eq!(a.step(), Err(HandshakeError::Refuted));
+
+        let (memory, mut a, _b) = pair(hello, hello);
+        let line = ChannelLayout::hello_line(&memory, Side::B).unwrap();
+        line.store_le(PRESENT_WORD, 2, Ordering::Relaxed);
+        assert_eq!(a.step(), Err(HandshakeError::Nonsense { found: 2 }));
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            cases: if cfg!(miri) { 8 } else { 512 },
+            failure_persistence: None,
+            ..proptest::prelude::ProptestConfig::default()
+        })]
+
+        #[test]
+        fn whatever_the_peer_writes_a_handshake_ends_or_waits(
+            words in proptest::collection::vec(
+                (0_usize..16, proptest::prop_oneof![0_u64..4, proptest::prelude::any::<u64>()]), 0..40),
+            honest_start in proptest::prelude::any::<bool>(),
+        ) {
+            let hello = Hello::new(ChannelConfig::default(), 0, None);
+            let memory = SharedMemory::zeroed(ChannelLayout::new(hello.config).length_bytes());
+            let mut a = Handshake::start(&memory, Side::A, hello).unwrap();
+            if honest_start {
+                Handshake::start(&memory, Side::B, hello).unwrap();
+            }
+            let line = ChannelLayout::hello_line(&memory, Side::B).unwrap();
+            for (index, word) in words {
+                line.store_le(index, word, Ordering::Relaxed);
+                if !matches!(a.step(), Ok(Progress::Waiting | Progress::Changed)) {
+                    break;
+                }
+            }
+        }
     }
 }

@@ -144,7 +144,8 @@ impl Hello {
             return Err(Refusal::SlotSize { ours, theirs: slot_bytes });
         }
         if theirs[2] != u64::from(self.config.slots) {
-            return Err(Refusal::SlotCount { ours: self.config.slots, theirs: theirs[2] as u32 });
+            let theirs = u32::try_from(theirs[2]).unwrap_or(u32::MAX);
+            return Err(Refusal::SlotCount { ours: self.config.slots, theirs });
         }
         let (ours, variant) = (variant_code(self.config.variant), (theirs[1] >> 48) as u32 & 0xff);
         if variant != ours {
@@ -159,11 +160,12 @@ impl Hello {
         })
     }
 
-    /// Reads what a connecting peer proposes, to take over the shape of its rings. Everything else is checked
-    /// by [`agree`](Self::agree).
+    /// Reads what a connecting peer proposes, to take over the shape of its rings. `None` when there is no such
+    /// shape, or its version is another and the fields may mean something else: [`agree`](Self::agree) says
+    /// which, and checks everything else.
     #[must_use]
     pub fn proposed_config(theirs: &[u64; 8]) -> Option<ChannelConfig> {
-        if theirs[0] != MAGIC {
+        if theirs[0] != MAGIC || theirs[1] as u32 != PROTOCOL_VERSION {
             return None;
         }
         let slot = SlotSize::from_bytes((theirs[1] >> 32) as usize & 0xffff)?;
@@ -239,10 +241,41 @@ mod tests {
     #[test]
     fn a_proposal_that_is_no_shape_is_none() {
         let good = hello().to_words();
-        for (word, value) in [(0, 0), (1, 33 << 32 | 1), (1, 64 << 32 | 7 << 48 | 1), (2, 3), (2, 1 << 40)] {
+        for (word, value) in
+            [(0, 0), (1, 64 << 32 | 2), (1, 33 << 32 | 1), (1, 64 << 32 | 7 << 48 | 1), (2, 3), (2, 1 << 40)]
+        {
             let mut words = good;
             words[word] = value;
             assert_eq!(Hello::proposed_config(&words), None, "{word} {value:#x}");
+            assert!(hello().agree(&words).is_err(), "{word} {value:#x}");
         }
+    }
+
+    #[test]
+    fn a_slot_count_that_does_not_fit_is_never_shown_as_the_same() {
+        let mut words = hello().to_words();
+        words[2] |= 1 << 32;
+        let refusal = Refusal::SlotCount { ours: 256, theirs: u32::MAX };
+        assert_eq!(hello().agree(&words), Err(refusal));
+    }
+
+    #[test]
+    fn barriers_are_left_to_the_sleeper_only_when_both_can() {
+        for (ours, theirs) in [(false, false), (false, true), (true, false), (true, true)] {
+            let ours = Hello { expedited_barrier: ours, ..hello() };
+            let theirs = Hello { expedited_barrier: theirs, ..hello() };
+            let both = ours.expedited_barrier && theirs.expedited_barrier;
+            assert_eq!(ours.agree(&theirs.to_words()).unwrap().expedited_barrier, both);
+            assert_eq!(theirs.agree(&ours.to_words()).unwrap().expedited_barrier, both);
+        }
+    }
+
+    #[test]
+    fn unknown_flags_and_reserved_words_are_left_to_the_future() {
+        let mut words = hello().to_words();
+        words[1] |= 0xfe << 56;
+        words[5] = 7;
+        words[6] = 7;
+        assert!(hello().agree(&words).is_ok());
     }
 }

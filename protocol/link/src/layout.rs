@@ -3,8 +3,8 @@
 //! ```text
 //! line 0   hello of side A            written by A
 //! line 1   hello of side B            written by B
-//! line 2   doorbell of A              written by A: odd while it sleeps
-//! line 3   doorbell of B              written by B
+//! line 2   doorbells of A             written by A: word 0 odd while it sleeps for a message, word 8 for room
+//! line 3   doorbells of B             written by B
 //! line 4   producer line of A         written by A: closed after so many slots
 //! line 5   producer line of B         written by B
 //! line 6   credit of A                written by A, as the consumer of B's ring
@@ -12,7 +12,9 @@
 //! 1024     slots from A to B          written by A
 //! ...      slots from B to A          written by B
 //! ```
-//! A line is [`LINE_BYTES`] long. The memory arrives zeroed from whoever owns it, so neither side has anything
+//! A line is [`LINE_BYTES`] long. A side sleeps for a message or for room, and is rung for what it sleeps for only:
+//! otherwise every message to a sender that waits for room would cost a wake-up, and so would all the room given
+//! back to one that waits for an answer. The memory arrives zeroed from whoever owns it, so neither side has anything
 //! to clear and either may come first.
 
 use tombolo_base::{LINE_BYTES, OutOfRange, SharedMemory};
@@ -23,6 +25,10 @@ use tombolo_ring::{
 
 /// Bytes before the first slot.
 pub const HEADER_BYTES: usize = 8 * LINE_BYTES;
+
+/// From the start of a doorbell line to the word that says asleep for room: in a cache line of its own where
+/// lines have 64 bytes.
+const ROOM_OFFSET_BYTES: usize = 64;
 
 /// Channel memory is handed out in multiples of this, the page of every machine we know to share one.
 pub const PAGE_BYTES: usize = 4096;
@@ -106,10 +112,14 @@ pub struct Ends {
     pub producer: Producer,
     /// Where it receives.
     pub consumer: Consumer,
-    /// Where it says that it sleeps.
+    /// Where it says that it sleeps for a message.
     pub sleeper: Sleeper,
-    /// Where it sees that its peer sleeps.
+    /// Where it sees that its peer sleeps for a message.
     pub waker: Waker,
+    /// Where it says that it sleeps for room.
+    pub room_sleeper: Sleeper,
+    /// Where it sees that its peer sleeps for room.
+    pub room_waker: Waker,
 }
 
 /// The layout of a channel of one shape.
@@ -156,12 +166,144 @@ impl ChannelLayout {
                 credit_line: line(3, from.other())?,
             })
         };
+        let room = |side: Side| line(1, side)?.slice(ROOM_OFFSET_BYTES, LINE_BYTES - ROOM_OFFSET_BYTES);
         let config = self.config.ring()?;
         Ok(Ends {
             producer: Producer::new(config, ring(side)?)?,
             consumer: Consumer::new(config, ring(side.other())?)?,
             sleeper: Sleeper::new(line(1, side)?, order)?,
             waker: Waker::new(line(1, side.other())?, order)?,
+            room_sleeper: Sleeper::new(room(side)?, order)?,
+            room_waker: Waker::new(room(side.other())?, order)?,
         })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use tombolo_base::sync::Ordering;
+    use tombolo_ring::SendError;
+
+    fn both(config: ChannelConfig) -> (SharedMemory, Ends, Ends) {
+        let layout = ChannelLayout::new(config);
+        let memory = SharedMemory::zeroed(layout.length_bytes());
+        let ends = |side| layout.attach(&memory, side, WakeOrder::Fence).unwrap();
+        let (a, b) = (ends(Side::A), ends(Side::B));
+        (memory, a, b)
+    }
+
+    /// What is not zero: offset in bytes and the eight bytes there.
+    fn written(memory: &SharedMemory) -> std::vec::Vec<(usize, [u8; 8])> {
+        let word = |index| memory.load_le(index, Ordering::Relaxed).to_le_bytes();
+        (0..memory.len_bytes() / 8)
+            .map(|index| (8 * index, word(index)))
+            .filter(|(_, w)| *w != [0; 8])
+            .collect()
+    }
+
+    fn arm(sleeper: &mut Sleeper) {
+        sleeper.arm(|| Ok::<(), ()>(())).unwrap();
+    }
+
+    #[test]
+    fn lengths_are_whole_pages() {
+        for (slot, slots, length_bytes) in [
+            (SlotSize::B32, 2, 4096),
+            (SlotSize::B64, 256, 36_864),
+            (SlotSize::B128, 2048, 528_384),
+            (SlotSize::B128, 65_536, 16_781_312),
+        ] {
+            let config = ChannelConfig::new(slot, slots, Variant::EpochCredit).unwrap();
+            assert_eq!(ChannelLayout::new(config).length_bytes(), length_bytes);
+        }
+    }
+
+    #[test]
+    fn what_each_side_writes_is_golden() {
+        let config = ChannelConfig::new(SlotSize::B32, 4, Variant::EpochCredit).unwrap();
+        let (memory, mut a, mut b) = both(config);
+        a.producer.try_send(b"to B").unwrap();
+        b.producer.try_send(b"to A").unwrap();
+        arm(&mut a.sleeper);
+        arm(&mut b.sleeper);
+        arm(&mut a.room_sleeper);
+        arm(&mut b.room_sleeper);
+        let one = [1, 0, 0, 0, 0, 0, 0, 0];
+        let control = [0, 0x80, 4, 0, 0, 0, 0, 0];
+        let mut expected = std::vec![
+            (256, one),
+            (320, one),
+            (384, one),
+            (448, one),
+            (1024, *b"to B\0\0\0\0"),
+            (1048, control),
+            (1152, *b"to A\0\0\0\0"),
+            (1176, control),
+        ];
+        assert_eq!(written(&memory), expected);
+
+        drop(b.consumer.try_recv().unwrap().unwrap());
+        assert!(!b.consumer.poll(), "an empty poll gives credit back");
+        a.producer.close();
+        a.consumer.close();
+        // A closed after one slot; as a consumer it closed. B consumed one slot.
+        expected.splice(4..4, [(512, [2, 0, 0, 0, 0, 0, 0, 0]), (776, one), (896, one)]);
+        let found = written(&memory);
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn each_bell_rings_for_its_own_sleep_only() {
+        let (_memory, mut a, mut b) = both(ChannelConfig::default());
+        arm(&mut a.room_sleeper);
+        assert!(!b.waker.must_ring());
+        assert!(b.room_waker.must_ring());
+        assert!(!b.room_waker.must_ring(), "once for each sleep");
+        arm(&mut a.sleeper);
+        assert!(b.waker.must_ring());
+        a.sleeper.disarm();
+        a.room_sleeper.disarm();
+        assert!(!b.waker.must_ring() && !b.room_waker.must_ring());
+    }
+
+    #[test]
+    fn memory_that_is_too_small_is_refused() {
+        let layout = ChannelLayout::new(ChannelConfig::default());
+        let rings_bytes = HEADER_BYTES + 2 * 256 * 64;
+        let memory = SharedMemory::zeroed(rings_bytes);
+        for (length_bytes, fits) in
+            [(0, false), (HEADER_BYTES, false), (rings_bytes - 8, false), (rings_bytes, true)]
+        {
+            let part = memory.slice(0, length_bytes).unwrap();
+            // The last byte is in B's ring, where A receives.
+            assert_eq!(layout.attach(&part, Side::A, WakeOrder::Fence).is_ok(), fits, "{length_bytes}");
+        }
+        let no_shape = ChannelConfig { slots: 3, ..ChannelConfig::default() };
+        let error = ChannelLayout::new(no_shape).attach(&memory, Side::A, WakeOrder::Fence).unwrap_err();
+        assert_eq!(error, AttachError::Ring(LayoutError::SlotCount { slots: 3 }));
+    }
+
+    #[test]
+    fn the_two_directions_share_nothing() {
+        for (slot, variant) in
+            SlotSize::ALL.into_iter().zip([Variant::UsedFlag, Variant::EpochCredit, Variant::UsedFlag])
+        {
+            let (_memory, mut a, mut b) = both(ChannelConfig::new(slot, 2, variant).unwrap());
+            let fill = |producer: &mut Producer, byte| {
+                while producer.try_send(&[byte]).is_ok() {}
+                assert_eq!(producer.try_send(&[byte]), Err(SendError::Full));
+            };
+            fill(&mut a.producer, 1);
+            fill(&mut b.producer, 2);
+            for (consumer, byte) in [(&mut b.consumer, 1), (&mut a.consumer, 2)] {
+                for _ in 0..2 {
+                    let mut target = [0];
+                    consumer.try_recv().unwrap().unwrap().copy_to(&mut target).unwrap();
+                    assert_eq!(target, [byte]);
+                }
+                assert!(!consumer.poll());
+            }
+        }
     }
 }

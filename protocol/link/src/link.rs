@@ -86,3 +86,23 @@ pub struct LinkTraits {
     /// How a sleeping side is woken.
     pub doorbell: Doorbell,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_transport_has_a_name_of_its_own() {
+        for kind in TransportKind::ALL {
+            assert_eq!(TransportKind::from_name(kind.name()), Some(kind));
+            assert_eq!(std::format!("{kind:>8}").len(), 8);
+        }
+        assert_eq!(TransportKind::from_name("pigeon"), None);
+    }
+
+    #[test]
+    fn only_one_kernel_shares_atomics() {
+        let with_atomics = TransportKind::ALL.into_iter().filter(|kind| kind.traits().atomics);
+        assert!(with_atomics.eq([TransportKind::Shm]));
+    }
+}

@@ -67,7 +67,7 @@ pub enum WindowError {
         /// The window's.
         theirs: u32,
     },
-    /// Lengths disagree.
+    /// Lengths disagree, or there is not even a page for the header.
     #[error("the window says that it has {said} bytes where {found} are mapped")]
     Length {
         /// What the header says.
@@ -82,6 +82,9 @@ pub enum WindowError {
 
 impl WindowHeader {
     /// Writes the header; the last store publishes it.
+    ///
+    /// # Panics
+    /// When the window has no room for it: less than [`MIN_WINDOW_BYTES`] is no window.
     pub fn write(&self, window: &SharedMemory) {
         let node = u64::from(self.node.0) | u64::from(self.generation.get()) << 16;
         window.store_le(1, u64::from(PROTOCOL_VERSION), Ordering::Relaxed);
@@ -95,6 +98,10 @@ impl WindowHeader {
     /// # Errors
     /// [`WindowError`] says what does not fit.
     pub fn read(window: &SharedMemory) -> Result<Self, WindowError> {
+        let found = window.len_bytes() as u64;
+        if found < PAGE_BYTES as u64 {
+            return Err(WindowError::Length { said: PAGE_BYTES as u64, found });
+        }
         let magic = window.load_le(0, Ordering::Acquire);
         if magic != MAGIC {
             return Err(WindowError::NotTombolo { found: magic });
@@ -104,8 +111,8 @@ impl WindowHeader {
             return Err(WindowError::Version { ours: PROTOCOL_VERSION, theirs });
         }
         let length_bytes = window.load_le(2, Ordering::Relaxed);
-        if length_bytes != window.len_bytes() as u64 {
-            return Err(WindowError::Length { said: length_bytes, found: window.len_bytes() as u64 });
+        if length_bytes != found {
+            return Err(WindowError::Length { said: length_bytes, found });
         }
         let node = window.load_le(3, Ordering::Relaxed);
         let generation = NonZeroU16::new((node >> 16) as u16).ok_or(WindowError::Generation)?;
@@ -240,6 +247,32 @@ mod tests {
         assert_eq!(error, Err(WindowError::Length { said: 8192, found: 4096 }));
         window.store_le(1, 7, Ordering::Relaxed);
         assert_eq!(WindowHeader::read(&window), Err(WindowError::Version { ours: 1, theirs: 7 }));
+        window.store_le(1, 1, Ordering::Relaxed);
+        window.store_le(3, 3, Ordering::Relaxed);
+        assert_eq!(WindowHeader::read(&window), Err(WindowError::Generation));
+        for length_bytes in [0, 8, 4088] {
+            let error = WindowHeader::read(&window.slice(0, length_bytes).unwrap());
+            let found = length_bytes as u64;
+            assert_eq!(error, Err(WindowError::Length { said: 4096, found }));
+        }
+    }
+
+    #[test]
+    fn header_bytes_are_golden() {
+        let window = SharedMemory::zeroed(4096);
+        let generation = NonZeroU16::new(0x0605).unwrap();
+        WindowHeader { node: NodeId(0x0201), generation, length_bytes: 0x0100_0000 }.write(&window);
+        let mut found = [0; 40];
+        window.copy_out(0, &mut found).unwrap();
+        let mut expected = *b"TMBLWIND\x01.......\0\0\0\x01....\x01\x02\x05\x06............";
+        expected.iter_mut().filter(|byte| **byte == b'.').for_each(|byte| *byte = 0);
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_division_is_golden() {
+        assert_eq!((CONTROL_OFFSET_BYTES, heap_offset_bytes()), (4096, 532_480));
+        assert!(heap_offset_bytes() + 64 * 1024 <= MIN_WINDOW_BYTES);
     }
 
     #[test]
@@ -256,6 +289,13 @@ mod tests {
     }
 
     proptest! {
+        // Under miri each step costs a thousand times as much.
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 4 } else { 256 },
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
         #[test]
         fn ranges_never_overlap_and_everything_comes_back(
             steps in proptest::collection::vec((0_u8..3, 1_u64..40_000), 1..200)

@@ -8,6 +8,7 @@ use tombolo_control::Grant;
 use tombolo_link::{Hello, Side, TransportKind};
 use tombolo_platform::Deadline;
 use tombolo_platform::event::Interest;
+use tombolo_transport::contract::Announced;
 use tombolo_transport::memory::RawMemory;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, Limits, MemoryChannel, Stats, StreamChannel, Transport, shm, window};
@@ -71,16 +72,25 @@ impl Transport for Carrier {
         on_carrier!(self, channel => channel.readable())
     }
 
-    fn about_to_sleep(&mut self, awaited: Interest) -> bool {
-        on_carrier!(self, channel => channel.about_to_sleep(awaited))
+    #[inline]
+    fn unsent(&mut self) -> bool {
+        on_carrier!(self, channel => channel.unsent())
+    }
+
+    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
+        on_carrier!(self, channel => channel.announce_sleep(awaited))
+    }
+
+    fn may_sleep(&mut self, awaited: Interest) -> bool {
+        on_carrier!(self, channel => channel.may_sleep(awaited))
     }
 
     fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
         on_carrier!(self, channel => channel.sources(awaited, sources));
     }
 
-    fn wake_up(&mut self) {
-        on_carrier!(self, channel => channel.wake_up());
+    fn woken(&mut self, rung: bool) {
+        on_carrier!(self, channel => channel.woken(rung));
     }
 
     fn close(&mut self) {

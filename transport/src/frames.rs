@@ -1,0 +1,211 @@
+//! Frames of a byte stream: a 32-bit little-endian length, then so many bytes.
+
+use std::ops::Range;
+use std::os::fd::AsFd;
+
+use rustix::net::RecvFlags;
+use tombolo_platform::{Errno, OsError};
+
+use crate::error::ChannelError;
+
+/// The length that is none: the peer closed in order.
+pub(crate) const CLOSE: u32 = u32::MAX;
+
+/// Bytes of a length.
+pub(crate) const HEAD_BYTES: usize = 4;
+
+/// Room that there is at least for a read.
+const READ_BYTES: usize = 16 * 1024;
+
+/// What is next in what was received.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Frame {
+    /// Not all of a frame is there.
+    Partial,
+    /// A message: where it lies.
+    Message(Range<usize>),
+    /// The peer closed in order.
+    Close,
+    /// A length that no peer may send.
+    TooLong(usize),
+}
+
+/// Received and not yet given out.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    buffer: Vec<u8>,
+    /// Where what is held lies in the buffer.
+    held: Range<usize>,
+    max_message_bytes: usize,
+}
+
+impl Incoming {
+    pub(crate) fn new(max_message_bytes: usize) -> Self {
+        Incoming { buffer: vec![0; 4 * READ_BYTES], held: 0..0, max_message_bytes }
+    }
+
+    /// Reads ahead no more than this, whatever the peer sends: the longest frame, and a read to spare.
+    fn limit_bytes(&self) -> usize {
+        HEAD_BYTES + self.max_message_bytes + READ_BYTES
+    }
+
+    /// Whether more may be read before something is taken. Always, when what is next is partial.
+    pub(crate) fn has_room(&self) -> bool {
+        self.held.len() < self.limit_bytes()
+    }
+
+    /// Takes exactly `N` bytes.
+    pub(crate) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let bytes = *self.buffer[self.held.clone()].first_chunk::<N>()?;
+        self.held.start += N;
+        Some(bytes)
+    }
+
+    /// What is next; it stays there.
+    pub(crate) fn peek(&self) -> Frame {
+        self.frame_at(self.held.start)
+    }
+
+    fn frame_at(&self, start: usize) -> Frame {
+        let Some(head) = self.buffer[start..self.held.end].first_chunk::<HEAD_BYTES>() else {
+            return Frame::Partial;
+        };
+        let length = u32::from_le_bytes(*head);
+        let length_bytes = length as usize;
+        let body = start + HEAD_BYTES;
+        match length {
+            CLOSE => Frame::Close,
+            _ if length_bytes > self.max_message_bytes => Frame::TooLong(length_bytes),
+            _ if self.held.end - body < length_bytes => Frame::Partial,
+            _ => Frame::Message(body..body + length_bytes),
+        }
+    }
+
+    /// Whether the peer's close is among what was received, behind however many messages.
+    pub(crate) fn holds_close(&self) -> bool {
+        let mut start = self.held.start;
+        loop {
+            match self.frame_at(start) {
+                Frame::Message(range) => start = range.end,
+                Frame::Close => return true,
+                Frame::Partial | Frame::TooLong(_) => return false,
+            }
+        }
+    }
+
+    /// The bytes of a message that [`peek`](Self::peek) found, which are taken.
+    pub(crate) fn take_message(&mut self, range: Range<usize>) -> &[u8] {
+        self.held.start = range.end;
+        &self.buffer[range]
+    }
+
+    /// Forgets what is held.
+    pub(crate) fn discard(&mut self) {
+        self.held = 0..0;
+    }
+
+    /// Takes what the kernel has, once; true when there was something.
+    ///
+    /// # Errors
+    /// The end of the stream, as [`ChannelError::PeerDied`], or what the kernel answered.
+    pub(crate) fn fill(&mut self, socket: impl AsFd) -> Result<bool, ChannelError> {
+        if !self.has_room() {
+            return Ok(false);
+        }
+        self.make_room();
+        loop {
+            match rustix::net::recv(&socket, &mut self.buffer[self.held.end..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err(ChannelError::PeerDied),
+                Ok((count, _)) => {
+                    self.held.end += count;
+                    return Ok(true);
+                }
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(errno) if is_loss(errno) => return Err(ChannelError::PeerDied),
+                Err(errno) => return Err(OsError::new("receive on a stream", errno).into()),
+            }
+        }
+    }
+
+    /// Makes room for a read behind what is held: moves it to the front, or makes the buffer longer.
+    fn make_room(&mut self) {
+        if self.held.is_empty() {
+            self.held = 0..0;
+        }
+        if self.buffer.len() - self.held.end >= READ_BYTES {
+            return;
+        }
+        self.buffer.copy_within(self.held.clone(), 0);
+        self.held = 0..self.held.len();
+        if self.buffer.len() - self.held.end < READ_BYTES {
+            self.buffer.resize(2 * self.buffer.len(), 0);
+        }
+    }
+}
+
+/// Whether the kernel says that the peer or its node is gone.
+pub(crate) fn is_loss(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::PIPE
+            | Errno::CONNRESET
+            | Errno::CONNABORTED
+            | Errno::TIMEDOUT
+            | Errno::HOSTUNREACH
+            | Errno::HOSTDOWN
+            | Errno::NETUNREACH
+            | Errno::NETDOWN
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holding(max_message_bytes: usize, bytes: &[u8]) -> Incoming {
+        let mut incoming = Incoming::new(max_message_bytes);
+        incoming.buffer[..bytes.len()].copy_from_slice(bytes);
+        incoming.held = 0..bytes.len();
+        incoming
+    }
+
+    #[test]
+    fn frames_are_golden() {
+        let mut incoming = holding(3, b"\x03\0\0\0abc\0\0\0\0\x01\0\0\0d\xff\xff\xff\xff");
+        assert!(incoming.holds_close());
+        for message in [&b"abc"[..], b"", b"d"] {
+            let Frame::Message(range) = incoming.peek() else { panic!("{message:?}") };
+            assert_eq!(incoming.take_message(range), message);
+        }
+        assert_eq!(incoming.peek(), Frame::Close);
+        assert_eq!(incoming.peek(), Frame::Close);
+    }
+
+    #[test]
+    fn a_frame_is_partial_up_to_its_last_byte() {
+        let whole = b"\x03\0\0\0abc";
+        for length_bytes in 0..whole.len() {
+            assert_eq!(holding(3, &whole[..length_bytes]).peek(), Frame::Partial);
+        }
+        assert_eq!(holding(3, whole).peek(), Frame::Message(4..7));
+        assert_eq!(holding(2, whole).peek(), Frame::TooLong(3));
+        assert_eq!(holding(2, b"\xfe\xff\xff\xff").peek(), Frame::TooLong(0xffff_fffe));
+    }
+
+    #[test]
+    fn room_is_bounded_and_enough_for_the_longest_frame() {
+        let mut incoming = Incoming::new(1 << 20);
+        incoming.held = 0..4 * READ_BYTES;
+        while incoming.has_room() {
+            incoming.make_room();
+            assert!(incoming.buffer.len() - incoming.held.end >= READ_BYTES);
+            incoming.held.end += 1;
+        }
+        assert_eq!(incoming.held.len(), HEAD_BYTES + (1 << 20) + READ_BYTES);
+        assert!(incoming.buffer.len() <= 4 * (1 << 20));
+        incoming.held.start = incoming.held.end - 1;
+        incoming.make_room();
+        assert_eq!(incoming.held.len(), 1);
+    }
+}

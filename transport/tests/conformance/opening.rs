@@ -1,0 +1,121 @@
+//! Two sides that do not fit both learn why; a side that waits in vain learns that too.
+
+use std::time::Duration;
+
+use tombolo_link::{ChannelConfig, HandshakeError, Hello, Refusal, Side};
+use tombolo_platform::time::Deadline;
+use tombolo_ring::{SlotSize, Variant};
+use tombolo_transport::error::Awaited;
+use tombolo_transport::{ChannelError, Transport};
+
+use crate::carrier::{Carrier, Opened, deadline, hello, open_both, shape};
+use crate::messages::{check, message, recv, send};
+
+fn works<T: Transport>(a: &mut T, b: &mut T) {
+    for number in 0..3 {
+        send(a, 0, &message(number, 90));
+        check(&recv(b, 0), number, 90);
+        send(b, 0, &message(!number, 90));
+        check(&recv(a, 0), !number, 90);
+    }
+}
+
+pub(crate) fn either_side_may_come_first<C: Carrier>() {
+    let hello = hello(ChannelConfig::default());
+    for first in [Side::A, Side::B] {
+        let (ends_a, ends_b) = C::ends(hello.config);
+        let ends = if first == Side::A { (ends_a, ends_b) } else { (ends_b, ends_a) };
+        let (early, late) = std::thread::scope(|scope| {
+            let early = scope.spawn(|| C::open(ends.0, first, hello, deadline()));
+            std::thread::sleep(Duration::from_millis(10));
+            let late = C::open(ends.1, first.other(), hello, deadline());
+            (early.join().unwrap(), late)
+        });
+        works(&mut early.unwrap(), &mut late.unwrap());
+    }
+}
+
+#[track_caller]
+fn refused<C: Carrier>((a, b): Opened<C>, refusal_a: Refusal, refusal_b: Refusal) {
+    let refusal = |refusal: Refusal| Some(ChannelError::Handshake(refusal.into()));
+    assert_eq!(a.err(), refusal(refusal_a), "side A");
+    assert_eq!(b.err(), refusal(refusal_b), "side B");
+}
+
+pub(crate) fn both_sides_learn_of_a_difference<C: Carrier>() {
+    let (config, one) = (ChannelConfig::default(), 1);
+    let ours = hello(config);
+
+    for version in [0, 2, u32::MAX] {
+        let other = Hello { version, ..ours };
+        let refusal = |ours, theirs| Refusal::Version { ours, theirs };
+        refused::<C>(open_both::<C>(other, ours), refusal(version, one), refusal(one, version));
+        refused::<C>(open_both::<C>(ours, other), refusal(one, version), refusal(version, one));
+    }
+
+    let larger = Hello { config: shape(SlotSize::B128, 256, Variant::EpochCredit), ..ours };
+    let refusal = |ours, theirs| Refusal::SlotSize { ours, theirs };
+    refused::<C>(open_both::<C>(larger, ours), refusal(128, 64), refusal(64, 128));
+    refused::<C>(open_both::<C>(ours, larger), refusal(64, 128), refusal(128, 64));
+
+    let other = Hello { interface_hash: 1, ..ours };
+    let refusal = |ours, theirs| Refusal::Interface { ours, theirs };
+    let hash = ours.interface_hash;
+    refused::<C>(open_both::<C>(other, ours), refusal(1, hash), refusal(hash, 1));
+
+    let deeper = Hello { config: shape(SlotSize::B64, 16, Variant::EpochCredit), ..ours };
+    let flagged = Hello { config: shape(SlotSize::B64, 256, Variant::UsedFlag), ..ours };
+    if C::SHAPE_IS_A_S {
+        for theirs in [deeper, flagged] {
+            let (a, b) = open_both::<C>(theirs, ours);
+            let (mut a, mut b) = (a.unwrap(), b.unwrap());
+            assert_eq!(a.limits(), b.limits());
+            works(&mut a, &mut b);
+        }
+    } else {
+        let refusal = |ours, theirs| Refusal::SlotCount { ours, theirs };
+        refused::<C>(open_both::<C>(deeper, ours), refusal(16, 256), refusal(256, 16));
+        let refusal = |ours, theirs| Refusal::Variant { ours, theirs };
+        refused::<C>(open_both::<C>(flagged, ours), refusal(1, 0), refusal(0, 1));
+    }
+}
+
+pub(crate) fn a_program_can_decline<C: Carrier>() {
+    for reason in [0, 42, u32::MAX] {
+        let hello = hello(ChannelConfig::default());
+        let (ends_a, ends_b) = C::ends(hello.config);
+        std::thread::scope(|scope| {
+            let a = scope.spawn(|| C::open(ends_a, Side::A, hello, deadline()));
+            C::decline(ends_b, hello, reason).unwrap();
+            let declined = ChannelError::Handshake(HandshakeError::Declined { reason });
+            assert_eq!(a.join().unwrap().err(), Some(declined));
+        });
+    }
+}
+
+pub(crate) fn silence_is_a_timeout<C: Carrier>() {
+    for side in [Side::A, Side::B] {
+        let hello = hello(ChannelConfig::default());
+        let (ends_a, ends_b) = C::ends(hello.config);
+        let (ours, theirs) = if side == Side::A { (ends_a, ends_b) } else { (ends_b, ends_a) };
+        let opened = C::open(ours, side, hello, Deadline::after(Duration::from_millis(20)));
+        assert_eq!(opened.err(), Some(ChannelError::TimedOut(Awaited::Handshake)));
+        drop(theirs);
+    }
+}
+
+pub(crate) fn a_peer_that_is_gone_is_told_from_a_silent_one<C: Carrier>() {
+    for side in [Side::A, Side::B] {
+        let hello = hello(ChannelConfig::default());
+        let (ends_a, ends_b) = C::ends(hello.config);
+        let (ours, theirs) = if side == Side::A { (ends_a, ends_b) } else { (ends_b, ends_a) };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(5));
+                drop(theirs);
+            });
+            let opened = C::open(ours, side, hello, deadline());
+            assert_eq!(opened.err(), Some(ChannelError::PeerDied));
+        });
+    }
+}

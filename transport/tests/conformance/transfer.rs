@@ -1,0 +1,153 @@
+//! Messages arrive whole, unchanged, in order, once.
+
+use tombolo_link::ChannelConfig;
+use tombolo_ring::SlotSize;
+use tombolo_transport::{ChannelError, Stats, Transport};
+
+use crate::carrier::{Carrier, pair, shapes};
+use crate::messages::{check, message, recv, send, some_length};
+
+/// Sends message `number` from one end to the other, and polls once more, which gives all room back.
+fn pass<T: Transport>(from: &mut T, to: &mut T, number: u64, length_bytes: usize) {
+    send(from, 0, &message(number, length_bytes));
+    check(&recv(to, 0), number, length_bytes);
+    assert!(!to.readable());
+}
+
+pub(crate) fn every_length<C: Carrier>() {
+    for config in shapes(16) {
+        let (mut a, mut b) = pair::<C>(config);
+        for length_bytes in 0..=300 {
+            pass(&mut a, &mut b, length_bytes as u64, length_bytes);
+            pass(&mut b, &mut a, !length_bytes as u64, length_bytes);
+        }
+    }
+}
+
+pub(crate) fn lengths_around_slots_and_limit<C: Carrier>() {
+    for config in [2, 16, 256].into_iter().flat_map(shapes) {
+        let (mut a, mut b) = pair::<C>(config);
+        let payload_bytes = config.slot.payload_bytes();
+        let max_bytes = payload_bytes * config.slots as usize;
+        assert_eq!(a.limits().max_message_bytes, max_bytes);
+        for slots in [1, 2, 3, config.slots / 2, config.slots - 1, config.slots] {
+            let boundary = slots as usize * payload_bytes;
+            for length_bytes in [boundary - 1, boundary, boundary + 1] {
+                if length_bytes <= max_bytes {
+                    pass(&mut a, &mut b, length_bytes as u64, length_bytes);
+                }
+            }
+        }
+        for length_bytes in [max_bytes + 1, 2 * max_bytes, 1 << 24] {
+            let error = ChannelError::TooLong { length_bytes, max_bytes };
+            assert_eq!(a.try_send(&vec![1; length_bytes]), Err(error));
+        }
+        assert!(!b.readable());
+        pass(&mut a, &mut b, 1, max_bytes);
+        assert_eq!(a.stats().messages_sent, b.stats().messages_received);
+    }
+}
+
+/// Sends and receives `count` messages at the same time.
+fn exchange<T: Transport>(channel: &mut T, count: u64, own: u64, others: u64) {
+    let max_bytes = channel.limits().max_message_bytes;
+    let length = |number| some_length(number, max_bytes);
+    let (mut sent, mut received, mut buffer) = (0, 0, Vec::new());
+    while sent < count || received < count || channel.unsent() {
+        let mut idle = true;
+        if sent < count {
+            match channel.try_send(&message(own + sent, length(sent))) {
+                Ok(()) => (sent, idle) = (sent + 1, false),
+                Err(error) => assert_eq!(error, ChannelError::WouldBlock),
+            }
+        }
+        while let Some(length_bytes) = channel.try_recv_into(&mut buffer).unwrap() {
+            assert_eq!(length_bytes, buffer.len());
+            check(&buffer, others + received, length(received));
+            (received, idle) = (received + 1, false);
+        }
+        if idle {
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!(received, count);
+}
+
+pub(crate) fn order_both_ways_at_once<C: Carrier>() {
+    let both = |config: ChannelConfig, count| {
+        let (mut a, mut b) = pair::<C>(config);
+        std::thread::scope(|scope| {
+            scope.spawn(|| exchange(&mut a, count, 0, 1 << 40));
+            exchange(&mut b, count, 1 << 40, 0);
+        });
+        assert!(!a.readable() && !b.readable());
+    };
+    both(ChannelConfig::default(), 100_000);
+    shapes(2).for_each(|config| both(config, 2_000));
+    shapes(16).for_each(|config| both(config, 5_000));
+}
+
+/// Fills the ring from `a` to `b`: how many messages it took.
+pub(crate) fn fill<T: Transport>(a: &mut T, length_bytes: usize) -> u64 {
+    let mut count = 0;
+    loop {
+        match a.try_send(&message(count, length_bytes)) {
+            Ok(()) => count += 1,
+            Err(error) => {
+                assert_eq!(error, ChannelError::WouldBlock);
+                return count;
+            }
+        }
+        assert!(count * (length_bytes as u64 + 1) < 1 << 26, "a channel takes no end of messages");
+    }
+}
+
+/// Receives `count` messages at `b`, while `a` gives the kernel what it still holds.
+pub(crate) fn drain<T: Transport>(a: &mut T, b: &mut T, count: u64, length_bytes: usize) {
+    for number in 0..count {
+        while !b.readable() {
+            a.unsent();
+        }
+        check(&recv(b, 0), number, length_bytes);
+    }
+    assert!(!b.readable());
+}
+
+pub(crate) fn a_full_channel_refuses_and_loses_nothing<C: Carrier>() {
+    for config in [2, 16, 256].into_iter().flat_map(shapes) {
+        let (mut a, mut b) = pair::<C>(config);
+        let single = config.slot.payload_bytes();
+        // A stream takes far more than its shape says: long messages fill it sooner.
+        let lengths = if C::COUNTS_SLOTS { vec![0, 1, single] } else { vec![a.limits().max_message_bytes] };
+        for length_bytes in lengths {
+            for _ in 0..3 {
+                let count = fill(&mut a, length_bytes);
+                assert!(count > 0);
+                if C::COUNTS_SLOTS {
+                    assert_eq!(count, u64::from(config.slots));
+                }
+                assert_eq!(a.try_send(&message(9, length_bytes)), Err(ChannelError::WouldBlock));
+                drain(&mut a, &mut b, count, length_bytes);
+            }
+        }
+        if !C::COUNTS_SLOTS && config.slot == SlotSize::B64 {
+            break;
+        }
+    }
+}
+
+pub(crate) fn stats_count_what_passed<C: Carrier>() {
+    let (mut a, mut b) = pair::<C>(ChannelConfig::default());
+    assert_eq!(a.stats(), Stats::default());
+    let mut bytes = 0;
+    for number in 0..1000 {
+        let length_bytes = some_length(number, 1000);
+        bytes += length_bytes as u64;
+        pass(&mut a, &mut b, number, length_bytes);
+    }
+    send(&mut b, 0, b"back");
+    let _ = a.try_send(&vec![0; 1 << 24]).unwrap_err();
+    let (a, b) = (a.stats(), b.stats());
+    assert_eq!((a.messages_sent, a.bytes_sent, a.messages_received, a.bytes_received), (1000, bytes, 0, 0));
+    assert_eq!((b.messages_sent, b.bytes_sent, b.messages_received, b.bytes_received), (1, 4, 1000, bytes));
+}

@@ -1,0 +1,227 @@
+//! Whoever sleeps is woken, and whoever waits too long is told so.
+
+use std::time::Duration;
+
+use tombolo_link::ChannelConfig;
+use tombolo_ring::{SlotSize, Variant};
+use tombolo_transport::error::Awaited;
+use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::{ChannelError, Transport};
+
+use crate::carrier::{Carrier, LONG, pair, shape, shapes};
+use crate::messages::{check, message, recv, send, some_length};
+use crate::transfer::{drain, fill};
+
+const SHORT: Duration = Duration::from_millis(5);
+
+fn answer<T: Transport>(channel: &mut T, spin_ns: u64, count: u64) {
+    for number in 0..count {
+        let length_bytes = some_length(number, channel.limits().max_message_bytes);
+        check(&recv(channel, spin_ns), number, length_bytes);
+        send(channel, spin_ns, &message(!number, length_bytes));
+    }
+}
+
+fn ask<T: Transport>(channel: &mut T, spin_ns: u64, count: u64) {
+    for number in 0..count {
+        let length_bytes = some_length(number, channel.limits().max_message_bytes);
+        send(channel, spin_ns, &message(number, length_bytes));
+        check(&recv(channel, spin_ns), !number, length_bytes);
+    }
+}
+
+pub(crate) fn ping_pong_asleep<C: Carrier>() {
+    for variant in [Variant::EpochCredit, Variant::UsedFlag] {
+        let (mut a, mut b) = pair::<C>(shape(SlotSize::B64, 16, variant));
+        std::thread::scope(|scope| {
+            scope.spawn(|| answer(&mut b, 0, 8_000));
+            ask(&mut a, 0, 8_000);
+        });
+        assert!(a.stats().sleeps > 0, "it never slept: nothing was tested");
+    }
+}
+
+/// One side spins for just so long that it often is about to sleep when the message comes.
+pub(crate) fn ping_pong_dozing<C: Carrier>() {
+    for (spin_a, spin_b) in [(0, 2_000), (1_000, 4_000), (20_000, 0)] {
+        let (mut a, mut b) = pair::<C>(shape(SlotSize::B32, 2, Variant::EpochCredit));
+        std::thread::scope(|scope| {
+            scope.spawn(|| answer(&mut b, spin_b, 2_000));
+            ask(&mut a, spin_a, 2_000);
+        });
+    }
+}
+
+/// Through the smallest rings, so that both sides sleep all the time: one for room, one for messages.
+pub(crate) fn streaming_asleep<C: Carrier>() {
+    for config in shapes(2) {
+        let (mut a, mut b) = pair::<C>(config);
+        let max_bytes = a.limits().max_message_bytes;
+        // From one slot to all of them.
+        let length = |number: u64| (number as usize * 5) % (max_bytes + 1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..2_000).for_each(|number| send(&mut a, 0, &message(number, length(number)))));
+            (0..2_000).for_each(|number| check(&recv(&mut b, 0), number, length(number)));
+        });
+    }
+}
+
+pub(crate) fn a_blocked_sender_is_woken_by_room<C: Carrier>() {
+    for config in shapes(16) {
+        let (mut a, mut b) = pair::<C>(config);
+        let short = 8;
+        // What takes most of the ring waits while only some slots are free.
+        let long = a.limits().max_message_bytes - config.slot.payload_bytes();
+        let first = if C::COUNTS_SLOTS { short } else { a.limits().max_message_bytes };
+        for blocked in [short, long] {
+            let count = fill(&mut a, first);
+            std::thread::scope(|scope| {
+                scope.spawn(|| send(&mut a, 0, &message(77, blocked)));
+                std::thread::sleep(Duration::from_millis(2));
+                for number in 0..count {
+                    check(&recv(&mut b, 0), number, first);
+                    std::thread::yield_now();
+                }
+                check(&recv(&mut b, 0), 77, blocked);
+            });
+            assert!(!b.readable());
+        }
+    }
+}
+
+pub(crate) fn timeouts_leave_the_channel_usable<C: Carrier>() {
+    for config in shapes(16) {
+        let (mut a, mut b) = pair::<C>(config);
+        let mut buffer = vec![1, 2, 3];
+        for spin_ns in [0, 1_000_000_000] {
+            for timeout in [Duration::ZERO, SHORT] {
+                let mut spin = Spin::new(spin_ns);
+                let timed_out = wait::recv_into(&mut b, &mut spin, &mut buffer, timeout);
+                assert_eq!(timed_out, Err(ChannelError::TimedOut(Awaited::Message)));
+                assert_eq!(buffer, [1, 2, 3]);
+
+                let length_bytes = a.limits().max_message_bytes;
+                let count = fill(&mut a, length_bytes);
+                let timed_out = wait::send(&mut a, &mut spin, &[7], timeout);
+                assert_eq!(timed_out, Err(ChannelError::TimedOut(Awaited::Room)));
+                drain(&mut a, &mut b, count, length_bytes);
+
+                send(&mut a, spin_ns, b"still here");
+                assert_eq!(recv(&mut b, spin_ns), b"still here");
+                send(&mut b, spin_ns, b"and here");
+                assert_eq!(recv(&mut a, spin_ns), b"and here");
+            }
+        }
+    }
+}
+
+/// Room given back, and messages that come, wake those who wait for them, whatever the other side does.
+pub(crate) fn two_blocked_senders_both_go_on<C: Carrier>() {
+    let (mut a, mut b) = pair::<C>(shape(SlotSize::B64, 16, Variant::EpochCredit));
+    let side = |channel: &mut C::Channel| {
+        let max_bytes = channel.limits().max_message_bytes;
+        let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
+        let (mut sent, mut received) = (0, 0);
+        while sent < 300 || received < 300 {
+            if sent < 300 {
+                // Gives up often and receives instead, as a program must that talks both ways.
+                let patience = Duration::from_micros(100 * (sent % 4));
+                match wait::send(channel, &mut spin, &message(sent, max_bytes), patience) {
+                    Ok(()) => sent += 1,
+                    Err(error) => assert_eq!(error, ChannelError::TimedOut(Awaited::Room)),
+                }
+            }
+            while channel.try_recv_into(&mut buffer).unwrap().is_some() {
+                check(&buffer, received, max_bytes);
+                received += 1;
+            }
+            if sent == 300 && received < 300 {
+                check(&recv(channel, 0), received, max_bytes);
+                received += 1;
+            }
+        }
+        while channel.unsent() {
+            std::thread::yield_now();
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| side(&mut a));
+        side(&mut b);
+    });
+}
+
+fn several<C: Carrier>(count: usize) -> (Vec<C::Channel>, Vec<C::Channel>) {
+    (0..count).map(|_| pair::<C>(ChannelConfig::default())).unzip()
+}
+
+fn any<T: Transport>(
+    channels: &mut [T],
+    spin_ns: u64,
+    start: usize,
+    timeout: Duration,
+) -> Result<usize, ChannelError> {
+    let mut each: Vec<&mut T> = channels.iter_mut().collect();
+    wait::any(&mut each, &mut Spin::new(spin_ns), timeout, start)
+}
+
+pub(crate) fn any_serves_all_in_turn<C: Carrier>() {
+    let (mut near, mut far) = several::<C>(3);
+    for channel in &mut far {
+        for number in 0..10 {
+            send(channel, 0, &[number]);
+        }
+    }
+    let mut start = 0;
+    for number in 0..10 {
+        for expected in 0..3 {
+            // Over TCP what was sent may be on its way still, and a later channel ready before.
+            while !near[expected].readable() {}
+            let index = any(&mut near, 0, start, LONG).unwrap();
+            assert_eq!(index, expected);
+            assert_eq!(recv(&mut near[index], 0), [number]);
+            start = index + 1;
+        }
+    }
+    assert_eq!(any(&mut near, 0, start, SHORT), Err(ChannelError::TimedOut(Awaited::Any)));
+    send(&mut far[1], 0, b"x");
+    assert_eq!(any(&mut near, 0, usize::MAX, LONG), Ok(1));
+    assert_eq!(any::<C::Channel>(&mut [], 0, 5, SHORT), Err(ChannelError::TimedOut(Awaited::Any)));
+}
+
+pub(crate) fn any_is_woken_by_each<C: Carrier>() {
+    for spin_ns in [0, 20_000] {
+        let (mut near, mut far) = several::<C>(4);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 0..2_000_u64 {
+                    let channel = &mut far[(number * 7 % 4) as usize];
+                    send(channel, spin_ns, &message(number, 20));
+                    check(&recv(channel, spin_ns), number, 20);
+                }
+            });
+            let mut start = 0;
+            for number in 0..2_000_u64 {
+                let index = any(&mut near, spin_ns, start, LONG).unwrap();
+                assert_eq!(index as u64, number * 7 % 4);
+                let received = recv(&mut near[index], spin_ns);
+                check(&received, number, 20);
+                send(&mut near[index], spin_ns, &received);
+                start = index + 1;
+            }
+        });
+    }
+}
+
+pub(crate) fn any_shows_an_end<C: Carrier>() {
+    for spin_ns in [0, 20_000] {
+        let (mut near, mut far) = several::<C>(3);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(SHORT);
+                drop(far.remove(1));
+            });
+            assert_eq!(any(&mut near, spin_ns, 2, LONG), Ok(1));
+        });
+        assert_eq!(near[1].try_recv_into(&mut Vec::new()), Err(ChannelError::Closed));
+    }
+}
