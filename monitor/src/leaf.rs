@@ -82,11 +82,7 @@ pub fn run_guest() -> Result<(), LeafError> {
     run(Line::over_window(channel), None, Some(window))
 }
 
-fn run(
-    mut line: Line,
-    emulator: Option<Emulator>,
-    window: Option<GuestWindow>,
-) -> Result<(), LeafError> {
+fn run(mut line: Line, emulator: Option<Emulator>, window: Option<GuestWindow>) -> Result<(), LeafError> {
     let (name, machine) = await_welcome(&mut line)?;
     let mut agent = Agent::new(&machine, Some(&name), emulator)?;
     if let Some(window) = window {

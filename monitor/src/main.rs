@@ -85,9 +85,10 @@ fn let_go_of_terminal() {
 }
 
 fn be_agent(number: &str, emulator: &str, cpu: Option<&&str>) -> ExitCode {
-    let socket = number.parse().map_err(|_| format!("{number} is no descriptor")).and_then(|number| {
-        process::inherited(number).map_err(|error| error.to_string())
-    });
+    let socket = number
+        .parse()
+        .map_err(|_| format!("{number} is no descriptor"))
+        .and_then(|number| process::inherited(number).map_err(|error| error.to_string()));
     let emulator = Emulator { program: emulator.into(), cpu: cpu.map(|cpu| (*cpu).to_owned()) };
     match socket {
         Ok(socket) => finish(leaf::run_user(socket, Some(emulator))),

@@ -22,8 +22,7 @@ const IN_FLIGHT_BYTES: usize = 64 * 1024;
 const PIECE_BYTES: usize = 8 * 1024;
 
 /// Variables that belong to the monitor, not to the domains that it starts.
-const OWN_VARIABLES: [&str; 4] =
-    ["TOMBOLO_MONITOR", "TOMBOLO_MACHINE", "TOMBOLO_KIT", "TOMBOLO_TOMBOLOD"];
+const OWN_VARIABLES: [&str; 4] = ["TOMBOLO_MONITOR", "TOMBOLO_MACHINE", "TOMBOLO_KIT", "TOMBOLO_TOMBOLOD"];
 
 /// A domain's output stream.
 #[derive(Debug)]

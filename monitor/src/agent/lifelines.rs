@@ -49,12 +49,8 @@ impl Agent {
                         Ok(first)
                     }
                 },
-                Attachment::WindowMemory {} => {
-                    copy(self.window.as_ref().ok_or_else(missing)?.memory.as_fd())
-                }
-                Attachment::Registers {} => {
-                    copy(self.window.as_ref().ok_or_else(missing)?.registers.as_fd())
-                }
+                Attachment::WindowMemory {} => copy(self.window.as_ref().ok_or_else(missing)?.memory.as_fd()),
+                Attachment::Registers {} => copy(self.window.as_ref().ok_or_else(missing)?.registers.as_fd()),
                 Attachment::Interrupt { vector } => {
                     let window = self.window.as_ref().ok_or_else(missing)?;
                     let counter = window.interrupts.eventfds().get(usize::from(*vector));

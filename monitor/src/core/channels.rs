@@ -67,10 +67,10 @@ impl Core {
         config: ChannelConfig,
     ) -> Result<(TransportKind, Share, Share), Fault> {
         let (from, to) = (ends.connecting.1.node(), ends.accepting.1.node());
-        let transport = self.machine.link_between(from, to).ok_or_else(|| Fault::NoLink {
-            from: self.node_name(from),
-            to: self.node_name(to),
-        })?;
+        let transport = self
+            .machine
+            .link_between(from, to)
+            .ok_or_else(|| Fault::NoLink { from: self.node_name(from), to: self.node_name(to) })?;
         if transport == TransportKind::Window {
             let (a, b) = self.window_shares(channel, from, to, config)?;
             return Ok((transport, a, b));
@@ -119,8 +119,7 @@ impl Core {
             .map_err(|full| Fault::Limit { what: format!("no room for a channel to node {name}: {full}") })?;
         window.vectors.pop();
         self.effects.push(Effect::ClearWindow { node: vm, range });
-        self.channels
-            .insert(channel, WindowChannel { window: vm, range, vector, held_by: vec![from, to] });
+        self.channels.insert(channel, WindowChannel { window: vm, range, vector, held_by: vec![from, to] });
         let place = |ring| {
             Some(WindowPlace { offset_bytes: range.offset_bytes, length_bytes: range.length_bytes, ring })
         };

@@ -125,9 +125,7 @@ impl Core {
 
     fn show(&mut self, client: Client, id: NodeId) {
         let name = self.node_name(id);
-        while let Some((dropped, piece)) =
-            self.node(id).and_then(|node| node.console.next_piece(client))
-        {
+        while let Some((dropped, piece)) = self.node(id).and_then(|node| node.console.next_piece(client)) {
             let body = Reply::Console { node: name.clone(), dropped, bytes: Bytes(piece) };
             self.deliver(client, 0, body);
         }

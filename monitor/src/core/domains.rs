@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tombolo_base::{DomainId, Isa, NodeId};
 use tombolo_control::{Bytes, Exit, Fault, Order, Reply, SpawnRequest, StartOrder};
-use tombolo_machine::image::Image;
 use tombolo_machine::NodeKind;
+use tombolo_machine::image::Image;
 
 use super::{Client, Core, DomainRecord, Effect, MAX_PROGRAMS, Nanos, NodeState, Resource};
 
@@ -63,8 +63,7 @@ impl Core {
     ) -> Result<(), Fault> {
         let (node, isa) = self.startable_node(&spawn.node)?;
         let image = self.image_of(parent, &spawn, image)?;
-        let image_name =
-            if spawn.own_image { image.name().to_owned() } else { spawn.image_name.clone() };
+        let image_name = if spawn.own_image { image.name().to_owned() } else { spawn.image_name.clone() };
         let hash = match image.program(isa) {
             Ok(program) => program.sha256,
             Err(_) => {
@@ -135,13 +134,7 @@ impl Core {
     }
 
     /// Sees to it that the node's agent has a program, or will have when the next order arrives.
-    fn provide_program(
-        &mut self,
-        id: NodeId,
-        isa: Isa,
-        hash: [u8; 32],
-        image: &Image,
-    ) -> Result<(), Fault> {
+    fn provide_program(&mut self, id: NodeId, isa: Isa, hash: [u8; 32], image: &Image) -> Result<(), Fault> {
         let is_vm = self.machine.node(id).is_some_and(|node| matches!(node.kind, NodeKind::Vm(_)));
         let length_bytes = image.program(isa).map_or(0, |program| program.bytes.len() as u64);
         let Some(node) = self.node(id) else { return Ok(()) };
@@ -152,7 +145,8 @@ impl Core {
             return Ok(());
         }
         let window_offset_bytes = if is_vm {
-            let window = node.window.as_mut().ok_or(Fault::System { what: "the node has no window".into() })?;
+            let window =
+                node.window.as_mut().ok_or(Fault::System { what: "the node has no window".into() })?;
             let range = window.allocator.lend(length_bytes).map_err(|full| Fault::Limit {
                 what: format!("a program of {length_bytes} bytes cannot travel: {full}"),
             })?;

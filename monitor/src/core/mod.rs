@@ -300,15 +300,11 @@ impl Core {
     }
 
     /// Takes in what an agent reports. `image` is what a descriptor that came along held.
-    pub fn report(
-        &mut self,
-        now: Nanos,
-        node: NodeId,
-        report: Report,
-        image: Option<Result<Image, String>>,
-    ) {
+    pub fn report(&mut self, now: Nanos, node: NodeId, report: Report, image: Option<Result<Image, String>>) {
         match report {
-            Report::Ready { version, isa, cores, pid } => self.node_ready(now, node, (version, isa), cores, pid),
+            Report::Ready { version, isa, cores, pid } => {
+                self.node_ready(now, node, (version, isa), cores, pid)
+            }
             Report::Joined { connection, pid, domain } => {
                 let record = ClientRecord { pid, spawned: domain, next_listener: 1, ..Default::default() };
                 self.clients.insert((node, connection), record);

@@ -122,7 +122,8 @@ impl Core {
                 self.boot(now, id);
             }
             _ => {
-                let why = format!("node {name} is up or starting: only one that is down can be started again");
+                let why =
+                    format!("node {name} is up or starting: only one that is down can be started again");
                 self.answer(client, request, Err(Fault::Refused { why }));
             }
         }
@@ -163,9 +164,10 @@ impl Core {
                 cores: record.cores,
                 domains: self.domains.keys().filter(|domain| domain.node() == node.id).count() as u32,
                 transport: (node.id != host).then(|| self.machine.link_between(host, node.id)).flatten(),
-                window_bytes: record.window.as_ref().map_or((0, 0), |window| {
-                    (window.allocator.lent_bytes(), window.allocator.total_bytes())
-                }),
+                window_bytes: record
+                    .window
+                    .as_ref()
+                    .map_or((0, 0), |window| (window.allocator.lent_bytes(), window.allocator.total_bytes())),
                 boot: record.boot,
                 pid: record.pid,
             })

@@ -1,1 +1,427 @@
-//! Tests of the decisions.
+//! The machine's decisions, driven by reports and time alone.
+
+use std::time::Duration;
+
+use tombolo_base::{Isa, NodeId};
+use tombolo_control::{
+    Attachment, Bytes, ClientMessage, Exit, Fault, MonitorMessage, Order, Reply, Report, Request,
+    SpawnRequest, Wire,
+};
+use tombolo_link::hello::PROTOCOL_VERSION;
+use tombolo_link::{ChannelConfig, TransportKind};
+use tombolo_machine::Machine;
+
+use super::{Client, Core, Effect, Resource};
+
+const MACHINE: &str = r#"
+name = "test"
+[[node]]
+name = "host"
+kind = "host"
+[[node]]
+name = "arm0"
+kind = "vm"
+isa = "aarch64"
+[[node]]
+name = "arm1"
+kind = "vm"
+isa = "aarch64"
+"#;
+
+const HOST: NodeId = NodeId(0);
+const ARM0: NodeId = NodeId(1);
+const ARM1: NodeId = NodeId(2);
+const SECOND: u64 = 1_000_000_000;
+
+/// A machine under test: what was delivered to each client, and every other order, in order.
+struct Bench {
+    core: Core,
+    delivered: Vec<(Client, MonitorMessage, Vec<Attachment>, Vec<Resource>)>,
+    orders: Vec<(NodeId, Order)>,
+    effects: Vec<Effect>,
+}
+
+impl Bench {
+    /// A machine whose nodes are all up, with windows of 1 MiB and `vectors` doorbells.
+    fn up(vectors: u16) -> Bench {
+        let machine = Machine::parse(MACHINE, std::path::Path::new("test.toml"), Isa::X86_64).unwrap();
+        let core = Core::new(machine, 0);
+        let mut bench = Bench { core, delivered: vec![], orders: vec![], effects: vec![] };
+        bench.core.boot_all(0);
+        bench.collect();
+        for (node, isa) in [(HOST, Isa::X86_64), (ARM0, Isa::Aarch64), (ARM1, Isa::Aarch64)] {
+            bench.core.node_started(node, 100, (node != HOST).then_some((1 << 20, vectors)));
+            bench.report(node, Report::Ready { version: PROTOCOL_VERSION, isa, cores: 2, pid: 100 });
+        }
+        assert!(bench.core.boot_progress().booting.is_empty());
+        bench
+    }
+
+    fn collect(&mut self) {
+        for effect in self.core.take_effects() {
+            match effect {
+                Effect::Order {
+                    node,
+                    order: Order::Deliver { connection, attachments, message, .. },
+                    passed,
+                } => {
+                    let message = MonitorMessage::from_bytes(&message.0).unwrap();
+                    self.delivered.push(((node, connection), message, attachments, passed));
+                }
+                Effect::Order { node, order, .. } => self.orders.push((node, order)),
+                other => self.effects.push(other),
+            }
+        }
+    }
+
+    fn report(&mut self, node: NodeId, report: Report) {
+        self.core.report(0, node, report, None);
+        self.collect();
+    }
+
+    fn attach(&mut self, client: Client) -> tombolo_base::DomainId {
+        let (node, connection) = client;
+        self.report(node, Report::Joined { connection, pid: 7, domain: None });
+        let attach = Request::Attach { version: PROTOCOL_VERSION, program: "test".into() };
+        match self.ask(client, attach) {
+            Some(Reply::Attached { domain, spawned: false, .. }) => domain,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Asks and returns the answer, if there is one at once.
+    fn ask(&mut self, client: Client, body: Request) -> Option<Reply> {
+        let message = Bytes(ClientMessage { request: 9, body }.to_bytes());
+        self.delivered.clear();
+        self.report(client.0, Report::Asked { connection: client.1, message });
+        self.answer(client)
+    }
+
+    fn answer(&self, client: Client) -> Option<Reply> {
+        let of = |(to, message, ..): &&(Client, MonitorMessage, _, _)| *to == client && message.request == 9;
+        self.delivered.iter().find(of).map(|(_, message, ..)| message.body.clone())
+    }
+
+    fn export(&mut self, client: Client, name: &str) -> Option<Reply> {
+        self.ask(client, Request::Export { name: name.into() })
+    }
+
+    fn connect(&mut self, client: Client, name: &str) -> Option<Reply> {
+        let timeout = Duration::from_secs(1);
+        let config = ChannelConfig::default();
+        self.ask(client, Request::Connect { name: name.into(), timeout, config })
+    }
+
+    fn spawn(&mut self, client: Client, node: &str) -> Option<Reply> {
+        let spawn = SpawnRequest {
+            node: node.into(),
+            own_image: true,
+            image_name: String::new(),
+            arguments: vec![],
+            environment: vec![],
+            directory: "/".into(),
+            stdin: false,
+        };
+        self.ask(client, Request::Spawn { spawn })
+    }
+}
+
+#[test]
+fn a_name_has_one_owner_and_goes_with_it() {
+    let mut bench = Bench::up(4);
+    let owner = bench.attach((HOST, 1));
+    bench.attach((ARM0, 1));
+    assert_eq!(bench.export((HOST, 1), "pong"), Some(Reply::Exported { listener: 1 }));
+    let taken = Fault::NameTaken { name: "pong".into(), owner };
+    assert_eq!(bench.export((ARM0, 1), "pong"), Some(Reply::Failed { fault: taken }));
+    let bad = Fault::BadName { name: "no spaces".into() };
+    assert_eq!(bench.export((ARM0, 1), "no spaces"), Some(Reply::Failed { fault: bad }));
+    bench.report(HOST, Report::Left { connection: 1 });
+    assert_eq!(bench.export((ARM0, 1), "pong"), Some(Reply::Exported { listener: 1 }));
+}
+
+#[test]
+fn whoever_asks_before_attaching_is_refused() {
+    let mut bench = Bench::up(4);
+    bench.report(HOST, Report::Joined { connection: 1, pid: 7, domain: None });
+    assert!(matches!(
+        bench.ask((HOST, 1), Request::Nodes {}),
+        Some(Reply::Failed { fault: Fault::Refused { .. } })
+    ));
+    let old = Request::Attach { version: 999, program: String::new() };
+    assert!(matches!(bench.ask((HOST, 1), old), Some(Reply::Failed { fault: Fault::Refused { .. } })));
+}
+
+#[test]
+fn a_connection_waits_for_its_name_and_gives_up() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    bench.attach((HOST, 2));
+    assert_eq!(bench.connect((HOST, 1), "late"), None);
+    bench.export((HOST, 2), "late");
+    assert!(matches!(bench.answer((HOST, 1)), Some(Reply::Connected { .. })));
+    assert_eq!(bench.connect((HOST, 1), "never"), None);
+    assert_eq!(bench.core.next_tick(), Some(SECOND));
+    bench.core.tick(SECOND);
+    bench.collect();
+    let fault = Fault::NoSuchName { name: "never".into() };
+    assert_eq!(bench.answer((HOST, 1)), Some(Reply::Failed { fault }));
+    assert_eq!(bench.core.next_tick(), None);
+}
+
+#[test]
+fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back() {
+    let mut bench = Bench::up(3);
+    bench.attach((HOST, 1));
+    bench.attach((ARM0, 1));
+    bench.export((HOST, 1), "pong");
+    for _ in 0..2 {
+        let Some(Reply::Connected { grant }) = bench.connect((ARM0, 1), "pong") else { panic!() };
+        assert_eq!(
+            (grant.transport, grant.window.as_ref().unwrap().ring),
+            (TransportKind::Window, Some(grant.channel.0 as u32))
+        );
+    }
+    let (_, message, attachments, passed) =
+        bench.delivered.iter().find(|(client, ..)| *client == (HOST, 1)).unwrap();
+    assert!(matches!(&message.body, Reply::Incoming { listener: 1, .. }));
+    assert_eq!(attachments.len(), 4);
+    let expected = [Resource::WindowMemory(ARM0), Resource::HostBell(ARM0, 2), Resource::NodeBell(ARM0, 2)];
+    assert_eq!(passed[..], expected);
+    // Three doorbells: the monitors' own and two.
+    let fault = bench.connect((ARM0, 1), "pong");
+    assert!(
+        matches!(&fault, Some(Reply::Failed { fault: Fault::Limit { what } }) if what.contains("doorbells"))
+    );
+
+    let channel = tombolo_base::ChannelId(1);
+    bench.report(ARM0, Report::Released { channel });
+    assert_eq!(bench.orders.last(), Some(&(HOST, Order::HangUp { channel })));
+    assert!(
+        matches!(bench.connect((ARM0, 1), "pong"), Some(Reply::Failed { .. })),
+        "one side still holds it"
+    );
+    bench.report(ARM0, Report::Released { channel });
+    assert!(matches!(bench.connect((ARM0, 1), "pong"), Some(Reply::Failed { .. })), "told twice by one side");
+    bench.report(HOST, Report::Released { channel });
+    assert!(matches!(bench.connect((ARM0, 1), "pong"), Some(Reply::Connected { .. })));
+}
+
+#[test]
+fn two_virtual_machines_share_no_link() {
+    let mut bench = Bench::up(4);
+    bench.attach((ARM0, 1));
+    bench.attach((ARM1, 1));
+    bench.export((ARM0, 1), "pong");
+    let fault = Fault::NoLink { from: "arm1".into(), to: "arm0".into() };
+    assert_eq!(bench.connect((ARM1, 1), "pong"), Some(Reply::Failed { fault }));
+}
+
+#[test]
+fn two_domains_of_one_virtual_machine_are_joined_by_its_own_agent() {
+    let mut bench = Bench::up(4);
+    bench.attach((ARM0, 1));
+    bench.attach((ARM0, 2));
+    bench.export((ARM0, 1), "pong");
+    assert!(matches!(bench.connect((ARM0, 2), "pong"), Some(Reply::Connected { .. })));
+    for (_, _, attachments, passed) in &bench.delivered {
+        assert!(matches!(attachments[..], [Attachment::PairEnd { stream: false, .. }]) && passed.is_empty());
+    }
+}
+
+/// An image with a build for the virtual machines alone.
+fn image() -> tombolo_machine::Image {
+    // The header of an executable, and one segment to be loaded.
+    let mut elf = vec![0; 64 + 56];
+    elf[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    for (offset, value) in [(16, 2), (18, 183), (20, 1), (32, 64), (52, 64), (54, 56), (56, 1), (64, 1)] {
+        elf[offset] = value;
+    }
+    tombolo_machine::Image::from_bytes("test", elf).unwrap()
+}
+
+/// Starts a domain on arm0 for a client and returns its id.
+fn start(bench: &mut Bench, client: Client) -> tombolo_base::DomainId {
+    let spawn = Request::Spawn {
+        spawn: SpawnRequest {
+            node: "arm0".into(),
+            own_image: false,
+            image_name: "test.tbi".into(),
+            arguments: vec![],
+            environment: vec![],
+            directory: "/".into(),
+            stdin: false,
+        },
+    };
+    let message = Bytes(ClientMessage { request: 9, body: spawn }.to_bytes());
+    let report = Report::Asked { connection: client.1, message };
+    bench.delivered.clear();
+    bench.core.report(0, client.0, report, Some(Ok(image())));
+    bench.collect();
+    let Some((ARM0, Order::Start { order })) = bench.orders.last() else { panic!("{:?}", bench.delivered) };
+    let domain = order.domain;
+    bench.report(ARM0, Report::Started { domain, pid: 55 });
+    assert_eq!(bench.answer(client), Some(Reply::Spawned { domain }));
+    domain
+}
+
+#[test]
+fn a_program_travels_once_through_the_window() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    start(&mut bench, (HOST, 1));
+    let program = |order: &Order| match order {
+        Order::Program { hash, window_offset_bytes: Some(_), .. } => Some(*hash),
+        _ => None,
+    };
+    let sent: Vec<_> = bench.orders.iter().filter_map(|(_, order)| program(order)).collect();
+    assert_eq!(sent.len(), 1);
+    assert!(bench.effects.iter().any(|effect| matches!(effect, Effect::WriteProgram { node: ARM0, .. })));
+    bench.report(ARM0, Report::ProgramTaken { hash: sent[0] });
+    start(&mut bench, (HOST, 1));
+    assert_eq!(bench.orders.iter().filter_map(|(_, order)| program(order)).count(), 1);
+}
+
+#[test]
+fn an_image_without_a_build_names_what_it_has() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let parent = start(&mut bench, (HOST, 1));
+    bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(parent) });
+    let attach = Request::Attach { version: PROTOCOL_VERSION, program: String::new() };
+    assert!(matches!(bench.ask((ARM0, 5), attach), Some(Reply::Attached { spawned: true, .. })));
+    let fault = match bench.spawn((ARM0, 5), "host") {
+        Some(Reply::Failed { fault }) => fault,
+        other => panic!("{other:?}"),
+    };
+    assert!(
+        matches!(&fault, Fault::NoBuildForIsa { isa: Isa::X86_64, available, .. } if available[..] == [Isa::Aarch64])
+    );
+    // Its own image does for a node like its own.
+    assert_eq!(bench.spawn((ARM0, 5), "arm1"), None);
+    assert!(matches!(bench.orders.last(), Some((ARM1, Order::Start { .. }))));
+}
+
+#[test]
+fn a_domain_dies_with_whoever_started_it() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let domain = start(&mut bench, (HOST, 1));
+    bench.report(HOST, Report::Left { connection: 1 });
+    assert_eq!(bench.orders.last(), Some(&(ARM0, Order::Signal { domain, signal: 9 })));
+}
+
+#[test]
+fn an_asked_domain_that_stays_is_killed_after_its_grace() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let domain = start(&mut bench, (HOST, 1));
+    let kill = Request::Kill { domain, signal: 15, grace: Duration::from_secs(2) };
+    assert_eq!(bench.ask((HOST, 1), kill), Some(Reply::Done {}));
+    assert_eq!(bench.orders.last(), Some(&(ARM0, Order::Signal { domain, signal: 15 })));
+    bench.core.tick(2 * SECOND);
+    bench.collect();
+    assert_eq!(bench.orders.last(), Some(&(ARM0, Order::Signal { domain, signal: 9 })));
+    bench.report(ARM0, Report::Ended { domain, exit: Exit::Signalled { signal: 9 } });
+    assert_eq!(bench.core.next_tick(), None);
+    let again = Request::Kill { domain, signal: 9, grace: Duration::ZERO };
+    let fault = Fault::NoSuchDomain { domain };
+    assert_eq!(bench.ask((HOST, 1), again), Some(Reply::Failed { fault }));
+}
+
+#[test]
+fn a_lost_node_takes_its_domains_and_hangs_up_its_channels() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let domain = start(&mut bench, (HOST, 1));
+    bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(domain) });
+    bench.ask((ARM0, 5), Request::Attach { version: PROTOCOL_VERSION, program: String::new() });
+    bench.export((HOST, 1), "pong");
+    let Some(Reply::Connected { grant }) = bench.connect((ARM0, 5), "pong") else { panic!() };
+    bench.delivered.clear();
+    bench.core.node_lost(ARM0, "its process was ended by signal 9");
+    bench.collect();
+    assert!(bench.orders.contains(&(HOST, Order::HangUp { channel: grant.channel })));
+    let ended = bench.delivered.iter().any(|(client, message, ..)| {
+        *client == (HOST, 1)
+            && matches!(&message.body, Reply::Ended { domain: who, exit: Exit::NodeLost { .. } } if *who == domain)
+    });
+    assert!(ended);
+    assert!(matches!(bench.spawn((HOST, 1), "arm0"), Some(Reply::Failed { fault: Fault::NodeDown { .. } })));
+}
+
+#[test]
+fn a_restarted_node_has_a_new_generation_and_its_old_ids_are_refused() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let old = start(&mut bench, (HOST, 1));
+    let restart = || Request::Restart { node: "arm0".into() };
+    assert!(matches!(bench.ask((HOST, 1), restart()), Some(Reply::Failed { .. })), "it is up");
+    bench.core.node_lost(ARM0, "gone");
+    bench.collect();
+    assert_eq!(bench.ask((HOST, 1), restart()), None);
+    bench.core.node_started(ARM0, 101, Some((1 << 20, 4)));
+    bench.report(ARM0, Report::Ready { version: PROTOCOL_VERSION, isa: Isa::Aarch64, cores: 1, pid: 1 });
+    assert_eq!(bench.answer((HOST, 1)), Some(Reply::Done {}));
+    let new = start(&mut bench, (HOST, 1));
+    assert_eq!((old.generation().get(), new.generation().get(), old.index(), new.index()), (1, 2, 1, 1));
+    let kill = Request::Kill { domain: old, signal: 9, grace: Duration::ZERO };
+    assert!(matches!(bench.ask((HOST, 1), kill), Some(Reply::Failed { .. })));
+}
+
+#[test]
+fn a_node_that_never_reports_is_given_up() {
+    let machine = Machine::parse(MACHINE, std::path::Path::new("test.toml"), Isa::X86_64).unwrap();
+    let mut core = Core::new(machine, 0);
+    core.boot_all(0);
+    core.take_effects();
+    let due = core.next_tick().unwrap();
+    core.tick(due - 1);
+    assert!(core.boot_progress().down.is_empty());
+    core.tick(due);
+    assert_eq!(core.boot_progress().down.len(), 3);
+    assert!(core.take_effects().iter().any(|effect| matches!(effect, Effect::Destroy { node: ARM0 })));
+}
+
+#[test]
+fn a_slow_viewer_of_a_console_learns_what_it_lost() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    bench.core.console_output(ARM0, b"first\n");
+    assert_eq!(bench.ask((HOST, 1), Request::ConsoleOpen { node: "arm0".into() }), Some(Reply::Done {}));
+    let shown = |bench: &Bench| {
+        let total = |sum: (u64, usize), message: &MonitorMessage| match &message.body {
+            Reply::Console { dropped, bytes, .. } => (sum.0 + dropped, sum.1 + bytes.0.len()),
+            _ => sum,
+        };
+        bench.delivered.iter().map(|(_, message, ..)| message).fold((0, 0), total)
+    };
+    assert_eq!(shown(&bench), (0, 6));
+    let printed = 2 * super::console::REMEMBERED_BYTES;
+    for _ in 0..printed / 1024 {
+        bench.core.console_output(ARM0, &[b'x'; 1024]);
+        bench.collect();
+    }
+    loop {
+        let (_, before) = shown(&bench);
+        let taken = Request::ConsoleTaken { node: "arm0".into(), bytes: 8192 };
+        let message = Bytes(ClientMessage { request: 0, body: taken }.to_bytes());
+        bench.report(HOST, Report::Asked { connection: 1, message });
+        if shown(&bench).1 == before {
+            break;
+        }
+    }
+    let (dropped, seen) = shown(&bench);
+    assert!(dropped > 0);
+    assert_eq!(dropped as usize + seen, printed + 6);
+    let fault = bench.ask((HOST, 1), Request::ConsoleOpen { node: "host".into() });
+    assert!(matches!(fault, Some(Reply::Failed { fault: Fault::Refused { .. } })));
+}
+
+#[test]
+fn nonsense_ends_the_connection_that_sent_it() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    bench.report(HOST, Report::Asked { connection: 1, message: Bytes(vec![255; 40]) });
+    assert_eq!(bench.orders.last(), Some(&(HOST, Order::Dismiss { connection: 1 })));
+}

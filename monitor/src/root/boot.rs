@@ -12,8 +12,8 @@ use tombolo_machine::vm::{Qemu, VmKit, Window, initramfs};
 use tombolo_machine::{Node, NodeKind, VmNode, kit};
 use tombolo_platform::memory::map;
 use tombolo_platform::process::Process;
-use tombolo_platform::time::now_ns;
 use tombolo_platform::socket;
+use tombolo_platform::time::now_ns;
 
 use super::Root;
 use super::node::{NodeLine, RunningNode, VmSide};
@@ -23,11 +23,8 @@ impl Root {
     /// Starts a node; one that does not start is lost with the reason.
     pub(super) fn boot_node(&mut self, id: NodeId, generation: NonZeroU16) {
         let Some(node) = self.machine.node(id).cloned() else { return };
-        let welcome = Order::Welcome {
-            node: id,
-            name: node.name.clone(),
-            machine: self.machine.name().to_owned(),
-        };
+        let welcome =
+            Order::Welcome { node: id, name: node.name.clone(), machine: self.machine.name().to_owned() };
         let started = match &node.kind {
             NodeKind::Host => return self.host_is_up(),
             NodeKind::User(_) => self.start_user(&node),
@@ -98,8 +95,7 @@ impl Root {
         let inherit: Vec<BorrowedFd<'_>> = launch.inherited.iter().map(AsFd::as_fd).collect();
         let process = Process::start(&mut command, &inherit).map_err(text)?;
         let (lifeline, far_end) = socket::pair(socket::Kind::Stream).map_err(text)?;
-        let side =
-            VmSide { window, memory, _server: server, serial, lifeline, _lifeline_far_end: far_end };
+        let side = VmSide { window, memory, _server: server, serial, lifeline, _lifeline_far_end: far_end };
         Ok(RunningNode::new(process, NodeLine::Awaited(Vec::new()), Some(side)))
     }
 }

@@ -109,7 +109,13 @@ impl Root {
             for node in progress.up.iter().filter(|node| node.id != NodeId::HOST) {
                 if !said.contains(&node.id) {
                     said.push(node.id);
-                    say(format!("{}: {} {} up in {:.2} s", node.name, node.kind, node.isa, node.boot.as_secs_f64()));
+                    say(format!(
+                        "{}: {} {} up in {:.2} s",
+                        node.name,
+                        node.kind,
+                        node.isa,
+                        node.boot.as_secs_f64()
+                    ));
                 }
             }
             if let Some(node) = progress.down.first() {
@@ -331,4 +337,3 @@ fn read_image(file: OwnedFd) -> Result<Image, String> {
     file.take(MAX_IMAGE_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     Image::from_bytes("the image", bytes).map_err(|error| error.to_string())
 }
-

@@ -98,7 +98,9 @@ impl RunningNode {
         }
         match self.process.try_reap() {
             Ok(None) => {}
-            Ok(Some(Ended::Exited(status))) => return Err(format!("its process exited with status {status}")),
+            Ok(Some(Ended::Exited(status))) => {
+                return Err(format!("its process exited with status {status}"));
+            }
             Ok(Some(Ended::Signalled(signal))) => {
                 return Err(format!("its process was ended by signal {signal}"));
             }
