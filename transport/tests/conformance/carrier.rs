@@ -27,7 +27,7 @@ pub(crate) trait Carrier: 'static {
     const NAME: &'static str;
     /// Side B takes over the number of slots and the variant from side A.
     const SHAPE_IS_A_S: bool = false;
-    /// Messages of one slot that an empty channel takes, where that is known.
+    /// It is made of rings, and takes as many messages as they have slots.
     const COUNTS_SLOTS: bool = true;
 
     /// The descriptors of both ends of a channel that can have the shape `config`.
@@ -186,11 +186,13 @@ pub(crate) fn shape(slot: SlotSize, slots: u32, variant: Variant) -> ChannelConf
     ChannelConfig::new(slot, slots, variant).unwrap()
 }
 
-/// Every slot size and variant, with rings of `slots` slots.
-pub(crate) fn shapes(slots: u32) -> impl Iterator<Item = ChannelConfig> {
-    SlotSize::ALL.into_iter().flat_map(move |slot| {
+/// Every slot size and variant, with rings of `slots` slots. A stream takes from them how long a message may be
+/// and nothing else, so there one of them is enough.
+pub(crate) fn shapes<C: Carrier>(slots: u32) -> impl Iterator<Item = ChannelConfig> {
+    let every = SlotSize::ALL.into_iter().flat_map(move |slot| {
         [Variant::EpochCredit, Variant::UsedFlag].into_iter().map(move |variant| shape(slot, slots, variant))
-    })
+    });
+    every.take(if C::COUNTS_SLOTS { usize::MAX } else { 1 })
 }
 
 pub(crate) fn hello(config: ChannelConfig) -> Hello {

@@ -108,7 +108,7 @@ fn killed_during<R>(mut process: Process, random: &mut Random, wait: impl FnOnce
     })
 }
 
-const ROUNDS: u64 = 6;
+const ROUNDS: u64 = 12;
 
 pub(crate) fn of_a_sender<C: Carrier>() {
     let mut random = Random(0x5eed);

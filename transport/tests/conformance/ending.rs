@@ -26,7 +26,7 @@ fn drained_and_closed<T: Transport>(channel: &mut T, count: u64, length: impl Fn
 }
 
 pub(crate) fn close_drains_then_says_so<C: Carrier>() {
-    for config in shapes(16) {
+    for config in shapes::<C>(16) {
         let length = |number| some_length(number, config.slot.payload_bytes());
         for count in [0, 1, 7, 16] {
             let (mut a, mut b) = pair::<C>(config);
@@ -43,7 +43,7 @@ pub(crate) fn close_drains_then_says_so<C: Carrier>() {
 
 /// Also when the end that closes has messages that it never received: TCP for one would take back what it sent.
 pub(crate) fn drop_closes<C: Carrier>() {
-    for config in shapes(16) {
+    for config in shapes::<C>(16) {
         let length = |number| some_length(number, config.slot.payload_bytes());
         for unread in [0, 5] {
             let (mut a, mut b) = pair::<C>(config);
@@ -73,7 +73,11 @@ pub(crate) fn close_wakes_a_sleeping_receiver<C: Carrier>() {
             scope.spawn(|| drained_and_closed(&mut b, 1, |_| 20));
             std::thread::sleep(Duration::from_micros(300 * round));
             send(&mut a, 0, &message(0, 20));
-            if round % 2 == 0 { drop(a) } else { a.close() }
+            if round % 2 == 0 {
+                drop(a);
+            } else {
+                a.close();
+            }
         });
     }
 }
@@ -95,7 +99,11 @@ pub(crate) fn close_wakes_a_sleeping_sender<C: Carrier>() {
                 assert_eq!(end, ChannelError::Closed);
             });
             std::thread::sleep(Duration::from_micros(300 * round));
-            if round % 2 == 0 { drop(b) } else { b.close() }
+            if round % 2 == 0 {
+                drop(b);
+            } else {
+                b.close();
+            }
         });
     }
 }
@@ -106,9 +114,9 @@ pub(crate) fn a_sender_that_never_looks_notices<C: Carrier>() {
         let (mut a, mut b) = pair::<C>(ChannelConfig::default());
         send(&mut a, 0, b"before");
         if close {
-            b.close()
+            b.close();
         } else {
-            drop(b)
+            drop(b);
         }
         let started = std::time::Instant::now();
         let mut accepted = 0;

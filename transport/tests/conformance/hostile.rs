@@ -89,7 +89,7 @@ fn scribble<C: Open>(hostile: &Hostile, taste: Taste, seed: u64, stop: &AtomicBo
         for _ in 0..32 {
             match taste {
                 Taste::Anything => {
-                    hostile.memory.store_le(random.below(words) as usize, random.next(), Relaxed)
+                    hostile.memory.store_le(random.below(words) as usize, random.next(), Relaxed);
                 }
                 Taste::Bits => {
                     let index = random.below(words) as usize;

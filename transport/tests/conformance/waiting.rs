@@ -54,7 +54,7 @@ pub(crate) fn ping_pong_dozing<C: Carrier>() {
 
 /// Through the smallest rings, so that both sides sleep all the time: one for room, one for messages.
 pub(crate) fn streaming_asleep<C: Carrier>() {
-    for config in shapes(2) {
+    for config in shapes::<C>(2) {
         let (mut a, mut b) = pair::<C>(config);
         let max_bytes = a.limits().max_message_bytes;
         // From one slot to all of them.
@@ -67,7 +67,7 @@ pub(crate) fn streaming_asleep<C: Carrier>() {
 }
 
 pub(crate) fn a_blocked_sender_is_woken_by_room<C: Carrier>() {
-    for config in shapes(16) {
+    for config in shapes::<C>(16) {
         let (mut a, mut b) = pair::<C>(config);
         let short = 8;
         // What takes most of the ring waits while only some slots are free.
@@ -90,7 +90,7 @@ pub(crate) fn a_blocked_sender_is_woken_by_room<C: Carrier>() {
 }
 
 pub(crate) fn timeouts_leave_the_channel_usable<C: Carrier>() {
-    for config in shapes(16) {
+    for config in shapes::<C>(16) {
         let (mut a, mut b) = pair::<C>(config);
         let mut buffer = vec![1, 2, 3];
         for spin_ns in [0, 1_000_000_000] {
