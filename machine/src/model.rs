@@ -101,7 +101,7 @@ impl Default for VmNode {
             processors: 1,
             window_mib: 64,
             doorbells: qemu::DEFAULT_VECTORS,
-            cpu: "cortex-a72".to_owned(),
+            cpu: qemu::DEFAULT_CPU.to_owned(),
             emulator: None,
         }
     }

@@ -303,7 +303,7 @@ impl Core {
     pub fn report(&mut self, now: Nanos, node: NodeId, report: Report, image: Option<Result<Image, String>>) {
         match report {
             Report::Ready { version, isa, cores, pid } => {
-                self.node_ready(now, node, (version, isa), cores, pid)
+                self.node_ready(now, node, (version, isa), cores, pid);
             }
             Report::Joined { connection, pid, domain } => {
                 let record = ClientRecord { pid, spawned: domain, next_listener: 1, ..Default::default() };

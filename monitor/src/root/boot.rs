@@ -84,6 +84,7 @@ impl Root {
         let (server, window_end) = window.connect().map_err(text)?;
         let (serial, serial_end) = socket::pair(socket::Kind::Stream).map_err(text)?;
         let launch = Qemu::new(program, &parts.kernel, initrd)
+            .cpu(&vm.cpu)
             .memory_mib(vm.memory_mib)
             .processors(vm.processors)
             .vectors(vm.doorbells)
