@@ -37,9 +37,9 @@ Examples:
   tombolo run communities.tbi -- --workers arm0:1 --json friends.txt
   communities --threads 2 --seed 7 --output labels.tsv friends.txt
 
-Memory: each worker holds the whole graph. It takes 8 bytes per edge (16 with weights, 24 if weights reach
-2^32), 32 bytes per vertex, and as much as a half more while a contracted graph is searched: 2 million edges
-between 500,000 vertices fit in 64 MiB.
+Memory: each worker holds the whole graph, in 8 bytes per edge (16 with weights, 24 if a weight reaches 2^32)
+and 32 bytes per vertex, and graphs contracted from it, which have weights: 32 MiB for 2 million edges between
+500,000 vertices, and up to 100 MiB with what is contracted. The report says what it was.
 
 Exit status: 0 done, 1 failed or not verified, 2 wrong usage.
 ";
@@ -151,8 +151,13 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
     let mut staff: Option<&'static str> = None;
     let mut only_files = false;
     while let Some(argument) = arguments.next() {
-        let (option, mut inline) = split(&argument, only_files);
-        let mut value = |name: &'static str| inline.take().or_else(|| arguments.next()).ok_or(UsageError::NoValue(name));
+        if only_files {
+            choose(&mut source, &argument, Source::File(argument.as_str().into()))?;
+            continue;
+        }
+        let (option, mut inline) = split(&argument);
+        let mut value =
+            |name: &'static str| inline.take().or_else(|| arguments.next()).ok_or(UsageError::NoValue(name));
         match option {
             "--" => only_files = true,
             "-h" | "--help" => return Ok(Command::Help),
@@ -163,15 +168,20 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
             "--threads" => {
                 claim(&mut staff, "--threads")?;
                 let text = value("--threads")?;
-                request.staff = Staff::Threads(number("--threads", text, WORKERS, 1..=u64::from(WORKERS_MAX))? as u32);
+                request.staff =
+                    Staff::Threads(number("--threads", text, WORKERS, 1..=u64::from(WORKERS_MAX))? as u32);
             }
             "--seed" => request.seed = number("--seed", value("--seed")?, "a whole number", 0..=u64::MAX)?,
-            "--top" => request.top = number("--top", value("--top")?, "a whole number", 0..=u64::from(u32::MAX))? as usize,
+            "--top" => {
+                let limit = u64::from(u32::MAX);
+                request.top = number("--top", value("--top")?, "a whole number", 0..=limit)? as usize;
+            }
             "--output" => request.output = Some(value("--output")?.into()),
             "--verify" => request.verify = true,
             "--json" => request.json = true,
             "--debian" => choose(&mut source, "--debian", Source::Debian)?,
-            file => choose(&mut source, file, Source::File(file.into()))?,
+            _ if option.starts_with('-') => return Err(UsageError::UnknownOption(argument)),
+            _ => choose(&mut source, &argument, Source::File(argument.as_str().into()))?,
         }
         if inline.is_some() {
             return Err(UsageError::UnknownOption(argument));
@@ -185,10 +195,10 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
 
 const WORKERS: &str = "a number of workers from 1 to 256";
 
-/// `--option=value` as two; everything else as one. Unknown options are told from files here.
-fn split(argument: &str, only_files: bool) -> (&str, Option<String>) {
+/// `--option=value` as two; everything else as one.
+fn split(argument: &str) -> (&str, Option<String>) {
     match argument.split_once('=') {
-        Some((option, value)) if option.starts_with("--") && !only_files => (option, Some(value.to_owned())),
+        Some((option, value)) if option.starts_with("--") => (option, Some(value.to_owned())),
         _ => (argument, None),
     }
 }
@@ -201,9 +211,6 @@ fn claim(staff: &mut Option<&'static str>, option: &'static str) -> Result<(), U
 }
 
 fn choose(source: &mut Option<(String, Source)>, text: &str, choice: Source) -> Result<(), UsageError> {
-    if text.starts_with('-') && text.len() > 1 && choice != Source::Debian {
-        return Err(UsageError::UnknownOption(text.to_owned()));
-    }
     match source.replace((text.to_owned(), choice)) {
         Some((other, _)) if other != text => Err(UsageError::Exclusive(other, text.to_owned())),
         _ => Ok(()),
@@ -239,7 +246,11 @@ fn parse_workers(text: String) -> Result<Staff, UsageError> {
         nodes.push((node.to_owned(), count));
     }
     if total > WORKERS_MAX {
-        return Err(UsageError::BadValue { option: "--workers", value: text, expected: "256 workers at most" });
+        return Err(UsageError::BadValue {
+            option: "--workers",
+            value: text,
+            expected: "256 workers at most",
+        });
     }
     Ok(Staff::Nodes(nodes))
 }
@@ -275,7 +286,8 @@ mod tests {
 
     #[test]
     fn a_search_with_everything() {
-        let found = request("--workers host:2,arm0 --seed=9 --top 3 --verify --json --output out.tsv a=b.txt");
+        let found =
+            request("--workers host:2,arm0 --seed=9 --top 3 --verify --json --output out.tsv a=b.txt");
         assert_eq!(found.staff, Staff::Nodes(vec![("host".into(), 2), ("arm0".into(), 1)]));
         assert_eq!((found.seed, found.top, found.verify, found.json), (9, 3, true, true));
         assert_eq!(found.source, Source::File("a=b.txt".into()));

@@ -4,11 +4,17 @@
 //! * [`search`]: the multilevel local search, in exact integers, so that its answer depends on graph and seed only.
 //! * [`wire`], [`port`]: what master and workers say to each other, and over what.
 //! * [`crew`]: the master's side; [`worker`]: the other one.
+//! * [`launch`]: workers as domains of a machine, the only part that knows Tombolo.
+//! * [`args`], [`job`], [`report`]: the program around it.
 #![forbid(unsafe_code)]
 
+pub mod args;
 pub mod crew;
 pub mod graph;
+pub mod job;
+pub mod launch;
 pub mod port;
+pub mod report;
 pub mod search;
 pub mod wire;
 pub mod worker;

@@ -236,7 +236,10 @@ mod tests {
         let (mut here, mut there) = hub.channel(2, 8);
         let mut buffer = Vec::new();
         assert_eq!(here.try_recv(&mut buffer), Ok(false));
-        assert_eq!((here.try_send(b"a"), here.try_send(b"b"), here.try_send(b"c")), (Ok(true), Ok(true), Ok(false)));
+        assert_eq!(
+            (here.try_send(b"a"), here.try_send(b"b"), here.try_send(b"c")),
+            (Ok(true), Ok(true), Ok(false))
+        );
         assert!(here.try_send(b"nine byte").is_err());
         drop(here);
         there.recv(&mut buffer, SOON).unwrap();

@@ -521,7 +521,9 @@ mod tests {
         let done = Summary { compute_ns: 1, wait_ns: u64::MAX, memory_bytes: 3 };
         assert_eq!(read_answer(&summary(done)), Ok(Answer::Summary(done)));
         let long = "ü".repeat(TEXT_BYTES_MAX);
-        assert!(matches!(read_answer(&give_up(&long)), Ok(Answer::GiveUp(text)) if text.len() == TEXT_BYTES_MAX));
+        assert!(
+            matches!(read_answer(&give_up(&long)), Ok(Answer::GiveUp(text)) if text.len() == TEXT_BYTES_MAX)
+        );
 
         let list = [Move { vertex: 0, label: 5 }, Move { vertex: 9, label: 9 }];
         let bytes = found(4, 5, 6, &list);

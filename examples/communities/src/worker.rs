@@ -104,7 +104,9 @@ impl Replica {
             Order::Piece { array: Array::Labels, first, elements } => self.take_labels(first, elements)?,
             Order::Piece { array, first, elements } => {
                 let incoming = self.incoming.as_mut();
-                incoming.ok_or(WorkerError::Unexpected("an array of no graph"))?.take(array, first, elements)?;
+                incoming
+                    .ok_or(WorkerError::Unexpected("an array of no graph"))?
+                    .take(array, first, elements)?;
                 self.settle()?;
             }
             Order::Enter { depth, singletons } => self.enter(depth, singletons)?,

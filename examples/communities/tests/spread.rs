@@ -42,7 +42,10 @@ impl Port for Mortal {
     }
 
     fn wait_any(ports: &mut [&mut Self], timeout: Duration) {
-        LocalPort::wait_any(&mut ports.iter_mut().map(|mortal| &mut mortal.port).collect::<Vec<_>>(), timeout);
+        LocalPort::wait_any(
+            &mut ports.iter_mut().map(|mortal| &mut mortal.port).collect::<Vec<_>>(),
+            timeout,
+        );
     }
 }
 
@@ -136,7 +139,10 @@ fn a_worker_lost_in_mid_search_is_named_and_replaced() {
     let options = Options { part_cost_min: 50, ..Options::default() };
     let (found, reports, warnings) = spread(&graph, 1, &[u32::MAX, 40], 4096, options);
     assert_eq!(found, alone(&graph, 1));
-    assert!(warnings[0].contains("on n1") && warnings[0].contains("the other worker takes over"), "{warnings:?}");
+    assert!(
+        warnings[0].contains("on n1") && warnings[0].contains("the other worker takes over"),
+        "{warnings:?}"
+    );
     assert!(reports[0].lost.is_none() && reports[1].lost.is_some());
 }
 
@@ -146,10 +152,14 @@ fn a_silent_worker_is_given_up() {
     let (here, _there) = LocalHub::default().channel(1000, 4096);
     let options = Options { patience: Duration::from_millis(20), ..Options::default() };
     let mut warnings = Vec::new();
-    let mut crew = Workers::new([(Identity::default(), here)], options, |text| warnings.push(text.to_owned()));
+    let mut crew =
+        Workers::new([(Identity::default(), here)], options, |text| warnings.push(text.to_owned()));
     assert_eq!(Search::new(5).run(&graph, &mut crew).unwrap(), alone(&graph, 5));
     drop(crew);
-    assert!(warnings[0].contains("owed an answer") && warnings[0].contains("master goes on alone"), "{warnings:?}");
+    assert!(
+        warnings[0].contains("owed an answer") && warnings[0].contains("master goes on alone"),
+        "{warnings:?}"
+    );
 }
 
 #[test]
@@ -168,8 +178,9 @@ fn a_worker_that_talks_nonsense_is_given_up() {
         let (here, mut there) = LocalHub::default().channel(1000, 4096);
         there.try_send(&nonsense).unwrap();
         let mut warnings = Vec::new();
-        let mut crew =
-            Workers::new([(Identity::default(), here)], Options::default(), |text| warnings.push(text.to_owned()));
+        let mut crew = Workers::new([(Identity::default(), here)], Options::default(), |text| {
+            warnings.push(text.to_owned());
+        });
         assert_eq!(Search::new(5).run(&graph, &mut crew).unwrap(), alone(&graph, 5));
         drop(crew);
         assert!(warnings[0].contains(why), "{why}: {warnings:?}");

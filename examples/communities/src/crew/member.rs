@@ -126,8 +126,7 @@ impl<P: Port> Member<P> {
         self.account.arcs += arcs;
         self.account.compute_ns += compute_ns;
         let measured = cost as f64 / compute_ns.max(1) as f64;
-        self.speed =
-            Some(self.speed.map_or(measured, |speed| speed + SPEED_WEIGHT * (measured - speed)));
+        self.speed = Some(self.speed.map_or(measured, |speed| speed + SPEED_WEIGHT * (measured - speed)));
     }
 
     pub(super) fn measured_speed(&self) -> Option<f64> {

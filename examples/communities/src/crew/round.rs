@@ -190,8 +190,9 @@ impl<P: Port> Workers<'_, P> {
             time_of(member, member.queue.iter().chain(&member.in_flight).map(cost_of).sum())
         };
         let loaded = (0..self.members.len()).filter(|&other| !self.members[other].queue.is_empty());
-        let busiest =
-            loaded.max_by(|&one, &other| busy_time(&self.members[one]).total_cmp(&busy_time(&self.members[other])))?;
+        let busiest = loaded.max_by(|&one, &other| {
+            busy_time(&self.members[one]).total_cmp(&busy_time(&self.members[other]))
+        })?;
         // Only if it would be done sooner; a worker that was never measured gives and takes freely.
         let part = *self.members[busiest].queue.back()?;
         let owed: u64 = self.members[index].in_flight.iter().map(cost_of).sum();

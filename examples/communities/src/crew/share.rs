@@ -103,7 +103,10 @@ mod tests {
         let active: Vec<u32> = (0..1000).step_by(3).collect();
         let parts = divide(&graph, &active, speeds, grain);
         let ranges: Vec<_> = parts.iter().flatten().map(|part| part.range.clone()).collect();
-        assert_eq!(ranges.iter().cloned().flatten().collect::<Vec<_>>(), (0..active.len()).collect::<Vec<_>>());
+        assert_eq!(
+            ranges.iter().cloned().flatten().collect::<Vec<_>>(),
+            (0..active.len()).collect::<Vec<_>>()
+        );
         assert!(ranges.iter().all(|range| !range.is_empty() && range.len() <= grain.vertices_max));
         parts.iter().map(|parts| parts.iter().map(|part| part.cost).sum()).collect()
     }
@@ -120,7 +123,8 @@ mod tests {
 
     #[test]
     fn a_round_too_small_to_share_goes_to_one() {
-        let costs = check(&[1.0, 2.0, 1.5], Grain { cost_min: 100_000, parts_per_share: 4, vertices_max: 9999 });
+        let costs =
+            check(&[1.0, 2.0, 1.5], Grain { cost_min: 100_000, parts_per_share: 4, vertices_max: 9999 });
         assert_eq!(costs.iter().filter(|&&cost| cost > 0).count(), 1);
         assert!(costs[1] > 0);
     }

@@ -145,7 +145,7 @@ impl Csr {
             for &(target, weight) in row.iter() {
                 // Every edge is met twice, from each end; a self-loop twice in the same row.
                 let own = target as usize == vertex;
-                let counted = if own { loop_arcs % 2 == 0 } else { (vertex as u32) < target };
+                let counted = if own { loop_arcs.is_multiple_of(2) } else { (vertex as u32) < target };
                 loop_arcs += u64::from(own);
                 if weight == 0 {
                     merged.weightless += u64::from(counted);

@@ -31,7 +31,8 @@ pub fn read_packages(watch: &mut dyn FnMut(Progress)) -> Result<Input, ReadError
     let stdout = stdout.unwrap_or_else(|| Box::new(std::io::empty()));
     let parsed = Lines::new(SOURCE.to_owned(), stdout, None, watch).and_then(|mut lines| parse(&mut lines));
     // The pipe is closed by now, so the child ends even if it was not read to the end.
-    let output = child.wait_with_output().map_err(|source| ReadError::Io { name: SOURCE.to_owned(), source })?;
+    let output =
+        child.wait_with_output().map_err(|source| ReadError::Io { name: SOURCE.to_owned(), source })?;
     if parsed.is_ok() && !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(ReadError::NoPackageLists {
@@ -240,7 +241,7 @@ mod tests {
     #[test]
     fn no_packages_and_no_record() {
         assert!(matches!(parse_text(""), Err(ReadError::NoPackageLists { .. })));
-        let error = parse_text("Package: a\nnonsense\n").err().expect("an error").to_string();
+        let error = parse_text("Package: a\nnonsense\n").expect_err("an error").to_string();
         assert_eq!(error, "test:2: expected `Field: value` of a package record, found `nonsense`");
     }
 }

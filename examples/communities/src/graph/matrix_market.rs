@@ -9,8 +9,7 @@ use super::{Input, MAX_ARCS, MAX_VERTICES, Names, ReadError};
 /// The first bytes of every such file, in any case.
 pub(super) const BANNER: &[u8] = b"%%MatrixMarket";
 
-const HEADER: &str =
-    "`%%MatrixMarket matrix coordinate pattern|integer|real general|symmetric` (the values of other kinds \
+const HEADER: &str = "`%%MatrixMarket matrix coordinate pattern|integer|real general|symmetric` (the values of other kinds \
      of matrix are no edge weights)";
 
 /// Reads `lines`, the current one of which is the banner.
@@ -72,7 +71,9 @@ fn read_size(lines: &mut Lines<'_>) -> Result<(usize, u64), ReadError> {
             return Err(lines.malformed(EXPECTED, quote(line)));
         };
         if rows != columns {
-            return Err(lines.malformed("a square matrix: rows and columns are both the vertices", quote(line)));
+            return Err(
+                lines.malformed("a square matrix: rows and columns are both the vertices", quote(line))
+            );
         }
         if rows > MAX_VERTICES as u64 || entries > MAX_ARCS as u64 / 2 {
             return Err(lines.malformed("at most 2^32 - 2 vertices and 2^31 - 1 entries", quote(line)));
@@ -81,12 +82,7 @@ fn read_size(lines: &mut Lines<'_>) -> Result<(usize, u64), ReadError> {
     }
 }
 
-fn take(
-    lines: &Lines<'_>,
-    vertices: usize,
-    has_values: bool,
-    edges: &mut EdgeList,
-) -> Result<(), ReadError> {
+fn take(lines: &Lines<'_>, vertices: usize, has_values: bool, edges: &mut EdgeList) -> Result<(), ReadError> {
     let line = lines.line();
     let expected = if has_values { "`row column value`" } else { "`row column`" };
     let mut fields = fields(line);

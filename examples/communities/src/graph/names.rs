@@ -110,7 +110,10 @@ mod tests {
         assert_eq!(table.len(), 5000);
         assert_eq!(table.intern(b""), Some(5000));
         let names = Names::Listed(table);
-        assert_eq!((names.name(0), names.name(4999), names.name(5000)), ("0".into(), "4999".into(), "".into()));
+        assert_eq!(
+            (names.name(0), names.name(4999), names.name(5000)),
+            ("0".into(), "4999".into(), "".into())
+        );
         assert_eq!(Names::Numbered { first: 1 }.name(9), "10");
     }
 }

@@ -41,7 +41,7 @@ impl EdgeList {
             return None;
         }
         let millionths = (value * SCALE as f64).round() as u64;
-        self.fractions |= millionths % SCALE != 0 || (millionths == 0 && value > 0.0);
+        self.fractions |= !millionths.is_multiple_of(SCALE) || (millionths == 0 && value > 0.0);
         Some(millionths)
     }
 

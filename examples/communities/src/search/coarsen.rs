@@ -27,7 +27,7 @@ pub fn number_communities(labels: &[u32]) -> (Vec<u32>, usize) {
 /// Names each community by its first vertex. Then a vertex that wants to be alone finds the label that bears
 /// its own number free, unless it is the one that gave its community the name.
 #[must_use]
-pub fn name_by_first_vertex(labels: &[u32]) -> Vec<u32> {
+pub(super) fn name_by_first_vertex(labels: &[u32]) -> Vec<u32> {
     const NONE: u32 = u32::MAX;
     let mut names = vec![NONE; labels.len()];
     labels

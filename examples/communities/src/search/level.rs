@@ -14,7 +14,7 @@ pub const ROUNDS_PER_SWEEP: u32 = 4;
 pub const MAX_SWEEPS: u32 = 64;
 
 /// Sweeps without a noticeable gain after which a level ends.
-pub const PATIENCE_SWEEPS: u32 = 2;
+const PATIENCE_SWEEPS: u32 = 2;
 
 /// State of the search on one level.
 pub(super) struct Climb<'a> {

@@ -174,7 +174,13 @@ impl<'w> Search<'w> {
     /// A search whose course is fixed by `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { seed, climbs: 0, serial: 0, tally: Tally { levels: 1, ..Tally::default() }, watch: Box::new(|_| ()) }
+        Self {
+            seed,
+            climbs: 0,
+            serial: 0,
+            tally: Tally { levels: 1, ..Tally::default() },
+            watch: Box::new(|_| ()),
+        }
     }
 
     /// Calls `watch` after each level.

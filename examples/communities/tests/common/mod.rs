@@ -5,14 +5,14 @@ use communities::graph::{Csr, Duplicates, Edge};
 use communities::search::{Modularity, Partition, contract, number_communities};
 
 /// A small generator of numbers, the same everywhere.
-pub struct Numbers(u64);
+pub(crate) struct Numbers(u64);
 
 impl Numbers {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -20,19 +20,19 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
-    pub fn below(&mut self, limit: u32) -> u32 {
+    pub(crate) fn below(&mut self, limit: u32) -> u32 {
         ((u128::from(self.next()) * u128::from(limit)) >> 64) as u32
     }
 }
 
-pub fn graph_of(vertices: usize, pairs: impl IntoIterator<Item = (u32, u32)>) -> Csr {
+pub(crate) fn graph_of(vertices: usize, pairs: impl IntoIterator<Item = (u32, u32)>) -> Csr {
     let edges: Vec<Edge> =
         pairs.into_iter().map(|(source, target)| Edge { source, target, weight: 1 }).collect();
     Csr::from_edges(vertices, &edges, Duplicates::Collapse).expect("a valid test graph").0
 }
 
 /// `groups` groups of `size` vertices; each vertex draws `inside` partners in its group and `outside` anywhere.
-pub fn planted(groups: u32, size: u32, inside: u32, outside: u32, seed: u64) -> Csr {
+pub(crate) fn planted(groups: u32, size: u32, inside: u32, outside: u32, seed: u64) -> Csr {
     let mut numbers = Numbers::new(seed);
     let vertices = groups * size;
     let mut pairs = Vec::new();
@@ -50,7 +50,7 @@ pub fn planted(groups: u32, size: u32, inside: u32, outside: u32, seed: u64) -> 
 
 /// The Louvain method as published (Blondel et al. 2008): one vertex at a time, in a shuffled order.
 /// Returns the modularity reached.
-pub fn classic_louvain(graph: &Csr, seed: u64) -> Modularity {
+pub(crate) fn classic_louvain(graph: &Csr, seed: u64) -> Modularity {
     let mut numbers = Numbers::new(seed);
     let mut members: Vec<u32> = (0..graph.vertices() as u32).collect();
     let mut level = graph.clone();
@@ -113,7 +113,8 @@ fn classic_level(graph: &Csr, numbers: &mut Numbers) -> Partition {
 }
 
 /// Zachary's karate club (1977), 34 members and 78 friendships.
-pub const KARATE: [(u32, u32); 78] = [
+#[rustfmt::skip]
+pub(crate) const KARATE: [(u32, u32); 78] = [
     (0, 1), (0, 2), (0, 3), (0, 4), (0, 5), (0, 6), (0, 7), (0, 8), (0, 10), (0, 11), (0, 12), (0, 13), (0, 17),
     (0, 19), (0, 21), (0, 31), (1, 2), (1, 3), (1, 7), (1, 13), (1, 17), (1, 19), (1, 21), (1, 30), (2, 3),
     (2, 7), (2, 8), (2, 9), (2, 13), (2, 27), (2, 28), (2, 32), (3, 7), (3, 12), (3, 13), (4, 6), (4, 10),

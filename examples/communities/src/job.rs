@@ -1,0 +1,237 @@
+//! The whole job: read, search with whoever works, report, verify.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::args::{Request, Source, Staff};
+use crate::crew::{Account, Identity, MemberReport, Options, Workers};
+use crate::graph::{Input, Progress, ReadError, debian};
+use crate::launch::{self, LaunchError};
+use crate::port::{LocalHub, LocalPort, Port};
+use crate::report::{self, Report, Times};
+use crate::search::{Alone, Communities, Search, SearchError, Step};
+use crate::worker;
+
+/// Messages that a channel to a thread holds each way, and how long they may be.
+const LOCAL_MESSAGES: usize = 64;
+const LOCAL_MESSAGE_BYTES: usize = 1 << 17;
+
+/// Why the job failed.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// There is no graph.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// There are no workers.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// The search contradicts itself.
+    #[error(transparent)]
+    Search(#[from] SearchError),
+    /// Labels cannot be written.
+    #[error("cannot write {path}: {source}")]
+    Output {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The report cannot be written.
+    #[error("cannot write the report: {0}")]
+    Report(io::Error),
+    /// One thread gives another answer.
+    #[error("not verified: one thread gives other labels than the workers did; this is a bug")]
+    NotVerified,
+}
+
+/// Does the job and prints its report.
+///
+/// # Errors
+/// Whatever kept it from being done.
+pub fn run(request: &Request) -> Result<(), JobError> {
+    let mut screen = Screen::new();
+    // Found out now rather than after the search.
+    let output = request.output.as_deref().map(create).transpose()?;
+    let start = Instant::now();
+    let input = read(&request.source, &mut screen)?;
+    let mut times = Times { read_seconds: start.elapsed().as_secs_f64(), ..Times::default() };
+    screen.line(&format!(
+        "{}: {} vertices, {} edges",
+        input.origin,
+        input.graph.vertices(),
+        input.graph.edges()
+    ));
+    let (found, crew) = search(request, &input, &mut times, &mut screen)?;
+    let ranking = report::rank(&found);
+    let mut report = Report::new(&input, request.seed, &found, &ranking, crew, times, request.top);
+    if request.verify {
+        screen.status("verifying: the same search in one thread");
+        let start = Instant::now();
+        let alone = Search::new(request.seed).run(&input.graph, &mut Alone::default())?;
+        report.verified = Some(alone == found);
+        report.verify_seconds = Some(start.elapsed().as_secs_f64());
+    }
+    screen.clear();
+    if let (Some(file), Some(path)) = (output, &request.output) {
+        report::write_labels(&mut BufWriter::new(file), &input.names, &found, &ranking)
+            .map_err(|source| JobError::Output { path: path.clone(), source })?;
+    }
+    print(&report, request.json).map_err(JobError::Report)?;
+    if report.verified == Some(false) { Err(JobError::NotVerified) } else { Ok(()) }
+}
+
+fn create(path: &Path) -> Result<File, JobError> {
+    File::create(path).map_err(|source| JobError::Output { path: path.to_owned(), source })
+}
+
+fn print(report: &Report, json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let written = if json {
+        serde_json::to_writer_pretty(&mut out, report).map_err(io::Error::from).and_then(|()| writeln!(out))
+    } else {
+        write!(out, "{report}")
+    };
+    match written.and_then(|()| out.flush()) {
+        // Whoever read the report has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+fn read(source: &Source, screen: &mut Screen) -> Result<Input, ReadError> {
+    let name = match source {
+        Source::Debian => debian::SOURCE.to_owned(),
+        Source::File(path) => path.display().to_string(),
+    };
+    screen.status(&format!("reading {name}"));
+    let mut watch = |Progress { lines, bytes, file_bytes }: Progress| {
+        let part = file_bytes.map_or(String::new(), |all| format!(", {} %", bytes * 100 / all.max(1)));
+        screen.status(&format!("reading {name}: {lines} lines{part}"));
+    };
+    match source {
+        Source::Debian => debian::read_packages(&mut watch),
+        Source::File(path) => Input::read(path, &mut watch),
+    }
+}
+
+type Outcome = (Communities, (Vec<MemberReport>, Account));
+
+fn search(
+    request: &Request,
+    input: &Input,
+    times: &mut Times,
+    screen: &mut Screen,
+) -> Result<Outcome, JobError> {
+    let start = Instant::now();
+    if let Staff::Threads(count) = request.staff {
+        return search_with_threads(request.seed, input, count, times, screen);
+    }
+    screen.status("starting workers");
+    let started = launch::start(&request.staff, &mut |warning| screen.line(&format!("warning: {warning}")))?;
+    times.start_seconds = start.elapsed().as_secs_f64();
+    let nodes: Vec<&str> = started.ports.iter().map(|(identity, _)| identity.node.as_str()).collect();
+    screen.line(&format!("{} workers: {}", nodes.len(), nodes.join(", ")));
+    let outcome = search_with(request.seed, input, started.ports, times, screen);
+    launch::end(&started.children);
+    outcome
+}
+
+fn search_with_threads(
+    seed: u64,
+    input: &Input,
+    count: u32,
+    times: &mut Times,
+    screen: &mut Screen,
+) -> Result<Outcome, JobError> {
+    let hub = LocalHub::default();
+    thread::scope(|scope| {
+        let ports = (0..count).map(|number| {
+            let (near, mut far) = hub.channel(LOCAL_MESSAGES, LOCAL_MESSAGE_BYTES);
+            // How it ends, the master sees by its end of the channel.
+            scope.spawn(move || worker::serve(&mut far, number).is_ok());
+            let domain = format!("thread {number}");
+            (
+                Identity {
+                    node: "here".to_owned(),
+                    domain,
+                    isa: String::new(),
+                    transport: "queue".to_owned(),
+                },
+                near,
+            )
+        });
+        let ports: Vec<(Identity, LocalPort)> = ports.collect();
+        search_with(seed, input, ports, times, screen)
+    })
+}
+
+fn search_with<P: Port>(
+    seed: u64,
+    input: &Input,
+    ports: Vec<(Identity, P)>,
+    times: &mut Times,
+    screen: &mut Screen,
+) -> Result<Outcome, JobError> {
+    let start = Instant::now();
+    let screen = std::cell::RefCell::new(screen);
+    let warn = |text: &str| screen.borrow_mut().line(&format!("warning: {text}"));
+    let mut crew = Workers::new(ports, Options::default(), warn);
+    let watch = |step: Step| screen.borrow_mut().progress(&describe(&step, start.elapsed()));
+    let found = Search::new(seed).watched(watch).run(&input.graph, &mut crew)?;
+    times.search_seconds = start.elapsed().as_secs_f64();
+    Ok((found, crew.dismiss()))
+}
+
+fn describe(step: &Step, elapsed: Duration) -> String {
+    format!(
+        "level {}{}: {} vertices, {} edges, modularity {:.6} after {} rounds, {:.2} s",
+        step.level,
+        if step.refining { ", refining" } else { "" },
+        step.vertices,
+        step.edges,
+        step.modularity,
+        step.rounds,
+        elapsed.as_secs_f64()
+    )
+}
+
+/// Standard error. On a terminal progress stays on one line; elsewhere only what is worth a line is printed.
+struct Screen {
+    terminal: bool,
+    dirty: bool,
+}
+
+impl Screen {
+    fn new() -> Self {
+        Self { terminal: io::stderr().is_terminal(), dirty: false }
+    }
+
+    /// Something passing: shown on a terminal only.
+    fn status(&mut self, text: &str) {
+        if self.terminal {
+            eprint!("\r\x1b[K{text}");
+            self.dirty = true;
+        }
+    }
+
+    /// Progress: on one line of a terminal, a line each elsewhere.
+    fn progress(&mut self, text: &str) {
+        if self.terminal { self.status(text) } else { self.line(text) }
+    }
+
+    /// Something that stays.
+    fn line(&mut self, text: &str) {
+        self.clear();
+        eprintln!("{text}");
+    }
+
+    fn clear(&mut self) {
+        if self.dirty {
+            eprint!("\r\x1b[K");
+            self.dirty = false;
+        }
+    }
+}

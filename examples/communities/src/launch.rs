@@ -1,0 +1,281 @@
+//! Workers as domains of a machine: the one place that knows Tombolo.
+
+use std::time::{Duration, Instant};
+
+use tombolo::{Channel, ChannelOptions, Child, Domain, DomainId, Error, Exit, NodeInfo, SpawnOptions};
+
+use crate::args::Staff;
+use crate::crew::Identity;
+use crate::port::{Port, PortError};
+use crate::worker::{self, WorkerError};
+
+/// Slots of a ring, of [`SLOT_BYTES`] each: messages of up to some 120 KiB, 256 KiB of a window per worker.
+const SLOTS: u32 = 1024;
+const SLOT_BYTES: usize = 128;
+
+/// "communit", for the handshake: only workers of this program and protocol fit.
+const INTERFACE: u64 = 0x636f_6d6d_756e_6974 ^ (crate::wire::VERSION as u64);
+
+/// How long all workers together may take to start and connect.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often to look whether a worker died before it connected.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How long a worker may take to end after the search.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why there are no workers.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The machine refused something.
+    #[error("{what}: {source}")]
+    Machine {
+        /// What was attempted.
+        what: String,
+        /// Why it failed.
+        source: Error,
+    },
+    /// A worker ended or stayed away.
+    #[error("worker {number} on {node} {how}; its messages, if any, are above")]
+    NoShow {
+        /// Which worker.
+        number: u32,
+        /// Its node.
+        node: String,
+        /// What became of it.
+        how: String,
+    },
+    /// No node would have a worker.
+    #[error("no node of machine '{machine}' could start a worker; --threads 2 works without a machine")]
+    Nobody {
+        /// The machine.
+        machine: String,
+    },
+}
+
+/// A channel of a domain as a port.
+#[derive(Debug)]
+pub struct DomainPort(Channel);
+
+/// Workers that were started and have connected.
+#[derive(Debug)]
+pub struct Started {
+    /// Where they are, and the channels to them.
+    pub ports: Vec<(Identity, DomainPort)>,
+    /// The domains; dropping it does not end them, [`end`] does.
+    pub children: Vec<Child>,
+}
+
+fn options() -> Result<ChannelOptions, Error> {
+    Ok(ChannelOptions::default().slot_bytes(SLOT_BYTES)?.slots(SLOTS)?.interface_hash(INTERFACE))
+}
+
+/// Starts workers and waits until they are connected. Where nobody said which nodes, a node that cannot start
+/// a worker is passed over with a warning.
+///
+/// # Errors
+/// No machine, a worker that was asked for cannot be had, or none at all.
+pub fn start(staff: &Staff, warn: &mut dyn FnMut(&str)) -> Result<Started, LaunchError> {
+    let failed = |what: &str| {
+        let what = what.to_owned();
+        move |source| LaunchError::Machine { what, source }
+    };
+    let domain = Domain::attach().map_err(failed("cannot join a machine (--threads 2 works without one)"))?;
+    let name = format!("communities-{}", domain.id());
+    let listener = options()
+        .and_then(|options| domain.export(&name, &options))
+        .map_err(failed("cannot take up a name for the workers"))?;
+    let (posts, must) = match staff {
+        Staff::Nodes(nodes) => (nodes.clone(), true),
+        _ => (every_node(&domain.nodes().map_err(failed("cannot list the nodes"))?), false),
+    };
+    let mut started = Started { ports: Vec::new(), children: Vec::new() };
+    let mut awaited: Vec<(u32, Child)> = Vec::new();
+    for (node, count) in posts {
+        for _ in 0..count {
+            let number = started.children.len() as u32;
+            match spawn(&domain, &name, &node, number) {
+                Ok(child) => {
+                    awaited.push((number, child.clone()));
+                    started.children.push(child);
+                }
+                Err(source) if must => {
+                    end(&started.children);
+                    return Err(LaunchError::Machine {
+                        what: format!("cannot start a worker on {node}"),
+                        source,
+                    });
+                }
+                Err(error) => {
+                    warn(&format!("no worker on {node}: {error}"));
+                    break;
+                }
+            }
+        }
+    }
+    let deadline = Instant::now() + START_TIMEOUT;
+    while !awaited.is_empty() {
+        match listener.accept(LOOK_EVERY) {
+            Ok(channel) => admit(channel, &mut awaited, &mut started.ports),
+            Err(Error::TimedOut { .. }) => {}
+            Err(error @ (Error::Refused { .. } | Error::PeerDied { .. } | Error::Closed { .. })) => {
+                warn(&format!("a worker could not connect: {error}"));
+            }
+            Err(source) => {
+                end(&started.children);
+                return Err(LaunchError::Machine { what: "cannot accept workers".to_owned(), source });
+            }
+        }
+        if let Some(missing) = dismiss_the_dead(&mut awaited, deadline) {
+            if must {
+                end(&started.children);
+                return Err(missing);
+            }
+            warn(&missing.to_string());
+        }
+    }
+    if started.ports.is_empty() {
+        return Err(LaunchError::Nobody { machine: domain.machine_name().to_owned() });
+    }
+    Ok(started)
+}
+
+/// One worker per node that is up; on the host, where the master runs too, one per two processors.
+fn every_node(nodes: &[NodeInfo]) -> Vec<(String, u32)> {
+    let up = nodes.iter().filter(|node| node.up);
+    up.map(|node| {
+        let count = if node.kind == "host" { u32::from(node.cores / 2).max(1) } else { 1 };
+        (node.name.clone(), count)
+    })
+    .collect()
+}
+
+fn spawn(domain: &Domain, name: &str, node: &str, number: u32) -> Result<Child, Error> {
+    let options = if domain.was_spawned() {
+        SpawnOptions::this_image()
+    } else {
+        // Started by hand: the program itself will do, on nodes that can run it.
+        SpawnOptions::image(std::env::current_exe().unwrap_or_else(|_| "communities".into()))
+    };
+    let number = number.to_string();
+    domain.spawn(&options.on(node).args(["worker", "--connect", name, "--number", &number]))
+}
+
+/// Takes in the channel of a worker that is awaited; others are closed.
+fn admit(channel: Channel, awaited: &mut Vec<(u32, Child)>, ports: &mut Vec<(Identity, DomainPort)>) {
+    let peer: DomainId = channel.peer();
+    let Some(position) = awaited.iter().position(|(_, child)| child.id() == peer) else { return };
+    awaited.swap_remove(position);
+    let identity = Identity {
+        node: channel.peer_node().to_owned(),
+        domain: peer.to_string(),
+        isa: String::new(),
+        transport: channel.transport().to_string(),
+    };
+    ports.push((identity, DomainPort(channel)));
+}
+
+/// Takes one worker off the list that has ended, or any once the deadline has passed.
+fn dismiss_the_dead(awaited: &mut Vec<(u32, Child)>, deadline: Instant) -> Option<LaunchError> {
+    let late = Instant::now() >= deadline;
+    let (position, how) =
+        awaited.iter().enumerate().find_map(|(position, (_, child))| match child.wait(Duration::ZERO) {
+            Ok(exit) => Some((position, format!("ended before it connected ({})", ending(&exit)))),
+            Err(Error::TimedOut { .. }) if late => {
+                Some((position, format!("did not connect within {START_TIMEOUT:?}")))
+            }
+            Err(Error::TimedOut { .. }) => None,
+            Err(error) => Some((position, error.to_string())),
+        })?;
+    let (number, child) = awaited.swap_remove(position);
+    Some(LaunchError::NoShow { number, node: child.node_name().to_owned(), how })
+}
+
+fn ending(exit: &Exit) -> String {
+    match exit {
+        Exit::Exited { status } => format!("exit status {status}"),
+        Exit::Signalled { signal } => format!("signal {signal}"),
+        Exit::NodeLost { cause } => format!("its node was lost: {cause}"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Waits for the workers to end and kills those that do not.
+pub fn end(children: &[Child]) {
+    let deadline = Instant::now() + END_TIMEOUT;
+    for child in children {
+        if child.wait(deadline.saturating_duration_since(Instant::now())).is_err() {
+            // If even this fails, the machine ends it together with this domain.
+            let _ = child.kill();
+        }
+    }
+}
+
+/// Why a worker domain failed.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkError {
+    /// It has no channel to its master.
+    #[error("cannot reach the master '{master}': {source}")]
+    NoMaster {
+        /// The name that the master exports.
+        master: String,
+        /// Why.
+        source: Error,
+    },
+    /// Its service ended early.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+}
+
+/// Connects to the master and serves it.
+///
+/// # Errors
+/// There is no such master, or it is lost.
+pub fn work(master: &str, number: u32) -> Result<(), WorkError> {
+    let no_master = |source| WorkError::NoMaster { master: master.to_owned(), source };
+    let domain = Domain::attach().map_err(no_master)?;
+    let options = options().map_err(no_master)?;
+    let channel = domain.connect(master, &options, START_TIMEOUT).map_err(no_master)?;
+    worker::serve(&mut DomainPort(channel), number)?;
+    Ok(())
+}
+
+fn port_error(error: Error) -> PortError {
+    match error {
+        Error::TimedOut { timeout, .. } => PortError::TimedOut(timeout),
+        error => PortError::Lost(error.to_string()),
+    }
+}
+
+impl Port for DomainPort {
+    fn max_message_bytes(&self) -> usize {
+        self.0.max_message_bytes()
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<bool, PortError> {
+        match self.0.try_send(message) {
+            Ok(()) => Ok(true),
+            Err(Error::WouldBlock) => Ok(false),
+            Err(error) => Err(port_error(error)),
+        }
+    }
+
+    fn try_recv(&mut self, buffer: &mut Vec<u8>) -> Result<bool, PortError> {
+        self.0.try_recv_into(buffer).map(|received| received.is_some()).map_err(port_error)
+    }
+
+    fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), PortError> {
+        self.0.send(message, timeout).map_err(port_error)
+    }
+
+    fn recv(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<(), PortError> {
+        self.0.recv_into(buffer, timeout).map(|_| ()).map_err(port_error)
+    }
+
+    fn wait_any(ports: &mut [&mut Self], timeout: Duration) {
+        let mut channels: Vec<&mut Channel> = ports.iter_mut().map(|port| &mut port.0).collect();
+        // Whatever happened to one of them shows when it is received from.
+        let _ = tombolo::wait_any(&mut channels, timeout);
+    }
+}

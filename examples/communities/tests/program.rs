@@ -1,0 +1,87 @@
+//! The program as people start it, with threads for workers: no machine is needed.
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use common::KARATE;
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_communities")).args(arguments).output().expect("the program")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A file in cargo's folder for tests' own files.
+fn file(name: &str, text: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).expect("a writable folder");
+    path.display().to_string()
+}
+
+fn karate(name: &str) -> String {
+    file(name, &KARATE.map(|(source, target)| format!("{source} {target}\n")).concat())
+}
+
+#[test]
+fn a_search_is_reported_verified_and_written() {
+    let (graph, labels) = (karate("karate.txt"), file("labels.tsv", ""));
+    let output = run(&["--threads", "2", "--verify", "--top", "2", "--output", &labels, &graph]);
+    let text = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(text.contains("34 vertices, 78 edges") && text.contains("modularity   0.4"), "{text}");
+    assert!(text.contains("verified     one thread gives the same labels"), "{text}");
+    let labels = std::fs::read_to_string(labels).unwrap();
+    assert_eq!(labels.lines().count(), 34);
+    assert!(labels.lines().all(|line| line.split('\t').all(|field| field.parse::<u32>().is_ok())));
+}
+
+#[test]
+fn the_seed_alone_decides_and_json_has_the_figures() {
+    let graph = karate("karate-json.txt");
+    let report = |staff: &[&str]| -> serde_json::Value {
+        let output = run(&[staff, &["--seed", "5", "--json", &graph]].concat());
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let (alone, three) = (report(&["--workers", "none"]), report(&["--threads", "3"]));
+    assert_eq!(alone["modularity_numerator"], three["modularity_numerator"]);
+    assert_eq!(alone["largest"], three["largest"]);
+    assert_eq!(three["workers"].as_array().map(Vec::len), Some(3));
+    assert_eq!(three["total_weight"], 156);
+    assert!(three.get("verified").is_none());
+}
+
+#[test]
+fn failures_have_their_exit_codes_and_say_why() {
+    let bad = file("bad.txt", "a b\nlonely\n");
+    for (arguments, code, said) in [
+        (&["--frobnicate"][..], 2, "no option --frobnicate"),
+        (&["worker"], 2, "started by a master"),
+        (&["--threads", "1", "/nonexistent"], 1, "cannot read /nonexistent"),
+        (&["--threads", "1", &bad], 1, "bad.txt:2: expected `source target [weight]`, found `lonely`"),
+        (&["--threads", "1", "--output", "/nonexistent/labels", &bad], 1, "cannot write /nonexistent/labels"),
+    ] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn help_teaches() {
+    let output = run(&["--help"]);
+    assert!(output.status.success());
+    let text = stdout(&output);
+    for part in ["Usage:", "Examples:", "--workers host:1,arm0:1", "Matrix Market", "Exit status", "Memory:"]
+    {
+        assert!(text.contains(part), "{part}");
+    }
+}
