@@ -144,3 +144,55 @@ impl Waker {
         true
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn pair(order: WakeOrder) -> (Sleeper, Waker, SharedMemory) {
+        let line = SharedMemory::zeroed(SLEEP_LINE_BYTES);
+        (Sleeper::new(line.clone(), order).unwrap(), Waker::new(line.clone(), order).unwrap(), line)
+    }
+
+    #[test]
+    fn each_sleep_is_rung_for_once() {
+        for order in [WakeOrder::Fence, WakeOrder::Asymmetric] {
+            let (mut sleeper, mut waker, _) = pair(order);
+            assert!(!waker.must_ring());
+            for _ in 0..3 {
+                sleeper.arm(|| Ok::<(), ()>(())).unwrap();
+                assert!(waker.must_ring());
+                assert!(!waker.must_ring());
+                sleeper.disarm();
+                sleeper.disarm();
+                assert!(!waker.must_ring());
+            }
+            // Armed again without having been awake: another sleep.
+            for _ in 0..2 {
+                sleeper.arm(|| Ok::<(), ()>(())).unwrap();
+                assert!(waker.must_ring());
+            }
+        }
+    }
+
+    #[test]
+    fn the_heavy_barrier_is_for_the_asymmetric_order_only() {
+        let (mut sleeper, _, _) = pair(WakeOrder::Fence);
+        assert_eq!(sleeper.arm(|| Err("called")), Ok(()));
+        let (mut sleeper, mut waker, _) = pair(WakeOrder::Asymmetric);
+        assert_eq!(sleeper.arm(|| Err("called")), Err("called"));
+        assert!(sleeper.is_armed());
+        sleeper.disarm();
+        assert!(!waker.must_ring());
+    }
+
+    #[test]
+    fn any_word_is_survived() {
+        let (_, mut waker, line) = pair(WakeOrder::Fence);
+        for (word, rings) in [(u64::MAX, true), (u64::MAX, false), (u64::MAX - 1, false), (7, true)] {
+            line.store_le(0, word, Relaxed);
+            assert_eq!(waker.must_ring(), rings);
+        }
+        assert!(Waker::new(SharedMemory::zeroed(0), WakeOrder::Fence).is_err());
+    }
+}

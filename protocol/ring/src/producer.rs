@@ -391,3 +391,64 @@ impl core::fmt::Debug for Producer {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use tombolo_base::LINE_BYTES;
+
+    use super::*;
+    use crate::config::{SlotCount, SlotSize};
+
+    /// A producer that has sent `position` slots, all acknowledged, the last believed credit being `piggybacked`.
+    fn late_in_life(position: u64, piggybacked: u64) -> Producer {
+        let config = RingConfig::new(SlotSize::B32, SlotCount::MIN, Variant::EpochCredit);
+        let memory = RingMemory {
+            slots: SharedMemory::zeroed(config.slots_bytes()),
+            producer_line: SharedMemory::zeroed(LINE_BYTES),
+            credit_line: SharedMemory::zeroed(LINE_BYTES),
+        };
+        let mut producer = Producer::new(config, memory).unwrap();
+        producer.line_credit = position;
+        producer.limit = position + producer.slots.count();
+        producer.piggybacked_credit = piggybacked;
+        producer.move_to(position);
+        producer
+    }
+
+    #[test]
+    fn piggybacked_credit_goes_on_over_32_bits() {
+        let start = (1 << 32) - 1;
+        let mut producer = late_in_life(start, start);
+        producer.try_send(&[1]).unwrap();
+        producer.try_send(&[2]).unwrap();
+        // One of the two: the count passes 2³².
+        producer.observe_credit(0).unwrap();
+        assert_eq!(producer.free_slots(), Ok(1));
+        assert_eq!(producer.piggybacked_credit, 1 << 32);
+        // Late news is no violation on its own path, and changes nothing.
+        producer.observe_credit(0).unwrap();
+        producer.observe_credit(1).unwrap();
+        assert_eq!(producer.free_slots(), Ok(2));
+    }
+
+    #[test]
+    fn piggybacked_credit_behind_the_line_changes_nothing() {
+        let mut producer = late_in_life(1000, 10);
+        producer.observe_credit(900).unwrap();
+        assert_eq!(producer.free_slots(), Ok(2));
+        assert_eq!(producer.limit, 1002);
+    }
+
+    #[test]
+    fn piggybacked_credit_of_two_meanings_is_not_believed() {
+        let mut producer = late_in_life((1 << 32) + 9, 10);
+        producer.observe_credit(5).unwrap();
+        assert_eq!(producer.piggybacked_credit, (1 << 32) + 5);
+        let mut producer = late_in_life((1 << 32) + 10, 10);
+        for credit in [5, 10, 11, u32::MAX] {
+            producer.observe_credit(credit).unwrap();
+        }
+        assert_eq!(producer.piggybacked_credit, 10);
+        assert_eq!(producer.limit, (1 << 32) + 12);
+    }
+}

@@ -1,0 +1,323 @@
+//! Every schedule and every outcome that the memory model allows, for each race that matters.
+//!
+//! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tombolo-ring --release --test loom`
+//!
+//! Rings are as small as can be: two slots of 32 bytes. Waiting is a yield, which tells loom to run the other
+//! side; a sleep is a [`Notify`], which remembers one ring as events do, and a lost wake-up is a deadlock, which
+//! loom reports.
+#![cfg(loom)]
+
+mod common;
+
+use common::{VARIANTS, config, ring};
+use loom::sync::{Arc, Notify};
+use loom::thread;
+use tombolo_base::{LINE_BYTES, SharedMemory};
+use tombolo_ring::{
+    Consumer, Producer, RecvError, SendError, Sleeper, SlotSize, Variant, WakeOrder, Waker,
+};
+
+fn model(body: impl Fn(Variant) + Sync + Send + 'static + Copy) {
+    for variant in VARIANTS {
+        loom::model(move || body(variant));
+    }
+}
+
+/// A message whose every word says which it is.
+fn message(number: u64, words: usize) -> Vec<u8> {
+    number.to_le_bytes().repeat(words)
+}
+
+fn send(producer: &mut Producer, message: &[u8]) {
+    while let Err(error) = producer.try_send(message) {
+        assert_eq!(error, SendError::Full);
+        thread::yield_now();
+    }
+}
+
+fn receive(consumer: &mut Consumer) -> Result<Vec<u8>, RecvError> {
+    loop {
+        if let Some(message) = consumer.try_recv()? {
+            return Ok(message.to_vec());
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn what_is_received_was_published_whole() {
+    model(|variant| {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
+        let sender = thread::spawn(move || {
+            producer.try_send(&message(1, 3)).unwrap();
+            producer.try_send(&message(2, 1)).unwrap();
+        });
+        assert_eq!(receive(&mut consumer), Ok(message(1, 3)));
+        assert_eq!(receive(&mut consumer), Ok(message(2, 1)));
+        sender.join().unwrap();
+        assert!(consumer.try_recv().unwrap().is_none());
+    });
+}
+
+#[test]
+fn slots_are_not_written_again_before_they_were_read() {
+    model(|variant| {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
+        let sender = thread::spawn(move || {
+            for number in 1..=4 {
+                send(&mut producer, &message(number, 1));
+            }
+        });
+        for number in 1..=4 {
+            assert_eq!(receive(&mut consumer), Ok(message(number, 1)));
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_message_of_several_slots_appears_at_once() {
+    model(|variant| {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
+        let sender = thread::spawn(move || {
+            send(&mut producer, &message(1, 4));
+            send(&mut producer, &message(2, 5));
+        });
+        assert_eq!(receive(&mut consumer), Ok(message(1, 4)));
+        assert_eq!(receive(&mut consumer), Ok(message(2, 5)));
+        sender.join().unwrap();
+    });
+}
+
+/// Half the ring is credited by force, the rest by an idle poll: the long message needs both.
+#[test]
+fn credit_is_forced_and_flushed() {
+    model(|variant| {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
+        for number in 1..=3 {
+            producer.try_send(&message(number, 1)).unwrap();
+        }
+        let sender = thread::spawn(move || send(&mut producer, &message(4, 12)));
+        for number in 1..=3 {
+            assert_eq!(receive(&mut consumer), Ok(message(number, 1)));
+        }
+        assert_eq!(receive(&mut consumer), Ok(message(4, 12)));
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_batch_appears_at_once_and_an_abandoned_one_never() {
+    model(|variant| {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
+        let sender = thread::spawn(move || {
+            let mut abandoned = producer.batch();
+            abandoned.push(&message(7, 1)).unwrap();
+            abandoned.push(&message(8, 1)).unwrap();
+            drop(abandoned);
+            let mut batch = producer.batch();
+            batch.push(&message(1, 1)).unwrap();
+            batch.push(&message(2, 4)).unwrap();
+            batch.commit();
+        });
+        assert_eq!(receive(&mut consumer), Ok(message(1, 1)));
+        let second = consumer.try_recv().unwrap().map(|message| message.to_vec());
+        assert_eq!(second, Some(message(2, 4)));
+        sender.join().unwrap();
+        assert!(consumer.try_recv().unwrap().is_none());
+    });
+}
+
+#[test]
+fn an_abandoned_batch_does_not_show_behind_the_next_message() {
+    model(|variant| {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
+        let sender = thread::spawn(move || {
+            let mut abandoned = producer.batch();
+            abandoned.push(&message(7, 1)).unwrap();
+            abandoned.push(&message(8, 1)).unwrap();
+            drop(abandoned);
+            producer.try_send(&message(1, 1)).unwrap();
+        });
+        assert_eq!(receive(&mut consumer), Ok(message(1, 1)));
+        assert!(consumer.try_recv().unwrap().is_none());
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_close_comes_after_what_was_sent_before() {
+    model(|variant| {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
+        let sender = thread::spawn(move || {
+            producer.try_send(&message(1, 1)).unwrap();
+            producer.try_send(&message(2, 1)).unwrap();
+            producer.close();
+        });
+        assert_eq!(receive(&mut consumer), Ok(message(1, 1)));
+        assert_eq!(receive(&mut consumer), Ok(message(2, 1)));
+        assert_eq!(receive(&mut consumer), Err(RecvError::Closed));
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_producer_that_waits_for_room_learns_of_a_close() {
+    model(|variant| {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
+        for number in 1..=2 {
+            producer.try_send(&message(number, 1)).unwrap();
+        }
+        let receiver = thread::spawn(move || {
+            assert_eq!(receive(&mut consumer), Ok(message(1, 1)));
+            consumer.close();
+        });
+        let outcome = loop {
+            match producer.try_send(&message(3, 1)) {
+                Err(SendError::Full) => thread::yield_now(),
+                Err(error) => break error,
+                Ok(()) => {}
+            }
+        };
+        assert_eq!(outcome, SendError::Closed);
+        receiver.join().unwrap();
+    });
+}
+
+/// Requests and replies, each making room for the other way: nobody looks at a credit line.
+#[test]
+fn two_rings_carry_each_others_credit() {
+    loom::model(|| {
+        let shape = config(SlotSize::B32, 2, Variant::EpochCredit);
+        let (_, mut requests, mut served) = ring(shape);
+        let (_, mut replies, mut answered) = ring(shape);
+        let server = thread::spawn(move || {
+            for number in 1..=3 {
+                assert_eq!(receive(&mut served), Ok(message(number, 1)));
+                replies.observe_credit(served.reverse_credit()).unwrap();
+                replies.set_reverse_credit(served.credit_to_piggyback());
+                replies.try_send(&message(number, 2)).unwrap();
+            }
+            assert_eq!(replies.counters().credit_loads, 0);
+        });
+        for number in 1..=3 {
+            requests.set_reverse_credit(answered.credit_to_piggyback());
+            requests.try_send(&message(number, 1)).unwrap();
+            assert_eq!(receive(&mut answered), Ok(message(number, 2)));
+            requests.observe_credit(answered.reverse_credit()).unwrap();
+        }
+        assert_eq!(requests.counters().credit_loads, 0);
+        server.join().unwrap();
+    });
+}
+
+struct Bed {
+    sleeper: Sleeper,
+    bell: Arc<Notify>,
+}
+
+impl Bed {
+    /// Receives, asleep while there is nothing.
+    fn receive(&mut self, consumer: &mut Consumer) -> Result<Vec<u8>, RecvError> {
+        loop {
+            if let Some(message) = consumer.try_recv()? {
+                return Ok(message.to_vec());
+            }
+            self.sleeper.arm(|| Ok::<(), ()>(())).unwrap();
+            if !consumer.poll() {
+                self.bell.wait();
+            }
+            self.sleeper.disarm();
+        }
+    }
+}
+
+struct Rope {
+    waker: Waker,
+    bell: Arc<Notify>,
+}
+
+impl Rope {
+    fn ring_if_asleep(&mut self) {
+        if self.waker.must_ring() {
+            self.bell.notify();
+        }
+    }
+}
+
+fn doorbell() -> (Bed, Rope) {
+    let line = SharedMemory::zeroed(LINE_BYTES);
+    let bell = Arc::new(Notify::new());
+    let sleeper = Sleeper::new(line.clone(), WakeOrder::Fence).unwrap();
+    let waker = Waker::new(line, WakeOrder::Fence).unwrap();
+    (Bed { sleeper, bell: bell.clone() }, Rope { waker, bell })
+}
+
+#[test]
+fn no_wake_up_is_lost() {
+    model(|variant| {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
+        let (mut bed, mut rope) = doorbell();
+        let sender = thread::spawn(move || {
+            for number in 1..=2 {
+                producer.try_send(&message(number, 1)).unwrap();
+                rope.ring_if_asleep();
+            }
+        });
+        for number in 1..=2 {
+            assert_eq!(bed.receive(&mut consumer), Ok(message(number, 1)));
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_close_wakes_too() {
+    model(|variant| {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
+        let (mut bed, mut rope) = doorbell();
+        let sender = thread::spawn(move || {
+            producer.try_send(&message(1, 1)).unwrap();
+            rope.ring_if_asleep();
+            producer.close();
+            rope.ring_if_asleep();
+        });
+        assert_eq!(bed.receive(&mut consumer), Ok(message(1, 1)));
+        assert_eq!(bed.receive(&mut consumer), Err(RecvError::Closed));
+        sender.join().unwrap();
+    });
+}
+
+/// A producer asleep for want of room is woken when room was given back, which `credit_stores` tells.
+#[test]
+fn a_producer_that_sleeps_for_room_is_woken() {
+    model(|variant| {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
+        let (mut bed, mut rope) = doorbell();
+        for number in 1..=2 {
+            producer.try_send(&message(number, 1)).unwrap();
+        }
+        let receiver = thread::spawn(move || {
+            let mut seen = 0;
+            for number in 1..=2 {
+                assert_eq!(receive(&mut consumer), Ok(message(number, 1)));
+                let stores = consumer.counters().credit_stores;
+                if stores != seen {
+                    seen = stores;
+                    rope.ring_if_asleep();
+                }
+            }
+            consumer
+        });
+        while let Err(error) = producer.try_send(&message(3, 1)) {
+            assert_eq!(error, SendError::Full);
+            bed.sleeper.arm(|| Ok::<(), ()>(())).unwrap();
+            if producer.is_full().unwrap() {
+                bed.bell.wait();
+            }
+            bed.sleeper.disarm();
+        }
+        let mut consumer = receiver.join().unwrap();
+        assert_eq!(receive(&mut consumer), Ok(message(3, 1)));
+    });
+}
