@@ -8,7 +8,7 @@ use crate::command::Command;
 const ABOUT: &str = "\
 Tombolo runs one program across unlike processors: it brings up a machine of nodes (this host, an Arm virtual \
 machine behind a shared-memory window, foreign programs under emulation), starts domains on them, and lets \
-these talk over channels that cost about as much as a cache line.";
+these talk over channels.";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,8 +18,8 @@ Examples:
   tombolo status                               see how the machine is
   tombolo down                                 take it down
 
-Exit status: 0 when all went well, 1 when it did not, 2 when the command line makes no sense; `tombolo run` ends
-with the status of the program.";
+Exit status: 0 when all went well, 1 when it did not, 2 when the command line makes no sense;
+`tombolo run` ends with the status of the program.";
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -48,7 +48,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "NAME", env = "TOMBOLO_MACHINE", hide_env_values = true)]
     pub(crate) machine: Option<String>,
 
-    /// When to use colours
+    /// When to use colours: auto (on a terminal), always or never
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true)]
     pub(crate) color: When,
 
@@ -61,7 +61,7 @@ pub(crate) struct Global {
     pub(crate) verbose: bool,
 }
 
-/// When to use colours: auto (on a terminal), always, never.
+/// When to use colours.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum When {
     /// On a terminal, unless `NO_COLOR` is set
@@ -86,11 +86,6 @@ mod tests {
     fn check_help(command: &mut clap::Command, path: &str) {
         let help = command.render_long_help().to_string();
         assert!(help.contains("Example"), "{path} --help shows no example:\n{help}");
-        for line in help.lines().skip_while(|line| !line.starts_with("Example")).skip(1) {
-            let line = line.trim();
-            let shown = line.is_empty() || !line.contains("tombolo ") || !line.contains("--on");
-            assert!(shown || line.contains("run"), "{path}: {line}");
-        }
         for subcommand in command.get_subcommands_mut() {
             let path = format!("{path} {}", subcommand.get_name());
             check_help(subcommand, &path);

@@ -3,18 +3,20 @@
 use std::io::{self, ErrorKind};
 
 use anstyle::{AnsiColor, Style};
+use tombolo::{Error, Fault};
 use tombolo_machine::build::BuildError;
 use tombolo_machine::file::FileError;
 use tombolo_machine::image::ImageError;
+use tombolo_machine::kit::KitError;
 
-use crate::text::one_line;
+use crate::text::{one_line, printable};
 
 /// Something went wrong at run time.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The machine, its monitor or another domain said no.
     #[error(transparent)]
-    Machine(#[from] tombolo::Error),
+    Machine(#[from] Error),
     /// A machine file cannot be used.
     #[error(transparent)]
     MachineFile(#[from] FileError),
@@ -24,6 +26,12 @@ pub(crate) enum Failure {
     /// A program cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// A measurement failed.
+    #[error(transparent)]
+    Bench(#[from] tombolo_bench::ring::Error),
+    /// A part of the installation is missing.
+    #[error(transparent)]
+    Kit(#[from] KitError),
     /// Nothing to look at.
     #[error("no machine is up")]
     NothingUp,
@@ -78,6 +86,9 @@ impl Failure {
                 ));
             }
             Failure::Usage { hint, .. } => return hint.map(str::to_owned),
+            Failure::Machine(Error::Monitor(Fault::NoSuchNode { available, .. })) if available.len() == 1 => {
+                "that is this host alone; `tombolo up` brings up a machine with more nodes"
+            }
             Failure::Image(ImageError::Unreadable { path, .. }) if path.is_dir() => {
                 return Some(format!(
                     "that is a folder: `tombolo build {}` makes an image of it",
@@ -103,7 +114,9 @@ impl Failure {
             // A report shows the file's own lines and starts with `error:` by itself.
             Failure::MachineFile(FileError::Invalid(report)) => report.render(colour),
             // Compilers and monitors may say several lines; everybody else says one.
-            Failure::Build(_) | Failure::Machine(_) => format!("{error}error:{error:#} {self}\n"),
+            Failure::Build(_) | Failure::Machine(_) => {
+                format!("{error}error:{error:#} {}\n", printable(&self.to_string()))
+            }
             _ => format!("{error}error:{error:#} {}\n", one_line(&self.to_string())),
         };
         if let Some(advice) = self.hint() {

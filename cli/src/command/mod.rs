@@ -1,5 +1,6 @@
 //! The subcommands, one module each.
 
+mod bench;
 mod build;
 mod console;
 mod down;
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     Console(console::Options),
     Build(build::Options),
     Image(image::Options),
+    Bench(bench::Options),
 }
 
 /// Runs a command; `Ok` is its exit status.
@@ -47,6 +49,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Console(options) => return console::run(context, &options),
         Command::Build(options) => build::run(context, &options)?,
         Command::Image(options) => image::run(context, &options)?,
+        Command::Bench(options) => return bench::run(context, &options),
     }
     Ok(0)
 }

@@ -1,20 +1,32 @@
 //! `tombolo up`
 
-use std::path::{Path, PathBuf};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use tombolo::find::{LOCAL_MACHINE, find_tombolod, machines_up, start_monitor};
+use rustix::fs::{MemfdFlags, memfd_create};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tombolo::find::{find_tombolod, machines_up, start_monitor};
 use tombolo::{Domain, NodeInfo};
 use tombolo_machine::Machine;
+use tombolo_machine::file::{DEFAULT_MACHINE_FILE, FileError};
 
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::signals;
 use crate::text;
 
 /// The machine file that is used when none is named, where there is one.
 const DEFAULT_FILE: &str = "machines/default.toml";
+
+/// How long it may take from the start of a monitor until it can be asked.
+const STARTING: Duration = Duration::from_secs(2);
 
 /// Brings up a machine
 ///
@@ -23,38 +35,118 @@ const DEFAULT_FILE: &str = "machines/default.toml";
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  tombolo up                      machines/default.toml where there is one, else this host alone
+  tombolo up                      this host and a small Arm machine beside it
   tombolo up machines/zoo.toml    the machine that this file describes")]
 pub(crate) struct Options {
-    /// The machine file
+    /// The machine file [default: machines/default.toml, else the same machine built in]
     file: Option<PathBuf>,
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
-    let file =
-        options.file.as_deref().or_else(|| Some(Path::new(DEFAULT_FILE)).filter(|file| file.is_file()));
+    let source = Source::choose(options)?;
     // Mistakes in the file are shown here, in colour, rather than through the monitor.
-    let machine = match file {
-        Some(file) => Machine::open(file)?,
-        None => Machine::local(),
-    };
+    let machine = source.read()?;
     check_name(context, machine.name())?;
     if machines_up()?.iter().any(|name| name == machine.name()) {
         return Err(Failure::UpAlready(machine.name().to_owned()));
     }
     let start = Instant::now();
-    context.say(heading(&machine, file));
+    let nodes = text::count(machine.nodes().len(), "node");
+    context.say(format!("bringing up machine '{}': {nodes}, from {source}", machine.name()));
+    watch_signals(context, machine.name())?;
     let mut monitor = Command::new(find_tombolod()?);
-    match file {
-        Some(file) => monitor.arg("up").arg(file),
-        None => monitor.arg(LOCAL_MACHINE),
-    };
-    start_monitor(&mut monitor, |line| {
+    start_monitor(monitor.arg("up").arg(source.path()), |line| {
         context.say(format!("{:>7}  {}", text::duration(start.elapsed()), text::one_line(line)));
     })?;
     let nodes = Domain::attach_to_machine(machine.name())?.nodes()?;
     context.say(summary(machine.name(), &nodes, start));
     Ok(())
+}
+
+/// Where the machine is described.
+enum Source {
+    File(PathBuf),
+    /// The usual machine, in memory where the monitor can read it: nothing is left behind.
+    BuiltIn(OwnedFd),
+}
+
+impl Source {
+    fn choose(options: &Options) -> Result<Source, Failure> {
+        let default = || Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.is_file());
+        if let Some(file) = options.file.clone().or_else(default) {
+            return Ok(Source::File(file));
+        }
+        let failed = |error: io::Error| Failure::system("keep the built-in machine file")(error);
+        let memory =
+            memfd_create("default.toml", MemfdFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
+        let mut file = File::from(memory);
+        file.write_all(DEFAULT_MACHINE_FILE.as_bytes()).map_err(failed)?;
+        Ok(Source::BuiltIn(file.into()))
+    }
+
+    fn read(&self) -> Result<Machine, Failure> {
+        match self {
+            Source::File(file) => Ok(Machine::open(file)?),
+            Source::BuiltIn(_) => Ok(Machine::usual().map_err(FileError::from)?),
+        }
+    }
+
+    /// What the monitor opens while this program waits for it.
+    fn path(&self) -> PathBuf {
+        match self {
+            Source::File(file) => file.clone(),
+            Source::BuiltIn(memory) => {
+                format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd()).into()
+            }
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::File(file) => write!(f, "{}", file.display()),
+            Source::BuiltIn(_) => f.write_str("the built-in machine file"),
+        }
+    }
+}
+
+/// What is coming up goes down again when the user does not want it any more.
+fn watch_signals(context: &Context, name: &str) -> Result<(), Failure> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(Failure::system("listen for signals"))?;
+    let (context, name) = (context.clone(), name.to_owned());
+    std::thread::spawn(move || {
+        let mut asked = false;
+        for signal in signals.forever() {
+            if asked {
+                std::process::exit(128 + signal);
+            }
+            asked = true;
+            context.say(format!("ended by {}; taking '{name}' down again", signals::name(signal as u8)));
+            let name = name.clone();
+            std::thread::spawn(move || {
+                let stopped = attach_soon(&name).and_then(|domain| domain.stop_machine());
+                // There is no machine to stop if it did not come so far.
+                drop(stopped);
+                std::process::exit(128 + signal);
+            });
+        }
+    });
+    Ok(())
+}
+
+/// Attaches to a machine whose monitor may only just have been started.
+fn attach_soon(name: &str) -> Result<Domain, tombolo::Error> {
+    let start = Instant::now();
+    loop {
+        match Domain::attach_to_machine(name) {
+            Err(tombolo::Error::NoMachine(_)) if start.elapsed() < STARTING => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            result => return result,
+        }
+    }
 }
 
 /// `--machine` before `up` can only mean the one that the file describes.
@@ -68,18 +160,22 @@ fn check_name(context: &Context, name: &str) -> Result<(), Failure> {
     }
 }
 
-fn heading(machine: &Machine, file: Option<&Path>) -> String {
-    let nodes = text::count(machine.nodes().len(), "node");
-    match file {
-        Some(file) => format!("bringing up machine '{}': {nodes}, from {}", machine.name(), file.display()),
-        None => format!(
-            "bringing up machine '{}': this host alone, as there is no {DEFAULT_FILE}",
-            machine.name()
-        ),
-    }
-}
-
 fn summary(name: &str, nodes: &[NodeInfo], start: Instant) -> String {
     let nodes: Vec<String> = nodes.iter().map(|node| format!("{} ({})", node.name, node.isa)).collect();
     format!("machine '{name}' is up after {}: {}", text::duration(start.elapsed()), nodes.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_machine_can_be_read_by_another_program() {
+        // The tests run in the folder of this crate, which has no machine files.
+        let source = Source::choose(&Options { file: None }).unwrap();
+        let read = Command::new("cat").arg(source.path()).output().unwrap();
+        assert_eq!(String::from_utf8(read.stdout).unwrap(), DEFAULT_MACHINE_FILE);
+        assert_eq!(source.to_string(), "the built-in machine file");
+        assert_eq!(source.read().unwrap().name(), "default");
+    }
 }

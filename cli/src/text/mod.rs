@@ -41,6 +41,11 @@ pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// The text without what a terminal would obey, its lines kept.
+pub(crate) fn printable(text: &str) -> String {
+    text.lines().map(one_line).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +74,7 @@ mod tests {
     #[test]
     fn one_line_is_one_line() {
         assert_eq!(one_line("a\nb\x1b[31m"), "a\u{fffd}b\u{fffd}[31m");
+        assert_eq!(printable("a\r\n\nb\x1b[31m\n"), "a\n\nb\u{fffd}[31m");
         assert_eq!(count(1, "node"), "1 node");
         assert_eq!(count(0, "node"), "0 nodes");
     }

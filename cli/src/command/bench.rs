@@ -1,0 +1,164 @@
+//! `tombolo bench`
+
+use std::io::{self, IsTerminal};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use tombolo_bench::ring::{self, Report, Schedule, Shape};
+use tombolo_machine::Kit;
+
+use crate::context::{Context, print};
+use crate::failure::{Failure, eprint_quietly};
+use crate::text::one_line;
+
+/// Measures what things cost
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench ring")]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum BenchCommand {
+    Ring(RingOptions),
+}
+
+/// Measures channels across every link of the machine
+///
+/// For each node that is up: round trips of 8 and 48 bytes, messages per second, and the way from asleep to
+/// awake, each beside the limit, which is a ping-pong of two bare cache lines in the same memory, measured in
+/// turn with them. Without a machine it measures this host alone. Absolute times differ between machines; the
+/// ratio to the limit is what counts.
+///
+/// The JSON has, for each of `links`: limit_rtt_ns, rtt_ns, rtt_8_ns, wake_rtt_ns, rate_per_s and
+/// rate_back_per_s, each with p50 and p99.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench ring                       every link, as a table
+  tombolo bench ring --on arm0 --slices 4  one link, quickly
+  tombolo bench ring --json | jq '.links[] | {link, rtt_ratio}'")]
+struct RingOptions {
+    /// The nodes at the far side [default: all that are up]
+    #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
+    on: Vec<String>,
+
+    /// For machines
+    #[arg(long)]
+    json: bool,
+
+    /// How often each part is measured
+    #[arg(long, value_name = "COUNT", default_value_t = default_slices())]
+    slices: NonZeroU32,
+
+    /// How long at a time, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = default_slice_ms(), value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    slice_ms: u64,
+
+    /// Bytes of a slot: 32, 64 or 128
+    #[arg(long, value_name = "BYTES", default_value_t = Shape::default().slot_bytes)]
+    slot_bytes: usize,
+
+    /// Slots of each ring: a power of two from 2 to 65536
+    #[arg(long, value_name = "COUNT", default_value_t = Shape::default().slots)]
+    slots: u32,
+
+    /// Return slots by a flag in them rather than by credit
+    #[arg(long)]
+    used_flag: bool,
+
+    /// Let both sides wander between processors
+    #[arg(long)]
+    no_pin: bool,
+
+    /// The image of the far side [default: the one of the kit]
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+}
+
+fn default_slices() -> NonZeroU32 {
+    NonZeroU32::new(Schedule::default().slices).unwrap_or(NonZeroU32::MIN)
+}
+
+fn default_slice_ms() -> u64 {
+    Schedule::default().slice.as_millis() as u64
+}
+
+impl RingOptions {
+    fn to_bench(&self) -> Result<ring::Options, Failure> {
+        let image = match &self.image {
+            Some(image) => image.clone(),
+            None => Kit::locate()?.root().join("images/bench.tbi"),
+        };
+        Ok(ring::Options {
+            nodes: self.on.clone(),
+            schedule: Schedule { slices: self.slices.get(), slice: Duration::from_millis(self.slice_ms) },
+            shape: Shape { slot_bytes: self.slot_bytes, slots: self.slots, used_flag: self.used_flag },
+            pin: !self.no_pin,
+            ..ring::Options::new(image)
+        })
+    }
+}
+
+/// Status 1 when a link could not be measured; the report says which and why.
+pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
+    let BenchCommand::Ring(options) = &options.command;
+    let report = measure(context, options)?;
+    print(if options.json { report.to_json() } else { report.table() })?;
+    Ok(u8::from(!report.is_complete()))
+}
+
+fn measure(context: &Context, options: &RingOptions) -> Result<Report, Failure> {
+    let options = options.to_bench()?;
+    let domain = context.attach()?;
+    // One line that is written over, for people who wait; files have no use for it.
+    let shown = io::stderr().is_terminal() && !context.quiet;
+    let report = ring::run(&domain, &options, &mut |line| {
+        if shown {
+            eprint_quietly(&format!("\r\x1b[K{}", one_line(line)));
+        }
+    });
+    if shown {
+        eprint_quietly("\r\x1b[K");
+    }
+    Ok(report?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::arguments::Arguments;
+    use crate::command::Command;
+
+    fn parse(line: &str) -> Result<ring::Options, clap::Error> {
+        let Command::Bench(options) = Arguments::try_parse_from(line.split(' '))?.command else {
+            unreachable!("the line is one of `bench`")
+        };
+        let BenchCommand::Ring(options) = options.command;
+        Ok(options.to_bench().unwrap())
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_measurement() {
+        let usual = ring::Options::new("x.tbi");
+        assert_eq!(parse("tombolo bench ring --image x.tbi").unwrap(), usual);
+    }
+
+    #[test]
+    fn numbers_have_bounds() {
+        let options =
+            parse("tombolo bench ring --image x.tbi --on a,b --slices 3 --slice-ms 7 --no-pin").unwrap();
+        assert_eq!((options.nodes.len(), options.schedule.slices, options.pin), (2, 3, false));
+        assert_eq!(options.schedule.slice, Duration::from_millis(7));
+        for wrong in ["--slices 0", "--slice-ms 0", "--slots x"] {
+            assert!(parse(&format!("tombolo bench ring --image x.tbi {wrong}")).is_err(), "{wrong}");
+        }
+    }
+}
