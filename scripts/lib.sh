@@ -14,6 +14,8 @@ fail() {
 
 have() { command -v "$1" >/dev/null 2>&1; }
 
+can_be_root() { [ "$(id -u)" -eq 0 ] || have sudo; }
+
 # Runs a command as root; says which one it could not run.
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then

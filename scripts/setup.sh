@@ -68,6 +68,8 @@ update_lists() {
 }
 
 apt_install() {
+    can_be_root || fail "installing needs root, and there is no sudo; as root, run:" \
+        "apt-get update && apt-get install --no-install-recommends $*"
     if ! has_package_lists; then
         update_lists "there are none yet"
     elif ! apt-get -q -q --simulate --no-install-recommends install "$@" >/dev/null 2>&1; then
@@ -98,7 +100,7 @@ install_packages() {
     fi
     # The default input of the main job is the graph of Debian's packages.
     if have apt-get && ! has_package_lists; then
-        update_lists "the main job's default graph is made of them" ||
+        { can_be_root && update_lists "the main job's default graph is made of them"; } ||
             warn "no package lists: give the main job a graph of your own with GRAPH=file"
     fi
 }
