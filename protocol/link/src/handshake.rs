@@ -135,9 +135,13 @@ impl Handshake {
 mod tests {
     use super::*;
     use crate::layout::ChannelConfig;
+    use tombolo_ring::{SlotSize, Variant};
+
+    const SMALL: ChannelConfig =
+        ChannelConfig { slot: SlotSize::B32, slots: 2, variant: Variant::EpochCredit };
 
     fn pair(ours: Hello, theirs: Hello) -> (SharedMemory, Handshake, Handshake) {
-        let memory = SharedMemory::zeroed(ChannelLayout::new(ours.config).length_bytes());
+        let memory = SharedMemory::zeroed(256);
         let a = Handshake::start(&memory, Side::A, ours).unwrap();
         let b = Handshake::start(&memory, Side::B, theirs).unwrap();
         (memory, a, b)
@@ -145,9 +149,9 @@ mod tests {
 
     #[test]
     fn either_side_may_come_first() {
-        let hello = Hello::new(ChannelConfig::default(), 5, None);
+        let hello = Hello::new(SMALL, 5, None);
         for first in [Side::A, Side::B] {
-            let memory = SharedMemory::zeroed(ChannelLayout::new(hello.config).length_bytes());
+            let memory = SharedMemory::zeroed(256);
             let mut early = Handshake::start(&memory, first, hello).unwrap();
             assert_eq!(early.step(), Ok(Progress::Waiting));
             let mut late = Handshake::start(&memory, first.other(), hello).unwrap();
@@ -161,7 +165,7 @@ mod tests {
 
     #[test]
     fn both_sides_learn_of_a_difference() {
-        let config = ChannelConfig::default();
+        let config = SMALL;
         let (_memory, mut a, mut b) = pair(Hello::new(config, 1, None), Hello::new(config, 2, None));
         assert_eq!(a.step(), Err(Refusal::Interface { ours: 1, theirs: 2 }.into()));
         assert_eq!(b.step(), Err(Refusal::Interface { ours: 2, theirs: 1 }.into()));
@@ -169,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_program_can_decline() {
-        let hello = Hello::new(ChannelConfig::default(), 0, None);
+        let hello = Hello::new(SMALL, 0, None);
         let (_memory, mut a, b) = pair(hello, hello);
         assert_eq!(a.step(), Ok(Progress::Changed));
         b.decline(42);
@@ -178,7 +182,7 @@ mod tests {
 
     #[test]
     fn memory_without_room_for_the_lines_is_refused() {
-        let hello = Hello::new(ChannelConfig::default(), 0, None);
+        let hello = Hello::new(SMALL, 0, None);
         for length_bytes in [0, 128, 248] {
             assert!(Handshake::start(&SharedMemory::zeroed(length_bytes), Side::A, hello).is_err());
         }
@@ -187,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_lines_are_golden() {
-        let hello = Hello::new(ChannelConfig::default(), 0x0102_0304_0506_0708, None);
+        let hello = Hello::new(SMALL, 0x0102_0304_0506_0708, None);
         let (memory, mut a, b) = pair(hello, hello);
         assert_eq!(a.step(), Ok(Progress::Changed));
         b.decline(9);
@@ -204,7 +208,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_an_error() {
-        let hello = Hello::new(ChannelConfig::default(), 0, None);
+        let hello = Hello::new(SMALL, 0, None);
         let (memory, mut a, _b) = pair(hello, hello);
         assert_eq!(a.step(), Ok(Progress::Changed));
         let line = ChannelLayout::hello_line(&memory, Side::B).unwrap();
@@ -221,7 +225,7 @@ mod tests {
 
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig {
-            cases: if cfg!(miri) { 8 } else { 512 },
+            cases: if cfg!(miri) { 4 } else { 512 },
             failure_persistence: None,
             ..proptest::prelude::ProptestConfig::default()
         })]
@@ -229,11 +233,11 @@ mod tests {
         #[test]
         fn whatever_the_peer_writes_a_handshake_ends_or_waits(
             words in proptest::collection::vec(
-                (0_usize..16, proptest::prop_oneof![0_u64..4, proptest::prelude::any::<u64>()]), 0..40),
+                (0_usize..16, proptest::prop_oneof![0_u64..4, proptest::prelude::any::<u64>()]), 0..if cfg!(miri) { 10 } else { 40 }),
             honest_start in proptest::prelude::any::<bool>(),
         ) {
-            let hello = Hello::new(ChannelConfig::default(), 0, None);
-            let memory = SharedMemory::zeroed(ChannelLayout::new(hello.config).length_bytes());
+            let hello = Hello::new(SMALL, 0, None);
+            let memory = SharedMemory::zeroed(256);
             let mut a = Handshake::start(&memory, Side::A, hello).unwrap();
             if honest_start {
                 Handshake::start(&memory, Side::B, hello).unwrap();

@@ -255,7 +255,8 @@ mod tests {
 
     #[test]
     fn each_bell_rings_for_its_own_sleep_only() {
-        let (_memory, mut a, mut b) = both(ChannelConfig::default());
+        let small = ChannelConfig::new(SlotSize::B32, 2, Variant::EpochCredit).unwrap();
+        let (_memory, mut a, mut b) = both(small);
         arm(&mut a.room_sleeper);
         assert!(!b.waker.must_ring());
         assert!(b.room_waker.must_ring());
@@ -269,8 +270,8 @@ mod tests {
 
     #[test]
     fn memory_that_is_too_small_is_refused() {
-        let layout = ChannelLayout::new(ChannelConfig::default());
-        let rings_bytes = HEADER_BYTES + 2 * 256 * 64;
+        let layout = ChannelLayout::new(ChannelConfig::new(SlotSize::B32, 2, Variant::UsedFlag).unwrap());
+        let rings_bytes = HEADER_BYTES + 2 * 2 * 32;
         let memory = SharedMemory::zeroed(rings_bytes);
         for (length_bytes, fits) in
             [(0, false), (HEADER_BYTES, false), (rings_bytes - 8, false), (rings_bytes, true)]

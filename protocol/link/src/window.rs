@@ -291,14 +291,14 @@ mod tests {
     proptest! {
         // Under miri each step costs a thousand times as much.
         #![proptest_config(ProptestConfig {
-            cases: if cfg!(miri) { 4 } else { 256 },
+            cases: if cfg!(miri) { 2 } else { 256 },
             failure_persistence: None,
             ..ProptestConfig::default()
         })]
 
         #[test]
         fn ranges_never_overlap_and_everything_comes_back(
-            steps in proptest::collection::vec((0_u8..3, 1_u64..40_000), 1..200)
+            steps in proptest::collection::vec((0_u8..3, 1_u64..40_000), 1..if cfg!(miri) { 40 } else { 200 })
         ) {
             let (start, end) = (heap_offset_bytes() as u64, MIN_WINDOW_BYTES as u64);
             let mut allocator = WindowAllocator::new(start, end);
