@@ -210,20 +210,19 @@ impl Producer {
         self.header = (self.header & !TAG_MASK) | self.slots.tag(position);
     }
 
-    /// Takes back all that a batch staged and did not publish.
+    /// Takes back all that a batch staged from `start` on and did not publish.
     ///
-    /// The first slot was not written; the others get the tag they had, which is what the consumer expects of a
+    /// The first slot has an idle tag already; the others get theirs back, which is what the consumer expects of a
     /// slot that is still to be published. It cannot look there before the first slot is, and that store will
     /// release these.
-    pub(crate) fn retract(&mut self) {
-        let first = self.published();
-        for staged in first + 1..self.position {
+    pub(crate) fn retract(&mut self, start: u64) {
+        for staged in start + 1..self.position {
             self.slots.store_control(staged, self.idle_word(staged), Relaxed);
         }
-        self.staged_slots = 0;
-        self.move_to(first);
+        self.staged_slots -= self.position - start;
+        self.move_to(start);
         if self.ended.is_some() {
-            self.limit = first;
+            self.limit = start;
         }
     }
 

@@ -116,6 +116,8 @@ impl<'a> Claim<'a> {
 #[must_use = "a batch that is not committed sends nothing"]
 pub struct Batch<'a> {
     producer: &'a mut Producer,
+    /// Position of the first message.
+    start: u64,
     /// The control word that publishes everything; `None` before the first message.
     first_word: Option<u64>,
     messages: u64,
@@ -124,7 +126,7 @@ pub struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     pub(crate) fn new(producer: &'a mut Producer) -> Self {
-        Batch { producer, first_word: None, messages: 0, bytes: 0 }
+        Batch { start: producer.position, producer, first_word: None, messages: 0, bytes: 0 }
     }
 
     /// Adds a copy of `message`. All messages of a batch must fit in the ring together.
@@ -176,8 +178,8 @@ impl<'a> Batch<'a> {
     /// Publishes all messages. An empty batch does nothing.
     pub fn commit(mut self) {
         if let Some(word) = self.first_word.take() {
-            self.producer.slots.store_control(self.producer.published(), word, Release);
-            self.producer.staged_slots = 0;
+            self.producer.slots.store_control(self.start, word, Release);
+            self.producer.staged_slots -= self.producer.position - self.start;
             self.producer.counters.messages += self.messages;
             self.producer.counters.bytes += self.bytes;
         }
@@ -187,7 +189,7 @@ impl<'a> Batch<'a> {
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
         if self.first_word.is_some() {
-            self.producer.retract();
+            self.producer.retract(self.start);
         }
     }
 }

@@ -13,9 +13,7 @@ use common::{VARIANTS, config, ring};
 use loom::sync::{Arc, Notify};
 use loom::thread;
 use tombolo_base::{LINE_BYTES, SharedMemory};
-use tombolo_ring::{
-    Consumer, Producer, RecvError, SendError, Sleeper, SlotSize, Variant, WakeOrder, Waker,
-};
+use tombolo_ring::{Consumer, Producer, RecvError, SendError, Sleeper, SlotSize, Variant, WakeOrder, Waker};
 
 fn model(body: impl Fn(Variant) + Sync + Send + 'static + Copy) {
     for variant in VARIANTS {

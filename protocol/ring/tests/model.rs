@@ -161,7 +161,7 @@ fn run(config: RingConfig, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 }
             }
             Step::Claim(len, cut) => {
-                claim(&mut model, &mut producer, &pattern(seed, scaled(len)), cut.map(scaled))?
+                claim(&mut model, &mut producer, &pattern(seed, scaled(len)), cut.map(scaled))?;
             }
             Step::Batch(lens, commit) => {
                 let messages = lens.into_iter().map(|len| pattern(seed, scaled(len))).collect();

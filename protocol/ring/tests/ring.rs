@@ -202,6 +202,23 @@ fn a_batch_never_takes_its_own_slots_for_free() {
     }
 }
 
+/// Nothing after it arrives, and nothing is taken for something else.
+#[test]
+fn a_leaked_batch_stops_the_ring() {
+    for variant in VARIANTS {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, variant));
+        let mut leaked = producer.batch();
+        leaked.push(&[1]).unwrap();
+        leaked.push(&[2]).unwrap();
+        std::mem::forget(leaked);
+        let mut batch = producer.batch();
+        batch.push(&[3; 20]).unwrap();
+        batch.commit();
+        producer.try_send(&[4]).unwrap();
+        assert_eq!(receive(&mut consumer), None);
+    }
+}
+
 #[test]
 fn a_leaked_message_is_received_again() {
     let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
