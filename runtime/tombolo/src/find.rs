@@ -47,7 +47,9 @@ impl Target {
         if let Ok(name) = std::env::var(MACHINE_VARIABLE) {
             return Self::machine(&name);
         }
-        let up = machines_up()?;
+        // The monitor of a plain host lingers after its last program; a machine that somebody brought up is meant.
+        let mut up = machines_up()?;
+        up.retain(|name| name != LOCAL_MACHINE);
         match up.as_slice() {
             [] => Self::machine(LOCAL_MACHINE),
             [only] => Self::machine(only),
