@@ -9,11 +9,12 @@ const ROUNDS: u64 = 10_000;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn main() {
-    // `tombolo run` tells each domain of a job its number, and a prefix for names that no other job has.
-    let name = format!("{}/ping", std::env::var("TOMBOLO_JOB").unwrap_or_default());
-    let result = match std::env::var("TOMBOLO_RANK").as_deref() {
-        Ok("0") => measure(&name),
-        Ok("1") => return_all(&name),
+    // What `tombolo run` tells each domain: its number, how many there are, a prefix for names of its own job.
+    let [rank, size, job] = ["RANK", "SIZE", "JOB"].map(|it| std::env::var(format!("TOMBOLO_{it}")));
+    let name = format!("{}/ping", job.unwrap_or_default());
+    let result = match (rank.as_deref(), size.as_deref()) {
+        (Ok("0"), Ok("2")) => measure(&name),
+        (Ok("1"), Ok("2")) => return_all(&name),
         _ => Err("start two of me: tombolo run --on host,arm0 pingpong.tbi".into()),
     };
     if let Err(error) = result {
@@ -26,10 +27,9 @@ fn main() {
 fn measure(name: &str) -> Result<(), Box<dyn Error>> {
     let domain = Domain::attach()?;
     let mut channel = domain.export(name, &ChannelOptions::default())?.accept(PATIENCE)?;
-    let mut message = Vec::new();
+    let (mut message, mut times_us) = (Vec::new(), Vec::new());
     channel.recv_into(&mut message, PATIENCE)?;
     let peer_isa = String::from_utf8(message.clone())?;
-    let mut times_us = Vec::new();
     for round in 0..ROUNDS {
         let start = Instant::now();
         channel.send(&round.to_le_bytes(), PATIENCE)?;
@@ -38,10 +38,9 @@ fn measure(name: &str) -> Result<(), Box<dyn Error>> {
         assert_eq!(message, round.to_le_bytes());
     }
     times_us.sort_by(f64::total_cmp);
-    let (node, peer_node, median_us) =
-        (domain.node_name(), channel.peer_node(), times_us[times_us.len() / 2]);
-    print!("{} on {node} -> {peer_isa} on {peer_node}: ", Isa::current());
-    println!("{ROUNDS} round trips, median {median_us:.2} us");
+    let (isa, node, peer_node) = (Isa::current(), domain.node_name(), channel.peer_node());
+    let median_us = times_us[times_us.len() / 2];
+    println!("{isa} on {node} -> {peer_isa} on {peer_node}: {ROUNDS} round trips, median {median_us:.2} us");
     Ok(())
 }
 
@@ -52,9 +51,8 @@ fn return_all(name: &str) -> Result<(), Box<dyn Error>> {
     loop {
         channel.send(&message, PATIENCE)?;
         match channel.recv_into(&mut message, PATIENCE) {
-            Ok(_) => {}
             Err(tombolo::Error::Closed { .. }) => return Ok(()),
-            Err(error) => return Err(error.into()),
-        }
+            received => received?,
+        };
     }
 }
