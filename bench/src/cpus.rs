@@ -54,6 +54,14 @@ impl Drop for Pinned {
     }
 }
 
+/// How long this thread has been ready to run while something else ran, in nanoseconds; `None` where the kernel
+/// does not say.
+#[must_use]
+pub fn waited_ns() -> Option<u64> {
+    // Time run, time waited, slices.
+    fs::read_to_string("/proc/thread-self/schedstat").ok()?.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// Two of the allowed processors to measure between: the first, and the next that is no hardware thread of the
 /// same core, so that the two sides do not share execution units. `None` when fewer than two are allowed.
 #[must_use]
@@ -101,6 +109,13 @@ mod tests {
         assert_eq!(parse_list("5"), [5]);
         assert!(parse_list("").is_empty());
         assert!(parse_list("nonsense").is_empty());
+    }
+
+    #[test]
+    fn waiting_only_grows() {
+        let before = waited_ns();
+        std::thread::yield_now();
+        assert!(waited_ns() >= before);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(super) enum Command {
         /// How many.
         rounds: u64,
     },
-    /// End.
+    /// Answer with the time spent waiting for a processor, in nanoseconds, and end.
     Bye,
 }
 

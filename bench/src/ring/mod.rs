@@ -27,7 +27,7 @@ use tombolo::{Domain, Fault, NodeInfo};
 pub use arguments::{PeerArguments, Shape};
 pub use end::{End, Ends};
 pub use error::Error;
-pub use report::{Goal, LinkReport, Report, Settings, Unmeasured};
+pub use report::{DISTURBED_SHARE, Goal, LinkReport, Report, Settings, Unmeasured};
 pub use sample::{Latency, Rate};
 
 use crate::cpus::{self, Pinned};

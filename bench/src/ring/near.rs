@@ -8,6 +8,7 @@ use super::peer::{stream, take};
 use super::raw::Lines;
 use super::sample::{Clock, Flow, Samples, median, sorted};
 use super::{Error, Schedule};
+use crate::cpus;
 
 /// What is measured of a link. Slices follow one another in this order, over and over: the distance of two
 /// processors changes within seconds where a hypervisor moves them, and a ratio is taken of neighbours only.
@@ -36,6 +37,8 @@ pub(super) struct Figures {
     pub(super) wake: Samples,
     /// Messages of `wake` that rang a sleeping peer.
     pub(super) rings: u64,
+    /// Share of the time in which a side was ready to run and something else ran in its place: the worse of both.
+    pub(super) waited_share: f64,
     history: Vec<(Part, f64)>,
 }
 
@@ -94,8 +97,10 @@ pub(super) fn measure<E: End>(
         back: Flow::default(),
         wake: Samples::new(),
         rings: 0,
+        waited_share: 0.0,
         history: Vec::new(),
     };
+    let (start, waited_before_ns) = (Instant::now(), cpus::waited_ns());
     for slice in 1..=schedule.slices {
         progress(&format!("rings, slice {slice} of {}", schedule.slices));
         for part in CYCLE {
@@ -107,8 +112,18 @@ pub(super) fn measure<E: End>(
         progress(&format!("wake-ups, slice {slice} of {}", schedule.slices));
         figures.measure_wake(ends, clock, schedule.slice)?;
     }
-    ends.ring.send(&Command::Bye.to_bytes(), STALL)?;
+    let waited_ns = cpus::waited_ns().zip(waited_before_ns).map_or(0, |(now, before)| now - before);
+    let waited_ns = waited_ns.max(end_peer(&mut ends.ring)?);
+    figures.waited_share = waited_ns as f64 / start.elapsed().as_nanos() as f64;
     Ok(figures)
+}
+
+/// Ends the peer; returns how long it waited for a processor, in nanoseconds.
+fn end_peer(ring: &mut impl End) -> Result<u64, Error> {
+    let mut answer = Vec::with_capacity(64);
+    ring.send(&Command::Bye.to_bytes(), STALL)?;
+    ring.recv_into(&mut answer, STALL)?;
+    command::answered(&answer)
 }
 
 impl Figures {

@@ -42,6 +42,7 @@ pub fn run(arguments: &PeerArguments) -> Result<(), Error> {
 /// When a channel fails, or something else than was sent arrives.
 pub fn serve<E: End>(ends: &mut Ends<E>) -> Result<(), Error> {
     let mut buffer = Vec::with_capacity(64);
+    let waited_before_ns = cpus::waited_ns();
     ends.ring.recv_into(&mut buffer, IDLE)?;
     loop {
         match Command::from_bytes(&buffer)? {
@@ -64,7 +65,12 @@ pub fn serve<E: End>(ends: &mut Ends<E>) -> Result<(), Error> {
                 Lines::new(raw.memory.words())?.serve()?;
             }
             Command::Wake { rounds } => wake(&mut ends.wake, rounds)?,
-            Command::Bye => return Ok(()),
+            Command::Bye => {
+                let waited_ns =
+                    cpus::waited_ns().zip(waited_before_ns).map_or(0, |(now, before)| now - before);
+                ends.ring.send(&command::answer(waited_ns), IDLE)?;
+                return Ok(());
+            }
         }
         ends.ring.recv_into(&mut buffer, IDLE)?;
     }

@@ -11,6 +11,9 @@ use crate::host::Host;
 /// What a round trip of 48 bytes may cost on the host's own link, in round trips of the bare memory.
 const GOAL_RATIO: f64 = 1.25;
 
+/// What share of the time a side may wait for a processor before its figures are called disturbed.
+pub const DISTURBED_SHARE: f64 = 0.02;
+
 /// All that was measured in one run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
@@ -78,6 +81,9 @@ pub struct LinkReport {
     pub wake_rtt_ns: Option<Latency>,
     /// Share of these messages that found the peer asleep and had to ring.
     pub wake_ring_share: Option<f64>,
+    /// Share of the time in which one of the two programs was ready to run and another ran in its place: beyond
+    /// [`DISTURBED_SHARE`] the figures, most of all the rare ones, are not the link's.
+    pub waited_share: f64,
     /// `limit_rtt_ns.p50` slice by slice: how the distance of the processors changed.
     pub limit_slices_ns: Vec<f64>,
     /// The ratio slice by slice.
@@ -168,6 +174,7 @@ impl LinkReport {
             rate_back_per_s: figures.back.summary(),
             wake_ring_share: wake.map(|wake| thousandths(figures.rings as f64 / wake.rounds as f64)),
             wake_rtt_ns: wake,
+            waited_share: thousandths(figures.waited_share),
             limit_slices_ns: figures.limit_slices_ns().into_iter().map(thousandths).collect(),
             ratio_slices: figures.usual_ratios().into_iter().map(thousandths).collect(),
         }
@@ -202,6 +209,7 @@ pub(super) mod tests {
             rate_back_per_s: Some(rate(40e6)),
             wake_rtt_ns: Some(latency(45_000.0)),
             wake_ring_share: Some(1.0),
+            waited_share: 0.0,
             limit_slices_ns: vec![100.0, 101.0],
             ratio_slices: vec![1.2],
         };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::report::{LinkReport, Report};
+use super::report::{DISTURBED_SHARE, LinkReport, Report};
 use super::sample::{Latency, Rate};
 
 pub(super) fn render(report: &Report) -> String {
@@ -17,6 +17,7 @@ pub(super) fn render(report: &Report) -> String {
         let _ = writeln!(text, "\nnot measured: {}: {}", unmeasured.node, unmeasured.why);
     }
     text += &verdict(report);
+    text += &disturbances(report);
     text += &legend(report);
     text
 }
@@ -72,6 +73,17 @@ fn verdict(report: &Report) -> String {
         "\ngoal {verdict}: a round trip of 48 bytes on {} takes {:.2} of the limit, at most {:.2} was promised\n",
         goal.link, goal.rtt_ratio, goal.max_rtt_ratio
     )
+}
+
+fn disturbances(report: &Report) -> String {
+    let disturbed = report.links.iter().filter(|link| link.waited_share > DISTURBED_SHARE);
+    disturbed.fold(String::new(), |text, link| {
+        let percent = link.waited_share * 100.0;
+        text + &format!(
+            "\ndisturbed: {}: other programs held a processor {percent:.0} % of the time; measure again when it is quiet\n",
+            link.link
+        )
+    })
 }
 
 fn legend(report: &Report) -> String {
@@ -133,7 +145,8 @@ fn align(rows: &[Vec<String>]) -> String {
     let widths: Vec<usize> =
         (0..columns).map(|index| column(index).map(|cell| cell.chars().count()).max().unwrap_or(0)).collect();
     let is_number = |cell: &String| cell == "-" || cell.parse::<f64>().is_ok();
-    let right: Vec<bool> = (0..columns).map(|index| column(index).last().is_some_and(is_number)).collect();
+    let right: Vec<bool> =
+        (0..columns).map(|index| column(index).next_back().is_some_and(is_number)).collect();
     let mut text = String::new();
     for row in rows {
         let mut line = String::new();
@@ -182,6 +195,7 @@ mod tests {
         let mut report = report();
         report.unmeasured.push(Unmeasured { node: "arm1".into(), why: "node arm1 is down".into() });
         report.links[0].limit_rtt_ns = None;
+        report.links[0].waited_share = 0.3;
         let text = report.table();
         for part in [
             "machine default, on Some CPU (2 processors), Linux 6.1",
@@ -189,11 +203,12 @@ mod tests {
             "x86_64  aarch64",
             "not measured: arm1: node arm1 is down",
             "goal met",
+            "disturbed: host-arm0: other programs held a processor 30 % of the time",
             "256 slots of 64 bytes, epoch+credit\nplaces    this side stays on processor 0",
         ] {
             assert!(text.contains(part), "no '{part}' in\n{text}");
         }
-        let rows: Vec<&str> = text.lines().filter(|line| line.contains("host-arm0")).collect();
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("  host-arm0")).collect();
         assert_eq!(rows.len(), 2);
         assert!(text.lines().all(|line| line.chars().count() <= 130), "{text}");
     }
