@@ -16,20 +16,25 @@ pub const DEFAULT_SPIN_NS: u64 = 50_000;
 /// Polls between two looks at the clock, which costs as much as a poll of a ring or more.
 const POLLS_PER_LOOK: u32 = 16;
 
-/// A budget that fades: spinning in vain halves it, down to a sixteenth, and spinning with success restores it.
+/// Vain waits after which the whole budget is tried once more.
+const WAITS_PER_TRIAL: u32 = 256;
+
+/// A budget that fades: spinning in vain halves it, down to a 64th, and spinning with success restores it.
 ///
-/// With more waiters than processors, spinning only keeps the peer from running; the budget finds that out.
+/// With more waiters than processors, spinning only keeps the peer from running; the budget finds that out. A
+/// peer that does answer in time, but later than the faded budget, is found out by trying the whole now and then.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin {
     full_ns: u64,
     budget_ns: u64,
+    vain_waits: u32,
 }
 
 impl Spin {
     /// A budget of `full_ns`; zero sleeps at once.
     #[must_use]
     pub const fn new(full_ns: u64) -> Self {
-        Spin { full_ns, budget_ns: full_ns }
+        Spin { full_ns, budget_ns: full_ns, vain_waits: 0 }
     }
 
     /// Calls `attempt` a few times, or once if there is no budget, without a look at the clock.
@@ -43,7 +48,7 @@ impl Spin {
             tombolo_base::sync::spin_hint();
             let found = attempt();
             if found.is_some() {
-                self.budget_ns = self.full_ns;
+                self.restore();
                 return found;
             }
         }
@@ -63,18 +68,32 @@ impl Spin {
                 return None;
             }
             if spent_ns >= self.budget_ns {
-                self.budget_ns = (self.budget_ns / 2).max(self.full_ns / 16);
+                self.fade();
                 return None;
             }
             for _ in 0..POLLS_PER_LOOK {
                 tombolo_base::sync::spin_hint();
                 let found = attempt();
                 if found.is_some() {
-                    self.budget_ns = self.full_ns;
+                    self.restore();
                     return found;
                 }
             }
         }
+    }
+}
+
+impl Spin {
+    fn restore(&mut self) {
+        (self.budget_ns, self.vain_waits) = (self.full_ns, 0);
+    }
+
+    fn fade(&mut self) {
+        self.vain_waits = (self.vain_waits + 1) % WAITS_PER_TRIAL;
+        self.budget_ns = match self.vain_waits {
+            0 => self.full_ns,
+            _ => (self.budget_ns / 2).max(self.full_ns / 64),
+        };
     }
 }
 
@@ -225,4 +244,49 @@ pub fn any<C: Transport>(
         (0..count).map(|step| (start % count + step) % count).find(|index| channels[*index].readable())
     };
     until(channels, spin, timeout, Interest::Read, first_ready)?.ok_or(ChannelError::TimedOut(Awaited::Any))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait_in_vain(spin: &mut Spin) {
+        assert_eq!(spin.run(Deadline::after(Duration::from_secs(60)), || None::<()>), None);
+    }
+
+    #[test]
+    fn a_budget_fades_and_comes_back() {
+        let mut spin = Spin::new(6_400);
+        for expected_ns in [3_200, 1_600, 800, 400, 200, 100, 100] {
+            wait_in_vain(&mut spin);
+            assert_eq!(spin.budget_ns, expected_ns);
+        }
+        assert_eq!(spin.run(Deadline::after(Duration::from_secs(60)), || Some(5)), Some(5));
+        assert_eq!(spin.budget_ns, 6_400);
+    }
+
+    #[test]
+    fn the_whole_budget_is_tried_now_and_then() {
+        let mut spin = Spin::new(640);
+        let trials = (0..3 * WAITS_PER_TRIAL).filter(|_| {
+            wait_in_vain(&mut spin);
+            spin.budget_ns == 640
+        });
+        assert_eq!(trials.count(), 3);
+    }
+
+    #[test]
+    fn no_budget_is_one_look_and_a_deadline_that_passed_none() {
+        let mut looks = 0;
+        assert_eq!(Spin::new(0).glance(|| looks_at(&mut looks)), None);
+        assert_eq!(Spin::new(0).run(Deadline::after(Duration::from_secs(60)), || looks_at(&mut looks)), None);
+        assert_eq!(looks, 1);
+        assert_eq!(Spin::new(1 << 40).run(Deadline::after(Duration::ZERO), || looks_at(&mut looks)), None);
+        assert_eq!(looks, 1);
+    }
+
+    fn looks_at(looks: &mut u32) -> Option<()> {
+        *looks += 1;
+        None
+    }
 }

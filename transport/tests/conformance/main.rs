@@ -3,6 +3,7 @@
 
 mod carrier;
 mod death;
+mod doorbells;
 mod ending;
 mod hostile;
 mod messages;
@@ -52,6 +53,13 @@ macro_rules! every_transport {
                 any_serves_all_in_turn,
                 any_is_woken_by_each,
                 any_shows_an_end,
+            }
+            doorbells {
+                the_last_look_sees_what_came_before,
+                a_sleeper_is_rung_for_a_message_once,
+                a_sleeper_is_rung_for_room,
+                nobody_is_rung_for_what_nobody_awaits,
+                no_wake_up_is_lost_in_a_race,
             }
             ending {
                 close_drains_then_says_so,
