@@ -15,7 +15,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Ends domains, on whatever node they are
 ///
 /// Each gets the signal and, if it is still there after the grace, SIGKILL. What a domain started goes with it.
-/// With a signal of your choice and no grace, that signal is all it gets.
+/// With a signal of your choice and no grace stated, that signal is all it gets.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +31,7 @@ pub(crate) struct Options {
     #[arg(short, long, value_parser = signals::parse, value_name = "NAME|N")]
     signal: Option<u8>,
 
-    /// Seconds until SIGKILL follows [default: 2]
+    /// Seconds until SIGKILL follows; 0 kills at once [default: 2]
     #[arg(short, long, value_parser = seconds, value_name = "SECONDS")]
     grace: Option<Duration>,
 }
@@ -57,7 +57,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 /// The signal, and how long until SIGKILL follows it.
 fn order(signal: Option<u8>, grace: Option<Duration>) -> (u8, Duration) {
     match (signal, grace) {
-        (None, Some(Duration::ZERO)) => (signals::KILL, Duration::ZERO),
+        (_, Some(Duration::ZERO)) => (signals::KILL, Duration::ZERO),
         (None, grace) => (signals::TERM, grace.unwrap_or(GRACE)),
         (Some(signal), Some(grace)) => (signal, grace),
         (Some(signal), None) => (signal, Duration::MAX),
@@ -72,6 +72,7 @@ mod tests {
     fn a_signal_alone_does_not_kill() {
         assert_eq!(order(None, None), (15, GRACE));
         assert_eq!(order(None, Some(Duration::ZERO)), (9, Duration::ZERO));
+        assert_eq!(order(Some(2), Some(Duration::ZERO)), (9, Duration::ZERO));
         assert_eq!(order(Some(10), None), (10, Duration::MAX));
         assert_eq!(order(Some(2), Some(GRACE)), (2, GRACE));
     }

@@ -21,8 +21,8 @@ const GRACE: Duration = Duration::from_secs(3);
 /// How much later than that the monitors must have told the end of every domain.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long to wait at a time while nothing is wrong.
-const AWHILE: Duration = Duration::from_secs(3600);
+/// How long to wait at a time: how soon it shows that another thread has ended the job, and that its domains do not.
+const AWHILE: Duration = Duration::from_secs(1);
 
 /// The domains of one `tombolo run`.
 pub(super) struct Job {
@@ -168,7 +168,7 @@ impl Job {
                     Some(end) => (GRACE + PATIENCE).saturating_sub(end.since.elapsed()),
                 }
             };
-            match self.domain.next_exit(patience.min(Duration::from_secs(1))) {
+            match self.domain.next_exit(patience.min(AWHILE)) {
                 Ok((id, exit)) => self.ended(id, &exit),
                 Err(Error::TimedOut { .. }) if patience.is_zero() => {
                     self.context.say("some domains did not end in time; the monitor ends them now");
@@ -202,7 +202,7 @@ impl Job {
         match end.others {
             0 => end.why.clone(),
             1 if unpoisoned(&self.state).started == 1 => end.why.clone(),
-            others => format!("{}; the job's {} ended", end.why, were(others)),
+            others => format!("{}; {} ended", end.why, were(others)),
         }
     }
 }

@@ -1,0 +1,75 @@
+//! The command as shells see it: exit statuses, what goes to which stream. Whole machines are in `testing/e2e`.
+
+use std::process::{Command, Output, Stdio};
+
+fn tombolo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tombolo"));
+    command.args(arguments).stdin(Stdio::null()).env_remove("TOMBOLO_MACHINE");
+    command
+}
+
+/// Exit status, standard output, standard error.
+fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = tombolo(arguments).output().expect("it is built");
+    let text = |bytes| String::from_utf8(bytes).expect("it is text");
+    (status.code(), text(stdout), text(stderr))
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2_and_shows_the_right_one() {
+    let (status, output, errors) = run(&["kill", "arm0"]);
+    assert_eq!((status, output.as_str()), (Some(2), ""));
+    assert!(errors.contains("a domain id is NODE.GENERATION.INDEX, for example 1.1.4"), "{errors}");
+    let (status, _, errors) = run(&["frobnicate"]);
+    assert_eq!(status, Some(2));
+    assert!(errors.contains("Usage: tombolo"), "{errors}");
+}
+
+#[test]
+fn a_failure_ends_with_1_and_one_sentence() {
+    let (status, output, errors) = run(&["image", "inspect", "no/such.tbi"]);
+    assert_eq!((status, output.as_str()), (Some(1), ""));
+    assert_eq!(errors, "error: cannot read image no/such.tbi: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn mistakes_in_a_machine_file_are_shown_before_anything_starts() {
+    let file = std::env::temp_dir().join(format!("tombolo-cli-{}.toml", std::process::id()));
+    std::fs::write(&file, "name = \"x\"\n[[node]]\nname = \"host\"\nkind = \"hots\"\n").expect("a file");
+    let path = file.to_str().expect("a path");
+    let (status, output, errors) = run(&["up", path]);
+    let coloured = run(&["--color", "always", "up", path]).2;
+    std::fs::remove_file(&file).expect("it is ours");
+    assert_eq!((status, output.as_str()), (Some(1), ""));
+    assert!(errors.contains(&format!("--> {path}:4:8")), "{errors}");
+    assert!(errors.contains("did you mean \"host\"?") && !errors.contains('\x1b'), "{errors}");
+    assert!(coloured.contains("\x1b["), "{coloured}");
+}
+
+#[test]
+fn a_machine_that_is_not_up_is_not_started() {
+    let name = format!("no-such-{}", std::process::id());
+    for command in ["ps", "names", "down", "status"] {
+        let (status, output, errors) = run(&["--machine", &name, command]);
+        assert_eq!((status, output.as_str()), (Some(1), ""), "{command}");
+        assert!(errors.starts_with(&format!("error: machine '{name}' is not up\nhint: ")), "{errors}");
+    }
+}
+
+#[test]
+fn json_is_json_and_nothing_else() {
+    let (status, output, errors) = run(&["image", "inspect", "/bin/sh", "--json"]);
+    assert_eq!((status, errors.as_str()), (Some(0), ""));
+    let image: serde_json::Value = serde_json::from_str(&output).expect("it is JSON");
+    assert_eq!(image["name"], "sh");
+    assert_eq!(image["programs"][0]["sha256"].as_str().map(str::len), Some(64));
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_error() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = tombolo(&["image", "inspect", "/bin/sh"]);
+    let output = command.stdout(writer).output().expect("it is built");
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(141), &b""[..]));
+}
