@@ -70,6 +70,9 @@ impl<P: Port> Crew for Workers<'_, P> {
             self.held.truncate(stage.depth);
             self.held.push(stage.serial);
             self.broadcast_graph(depth, graph);
+            if depth == 0 {
+                self.deliver();
+            }
         }
         self.held.truncate(stage.depth + 1);
         let labels = partition.labels();
@@ -121,6 +124,17 @@ impl<P: Port> Crew for Workers<'_, P> {
 }
 
 impl<P: Port> Workers<'_, P> {
+    /// Waits until everybody has been sent everything. Done once, with the input: otherwise the fast would have
+    /// finished a small graph before the slow have received it. Contracted graphs go out beside the work.
+    fn deliver(&mut self) {
+        self.flush();
+        while self.members.iter().any(Member::has_mail) {
+            self.exchange();
+            self.flush();
+            self.give_up_the_silent(Member::has_mail);
+        }
+    }
+
     fn divide(&mut self, graph: &Csr, active: &[u32]) {
         let live: Vec<usize> =
             (0..self.members.len()).filter(|&index| self.members[index].is_live()).collect();
