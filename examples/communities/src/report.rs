@@ -125,7 +125,7 @@ pub struct Times {
 }
 
 impl Report {
-    /// Puts everything together. `ranks` is what [`rank`] returned; `top` communities are described.
+    /// Puts everything together. `ranking` is what [`rank`] returned; `top` communities are described.
     #[must_use]
     pub fn new(
         input: &Input,
