@@ -1,7 +1,7 @@
 //! `socket`: a channel over a byte stream, local or TCP, for nodes that share no memory.
 //!
-//! The same hello and verdict as in memory, then [frames](crate::frames). The length [`CLOSE`] ends the stream in
-//! order; an end without it is the peer's death.
+//! The same hello and verdict as in memory, then frames: a 32-bit little-endian length and the message. The length
+//! of all ones ends the stream in order; an end without it is the peer's death.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};

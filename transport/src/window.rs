@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use tombolo_base::SharedMemory;
 use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
 use tombolo_platform::guest::pci::Registers;
-use tombolo_platform::memory::map;
+use tombolo_platform::memory::{check_sealed, map};
 use tombolo_platform::time::Deadline;
 
 use crate::connection::{Bell, Connection, Ring};
@@ -43,6 +43,10 @@ impl Lent {
                 "the monitor lent {} bytes of the window where the channel takes {needed}",
                 self.length_bytes
             )));
+        }
+        if self.ring.is_none() {
+            // The host's window is a file, which could be shorter than what is mapped of it; a device cannot.
+            check_sealed(&self.memory, self.offset_bytes.saturating_add(needed))?;
         }
         let length_bytes = usize::try_from(needed).unwrap_or(usize::MAX);
         let memory = map(&self.memory, self.offset_bytes, length_bytes)?;

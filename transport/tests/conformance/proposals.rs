@@ -1,16 +1,16 @@
-//! What `shm` and streams answer to a peer that does not begin as it must.
+//! What each transport answers to a peer, or a monitor, that does not begin as it must.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use tombolo_link::{ChannelConfig, ChannelLayout, HandshakeError, Refusal};
+use tombolo_link::{ChannelConfig, ChannelLayout, HandshakeError, Refusal, Side};
 use tombolo_platform::memory::create_sealed;
 use tombolo_platform::socket::{self, Kind};
 use tombolo_platform::{Deadline, Errno};
 use tombolo_ring::Violation;
-use tombolo_transport::{ChannelError, StreamChannel, Transport, shm};
+use tombolo_transport::{ChannelError, StreamChannel, Transport, shm, window};
 
-use crate::carrier::{Carrier, UnixStream, deadline, hello, pair};
+use crate::carrier::{Carrier, UnixStream, WINDOW_OFFSET_BYTES, Window, deadline, hello, lent, pair};
 use crate::messages::Random;
 
 /// What accepting answers to a proposal of these bytes and descriptors.
@@ -58,6 +58,25 @@ fn memory_that_could_be_pulled_away_is_refused() {
     rustix::fs::fcntl_add_seals(&loose, rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::WRITE)
         .unwrap();
     assert_eq!(errno(loose.as_fd()), Errno::PERM);
+}
+
+/// A range that the monitor lent wrongly is refused before it is mapped.
+#[test]
+fn a_range_outside_the_window_is_refused() {
+    let hello = hello(ChannelConfig::default());
+    let lend = |shift: &dyn Fn(&mut window::Lent)| {
+        let (ends, _other) = Window::ends(hello.config);
+        let mut lent = lent(ends, hello.config);
+        shift(&mut lent);
+        window::open(lent, Side::A, hello, Deadline::after(Duration::ZERO)).unwrap_err()
+    };
+    for offset_bytes in [WINDOW_OFFSET_BYTES + 4096, !4095] {
+        let error = lend(&|lent| lent.offset_bytes = offset_bytes);
+        assert!(matches!(&error, ChannelError::Os(error) if error.errno == Errno::OVERFLOW), "{error}");
+    }
+    assert!(matches!(lend(&|lent| lent.offset_bytes = 100), ChannelError::Os(_)));
+    assert!(matches!(lend(&|lent| lent.length_bytes -= 1), ChannelError::Violation(_)));
+    assert!(matches!(lend(&|_| ()), ChannelError::TimedOut(_)));
 }
 
 /// Shapes that this side cannot lay out: the proposer too must learn what is wrong with them.
@@ -126,7 +145,7 @@ fn stream() -> (OwnedFd, StreamChannel) {
     let mut bytes = hello.to_bytes().to_vec();
     bytes.extend_from_slice(&1_u64.to_le_bytes());
     socket::send(&ours[0], &bytes, &[]).unwrap();
-    let channel = UnixStream::open(theirs, tombolo_link::Side::B, hello, deadline()).unwrap();
+    let channel = UnixStream::open(theirs, Side::B, hello, deadline()).unwrap();
     (ours.into_iter().next().unwrap(), channel)
 }
 
@@ -178,7 +197,7 @@ fn a_peer_that_only_sends_cannot_fill_this_process() {
 #[test]
 fn violations_name_what_was_wrong() {
     use tombolo_transport::ChannelError::Violation as Broken;
-    let (mut a, b) = pair::<crate::carrier::Window>(ChannelConfig::default());
+    let (mut a, b) = pair::<Window>(ChannelConfig::default());
     // An acknowledgement of what was never sent, in the line of side B.
     let raw = b.into_raw_memory();
     raw.memory.store_le(7 * 16, 5, tombolo_base::sync::Ordering::Relaxed);
