@@ -90,6 +90,8 @@ pub fn run(domain: &Domain, options: &Options, progress: &mut dyn FnMut(&str)) -
     if !options.image.is_file() {
         return Err(Error::NoImage { path: options.image.clone() });
     }
+    // What is no ring on any link is said once, before anything is started.
+    options.shape.options()?;
     let nodes = choose(domain.nodes()?, &options.nodes, domain.node_name())?;
     let (cpu, peer_cpu) = processors()?;
     let clock = Clock::calibrate();

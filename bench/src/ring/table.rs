@@ -13,13 +13,23 @@ pub(super) fn render(report: &Report) -> String {
         text += "\nOne way, 48 bytes a message, million messages a second; and wake-ups, µs\n";
         text += &align(&rates_and_wakes(&report.links));
     }
-    for unmeasured in &report.unmeasured {
-        let _ = writeln!(text, "\nnot measured: {}: {}", unmeasured.node, unmeasured.why);
+    for remarks in [failures(report), verdict(report), disturbances(report)] {
+        if !remarks.is_empty() {
+            text += "\n";
+            text += &remarks;
+        }
     }
-    text += &verdict(report);
-    text += &disturbances(report);
-    text += &legend(report);
+    if !report.links.is_empty() {
+        text += "\n";
+        text += &legend(report);
+    }
     text
+}
+
+fn failures(report: &Report) -> String {
+    let lines =
+        report.unmeasured.iter().map(|failed| format!("not measured: {}: {}\n", failed.node, failed.why));
+    lines.collect()
 }
 
 fn heading(report: &Report) -> String {
@@ -70,20 +80,21 @@ fn verdict(report: &Report) -> String {
     let Some(goal) = &report.goal else { return String::new() };
     let verdict = if goal.met { "met" } else { "MISSED" };
     format!(
-        "\ngoal {verdict}: a round trip of 48 bytes on {} takes {:.2} of the limit, at most {:.2} was promised\n",
+        "goal {verdict}: a round trip of 48 bytes on {} takes {:.2} of the limit, at most {:.2} was promised\n",
         goal.link, goal.rtt_ratio, goal.max_rtt_ratio
     )
 }
 
 fn disturbances(report: &Report) -> String {
     let disturbed = report.links.iter().filter(|link| link.waited_share > DISTURBED_SHARE);
-    disturbed.fold(String::new(), |text, link| {
-        let percent = link.waited_share * 100.0;
-        text + &format!(
-            "\ndisturbed: {}: other programs held a processor {percent:.0} % of the time; measure again when it is quiet\n",
-            link.link
+    let lines = disturbed.map(|link| {
+        format!(
+            "disturbed: {}: other programs held a processor {:.0} % of the time; measure again when it is quiet\n",
+            link.link,
+            link.waited_share * 100.0
         )
-    })
+    });
+    lines.collect()
 }
 
 fn legend(report: &Report) -> String {
@@ -95,8 +106,7 @@ fn legend(report: &Report) -> String {
         _ => "no side is kept on a processor".to_owned(),
     };
     format!(
-        "\n\
-         limit     two bare cache lines in the same memory, stored and awaited by the two programs in turn\n\
+        "limit     two bare cache lines in the same memory, stored and awaited by the two programs in turn\n\
          / limit   median over {} slices of {} ms of p50 / p50 of the limit in the slices before and after\n\
          p50, mean over batches of 16 round trips, p99 and p99.9 over single ones, less {} ns for the clock\n\
          one way   each message published by itself; every byte is written, and checked on arrival\n\
@@ -188,6 +198,15 @@ mod tests {
         ] {
             assert_eq!(significant(value), text);
         }
+    }
+
+    #[test]
+    fn without_a_link_there_is_nothing_to_explain() {
+        let mut report = report();
+        (report.links, report.goal) = (Vec::new(), None);
+        report.unmeasured.push(Unmeasured { node: "arm1".into(), why: "node arm1 is down".into() });
+        let expected = "machine default, on Some CPU (2 processors), Linux 6.1\n\nnot measured: arm1: node arm1 is down\n";
+        assert_eq!(report.table(), expected);
     }
 
     #[test]
