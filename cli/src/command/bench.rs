@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use tombolo::ChannelOptions;
 use tombolo_bench::ring::{self, Report, Schedule, Shape};
 use tombolo_machine::Kit;
 
@@ -61,11 +62,11 @@ struct RingOptions {
     slice_ms: u64,
 
     /// Bytes of a slot: 32, 64 or 128
-    #[arg(long, value_name = "BYTES", default_value_t = Shape::default().slot_bytes)]
+    #[arg(long, value_name = "BYTES", default_value_t = Shape::default().slot_bytes, value_parser = slot_bytes)]
     slot_bytes: usize,
 
     /// Slots of each ring: a power of two from 2 to 65536
-    #[arg(long, value_name = "COUNT", default_value_t = Shape::default().slots)]
+    #[arg(long, value_name = "COUNT", default_value_t = Shape::default().slots, value_parser = slots)]
     slots: u32,
 
     /// Return slots by a flag in them rather than by credit
@@ -87,6 +88,16 @@ fn default_slices() -> NonZeroU32 {
 
 fn default_slice_ms() -> u64 {
     Schedule::default().slice.as_millis() as u64
+}
+
+fn slot_bytes(text: &str) -> Result<usize, String> {
+    let bytes = text.parse().ok().filter(|bytes| ChannelOptions::default().slot_bytes(*bytes).is_ok());
+    bytes.ok_or_else(|| "slots have 32, 64 or 128 bytes".to_owned())
+}
+
+fn slots(text: &str) -> Result<u32, String> {
+    let slots = text.parse().ok().filter(|slots| ChannelOptions::default().slots(*slots).is_ok());
+    slots.ok_or_else(|| "a ring has a power of two from 2 to 65536 of slots".to_owned())
 }
 
 impl RingOptions {
@@ -157,7 +168,9 @@ mod tests {
             parse("tombolo bench ring --image x.tbi --on a,b --slices 3 --slice-ms 7 --no-pin").unwrap();
         assert_eq!((options.nodes.len(), options.schedule.slices, options.pin), (2, 3, false));
         assert_eq!(options.schedule.slice, Duration::from_millis(7));
-        for wrong in ["--slices 0", "--slice-ms 0", "--slots x"] {
+        for wrong in
+            ["--slices 0", "--slice-ms 0", "--slots x", "--slots 3", "--slots 131072", "--slot-bytes 50"]
+        {
             assert!(parse(&format!("tombolo bench ring --image x.tbi {wrong}")).is_err(), "{wrong}");
         }
     }

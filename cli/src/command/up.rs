@@ -6,6 +6,9 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -27,6 +30,9 @@ const DEFAULT_FILE: &str = "machines/default.toml";
 
 /// How long it may take from the start of a monitor until it can be asked.
 const STARTING: Duration = Duration::from_secs(2);
+
+/// How long it may take to stop.
+const STOPPING: Duration = Duration::from_secs(60);
 
 /// Brings up a machine
 ///
@@ -53,11 +59,13 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let start = Instant::now();
     let nodes = text::count(machine.nodes().len(), "node");
     context.say(format!("bringing up machine '{}': {nodes}, from {source}", machine.name()));
-    watch_signals(context, machine.name())?;
+    let interruption = Interruption::watch(context, machine.name())?;
     let mut monitor = Command::new(find_tombolod()?);
-    start_monitor(monitor.arg("up").arg(source.path()), |line| {
+    let started = start_monitor(monitor.arg("up").arg(source.path()), |line| {
         context.say(format!("{:>7}  {}", text::duration(start.elapsed()), text::one_line(line)));
-    })?;
+    });
+    interruption.finish()?;
+    started?;
     let nodes = Domain::attach_to_machine(machine.name())?.nodes()?;
     context.say(summary(machine.name(), &nodes, start));
     Ok(())
@@ -112,28 +120,49 @@ impl fmt::Display for Source {
 }
 
 /// What is coming up goes down again when the user does not want it any more.
-fn watch_signals(context: &Context, name: &str) -> Result<(), Failure> {
-    let mut signals =
-        Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(Failure::system("listen for signals"))?;
-    let (context, name) = (context.clone(), name.to_owned());
-    std::thread::spawn(move || {
-        let mut asked = false;
-        for signal in signals.forever() {
-            if asked {
-                std::process::exit(128 + signal);
+struct Interruption {
+    /// The signal that said so; 0 for none.
+    signal: Arc<AtomicU8>,
+    /// Hears when the machine is down again.
+    stopped: Receiver<()>,
+}
+
+impl Interruption {
+    fn watch(context: &Context, name: &str) -> Result<Interruption, Failure> {
+        let mut signals =
+            Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(Failure::system("listen for signals"))?;
+        let (sender, stopped) = mpsc::channel();
+        let noted = Arc::new(AtomicU8::new(0));
+        let (signal, context, name) = (Arc::clone(&noted), context.clone(), name.to_owned());
+        std::thread::spawn(move || {
+            for number in signals.forever() {
+                if signal.swap(number as u8, Ordering::SeqCst) != 0 {
+                    // The second time: without waiting for anything.
+                    std::process::exit(128 + number);
+                }
+                context.say(format!("taking '{name}' down again"));
+                let (name, sender) = (name.clone(), sender.clone());
+                std::thread::spawn(move || {
+                    // There is no machine to stop if it did not come so far.
+                    let _ = attach_soon(&name).and_then(|domain| domain.stop_machine());
+                    let _ = sender.send(());
+                });
             }
-            asked = true;
-            context.say(format!("ended by {}; taking '{name}' down again", signals::name(signal as u8)));
-            let name = name.clone();
-            std::thread::spawn(move || {
-                let stopped = attach_soon(&name).and_then(|domain| domain.stop_machine());
-                // There is no machine to stop if it did not come so far.
-                drop(stopped);
-                std::process::exit(128 + signal);
-            });
+        });
+        Ok(Interruption { signal: noted, stopped })
+    }
+
+    /// An error if there was a signal, once its machine is down.
+    fn finish(&self) -> Result<(), Failure> {
+        match self.signal.load(Ordering::SeqCst) {
+            0 => Ok(()),
+            signal => {
+                let _ = self.stopped.recv_timeout(STOPPING);
+                let message = format!("ended by {}", signals::name(signal));
+                Err(Failure::Job { message, status: 128 + signal })
+            }
         }
-    });
-    Ok(())
+    }
 }
 
 /// Attaches to a machine whose monitor may only just have been started.
