@@ -17,6 +17,7 @@ use tombolo_transport::window;
 
 use crate::agent::{Agent, Emulator, GuestWindow};
 use crate::link::Line;
+use crate::orphans;
 
 /// How long the root may take to answer a node that has just started.
 const ROOT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -102,11 +103,13 @@ fn run(mut line: Line, emulator: Option<Emulator>, window: Option<GuestWindow>) 
                 return Ok(());
             }
         }
+        agent.end_orphans(&[]);
         while let Some((report, file)) = agent.next_report() {
             line.send(report.to_bytes(), file.into_iter().collect());
         }
         if line.is_gone() {
             agent.destroy_children();
+            orphans::end_all();
             return Err(LeafError::RootGone);
         }
         wait(&mut line, &mut agent)?;

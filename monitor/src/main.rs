@@ -6,8 +6,9 @@ use std::process::{Command, ExitCode};
 
 use tombolo_machine::{Kit, Machine};
 use tombolo_platform::guest::init;
-use tombolo_platform::process;
+use tombolo_platform::process::{self, Ended};
 use tombolod::agent::Emulator;
+use tombolod::keeper;
 use tombolod::leaf;
 use tombolod::root::{Root, RootError};
 
@@ -25,9 +26,15 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["local"] => serve(Ok(Machine::local()), true),
-        ["up", file] => serve(Machine::open(Path::new(file)).map_err(|error| error.to_string()), false),
-        ["guest"] => finish(leaf::run_guest()),
+        ["local"] | ["up", _] => keep(&words),
+        ["serve", "local"] => serve(Ok(Machine::local()), true),
+        ["serve", "up", file] => {
+            serve(Machine::open(Path::new(file)).map_err(|error| error.to_string()), false)
+        }
+        ["guest"] => {
+            tombolod::allow_many_descriptors();
+            finish(leaf::run_guest())
+        }
         ["agent", number, emulator, cpu @ ..] if cpu.len() <= 1 => be_agent(number, emulator, cpu.first()),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");
@@ -44,20 +51,39 @@ fn main() -> ExitCode {
     }
 }
 
-/// Serves a machine in the background: says on standard output how it goes, then lets go of it.
+/// Starts the root monitor, and waits in the background until it has ended and nothing is left of it.
+fn keep(words: &[&str]) -> ExitCode {
+    let started = keeper::start(["serve"].into_iter().chain(words.iter().copied()));
+    let ended = started.and_then(|root| {
+        // It alone says how things go: whoever listens should hear the end when it ends.
+        let_go_of_terminal();
+        root.wait()
+    });
+    match ended {
+        Ok(Ended::Exited(status)) => ExitCode::from(status),
+        Ok(Ended::Signalled(_)) => ExitCode::FAILURE,
+        Err(error) => {
+            say(format!("error: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Serves a machine: says on standard output how it goes, then lets go of it.
 fn serve(machine: Result<Machine, String>, idle_exit: bool) -> ExitCode {
-    // Away from the terminal of whoever started it, and from its signals.
-    let _ = rustix::process::setsid();
-    let _ = std::env::set_current_dir("/");
+    tombolod::allow_many_descriptors();
     let outcome = machine.and_then(|machine| {
         let kit = Kit::locate().ok();
-        let mut root = Root::new(machine, kit, idle_exit).map_err(|error: RootError| error.to_string())?;
+        let watched = keeper::watch().map_err(|error| error.to_string())?;
+        let mut root =
+            Root::new(machine, kit, watched, idle_exit).map_err(|error: RootError| error.to_string())?;
         root.boot(say).map_err(|error| error.to_string())?;
         Ok(root)
     });
     match outcome {
+        // Whoever asked for the machine may be gone by now, killed: then nobody knows that it is up.
+        Ok(_) if !say("ready".to_owned()) => ExitCode::FAILURE,
         Ok(mut root) => {
-            say("ready".to_owned());
             let_go_of_terminal();
             match root.serve() {
                 Ok(()) => ExitCode::SUCCESS,
@@ -71,12 +97,13 @@ fn serve(machine: Result<Machine, String>, idle_exit: bool) -> ExitCode {
     }
 }
 
-fn say(line: String) {
-    // Nobody may be listening.
-    let _ = writeln!(std::io::stdout(), "{line}");
+/// Tells whoever started this process; false when nobody listens any more.
+fn say(line: String) -> bool {
+    writeln!(std::io::stdout(), "{line}").is_ok()
 }
 
 fn let_go_of_terminal() {
+    let _ = std::env::set_current_dir("/");
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(&null);
         let _ = rustix::stdio::dup2_stdout(&null);
@@ -90,6 +117,7 @@ fn be_agent(number: &str, emulator: &str, cpu: Option<&&str>) -> ExitCode {
         .map_err(|_| format!("{number} is no descriptor"))
         .and_then(|number| process::inherited(number).map_err(|error| error.to_string()));
     let emulator = Emulator { program: emulator.into(), cpu: cpu.map(|cpu| (*cpu).to_owned()) };
+    tombolod::allow_many_descriptors();
     match socket {
         Ok(socket) => finish(leaf::run_user(socket, Some(emulator))),
         Err(why) => {

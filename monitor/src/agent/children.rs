@@ -13,6 +13,7 @@ use tombolo_platform::event::Interest;
 use tombolo_platform::process::{Ended, Process};
 use tombolo_platform::{Errno, OsError, Signal};
 
+use super::orphans::DOMAIN_VARIABLE;
 use super::{Agent, Token};
 
 /// Output that may be on its way to whoever reads it; the domain's next writes wait in its pipe.
@@ -20,6 +21,9 @@ const IN_FLIGHT_BYTES: usize = 64 * 1024;
 
 /// Output bytes of one report.
 const PIECE_BYTES: usize = 8 * 1024;
+
+/// Pieces of output that may be on their way, however short: what a program writes line by line comes so.
+const IN_FLIGHT_PIECES: usize = IN_FLIGHT_BYTES / PIECE_BYTES;
 
 /// Variables that belong to the monitor, not to the domains that it starts.
 const OWN_VARIABLES: [&str; 4] = ["TOMBOLO_MONITOR", "TOMBOLO_MACHINE", "TOMBOLO_KIT", "TOMBOLO_TOMBOLOD"];
@@ -30,6 +34,13 @@ struct OutputPipe {
     number: u8,
     pipe: OwnedFd,
     in_flight_bytes: usize,
+    in_flight_pieces: usize,
+}
+
+impl OutputPipe {
+    fn may_be_read(&self) -> bool {
+        self.in_flight_bytes < IN_FLIGHT_BYTES && self.in_flight_pieces < IN_FLIGHT_PIECES
+    }
 }
 
 /// A domain that this agent started.
@@ -58,7 +69,7 @@ impl ChildRecord {
         add: &mut impl FnMut(BorrowedFd<'a>, Interest, Token),
     ) {
         add(self.process.ended_fd(), Interest::Read, Token::ChildEnd(domain));
-        for output in self.outputs.iter().filter(|output| output.in_flight_bytes < IN_FLIGHT_BYTES) {
+        for output in self.outputs.iter().filter(|output| output.may_be_read()) {
             add(output.pipe.as_fd(), Interest::Read, Token::ChildOutput(domain, output.number));
         }
         if let Some(input) = self.input.as_ref().filter(|_| !self.feeding.is_empty()) {
@@ -76,11 +87,16 @@ impl Agent {
                 self.children.insert(domain, child);
                 self.report(Report::Started { domain, pid });
             }
-            Err(error) => self.report(Report::NotStarted { domain, why: error.to_string() }),
+            Err(error) => {
+                // If it was started and cannot be watched, it is nobody's.
+                self.expect_orphans();
+                self.report(Report::NotStarted { domain, why: error.to_string() });
+            }
         }
     }
 
     fn try_start(&self, order: StartOrder) -> Result<ChildRecord, OsError> {
+        let domain = order.domain;
         let missing = || OsError::new("start a program that did not arrive", Errno::NOENT);
         let program = self.programs.get(&order.program).ok_or_else(missing)?;
         let path = format!("/proc/self/fd/{}", program.as_raw_fd());
@@ -104,6 +120,7 @@ impl Agent {
             command.env_remove(name);
         });
         command.envs(order.environment).env("TOMBOLO_MONITOR", &self.socket_name);
+        command.env(DOMAIN_VARIABLE, domain.to_string());
         let directory = Path::new(&order.directory);
         command.current_dir(if directory.is_dir() { directory } else { Path::new("/") });
         command.stdin(if order.stdin { Stdio::piped() } else { Stdio::null() });
@@ -126,7 +143,7 @@ impl Agent {
         };
         for (number, pipe) in outputs.into_iter().flatten() {
             rustix::io::ioctl_fionbio(&pipe, true).context("read a program's output")?;
-            record.outputs.push(OutputPipe { number, pipe, in_flight_bytes: 0 });
+            record.outputs.push(OutputPipe { number, pipe, in_flight_bytes: 0, in_flight_pieces: 0 });
         }
         if let Some(input) = &record.input {
             rustix::io::ioctl_fionbio(input, true).context("feed a program")?;
@@ -152,6 +169,7 @@ impl Agent {
             Ok(count) => {
                 piece.truncate(count);
                 output.in_flight_bytes += count;
+                output.in_flight_pieces += 1;
                 piece
             }
             Err(Errno::AGAIN | Errno::INTR) => return,
@@ -168,7 +186,9 @@ impl Agent {
         if let Some(child) = self.children.get_mut(&domain)
             && let Some(output) = child.outputs.iter_mut().find(|output| output.number == number)
         {
+            // One answer for each piece.
             output.in_flight_bytes = output.in_flight_bytes.saturating_sub(bytes);
+            output.in_flight_pieces = output.in_flight_pieces.saturating_sub(1);
         }
     }
 
@@ -215,6 +235,7 @@ impl Agent {
             // It cannot be reaped, so nothing more will be learned of it.
             Err(_) => child.ended = Some(Ended::Signalled(0)),
         }
+        self.expect_orphans();
         // What it wrote last is still in the pipes, and no more than they hold.
         for number in [1, 2] {
             while self.has_output(domain, number) {

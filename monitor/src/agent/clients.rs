@@ -4,18 +4,24 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use tombolo_base::ChannelId;
-use tombolo_control::{Attachment, Bytes, Report};
+use tombolo_control::{Attachment, Bytes, MAX_MESSAGE_BYTES, Report};
 use tombolo_platform::event::{Interest, Ready};
 use tombolo_platform::{Errno, process, socket};
 
 use super::{Agent, is_gone};
 
 /// Messages that may wait for a client. One that falls behind further does not read at all and is dropped; what
-/// may be long, output and consoles, is sent only as fast as it is taken.
-const MAX_QUEUED: usize = 4096;
+/// may be long, output and consoles, is sent only as fast as it is taken: a client with a thousand children that
+/// all write may still have sixteen thousand pieces of output before it.
+const MAX_QUEUED: usize = 128 * 1024;
 
 /// Clients of one node.
 const MAX_CLIENTS: usize = 4096;
+
+/// Whether it can be passed on: what is longer would not fit into a report to the root.
+fn is_message(received: &socket::Received) -> bool {
+    (1..=MAX_MESSAGE_BYTES).contains(&received.length) && !received.truncated
+}
 
 /// A client's connection.
 #[derive(Debug)]
@@ -83,7 +89,7 @@ impl Agent {
         for _ in 0..16 {
             let Some(client) = self.clients.get(&number) else { return true };
             match socket::receive(&client.socket, &mut buffer) {
-                Ok(received) if received.length > 0 && !received.truncated => {
+                Ok(received) if is_message(&received) => {
                     let message = Bytes(buffer[..received.length].to_vec());
                     let file = received.fds.into_iter().next();
                     self.reports.push_back((Report::Asked { connection: number, message }, file));
@@ -111,6 +117,11 @@ impl Agent {
         fds: Vec<OwnedFd>,
     ) {
         let fds = self.attach(channel, attachments, fds);
+        let promised = attachments.iter().any(|attachment| matches!(attachment, Attachment::Lifeline {}));
+        if fds.is_err() && promised && !self.has_lifeline(channel) {
+            // There is nothing whose end could show later.
+            self.report(Report::Released { channel });
+        }
         let Some(client) = self.clients.get_mut(&number) else { return };
         // Without what belongs to it a grant is of no use: the client says so when it opens the channel.
         client.queue.push_back((message, fds.unwrap_or_default()));

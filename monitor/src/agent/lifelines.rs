@@ -60,6 +60,10 @@ impl Agent {
             .collect()
     }
 
+    pub(super) fn has_lifeline(&self, channel: ChannelId) -> bool {
+        self.lifelines.contains_key(&channel)
+    }
+
     /// The peer is gone: the domain's end shows it. Ours stays, to show when the domain lets go.
     pub(super) fn hang_up(&mut self, channel: ChannelId) {
         if let Some(lifeline) = self.lifelines.get(&channel) {

@@ -6,6 +6,7 @@
 mod children;
 mod clients;
 mod lifelines;
+mod orphans;
 mod programs;
 
 use std::collections::{HashMap, VecDeque};
@@ -57,6 +58,8 @@ pub enum Token {
     ChildInput(DomainId),
     /// A lifeline.
     Lifeline(ChannelId),
+    /// The end of an orphan.
+    Orphan(i32),
 }
 
 /// A report, and the descriptor that came with what it passes on.
@@ -77,6 +80,9 @@ pub struct Agent {
     /// Ends of socket pairs whose other end was handed out, by channel.
     pairs: HashMap<ChannelId, OwnedFd>,
     reports: VecDeque<Outgoing>,
+    /// Killed, not yet reaped, by process id.
+    orphans: HashMap<i32, OwnedFd>,
+    orphans_expected: bool,
 }
 
 impl Agent {
@@ -99,6 +105,8 @@ impl Agent {
             lifelines: HashMap::new(),
             pairs: HashMap::new(),
             reports: VecDeque::new(),
+            orphans: HashMap::new(),
+            orphans_expected: false,
         })
     }
 
@@ -139,6 +147,9 @@ impl Agent {
         for (channel, lifeline) in &self.lifelines {
             add(lifeline.fd(), Interest::Read, Token::Lifeline(*channel));
         }
+        for (number, pidfd) in &self.orphans {
+            add(pidfd.as_fd(), Interest::Read, Token::Orphan(*number));
+        }
     }
 
     /// Takes note of what happened on one of them.
@@ -150,6 +161,7 @@ impl Agent {
             Token::ChildOutput(domain, stream) => self.read_output(domain, stream),
             Token::ChildInput(domain) => self.write_input(domain),
             Token::Lifeline(channel) => self.lifeline_let_go(channel),
+            Token::Orphan(number) => self.reap_orphan(number),
         }
     }
 

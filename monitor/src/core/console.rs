@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use tombolo_base::NodeId;
 use tombolo_control::{Bytes, Fault, Reply};
 
-use super::{Client, Core, Effect, NodeState};
+use super::{Client, Core, Effect, NodeState, shown};
 
 /// Console output that is remembered, in bytes.
 pub(super) const REMEMBERED_BYTES: usize = 256 * 1024;
@@ -95,7 +95,7 @@ impl Core {
 
     fn console_node(&self, name: &str) -> Result<NodeId, Fault> {
         let node = self.machine.node_named(name).ok_or_else(|| Fault::NoSuchNode {
-            name: name.to_owned(),
+            name: shown(name),
             available: self.machine.nodes().iter().map(|node| node.name.clone()).collect(),
         })?;
         if node.as_vm().is_none() {
@@ -111,8 +111,8 @@ impl Core {
     pub(super) fn console_open(&mut self, client: Client, name: &str) -> Result<Reply, Fault> {
         let id = self.console_node(name)?;
         if let Some(node) = self.node(id) {
-            let position = node.console.printed - node.console.remembered.len() as u64;
-            node.console.viewers.insert(client, Viewer { position, in_flight_bytes: 0 });
+            // From the first byte ever: what is no longer remembered was dropped, and is counted as such.
+            node.console.viewers.insert(client, Viewer { position: 0, in_flight_bytes: 0 });
         }
         Ok(Reply::Done {})
     }

@@ -7,7 +7,7 @@ use tombolo_control::{Bytes, Exit, Fault, Order, Reply, SpawnRequest, StartOrder
 use tombolo_machine::NodeKind;
 use tombolo_machine::image::Image;
 
-use super::{Client, Core, DomainRecord, Effect, MAX_PROGRAMS, Nanos, NodeState, Resource};
+use super::{Client, Core, DomainRecord, Effect, MAX_PROGRAMS, Nanos, NodeState, Resource, shown};
 
 const SIGKILL: u8 = 9;
 
@@ -23,6 +23,7 @@ impl Core {
                 since: now,
                 parent: None,
                 image: None,
+                build: [0; 32],
                 channels: 0,
                 starting: None,
                 feeding: None,
@@ -63,7 +64,7 @@ impl Core {
     ) -> Result<(), Fault> {
         let (node, isa) = self.startable_node(&spawn.node)?;
         let image = self.image_of(parent, &spawn, image)?;
-        let image_name = if spawn.own_image { image.name().to_owned() } else { spawn.image_name.clone() };
+        let image_name = if spawn.own_image { image.name().to_owned() } else { shown(&spawn.image_name) };
         let hash = match image.program(isa) {
             Ok(program) => program.sha256,
             Err(_) => {
@@ -84,6 +85,7 @@ impl Core {
                 since: now,
                 parent: Some((parent, client)),
                 image: Some(image),
+                build: hash,
                 channels: 0,
                 starting: Some(request),
                 feeding: None,
@@ -97,7 +99,7 @@ impl Core {
 
     fn startable_node(&mut self, name: &str) -> Result<(NodeId, Isa), Fault> {
         let node = self.machine.node_named(name).ok_or_else(|| Fault::NoSuchNode {
-            name: name.to_owned(),
+            name: shown(name),
             available: self.machine.nodes().iter().map(|node| node.name.clone()).collect(),
         })?;
         let (id, isa) = (node.id, node.isa);
@@ -190,6 +192,10 @@ impl Core {
 
     pub(super) fn domain_not_started(&mut self, domain: DomainId, why: String) {
         let Some(record) = self.domains.remove(&domain) else { return };
+        if let Some(node) = self.node(domain.node()) {
+            // Perhaps the program did not arrive, for want of memory there: the next start sends it again.
+            node.programs.retain(|known| *known != record.build);
+        }
         if let (Some(request), Some((_, client))) = (record.starting, record.parent) {
             let node = self.node_name(domain.node());
             self.answer(client, request, Err(Fault::StartFailed { node, why }));

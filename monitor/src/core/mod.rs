@@ -174,6 +174,8 @@ struct DomainRecord {
     /// Who asked for it, by which connection; none for a domain that attached by itself.
     parent: Option<(DomainId, Client)>,
     image: Option<Image>,
+    /// What it runs of that, by SHA-256; nothing for one that attached by itself.
+    build: [u8; 32],
     channels: u32,
     /// The request to be answered once it has started.
     starting: Option<u32>,
@@ -226,6 +228,11 @@ pub struct Core {
     /// Since when nobody has used the machine.
     idle_since: Option<Nanos>,
     effects: Vec<Effect>,
+}
+
+/// What a client called something, as much of it as a message has room for.
+fn shown(name: &str) -> String {
+    name.chars().take(200).collect()
 }
 
 /// How long a node may take from start to its first report.
@@ -301,6 +308,9 @@ impl Core {
 
     /// Takes in what an agent reports. `image` is what a descriptor that came along held.
     pub fn report(&mut self, now: Nanos, node: NodeId, report: Report, image: Option<Result<Image, String>>) {
+        if !self.may_report(node, &report) {
+            return;
+        }
         match report {
             Report::Ready { version, isa, cores, pid } => {
                 self.node_ready(now, node, (version, isa), cores, pid);
@@ -324,6 +334,19 @@ impl Core {
         }
         if self.clients.is_empty() && self.domains.is_empty() {
             self.idle_since.get_or_insert(now);
+        }
+    }
+
+    /// Whether a report about a domain comes from its node. What another says of it is no evidence.
+    fn may_report(&self, node: NodeId, report: &Report) -> bool {
+        match report {
+            Report::Started { domain, .. }
+            | Report::NotStarted { domain, .. }
+            | Report::Ended { domain, .. }
+            | Report::Output { domain, .. }
+            | Report::InputTaken { domain }
+            | Report::Joined { domain: Some(domain), .. } => domain.node() == node,
+            _ => true,
         }
     }
 

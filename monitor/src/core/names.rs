@@ -6,7 +6,7 @@ use tombolo_base::DomainId;
 use tombolo_control::{Fault, Reply};
 use tombolo_link::ChannelConfig;
 
-use super::{Client, Core, NameRecord, Nanos, Waiting};
+use super::{Client, Core, NameRecord, Nanos, Waiting, shown};
 
 /// Names that one client may hold.
 const MAX_NAMES_PER_CLIENT: usize = 1024;
@@ -14,7 +14,7 @@ const MAX_NAMES_PER_CLIENT: usize = 1024;
 impl Core {
     pub(super) fn export(&mut self, client: Client, owner: DomainId, name: String) -> Result<Reply, Fault> {
         if !tombolo_control::is_name(&name) {
-            return Err(Fault::BadName { name: name.chars().take(200).collect() });
+            return Err(Fault::BadName { name: shown(&name) });
         }
         if let Some(taken) = self.names.get(&name) {
             return Err(Fault::NameTaken { name, owner: taken.owner });
@@ -47,7 +47,7 @@ impl Core {
         config: ChannelConfig,
     ) {
         if !tombolo_control::is_name(&name) {
-            let fault = Fault::BadName { name: name.chars().take(200).collect() };
+            let fault = Fault::BadName { name: shown(&name) };
             return self.answer(client, request, Err(fault));
         }
         if self.names.contains_key(&name) {

@@ -7,7 +7,7 @@ use tombolo_control::{Exit, Fault, NodeInfo, Reply};
 use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_link::window::{WindowAllocator, heap_offset_bytes};
 
-use super::{BOOT_TIMEOUT, Client, Core, Effect, Nanos, NodeState, WindowRecord};
+use super::{BOOT_TIMEOUT, Client, Core, Effect, Nanos, NodeState, WindowRecord, shown};
 
 impl Core {
     /// Starts every node.
@@ -111,7 +111,7 @@ impl Core {
     pub(super) fn restart(&mut self, now: Nanos, client: Client, request: u32, name: &str) {
         let Some(id) = self.machine.node_named(name).map(|node| node.id) else {
             let available = self.machine.nodes().iter().map(|node| node.name.clone()).collect();
-            let fault = Fault::NoSuchNode { name: name.to_owned(), available };
+            let fault = Fault::NoSuchNode { name: shown(name), available };
             return self.answer(client, request, Err(fault));
         };
         match self.node(id).map(|node| &node.state) {

@@ -425,3 +425,64 @@ fn nonsense_ends_the_connection_that_sent_it() {
     bench.report(HOST, Report::Asked { connection: 1, message: Bytes(vec![255; 40]) });
     assert_eq!(bench.orders.last(), Some(&(HOST, Order::Dismiss { connection: 1 })));
 }
+
+#[test]
+fn a_viewer_that_comes_late_learns_what_was_forgotten() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let forgotten = 1000;
+    bench.core.console_output(ARM0, &vec![b'x'; super::console::REMEMBERED_BYTES + forgotten]);
+    bench.ask((HOST, 1), Request::ConsoleOpen { node: "arm0".into() });
+    let dropped = bench.delivered.iter().find_map(|(_, message, ..)| match message.body {
+        Reply::Console { dropped, .. } => Some(dropped),
+        _ => None,
+    });
+    assert_eq!(dropped, Some(forgotten as u64));
+}
+
+#[test]
+fn what_an_agent_says_of_domains_elsewhere_is_no_evidence() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let domain = start(&mut bench, (HOST, 1));
+    bench.delivered.clear();
+    bench.report(ARM1, Report::Ended { domain, exit: Exit::Exited { status: 0 } });
+    bench.report(ARM1, Report::Output { domain, stream: 1, bytes: Bytes(b"x".to_vec()) });
+    bench.report(ARM1, Report::Joined { connection: 1, pid: 1, domain: Some(domain) });
+    let attach = Request::Attach { version: PROTOCOL_VERSION, program: String::new() };
+    assert_eq!(bench.ask((ARM1, 1), attach), None);
+    assert!(bench.delivered.is_empty());
+    bench.report(ARM0, Report::Ended { domain, exit: Exit::Exited { status: 0 } });
+    assert!(matches!(bench.delivered[..], [(_, MonitorMessage { body: Reply::Ended { .. }, .. }, ..)]));
+}
+
+#[test]
+fn a_program_that_did_not_start_is_sent_again() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let lost = start(&mut bench, (HOST, 1));
+    bench.report(ARM0, Report::NotStarted { domain: lost, why: "it did not arrive".into() });
+    start(&mut bench, (HOST, 1));
+    let programs = bench.orders.iter().filter(|(_, order)| matches!(order, Order::Program { .. }));
+    assert_eq!(programs.count(), 2);
+}
+
+#[test]
+fn a_fault_repeats_no_more_than_a_message_has_room_for() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let node = "x".repeat(59 * 1024);
+    let requests = [
+        Request::Restart { node: node.clone() },
+        Request::ConsoleOpen { node: node.clone() },
+        Request::Export { name: node.clone() },
+    ];
+    let mut replies: Vec<_> = requests.into_iter().map(|request| bench.ask((HOST, 1), request)).collect();
+    replies.push(bench.spawn((HOST, 1), &node));
+    for reply in replies {
+        assert!(
+            matches!(&reply, Some(Reply::Failed { fault }) if fault.to_string().len() < 1000),
+            "{reply:?}"
+        );
+    }
+}

@@ -64,7 +64,7 @@ impl Root {
         }
         command.arg(&tombolod).arg("agent").arg(theirs.as_raw_fd().to_string()).arg(&emulator);
         command.args(&cpu);
-        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let process = Process::start(&mut command, &[theirs.as_fd()]).map_err(text)?;
         Ok(RunningNode::new(process, NodeLine::Made(Line::over_socket(ours)), None))
     }
@@ -92,7 +92,8 @@ impl Root {
             .launch(serial_end, window_end)
             .map_err(text)?;
         let mut command = Command::new(&launch.program);
-        command.args(&launch.arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        command.args(&launch.arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let inherit: Vec<BorrowedFd<'_>> = launch.inherited.iter().map(AsFd::as_fd).collect();
         let process = Process::start(&mut command, &inherit).map_err(text)?;
         let (lifeline, far_end) = socket::pair(socket::Kind::Stream).map_err(text)?;

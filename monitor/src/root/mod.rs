@@ -11,15 +11,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use tombolo_base::{ChannelId, NodeId};
-use tombolo_control::{Order, Report, Wire};
+use tombolo_control::{NodeInfo, Order, Report, Wire};
 use tombolo_machine::image::Image;
 use tombolo_machine::{Kit, Machine};
-use tombolo_platform::event::{Ready, poll};
+use tombolo_platform::event::{Interest, Ready, poll};
 use tombolo_platform::time::{Deadline, now_ns};
 use tombolo_platform::{OsError, socket};
 
 use crate::agent::{Agent, program_from_bytes};
 use crate::core::{Core, Effect, Resource};
+use crate::orphans;
 use node::RunningNode;
 
 /// The monitor of a plain host ends by itself when nobody has used it for so long.
@@ -39,6 +40,9 @@ pub enum RootError {
         "machine '{0}' is up already: see `tombolo status`, or bring it down first with `tombolo down --machine {0}`"
     )]
     AlreadyUp(String),
+    /// It was told to stop before all of it was up.
+    #[error("machine '{0}' was taken down while it came up")]
+    Stopped(String),
     /// A node did not come up.
     #[error("node {node} did not come up: {cause}")]
     Node {
@@ -67,15 +71,24 @@ pub struct Root {
     /// Programs on their way to agents of this kernel.
     programs: HashMap<[u8; 32], OwnedFd>,
     stopping: bool,
+    /// There is more to do, whatever the descriptors say.
+    unsettled: bool,
+    /// Readable when the process is gone that would clear away what is left of this one.
+    keeper: OwnedFd,
     idle_exit: bool,
 }
 
 impl Root {
-    /// A root for `machine`, which serves clients from now on.
+    /// A root for `machine`, which serves clients from now on, for as long as the process `keeper` lives.
     ///
     /// # Errors
     /// [`RootError::AlreadyUp`].
-    pub fn new(machine: Machine, kit: Option<Kit>, idle_exit: bool) -> Result<Self, RootError> {
+    pub fn new(
+        machine: Machine,
+        kit: Option<Kit>,
+        keeper: OwnedFd,
+        idle_exit: bool,
+    ) -> Result<Self, RootError> {
         let agent = Agent::new(machine.name(), None, None).map_err(|error| {
             if error.errno == tombolo_platform::Errno::ADDRINUSE {
                 RootError::AlreadyUp(machine.name().to_owned())
@@ -92,30 +105,31 @@ impl Root {
             pairs: HashMap::new(),
             programs: HashMap::new(),
             stopping: false,
+            unsettled: false,
+            keeper,
             idle_exit,
         })
     }
 
-    /// Starts every node and waits until all are up, saying which is.
+    /// Starts every node and waits until all are up, saying which is. `say` answers whether somebody listens.
     ///
     /// # Errors
-    /// The first node that did not come up. Whatever was started ends when this is dropped.
-    pub fn boot(&mut self, mut say: impl FnMut(String)) -> Result<(), RootError> {
+    /// The first node that did not come up; [`RootError::Stopped`]. Whatever was started ends when this is dropped.
+    pub fn boot(&mut self, mut say: impl FnMut(String) -> bool) -> Result<(), RootError> {
         self.core.boot_all(now_ns());
         let mut said = Vec::new();
         loop {
             self.settle();
+            if self.stopping {
+                return Err(RootError::Stopped(self.machine.name().to_owned()));
+            }
             let progress = self.core.boot_progress();
             for node in progress.up.iter().filter(|node| node.id != NodeId::HOST) {
                 if !said.contains(&node.id) {
                     said.push(node.id);
-                    say(format!(
-                        "{}: {} {} up in {:.2} s",
-                        node.name,
-                        node.kind,
-                        node.isa,
-                        node.boot.as_secs_f64()
-                    ));
+                    let NodeInfo { name, kind, isa, boot, .. } = node;
+                    // Without whoever asked for the machine there is no need for it.
+                    self.stopping |= !say(format!("{name}: {kind} {isa} up in {:.2} s", boot.as_secs_f64()));
                 }
             }
             if let Some(node) = progress.down.first() {
@@ -123,7 +137,7 @@ impl Root {
                 let shown = if tail.is_empty() { tail } else { format!("\nits console ends with:\n{tail}") };
                 return Err(RootError::Node { node: node.name.clone(), cause: node.cause.clone() + &shown });
             }
-            if progress.booting.is_empty() {
+            if progress.booting.is_empty() && !self.stopping {
                 return Ok(());
             }
             self.wait_and_handle()?;
@@ -148,9 +162,12 @@ impl Root {
         }
     }
 
-    /// Passes reports and effects around until nothing is left to do at once.
+    /// Passes reports and effects around until nothing is left to do at once, or others should get their turn.
     fn settle(&mut self) {
+        self.unsettled = true;
         self.core.tick(now_ns());
+        let nodes: Vec<i32> = self.nodes.values().map(RunningNode::pid).collect();
+        self.agent.end_orphans(&nodes);
         for _ in 0..BURST {
             let mut worked = false;
             while let Some((report, file)) = self.agent.next_report() {
@@ -166,6 +183,7 @@ impl Root {
                 self.perform(effect);
             }
             if !worked {
+                self.unsettled = false;
                 return;
             }
         }
@@ -212,6 +230,7 @@ impl Root {
     fn lose(&mut self, id: NodeId, cause: &str) {
         if let Some(mut node) = self.nodes.remove(&id) {
             node.destroy();
+            self.agent.expect_orphans();
             let printed = node.take_console();
             self.core.console_output(id, &printed);
         }
@@ -242,6 +261,7 @@ impl Root {
             Effect::Destroy { node } => {
                 if let Some(mut node) = self.nodes.remove(&node) {
                     node.destroy();
+                    self.agent.expect_orphans();
                 }
             }
             Effect::ConsoleWrite { node, bytes } => {
@@ -288,7 +308,7 @@ impl Root {
 
     /// Sleeps until something happens, and takes note of it.
     fn wait_and_handle(&mut self) -> Result<(), RootError> {
-        let mut quiet = true;
+        let mut quiet = !self.unsettled && !self.stopping;
         for node in self.nodes.values_mut() {
             quiet &= node.about_to_sleep();
         }
@@ -296,9 +316,11 @@ impl Root {
         self.agent.sources(&mut sources, &mut tokens);
         // What comes after the agent's needs no tokens: nodes are all listened to whenever anything happens.
         self.nodes.values().for_each(|node| node.sources(&mut sources));
+        sources.push((self.keeper.as_fd(), Interest::Read));
         let deadline = if quiet { self.next_deadline() } else { Some(Deadline::after(Duration::ZERO)) };
         let ready: Vec<Ready> = poll(&sources, deadline)?;
         drop(sources);
+        self.stopping |= ready.last().is_some_and(|keeper| keeper.any());
         self.nodes.values_mut().for_each(RunningNode::wake_up);
         for (token, ready) in tokens.into_iter().zip(ready) {
             if ready.any() {
@@ -320,6 +342,7 @@ impl Drop for Root {
     fn drop(&mut self) {
         self.agent.destroy_children();
         self.nodes.values_mut().for_each(RunningNode::destroy);
+        orphans::end_all();
     }
 }
 

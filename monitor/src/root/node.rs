@@ -18,6 +18,9 @@ use crate::link::{Arrived, Line};
 /// How long a virtual machine may take over a handshake that it has just begun.
 const HANDSHAKE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
+/// How much of a node's complaints is kept.
+const MAX_COMPLAINT_BYTES: usize = 1024;
+
 /// The line to a node's agent, which for a virtual machine is made once it has booted.
 #[derive(Debug)]
 pub(super) enum NodeLine {
@@ -48,11 +51,19 @@ pub(super) struct RunningNode {
     vm: Option<VmSide>,
     /// Typed, not yet taken by the serial line.
     typed: Vec<u8>,
+    /// What it writes to its standard error: its emulator's or its monitor's complaints. Not ours to inherit, as
+    /// whoever reads the output of `tombolo up` would wait for its end as long as the machine is up.
+    errors: Option<OwnedFd>,
+    /// The end of that.
+    complaint: Vec<u8>,
 }
 
 impl RunningNode {
-    pub(super) fn new(process: Process, line: NodeLine, vm: Option<VmSide>) -> Self {
-        RunningNode { process, line, vm, typed: Vec::new() }
+    pub(super) fn new(mut process: Process, line: NodeLine, vm: Option<VmSide>) -> Self {
+        let errors = process.child_mut().stderr.take().map(OwnedFd::from);
+        // A pipe that cannot be read without blocking is not read.
+        let errors = errors.filter(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_ok());
+        RunningNode { process, line, vm, typed: Vec::new(), errors, complaint: Vec::new() }
     }
 
     pub(super) fn pid(&self) -> i32 {
@@ -86,8 +97,35 @@ impl RunningNode {
         }
     }
 
-    /// The next message of its agent, or why it is lost.
+    /// The next message of its agent, or why it is lost, with its last words.
     pub(super) fn hear(&mut self) -> Result<Option<Arrived>, String> {
+        self.hear_or_lose().map_err(|cause| {
+            self.take_complaint();
+            let said = String::from_utf8_lossy(&self.complaint);
+            match said.lines().map(str::trim).rfind(|line| !line.is_empty()) {
+                Some(last) => format!("{cause}: {last}"),
+                None => cause,
+            }
+        })
+    }
+
+    /// Reads what it has complained of, and keeps the end of it.
+    fn take_complaint(&mut self) {
+        let mut piece = [0; 1024];
+        while let Some(pipe) = &self.errors {
+            match rustix::io::read(pipe, &mut piece) {
+                Ok(count) if count > 0 => {
+                    self.complaint.extend_from_slice(&piece[..count]);
+                    let excess = self.complaint.len().saturating_sub(MAX_COMPLAINT_BYTES);
+                    self.complaint.drain(..excess);
+                }
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                _ => self.errors = None,
+            }
+        }
+    }
+
+    fn hear_or_lose(&mut self) -> Result<Option<Arrived>, String> {
         if let NodeLine::Awaited(_) = self.line {
             self.make_line_if_rung()?;
         }
@@ -166,6 +204,7 @@ impl RunningNode {
 
     pub(super) fn sources<'a>(&'a self, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
         sources.push((self.process.ended_fd(), Interest::Read));
+        sources.extend(self.errors.iter().map(|pipe| (pipe.as_fd(), Interest::Read)));
         if let NodeLine::Made(line) = &self.line {
             line.sources(sources);
         }
@@ -185,6 +224,7 @@ impl RunningNode {
         if !self.typed.is_empty() {
             self.flush_console();
         }
+        self.take_complaint();
     }
 
     pub(super) fn destroy(&mut self) {

@@ -1,0 +1,96 @@
+//! Processes that outlive the one that started them.
+//!
+//! A domain's process group dies with it, but a process may leave its group and session. Every monitor is the
+//! subreaper of what it starts, so such an orphan becomes its child, and can be found, ended and reaped.
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use tombolo_platform::Errno;
+
+/// A child of this process, whoever started it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kin {
+    pub(crate) pid: Pid,
+    /// Its process group.
+    pub(crate) group: i32,
+}
+
+/// All children of this process. Until they are reaped their numbers are theirs.
+pub(crate) fn children() -> Vec<Kin> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let own = rustix::process::getpid();
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            let (parent, group) = parent_and_group(&stat)?;
+            (parent == own.as_raw_nonzero().get()).then_some(Kin { pid: Pid::from_raw(pid)?, group })
+        })
+        .collect()
+}
+
+/// From a line of `/proc/PID/stat`. The name in it, between parentheses, may hold anything.
+fn parent_and_group(stat: &str) -> Option<(i32, i32)> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(1);
+    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+}
+
+/// A variable of the environment that a process was started with; an orphan has that of its domain.
+pub(crate) fn variable_of(pid: Pid, name: &str) -> Option<String> {
+    let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
+    let wanted = format!("{name}=");
+    let value =
+        environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(wanted.as_bytes()))?;
+    String::from_utf8(value.to_vec()).ok()
+}
+
+/// Kills a child.
+pub(crate) fn kill(kin: Kin) {
+    let _ = kill_process(kin.pid, Signal::KILL);
+}
+
+/// Kills every child of this process, and what becomes one by that, and waits until all are gone.
+pub(crate) fn end_all() {
+    loop {
+        let all = children();
+        if all.is_empty() {
+            return;
+        }
+        all.iter().copied().for_each(kill);
+        for kin in all {
+            while matches!(waitpid(Some(kin.pid), WaitOptions::empty()), Err(Errno::INTR)) {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_program_does_not_confuse() {
+        let stat = "17 (a) 1 (b) c) S 5 17 17 0 -1 4194560 103 0 0 0";
+        assert_eq!(parent_and_group(stat), Some((5, 17)));
+        assert_eq!(parent_and_group("17 (a"), None);
+        assert_eq!(parent_and_group("17 (a) S x y"), None);
+    }
+
+    #[test]
+    fn children_are_found_with_their_group_and_environment() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .env("TOMBOLO_DOMAIN", "1.2.3")
+            .spawn()
+            .expect("sleep starts");
+        let pid = Pid::from_child(&child);
+        let found = children().into_iter().find(|kin| kin.pid == pid).expect("it is ours");
+        assert_eq!(found.group, rustix::process::getpgrp().as_raw_nonzero().get());
+        assert_eq!(variable_of(pid, "TOMBOLO_DOMAIN").as_deref(), Some("1.2.3"));
+        assert_eq!(variable_of(pid, "TOMBOLO_DOMAI"), None);
+        kill(found);
+        child.wait().expect("our own");
+        assert!(!children().contains(&found));
+    }
+}
