@@ -1,1 +1,49 @@
-//! placeholder
+//! Whole machines, brought up by the real command, used, killed, and counted afterwards.
+//!
+//! A test makes a [`Machine`] from its own machine file and under its own name, so tests can run side by side.
+//! Everything that a test starts carries the machine's name in its environment, which is how [`leftovers`] are
+//! found: processes, sockets and files that should be gone. Every wait has a deadline; none of them measures.
+//!
+//! Nothing here skips: without the kit of nodes or an emulator a test fails and says `make kit`.
+
+mod command;
+mod kit;
+pub mod leftovers;
+mod machine;
+
+pub use command::{Finished, Running, eventually};
+pub use kit::{actor_image, host_actor, tombolo};
+pub use machine::{Machine, MachineFile};
+
+use std::time::Duration;
+
+/// How long anything may take that is known to happen: ten times what a busy machine of two processors needs.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The deadline of the promise that a death is known: much less than [`PATIENCE`], to be told from a time-out.
+pub const DEATH_IS_KNOWN: Duration = Duration::from_secs(10);
+
+/// A random number generator for tests: the same seed, the same numbers.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// Starts at a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// The next number: SplitMix64.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`, which is not 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next_u64() % limit
+    }
+}

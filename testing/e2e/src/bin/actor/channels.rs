@@ -1,0 +1,193 @@
+//! Names, refusals, limits and ends of channels.
+
+use std::time::{Duration, Instant};
+
+use tombolo::{Channel, ChannelOptions, Domain, Error};
+
+use crate::{Outcome, PATIENCE};
+
+fn options(slot_bytes: &str, slots: &str, hash: &str) -> Result<ChannelOptions, Box<dyn std::error::Error>> {
+    let options = ChannelOptions::default().slot_bytes(slot_bytes.parse()?)?.slots(slots.parse()?)?;
+    Ok(options.interface_hash(hash.parse()?))
+}
+
+/// Returns every message until the peer closes.
+fn echo(channel: &mut Channel) -> Result<(), Error> {
+    let mut message = Vec::new();
+    loop {
+        match channel.recv_into(&mut message, PATIENCE) {
+            Ok(_) => channel.send(&message, PATIENCE)?,
+            Err(Error::Closed { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Sends a message and gets it back.
+fn ping(channel: &mut Channel) -> Outcome {
+    let mut message = Vec::new();
+    channel.send(b"ping", PATIENCE)?;
+    channel.recv_into(&mut message, PATIENCE)?;
+    if message == b"ping" { Ok(()) } else { Err(format!("an echo of something else: {message:?}").into()) }
+}
+
+/// Takes up a name and keeps it.
+pub(crate) fn export(name: &str) -> Outcome {
+    let _listener = Domain::attach()?.export(name, &ChannelOptions::default())?;
+    println!("exported");
+    std::thread::sleep(PATIENCE);
+    Ok(())
+}
+
+/// Echoes for whoever connects, one after the other, and says who was refused and why.
+pub(crate) fn serve(name: &str, slot_bytes: &str, slots: &str, hash: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let listener = domain.export(name, &options(slot_bytes, slots, hash)?)?;
+    println!("serving");
+    loop {
+        match listener.accept(PATIENCE) {
+            Ok(mut channel) => match echo(&mut channel) {
+                Ok(()) => println!("served {} on {}", channel.peer(), channel.peer_node()),
+                Err(error) => println!("lost: {error}"),
+            },
+            Err(Error::TimedOut { .. }) => return Ok(()),
+            Err(error) => println!("refused: {error}"),
+        }
+    }
+}
+
+/// Opens a channel and says hello, or says why that is not possible.
+pub(crate) fn connect(name: &str, slot_bytes: &str, slots: &str, hash: &str) -> Outcome {
+    let options = options(slot_bytes, slots, hash)?;
+    let mut channel = Domain::attach()?.connect(name, &options, Duration::from_secs(20))?;
+    ping(&mut channel)?;
+    println!("connected to {} by {}", channel.peer_node(), channel.transport().name());
+    Ok(())
+}
+
+/// Accepts whoever connects, and keeps every channel until its peer closes it.
+pub(crate) fn keep(name: &str) -> Outcome {
+    let listener = Domain::attach()?.export(name, &ChannelOptions::default())?;
+    println!("keeping");
+    let mut kept: Vec<Channel> = Vec::new();
+    let mut message = Vec::new();
+    loop {
+        match listener.accept(Duration::from_millis(20)) {
+            Ok(channel) => kept.push(channel),
+            Err(Error::TimedOut { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        kept.retain_mut(|channel| channel.try_recv_into(&mut message).is_ok());
+    }
+}
+
+/// Opens channels until that is refused; then closes one, and can open one again.
+pub(crate) fn connect_in_turn(name: &str, count: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let mut open = Vec::new();
+    let count: usize = count.parse()?;
+    let refused = loop {
+        match domain.connect(name, &ChannelOptions::default(), PATIENCE) {
+            Ok(channel) => open.push(channel),
+            Err(error) => break error,
+        }
+        if open.len() > count {
+            return Err(format!("{} channels were opened", open.len()).into());
+        }
+    };
+    println!("after {} channels: {refused}", open.len());
+    drop(open.pop());
+    // The far side lets go of its end when it notices, and only then is there room again.
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match domain.connect(name, &ChannelOptions::default(), PATIENCE) {
+            Ok(channel) => open.push(channel),
+            Err(Error::Monitor(tombolo::Fault::Limit { .. })) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(20));
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        break;
+    }
+    println!("opened again");
+    Ok(())
+}
+
+/// Opens many channels to itself at once, and uses all of them.
+pub(crate) fn many(count: &str) -> Outcome {
+    let count: usize = count.parse()?;
+    let job = std::env::var("TOMBOLO_JOB")?;
+    let domain = Domain::attach()?;
+    let options = ChannelOptions::default().slots(16)?.spin_ns(0);
+    let listener = domain.export(&format!("{job}/many"), &options)?;
+    let connecting = {
+        let (domain, options) = (domain.clone(), options.clone());
+        let name = format!("{job}/many");
+        std::thread::spawn(move || {
+            (0..count).map(|_| domain.connect(&name, &options, PATIENCE)).collect::<Result<Vec<_>, _>>()
+        })
+    };
+    let accepted: Result<Vec<Channel>, Error> = (0..count).map(|_| listener.accept(PATIENCE)).collect();
+    let mut near = connecting.join().map_err(|_| "the connecting thread panicked")??;
+    let mut far = accepted?;
+    for (number, channel) in near.iter_mut().enumerate() {
+        channel.send(&number.to_le_bytes(), PATIENCE)?;
+    }
+    let mut message = Vec::new();
+    for (number, channel) in far.iter_mut().enumerate() {
+        channel.recv_into(&mut message, PATIENCE)?;
+        if message != number.to_le_bytes() {
+            return Err(format!("channel {number} carried {message:?}").into());
+        }
+    }
+    println!("{count} channels at once");
+    Ok(())
+}
+
+/// Accepts one channel, takes a first message, and does nothing with the channel from then on.
+pub(crate) fn hold(name: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let listener = domain.export(name, &ChannelOptions::default())?;
+    println!("serving");
+    let mut channel = listener.accept(PATIENCE)?;
+    let mut message = Vec::new();
+    channel.recv_into(&mut message, PATIENCE)?;
+    println!("holding");
+    std::thread::sleep(PATIENCE);
+    Ok(())
+}
+
+/// Opens a channel to a peer that will die, and says how that shows: blocked in `recv`, blocked in `send` with full
+/// rings, or in the middle of `traffic`.
+pub(crate) fn lose_peer(how: &str, name: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let mut channel = domain.connect(name, &ChannelOptions::default(), PATIENCE)?;
+    channel.send(b"first", PATIENCE)?;
+    let mut message = Vec::new();
+    if how == "traffic" {
+        channel.recv_into(&mut message, PATIENCE)?;
+    }
+    println!("connected");
+    let error = loop {
+        let step = match how {
+            "recv" => channel.recv_into(&mut message, PATIENCE).map(|_| ()),
+            "send" => channel.send(&[7; 1000], PATIENCE),
+            _ => channel
+                .send(b"traffic", PATIENCE)
+                .and_then(|()| channel.recv_into(&mut message, PATIENCE).map(|_| ())),
+        };
+        if let Err(error) = step {
+            break error;
+        }
+    };
+    let what = match &error {
+        Error::PeerDied { .. } => "peer died",
+        Error::Closed { .. } => "closed",
+        Error::TimedOut { .. } => "timed out",
+        _ => "something else",
+    };
+    println!("{what}: {error}");
+    // Everything but the death of the peer is a failure of the test.
+    if matches!(error, Error::PeerDied { .. }) { Ok(()) } else { Err(error.into()) }
+}

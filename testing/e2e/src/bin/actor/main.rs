@@ -1,0 +1,54 @@
+//! The program that the end-to-end tests run on nodes: each word makes it behave in one way.
+
+mod basics;
+mod channels;
+mod exchange;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long anything may take that is known to happen.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        // How programs start and end.
+        ["exit", status] => return ExitCode::from(status.parse().unwrap_or(99)),
+        ["raise", signal] => basics::raise(signal),
+        ["tell", ..] => basics::tell(),
+        ["cat"] => basics::cat(),
+        ["flood", stream, bytes] => basics::flood(stream, bytes),
+        ["mutter", count] => basics::mutter(count),
+        ["sleep", seconds] => basics::sleep(seconds),
+        ["ignore-term"] => basics::ignore_term(),
+        ["leave-behind", script, seconds] => basics::leave_behind(script, seconds),
+        // Channels that work.
+        ["exchange", count] => exchange::run(count),
+        ["many-channels", count] => channels::many(count),
+        // Names, refusals and limits.
+        ["export", name] => channels::export(name),
+        ["serve", name, slot_bytes, slots, hash] => channels::serve(name, slot_bytes, slots, hash),
+        ["connect", name, slot_bytes, slots, hash] => channels::connect(name, slot_bytes, slots, hash),
+        ["keep", name] => channels::keep(name),
+        ["connect-in-turn", name, count] => channels::connect_in_turn(name, count),
+        // Ends.
+        ["hold", name] => channels::hold(name),
+        ["lose-peer", how, name] => channels::lose_peer(how, name),
+        // Children of its own.
+        ["parent", node, rest @ ..] => basics::parent(node, rest),
+        ["spawn-in-turn", node, count] => basics::spawn_in_turn(node, count),
+        _ => Err(format!("no such behaviour: {words:?}").into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("actor: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

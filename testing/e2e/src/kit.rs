@@ -1,0 +1,67 @@
+//! Where the programs under test lie.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use rustix::fs::{FlockOperation, flock};
+
+/// The folder that cargo builds in: tests run from `<target>/<profile>/deps`.
+fn target() -> PathBuf {
+    let exe = std::env::current_exe().expect("a test knows its own path");
+    exe.ancestors().nth(3).expect("tests lie in <target>/<profile>/deps").to_owned()
+}
+
+/// The command under test, with everything that nodes are made of beside it.
+///
+/// # Panics
+/// When the kit has not been made: a test without it would prove nothing.
+#[must_use]
+pub fn tombolo() -> PathBuf {
+    let target = target();
+    let parts = ["release/tombolo", "release/tombolod", "kit/aarch64/tombolod", "kit/aarch64/vmlinuz"];
+    for part in parts {
+        let path = target.join(part);
+        assert!(path.is_file(), "{} is missing: run `make kit` first", path.display());
+    }
+    target.join(parts[0])
+}
+
+/// The test program as an executable of this host.
+#[must_use]
+pub fn host_actor() -> PathBuf {
+    let path = target().join("debug/actor");
+    assert!(path.is_file(), "{} is missing: `cargo test` builds it", path.display());
+    path
+}
+
+/// The test program as an image for every instruction set, built by `tombolo build`.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn actor_image() -> PathBuf {
+    static IMAGE: OnceLock<PathBuf> = OnceLock::new();
+    IMAGE.get_or_init(build_actor).clone()
+}
+
+fn build_actor() -> PathBuf {
+    let target = target();
+    let folder = target.join("e2e");
+    std::fs::create_dir_all(&folder).expect("a folder for the image");
+    // Several test programs may want it at once, and none should see half of it.
+    let lock = File::create(folder.join("lock")).expect("a lock");
+    flock(&lock, FlockOperation::LockExclusive).expect("a lock");
+    let image = folder.join("actor.tbi");
+    let output = Command::new(tombolo())
+        .args(["build", "--isa", "all", "--profile", "node", "--bin", "actor", "--output"])
+        .arg(&image)
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")))
+        .env("CARGO_TARGET_DIR", &target)
+        .env_remove("TOMBOLO_MACHINE")
+        .output()
+        .expect("the command runs");
+    assert!(output.status.success(), "no image: {}", String::from_utf8_lossy(&output.stderr));
+    image
+}

@@ -1,0 +1,279 @@
+//! A machine under test.
+
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::command::{Finished, Running, eventually};
+use crate::{kit, leftovers};
+
+/// What a machine is made of: the text of a machine file, but for the name, which each test has its own of.
+#[derive(Clone, Debug)]
+pub struct MachineFile {
+    nodes: String,
+}
+
+impl MachineFile {
+    /// This host alone.
+    #[must_use]
+    pub fn host() -> MachineFile {
+        MachineFile { nodes: "[[node]]\nname = \"host\"\nkind = \"host\"\n".to_owned() }
+    }
+
+    /// Adds an Arm virtual machine, with settings of its own.
+    #[must_use]
+    pub fn with_vm(mut self, name: &str, settings: &str) -> MachineFile {
+        let head = "kind = \"vm\"\nisa = \"aarch64\"\nmemory_mib = 256";
+        let _ = writeln!(self.nodes, "[[node]]\nname = \"{name}\"\n{head}\n{settings}");
+        self
+    }
+
+    /// Adds a node of foreign programs on this kernel.
+    #[must_use]
+    pub fn with_user(mut self, name: &str, isa: &str) -> MachineFile {
+        let _ = writeln!(self.nodes, "[[node]]\nname = \"{name}\"\nkind = \"user\"\nisa = \"{isa}\"");
+        self
+    }
+
+    /// Joins two nodes by a byte stream.
+    #[must_use]
+    pub fn with_socket(mut self, a: &str, b: &str) -> MachineFile {
+        let _ = writeln!(self.nodes, "[[link]]\nbetween = [\"{a}\", \"{b}\"]\ntransport = \"socket\"");
+        self
+    }
+}
+
+/// A machine of its own name, with folders of its own. Dropping it takes it down, and asserts that nothing is
+/// left; if the test has failed it says first how the machine is.
+pub struct Machine {
+    name: String,
+    folder: PathBuf,
+    file: PathBuf,
+    /// Whether it should be up.
+    up: bool,
+}
+
+impl Machine {
+    /// Names a machine and writes its file; nothing runs yet.
+    #[must_use]
+    pub fn new(file: &MachineFile) -> Machine {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let name = format!("e2e-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(&name);
+        std::fs::create_dir_all(folder.join("temporary")).expect("a folder for the machine");
+        let path = folder.join("machine.toml");
+        std::fs::write(&path, format!("name = \"{name}\"\n{}", file.nodes)).expect("a machine file");
+        Machine { name, folder, file: path, up: false }
+    }
+
+    /// Brings one up.
+    #[must_use]
+    pub fn up(file: &MachineFile) -> Machine {
+        let mut machine = Machine::new(file);
+        machine.bring_up();
+        machine
+    }
+
+    /// Brings it up.
+    pub fn bring_up(&mut self) {
+        self.up = true;
+        let file = self.file.clone();
+        self.tombolo(["up".as_ref(), file.as_os_str()]).ok();
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its machine file.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// A folder for the test's own files.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The command, for this machine; everything that it starts can be told by its environment.
+    #[must_use]
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(kit::tombolo());
+        let temporary = self.folder.join("temporary");
+        command
+            .current_dir(&self.folder)
+            .env("TOMBOLO_MACHINE", &self.name)
+            .env(leftovers::MARK, &self.name)
+            .env("TMPDIR", &temporary)
+            .env("XDG_RUNTIME_DIR", &temporary);
+        for variable in ["TOMBOLO_MONITOR", "TOMBOLO_KIT", "TOMBOLO_TOMBOLOD"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+
+    /// Starts `tombolo` with these words.
+    #[must_use]
+    pub fn start<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, words: I) -> Running {
+        Running::start(self.command().args(words))
+    }
+
+    /// Runs `tombolo` with these words, to its end, with no input.
+    #[must_use]
+    pub fn tombolo<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, words: I) -> Finished {
+        self.start(words).finish()
+    }
+
+    /// The words of `tombolo run`: the test program on these nodes.
+    fn actor_words<'a>(on: &'a str, words: &[&'a str]) -> Vec<String> {
+        // What needs the host only needs no image of it.
+        let host_only = on.split(',').all(|node| node == "host" || node.starts_with("host:"));
+        let image = if host_only { kit::host_actor() } else { kit::actor_image() };
+        let mut all = vec!["run".to_owned(), "--on".to_owned(), on.to_owned(), image.display().to_string()];
+        all.extend(words.iter().map(|word| (*word).to_owned()));
+        all
+    }
+
+    /// Starts the test program on these nodes.
+    #[must_use]
+    pub fn start_actor(&self, on: &str, words: &[&str]) -> Running {
+        self.start(Self::actor_words(on, words))
+    }
+
+    /// Runs the test program on these nodes, to its end.
+    #[must_use]
+    pub fn actor(&self, on: &str, words: &[&str]) -> Finished {
+        self.tombolo(Self::actor_words(on, words))
+    }
+
+    /// What `tombolo WORDS --json` says.
+    #[track_caller]
+    #[must_use]
+    pub fn json(&self, words: &[&str]) -> Value {
+        let text = self.tombolo(words.iter().copied().chain(["--json"])).ok();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{words:?}: {error}\n{text}"))
+    }
+
+    /// What `status` says of a node.
+    #[must_use]
+    pub fn node(&self, node: &str) -> Value {
+        let status = self.json(&["status"]);
+        let nodes = status["machines"][0]["nodes"].as_array().expect("nodes").clone();
+        nodes.into_iter().find(|found| found["name"] == node).expect("the node is listed")
+    }
+
+    /// The ids and process ids of the domains on a node that were started there by the machine.
+    #[must_use]
+    pub fn domains_on(&self, node: &str) -> Vec<(String, i32)> {
+        let listing = self.json(&["ps"]);
+        let domains = listing["domains"].as_array().expect("domains").iter();
+        domains
+            .filter(|domain| domain["node"] == node && !domain["parent"].is_null())
+            .map(|domain| {
+                let id = domain["id"].as_str().expect("an id").to_owned();
+                (id, domain["pid"].as_i64().expect("a process id") as i32)
+            })
+            .collect()
+    }
+
+    /// The process of a node on this host: the root monitor's for `host`.
+    #[must_use]
+    pub fn pid_of(&self, node: &str) -> i32 {
+        self.node(node)["pid"].as_i64().expect("a process id") as i32
+    }
+
+    /// Living processes that belong to it and whose command line has `part`.
+    #[must_use]
+    pub fn processes(&self, part: &str) -> Vec<i32> {
+        let all = leftovers::processes(&self.name);
+        all.into_iter().filter(|process| process.command_line.contains(part)).map(|found| found.pid).collect()
+    }
+
+    /// Kills a process that belongs to it, as `kill -9` does.
+    ///
+    /// # Panics
+    /// When `pid` is not this machine's: a test must not kill anybody else.
+    pub fn kill(&self, pid: i32) {
+        let ours = leftovers::processes(&self.name).iter().any(|process| process.pid == pid);
+        assert!(ours, "process {pid} does not belong to machine {}", self.name);
+        let _ = kill_process(Pid::from_raw(pid).expect("not 0"), Signal::KILL);
+    }
+
+    /// The descriptors that a process has open.
+    #[must_use]
+    pub fn open_descriptors(&self, pid: i32) -> usize {
+        std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a process of ours").count()
+    }
+
+    /// Nothing that runs belongs to it.
+    #[track_caller]
+    pub fn assert_gone(&self) {
+        let gone = leftovers::wait_until_gone(&self.name, &self.folder.join("temporary"));
+        assert_eq!(gone, Ok(()));
+    }
+
+    /// The machine is gone by other means than `down`; nothing of it may be left.
+    #[track_caller]
+    pub fn has_ended(mut self) {
+        self.up = false;
+        self.assert_gone();
+    }
+
+    /// Takes it down; nothing of it may be left.
+    #[track_caller]
+    pub fn down(mut self) {
+        self.up = false;
+        self.tombolo(["down"]).ok();
+        self.assert_gone();
+    }
+
+    /// Shows how it is, for a test that failed.
+    fn describe(&self) {
+        eprintln!("--- machine {} of the failed test:", self.name);
+        for words in [&["status"][..], &["ps"], &["names"]] {
+            eprintln!("{}", self.tombolo(words.iter().copied()));
+        }
+        let file = std::fs::read_to_string(&self.file).unwrap_or_default();
+        let nodes = file.split("[[node]]").filter(|node| node.contains("\"vm\""));
+        for name in nodes.filter_map(|node| node.split('"').nth(1)) {
+            eprintln!("{}", self.tombolo(["console", name, "--no-input", "--for", "1"]));
+        }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let failed = std::thread::panicking();
+        if self.up {
+            if failed {
+                self.describe();
+            }
+            let _ = self.tombolo(["down"]);
+        }
+        let mut left = Ok(());
+        if failed {
+            // Nothing may disturb the tests that come after.
+            let killed = eventually(|| {
+                let all = leftovers::processes(&self.name);
+                all.iter().for_each(|process| {
+                    let _ = Pid::from_raw(process.pid).map(|pid| kill_process(pid, Signal::KILL));
+                });
+                all.is_empty()
+            });
+            eprintln!("--- machine {} is {}", self.name, if killed { "cleared" } else { "still there" });
+        } else {
+            left = leftovers::wait_until_gone(&self.name, &self.folder.join("temporary"));
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+        assert_eq!(left, Ok(()), "after the test");
+    }
+}

@@ -1,0 +1,212 @@
+//! Whoever can reach the monitor's socket can say anything to it, and nothing, and go away at any time.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use tombolo_control::{ClientMessage, MAX_MESSAGE_BYTES, Request, SpawnRequest, Wire, socket_name};
+use tombolo_e2e::{Machine, MachineFile, Random, eventually};
+use tombolo_link::hello::PROTOCOL_VERSION;
+use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::{Deadline, Errno, process, socket};
+
+fn machine() -> Machine {
+    Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("riscv-user", "riscv64"))
+}
+
+/// The sockets of monitors of this kernel: of the root, and of the agent of a node.
+const AGENTS: [Option<&str>; 2] = [None, Some("riscv-user")];
+
+fn connect(machine: &Machine, node: Option<&str>) -> OwnedFd {
+    socket::connect(&socket_name(process::user_id(), machine.name(), node)).expect("the monitor listens")
+}
+
+/// Sends a message; false when the monitor has hung up.
+fn send(client: &OwnedFd, bytes: &[u8], fds: &[&OwnedFd]) -> bool {
+    let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
+    let until = Deadline::after(Duration::from_secs(60));
+    loop {
+        match socket::send(client, bytes, &fds) {
+            Ok(_) => return true,
+            Err(Errno::AGAIN) if !until.passed() => {
+                poll(&[(client.as_fd(), Interest::Write)], Some(until)).expect("poll");
+            }
+            Err(Errno::AGAIN) => panic!("the monitor takes nothing any more"),
+            Err(_) => return false,
+        }
+    }
+}
+
+fn attach(client: &OwnedFd) {
+    let body = Request::Attach { version: PROTOCOL_VERSION, program: "nobody".into() };
+    assert!(send(client, &ClientMessage { request: 1, body }.to_bytes(), &[]));
+}
+
+/// Everything still works.
+#[track_caller]
+fn assert_well(machine: &Machine) {
+    for node in ["host", "arm0", "riscv-user"] {
+        assert_eq!(machine.node(node)["state"], "up", "{node}");
+        machine.actor(node, &["exit", "4"]).fails_with(4, &[]);
+    }
+    assert_eq!(machine.json(&["names"])["names"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn garbage_hangs_up_and_harms_nobody() {
+    let machine = machine();
+    let mut random = Random::new(1);
+    for node in AGENTS {
+        for round in 0..200 {
+            let client = connect(&machine, node);
+            if round % 2 == 0 {
+                attach(&client);
+            }
+            let length = 1 + random.below(if round % 10 == 0 { 65_000 } else { 80 }) as usize;
+            let garbage: Vec<u8> = (0..length).map(|_| random.next_u64() as u8).collect();
+            // The monitor may hang up at any time from here on.
+            while send(&client, &garbage, &[]) && random.below(4) > 0 {}
+        }
+    }
+    assert_well(&machine);
+    machine.down();
+}
+
+#[test]
+fn requests_with_a_flipped_byte_harm_nobody() {
+    let machine = machine();
+    let mut random = Random::new(2);
+    let spawn = SpawnRequest {
+        node: "arm0".into(),
+        own_image: true,
+        image_name: "none".into(),
+        arguments: vec!["a".into()],
+        environment: vec![("A".into(), "b".into())],
+        directory: "/".into(),
+        stdin: true,
+    };
+    let config = tombolo_link::ChannelConfig::default();
+    let requests = [
+        Request::Export { name: "flipped".into() },
+        Request::Withdraw { listener: 1 },
+        Request::Connect { name: "flipped".into(), timeout: Duration::from_secs(1), config },
+        Request::Spawn { spawn },
+        Request::Domains { after: 0 },
+        Request::Names { after: String::new() },
+        Request::Nodes {},
+        Request::ConsoleOpen { node: "arm0".into() },
+        Request::ConsoleTaken { node: "arm0".into(), bytes: 9 },
+    ];
+    for node in AGENTS {
+        for round in 0..300 {
+            let client = connect(&machine, node);
+            attach(&client);
+            for request in &requests {
+                let mut bytes = ClientMessage { request: 2, body: request.clone() }.to_bytes();
+                let at = random.below(bytes.len() as u64) as usize;
+                // A `Down` made of something else would be obeyed: leave the kind of request alone.
+                if round > 0 && at >= 8 {
+                    bytes[at] ^= 1 << random.below(8);
+                }
+                if !send(&client, &bytes, &[]) {
+                    break;
+                }
+            }
+        }
+    }
+    assert_well(&machine);
+    machine.down();
+}
+
+#[test]
+fn silence_is_no_reason_to_stop() {
+    let machine = machine();
+    let mut silent: Vec<OwnedFd> = Vec::new();
+    for node in AGENTS {
+        silent.extend((0..100).map(|_| connect(&machine, node)));
+    }
+    silent.iter().step_by(2).for_each(attach);
+    assert_well(&machine);
+    drop(silent);
+    assert_well(&machine);
+    machine.down();
+}
+
+#[test]
+fn a_client_that_asks_and_does_not_listen_is_dropped_alone() {
+    let machine = machine();
+    let root = machine.pid_of("host");
+    for node in AGENTS {
+        let client = connect(&machine, node);
+        attach(&client);
+        let question = ClientMessage { request: 7, body: Request::Nodes {} }.to_bytes();
+        let mut asked = 0;
+        while send(&client, &question, &[]) && asked < 400_000 {
+            asked += 1;
+        }
+        assert!(asked < 400_000, "the monitor keeps all answers for whoever does not listen");
+    }
+    assert!(memory_kib(root) < 1 << 20, "{} KiB", memory_kib(root));
+    assert_well(&machine);
+    machine.down();
+}
+
+fn memory_kib(pid: i32) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process of ours");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[test]
+fn long_messages_and_many_descriptors_harm_nobody() {
+    let machine = machine();
+    let root = machine.pid_of("host");
+    let before = machine.open_descriptors(root);
+    let null: OwnedFd = std::fs::File::open("/dev/null").expect("it is there").into();
+    for node in AGENTS {
+        // As long as the system lets through: longer than a monitor takes.
+        for length in
+            [MAX_MESSAGE_BYTES - 1, MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES + 1, 64 << 10, (64 << 10) + 1]
+        {
+            let client = connect(&machine, node);
+            attach(&client);
+            send(&client, &vec![0; length], &[]);
+            // What echoes as much as it can of what it was given.
+            for name_bytes in [100, 10_000, length.min(MAX_MESSAGE_BYTES) - 64] {
+                let client = connect(&machine, node);
+                attach(&client);
+                let name = "x".repeat(name_bytes);
+                let spawn = SpawnRequest {
+                    node: name.clone(),
+                    own_image: false,
+                    image_name: String::new(),
+                    arguments: Vec::new(),
+                    environment: Vec::new(),
+                    directory: String::new(),
+                    stdin: false,
+                };
+                for body in [
+                    Request::Restart { node: name.clone() },
+                    Request::ConsoleOpen { node: name.clone() },
+                    Request::Export { name: name.clone() },
+                    Request::Spawn { spawn },
+                ] {
+                    send(&client, &ClientMessage { request: 3, body }.to_bytes(), &[]);
+                }
+            }
+        }
+        // Descriptors that nobody asked for, with sense and without.
+        let client = connect(&machine, node);
+        attach(&client);
+        for count in 1..=8 {
+            let message = ClientMessage { request: 4, body: Request::Nodes {} }.to_bytes();
+            assert!(send(&client, &message, &vec![&null; count]));
+        }
+        let message = ClientMessage { request: 5, body: Request::Nodes {} }.to_bytes();
+        let (pipe, _writer) = std::io::pipe().expect("a pipe");
+        assert!(send(&client, &message, &[&pipe.into()]));
+    }
+    assert_well(&machine);
+    let same = eventually(|| machine.open_descriptors(root) <= before);
+    assert!(same, "{before} descriptors before, {} after", machine.open_descriptors(root));
+    machine.down();
+}

@@ -1,0 +1,287 @@
+//! Jobs: where they run, what goes in and out, how they end.
+
+use rustix::process::Signal;
+use tombolo_e2e::{Machine, MachineFile, actor_image, host_actor};
+
+fn zoo() -> MachineFile {
+    MachineFile::host()
+        .with_vm("arm0", "")
+        .with_user("arm-user", "aarch64")
+        .with_user("riscv-user", "riscv64")
+        .with_user("s390x-user", "s390x")
+}
+
+const NODES: [&str; 5] = ["host", "arm0", "arm-user", "riscv-user", "s390x-user"];
+
+fn pattern(bytes: u64) -> Vec<u8> {
+    (0..bytes).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
+}
+
+#[test]
+fn programs_end_as_they_end_on_every_node() {
+    let machine = Machine::up(&zoo());
+    for node in NODES {
+        assert_eq!(machine.actor(node, &["exit", "0"]).status, 0, "{node}");
+        machine.actor(node, &["exit", "7"]).fails_with(7, &["ended with status 7", node]);
+        machine.actor(node, &["raise", "9"]).fails_with(128 + 9, &["SIGKILL", node]);
+        machine.actor(node, &["raise", "15"]).fails_with(128 + 15, &["SIGTERM", node]);
+        machine.actor(node, &["raise", "10"]).fails_with(128 + 10, &["SIGUSR1", node]);
+    }
+    machine.down();
+}
+
+#[test]
+fn arguments_environment_and_streams_travel() {
+    let machine = Machine::up(&zoo());
+    let image = actor_image();
+    let isas = ["x86_64", "aarch64", "aarch64", "riscv64", "s390x"];
+    for (node, isa) in NODES.into_iter().zip(isas) {
+        let image = image.to_str().expect("a path of text");
+        let words =
+            ["run", "--on", node, "--env", "GIVEN=a b=ü", image, "tell", "", "two words", "-q", "ü\n"];
+        let mut running = machine.start(words);
+        running.feed(b"one\ntwo".to_vec());
+        let finished = running.finish();
+        let said = finished.ok();
+        for line in [
+            "argument 0: \"actor\"",
+            "argument 1: \"tell\"",
+            "argument 2: \"\"",
+            "argument 3: \"two words\"",
+            "argument 4: \"-q\"",
+            "argument 5: \"ü\\n\"",
+            "variable GIVEN=\"a b=ü\"",
+            "variable TOMBOLO_RANK=\"0\"",
+            "variable TOMBOLO_SIZE=\"1\"",
+            "variable TOMBOLO_JOB=\"job-",
+            "input \"one\\ntwo\"",
+        ] {
+            assert!(said.contains(line), "{node}: no {line} in\n{said}");
+        }
+        assert!(said.contains(&format!("isa {isa}\n")), "{node}:\n{said}");
+        assert_eq!(finished.stderr, "on standard error\n");
+        let directory = if node == "arm0" { "/".as_ref() } else { machine.folder() };
+        assert!(said.contains(&format!("directory {}\n", directory.display())), "{node}:\n{said}");
+    }
+    machine.down();
+}
+
+#[test]
+fn ten_megabytes_come_out_and_three_go_in_without_loss() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
+    let expected = pattern(10_000_000);
+    for node in ["host", "arm0", "s390x-user"] {
+        let flooded = machine.actor(node, &["flood", "stdout", "10000000"]);
+        flooded.ok_quietly();
+        assert!(flooded.stdout == expected, "{node}: {} bytes came", flooded.stdout.len());
+        let mut cat = machine.start_actor(node, &["cat"]);
+        cat.feed(expected[..3_000_000].to_vec());
+        let cat = cat.finish();
+        cat.ok_quietly();
+        assert!(cat.stdout == expected[..3_000_000], "{node}: {} bytes came back", cat.stdout.len());
+    }
+    machine.down();
+}
+
+#[test]
+fn a_reader_that_pauses_loses_nothing() {
+    let machine = Machine::up(&MachineFile::host().with_user("riscv-user", "riscv64"));
+    let (count, nodes) = (40_000, ["host", "riscv-user"]);
+    for node in nodes {
+        // Many small pieces, and a reader that takes none of them for a while, as `less` does.
+        let words = format!(
+            "{} run --no-input --on {node} {} mutter {count} 2>&1 >/dev/null | (sleep 2; cat)",
+            tombolo_e2e::tombolo().display(),
+            actor_image().display()
+        );
+        let mut shell = std::process::Command::new("sh");
+        let environment: Vec<_> =
+            machine.command().get_envs().map(|(k, v)| (k.to_owned(), v.map(ToOwned::to_owned))).collect();
+        for (name, value) in environment {
+            match value {
+                Some(value) => shell.env(name, value),
+                None => shell.env_remove(name),
+            };
+        }
+        let output = shell.args(["-c", &words]).output().expect("a shell");
+        let expected: String = (0..count).map(|number| format!("{number}\n")).collect();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            said == expected,
+            "{node}: {} of {} bytes came; they end with {:?}",
+            said.len(),
+            expected.len(),
+            said.lines().last()
+        );
+    }
+    machine.down();
+}
+
+#[test]
+fn jobs_are_labelled_and_ranked() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
+    let said = machine.actor("arm0,host:2", &["tell"]).ok();
+    for (rank, node) in [(0, "arm0"), (1, "host"), (2, "host")] {
+        for line in ["TOMBOLO_SIZE=\"3\"", &format!("TOMBOLO_RANK=\"{rank}\"")] {
+            assert!(
+                said.contains(&format!("[{rank}@{node}] variable {line}\n")),
+                "no {line} of {rank} in\n{said}"
+            );
+        }
+    }
+    assert!(said.lines().all(|line| line.starts_with('[')), "{said}");
+    let image = actor_image();
+    let image = image.to_str().expect("a path of text");
+    let plain = machine.tombolo(["run", "--on", "arm0,host", "--no-label", image, "tell"]).ok();
+    assert!(!plain.contains('@'), "{plain}");
+    machine.down();
+}
+
+#[test]
+fn what_cannot_run_is_refused_before_anything_starts() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
+    let run = |words: &[&str]| machine.tombolo(["run"].iter().chain(words));
+    let host_only = host_actor();
+    let host_only = host_only.to_str().expect("a path of text");
+    run(&["--on", "host,arm0", host_only, "exit", "0"])
+        .fails_with(1, &["no build for aarch64", "arm0", "x86_64"]);
+    run(&["--on", "mars", host_only]).fails_with(1, &["no node 'mars'", "host, arm0 and s390x-user"]);
+    run(&["/nonexistent.tbi"]).fails_with(1, &["/nonexistent.tbi"]);
+    run(&["/etc/passwd"]).fails_with(1, &["passwd"]);
+    run(&["/etc"]).fails_with(1, &["/etc"]);
+    run(&["--on", "host:0", host_only]).fails_with(2, &["host:0"]);
+    // Something that looks like a program of this host, and is none.
+    let broken = machine.folder().join("broken");
+    let mut bytes = std::fs::read(host_only).expect("the actor");
+    bytes.truncate(4096);
+    std::fs::write(&broken, bytes).expect("a file");
+    let broken = broken.to_str().expect("a path of text");
+    let finished = run(&[broken]);
+    assert!(finished.status == 1 || finished.status >= 128, "{finished}");
+    assert!(machine.domains_on("host").is_empty(), "nothing started is left");
+    machine.down();
+}
+
+#[test]
+fn one_c_source_runs_everywhere() {
+    let machine = Machine::up(&zoo());
+    let source = machine.folder().join("hello.c");
+    let text = r#"
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char **argv) {
+    unsigned x = 1;
+    printf("rank %s: %s-endian, %d bits, %s\n", getenv("TOMBOLO_RANK"),
+           *(unsigned char *)&x ? "little" : "big", (int)sizeof(void *) * 8, argc > 1 ? argv[1] : "-");
+    return 0;
+}
+"#;
+    std::fs::write(&source, text).expect("a source file");
+    let image = machine.folder().join("hello.tbi");
+    machine.tombolo(["build".as_ref(), source.as_os_str(), "-o".as_ref(), image.as_os_str()]).ok();
+    let inspected = machine.tombolo(["image".as_ref(), "inspect".as_ref(), image.as_os_str()]).ok();
+    for isa in ["x86_64", "aarch64", "riscv64", "s390x"] {
+        assert!(inspected.contains(isa), "{inspected}");
+    }
+    let on = NODES.join(",");
+    let image = image.to_str().expect("a path of text");
+    let said = machine.tombolo(["run", "--on", &on, image, "word"]).ok();
+    for (rank, node) in NODES.into_iter().enumerate() {
+        let order = if node.starts_with("s390x") { "big" } else { "little" };
+        let line = format!("[{rank}@{node}] rank {rank}: {order}-endian, 64 bits, word\n");
+        assert!(said.contains(&line), "no {line} in\n{said}");
+    }
+    machine.down();
+}
+
+#[test]
+fn domains_start_domains_on_other_nodes() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
+    let image = actor_image();
+    let image = image.to_str().expect("a path of text");
+    for (from, to) in [("host", "arm0"), ("arm0", "host"), ("arm0", "s390x-user"), ("s390x-user", "arm0")] {
+        let said = machine.tombolo(["run", "--on", from, image, "parent", to, "exit", "5"]).ok();
+        assert!(said.contains("child ended: Exited { status: 5 }"), "{from} to {to}:\n{said}");
+        let said = machine.tombolo(["run", "--on", from, image, "parent", to, "flood", "stdout", "100000"]);
+        assert!(said.ok_quietly().len() > 100_000, "the child's output goes to who started the job");
+    }
+    machine.down();
+}
+
+#[test]
+fn ctrl_c_ends_the_job_everywhere() {
+    let machine = Machine::up(&zoo());
+    let on = NODES.join(",");
+    let job = machine.start_actor(&on, &["sleep", "1000"]);
+    for (rank, node) in NODES.into_iter().enumerate() {
+        job.wait_for(&format!("[{rank}@{node}] sleeping"));
+    }
+    job.signal(Signal::INT);
+    job.finish().fails_with(130, &["SIGINT"]);
+    for node in NODES {
+        assert!(machine.domains_on(node).is_empty(), "{node}");
+    }
+    machine.down();
+}
+
+#[test]
+fn one_that_fails_ends_the_others() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
+    let job = machine.start_actor("host,arm0", &["sleep", "1000"]);
+    job.wait_for("[0@host] sleeping");
+    job.wait_for("[1@arm0] sleeping");
+    let (victim, _) = machine.domains_on("arm0").pop().expect("it runs");
+    machine.tombolo(["kill", &victim, "--grace", "0"]).ok();
+    job.finish().fails_with(137, &["rank 1 on arm0", "SIGKILL", "1 domain that still ran was ended"]);
+    machine.down();
+}
+
+#[test]
+fn who_ignores_the_request_to_end_is_killed() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
+    for node in ["host", "arm0"] {
+        let job = machine.start_actor(node, &["ignore-term"]);
+        job.wait_for("ignoring");
+        job.signal(Signal::TERM);
+        job.finish().fails_with(128 + 15, &["SIGTERM"]);
+        assert!(machine.domains_on(node).is_empty(), "{node}");
+
+        let job = machine.start_actor(node, &["ignore-term"]);
+        job.wait_for("ignoring");
+        let (id, _) = machine.domains_on(node).pop().expect("it runs");
+        machine.tombolo(["kill", &id, "--grace", "0.3"]).ok();
+        job.finish().fails_with(137, &["SIGKILL"]);
+    }
+    machine.down();
+}
+
+#[test]
+fn a_job_whose_reader_is_gone_ends() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
+    let mut command = machine.command();
+    command.args(["run", "--on", "arm0"]).arg(actor_image()).args(["flood", "stdout", "100000000"]);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().expect("it runs");
+    drop(child.stdout.take());
+    let ended = tombolo_e2e::eventually(|| child.try_wait().expect("our child").is_some());
+    assert!(ended, "it goes on without a reader");
+    let gone = tombolo_e2e::eventually(|| machine.domains_on("arm0").is_empty());
+    assert!(gone, "its domain goes on");
+    machine.down();
+}
+
+#[test]
+fn a_plain_host_needs_no_machine() {
+    // The machine `local` belongs to everybody of this user: others may use it at the same time, and its monitor
+    // ends by itself a while after the last.
+    let machine = Machine::new(&MachineFile::host());
+    let start = || {
+        let mut command = machine.command();
+        command.env("TOMBOLO_MACHINE", "local").arg("run").arg(host_actor()).args(["exit", "3"]);
+        tombolo_e2e::Running::start(&mut command)
+    };
+    let jobs: Vec<_> = (0..6).map(|_| start()).collect();
+    for job in jobs {
+        job.finish().fails_with(3, &["ended with status 3"]);
+    }
+    machine.has_ended();
+}
