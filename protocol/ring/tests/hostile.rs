@@ -273,7 +273,7 @@ fn run(config: RingConfig, steps: Vec<Step>) -> Result<(), TestCaseError> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 12 } else { 1000 },
+        cases: if cfg!(miri) { 8 } else { 1000 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
@@ -283,7 +283,7 @@ proptest! {
         size in prop::sample::select(SlotSize::ALL.to_vec()),
         variant in prop::sample::select(VARIANTS.to_vec()),
         log2 in 1..4_u32,
-        steps in prop::collection::vec(step(), 0..if cfg!(miri) { 30 } else { 100 }),
+        steps in prop::collection::vec(step(), 0..if cfg!(miri) { 20 } else { 100 }),
     ) {
         run(config(size, 1 << log2, variant), steps)?;
     }

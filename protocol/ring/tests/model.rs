@@ -50,7 +50,9 @@ fn step() -> impl Strategy<Value = Step> {
 fn configs() -> impl Strategy<Value = RingConfig> {
     let sizes = prop::sample::select(SlotSize::ALL.to_vec());
     let variants = prop::sample::select(VARIANTS.to_vec());
-    let counts = prop_oneof![8 => 1..6_u32, 1 => Just(10_u32)];
+    // Interpreted, a large ring takes minutes.
+    let (small, large) = if cfg!(miri) { (1..4_u32, 4_u32) } else { (1..6, 10) };
+    let counts = prop_oneof![8 => small, 1 => Just(large)];
     (sizes, variants, counts, prop::option::of(1..=1000_usize)).prop_map(|(size, variant, log2, limit)| {
         let config = RingConfig::new(size, SlotCount::new(1 << log2).unwrap(), variant);
         match limit {
@@ -254,7 +256,7 @@ fn batch(
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 12 } else { 400 },
+        cases: if cfg!(miri) { 8 } else { 400 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
@@ -262,7 +264,7 @@ proptest! {
     #[test]
     fn a_ring_is_a_queue(
         config in configs(),
-        steps in prop::collection::vec(step(), 0..if cfg!(miri) { 40 } else { 300 }),
+        steps in prop::collection::vec(step(), 0..if cfg!(miri) { 30 } else { 300 }),
     ) {
         run(config, steps)?;
     }
