@@ -53,15 +53,50 @@ struct Rank {
     node: String,
 }
 
+/// What ended a job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cause {
+    /// The user, or that not all could be started.
+    Order,
+    /// A domain ended with a status other than 0.
+    Status,
+    /// A domain was killed, or was lost with its node.
+    Death,
+}
+
 /// Why the job is over before all domains have ended by themselves.
 #[derive(Clone, Debug)]
 struct End {
+    cause: Cause,
     /// Whose fault it is, as a sentence without its end.
     why: String,
     status: u8,
     /// How many other domains had to be ended.
     others: usize,
     since: Instant,
+}
+
+impl State {
+    /// Takes note of a failure. True if it is the first, so that the others have to be ended.
+    ///
+    /// News of a death may come later than the failure of a peer that noticed it: then the death is the reason.
+    fn fail(&mut self, cause: Cause, why: String, status: u8) -> bool {
+        match &mut self.end {
+            None => {
+                let others = self.live.len();
+                self.end = Some(End { cause, why, status, others, since: Instant::now() });
+                return true;
+            }
+            Some(end)
+                if end.cause == Cause::Status && cause == Cause::Death && end.since.elapsed() < GRACE =>
+            {
+                let others = end.others.saturating_sub(1);
+                *end = End { cause, why, status, others, since: end.since };
+            }
+            Some(_) => {}
+        }
+        false
+    }
 }
 
 impl Job {
@@ -91,7 +126,7 @@ impl Job {
         let started =
             plans.iter().enumerate().try_for_each(|(rank, plan)| self.start(rank, plan, plans.len()));
         if let Err(error) = started {
-            self.end(format!("{error}"), 1, signals::TERM);
+            self.end(Cause::Order, format!("{error}"), 1, signals::TERM);
         }
         let waited = self.wait_for_all();
         let end = unpoisoned(&self.state).end.take();
@@ -135,19 +170,17 @@ impl Job {
     pub(super) fn interrupt(&self, signal: u8) -> bool {
         // Programs that know the signal may end in their own way; nobody expects to get a SIGPIPE from afar.
         let asked = if signal == signals::PIPE { signals::TERM } else { signal };
-        self.end(format!("ended by {}", signals::name(signal)), 128 + signal, asked)
+        self.end(Cause::Order, format!("ended by {}", signals::name(signal)), 128 + signal, asked)
     }
 
     /// Notes why the job is over, unless it is over already, and asks all domains to end.
-    fn end(&self, why: String, status: u8, signal: u8) -> bool {
+    fn end(&self, cause: Cause, why: String, status: u8, signal: u8) -> bool {
         let others: Vec<DomainId> = {
             let mut state = unpoisoned(&self.state);
-            if state.end.is_some() {
+            if !state.fail(cause, why, status) {
                 return false;
             }
-            let others: Vec<DomainId> = state.live.keys().copied().collect();
-            state.end = Some(End { why, status, others: others.len(), since: Instant::now() });
-            others
+            state.live.keys().copied().collect()
         };
         for id in others {
             // If it is gone its end is on the way; if the monitor is, so are all domains.
@@ -194,7 +227,7 @@ impl Job {
             } else {
                 format!("domain {id} on {}", rank.node)
             };
-            self.end(format!("{who} {how}"), status, signals::TERM);
+            self.end(cause(exit), format!("{who} {how}"), status, signals::TERM);
         }
     }
 
@@ -216,6 +249,15 @@ fn ignore_gone(error: Error) -> Result<(), Error> {
     match error {
         Error::Monitor(tombolo::Fault::NoSuchDomain { .. }) => Ok(()),
         error => Err(error),
+    }
+}
+
+fn cause(exit: &Exit) -> Cause {
+    match exit {
+        // What we ask for ourselves, once the job is over, explains nothing.
+        Exit::Signalled { signal } if *signal != signals::TERM => Cause::Death,
+        Exit::NodeLost { .. } => Cause::Death,
+        _ => Cause::Status,
     }
 }
 
@@ -248,5 +290,33 @@ mod tests {
         );
         assert_eq!(were(1), "1 domain that still ran was");
         assert_eq!(were(2), "2 domains that still ran were");
+    }
+
+    #[test]
+    fn a_death_explains_the_failure_of_who_noticed_it() {
+        let mut state = State::default();
+        for (index, id) in ["0.1.2", "1.1.3"].iter().enumerate() {
+            let rank = Rank { rank: index, node: "host".into() };
+            state.live.insert(id.parse().unwrap(), rank);
+        }
+        state.live.remove(&"0.1.2".parse().unwrap());
+        assert!(state.fail(Cause::Status, "rank 0".into(), 1));
+        assert!(
+            !state.fail(cause(&Exit::Signalled { signal: 15 }), "rank 1".into(), 143),
+            "that was our doing"
+        );
+        assert_eq!(state.end.as_ref().map(|end| (end.status, end.others)), Some((1, 1)));
+        assert!(!state.fail(cause(&Exit::Signalled { signal: 9 }), "rank 1".into(), 137));
+        assert_eq!(state.end.as_ref().map(|end| (end.status, end.others)), Some((137, 0)));
+        assert!(!state.fail(cause(&Exit::NodeLost { cause: String::new() }), "rank 2".into(), 1));
+        assert_eq!(state.end.map(|end| end.why), Some("rank 1".to_owned()), "the first death counts");
+    }
+
+    #[test]
+    fn what_the_user_ordered_stays_the_reason() {
+        let mut state = State::default();
+        assert!(state.fail(Cause::Order, "ended by SIGINT".into(), 130));
+        assert!(!state.fail(Cause::Death, "rank 1".into(), 137));
+        assert_eq!(state.end.map(|end| end.status), Some(130));
     }
 }
