@@ -8,24 +8,20 @@ use tombolo_base::sync::{AtomicU64, Ordering::Relaxed};
 
 /// Stores `source` from the start of a slot's payload. The rest of the last word touched becomes zero.
 ///
-/// Callers bound `source` by the payload; what is longer is cut. A full slot, which is what a fast sender sends,
-/// becomes straight-line code.
+/// Callers bound `source` by the payload; what is longer is cut. The loops of this and of [`load`] run over the slot
+/// and stop at the message: the compiler unrolls them whole, where a loop as long as the message costs more to set
+/// up than to run.
 #[inline(always)]
 pub(crate) fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8]) {
     let (chunks, tail) = source.as_chunks::<8>();
-    if let Ok(chunks) = <&[[u8; 8]; WORDS]>::try_from(chunks) {
-        for index in 0..WORDS {
-            words[index].store(u64::from_ne_bytes(chunks[index]), Relaxed);
-        }
-        return;
-    }
-    for (word, chunk) in words.iter().zip(chunks) {
+    for (index, word) in words.iter().enumerate() {
+        let Some(chunk) = chunks.get(index) else {
+            if !tail.is_empty() {
+                word.store(low_bytes(tail).to_le(), Relaxed);
+            }
+            return;
+        };
         word.store(u64::from_ne_bytes(*chunk), Relaxed);
-    }
-    if !tail.is_empty()
-        && let Some(word) = words.get(chunks.len())
-    {
-        word.store(low_bytes(tail).to_le(), Relaxed);
     }
 }
 
@@ -33,20 +29,14 @@ pub(crate) fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8
 #[inline(always)]
 pub(crate) fn load<const WORDS: usize>(words: &[AtomicU64; WORDS], target: &mut [u8]) {
     let (chunks, tail) = target.as_chunks_mut::<8>();
-    if let Ok(chunks) = <&mut [[u8; 8]; WORDS]>::try_from(&mut *chunks) {
-        for index in 0..WORDS {
-            chunks[index] = words[index].load(Relaxed).to_ne_bytes();
-        }
-        return;
-    }
-    let whole = chunks.len();
-    for (word, chunk) in words.iter().zip(chunks) {
+    for (index, word) in words.iter().enumerate() {
+        let Some(chunk) = chunks.get_mut(index) else {
+            if !tail.is_empty() {
+                put_low_bytes(u64::from_le(word.load(Relaxed)), tail);
+            }
+            return;
+        };
         *chunk = word.load(Relaxed).to_ne_bytes();
-    }
-    if !tail.is_empty()
-        && let Some(word) = words.get(whole)
-    {
-        put_low_bytes(u64::from_le(word.load(Relaxed)), tail);
     }
 }
 
