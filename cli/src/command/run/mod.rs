@@ -25,7 +25,7 @@ use placement::{Placement, spread};
 /// Starts the image's program on each node that is named, as often as is said, and waits until all have ended.
 /// Each has TOMBOLO_RANK (from 0, in the order of --on), TOMBOLO_SIZE (how many there are) and TOMBOLO_JOB (a
 /// prefix for names that no other job has) in its environment. The first of them reads the standard input.
-/// With more than one, each line of output says where it comes from: [rank@node].
+/// With more than one, each line of output says where it comes from: `[rank@node]`.
 ///
 /// When one fails, the others are ended, and so they are by Ctrl-C; a second Ctrl-C does not wait for them. The
 /// exit status is that of the first that failed, 128 + N if signal N ended it, and 1 if its node was lost.
