@@ -75,11 +75,13 @@ impl Target {
                 self.machine
             )));
         }
-        start_monitor(Command::new(find_tombolod()?).arg("local"), |_| {})?;
+        let mut started = start_monitor(Command::new(find_tombolod()?).arg("local"), |_| {});
         let deadline = Deadline::after(START_TIMEOUT);
         loop {
             match self.try_connect() {
                 Err(Error::Os(error)) if error.errno == Errno::CONNREFUSED && !deadline.passed() => {
+                    // Not even one that another program has started meanwhile.
+                    std::mem::replace(&mut started, Ok(()))?;
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 result => return result,
