@@ -22,6 +22,10 @@ take_down() {
     exit "$status"
 }
 
+# Others may be up: every command means the one of this file, whose name is its first key.
+TOMBOLO_MACHINE=$(sed -n 's/^name *= *"\([a-z0-9-]*\)".*/\1/p' "$MACHINE" | head -n 1)
+[ -n "$TOMBOLO_MACHINE" ] || fail "$MACHINE names no machine"
+export TOMBOLO_MACHINE
 "$TOMBOLO" up "$MACHINE"
 # Only a machine that is ours is taken down: `up` refuses one that is up already.
 trap take_down EXIT

@@ -7,7 +7,9 @@ use tombolo_control::{Bytes, Exit, Fault, Order, Reply, SpawnRequest, StartOrder
 use tombolo_machine::NodeKind;
 use tombolo_machine::image::Image;
 
-use super::{Client, Core, DomainRecord, Effect, MAX_PROGRAMS, Nanos, NodeState, Resource, shown};
+use super::{
+    Client, Core, DomainRecord, Effect, MAX_PROGRAM_CHARS, MAX_PROGRAMS, Nanos, NodeState, Resource, shown,
+};
 
 const SIGKILL: u8 = 9;
 
@@ -76,7 +78,10 @@ impl Core {
         let domain = self
             .new_id(node)
             .ok_or_else(|| Fault::Limit { what: format!("node {} has given out all its ids", spawn.node) })?;
-        let name = image.name().to_owned();
+        let name = match self.domains.get(&parent) {
+            Some(parent) if spawn.own_image => parent.program.clone(),
+            _ => program_name(&spawn.image_name),
+        };
         self.domains.insert(
             domain,
             DomainRecord {
@@ -310,4 +315,11 @@ impl Core {
             self.answer(client, request, Ok(Reply::Done {}));
         }
     }
+}
+
+/// What a program is called, by the name of its image's file: a bare executable says nothing of it itself.
+fn program_name(image_name: &str) -> String {
+    let name = image_name.strip_suffix(".tbi").unwrap_or(image_name);
+    let name: String = name.chars().take(MAX_PROGRAM_CHARS).collect();
+    if name.is_empty() { "program".into() } else { name }
 }

@@ -238,6 +238,9 @@ fn shown(name: &str) -> String {
 /// How long a node may take from start to its first report.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Longest program name that is kept for lists.
+const MAX_PROGRAM_CHARS: usize = 64;
+
 /// Programs that an agent keeps for later starts.
 const MAX_PROGRAMS: usize = 16;
 

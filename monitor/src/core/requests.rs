@@ -7,13 +7,10 @@ use tombolo_control::{ClientMessage, DomainInfo, Fault, NameInfo, Order, Reply, 
 use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_machine::image::Image;
 
-use super::{Client, Core, Effect, Nanos};
+use super::{Client, Core, Effect, MAX_PROGRAM_CHARS, Nanos};
 
 /// Entries of one answer to a listing; the rest follows on demand.
 const PAGE: usize = 100;
-
-/// Longest program name that is kept for lists.
-const MAX_PROGRAM_CHARS: usize = 64;
 
 impl Core {
     pub(super) fn asked(
