@@ -10,6 +10,10 @@ use crate::workspace::{Workspace, execute};
 pub(crate) struct Options {
     /// Run only the models whose names contain this
     filter: Option<String>,
+
+    /// How often a schedule may take the processor from a thread that could go on
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    preemptions: u32,
 }
 
 /// Runs the models of the crates that layers.toml lists under `loom`.
@@ -20,6 +24,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "3")
         .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
+        .env("LOOM_MAX_PREEMPTIONS", options.preemptions.to_string())
         .args(["test", "--lib", "--tests"]);
     for package in &workspace.layers.checks.loom {
         test.args(["--package", package]);
