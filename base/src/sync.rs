@@ -20,3 +20,28 @@ pub fn spin_hint() {
     #[cfg(all(not(loom), not(target_arch = "aarch64")))]
     core::hint::spin_loop();
 }
+
+/// Asks for the line of `word` to be brought into this processor's cache, without waiting for it.
+///
+/// A hint: it reads no value and orders nothing. Where there is no such instruction, or a model checker or
+/// interpreter runs the code, it is nothing.
+#[inline(always)]
+pub fn prefetch(word: &AtomicU64) {
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    // SAFETY: a prefetch never faults and has no effect on memory, whatever the address.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(word).cast());
+    }
+    #[cfg(all(target_arch = "aarch64", not(loom), not(miri)))]
+    // SAFETY: as above; no register or flag is written.
+    unsafe {
+        core::arch::asm!(
+            "prfm pldl1keep, [{address}]",
+            address = in(reg) core::ptr::from_ref(word),
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(any(loom, miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = word;
+}

@@ -1,7 +1,7 @@
 //! Addressing: which words belong to which position.
 
 use tombolo_base::SharedMemory;
-use tombolo_base::sync::{AtomicU64, Ordering};
+use tombolo_base::sync::{AtomicU64, Ordering, prefetch};
 
 use crate::bytes;
 use crate::config::{RingConfig, SlotSize, Variant};
@@ -110,6 +110,12 @@ impl Slots {
     fn control(&self, position: u64) -> &AtomicU64 {
         let slot = (position & self.mask) as usize;
         &self.memory.words()[(slot << self.words_shift) | self.control_index]
+    }
+
+    /// Asks for the slot at `position`, without waiting for it.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, position: u64) {
+        prefetch(self.control(position));
     }
 
     #[inline(always)]
