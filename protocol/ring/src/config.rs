@@ -108,6 +108,10 @@ pub struct RingConfig {
 
 impl RingConfig {
     /// A ring whose longest message fills it.
+    ///
+    /// For requests and replies both rings of a channel should fit in a first-level cache with room to spare:
+    /// with 32 KiB of it, two rings of 64 or 128 slots of 64 bytes go round as fast as two bare lines, two of 256
+    /// take some 30 to 40 % longer. More slots are for bursts.
     #[must_use]
     pub const fn new(slot_size: SlotSize, slot_count: SlotCount, variant: Variant) -> Self {
         let max_message_bytes = slot_size.payload_bytes() * slot_count.get() as usize;
