@@ -103,7 +103,7 @@ fn run(mut line: Line, emulator: Option<Emulator>, window: Option<GuestWindow>) 
                 return Ok(());
             }
         }
-        agent.end_orphans(&[]);
+        agent.end_orphans(&[], |_| false);
         while let Some((report, file)) = agent.next_report() {
             line.send(report.to_bytes(), file.into_iter().collect());
         }

@@ -2,6 +2,8 @@
 
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
+use tombolo_base::DomainId;
+
 use super::Agent;
 use crate::orphans::{self, Kin};
 
@@ -15,15 +17,17 @@ impl Agent {
     }
 
     /// If orphans are expected: kills those that come from no living domain. `nodes` are children of this process
-    /// that are no domains. They are reaped as they end, which this does not wait for.
-    pub fn end_orphans(&mut self, nodes: &[i32]) {
+    /// that are no domains; `lives` tells whether a domain of another agent of this kernel lives, as an emulated
+    /// monitor cannot adopt what its domains leave behind. They are reaped as they end, which this does not wait
+    /// for.
+    pub fn end_orphans(&mut self, nodes: &[i32], lives: impl Fn(DomainId) -> bool) {
         if !std::mem::take(&mut self.orphans_expected) {
             return;
         }
         for kin in orphans::children() {
             let number = kin.pid.as_raw_nonzero().get();
             let known = nodes.contains(&number) || self.children.values().any(|child| child.pid() == number);
-            if known || self.orphans.contains_key(&number) || self.has_living_domain(kin) {
+            if known || self.orphans.contains_key(&number) || self.has_living_domain(kin, &lives) {
                 continue;
             }
             orphans::kill(kin);
@@ -35,10 +39,10 @@ impl Agent {
     }
 
     /// Whether it is of the group of a domain that lives, or was started with its environment.
-    fn has_living_domain(&self, kin: Kin) -> bool {
+    fn has_living_domain(&self, kin: Kin, lives: &impl Fn(DomainId) -> bool) -> bool {
         let in_group = self.children.values().any(|child| child.pid() == kin.group);
         let domain = || orphans::variable_of(kin.pid, DOMAIN_VARIABLE)?.parse().ok();
-        in_group || domain().is_some_and(|domain| self.children.contains_key(&domain))
+        in_group || domain().is_some_and(|domain| self.children.contains_key(&domain) || lives(domain))
     }
 
     pub(super) fn reap_orphan(&mut self, number: i32) {

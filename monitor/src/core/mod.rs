@@ -353,6 +353,12 @@ impl Core {
         }
     }
 
+    /// Whether a domain lives.
+    #[must_use]
+    pub fn lives(&self, domain: DomainId) -> bool {
+        self.domains.contains_key(&domain)
+    }
+
     fn node(&mut self, id: NodeId) -> Option<&mut NodeRecord> {
         self.nodes.get_mut(usize::from(id.0))
     }

@@ -166,8 +166,6 @@ impl Root {
     fn settle(&mut self) {
         self.unsettled = true;
         self.core.tick(now_ns());
-        let nodes: Vec<i32> = self.nodes.values().map(RunningNode::pid).collect();
-        self.agent.end_orphans(&nodes);
         for _ in 0..BURST {
             let mut worked = false;
             while let Some((report, file)) = self.agent.next_report() {
@@ -184,7 +182,9 @@ impl Root {
             }
             if !worked {
                 self.unsettled = false;
-                return;
+                // Not before: an orphan is kept while its domain is not known to have ended.
+                let nodes: Vec<i32> = self.nodes.values().map(RunningNode::pid).collect();
+                return self.agent.end_orphans(&nodes, |domain| self.core.lives(domain));
             }
         }
     }
@@ -205,6 +205,9 @@ impl Root {
                     // An agent of another node is a peer: what it says is checked like anybody's.
                     match Report::from_bytes(&bytes) {
                         Ok(report) => {
+                            if matches!(report, Report::Ended { .. }) {
+                                self.agent.expect_orphans();
+                            }
                             let image = fds.into_iter().next().map(read_image);
                             self.core.report(now_ns(), id, report, image);
                         }
