@@ -18,7 +18,7 @@ pub struct Shape {
 impl Default for Shape {
     /// As channels are unless a program says otherwise.
     fn default() -> Self {
-        Shape { slot_bytes: 64, slots: 256, used_flag: false }
+        Shape { slot_bytes: 64, slots: 64, used_flag: false }
     }
 }
 

@@ -34,7 +34,7 @@ fn a_request_is_golden() {
         },
     };
     let expected =
-        [2, 1, 0, 0, 4, 4, 0, 0, 0, b'p', b'o', b'n', b'g', 5, 0, 0, 0, 0, 0, 0, 0, 64, 0, 0, 1, 0, 0, 0];
+        [2, 1, 0, 0, 4, 4, 0, 0, 0, b'p', b'o', b'n', b'g', 5, 0, 0, 0, 0, 0, 0, 0, 64, 0, 64, 0, 0, 0, 0];
     assert_eq!(message.to_bytes(), expected);
     assert_eq!(ClientMessage::from_bytes(&expected), Ok(message));
 }

@@ -60,10 +60,10 @@ impl ChannelConfig {
 }
 
 impl Default for ChannelConfig {
-    /// 256 slots of 64 bytes each way: 33 KiB a channel, and deep enough that neither side waits for credit
-    /// in a steady stream.
+    /// 64 slots of 64 bytes each way, two pages and a header: deep enough for a steady stream, and small enough
+    /// that both rings stay in the nearest cache, without which a round trip takes a third longer.
     fn default() -> Self {
-        ChannelConfig { slot: SlotSize::B64, slots: 256, variant: Variant::EpochCredit }
+        ChannelConfig { slot: SlotSize::B64, slots: 64, variant: Variant::EpochCredit }
     }
 }
 

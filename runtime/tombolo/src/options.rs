@@ -15,7 +15,7 @@ pub struct ChannelOptions {
 }
 
 impl Default for ChannelOptions {
-    /// 256 slots of 64 bytes each way, no interface, spinning for about the cost of a wake before sleeping.
+    /// 64 slots of 64 bytes each way (messages of up to 3,584 bytes), no interface, spinning for about the cost of a wake before sleeping.
     fn default() -> Self {
         ChannelOptions {
             config: ChannelConfig::default(),

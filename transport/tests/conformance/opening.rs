@@ -64,7 +64,7 @@ pub(crate) fn both_sides_learn_of_a_difference<C: Carrier>() {
     refused::<C>(open_both::<C>(other, ours), refusal(1, hash), refusal(hash, 1));
 
     let deeper = Hello { config: shape(SlotSize::B64, 16, Variant::EpochCredit), ..ours };
-    let flagged = Hello { config: shape(SlotSize::B64, 256, Variant::UsedFlag), ..ours };
+    let flagged = Hello { config: shape(SlotSize::B64, ours.config.slots, Variant::UsedFlag), ..ours };
     if C::SHAPE_IS_A_S {
         for theirs in [deeper, flagged] {
             let (a, b) = open_both::<C>(theirs, ours);
@@ -74,7 +74,8 @@ pub(crate) fn both_sides_learn_of_a_difference<C: Carrier>() {
         }
     } else {
         let refusal = |ours, theirs| Refusal::SlotCount { ours, theirs };
-        refused::<C>(open_both::<C>(deeper, ours), refusal(16, 256), refusal(256, 16));
+        let slots = ours.config.slots;
+        refused::<C>(open_both::<C>(deeper, ours), refusal(16, slots), refusal(slots, 16));
         let refusal = |ours, theirs| Refusal::Variant { ours, theirs };
         refused::<C>(open_both::<C>(flagged, ours), refusal(1, 0), refusal(0, 1));
     }
