@@ -10,6 +10,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::PATIENCE;
 
+/// What is kept of each stream of a command, its end: some talk without end.
+const MAX_KEPT_BYTES: usize = 32 << 20;
+
 /// What a command came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finished {
@@ -211,7 +214,14 @@ fn listen(
             if length == 0 {
                 return;
             }
-            stream(&mut lock(&said.0)).extend_from_slice(&piece[..length]);
+            {
+                let mut said = lock(&said.0);
+                let kept = stream(&mut said);
+                kept.extend_from_slice(&piece[..length]);
+                if kept.len() > MAX_KEPT_BYTES {
+                    kept.drain(..MAX_KEPT_BYTES / 2);
+                }
+            }
             said.1.notify_all();
         }
     })
