@@ -12,11 +12,16 @@ use crate::failure::Failure;
 use crate::step::{Outcome, Report, Step, Tests};
 use crate::workspace::Workspace;
 
-/// Everything that `make test` does, as named steps; stops at the first that fails.
+/// Everything that `make test` does, as named steps. One that fails does not keep the others from being tried:
+/// whoever waited for half an hour wants to know of all that is broken.
 #[derive(Args)]
 pub(crate) struct Options {
     /// Run only the steps whose names contain one of these; none means all
     steps: Vec<String>,
+
+    /// Stop at the first step that fails
+    #[arg(short, long)]
+    fail_fast: bool,
 
     /// Show the output of every step, not only of one that fails
     #[arg(short, long)]
@@ -46,7 +51,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         println!("{}", describe(&report));
         let failed = matches!(report.outcome, Outcome::Failed | Outcome::TimedOut);
         reports.push(report);
-        if failed {
+        if failed && options.fail_fast {
             break;
         }
     }

@@ -151,9 +151,10 @@ fn stream() -> (OwnedFd, StreamChannel) {
 
 #[test]
 fn a_frame_that_is_too_long_is_a_violation_for_good() {
-    for length in [14_337_u32, 1 << 31, u32::MAX - 1] {
+    // The default: 64 slots with 56 bytes of payload each.
+    for length in [3_585_u32, 1 << 31, u32::MAX - 1] {
         let (raw, mut channel) = stream();
-        assert_eq!(channel.limits().max_message_bytes, 14_336);
+        assert_eq!(channel.limits().max_message_bytes, 3_584);
         let mut bytes = b"\x02\0\0\0ok".to_vec();
         bytes.extend_from_slice(&length.to_le_bytes());
         bytes.extend_from_slice(&[0; 100]);
@@ -185,7 +186,7 @@ fn an_end_inside_a_frame_or_without_a_close_is_a_death() {
 fn a_peer_that_only_sends_cannot_fill_this_process() {
     let (raw, mut channel) = stream();
     let mut sent = 0;
-    let frame = [&14_336_u32.to_le_bytes()[..], &[7; 14_336]].concat();
+    let frame = [&3_584_u32.to_le_bytes()[..], &[7; 3_584]].concat();
     for _ in 0..1_000 {
         sent += socket::send(&raw, &frame, &[]).unwrap_or(0);
         assert!(channel.readable());
@@ -197,7 +198,8 @@ fn a_peer_that_only_sends_cannot_fill_this_process() {
 #[test]
 fn violations_name_what_was_wrong() {
     use tombolo_transport::ChannelError::Violation as Broken;
-    let (mut a, b) = pair::<Window>(ChannelConfig::default());
+    let config = ChannelConfig::default();
+    let (mut a, b) = pair::<Window>(config);
     // An acknowledgement of what was never sent, in the line of side B.
     let raw = b.into_raw_memory();
     raw.memory.store_le(7 * 16, 5, tombolo_base::sync::Ordering::Relaxed);
@@ -211,5 +213,8 @@ fn violations_name_what_was_wrong() {
     assert_eq!(error, ChannelError::WouldBlock);
     raw.memory.store_le(7 * 16, 1 << 40, tombolo_base::sync::Ordering::Relaxed);
     let Err(Broken(what)) = (0..300).try_for_each(|_| a.try_send(&[1; 56])) else { panic!() };
-    assert_eq!(what, Violation::CreditBeyondSent { credit: 1 << 40, sent: 261 }.to_string());
+    assert_eq!(
+        what,
+        Violation::CreditBeyondSent { credit: 1 << 40, sent: u64::from(config.slots) + 5 }.to_string()
+    );
 }
