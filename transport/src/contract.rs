@@ -7,6 +7,7 @@ use tombolo_platform::barrier;
 use tombolo_platform::event::Interest;
 
 use crate::error::ChannelError;
+use crate::message::{Batch, Draft, Message};
 
 /// What a channel can carry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +68,80 @@ pub trait Transport {
     /// # Errors
     /// [`ChannelError::Closed`] and [`ChannelError::PeerDied`] only after everything sent before was received.
     fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError>;
+
+    /// Receives the next message, if there is one, where it lies: it is consumed when `read` returns.
+    ///
+    /// # Errors
+    /// As [`try_recv_into`](Self::try_recv_into).
+    fn try_recv_in_place<R>(
+        &mut self,
+        read: impl FnOnce(&Message<'_>) -> R,
+    ) -> Result<Option<R>, ChannelError>
+    where
+        Self: Sized,
+    {
+        let mut buffer = Vec::new();
+        Ok(self.try_recv_into(&mut buffer)?.map(|_| read(&Message::of_bytes(&buffer))))
+    }
+
+    /// Receives up to `max` messages where they lie, at less cost for each than one by one. Says how many.
+    ///
+    /// # Errors
+    /// As [`try_recv_into`](Self::try_recv_into), when not even one was received.
+    fn try_recv_batch(
+        &mut self,
+        max: usize,
+        mut read: impl FnMut(&Message<'_>),
+    ) -> Result<usize, ChannelError>
+    where
+        Self: Sized,
+    {
+        for received in 0..max {
+            match self.try_recv_in_place(&mut read) {
+                Ok(Some(())) => {}
+                Ok(None) => return Ok(received),
+                Err(error) if received == 0 => return Err(error),
+                Err(_) => return Ok(received),
+            }
+        }
+        Ok(max)
+    }
+
+    /// Sends a message of `length_bytes` that `write` writes where it will be sent from.
+    ///
+    /// # Errors
+    /// As [`try_send`](Self::try_send); `write` was not called, or what it wrote was not sent.
+    fn try_send_in_place(
+        &mut self,
+        length_bytes: usize,
+        write: impl FnOnce(&mut Draft<'_>),
+    ) -> Result<(), ChannelError>
+    where
+        Self: Sized,
+    {
+        let max_bytes = self.limits().max_message_bytes;
+        if length_bytes > max_bytes {
+            return Err(ChannelError::TooLong { length_bytes, max_bytes });
+        }
+        let mut bytes = vec![0; length_bytes];
+        write(&mut Draft::of_bytes(&mut bytes));
+        self.try_send(&bytes)
+    }
+
+    /// Sends the messages that `fill` adds to a batch: together, where the transport can, and at less cost for each
+    /// than one by one. Says how many.
+    ///
+    /// # Errors
+    /// As [`try_send`](Self::try_send), when the channel had ended before; `fill` was not called.
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError>
+    where
+        Self: Sized,
+    {
+        let mut send = |message: &[u8]| self.try_send(message);
+        let mut batch = Batch::one_by_one(&mut send);
+        fill(&mut batch);
+        Ok(batch.commit())
+    }
 
     /// Whether [`try_recv_into`](Self::try_recv_into) would return something other than "none yet": a message, an
     /// end, or an error.

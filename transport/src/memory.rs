@@ -6,11 +6,12 @@ use tombolo_base::SharedMemory;
 use tombolo_link::{ChannelLayout, Ends, Handshake, Hello, Side, TransportKind};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::{Deadline, now_ns};
-use tombolo_ring::{Message, RecvError, SendError, Sleeper, WakeOrder};
+use tombolo_ring::{RecvError, SendError, Sleeper, WakeOrder};
 
 use crate::connection::Connection;
 use crate::contract::{Announced, Limits, Stats, Transport};
 use crate::error::ChannelError;
+use crate::message::{Batch, Draft, Message};
 
 /// Fruitless polls between two looks at the clock, to see whether a look at the lifeline is due.
 const POLLS_PER_CLOCK: u32 = 32;
@@ -91,43 +92,28 @@ impl MemoryChannel {
         RawMemory { memory: self.memory.clone(), _channel: self }
     }
 
-    /// Receives the next message, if there is one, in place: `read` sees it where it lies.
+    /// Takes note of what came along with messages that were received: credit, and news of the peer's end.
     ///
     /// # Errors
-    /// As [`Transport::try_recv_into`].
-    #[inline]
-    pub fn try_recv_in_place<R>(
-        &mut self,
-        read: impl FnOnce(&Message<'_>) -> R,
-    ) -> Result<Option<R>, ChannelError> {
-        // Looked at before the ring: whoever is gone by now has sent everything it ever will.
-        let peer_gone = self.connection.peer_gone();
-        let mut failed = None;
-        let received = match self.ends.consumer.try_recv() {
-            Ok(Some(message)) => Some(read(&message)),
-            Ok(None) => None,
-            Err(error) => {
-                // In a copy, for the message that might have been borrows the ring to the end of the match.
-                failed = Some(error);
-                None
-            }
-        };
-        if let Some(error) = failed {
-            return Err(self.not_received(error));
-        }
+    /// A violation: the messages were good, but nothing that follows can be believed.
+    #[inline(always)]
+    fn note_received(&mut self) -> Result<(), ChannelError> {
         self.wake_peer_for_credit();
-        if received.is_none() {
-            if peer_gone {
-                return Err(ChannelError::PeerDied);
-            }
-            self.look_now_and_then();
-            return Ok(None);
-        }
         match self.ends.producer.observe_credit(self.ends.consumer.reverse_credit()) {
-            Ok(()) | Err(SendError::Closed) => Ok(received),
-            // The message was good, but nothing that follows can be believed.
+            Ok(()) | Err(SendError::Closed) => Ok(()),
             Err(violation) => Err(self.violated(violation.to_string())),
         }
+    }
+
+    /// After a look at the ring that found no message.
+    #[inline(always)]
+    fn note_nothing(&mut self, peer_gone: bool) -> Result<(), ChannelError> {
+        self.wake_peer_for_credit();
+        if peer_gone {
+            return Err(ChannelError::PeerDied);
+        }
+        self.look_now_and_then();
+        Ok(())
     }
 
     /// To be called after everything that a peer asleep for a message must hear of.
@@ -287,10 +273,104 @@ impl Transport for MemoryChannel {
     #[inline]
     fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
         self.try_recv_in_place(|message| {
-            buffer.resize(message.len(), 0);
-            // The buffer has just been given the message's length.
-            message.copy_to(buffer).unwrap_or(0)
+            message.copy_into(buffer);
+            buffer.len()
         })
+    }
+
+    #[inline(always)]
+    fn try_recv_in_place<R>(
+        &mut self,
+        read: impl FnOnce(&Message<'_>) -> R,
+    ) -> Result<Option<R>, ChannelError> {
+        // Looked at before the ring: whoever is gone by now has sent everything it ever will.
+        let peer_gone = self.connection.peer_gone();
+        // By name, for a message that might have been borrows the ring to the end of the statement.
+        let received = match self.ends.consumer.try_recv() {
+            Ok(Some(message)) => Ok(Some(read(&Message::in_slots(message)))),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        match received {
+            Ok(Some(received)) => self.note_received().map(|()| Some(received)),
+            Ok(None) => self.note_nothing(peer_gone).map(|()| None),
+            Err(error) => Err(self.not_received(error)),
+        }
+    }
+
+    #[inline(always)]
+    fn try_recv_batch(
+        &mut self,
+        max: usize,
+        mut read: impl FnMut(&Message<'_>),
+    ) -> Result<usize, ChannelError> {
+        let peer_gone = self.connection.peer_gone();
+        let mut received = 0;
+        let mut failed = None;
+        while received < max {
+            match self.ends.consumer.try_recv() {
+                Ok(Some(message)) => read(&Message::in_slots(message)),
+                Ok(None) => break,
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+            received += 1;
+        }
+        match failed {
+            _ if received > 0 => self.note_received().map(|()| received),
+            // An error stays, and is found again by the next call.
+            Some(error) => Err(self.not_received(error)),
+            None if max == 0 => Ok(0),
+            None => self.note_nothing(peer_gone).map(|()| 0),
+        }
+    }
+
+    #[inline(always)]
+    fn try_send_in_place(
+        &mut self,
+        length_bytes: usize,
+        write: impl FnOnce(&mut Draft<'_>),
+    ) -> Result<(), ChannelError> {
+        self.ends.producer.set_reverse_credit(self.ends.consumer.credit_to_piggyback());
+        let failed = match self.ends.producer.claim(length_bytes) {
+            Ok(claim) => {
+                let mut draft = Draft::in_slots(claim);
+                write(&mut draft);
+                draft.commit();
+                None
+            }
+            Err(error) => Some(error),
+        };
+        match failed {
+            None => {
+                self.wake_peer();
+                Ok(())
+            }
+            Some(error) => Err(self.not_sent(error, length_bytes)),
+        }
+    }
+
+    #[inline(always)]
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError> {
+        if let Err(error) = self.ends.producer.check_open() {
+            return Err(self.not_sent(error, 0));
+        }
+        self.ends.producer.set_reverse_credit(self.ends.consumer.credit_to_piggyback());
+        let mut batch = Batch::in_slots(self.ends.producer.batch());
+        fill(&mut batch);
+        let refused_bytes = batch.refused_bytes();
+        let messages = batch.commit();
+        if messages > 0 {
+            self.wake_peer();
+        }
+        if let Some(refused_bytes) = refused_bytes {
+            // What a sleep for room waits for; the end of the peer is looked for as after any send without room.
+            self.refused_bytes = refused_bytes;
+            self.look_now_and_then();
+        }
+        Ok(messages)
     }
 
     #[inline]

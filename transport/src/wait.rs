@@ -8,6 +8,7 @@ use tombolo_platform::time::{Deadline, now_ns};
 
 use crate::contract::{Announced, Transport};
 use crate::error::{Awaited, ChannelError};
+use crate::message::Message;
 
 /// How long to spin before sleeping, in nanoseconds: about what it costs to be woken by another processor
 /// through the kernel. Spinning longer than a wake costs wastes more than it can save.
@@ -225,6 +226,25 @@ pub fn recv_into<C: Transport>(
 ) -> Result<usize, ChannelError> {
     until_possible(channel, spin, timeout, (Interest::Read, Awaited::Message), |channel| {
         channel.try_recv_into(buffer)?.ok_or(ChannelError::WouldBlock)
+    })
+}
+
+/// Receives the next message where it lies, waiting up to `timeout`.
+///
+/// # Errors
+/// As [`recv_into`].
+#[inline]
+pub fn recv_in_place<C: Transport, R>(
+    channel: &mut C,
+    spin: &mut Spin,
+    timeout: Duration,
+    read: impl FnOnce(&Message<'_>) -> R,
+) -> Result<R, ChannelError> {
+    let mut read = Some(read);
+    until_possible(channel, spin, timeout, (Interest::Read, Awaited::Message), |channel| {
+        // A message ends the wait, so that there is never a second one for `read`.
+        let received = channel.try_recv_in_place(|message| read.take().map(|read| read(message)))?;
+        received.flatten().ok_or(ChannelError::WouldBlock)
     })
 }
 

@@ -364,7 +364,12 @@ impl Producer {
         self.bar(self.ended.unwrap_or(SendError::Closed));
     }
 
-    fn check_open(&self) -> Result<(), SendError> {
+    /// Whether anything can still be sent: neither closed nor failed, as far as this end knows.
+    ///
+    /// # Errors
+    /// [`SendError::Closed`] or [`SendError::Violation`].
+    #[inline]
+    pub fn check_open(&self) -> Result<(), SendError> {
         self.ended.map_or(Ok(()), Err)
     }
 

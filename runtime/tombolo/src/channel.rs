@@ -11,7 +11,9 @@ use tombolo_platform::event::Interest;
 use tombolo_transport::contract::Announced;
 use tombolo_transport::memory::RawMemory;
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{ChannelError, Limits, MemoryChannel, Stats, StreamChannel, Transport, shm, window};
+use tombolo_transport::{
+    Batch, ChannelError, Draft, Limits, MemoryChannel, Message, Stats, StreamChannel, Transport, shm, window,
+};
 
 use crate::error::Error;
 use crate::options::ChannelOptions;
@@ -68,6 +70,33 @@ impl Transport for Carrier {
         on_carrier!(self, channel => channel.try_recv_into(buffer))
     }
 
+    #[inline(always)]
+    fn try_recv_in_place<R>(
+        &mut self,
+        read: impl FnOnce(&Message<'_>) -> R,
+    ) -> Result<Option<R>, ChannelError> {
+        on_carrier!(self, channel => channel.try_recv_in_place(read))
+    }
+
+    #[inline(always)]
+    fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, ChannelError> {
+        on_carrier!(self, channel => channel.try_recv_batch(max, read))
+    }
+
+    #[inline(always)]
+    fn try_send_in_place(
+        &mut self,
+        length_bytes: usize,
+        write: impl FnOnce(&mut Draft<'_>),
+    ) -> Result<(), ChannelError> {
+        on_carrier!(self, channel => channel.try_send_in_place(length_bytes, write))
+    }
+
+    #[inline(always)]
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError> {
+        on_carrier!(self, channel => channel.try_send_batch(fill))
+    }
+
     fn readable(&mut self) -> bool {
         on_carrier!(self, channel => channel.readable())
     }
@@ -119,7 +148,18 @@ impl Channel {
         Ok(Channel { carrier, spin, id: grant.channel, peer: grant.peer, peer_node: grant.peer_node })
     }
 
+    /// Out of line, but for what is no error at all: whoever polls meets that more often than a message.
+    #[inline]
     fn error(&self, error: ChannelError, timeout: Duration) -> Error {
+        if matches!(error, ChannelError::WouldBlock) {
+            Error::WouldBlock
+        } else {
+            self.failure(error, timeout)
+        }
+    }
+
+    #[cold]
+    fn failure(&self, error: ChannelError, timeout: Duration) -> Error {
         Error::of_channel(error, self.peer, &self.peer_node, timeout)
     }
 
@@ -153,7 +193,7 @@ impl Channel {
     pub fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, Error> {
         match self.carrier.try_recv_into(buffer) {
             Ok(received) => Ok(received),
-            Err(error) => Err(self.error(error, Duration::ZERO)),
+            Err(error) => Err(self.failure(error, Duration::ZERO)),
         }
     }
 
@@ -164,6 +204,96 @@ impl Channel {
     pub fn recv_into(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<usize, Error> {
         wait::recv_into(&mut self.carrier, &mut self.spin, buffer, timeout)
             .map_err(|error| self.error(error, timeout))
+    }
+
+    /// Receives the next message, if there is one, where it lies, without a copy: it is consumed when `read`
+    /// returns, with whatever that returned.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), tombolo::Error> {
+    /// # let mut channel: tombolo::Channel = unimplemented!();
+    /// let reading = channel.try_recv_in_place(|message| message.read_u64_le(0))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`try_recv_into`](Self::try_recv_into).
+    #[inline(always)]
+    pub fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, Error> {
+        match self.carrier.try_recv_in_place(read) {
+            Ok(received) => Ok(received),
+            Err(error) => Err(self.failure(error, Duration::ZERO)),
+        }
+    }
+
+    /// Receives the next message where it lies, waiting up to `timeout`; see
+    /// [`try_recv_in_place`](Self::try_recv_in_place).
+    ///
+    /// # Errors
+    /// As [`recv_into`](Self::recv_into).
+    #[inline]
+    pub fn recv_in_place<R>(
+        &mut self,
+        timeout: Duration,
+        read: impl FnOnce(&Message<'_>) -> R,
+    ) -> Result<R, Error> {
+        wait::recv_in_place(&mut self.carrier, &mut self.spin, timeout, read)
+            .map_err(|error| self.error(error, timeout))
+    }
+
+    /// Receives up to `max` messages where they lie, at less cost for each than one by one. Says how many.
+    ///
+    /// # Errors
+    /// As [`try_recv_into`](Self::try_recv_into), when not even one was received.
+    #[inline(always)]
+    pub fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, Error> {
+        match self.carrier.try_recv_batch(max, read) {
+            Ok(received) => Ok(received),
+            Err(error) => Err(self.failure(error, Duration::ZERO)),
+        }
+    }
+
+    /// Sends a message of `length_bytes` that `write` writes where it will be sent from, if there is room. Over
+    /// shared memory that is where the peer reads it.
+    ///
+    /// # Errors
+    /// As [`try_send`](Self::try_send); `write` was not called, or what it wrote was not sent.
+    #[inline(always)]
+    pub fn try_send_in_place(
+        &mut self,
+        length_bytes: usize,
+        write: impl FnOnce(&mut Draft<'_>),
+    ) -> Result<(), Error> {
+        match self.carrier.try_send_in_place(length_bytes, write) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.error(error, Duration::ZERO)),
+        }
+    }
+
+    /// Sends the messages that `fill` adds to a batch: over shared memory they become visible together, and each
+    /// costs less than one sent by itself. Says how many; fewer than were meant to be when there was no room.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), tombolo::Error> {
+    /// # let mut channel: tombolo::Channel = unimplemented!();
+    /// # let readings: Vec<[u8; 16]> = Vec::new();
+    /// let sent = channel.try_send_batch(|batch| {
+    ///     // Ends at the first that finds no room.
+    ///     let _ = readings.iter().try_for_each(|reading| batch.push(reading));
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`try_send`](Self::try_send), when the channel had ended before.
+    #[inline(always)]
+    pub fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, Error> {
+        match self.carrier.try_send_batch(fill) {
+            Ok(sent) => Ok(sent),
+            Err(error) => Err(self.failure(error, Duration::ZERO)),
+        }
     }
 
     /// The longest message it carries, in bytes.

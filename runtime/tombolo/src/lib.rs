@@ -44,5 +44,5 @@ pub use spawn::{Child, Exit, SpawnOptions, Stream};
 pub use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
 pub use tombolo_control::Fault;
 pub use tombolo_link::TransportKind;
-pub use tombolo_transport::Stats;
 pub use tombolo_transport::memory::RawMemory;
+pub use tombolo_transport::{Batch, Draft, Message, NotAdded, Stats};

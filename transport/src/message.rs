@@ -1,0 +1,420 @@
+//! Messages where they lie: read before they are taken, written before they are sent.
+
+use tombolo_ring::{
+    Batch as RingBatch, Claim, Message as RingMessage, OutOfMessage, SendError, TargetTooShort,
+};
+
+use crate::error::ChannelError;
+
+/// A received message, read where it lies. It is consumed when the closure that it was given to returns.
+///
+/// Its length is checked and fixed. Over shared memory its bytes are where the sender can still write them: an
+/// honest one leaves them alone, a hostile one may change them between two reads. Read a value once, check it,
+/// and use that copy.
+#[derive(Debug)]
+pub struct Message<'a> {
+    place: Place<'a>,
+}
+
+#[derive(Debug)]
+enum Place<'a> {
+    Slots(RingMessage<'a>),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Message<'a> {
+    #[inline(always)]
+    pub(crate) fn in_slots(message: RingMessage<'a>) -> Self {
+        Message { place: Place::Slots(message) }
+    }
+
+    /// A message that was received as bytes: for transports without shared memory.
+    #[inline]
+    #[must_use]
+    pub fn of_bytes(bytes: &'a [u8]) -> Self {
+        Message { place: Place::Bytes(bytes) }
+    }
+
+    /// Length of the message, in bytes.
+    #[inline(always)]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.place {
+            Place::Slots(message) => message.len(),
+            Place::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether the message has no bytes.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies the whole message to the start of `target`; returns its length.
+    ///
+    /// # Errors
+    /// [`TargetTooShort`]; nothing was copied.
+    #[inline(always)]
+    pub fn copy_to(&self, target: &mut [u8]) -> Result<usize, TargetTooShort> {
+        match &self.place {
+            Place::Slots(message) => message.copy_to(target),
+            Place::Bytes(bytes) => {
+                let target_bytes = target.len();
+                let Some(target) = target.get_mut(..bytes.len()) else {
+                    return Err(TargetTooShort { message_bytes: bytes.len(), target_bytes });
+                };
+                target.copy_from_slice(bytes);
+                Ok(bytes.len())
+            }
+        }
+    }
+
+    /// Copies a part of the message, from any offset on.
+    ///
+    /// # Errors
+    /// [`OutOfMessage`] when the part does not lie in the message; nothing was copied.
+    pub fn read_at(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfMessage> {
+        match &self.place {
+            Place::Slots(message) => message.read_at(offset_bytes, target),
+            Place::Bytes(bytes) => {
+                target.copy_from_slice(part(bytes, offset_bytes, target.len())?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Reads a little-endian number from any offset: one load where the offset is a multiple of eight.
+    ///
+    /// # Errors
+    /// [`OutOfMessage`] when its eight bytes do not lie in the message.
+    #[inline(always)]
+    pub fn read_u64_le(&self, offset_bytes: usize) -> Result<u64, OutOfMessage> {
+        match &self.place {
+            Place::Slots(message) => message.read_u64_le(offset_bytes),
+            Place::Bytes(bytes) => {
+                let mut value = [0; 8];
+                value.copy_from_slice(part(bytes, offset_bytes, 8)?);
+                Ok(u64::from_le_bytes(value))
+            }
+        }
+    }
+
+    /// Puts the message in place of what `buffer` held.
+    #[inline(always)]
+    pub fn copy_into(&self, buffer: &mut Vec<u8>) {
+        match &self.place {
+            Place::Slots(message) => {
+                if buffer.len() != message.len() {
+                    buffer.resize(message.len(), 0);
+                }
+                // The buffer has the message's length.
+                let _ = message.copy_to(buffer);
+            }
+            Place::Bytes(bytes) => {
+                buffer.clear();
+                buffer.extend_from_slice(bytes);
+            }
+        }
+    }
+
+    /// The message as a vector.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.copy_into(&mut bytes);
+        bytes
+    }
+}
+
+fn part(bytes: &[u8], offset_bytes: usize, length_bytes: usize) -> Result<&[u8], OutOfMessage> {
+    let end = offset_bytes.checked_add(length_bytes);
+    end.and_then(|end| bytes.get(offset_bytes..end)).ok_or(OutOfMessage {
+        offset_bytes,
+        length_bytes,
+        message_bytes: bytes.len(),
+    })
+}
+
+/// Room for one message, written where it will be sent from. It is sent when the closure that it was given to
+/// returns. Bytes that are never written have any value.
+pub struct Draft<'a> {
+    room: Room<'a>,
+}
+
+enum Room<'a> {
+    Slots(Claim<'a>),
+    Bytes(&'a mut [u8]),
+}
+
+impl<'a> Draft<'a> {
+    #[inline(always)]
+    pub(crate) fn in_slots(claim: Claim<'a>) -> Self {
+        Draft { room: Room::Slots(claim) }
+    }
+
+    /// A message that will be sent from `bytes`: for transports without shared memory.
+    #[inline]
+    #[must_use]
+    pub fn of_bytes(bytes: &'a mut [u8]) -> Self {
+        Draft { room: Room::Bytes(bytes) }
+    }
+
+    /// Publishes what lies in slots.
+    #[inline(always)]
+    pub(crate) fn commit(self) {
+        if let Room::Slots(claim) = self.room {
+            claim.commit();
+        }
+    }
+
+    /// Length of the message, in bytes.
+    #[inline(always)]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.room {
+            Room::Slots(claim) => claim.len(),
+            Room::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether the message has no bytes.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Writes `source` at any offset. Offsets that are multiples of eight are fastest.
+    ///
+    /// # Errors
+    /// [`OutOfMessage`] when it does not lie in the message; nothing was written.
+    #[inline]
+    pub fn write_at(&mut self, offset_bytes: usize, source: &[u8]) -> Result<(), OutOfMessage> {
+        match &mut self.room {
+            Room::Slots(claim) => claim.write_at(offset_bytes, source),
+            Room::Bytes(bytes) => {
+                part(bytes, offset_bytes, source.len())?;
+                bytes[offset_bytes..offset_bytes + source.len()].copy_from_slice(source);
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes a little-endian number at any offset: one store where the offset is a multiple of eight.
+    ///
+    /// # Errors
+    /// [`OutOfMessage`] when its eight bytes do not lie in the message; nothing was written.
+    #[inline(always)]
+    pub fn write_u64_le(&mut self, offset_bytes: usize, value: u64) -> Result<(), OutOfMessage> {
+        match &mut self.room {
+            Room::Slots(claim) => claim.write_u64_le(offset_bytes, value),
+            Room::Bytes(_) => self.write_at(offset_bytes, &value.to_le_bytes()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Draft<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Draft({} bytes)", self.len())
+    }
+}
+
+/// Messages that are sent together when the closure that they were given to returns.
+pub struct Batch<'a> {
+    add: Add<'a>,
+}
+
+enum Add<'a> {
+    Slots {
+        batch: RingBatch<'a>,
+        /// Length of the message for which there was no room.
+        refused_bytes: Option<usize>,
+    },
+    /// Sends one by one, for transports where that is no dearer.
+    OneByOne { send: &'a mut dyn FnMut(&[u8]) -> Result<(), ChannelError>, sent: u64 },
+}
+
+impl<'a> Batch<'a> {
+    #[inline(always)]
+    pub(crate) fn in_slots(batch: RingBatch<'a>) -> Self {
+        Batch { add: Add::Slots { batch, refused_bytes: None } }
+    }
+
+    pub(crate) fn one_by_one(send: &'a mut dyn FnMut(&[u8]) -> Result<(), ChannelError>) -> Self {
+        Batch { add: Add::OneByOne { send, sent: 0 } }
+    }
+
+    /// Publishes what lies in slots; returns how many messages there were.
+    #[inline(always)]
+    pub(crate) fn commit(self) -> u64 {
+        match self.add {
+            Add::Slots { batch, .. } => {
+                let messages = batch.len();
+                batch.commit();
+                messages
+            }
+            Add::OneByOne { sent, .. } => sent,
+        }
+    }
+
+    /// Length of the last message for which slots had no room.
+    #[inline(always)]
+    pub(crate) fn refused_bytes(&self) -> Option<usize> {
+        match &self.add {
+            Add::Slots { refused_bytes, .. } => *refused_bytes,
+            Add::OneByOne { .. } => None,
+        }
+    }
+
+    /// Adds a copy of `message`.
+    ///
+    /// # Errors
+    /// [`NotAdded`]; what was added before still is sent.
+    #[inline(always)]
+    pub fn push(&mut self, message: &[u8]) -> Result<(), NotAdded> {
+        match &mut self.add {
+            Add::Slots { batch, refused_bytes } => batch.push(message).map_err(|error| {
+                if error == SendError::Full {
+                    *refused_bytes = Some(message.len());
+                }
+                NotAdded::from(error)
+            }),
+            Add::OneByOne { send, sent } => {
+                send(message).map_err(|error| match error {
+                    ChannelError::WouldBlock => NotAdded::Full,
+                    ChannelError::TooLong { length_bytes, max_bytes } => {
+                        NotAdded::TooLong { length_bytes, max_bytes }
+                    }
+                    _ => NotAdded::Ended,
+                })?;
+                *sent += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Messages added so far.
+    #[inline]
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match &self.add {
+            Add::Slots { batch, .. } => batch.len(),
+            Add::OneByOne { sent, .. } => *sent,
+        }
+    }
+
+    /// Whether no message was added.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl std::fmt::Debug for Batch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Batch({} messages)", self.len())
+    }
+}
+
+/// Why a message is not part of a [`Batch`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotAdded {
+    /// There is no room for it until the peer has received more.
+    #[error("the channel has no room for another message now")]
+    Full,
+    /// Longer than the channel carries.
+    #[error(
+        "a message of {length_bytes} bytes is too long for this channel, which carries up to {max_bytes}"
+    )]
+    TooLong {
+        /// The length of the message.
+        length_bytes: usize,
+        /// The longest that the channel carries.
+        max_bytes: usize,
+    },
+    /// The channel has ended; the next operation on it says why.
+    #[error("the channel has ended")]
+    Ended,
+}
+
+impl From<SendError> for NotAdded {
+    #[inline]
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::Full => NotAdded::Full,
+            SendError::TooLong { len_bytes, max_bytes } => {
+                NotAdded::TooLong { length_bytes: len_bytes, max_bytes }
+            }
+            SendError::Closed | SendError::Violation(_) => NotAdded::Ended,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_bytes_is_read_like_one_in_slots() {
+        let bytes: Vec<u8> = (0..20).collect();
+        let message = Message::of_bytes(&bytes);
+        assert_eq!((message.len(), message.is_empty()), (20, false));
+        assert_eq!(message.to_vec(), bytes);
+        assert_eq!(message.read_u64_le(3).unwrap(), u64::from_le_bytes([3, 4, 5, 6, 7, 8, 9, 10]));
+        let mut target = [0; 4];
+        message.read_at(16, &mut target).unwrap();
+        assert_eq!(target, [16, 17, 18, 19]);
+        for offset_bytes in [13, 20, usize::MAX] {
+            assert!(message.read_u64_le(offset_bytes).is_err());
+        }
+        assert_eq!(
+            message.copy_to(&mut [0; 19]),
+            Err(TargetTooShort { message_bytes: 20, target_bytes: 19 })
+        );
+        assert_eq!(message.copy_to(&mut [0; 21]), Ok(20));
+    }
+
+    #[test]
+    fn a_draft_of_bytes_is_written_like_one_in_slots() {
+        let mut bytes = [0; 12];
+        let mut draft = Draft::of_bytes(&mut bytes);
+        assert_eq!((draft.len(), draft.is_empty()), (12, false));
+        draft.write_u64_le(4, 0x0807_0605_0403_0201).unwrap();
+        draft.write_at(0, &[9, 9]).unwrap();
+        assert!(draft.write_u64_le(5, 0).is_err());
+        assert!(draft.write_at(usize::MAX, &[1]).is_err());
+        draft.commit();
+        assert_eq!(bytes, [9, 9, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn a_batch_sent_one_by_one_says_why_it_ends() {
+        for (error, expected) in [
+            (ChannelError::WouldBlock, NotAdded::Full),
+            (ChannelError::PeerDied, NotAdded::Ended),
+            (
+                ChannelError::TooLong { length_bytes: 9, max_bytes: 8 },
+                NotAdded::TooLong { length_bytes: 9, max_bytes: 8 },
+            ),
+        ] {
+            let mut sent = Vec::new();
+            let mut send = |message: &[u8]| {
+                if sent.len() == 2 {
+                    return Err(error.clone());
+                }
+                sent.push(message.to_vec());
+                Ok(())
+            };
+            let mut batch = Batch::one_by_one(&mut send);
+            assert!(batch.is_empty());
+            assert_eq!(
+                [batch.push(b"a"), batch.push(b"b"), batch.push(b"c")],
+                [Ok(()), Ok(()), Err(expected)]
+            );
+            assert_eq!(batch.commit(), 2);
+            assert_eq!(sent, [b"a", b"b"]);
+        }
+    }
+}
