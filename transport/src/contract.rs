@@ -6,6 +6,7 @@ use tombolo_link::TransportKind;
 use tombolo_platform::barrier;
 use tombolo_platform::event::Interest;
 
+use crate::capabilities::Capabilities;
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, Message};
 
@@ -48,6 +49,9 @@ pub enum Announced {
 pub trait Transport {
     /// What carries it.
     fn kind(&self) -> TransportKind;
+
+    /// What it can do besides what every transport must. The same throughout its life.
+    fn capabilities(&self) -> Capabilities;
 
     /// What it can carry.
     fn limits(&self) -> Limits;

@@ -5,6 +5,7 @@
 //! byte stream. [`wait`] sleeps on any of them.
 #![forbid(unsafe_code)]
 
+mod capabilities;
 mod connection;
 pub mod contract;
 pub mod error;
@@ -16,6 +17,7 @@ pub mod stream;
 pub mod wait;
 pub mod window;
 
+pub use capabilities::Capabilities;
 pub use contract::{Limits, Stats, Transport};
 pub use error::ChannelError;
 pub use memory::MemoryChannel;

@@ -8,6 +8,7 @@ use tombolo_platform::event::Interest;
 use tombolo_platform::time::{Deadline, now_ns};
 use tombolo_ring::{RecvError, SendError, Sleeper, WakeOrder};
 
+use crate::capabilities::Capabilities;
 use crate::connection::Connection;
 use crate::contract::{Announced, Limits, Stats, Transport};
 use crate::error::ChannelError;
@@ -240,6 +241,13 @@ fn announce(sleeper: &mut Sleeper) -> Announced {
 impl Transport for MemoryChannel {
     fn kind(&self) -> TransportKind {
         self.kind
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        match self.kind.traits().atomics {
+            true => Capabilities::OF_SHARED_MEMORY,
+            false => Capabilities::OF_WINDOW,
+        }
     }
 
     fn limits(&self) -> Limits {

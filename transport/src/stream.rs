@@ -17,6 +17,7 @@ use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::Deadline;
 use tombolo_platform::{Errno, OsError};
 
+use crate::capabilities::Capabilities;
 use crate::contract::{Announced, Limits, Stats, Transport};
 use crate::error::{Awaited, ChannelError};
 use crate::frames::{CLOSE, Frame, Incoming, is_loss};
@@ -232,6 +233,10 @@ fn max_message_bytes(config: ChannelConfig) -> usize {
 impl Transport for StreamChannel {
     fn kind(&self) -> TransportKind {
         TransportKind::Socket
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::OF_STREAM
     }
 
     fn limits(&self) -> Limits {

@@ -95,11 +95,14 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
 }
 
 fn describe(report: &Report) -> String {
-    let tests = match report.tests {
-        Tests { passed: 0, failed: 0 } => String::new(),
-        Tests { passed, failed: 0 } => format!("  {passed} tests"),
-        Tests { passed, failed } => format!("  {passed} tests, {failed} FAILED"),
+    let mut tests = match report.tests {
+        Tests { passed: 0, failed: 0, .. } => String::new(),
+        Tests { passed, failed: 0, .. } => format!("  {passed} tests"),
+        Tests { passed, failed, .. } => format!("  {passed} tests, {failed} FAILED"),
     };
+    if report.tests.skipped > 0 {
+        tests.push_str(&format!(", {} skipped", report.tests.skipped));
+    }
     let time = seconds(report.time);
     match &report.outcome {
         Outcome::Passed => format!("ok       {time:>8}{tests}"),
@@ -123,7 +126,10 @@ fn summarise(reports: &[Report], total: usize, logs: &Path) -> Result<(), Failur
     }
     let time: Duration = reports.iter().map(|report| report.time).sum();
     println!("{:<25}         {:>8}  logs in {}\n", "all", seconds(time), logs.display());
-    let Tests { passed, failed } = add_up(reports);
+    let Tests { passed, failed, skipped } = add_up(reports);
+    if skipped > 0 {
+        println!("{skipped} skipped: the logs say what each of them lacks");
+    }
     println!("{passed} passed, {failed} failed");
     if failed == 0 { Ok(()) } else { Err(Failure::Found("the checks failed".to_owned())) }
 }
@@ -133,7 +139,8 @@ fn add_up(reports: &[Report]) -> Tests {
     let mut sum = Tests::default();
     for report in reports {
         let broken = matches!(report.outcome, Outcome::Failed | Outcome::TimedOut);
-        let counted = report.tests != Tests::default();
+        let counted = report.tests.passed + report.tests.failed > 0;
+        sum.skipped += report.tests.skipped;
         sum.passed += if counted { report.tests.passed } else { usize::from(!broken) };
         sum.failed += if broken { report.tests.failed.max(1) } else { report.tests.failed };
     }
@@ -145,7 +152,7 @@ mod tests {
     use super::*;
 
     fn report(outcome: Outcome, passed: usize, failed: usize) -> Report {
-        Report { name: "step", outcome, time: Duration::ZERO, tests: Tests { passed, failed } }
+        Report { name: "step", outcome, time: Duration::ZERO, tests: Tests { passed, failed, skipped: 0 } }
     }
 
     #[test]
@@ -153,11 +160,14 @@ mod tests {
         let sum = |reports: &[Report]| add_up(reports);
         assert_eq!(
             sum(&[report(Outcome::Passed, 0, 0), report(Outcome::Passed, 7, 0)]),
-            Tests { passed: 8, failed: 0 }
+            Tests { passed: 8, failed: 0, skipped: 0 }
         );
-        assert_eq!(sum(&[report(Outcome::Failed, 7, 0)]), Tests { passed: 7, failed: 1 });
-        assert_eq!(sum(&[report(Outcome::Failed, 7, 2)]), Tests { passed: 7, failed: 2 });
-        assert_eq!(sum(&[report(Outcome::TimedOut, 0, 0)]), Tests { passed: 0, failed: 1 });
-        assert_eq!(sum(&[report(Outcome::Skipped(String::new()), 0, 0)]), Tests { passed: 1, failed: 0 });
+        assert_eq!(sum(&[report(Outcome::Failed, 7, 0)]), Tests { passed: 7, failed: 1, skipped: 0 });
+        assert_eq!(sum(&[report(Outcome::Failed, 7, 2)]), Tests { passed: 7, failed: 2, skipped: 0 });
+        assert_eq!(sum(&[report(Outcome::TimedOut, 0, 0)]), Tests { passed: 0, failed: 1, skipped: 0 });
+        assert_eq!(
+            sum(&[report(Outcome::Skipped(String::new()), 0, 0)]),
+            Tests { passed: 1, failed: 0, skipped: 0 }
+        );
     }
 }

@@ -42,6 +42,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Tests {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
+    /// Left out because something they need is not there, each with its reason in the log.
+    pub(crate) skipped: usize,
 }
 
 impl Step {
@@ -136,6 +138,7 @@ fn count(log: &str) -> Tests {
         };
         tests.passed += number(" passed;").unwrap_or(0);
         tests.failed += number(" failed;").unwrap_or(0);
+        tests.skipped += number(" ignored;").unwrap_or(0);
     }
     tests
 }
@@ -155,7 +158,7 @@ mod tests {
     fn tests_of_several_programs_add_up() {
         let log = "running 3 tests\ntest result: ok. 3 passed; 0 failed; 1 ignored; 0 measured\n\
                    test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured\n";
-        assert_eq!(count(log), Tests { passed: 13, failed: 2 });
+        assert_eq!(count(log), Tests { passed: 13, failed: 2, skipped: 1 });
         assert_eq!(count("nothing"), Tests::default());
     }
 

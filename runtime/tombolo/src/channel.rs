@@ -12,7 +12,8 @@ use tombolo_transport::contract::Announced;
 use tombolo_transport::memory::RawMemory;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{
-    Batch, ChannelError, Draft, Limits, MemoryChannel, Message, Stats, StreamChannel, Transport, shm, window,
+    Batch, Capabilities, ChannelError, Draft, Limits, MemoryChannel, Message, Stats, StreamChannel,
+    Transport, shm, window,
 };
 
 use crate::error::Error;
@@ -50,6 +51,10 @@ macro_rules! on_carrier {
 impl Transport for Carrier {
     fn kind(&self) -> TransportKind {
         on_carrier!(self, channel => channel.kind())
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        on_carrier!(self, channel => channel.capabilities())
     }
 
     fn limits(&self) -> Limits {

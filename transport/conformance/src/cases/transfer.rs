@@ -1,10 +1,12 @@
 //! Messages arrive whole, unchanged, in order, once.
 
 use tombolo_link::ChannelConfig;
+use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::{ChannelError, Stats, Transport};
 
-use crate::carrier::{Carrier, pair, shapes};
+use crate::carrier::{Carrier, counts_slots, effort, pair, shape, shapes};
 use crate::messages::{check, message, recv, send, some_length};
+use crate::patience::deadline as a_deadline;
 
 /// Sends message `number` from one end to the other, and polls once more, which gives all room back.
 fn pass<T: Transport>(from: &mut T, to: &mut T, number: u64, length_bytes: usize) {
@@ -16,7 +18,7 @@ fn pass<T: Transport>(from: &mut T, to: &mut T, number: u64, length_bytes: usize
 pub(crate) fn every_length<C: Carrier>() {
     for config in shapes::<C>(16) {
         let (mut a, mut b) = pair::<C>(config);
-        for length_bytes in 0..=300 {
+        for length_bytes in (0..=300).step_by(100_usize.div_ceil(C::EFFORT_PERCENT.max(1) as usize)) {
             pass(&mut a, &mut b, length_bytes as u64, length_bytes);
             pass(&mut b, &mut a, !length_bytes as u64, length_bytes);
         }
@@ -52,6 +54,7 @@ fn exchange<T: Transport>(channel: &mut T, count: u64, own: u64, others: u64) {
     let max_bytes = channel.limits().max_message_bytes;
     let length = |number| some_length(number, max_bytes);
     let (mut sent, mut received, mut buffer) = (0, 0, Vec::new());
+    let mut deadline = a_deadline();
     while sent < count || received < count || channel.unsent() {
         let mut idle = true;
         if sent < count {
@@ -66,7 +69,10 @@ fn exchange<T: Transport>(channel: &mut T, count: u64, own: u64, others: u64) {
             (received, idle) = (received + 1, false);
         }
         if idle {
+            assert!(!deadline.passed(), "stuck after {sent} sent and {received} received");
             std::thread::yield_now();
+        } else {
+            deadline = a_deadline();
         }
     }
     assert_eq!(received, count);
@@ -81,9 +87,9 @@ pub(crate) fn order_both_ways_at_once<C: Carrier>() {
         });
         assert!(!a.readable() && !b.readable());
     };
-    both(ChannelConfig::default(), 100_000);
-    shapes::<C>(2).for_each(|config| both(config, 2_000));
-    shapes::<C>(16).for_each(|config| both(config, 5_000));
+    both(ChannelConfig::default(), effort::<C>(100_000));
+    shapes::<C>(2).for_each(|config| both(config, effort::<C>(2_000)));
+    shapes::<C>(16).for_each(|config| both(config, effort::<C>(5_000)));
 }
 
 /// Fills the ring from `a` to `b`: how many messages it took.
@@ -104,8 +110,10 @@ pub(crate) fn fill<T: Transport>(a: &mut T, length_bytes: usize) -> u64 {
 /// Receives `count` messages at `b`, while `a` gives the kernel what it still holds.
 pub(crate) fn drain<T: Transport>(a: &mut T, b: &mut T, count: u64, length_bytes: usize) {
     for number in 0..count {
+        let deadline = a_deadline();
         while !b.readable() {
             a.unsent();
+            assert!(!deadline.passed(), "message {number} of {count} never came");
         }
         check(&recv(b, 0), number, length_bytes);
     }
@@ -117,12 +125,13 @@ pub(crate) fn a_full_channel_refuses_and_loses_nothing<C: Carrier>() {
         let (mut a, mut b) = pair::<C>(config);
         let single = config.slot.payload_bytes();
         // A stream takes far more than its shape says: long messages fill it sooner.
-        let lengths = if C::COUNTS_SLOTS { vec![0, 1, single] } else { vec![a.limits().max_message_bytes] };
+        let lengths =
+            if counts_slots::<C>() { vec![0, 1, single] } else { vec![a.limits().max_message_bytes] };
         for length_bytes in lengths {
             for _ in 0..3 {
                 let count = fill(&mut a, length_bytes);
                 assert!(count > 0);
-                if C::COUNTS_SLOTS {
+                if counts_slots::<C>() {
                     assert_eq!(count, u64::from(config.slots));
                 }
                 assert_eq!(a.try_send(&message(9, length_bytes)), Err(ChannelError::WouldBlock));
@@ -136,7 +145,8 @@ pub(crate) fn stats_count_what_passed<C: Carrier>() {
     let (mut a, mut b) = pair::<C>(ChannelConfig::default());
     assert_eq!(a.stats(), Stats::default());
     let mut bytes = 0;
-    for number in 0..1000 {
+    let count = effort::<C>(1000);
+    for number in 0..count {
         let length_bytes = some_length(number, 1000);
         bytes += length_bytes as u64;
         pass(&mut a, &mut b, number, length_bytes);
@@ -144,6 +154,53 @@ pub(crate) fn stats_count_what_passed<C: Carrier>() {
     send(&mut b, 0, b"back");
     let _ = a.try_send(&vec![0; 1 << 24]).unwrap_err();
     let (a, b) = (a.stats(), b.stats());
-    assert_eq!((a.messages_sent, a.bytes_sent, a.messages_received, a.bytes_received), (1000, bytes, 0, 0));
-    assert_eq!((b.messages_sent, b.bytes_sent, b.messages_received, b.bytes_received), (1, 4, 1000, bytes));
+    assert_eq!((a.messages_sent, a.bytes_sent, a.messages_received, a.bytes_received), (count, bytes, 0, 0));
+    assert_eq!((b.messages_sent, b.bytes_sent, b.messages_received, b.bytes_received), (1, 4, count, bytes));
+}
+
+/// One slot fewer than there are, all, one more; with messages of one slot and of several.
+pub(crate) fn room_around_the_number_of_slots<C: Carrier>() {
+    for config in [2, 16, 256].into_iter().flat_map(shapes::<C>) {
+        let (mut a, mut b) = pair::<C>(config);
+        let (slots, payload_bytes) = (u64::from(config.slots), config.slot.payload_bytes());
+        // All but one, one, none.
+        (0..slots - 1).for_each(|number| a.try_send(&message(number, 8)).unwrap());
+        assert_eq!(a.try_send(&message(0, payload_bytes + 1)), Err(ChannelError::WouldBlock));
+        a.try_send(&message(slots - 1, payload_bytes)).unwrap();
+        assert_eq!(a.try_send(b""), Err(ChannelError::WouldBlock));
+        (0..slots - 1).for_each(|number| check(&recv(&mut b, 0), number, 8));
+        check(&recv(&mut b, 0), slots - 1, payload_bytes);
+        assert!(!b.readable());
+        // What takes all slots fits an empty ring and no other.
+        let all_bytes = config.slots as usize * payload_bytes;
+        a.try_send(&message(1, all_bytes)).unwrap();
+        assert_eq!(a.try_send(b""), Err(ChannelError::WouldBlock));
+        check(&recv(&mut b, 0), 1, all_bytes);
+        assert!(!b.readable());
+        a.try_send(b"one").unwrap();
+        assert_eq!(a.try_send(&message(2, all_bytes)), Err(ChannelError::WouldBlock));
+        assert_eq!(recv(&mut b, 0), b"one");
+    }
+}
+
+/// Two slots, and as many as there may be. The next ones beyond are no shapes.
+pub(crate) fn the_smallest_and_the_largest_shape<C: Carrier>() {
+    for slots in [0, 1, 3, 65_535, 65_537, 131_072, u32::MAX] {
+        assert!(ChannelConfig::new(SlotSize::B64, slots, Variant::EpochCredit).is_err(), "{slots} slots");
+    }
+    for slots in [2, C::MAX_SLOTS] {
+        let config = shape(SlotSize::B32, slots, Variant::EpochCredit);
+        let (mut a, mut b) = pair::<C>(config);
+        let max_bytes = slots as usize * config.slot.payload_bytes();
+        assert_eq!(a.limits().max_message_bytes, max_bytes);
+        for number in 0..3 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| send(&mut a, 0, &message(number, max_bytes)));
+                check(&recv(&mut b, 0), number, max_bytes);
+            });
+            assert!(!b.readable(), "more came than was sent");
+            let error = ChannelError::TooLong { length_bytes: max_bytes + 1, max_bytes };
+            assert_eq!(a.try_send(&vec![0; max_bytes + 1]), Err(error));
+        }
+    }
 }

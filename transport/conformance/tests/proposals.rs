@@ -10,8 +10,9 @@ use tombolo_platform::{Deadline, Errno};
 use tombolo_ring::Violation;
 use tombolo_transport::{ChannelError, StreamChannel, Transport, shm, window};
 
-use crate::carrier::{Carrier, UnixStream, WINDOW_OFFSET_BYTES, Window, deadline, hello, lent, pair};
-use crate::messages::Random;
+use tombolo_conformance::carriers::{UnixStream, WINDOW_OFFSET_BYTES, Window, lent};
+use tombolo_conformance::messages::Random;
+use tombolo_conformance::{Carrier, deadline, hello, pair};
 
 /// What accepting answers to a proposal of these bytes and descriptors.
 fn accepted(bytes: &[u8], fds: &[BorrowedFd<'_>]) -> ChannelError {

@@ -6,9 +6,10 @@ use tombolo_link::ChannelConfig;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, Transport};
 
-use crate::carrier::{Carrier, LONG, pair, shapes};
+use super::transfer::fill;
+use crate::carrier::{Carrier, counts_slots, pair, shapes};
 use crate::messages::{check, message, recv_until_end, send, some_length};
-use crate::transfer::fill;
+use crate::patience::patience;
 
 /// Receives messages numbered from 0 until the channel says closed, and goes on saying so.
 fn drained_and_closed<T: Transport>(channel: &mut T, count: u64, length: impl Fn(u64) -> usize) {
@@ -38,6 +39,28 @@ pub(crate) fn close_drains_then_says_so<C: Carrier>() {
             assert!(a.readable());
             drained_and_closed(&mut b, count, length);
         }
+    }
+}
+
+/// Both have sent and neither has received: whoever closes first, the other gets what was sent before.
+pub(crate) fn both_close_in_either_order<C: Carrier>() {
+    for a_first in [true, false] {
+        let (a, b) = pair::<C>(ChannelConfig::default());
+        let (mut first, mut second) = if a_first { (a, b) } else { (b, a) };
+        for number in 0..5 {
+            send(&mut first, 0, &message(number, 30));
+            send(&mut second, 0, &message(!number, 30));
+        }
+        first.close();
+        drained_and_closed(&mut second, 5, |_| 30);
+        second.close();
+        for end in [&mut first, &mut second] {
+            assert_eq!(end.try_recv_into(&mut Vec::new()), Err(ChannelError::Closed));
+            assert_eq!(end.try_send(b"late"), Err(ChannelError::Closed));
+        }
+        let (first, second) = (first.stats(), second.stats());
+        assert_eq!((first.messages_sent, first.messages_received), (5, 0));
+        assert_eq!((second.messages_sent, second.messages_received), (5, 5));
     }
 }
 
@@ -91,7 +114,7 @@ pub(crate) fn close_wakes_a_sleeping_sender<C: Carrier>() {
             scope.spawn(|| {
                 let end = loop {
                     // What the kernel still had room for is accepted first.
-                    match wait::send(&mut a, &mut Spin::new(0), &message(0, length_bytes), LONG) {
+                    match wait::send(&mut a, &mut Spin::new(0), &message(0, length_bytes), patience()) {
                         Ok(()) => {}
                         Err(error) => break error,
                     }
@@ -125,12 +148,12 @@ pub(crate) fn a_sender_that_never_looks_notices<C: Carrier>() {
                 Ok(()) => accepted += 1,
                 Err(error) => break error,
             }
-            assert!(started.elapsed() < LONG);
+            assert!(started.elapsed() < patience());
             // A stream to a peer that still exists is noticed when it is full, which takes a while by fives.
-            if C::COUNTS_SLOTS {
+            if counts_slots::<C>() {
                 assert!(accepted <= 2, "{accepted} messages were accepted after the peer had closed");
             }
-            if !C::COUNTS_SLOTS && close && accepted == 100 {
+            if !counts_slots::<C>() && close && accepted == 100 {
                 return;
             }
         };

@@ -8,9 +8,10 @@ use tombolo_transport::error::Awaited;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, Transport};
 
-use crate::carrier::{Carrier, LONG, pair, shape, shapes};
+use super::transfer::{drain, fill};
+use crate::carrier::{Carrier, counts_slots, effort, pair, shape, shapes, until_readable};
 use crate::messages::{check, message, recv, send, some_length};
-use crate::transfer::{drain, fill};
+use crate::patience::{deadline, patience};
 
 const SHORT: Duration = Duration::from_millis(5);
 
@@ -31,11 +32,12 @@ fn ask<T: Transport>(channel: &mut T, spin_ns: u64, count: u64) {
 }
 
 pub(crate) fn ping_pong_asleep<C: Carrier>() {
+    let count = effort::<C>(8_000);
     for variant in [Variant::EpochCredit, Variant::UsedFlag] {
         let (mut a, mut b) = pair::<C>(shape(SlotSize::B64, 16, variant));
         std::thread::scope(|scope| {
-            scope.spawn(|| answer(&mut b, 0, 8_000));
-            ask(&mut a, 0, 8_000);
+            scope.spawn(|| answer(&mut b, 0, count));
+            ask(&mut a, 0, count);
         });
         assert!(a.stats().sleeps > 0, "it never slept: nothing was tested");
     }
@@ -43,25 +45,27 @@ pub(crate) fn ping_pong_asleep<C: Carrier>() {
 
 /// One side spins for just so long that it often is about to sleep when the message comes.
 pub(crate) fn ping_pong_dozing<C: Carrier>() {
+    let count = effort::<C>(2_000);
     for (spin_a, spin_b) in [(0, 2_000), (1_000, 4_000), (20_000, 0)] {
         let (mut a, mut b) = pair::<C>(shape(SlotSize::B32, 2, Variant::EpochCredit));
         std::thread::scope(|scope| {
-            scope.spawn(|| answer(&mut b, spin_b, 2_000));
-            ask(&mut a, spin_a, 2_000);
+            scope.spawn(|| answer(&mut b, spin_b, count));
+            ask(&mut a, spin_a, count);
         });
     }
 }
 
 /// Through the smallest rings, so that both sides sleep all the time: one for room, one for messages.
 pub(crate) fn streaming_asleep<C: Carrier>() {
+    let count = effort::<C>(2_000);
     for config in shapes::<C>(2) {
         let (mut a, mut b) = pair::<C>(config);
         let max_bytes = a.limits().max_message_bytes;
         // From one slot to all of them.
         let length = |number: u64| (number as usize * 5) % (max_bytes + 1);
         std::thread::scope(|scope| {
-            scope.spawn(|| (0..2_000).for_each(|number| send(&mut a, 0, &message(number, length(number)))));
-            (0..2_000).for_each(|number| check(&recv(&mut b, 0), number, length(number)));
+            scope.spawn(|| (0..count).for_each(|number| send(&mut a, 0, &message(number, length(number)))));
+            (0..count).for_each(|number| check(&recv(&mut b, 0), number, length(number)));
         });
     }
 }
@@ -72,7 +76,7 @@ pub(crate) fn a_blocked_sender_is_woken_by_room<C: Carrier>() {
         let short = 8;
         // What takes most of the ring waits while only some slots are free.
         let long = a.limits().max_message_bytes - config.slot.payload_bytes();
-        let first = if C::COUNTS_SLOTS { short } else { a.limits().max_message_bytes };
+        let first = if counts_slots::<C>() { short } else { a.limits().max_message_bytes };
         for blocked in [short, long] {
             let count = fill(&mut a, first);
             std::thread::scope(|scope| {
@@ -118,12 +122,13 @@ pub(crate) fn timeouts_leave_the_channel_usable<C: Carrier>() {
 /// Room given back, and messages that come, wake those who wait for them, whatever the other side does.
 pub(crate) fn two_blocked_senders_both_go_on<C: Carrier>() {
     let (mut a, mut b) = pair::<C>(shape(SlotSize::B64, 16, Variant::EpochCredit));
+    let count = effort::<C>(300);
     let side = |channel: &mut C::Channel| {
         let max_bytes = channel.limits().max_message_bytes;
         let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
         let (mut sent, mut received) = (0, 0);
-        while sent < 300 || received < 300 {
-            if sent < 300 {
+        while sent < count || received < count {
+            if sent < count {
                 // Gives up often and receives instead, as a program must that talks both ways.
                 let patience = Duration::from_micros(100 * (sent % 4));
                 match wait::send(channel, &mut spin, &message(sent, max_bytes), patience) {
@@ -135,12 +140,14 @@ pub(crate) fn two_blocked_senders_both_go_on<C: Carrier>() {
                 check(&buffer, received, max_bytes);
                 received += 1;
             }
-            if sent == 300 && received < 300 {
+            if sent == count && received < count {
                 check(&recv(channel, 0), received, max_bytes);
                 received += 1;
             }
         }
+        let deadline = deadline();
         while channel.unsent() {
+            assert!(!deadline.passed(), "the peer takes nothing more");
             std::thread::yield_now();
         }
     };
@@ -175,8 +182,8 @@ pub(crate) fn any_serves_all_in_turn<C: Carrier>() {
     for number in 0..10 {
         for expected in 0..3 {
             // Over TCP what was sent may be on its way still, and a later channel ready before.
-            while !near[expected].readable() {}
-            let index = any(&mut near, 0, start, LONG).unwrap();
+            until_readable(&mut near[expected]);
+            let index = any(&mut near, 0, start, patience()).unwrap();
             assert_eq!(index, expected);
             assert_eq!(recv(&mut near[index], 0), [number]);
             start = index + 1;
@@ -184,24 +191,25 @@ pub(crate) fn any_serves_all_in_turn<C: Carrier>() {
     }
     assert_eq!(any(&mut near, 0, start, SHORT), Err(ChannelError::TimedOut(Awaited::Any)));
     send(&mut far[1], 0, b"x");
-    assert_eq!(any(&mut near, 0, usize::MAX, LONG), Ok(1));
+    assert_eq!(any(&mut near, 0, usize::MAX, patience()), Ok(1));
     assert_eq!(any::<C::Channel>(&mut [], 0, 5, SHORT), Err(ChannelError::TimedOut(Awaited::Any)));
 }
 
 pub(crate) fn any_is_woken_by_each<C: Carrier>() {
+    let count = effort::<C>(2_000);
     for spin_ns in [0, 20_000] {
         let (mut near, mut far) = several::<C>(4);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for number in 0..2_000_u64 {
+                for number in 0..count {
                     let channel = &mut far[(number * 7 % 4) as usize];
                     send(channel, spin_ns, &message(number, 20));
                     check(&recv(channel, spin_ns), number, 20);
                 }
             });
             let mut start = 0;
-            for number in 0..2_000_u64 {
-                let index = any(&mut near, spin_ns, start, LONG).unwrap();
+            for number in 0..count {
+                let index = any(&mut near, spin_ns, start, patience()).unwrap();
                 assert_eq!(index as u64, number * 7 % 4);
                 let received = recv(&mut near[index], spin_ns);
                 check(&received, number, 20);
@@ -220,7 +228,7 @@ pub(crate) fn any_shows_an_end<C: Carrier>() {
                 std::thread::sleep(SHORT);
                 drop(far.remove(1));
             });
-            assert_eq!(any(&mut near, spin_ns, 2, LONG), Ok(1));
+            assert_eq!(any(&mut near, spin_ns, 2, patience()), Ok(1));
         });
         assert_eq!(near[1].try_recv_into(&mut Vec::new()), Err(ChannelError::Closed));
     }

@@ -4,22 +4,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tombolo_platform::barrier;
-use tombolo_platform::event::{Interest, poll};
-use tombolo_platform::time::Deadline;
+use tombolo_platform::event::Interest;
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::Transport;
 use tombolo_transport::contract::Announced;
 
-use crate::carrier::{Carrier, LONG, pair, shape};
+use super::transfer::{drain, fill};
+use crate::carrier::{Carrier, counts_slots, pair, shape, until_readable};
 use crate::messages::{check, message, recv};
-use crate::transfer::{drain, fill};
-
-/// Whether a sleep would end within `timeout`.
-fn rung<T: Transport>(channel: &T, awaited: Interest, timeout: Duration) -> bool {
-    let mut sources = Vec::new();
-    channel.sources(awaited, &mut sources);
-    poll(&sources, Some(Deadline::after(timeout))).unwrap().iter().any(|ready| ready.any())
-}
+use crate::patience::{deadline, patience};
 
 fn announce<T: Transport>(channel: &mut T, awaited: Interest) {
     if channel.announce_sleep(awaited) == Announced::NeedsBarrier {
@@ -40,10 +33,7 @@ pub(crate) fn the_last_look_sees_what_came_before<C: Carrier>() {
         let (mut a, mut b) = channel::<C>(variant);
         a.try_send(b"early").unwrap();
         // Nobody was asleep, so nobody was rung; over TCP it may be on its way.
-        let deadline = Deadline::after(LONG);
-        while !b.readable() {
-            assert!(!deadline.passed());
-        }
+        until_readable(&mut b);
         announce(&mut b, Interest::Read);
         assert!(!b.may_sleep(Interest::Read));
         assert!(!b.may_sleep(Interest::ReadWrite));
@@ -64,30 +54,35 @@ pub(crate) fn the_last_look_sees_what_came_before<C: Carrier>() {
     }
 }
 
-pub(crate) fn a_sleeper_is_rung_for_a_message_once<C: Carrier>() {
+pub(crate) fn a_sleeper_is_rung_for_a_message<C: Carrier>() {
+    let (mut a, mut b) = channel::<C>(Variant::EpochCredit);
+    for _ in 0..3 {
+        announce(&mut b, Interest::Read);
+        assert!(b.may_sleep(Interest::Read));
+        (0..3).for_each(|number| a.try_send(&message(number, 20)).unwrap());
+        assert!(C::rung(&b, Interest::Read, patience()), "it slept over three messages");
+        b.woken(true);
+        (0..3).for_each(|number| check(&recv(&mut b, 0), number, 20));
+    }
+}
+
+/// However many messages come, also when it sleeps for room as well.
+pub(crate) fn a_sleeper_is_rung_once<C: Carrier>() {
     for awaited in [Interest::Read, Interest::ReadWrite] {
         let (mut a, mut b) = channel::<C>(Variant::EpochCredit);
         if awaited == Interest::ReadWrite {
-            if !C::COUNTS_SLOTS {
-                // A stream that is full now may have room at once, when the kernel moves what it has.
-                continue;
-            }
             let length_bytes = b.limits().max_message_bytes;
             fill(&mut b, length_bytes);
         }
         for round in 1..4 {
             announce(&mut b, awaited);
             assert!(b.may_sleep(awaited));
-            assert!(!rung(&b, awaited, Duration::ZERO));
-            for number in 0..3 {
-                a.try_send(&message(number, 20)).unwrap();
-            }
-            assert!(rung(&b, awaited, LONG));
+            assert!(!C::rung(&b, awaited, Duration::ZERO));
+            (0..3).for_each(|number| a.try_send(&message(number, 20)).unwrap());
+            assert!(C::rung(&b, awaited, patience()));
             b.woken(true);
             (0..3).for_each(|number| check(&recv(&mut b, 0), number, 20));
-            if C::COUNTS_SLOTS {
-                assert_eq!(a.stats().rings, round);
-            }
+            assert_eq!(a.stats().rings, round);
         }
     }
 }
@@ -98,17 +93,17 @@ pub(crate) fn a_sleeper_is_rung_for_room<C: Carrier>() {
         let length_bytes = a.limits().max_message_bytes;
         let mut expected = fill(&mut a, length_bytes);
         announce(&mut a, Interest::Write);
-        if !C::COUNTS_SLOTS && !a.may_sleep(Interest::Write) {
+        if !counts_slots::<C>() && !a.may_sleep(Interest::Write) {
             // The kernel has moved what it had, and found room of its own.
             return;
         }
         assert!(a.may_sleep(Interest::Write));
         let mut number = 0;
-        while !rung(&a, Interest::Write, Duration::ZERO) {
+        while !C::rung(&a, Interest::Write, Duration::ZERO) {
             assert!(number < expected, "everything was received and the sender still sleeps");
             check(&recv(&mut b, 0), number, length_bytes);
             number += 1;
-            assert!(b.readable() || number == expected || !C::COUNTS_SLOTS);
+            assert!(b.readable() || number == expected || !counts_slots::<C>());
         }
         a.woken(true);
         a.try_send(&message(expected, length_bytes)).unwrap();
@@ -123,16 +118,13 @@ pub(crate) fn a_sleeper_is_rung_for_room<C: Carrier>() {
 
 /// One who waits for room is not woken by messages, nor one who waits for a message by room.
 pub(crate) fn nobody_is_rung_for_what_nobody_awaits<C: Carrier>() {
-    if !C::COUNTS_SLOTS {
-        return;
-    }
     for variant in [Variant::EpochCredit, Variant::UsedFlag] {
         let (mut a, mut b) = channel::<C>(variant);
         let count = fill(&mut a, 20);
         announce(&mut a, Interest::Write);
         assert!(a.may_sleep(Interest::Write));
         b.try_send(b"a message").unwrap();
-        assert!(!rung(&a, Interest::Write, Duration::ZERO));
+        assert!(!C::rung(&a, Interest::Write, Duration::ZERO));
         a.woken(false);
 
         announce(&mut a, Interest::Read);
@@ -143,7 +135,7 @@ pub(crate) fn nobody_is_rung_for_what_nobody_awaits<C: Carrier>() {
         assert!(a.may_sleep(Interest::Read));
         (0..count).for_each(|number| check(&recv(&mut b, 0), number, 20));
         assert!(!b.readable());
-        assert!(!rung(&a, Interest::Read, Duration::ZERO));
+        assert!(!C::rung(&a, Interest::Read, Duration::ZERO));
         assert_eq!((a.stats().rings, b.stats().rings), (0, 0));
         a.woken(false);
     }
@@ -156,11 +148,12 @@ pub(crate) fn no_wake_up_is_lost_in_a_race<C: Carrier>() {
     let (round, sent) = (AtomicU64::new(0), AtomicU64::new(0));
     let enough = Instant::now() + Duration::from_millis(400);
     let wait_for = |number: &AtomicU64, value| {
-        let mut spins = 0_u32;
+        let (mut spins, deadline) = (0_u32, deadline());
         while number.load(Ordering::Acquire) < value {
             spins += 1;
             // The other may be waiting for this processor.
             if spins.is_multiple_of(1_000) {
+                assert!(!deadline.passed(), "the other side has failed");
                 std::thread::yield_now();
             }
         }
@@ -191,7 +184,7 @@ pub(crate) fn no_wake_up_is_lost_in_a_race<C: Carrier>() {
             let may_sleep = b.may_sleep(Interest::Read);
             wait_for(&sent, number);
             // A ring may be on its way; one that was lost never comes.
-            let lost = may_sleep && !rung(&b, Interest::Read, Duration::from_secs(5));
+            let lost = may_sleep && !C::rung(&b, Interest::Read, patience().min(Duration::from_secs(5)));
             b.woken(may_sleep);
             if lost {
                 round.store(u64::MAX, Ordering::Release);

@@ -1,73 +1,33 @@
 //! A peer that writes what it likes where it likes: its own channel fails, nothing else does, and nothing hangs.
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tombolo_base::SharedMemory;
 use tombolo_link::handshake::{Handshake, Progress};
 use tombolo_link::layout::HEADER_BYTES;
-use tombolo_link::{ChannelConfig, ChannelLayout, Hello, Side};
-use tombolo_platform::memory::{create_sealed, map};
-use tombolo_platform::{event, socket};
+use tombolo_link::{ChannelConfig, Hello, Side};
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{ChannelError, MemoryChannel, Transport};
+use tombolo_transport::{ChannelError, Transport};
 
-use crate::carrier::{Carrier, Shm, WINDOW_OFFSET_BYTES, Window, deadline, hello, pair, shape};
+use crate::carrier::{Carrier, Hostile, hello, pair, shape};
 use crate::messages::{Random, check, message, recv, send};
-
-/// The hostile side: the memory of the channel, and what rings the victim.
-struct Hostile {
-    memory: SharedMemory,
-    ends: Vec<OwnedFd>,
-}
-
-/// A transport over memory, whose side A these tests play by hand.
-pub(crate) trait Open: Carrier<Channel = MemoryChannel> {
-    fn memory(ends: &[OwnedFd], hello: Hello) -> SharedMemory;
-    fn ring(ends: &[OwnedFd]);
-}
-
-impl Open for Shm {
-    fn memory(ends: &[OwnedFd], hello: Hello) -> SharedMemory {
-        let length_bytes = ChannelLayout::new(hello.config).length_bytes();
-        let file = create_sealed("tombolo-test-hostile", length_bytes as u64).unwrap();
-        socket::send(&ends[0], &hello.to_bytes(), &[file.as_fd()]).unwrap();
-        map(&file, 0, length_bytes).unwrap()
-    }
-
-    fn ring(ends: &[OwnedFd]) {
-        // Much at once: faster sent than read.
-        let _ = socket::send(&ends[0], &[0x55; 16 * 1024], &[]);
-    }
-}
-
-impl Open for Window {
-    fn memory(ends: &[OwnedFd], hello: Hello) -> SharedMemory {
-        let length_bytes = ChannelLayout::new(hello.config).length_bytes();
-        map(&ends[0], WINDOW_OFFSET_BYTES, length_bytes).unwrap()
-    }
-
-    fn ring(ends: &[OwnedFd]) {
-        let _ = event::signal(&ends[3]);
-    }
-}
+use crate::patience::deadline;
 
 /// Opens a channel whose side A is hostile from now on.
-fn victim<C: Open>(hello: Hello) -> (Hostile, MemoryChannel) {
-    let (ends, ends_b) = C::ends(hello.config);
+fn victim<C: Carrier>(hello: Hello) -> (Hostile, C::Channel) {
+    let (end_a, end_b) = C::ends(hello.config);
     std::thread::scope(|scope| {
-        let victim = scope.spawn(|| C::open(ends_b, Side::B, hello, deadline()));
-        let memory = C::memory(&ends, hello);
-        let mut handshake = Handshake::start(&memory, Side::A, hello).unwrap();
+        let victim = scope.spawn(|| C::open(end_b, Side::B, hello, deadline()));
+        let hostile = C::hostile(end_a, hello);
+        let mut handshake = Handshake::start(&hostile.memory, Side::A, hello).unwrap();
         let deadline = deadline();
         while !matches!(handshake.step().unwrap(), Progress::Open(_)) {
             assert!(!deadline.passed());
-            C::ring(&ends);
+            (hostile.ring)();
             std::thread::yield_now();
         }
-        (Hostile { memory, ends }, victim.join().unwrap().unwrap())
+        (hostile, victim.join().unwrap().unwrap())
     })
 }
 
@@ -82,7 +42,7 @@ enum Taste {
     Lines,
 }
 
-fn scribble<C: Open>(hostile: &Hostile, taste: Taste, seed: u64, stop: &AtomicBool) {
+fn scribble(hostile: &Hostile, taste: Taste, seed: u64, stop: &AtomicBool) {
     use tombolo_base::sync::Ordering::Relaxed;
     let mut random = Random(seed);
     let words = hostile.memory.len_bytes() as u64 / 8;
@@ -90,7 +50,7 @@ fn scribble<C: Open>(hostile: &Hostile, taste: Taste, seed: u64, stop: &AtomicBo
         for _ in 0..32 {
             match taste {
                 Taste::Anything => {
-                    hostile.memory.store_le(random.below(words) as usize, random.next(), Relaxed);
+                    hostile.memory.store_le(random.below(words) as usize, random.number(), Relaxed);
                 }
                 Taste::Bits => {
                     let index = random.below(words) as usize;
@@ -104,20 +64,24 @@ fn scribble<C: Open>(hostile: &Hostile, taste: Taste, seed: u64, stop: &AtomicBo
             }
         }
         if random.below(4) == 0 {
-            C::ring(&hostile.ends);
+            (hostile.ring)();
         }
     }
 }
 
 /// Uses a channel in every way until it has failed or `operations` were done. Whatever comes, an operation ends.
-fn use_it(channel: &mut MemoryChannel, random: &mut Random, operations: u32) -> Option<ChannelError> {
+fn use_it<C: Carrier>(
+    channel: &mut C::Channel,
+    random: &mut Random,
+    operations: u32,
+) -> Option<ChannelError> {
     let mut buffer = Vec::new();
     let max_bytes = channel.limits().max_message_bytes;
     let timeout = Duration::from_micros(50);
     for _ in 0..operations {
         let length_bytes = random.below(max_bytes as u64 + 1) as usize;
         let mut spin = Spin::new(1_000 * random.below(3));
-        let result = match random.below(6) {
+        let result = match random.below(8) {
             0 => channel.try_send(&message(1, length_bytes)),
             1 => wait::send(channel, &mut spin, &message(1, length_bytes), timeout),
             2 => wait::recv_into(channel, &mut spin, &mut buffer, timeout).map(|_| ()),
@@ -125,6 +89,12 @@ fn use_it(channel: &mut MemoryChannel, random: &mut Random, operations: u32) -> 
             4 => {
                 channel.try_recv_in_place(|message| assert!(message.to_vec().len() <= max_bytes)).map(|_| ())
             }
+            5 => {
+                channel.try_recv_batch(8, |message| assert!(message.to_vec().len() <= max_bytes)).map(|_| ())
+            }
+            6 => channel
+                .try_send_batch(|batch| while batch.push(&message(1, length_bytes)).is_ok() {})
+                .map(|_| ()),
             _ => channel.try_recv_into(&mut buffer).map(|_| ()),
         };
         assert!(buffer.len() <= max_bytes);
@@ -137,7 +107,7 @@ fn use_it(channel: &mut MemoryChannel, random: &mut Random, operations: u32) -> 
     None
 }
 
-pub(crate) fn scribbling_costs_the_channel_only<C: Open>() {
+pub(crate) fn scribbling_costs_the_channel_only<C: Carrier>() {
     let (mut good_a, mut good_b) = pair::<C>(ChannelConfig::default());
     let mut random = Random(0xbad);
     let mut failures = 0;
@@ -149,8 +119,8 @@ pub(crate) fn scribbling_costs_the_channel_only<C: Open>() {
             victim::<C>(hello(shape(slot, [2, 16][(round / 2 % 2) as usize], variant)));
         let stop = AtomicBool::new(false);
         let failed = std::thread::scope(|scope| {
-            scope.spawn(|| scribble::<C>(&hostile, taste, 0x1234_5678 + round, &stop));
-            let failed = use_it(&mut channel, &mut random, 300);
+            scope.spawn(|| scribble(&hostile, taste, 0x1234_5678 + round, &stop));
+            let failed = use_it::<C>(&mut channel, &mut random, 300);
             // It stays failed, and says so at once, however it is waited for.
             if let Some(error @ ChannelError::Violation(_)) = &failed {
                 assert_eq!(channel.try_recv_into(&mut Vec::new()).as_ref(), Err(error));
@@ -167,17 +137,17 @@ pub(crate) fn scribbling_costs_the_channel_only<C: Open>() {
     assert!(failures > 0, "nothing that was scribbled was ever noticed: nothing was tested");
 }
 
-pub(crate) fn scribbling_during_the_handshake<C: Open>() {
+pub(crate) fn scribbling_during_the_handshake<C: Carrier>() {
     for round in 0..60 {
         let hello = hello(ChannelConfig::default());
-        let (ends, ends_b) = C::ends(hello.config);
-        let hostile = Hostile { memory: C::memory(&ends, hello), ends };
+        let (end_a, end_b) = C::ends(hello.config);
+        let hostile = C::hostile(end_a, hello);
         let stop = AtomicBool::new(false);
         let taste = if round % 2 == 0 { Taste::Bits } else { Taste::Lines };
         std::thread::scope(|scope| {
-            scope.spawn(|| scribble::<C>(&hostile, taste, 77 + round, &stop));
+            scope.spawn(|| scribble(&hostile, taste, 77 + round, &stop));
             let soon = tombolo_platform::Deadline::after(Duration::from_millis(3));
-            match C::open(ends_b, Side::B, hello, soon) {
+            match C::open(end_b, Side::B, hello, soon) {
                 Ok(_) | Err(ChannelError::Handshake(_) | ChannelError::TimedOut(_)) => {}
                 Err(error) => panic!("{error}"),
             }
@@ -187,7 +157,7 @@ pub(crate) fn scribbling_during_the_handshake<C: Open>() {
 }
 
 /// Bells without end and nothing behind them.
-pub(crate) fn a_flood_of_bells_does_not_stop_the_clock<C: Open>() {
+pub(crate) fn a_flood_of_bells_does_not_stop_the_clock<C: Carrier>() {
     let (hostile, mut channel) = victim::<C>(hello(ChannelConfig::default()));
     let stop = AtomicBool::new(false);
     let end = deadline();
@@ -195,7 +165,7 @@ pub(crate) fn a_flood_of_bells_does_not_stop_the_clock<C: Open>() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) && !end.passed() {
-                    C::ring(&hostile.ends);
+                    (hostile.ring)();
                 }
             });
         }

@@ -8,8 +8,9 @@ use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::error::Awaited;
 use tombolo_transport::{ChannelError, Transport};
 
-use crate::carrier::{Carrier, Opened, deadline, hello, open_both, shape};
+use crate::carrier::{Carrier, Opened, hello, open_both, shape};
 use crate::messages::{check, message, recv, send};
+use crate::patience::deadline;
 
 fn works<T: Transport>(a: &mut T, b: &mut T) {
     for number in 0..3 {

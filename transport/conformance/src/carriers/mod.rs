@@ -1,0 +1,17 @@
+//! The transports of this tree, one file each.
+
+mod shm;
+mod stream;
+mod window;
+
+pub use shm::Shm;
+pub use stream::{Tcp, UnixStream};
+pub use window::{WINDOW_OFFSET_BYTES, Window, lent};
+
+use std::os::fd::OwnedFd;
+
+/// The one descriptor of an end that has one.
+fn only(end: Vec<OwnedFd>) -> OwnedFd {
+    let [descriptor] = end.try_into().expect("an end of one descriptor");
+    descriptor
+}

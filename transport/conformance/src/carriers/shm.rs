@@ -1,0 +1,68 @@
+//! Memory within a kernel.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use tombolo_link::{ChannelConfig, ChannelLayout, Hello, Side};
+use tombolo_platform::memory::{create_sealed, map};
+use tombolo_platform::socket::{self, Kind};
+use tombolo_platform::time::Deadline;
+use tombolo_transport::{Capabilities, ChannelError, MemoryChannel, shm};
+
+use super::only;
+use crate::carrier::{Carrier, Hostile, Rig};
+use crate::patience::deadline;
+use crate::peer::{self, Doomed, Order};
+
+/// Memory within a kernel.
+pub struct Shm;
+
+impl Carrier for Shm {
+    type Channel = MemoryChannel;
+    type End = Vec<OwnedFd>;
+    const NAME: &'static str = "shm";
+    const CAPABILITIES: Capabilities = Capabilities::OF_SHARED_MEMORY;
+    const RIG: &'static [Rig] = &[Rig::Handshake, Rig::Killable, Rig::Hostile];
+    const SHAPE_IS_A_S: bool = true;
+
+    fn ends(_config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
+        let (a, b) = socket::pair(Kind::Stream).expect("a socket pair");
+        (vec![a], vec![b])
+    }
+
+    fn open(
+        end: Vec<OwnedFd>,
+        side: Side,
+        hello: Hello,
+        deadline: Deadline,
+    ) -> Result<MemoryChannel, ChannelError> {
+        match side {
+            Side::A => shm::connect(only(end), hello, deadline),
+            Side::B => shm::accept(only(end), hello, deadline),
+        }
+    }
+
+    fn decline(end: Vec<OwnedFd>, hello: Hello, reason: u32) -> Result<(), ChannelError> {
+        shm::decline(only(end), hello, reason, deadline())
+    }
+
+    fn doomed(order: Order) -> (MemoryChannel, Box<dyn Doomed>) {
+        peer::in_a_process::<Self>(order)
+    }
+
+    fn peer(descriptors: Vec<OwnedFd>, order: Order) {
+        let _ended = peer::play::<Self>(descriptors, order);
+    }
+
+    fn hostile(end: Vec<OwnedFd>, hello: Hello) -> Hostile {
+        let length_bytes = ChannelLayout::new(hello.config).length_bytes();
+        let file = create_sealed("tombolo-test-hostile", length_bytes as u64).expect("memory");
+        let socket = only(end);
+        socket::send(&socket, &hello.to_bytes(), &[file.as_fd()]).expect("a proposal");
+        let memory = map(&file, 0, length_bytes).expect("memory that can be mapped");
+        // Much at once: faster sent than read.
+        let ring = move || {
+            let _full_or_gone = socket::send(&socket, &[0x55; 16 * 1024], &[]);
+        };
+        Hostile { memory, ring: Box::new(ring) }
+    }
+}

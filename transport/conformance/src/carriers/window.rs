@@ -1,0 +1,77 @@
+//! A window, both of whose ends are on the host: two mappings, two event counters, two lifelines.
+
+use std::os::fd::OwnedFd;
+
+use tombolo_link::{ChannelConfig, ChannelLayout, Hello, Side};
+use tombolo_platform::event::{eventfd, signal};
+use tombolo_platform::memory::{create_sealed, map};
+use tombolo_platform::socket::{Kind, pair as socket_pair};
+use tombolo_platform::time::Deadline;
+use tombolo_transport::{Capabilities, ChannelError, MemoryChannel, window};
+
+use crate::carrier::{Carrier, Hostile, Rig};
+use crate::peer::{self, Doomed, Order};
+
+/// Where the channel lies in the window.
+pub const WINDOW_OFFSET_BYTES: u64 = 8192;
+
+/// What a monitor would lend for an end.
+///
+/// # Panics
+/// When `end` is none of [`Window`]'s.
+#[must_use]
+pub fn lent(end: Vec<OwnedFd>, config: ChannelConfig) -> window::Lent {
+    let [memory, lifeline, bell, ringer] = end.try_into().expect("an end of four descriptors");
+    let length_bytes = ChannelLayout::new(config).length_bytes() as u64;
+    let offset_bytes = WINDOW_OFFSET_BYTES;
+    window::Lent { memory, offset_bytes, length_bytes, lifeline, bell, ringer, ring: None }
+}
+
+/// A window, both of whose ends are on the host.
+pub struct Window;
+
+impl Carrier for Window {
+    type Channel = MemoryChannel;
+    type End = Vec<OwnedFd>;
+    const NAME: &'static str = "window";
+    const CAPABILITIES: Capabilities = Capabilities::OF_WINDOW;
+    const RIG: &'static [Rig] = &[Rig::Handshake, Rig::Killable, Rig::Hostile];
+
+    fn ends(config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
+        let length_bytes = ChannelLayout::new(config).length_bytes() as u64;
+        let memory =
+            create_sealed("tombolo-test-window", WINDOW_OFFSET_BYTES + length_bytes).expect("memory");
+        let (lifeline_a, lifeline_b) = socket_pair(Kind::Packet).expect("lifelines");
+        let (bell_a, bell_b) = (eventfd().expect("a bell"), eventfd().expect("a bell"));
+        let copy = |fd: &OwnedFd| fd.try_clone().expect("one more descriptor");
+        let a = vec![copy(&memory), lifeline_a, copy(&bell_a), copy(&bell_b)];
+        (a, vec![memory, lifeline_b, bell_b, bell_a])
+    }
+
+    fn open(
+        end: Vec<OwnedFd>,
+        side: Side,
+        hello: Hello,
+        deadline: Deadline,
+    ) -> Result<MemoryChannel, ChannelError> {
+        window::open(lent(end, hello.config), side, hello, deadline)
+    }
+
+    fn decline(end: Vec<OwnedFd>, hello: Hello, reason: u32) -> Result<(), ChannelError> {
+        window::decline(lent(end, hello.config), Side::B, hello, reason)
+    }
+
+    fn doomed(order: Order) -> (MemoryChannel, Box<dyn Doomed>) {
+        peer::in_a_process::<Self>(order)
+    }
+
+    fn peer(descriptors: Vec<OwnedFd>, order: Order) {
+        let _ended = peer::play::<Self>(descriptors, order);
+    }
+
+    fn hostile(end: Vec<OwnedFd>, hello: Hello) -> Hostile {
+        let length_bytes = ChannelLayout::new(hello.config).length_bytes();
+        let memory = map(&end[0], WINDOW_OFFSET_BYTES, length_bytes).expect("memory that can be mapped");
+        Hostile { memory, ring: Box::new(move || drop(signal(&end[3]))) }
+    }
+}

@@ -1,0 +1,120 @@
+//! A peer is killed at any moment: what it sent is received, then its death shows, however this side waits.
+
+use std::time::Duration;
+
+use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::{ChannelError, Transport};
+
+use crate::carrier::{Carrier, effort};
+use crate::messages::{Random, check, message, recv_until_end, some_length};
+use crate::patience::{deadline, patience};
+use crate::peer::{Doomed, Order, Role};
+
+/// A peer that lives, and this side's end of the channel to it.
+fn with_peer<C: Carrier>(role: Role, round: u64) -> (Box<dyn Doomed>, C::Channel) {
+    let (channel, peer) = C::doomed(Order { role, round });
+    (peer, channel)
+}
+
+/// Kills the peer a little later while `wait` goes on.
+fn killed_during<R>(mut peer: Box<dyn Doomed>, random: &mut Random, wait: impl FnOnce() -> R) -> R {
+    let delay = Duration::from_micros(random.below(3_000));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(delay);
+            peer.kill();
+        });
+        wait()
+    })
+}
+
+const ROUNDS: u64 = 12;
+
+pub(crate) fn of_a_sender<C: Carrier>() {
+    let mut random = Random(0x5eed);
+    for round in 0..effort::<C>(ROUNDS) {
+        let (peer, mut channel) = with_peer::<C>(Role::Sends, round);
+        let max_bytes = channel.limits().max_message_bytes;
+        let spin_ns = if round % 2 == 0 { 0 } else { 50_000 };
+        let mut number = 0;
+        let end = killed_during(peer, &mut random, || {
+            recv_until_end(&mut channel, spin_ns, |bytes| {
+                check(bytes, number, some_length(number, max_bytes));
+                number += 1;
+            })
+        });
+        assert_eq!(end, ChannelError::PeerDied, "after {number} messages");
+        assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(ChannelError::PeerDied));
+        assert_eq!(channel.try_send(b"to nobody"), Err(ChannelError::PeerDied));
+    }
+}
+
+/// The receiver polls and never sleeps.
+pub(crate) fn seen_by_a_poller<C: Carrier>() {
+    let mut random = Random(0xca11);
+    for round in 0..effort::<C>(ROUNDS) {
+        let role = if round % 2 == 0 { Role::Sends } else { Role::Idles };
+        let (peer, mut channel) = with_peer::<C>(role, round);
+        let max_bytes = channel.limits().max_message_bytes;
+        let (mut number, mut buffer) = (0, Vec::new());
+        let end = killed_during(peer, &mut random, || {
+            let deadline = deadline();
+            loop {
+                match channel.try_recv_into(&mut buffer) {
+                    Ok(Some(_)) => {
+                        check(&buffer, number, some_length(number, max_bytes));
+                        number += 1;
+                    }
+                    Ok(None) => assert!(!deadline.passed(), "a poller never learned of its peer's death"),
+                    Err(error) => break error,
+                }
+            }
+        });
+        assert_eq!(end, ChannelError::PeerDied);
+    }
+}
+
+/// Of one that receives, and of one that does not, so that the sender soon sleeps for room.
+pub(crate) fn of_a_receiver<C: Carrier>() {
+    let mut random = Random(0xdead);
+    for round in 0..effort::<C>(ROUNDS) {
+        let role = if round % 2 == 0 { Role::Receives } else { Role::Idles };
+        let (peer, mut channel) = with_peer::<C>(role, round);
+        let bytes = message(1, channel.limits().max_message_bytes / 2);
+        let end = killed_during(peer, &mut random, || {
+            let mut spin = Spin::new(if round % 3 == 0 { 0 } else { 50_000 });
+            loop {
+                if let Err(error) = wait::send(&mut channel, &mut spin, &bytes, patience()) {
+                    return error;
+                }
+            }
+        });
+        assert_eq!(end, ChannelError::PeerDied);
+        let end = recv_until_end(&mut channel, 0, |_| panic!("it sent nothing"));
+        assert_eq!(end, ChannelError::PeerDied);
+    }
+}
+
+pub(crate) fn of_one_among_several<C: Carrier>() {
+    let (mut alive, mut channel) = with_peer::<C>(Role::Idles, 0);
+    let mut random = Random(0xfeed);
+    let (peer, mut doomed) = with_peer::<C>(Role::Idles, 1);
+    let index = killed_during(peer, &mut random, || {
+        wait::any(&mut [&mut channel, &mut doomed], &mut Spin::new(0), patience(), 0)
+    });
+    assert_eq!(index, Ok(1));
+    assert_eq!(doomed.try_recv_into(&mut Vec::new()), Err(ChannelError::PeerDied));
+    assert!(!channel.readable());
+    alive.kill();
+}
+
+/// It is closed here, not dead: what this side did itself needs no evidence.
+pub(crate) fn of_one_that_closed_first<C: Carrier>() {
+    let (mut peer, mut channel) = with_peer::<C>(Role::Idles, 0);
+    channel.close();
+    peer.kill();
+    for _ in 0..3 {
+        assert_eq!(channel.try_send(b"to nobody"), Err(ChannelError::Closed));
+        assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(ChannelError::Closed));
+    }
+}

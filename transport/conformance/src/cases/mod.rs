@@ -1,0 +1,156 @@
+//! The cases, and what each of them needs.
+
+mod death;
+mod declared;
+mod doorbells;
+mod ending;
+mod hostile;
+mod opening;
+mod transfer;
+mod waiting;
+
+use std::fmt;
+
+use tombolo_transport::Capabilities;
+
+use crate::carrier::{Carrier, Rig};
+
+/// What a case cannot do without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// An ability of the transport.
+    Able(Capabilities),
+    /// Something that the suite must be able to do to it.
+    Rig(Rig),
+}
+
+impl Need {
+    fn met_by<C: Carrier>(self) -> bool {
+        match self {
+            Need::Able(needed) => C::CAPABILITIES.contains(needed),
+            Need::Rig(needed) => C::RIG.contains(&needed),
+        }
+    }
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Need::Able(needed) => needed.fmt(f),
+            Need::Rig(needed) => needed.fmt(f),
+        }
+    }
+}
+
+/// One case for one carrier.
+pub struct Case {
+    /// What it is about.
+    pub group: &'static str,
+    /// What must hold.
+    pub name: &'static str,
+    /// Why it cannot be tried, if it cannot: what the carrier lacks.
+    pub lacks: Option<String>,
+    /// Tries it; panics when it does not hold.
+    pub run: fn(),
+}
+
+fn case<C: Carrier>(group: &'static str, name: &'static str, needs: &[Need], run: fn()) -> Case {
+    let lacking = needs.iter().find(|need| !need.met_by::<C>());
+    Case { group, name, lacks: lacking.map(|need| format!("{} lacks {need}", C::NAME)), run }
+}
+
+/// Which needs stand for the words in the table below.
+mod needs {
+    use super::{Capabilities, Need};
+    use crate::carrier::Rig;
+
+    pub(super) const COUNTED: Need = Need::Able(Capabilities::COUNTED_ROOM);
+    pub(super) const SILENT: Need = Need::Able(Capabilities::SILENT);
+    pub(super) const MESSAGE_BELL: Need = Need::Able(Capabilities::BELL_FOR_MESSAGES);
+    pub(super) const ROOM_BELL: Need = Need::Able(Capabilities::BELL_FOR_ROOM);
+    pub(super) const DESCRIPTORS: Need = Need::Able(Capabilities::DESCRIPTORS);
+    pub(super) const EVIDENCE: Need = Need::Able(Capabilities::EVIDENCE_OF_DEATH);
+    pub(super) const HANDSHAKE: Need = Need::Rig(Rig::Handshake);
+    pub(super) const KILLABLE: Need = Need::Rig(Rig::Killable);
+    pub(super) const HOSTILE: Need = Need::Rig(Rig::Hostile);
+}
+
+macro_rules! table {
+    ($($group:ident { $($case:ident $([$($need:ident),+])?),* $(,)? })*) => {
+        /// Every case for `C`.
+        #[must_use]
+        pub fn all<C: Carrier>() -> Vec<Case> {
+            vec![$($(
+                case::<C>(
+                    stringify!($group),
+                    stringify!($case),
+                    &[$($(needs::$need),+)?],
+                    $group::$case::<C>,
+                ),
+            )*)*]
+        }
+    };
+}
+
+table! {
+    declared {
+        capabilities_are_those_of_the_carrier,
+        silence_while_awake [SILENT],
+    }
+    opening {
+        either_side_may_come_first,
+        both_sides_learn_of_a_difference [HANDSHAKE],
+        a_program_can_decline [HANDSHAKE],
+        silence_is_a_timeout,
+        a_peer_that_is_gone_is_told_from_a_silent_one [EVIDENCE],
+    }
+    transfer {
+        every_length,
+        lengths_around_slots_and_limit,
+        order_both_ways_at_once,
+        a_full_channel_refuses_and_loses_nothing,
+        room_around_the_number_of_slots [COUNTED],
+        the_smallest_and_the_largest_shape,
+        stats_count_what_passed,
+    }
+    waiting {
+        ping_pong_asleep,
+        ping_pong_dozing,
+        streaming_asleep,
+        a_blocked_sender_is_woken_by_room,
+        timeouts_leave_the_channel_usable,
+        two_blocked_senders_both_go_on,
+        any_serves_all_in_turn,
+        any_is_woken_by_each,
+        any_shows_an_end,
+    }
+    doorbells {
+        the_last_look_sees_what_came_before [DESCRIPTORS],
+        a_sleeper_is_rung_for_a_message [DESCRIPTORS],
+        a_sleeper_is_rung_once [DESCRIPTORS, MESSAGE_BELL, COUNTED],
+        a_sleeper_is_rung_for_room [DESCRIPTORS],
+        nobody_is_rung_for_what_nobody_awaits [DESCRIPTORS, MESSAGE_BELL, ROOM_BELL, COUNTED],
+        no_wake_up_is_lost_in_a_race [DESCRIPTORS],
+    }
+    ending {
+        close_drains_then_says_so,
+        both_close_in_either_order,
+        drop_closes,
+        what_was_accepted_outlives_the_sender,
+        close_wakes_a_sleeping_receiver,
+        close_wakes_a_sleeping_sender,
+        a_sender_that_never_looks_notices,
+    }
+    death {
+        of_a_sender [KILLABLE, EVIDENCE],
+        of_a_receiver [KILLABLE, EVIDENCE],
+        of_one_among_several [KILLABLE, EVIDENCE],
+        seen_by_a_poller [KILLABLE, EVIDENCE],
+        of_one_that_closed_first [KILLABLE, EVIDENCE],
+    }
+    hostile {
+        scribbling_costs_the_channel_only [HOSTILE],
+        scribbling_during_the_handshake [HOSTILE],
+        a_flood_of_bells_does_not_stop_the_clock [HOSTILE],
+    }
+}

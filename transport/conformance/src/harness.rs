@@ -1,0 +1,53 @@
+//! Runs cases as tests, in the manner of `cargo test`: filters, threads, exit status, and counts that include what was
+//! skipped.
+
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Completion, Trial};
+
+use crate::carrier::Carrier;
+use crate::cases::{Case, all};
+use crate::peer::{self, Order};
+
+/// A carrier that takes part.
+pub struct Entry {
+    name: &'static str,
+    cases: Vec<Case>,
+    peer: fn(Vec<OwnedFd>, Order),
+}
+
+impl Entry {
+    /// Every case for `C`.
+    #[must_use]
+    pub fn new<C: Carrier>() -> Self {
+        Entry { name: C::NAME, cases: all::<C>(), peer: C::peer }
+    }
+}
+
+/// Runs what the command line asks for; or, in a process that was started as somebody's peer, plays that.
+#[must_use]
+pub fn run(entries: Vec<Entry>) -> ExitCode {
+    if let Some((name, order, descriptors)) = peer::ordered() {
+        return match entries.iter().find(|entry| entry.name == name) {
+            Some(entry) => {
+                (entry.peer)(descriptors, order);
+                ExitCode::SUCCESS
+            }
+            None => ExitCode::FAILURE,
+        };
+    }
+    let arguments = Arguments::from_args();
+    let trials = entries.into_iter().flat_map(|Entry { name, cases, .. }| {
+        cases.into_iter().map(move |case| {
+            Trial::ignorable_test(format!("{name}::{}::{}", case.group, case.name), move || {
+                if let Some(reason) = case.lacks {
+                    return Ok(Completion::ignored_with(format!("SKIPPED: {reason}")));
+                }
+                (case.run)();
+                Ok(Completion::Completed)
+            })
+        })
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}

@@ -1,0 +1,36 @@
+//! One suite that every transport passes.
+//!
+//! A transport takes part with a file that implements [`Carrier`] and a test without a harness of its own:
+//!
+//! ```no_run
+//! use tombolo_conformance::carriers::Shm;
+//!
+//! tombolo_conformance::suite! { Shm }
+//! ```
+//!
+//! A case needs abilities: of the transport ([`tombolo_transport::Capabilities`]) or of what it is tested with
+//! ([`Rig`]). Where one is missing the case is reported as *ignored*, with the reason, and counted as such.
+#![forbid(unsafe_code)]
+
+mod carrier;
+pub mod carriers;
+mod cases;
+mod harness;
+pub mod messages;
+mod patience;
+pub mod peer;
+
+pub use carrier::{Carrier, Hostile, Rig, hello, pair};
+pub use cases::{Case, Need, all};
+pub use harness::{Entry, run};
+pub use patience::{deadline, patience, set_patience};
+
+/// The `main` of a test without a harness of its own: every case for each of the carriers named.
+#[macro_export]
+macro_rules! suite {
+    ($($carrier:ty),* $(,)?) => {
+        fn main() -> ::std::process::ExitCode {
+            $crate::run(vec![$($crate::Entry::new::<$carrier>()),*])
+        }
+    };
+}

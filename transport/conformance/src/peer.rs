@@ -1,0 +1,149 @@
+//! Peers that can be killed.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tombolo_link::{ChannelConfig, Side};
+use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::process::Process;
+use tombolo_platform::socket::{self, Kind};
+use tombolo_ring::{SlotSize, Variant};
+use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::{ChannelError, Transport};
+
+use crate::carrier::{Carrier, hello, shape};
+use crate::messages::{message, recv, some_length};
+use crate::patience::{deadline, patience};
+
+const IS_PEER: &str = "TOMBOLO_CONFORMANCE_PEER";
+
+/// A peer that will be killed.
+pub trait Doomed: Send {
+    /// Ends it between two instructions, without a word.
+    fn kill(&mut self);
+}
+
+/// What a peer does with its end, once it has said that it is there, until it is killed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Sends messages numbered from 0.
+    Sends,
+    /// Receives whatever comes.
+    Receives,
+    /// Does nothing.
+    Idles,
+}
+
+const ROLES: [Role; 3] = [Role::Sends, Role::Receives, Role::Idles];
+
+/// What a peer is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Order {
+    /// What it does with its end.
+    pub role: Role,
+    /// Which round of a case: decides the shape of the channel and whether the peer spins or sleeps.
+    pub round: u64,
+}
+
+impl Order {
+    /// The shape of the channel.
+    #[must_use]
+    pub fn config(self) -> ChannelConfig {
+        let variant = if self.round.is_multiple_of(2) { Variant::EpochCredit } else { Variant::UsedFlag };
+        shape(SlotSize::B64, [2, 16, 256][(self.round % 3) as usize], variant)
+    }
+
+    /// How long the peer spins before it sleeps, in nanoseconds.
+    #[must_use]
+    pub fn spin_ns(self) -> u64 {
+        if self.round.is_multiple_of(5) { 0 } else { 10_000 }
+    }
+
+    fn to_text(self, carrier: &str) -> String {
+        format!("{carrier} {} {}", self.role as usize, self.round)
+    }
+
+    fn from_text(text: &str) -> Option<(&str, Order)> {
+        let [carrier, role, round] = text.split(' ').collect::<Vec<_>>().try_into().ok()?;
+        let role = *ROLES.get(role.parse::<usize>().ok()?)?;
+        Some((carrier, Order { role, round: round.parse().ok()? }))
+    }
+}
+
+/// Does what `order` says on side B, until the channel ends.
+///
+/// # Errors
+/// How it ended.
+pub fn play<C: Carrier>(end: C::End, order: Order) -> Result<(), ChannelError> {
+    let mut channel = C::open(end, Side::B, hello(order.config()), deadline())?;
+    let (mut spin, mut buffer) = (Spin::new(order.spin_ns()), Vec::new());
+    wait::send(&mut channel, &mut spin, b"here", patience())?;
+    let max_bytes = channel.limits().max_message_bytes;
+    let mut number = 0;
+    loop {
+        match order.role {
+            Role::Sends => {
+                let bytes = message(number, some_length(number, max_bytes));
+                wait::send(&mut channel, &mut spin, &bytes, patience())?;
+                number += 1;
+            }
+            Role::Receives => {
+                wait::recv_into(&mut channel, &mut spin, &mut buffer, patience())?;
+            }
+            Role::Idles => std::thread::sleep(Duration::from_secs(1)),
+        }
+    }
+}
+
+impl Doomed for Process {
+    fn kill(&mut self) {
+        self.destroy();
+    }
+}
+
+/// [`Carrier::doomed`] where ends are descriptors: the peer is this program again, as a process of its own, and gets
+/// its end over a socket on its standard input.
+#[must_use]
+pub fn in_a_process<C: Carrier<End = Vec<OwnedFd>>>(order: Order) -> (C::Channel, Box<dyn Doomed>) {
+    let (end_a, end_b) = C::ends(order.config());
+    let (ours, theirs) = socket::pair(Kind::Packet).expect("a socket pair");
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.env(IS_PEER, "1").stdin(Stdio::from(theirs)).stdout(Stdio::null());
+    let process = Process::start(&mut command, &[]).expect("this program starts again");
+    let descriptors: Vec<_> = end_b.iter().map(AsFd::as_fd).collect();
+    socket::send(&ours, order.to_text(C::NAME).as_bytes(), &descriptors).expect("the peer is told");
+    drop((end_b, command));
+    let mut channel = C::open(end_a, Side::A, hello(order.config()), deadline()).expect("a channel");
+    assert_eq!(recv(&mut channel, 0), b"here");
+    (channel, Box::new(process))
+}
+
+/// What a process was started for, if it is a peer: the carrier's name, the order, and the end.
+pub(crate) fn ordered() -> Option<(String, Order, Vec<OwnedFd>)> {
+    std::env::var_os(IS_PEER)?;
+    let stdin = std::io::stdin().as_fd().try_clone_to_owned().expect("standard input");
+    let ready = poll(&[(stdin.as_fd(), Interest::Read)], Some(deadline())).expect("a socket");
+    assert!(ready[0].readable, "a peer process was told nothing");
+    let mut buffer = [0; 64];
+    let received = socket::receive(&stdin, &mut buffer).expect("an order");
+    let text = std::str::from_utf8(&buffer[..received.length]).expect("text");
+    let (carrier, order) = Order::from_text(text).expect("an order");
+    Some((carrier.to_owned(), order, received.fds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_survives_its_way() {
+        for role in ROLES {
+            let order = Order { role, round: 7 };
+            assert_eq!(Order::from_text(&order.to_text("shm")), Some(("shm", order)));
+        }
+        for text in ["", "shm", "shm 1", "shm 3 1", "shm x 1", "shm 1 1 1"] {
+            assert_eq!(Order::from_text(text), None, "{text}");
+        }
+    }
+}
