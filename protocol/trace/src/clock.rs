@@ -1,0 +1,123 @@
+//! From the ticks of a domain's clock to nanoseconds of its kernel's monotonic clock.
+//!
+//! A domain notes now and then what both said. Between two notes time runs evenly; before the first and after the
+//! last it runs as it did on average, or as the clock's known rate says.
+
+use alloc::vec::Vec;
+
+/// The same moment on both clocks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Anchor {
+    /// On the domain's clock.
+    pub ticks: u64,
+    /// On the monotonic clock.
+    pub ns: u64,
+}
+
+/// A conversion.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    anchors: Vec<Anchor>,
+    /// Nanoseconds of this many ticks, outside of the anchors.
+    ns: u64,
+    /// Not zero.
+    ticks: u64,
+}
+
+impl Clock {
+    /// From what the domain noted, in any order. Notes that contradict an earlier one are left out. `ticks_per_s` is
+    /// 0 where it is not known.
+    #[must_use]
+    pub fn new(mut anchors: Vec<Anchor>, ticks_per_s: u64) -> Clock {
+        anchors.sort_unstable();
+        let mut last: Option<Anchor> = None;
+        anchors.retain(|anchor| {
+            let follows = last.is_none_or(|last| anchor.ticks > last.ticks && anchor.ns >= last.ns);
+            if follows {
+                last = Some(*anchor);
+            }
+            follows
+        });
+        let (ns, ticks) = match (ticks_per_s, anchors.first(), anchors.last()) {
+            (0, Some(first), Some(last)) if last.ticks > first.ticks => {
+                (last.ns - first.ns, last.ticks - first.ticks)
+            }
+            (0, ..) => (1, 1),
+            (ticks_per_s, ..) => (1_000_000_000, ticks_per_s),
+        };
+        Clock { anchors, ns, ticks }
+    }
+
+    /// Nanoseconds on the monotonic clock.
+    #[must_use]
+    pub fn to_ns(&self, ticks: u64) -> u64 {
+        let next = self.anchors.partition_point(|anchor| anchor.ticks <= ticks);
+        let before = next.checked_sub(1).and_then(|index| self.anchors.get(index));
+        match (before, self.anchors.get(next)) {
+            (Some(before), Some(after)) => {
+                let (ns, span) = (after.ns - before.ns, after.ticks - before.ticks);
+                before.ns.saturating_add(scale(ticks - before.ticks, ns, span))
+            }
+            (Some(before), None) => {
+                before.ns.saturating_add(scale(ticks - before.ticks, self.ns, self.ticks))
+            }
+            (None, Some(after)) => after.ns.saturating_sub(scale(after.ticks - ticks, self.ns, self.ticks)),
+            (None, None) => scale(ticks, self.ns, self.ticks),
+        }
+    }
+}
+
+fn scale(ticks: u64, ns: u64, span: u64) -> u64 {
+    let scaled = u128::from(ticks) * u128::from(ns) / u128::from(span.max(1));
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn between_anchors_time_runs_evenly() {
+        let anchors = [(100, 1_000), (200, 2_000), (300, 4_000)].map(|(ticks, ns)| Anchor { ticks, ns });
+        let clock = Clock::new(anchors.to_vec(), 0);
+        // 15 ns a tick on average.
+        let expected =
+            [(0, 0), (90, 850), (100, 1_000), (150, 1_500), (250, 3_000), (300, 4_000), (400, 5_500)];
+        for (ticks, ns) in expected {
+            assert_eq!(clock.to_ns(ticks), ns, "{ticks}");
+        }
+    }
+
+    #[test]
+    fn a_known_rate_serves_where_there_are_no_anchors() {
+        assert_eq!(Clock::new(Vec::new(), 0).to_ns(5), 5);
+        assert_eq!(Clock::new(Vec::new(), 500_000_000).to_ns(5), 10);
+        let clock = Clock::new(std::vec![Anchor { ticks: 1_000, ns: 50 }], 1_000_000);
+        assert_eq!(clock.to_ns(1_002), 2_050);
+        assert_eq!(clock.to_ns(u64::MAX), u64::MAX);
+        assert_eq!(clock.to_ns(0), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn time_never_runs_backwards(
+            anchors in prop::collection::vec((any::<u32>(), any::<u32>()), 0..8),
+            rate: u32,
+            mut ticks in prop::collection::vec(any::<u32>(), 2..50),
+        ) {
+            let anchors = anchors.into_iter().map(|(ticks, ns)| Anchor { ticks: ticks.into(), ns: ns.into() });
+            let clock = Clock::new(anchors.collect(), rate.into());
+            ticks.sort_unstable();
+            let times: std::vec::Vec<u64> = ticks.into_iter().map(|ticks| clock.to_ns(ticks.into())).collect();
+            prop_assert!(times.is_sorted());
+        }
+
+        #[test]
+        fn any_numbers_will_do(anchors in prop::collection::vec(any::<(u64, u64)>(), 0..5), rate: u64, ticks: u64) {
+            let anchors = anchors.into_iter().map(|(ticks, ns)| Anchor { ticks, ns }).collect();
+            let _ = Clock::new(anchors, rate).to_ns(ticks);
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Events: 32 bytes each.
+
+use crate::layout::EVENT_BYTES;
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// What the monotonic clock said: `subject` is nanoseconds.
+    Clock = 1,
+    /// A message was accepted for sending: `subject` is the channel, `value` the message's number from 1, `size` its
+    /// bytes.
+    Send = 2,
+    /// A message was received; as [`Send`](Self::Send).
+    Receive = 3,
+    /// A sleeping peer was woken: `subject` is the channel.
+    Ring = 4,
+    /// This end goes to sleep: `subject` is the channel, `value` what it waits for ([`AWAITS_MESSAGE`] and
+    /// [`AWAITS_ROOM`]).
+    Sleep = 5,
+    /// It is awake again: `subject` is the channel, `value` 1 if it was rung.
+    Wake = 6,
+    /// A channel was opened: `subject` is the channel, `value` the peer, `size` the transport.
+    Open = 7,
+    /// This end was closed.
+    Close = 8,
+    /// The peer is gone: `subject` is the channel, `value` how ([`GONE_CLOSED`], [`GONE_DIED`], [`GONE_BROKEN`]).
+    Gone = 9,
+    /// A domain was started: `subject` is its id.
+    Spawn = 10,
+    /// A child's end was noted: `subject` is its id.
+    ChildEnded = 11,
+    /// A span begins: `subject` is the text of its name.
+    SpanBegin = 12,
+    /// It ends.
+    SpanEnd = 13,
+    /// Something happened: `subject` is the text of its name, `value` what the program adds.
+    Marker = 14,
+    /// Something has a value now: `subject` is the text of its name.
+    Value = 15,
+}
+
+/// A [`Kind::Sleep`] for a message.
+pub const AWAITS_MESSAGE: u64 = 1;
+/// A [`Kind::Sleep`] for room.
+pub const AWAITS_ROOM: u64 = 2;
+/// A [`Kind::Gone`] in order.
+pub const GONE_CLOSED: u64 = 1;
+/// A [`Kind::Gone`] by death.
+pub const GONE_DIED: u64 = 2;
+/// A [`Kind::Gone`] by breaking the protocol.
+pub const GONE_BROKEN: u64 = 3;
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 15] = [
+        Kind::Clock,
+        Kind::Send,
+        Kind::Receive,
+        Kind::Ring,
+        Kind::Sleep,
+        Kind::Wake,
+        Kind::Open,
+        Kind::Close,
+        Kind::Gone,
+        Kind::Spawn,
+        Kind::ChildEnded,
+        Kind::SpanBegin,
+        Kind::SpanEnd,
+        Kind::Marker,
+        Kind::Value,
+    ];
+
+    /// The kind with that number.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Kind> {
+        Kind::ALL.get(usize::from(code).checked_sub(1)?).copied()
+    }
+
+    /// What it is called in listings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Clock => "clock",
+            Kind::Send => "send",
+            Kind::Receive => "receive",
+            Kind::Ring => "ring",
+            Kind::Sleep => "sleep",
+            Kind::Wake => "wake",
+            Kind::Open => "open",
+            Kind::Close => "close",
+            Kind::Gone => "gone",
+            Kind::Spawn => "spawn",
+            Kind::ChildEnded => "child-ended",
+            Kind::SpanBegin => "begin",
+            Kind::SpanEnd => "end",
+            Kind::Marker => "marker",
+            Kind::Value => "value",
+        }
+    }
+
+    /// Whether `subject` is a channel.
+    #[must_use]
+    pub fn is_of_channel(self) -> bool {
+        (Kind::Send..=Kind::Gone).contains(&self)
+    }
+
+    /// Whether `subject` is a text.
+    #[must_use]
+    pub fn is_named(self) -> bool {
+        self >= Kind::SpanBegin
+    }
+}
+
+/// One event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// When, on the domain's clock.
+    pub ticks: u64,
+    /// What happened.
+    pub kind: Kind,
+    /// The accepting end of the channel, rather than the connecting.
+    pub accepting: bool,
+    /// The number of the thread within the domain.
+    pub thread: u16,
+    /// Bytes of a message, or a small number.
+    pub size: u32,
+    /// What it is about.
+    pub subject: u64,
+    /// More about it.
+    pub value: u64,
+}
+
+/// Four words that are no event: what its kind is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("an event of kind {kind} with flags {flags:#x}")]
+pub struct NotAnEvent {
+    /// The kind it has.
+    pub kind: u8,
+    /// The flags it has.
+    pub flags: u8,
+}
+
+impl Event {
+    /// As words.
+    #[must_use]
+    #[inline]
+    pub const fn to_words(&self) -> [u64; 4] {
+        let head = self.kind as u64
+            | (self.accepting as u64) << 8
+            | (self.thread as u64) << 16
+            | (self.size as u64) << 32;
+        [self.ticks, head, self.subject, self.value]
+    }
+
+    /// From words.
+    ///
+    /// # Errors
+    /// An unknown kind, or flags that nobody defined.
+    pub fn from_words([ticks, head, subject, value]: [u64; 4]) -> Result<Event, NotAnEvent> {
+        let (kind, flags) = (head as u8, (head >> 8) as u8);
+        let unknown = NotAnEvent { kind, flags };
+        let kind = Kind::from_code(kind).ok_or(unknown)?;
+        if flags > 1 {
+            return Err(unknown);
+        }
+        let (thread, size) = ((head >> 16) as u16, (head >> 32) as u32);
+        Ok(Event { ticks, kind, accepting: flags == 1, thread, size, subject, value })
+    }
+
+    /// As bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; EVENT_BYTES] {
+        let mut bytes = [0; EVENT_BYTES];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(self.to_words()) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// From bytes.
+    ///
+    /// # Errors
+    /// As [`from_words`](Self::from_words).
+    pub fn from_bytes(bytes: &[u8; EVENT_BYTES]) -> Result<Event, NotAnEvent> {
+        let (words, _) = bytes.as_chunks::<8>();
+        let word = |index: usize| words.get(index).map_or(0, |word| u64::from_le_bytes(*word));
+        Event::from_words([word(0), word(1), word(2), word(3)])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_golden() {
+        let event = Event {
+            ticks: 0x0102_0304_0506_0708,
+            kind: Kind::Receive,
+            accepting: true,
+            thread: 0x1112,
+            size: 0x2122_2324,
+            subject: 0x31,
+            value: 0x41,
+        };
+        let mut golden = [0; 32];
+        golden[..8].copy_from_slice(&[8, 7, 6, 5, 4, 3, 2, 1]);
+        golden[8..16].copy_from_slice(&[3, 1, 0x12, 0x11, 0x24, 0x23, 0x22, 0x21]);
+        golden[16] = 0x31;
+        golden[24] = 0x41;
+        assert_eq!(event.to_bytes(), golden);
+        assert_eq!(Event::from_bytes(&golden), Ok(event));
+    }
+
+    #[test]
+    fn kinds_and_flags_that_nobody_defined_are_refused() {
+        for (index, kind) in Kind::ALL.iter().enumerate() {
+            assert_eq!(*kind as usize, index + 1);
+            assert_eq!(Kind::from_code(*kind as u8), Some(*kind));
+        }
+        assert_eq!(Event::from_words([0; 4]), Err(NotAnEvent { kind: 0, flags: 0 }));
+        assert!(Event::from_words([0, 16, 0, 0]).is_err());
+        assert_eq!(Event::from_words([0, 2 | 2 << 8, 0, 0]), Err(NotAnEvent { kind: 2, flags: 2 }));
+    }
+}

@@ -1,0 +1,304 @@
+//! What stands in a file: chunks, and their bytes.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tombolo_base::hash::fnv1a;
+
+use super::{CHUNK_HEADER_BYTES, MAX_CHUNK_BYTES};
+use crate::event::Event;
+use crate::layout::EVENT_BYTES;
+use crate::page::Identity;
+use crate::snapshot::{Losses, ROW_WORDS, RowInfo};
+
+/// A node of the machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeHead {
+    /// Its number.
+    pub id: u16,
+    /// Its name.
+    pub name: String,
+    /// Its kind, as machine files say it.
+    pub kind: String,
+    /// Its instruction set.
+    pub isa: String,
+}
+
+/// A domain that was recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DomainHead {
+    /// What it says of itself and its clock.
+    pub identity: Identity,
+    /// Its node's name.
+    pub node: String,
+    /// Its program.
+    pub program: String,
+}
+
+/// How a domain was when the recording ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Fate {
+    /// Whether it lived.
+    pub alive: bool,
+    /// What found no room in its page.
+    pub losses: Losses,
+}
+
+/// A chunk. Domains are numbered from 0 in the order of their [`Chunk::Domain`]s.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Chunk {
+    /// The machine: first.
+    Machine {
+        /// Its name.
+        name: String,
+        /// Its nodes.
+        nodes: Vec<NodeHead>,
+    },
+    /// The next domain.
+    Domain(DomainHead),
+    /// Texts of a domain.
+    Texts {
+        /// Which.
+        domain: u32,
+        /// What stands for them, and they.
+        texts: Vec<(u64, String)>,
+    },
+    /// Events of one lane of a domain, in order.
+    Events {
+        /// Which domain.
+        domain: u32,
+        /// Which lane.
+        lane: u32,
+        /// How many came between these and those before them, and were lost.
+        missed: u64,
+        /// They.
+        events: Vec<Event>,
+    },
+    /// The counters of a domain's channels, at the end.
+    Rows {
+        /// Which domain.
+        domain: u32,
+        /// They.
+        rows: Vec<RowInfo>,
+    },
+    /// How a domain was at the end.
+    Fate {
+        /// Which.
+        domain: u32,
+        /// How.
+        fate: Fate,
+    },
+    /// The end.
+    End {
+        /// How many chunks come before.
+        chunks: u64,
+    },
+}
+
+impl Chunk {
+    fn kind(&self) -> u32 {
+        match self {
+            Chunk::Machine { .. } => 1,
+            Chunk::Domain(_) => 2,
+            Chunk::Texts { .. } => 3,
+            Chunk::Events { .. } => 4,
+            Chunk::Rows { .. } => 5,
+            Chunk::Fate { .. } => 6,
+            Chunk::End { .. } => 7,
+        }
+    }
+
+    /// As bytes of a file.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = alloc::vec![0; CHUNK_HEADER_BYTES];
+        self.encode(&mut bytes);
+        let length = bytes.len() - CHUNK_HEADER_BYTES;
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes[..4].copy_from_slice(&self.kind().to_le_bytes());
+        bytes[8..16].copy_from_slice(&(length as u64).to_le_bytes());
+        let checksum = checksum(&bytes[..16], &bytes[CHUNK_HEADER_BYTES..]);
+        bytes[16..24].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Chunk::Machine { name, nodes } => {
+                put_text(out, name);
+                put(out, nodes.len() as u64);
+                for node in nodes {
+                    put(out, u64::from(node.id));
+                    [&node.name, &node.kind, &node.isa].into_iter().for_each(|text| put_text(out, text));
+                }
+            }
+            Chunk::Domain(head) => {
+                head.identity.to_words().into_iter().for_each(|word| put(out, word));
+                put_text(out, &head.node);
+                put_text(out, &head.program);
+            }
+            Chunk::Texts { domain, texts } => {
+                put(out, u64::from(*domain));
+                put(out, texts.len() as u64);
+                for (number, text) in texts {
+                    put(out, *number);
+                    put_text(out, text);
+                }
+            }
+            Chunk::Events { domain, lane, missed, events } => {
+                put(out, u64::from(*domain) | u64::from(*lane) << 32);
+                put(out, *missed);
+                events.iter().for_each(|event| out.extend_from_slice(&event.to_bytes()));
+            }
+            Chunk::Rows { domain, rows } => {
+                put(out, u64::from(*domain));
+                rows.iter().flat_map(RowInfo::to_words).for_each(|word| put(out, word));
+            }
+            Chunk::Fate { domain, fate } => {
+                put(out, u64::from(*domain) | u64::from(fate.alive) << 32);
+                put(out, fate.losses.events_without_lane);
+                put(out, fate.losses.channels_without_row);
+                put(out, fate.losses.texts);
+            }
+            Chunk::End { chunks } => put(out, *chunks),
+        }
+    }
+
+    /// Reads the content of a chunk of a kind; says what is wrong with it.
+    pub(super) fn decode(kind: u32, content: &[u8]) -> Result<Chunk, String> {
+        let mut input = Input(content);
+        let chunk = match kind {
+            1 => {
+                let name = input.text()?;
+                let nodes = input.list(|input| {
+                    Ok(NodeHead {
+                        id: u16::try_from(input.word()?).map_err(|_| "a node's number is too large")?,
+                        name: input.text()?,
+                        kind: input.text()?,
+                        isa: input.text()?,
+                    })
+                })?;
+                Chunk::Machine { name, nodes }
+            }
+            2 => Chunk::Domain(DomainHead {
+                identity: Identity::from_words(input.words()?),
+                node: input.text()?,
+                program: input.text()?,
+            }),
+            3 => {
+                let domain = input.number()?;
+                Chunk::Texts { domain, texts: input.list(|input| Ok((input.word()?, input.text()?)))? }
+            }
+            4 => {
+                let word = input.word()?;
+                let missed = input.word()?;
+                let events = input.events()?;
+                Chunk::Events { domain: word as u32, lane: (word >> 32) as u32, missed, events }
+            }
+            5 => {
+                let domain = input.number()?;
+                let mut rows = Vec::new();
+                while !input.0.is_empty() {
+                    rows.push(input.row()?);
+                }
+                Chunk::Rows { domain, rows }
+            }
+            6 => {
+                let word = input.word()?;
+                let [events_without_lane, channels_without_row, texts] = input.words()?;
+                let alive = match word >> 32 {
+                    0 => false,
+                    1 => true,
+                    other => return Err(format!("a domain that is alive {other} times")),
+                };
+                let losses = Losses { events_without_lane, channels_without_row, texts };
+                Chunk::Fate { domain: word as u32, fate: Fate { alive, losses } }
+            }
+            7 => Chunk::End { chunks: input.word()? },
+            _ => return Err(format!("a chunk of kind {kind}")),
+        };
+        match input.0.len() {
+            0 => Ok(chunk),
+            rest => Err(format!("{rest} bytes at the end of a chunk of kind {kind}")),
+        }
+    }
+}
+
+/// Of a chunk: its kind and length, and its content as it is padded.
+pub(super) fn checksum(head: &[u8], content: &[u8]) -> u64 {
+    let (words, tail) = content.as_chunks::<8>();
+    // As many steps as there are words, not bytes: files can be large.
+    let start = fnv1a(head) ^ fnv1a(tail);
+    words.iter().fold(start, |hash, word| {
+        (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29)
+    })
+}
+
+/// Whether a content of that length can be.
+pub(super) fn is_length(length: u64) -> bool {
+    length <= MAX_CHUNK_BYTES as u64
+}
+
+fn put(out: &mut Vec<u8>, word: u64) {
+    out.extend_from_slice(&word.to_le_bytes());
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// What is left of a content.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn take(&mut self, length: usize) -> Result<&[u8], String> {
+        let (head, tail) = self.0.split_at_checked(length).ok_or("a chunk that is too short")?;
+        self.0 = tail;
+        Ok(head)
+    }
+
+    fn word(&mut self) -> Result<u64, String> {
+        let bytes = self.take(8)?.first_chunk::<8>().ok_or("a chunk that is too short")?;
+        Ok(u64::from_le_bytes(*bytes))
+    }
+
+    fn words<const N: usize>(&mut self) -> Result<[u64; N], String> {
+        let mut words = [0; N];
+        for word in &mut words {
+            *word = self.word()?;
+        }
+        Ok(words)
+    }
+
+    fn number(&mut self) -> Result<u32, String> {
+        u32::try_from(self.word()?).map_err(|_| "a domain's number is too large".into())
+    }
+
+    fn text(&mut self) -> Result<String, String> {
+        let length = usize::try_from(self.word()?).map_err(|_| "a text that is too long")?;
+        let text = core::str::from_utf8(self.take(length)?).map_err(|_| "text that is not UTF-8")?;
+        Ok(text.into())
+    }
+
+    fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Result<T, String>) -> Result<Vec<T>, String> {
+        let count = self.word()?;
+        // Every item takes at least eight bytes.
+        if count > self.0.len() as u64 / 8 {
+            return Err("a list that is longer than its chunk".into());
+        }
+        (0..count).map(|_| item(self)).collect()
+    }
+
+    fn events(&mut self) -> Result<Vec<Event>, String> {
+        let (pieces, rest) = core::mem::take(&mut self.0).as_chunks::<EVENT_BYTES>();
+        self.0 = rest;
+        pieces.iter().map(|piece| Event::from_bytes(piece).map_err(|error| format!("{error}"))).collect()
+    }
+
+    fn row(&mut self) -> Result<RowInfo, String> {
+        let bytes = self.take(ROW_WORDS * 8)?;
+        RowInfo::from_bytes(bytes).ok_or_else(|| "counters in no state".into())
+    }
+}

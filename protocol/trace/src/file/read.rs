@@ -1,0 +1,206 @@
+//! Reading a file whole, or as far as it goes.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tombolo_base::hash::fnv1a;
+
+use super::chunk::{checksum, is_length};
+use super::{CHUNK_HEADER_BYTES, Chunk, DomainHead, Fate, FileError, HEADER_BYTES, MAGIC, NodeHead, Problem};
+use crate::event::Event;
+use crate::layout::MAX_LANES;
+use crate::snapshot::RowInfo;
+
+/// The events of one lane.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Lane {
+    /// In order.
+    pub events: Vec<Event>,
+    /// How many are missing between them.
+    pub missed: u64,
+}
+
+/// What was recorded of a domain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DomainRecording {
+    /// Who it is.
+    pub head: DomainHead,
+    /// Its lanes, by number.
+    pub lanes: BTreeMap<u32, Lane>,
+    /// Its texts, by what stands for them.
+    pub texts: BTreeMap<u64, String>,
+    /// The counters of its channels at the end.
+    pub rows: Vec<RowInfo>,
+    /// How it was at the end.
+    pub fate: Fate,
+}
+
+/// What is in a file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Recording {
+    /// When it was made, in nanoseconds since 1970.
+    pub created_ns: u64,
+    /// The machine's name.
+    pub machine: String,
+    /// Its nodes.
+    pub nodes: Vec<NodeHead>,
+    /// The domains, in the order in which they were found.
+    pub domains: Vec<DomainRecording>,
+}
+
+impl DomainRecording {
+    /// A domain of which nothing is recorded yet.
+    #[must_use]
+    pub fn new(head: DomainHead) -> Self {
+        DomainRecording {
+            head,
+            lanes: BTreeMap::new(),
+            texts: BTreeMap::new(),
+            rows: Vec::new(),
+            fate: Fate::default(),
+        }
+    }
+}
+
+impl Recording {
+    /// Takes in a chunk; says what is wrong with it.
+    fn take(&mut self, chunk: Chunk) -> Result<(), String> {
+        let missing = |number: u32| format!("something of domain number {number}, which is not there");
+        match chunk {
+            Chunk::Machine { name, nodes } => (self.machine, self.nodes) = (name, nodes),
+            Chunk::Domain(head) => self.domains.push(DomainRecording::new(head)),
+            Chunk::Texts { domain, texts } => {
+                self.domain(domain).ok_or_else(|| missing(domain))?.texts.extend(texts);
+            }
+            Chunk::Events { domain, lane, missed, events } => {
+                if lane as usize >= MAX_LANES {
+                    return Err(format!("events of lane {lane}"));
+                }
+                let domain = self.domain(domain).ok_or_else(|| missing(domain))?;
+                let lane = domain.lanes.entry(lane).or_default();
+                lane.missed = lane.missed.saturating_add(missed);
+                lane.events.extend(events);
+            }
+            Chunk::Rows { domain, rows } => {
+                self.domain(domain).ok_or_else(|| missing(domain))?.rows.extend(rows);
+            }
+            Chunk::Fate { domain, fate } => {
+                self.domain(domain).ok_or_else(|| missing(domain))?.fate = fate;
+            }
+            Chunk::End { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn domain(&mut self, number: u32) -> Option<&mut DomainRecording> {
+        self.domains.get_mut(number as usize)
+    }
+
+    /// How many events it holds, those that only set clocks included.
+    #[must_use]
+    pub fn events(&self) -> usize {
+        self.domains.iter().flat_map(|domain| domain.lanes.values()).map(|lane| lane.events.len()).sum()
+    }
+
+    /// How many events are known to be missing.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        let lanes = self.domains.iter().flat_map(|domain| domain.lanes.values()).map(|lane| lane.missed);
+        let without = self.domains.iter().map(|domain| domain.fate.losses.events_without_lane);
+        lanes.chain(without).fold(0, u64::saturating_add)
+    }
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// [`FileError`]: what is wrong, and at which byte.
+pub fn read(bytes: &[u8]) -> Result<Recording, FileError> {
+    match salvage(bytes) {
+        (recording, None) => Ok(recording),
+        (_, Some(error)) => Err(error),
+    }
+}
+
+/// Reads a file as far as it is good, and says what is wrong then.
+#[must_use]
+pub fn salvage(bytes: &[u8]) -> (Recording, Option<FileError>) {
+    let mut recording = Recording::default();
+    let error = read_into(&mut recording, bytes).err();
+    (recording, error)
+}
+
+fn read_into(recording: &mut Recording, bytes: &[u8]) -> Result<(), FileError> {
+    recording.created_ns = read_header(bytes)?;
+    let mut offset = HEADER_BYTES;
+    let mut chunks = 0;
+    while offset < bytes.len() {
+        let at = |problem| FileError { offset: offset as u64, problem };
+        let content_error = |why| at(Problem::Content(why));
+        let (kind, content, next) = read_chunk(bytes, offset)?;
+        let chunk = Chunk::decode(kind, content).map_err(content_error)?;
+        if matches!(chunk, Chunk::Machine { .. }) != (chunks == 0) {
+            return Err(content_error("the machine is described first, and once".into()));
+        }
+        if let Chunk::End { chunks: said } = chunk {
+            if said != chunks {
+                return Err(content_error(format!("{chunks} chunks where {said} were written")));
+            }
+            return match next == bytes.len() {
+                true => Ok(()),
+                false => Err(FileError { offset: next as u64, problem: Problem::AfterEnd }),
+            };
+        }
+        recording.take(chunk).map_err(content_error)?;
+        chunks += 1;
+        offset = next;
+    }
+    Err(FileError { offset: offset as u64, problem: Problem::NoEnd })
+}
+
+/// The time in the header.
+fn read_header(bytes: &[u8]) -> Result<u64, FileError> {
+    let at = |offset, problem| FileError { offset, problem };
+    if !bytes.starts_with(&MAGIC) && !MAGIC.starts_with(bytes) {
+        return Err(at(0, Problem::NotATrace));
+    }
+    let cut = Problem::CutShort { needed_bytes: HEADER_BYTES as u64, available_bytes: bytes.len() as u64 };
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Err(at(0, cut)) };
+    let number = |from: usize| header[from..].first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
+    if fnv1a(&header[..24]) != number(24) {
+        return Err(at(0, Problem::Checksum { length_bytes: 24 }));
+    }
+    let version = number(8);
+    if version != u64::from(super::VERSION) {
+        return Err(at(8, Problem::Version(version as u32)));
+    }
+    Ok(number(16))
+}
+
+/// The kind and content of the chunk at `offset`, and where the next one is.
+fn read_chunk(bytes: &[u8], offset: usize) -> Result<(u32, &[u8], usize), FileError> {
+    let at = |problem| FileError { offset: offset as u64, problem };
+    let rest = &bytes[offset..];
+    let cut =
+        |needed: u64| at(Problem::CutShort { needed_bytes: needed, available_bytes: rest.len() as u64 });
+    let Some(head) = rest.first_chunk::<CHUNK_HEADER_BYTES>() else {
+        return Err(cut(CHUNK_HEADER_BYTES as u64));
+    };
+    let number = |from: usize| head[from..].first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
+    let (kind, length, sum) = (number(0), number(8), number(16));
+    if !is_length(length) {
+        return Err(at(Problem::Length(length)));
+    }
+    // It fits: no longer than a chunk may be.
+    let padded = (length as usize).next_multiple_of(8);
+    let Some(content) = rest[CHUNK_HEADER_BYTES..].get(..padded) else {
+        return Err(cut((CHUNK_HEADER_BYTES + padded) as u64));
+    };
+    if checksum(&head[..16], content) != sum {
+        return Err(at(Problem::Checksum { length_bytes: (CHUNK_HEADER_BYTES + padded) as u64 }));
+    }
+    let kind = u32::try_from(kind).map_err(|_| at(Problem::Content(format!("a chunk of kind {kind}"))))?;
+    Ok((kind, &content[..length as usize], offset + CHUNK_HEADER_BYTES + padded))
+}

@@ -1,0 +1,151 @@
+//! How far the clocks of kernels are apart, from messages between them.
+//!
+//! A message that one kernel stamps when it is sent and another when it is received takes some time that is not
+//! negative. So each message to the right bounds from above how far the right clock is ahead, and each to the left
+//! bounds it from below; the fastest of each direction bound it best, and the middle is what is assumed.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::{DomainName, MAX_NS, Node};
+use crate::file::Recording;
+
+/// A kernel's clock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClockOffset {
+    /// The first domain that reads it.
+    pub domain: DomainName,
+    /// How far it is ahead of the first clock, in nanoseconds.
+    pub ahead_ns: i64,
+    /// How far that may be wrong, as far as messages tell: half of the fastest round trip. 0 for the first clock.
+    /// `None` where messages went one way only, or none did.
+    pub uncertain_ns: Option<u64>,
+    /// No message joins it to the others: where its events lie among theirs is not known.
+    pub unknown: bool,
+}
+
+/// What messages between two clocks say: the least difference of stamps, each way.
+#[derive(Clone, Copy, Default)]
+struct Bounds {
+    there_ns: Option<i64>,
+    back_ns: Option<i64>,
+}
+
+impl Bounds {
+    /// How far the second clock is ahead, and the half-width of what is possible.
+    fn estimate(self) -> (i64, Option<u64>) {
+        match (self.there_ns, self.back_ns) {
+            (Some(there), Some(back)) => {
+                let width = there.saturating_add(back);
+                // Negative when the clocks drift: then nothing fits all messages, and the middle fits best.
+                (there.saturating_sub(width / 2), Some(width.max(0) as u64 / 2))
+            }
+            (Some(there), None) => (there, None),
+            (None, Some(back)) => (-back, None),
+            (None, None) => (0, None),
+        }
+    }
+
+    /// The better known the smaller.
+    fn rank(self) -> (bool, u64) {
+        let (_, uncertain_ns) = self.estimate();
+        (uncertain_ns.is_none(), uncertain_ns.unwrap_or(0))
+    }
+
+    fn turned(self) -> Bounds {
+        Bounds { there_ns: self.back_ns, back_ns: self.there_ns }
+    }
+}
+
+fn least(known: &mut Option<i64>, difference: i64) {
+    *known = Some(known.map_or(difference, |known| known.min(difference)));
+}
+
+/// Estimates how far each clock is ahead of the first.
+pub(super) fn estimate(
+    recording: &Recording,
+    nodes: &[Node],
+    messages: &[(u32, u32)],
+    clock_of: &[usize],
+) -> Vec<ClockOffset> {
+    let mut pairs: BTreeMap<(usize, usize), Bounds> = BTreeMap::new();
+    for (send, receive) in messages {
+        let (send, receive) = (&nodes[*send as usize], &nodes[*receive as usize]);
+        let (from, to) = (clock_of[send.domain as usize], clock_of[receive.domain as usize]);
+        // Both are below MAX_NS.
+        let difference = receive.time_ns as i64 - send.time_ns as i64;
+        if from < to {
+            least(&mut pairs.entry((from, to)).or_default().there_ns, difference);
+        } else if to < from {
+            least(&mut pairs.entry((to, from)).or_default().back_ns, difference);
+        }
+    }
+    let count = clock_of.iter().max().map_or(0, |last| last + 1);
+    let name = |clock: usize| {
+        let first =
+            clock_of.iter().position(|of| *of == clock).and_then(|index| recording.domains.get(index));
+        DomainName(first.map_or(0, |domain| domain.head.identity.domain))
+    };
+    let mut clocks: Vec<ClockOffset> = (0..count)
+        .map(|clock| ClockOffset {
+            domain: name(clock),
+            ahead_ns: 0,
+            uncertain_ns: None,
+            unknown: clock != 0,
+        })
+        .collect();
+    if let Some(first) = clocks.first_mut() {
+        first.uncertain_ns = Some(0);
+    }
+    // From what is known to what is not, each time over the pair that is known best.
+    while let Some((known, new, bounds)) = best_step(&pairs, &clocks) {
+        let (ahead_ns, uncertain_ns) = bounds.estimate();
+        let from = clocks[known].clone();
+        let both = from.uncertain_ns.zip(uncertain_ns).map(|(one, other)| one.saturating_add(other));
+        let to = &mut clocks[new];
+        to.ahead_ns = from.ahead_ns.saturating_add(ahead_ns);
+        to.uncertain_ns = both;
+        to.unknown = false;
+    }
+    place_unknown(nodes, clock_of, &mut clocks);
+    clocks
+}
+
+fn best_step(
+    pairs: &BTreeMap<(usize, usize), Bounds>,
+    clocks: &[ClockOffset],
+) -> Option<(usize, usize, Bounds)> {
+    let steps = pairs.iter().filter_map(|((one, other), bounds)| {
+        match (clocks[*one].unknown, clocks[*other].unknown) {
+            (false, true) => Some((*one, *other, *bounds)),
+            (true, false) => Some((*other, *one, bounds.turned())),
+            _ => None,
+        }
+    });
+    steps.min_by_key(|(.., bounds)| bounds.rank())
+}
+
+/// A clock that nothing joins to the others starts when they do.
+fn place_unknown(nodes: &[Node], clock_of: &[usize], clocks: &mut [ClockOffset]) {
+    let mut starts: Vec<Option<i64>> = alloc::vec![None; clocks.len()];
+    for node in nodes {
+        least(&mut starts[clock_of[node.domain as usize]], node.time_ns as i64);
+    }
+    let known = starts.iter().zip(clocks.iter()).filter(|(_, clock)| !clock.unknown);
+    let start = known.filter_map(|(start, clock)| Some((*start)?.saturating_sub(clock.ahead_ns))).min();
+    for (own, clock) in starts.iter().zip(clocks).filter(|(_, clock)| clock.unknown) {
+        if let (Some(own), Some(start)) = (own, start) {
+            clock.ahead_ns = own.saturating_sub(start);
+        }
+    }
+}
+
+/// Brings all events to the first clock, moved so that none is before its beginning.
+pub(super) fn apply(nodes: &mut [Node], clocks: &[ClockOffset], clock_of: &[usize]) {
+    let moved =
+        |node: &Node| (node.time_ns as i64).saturating_sub(clocks[clock_of[node.domain as usize]].ahead_ns);
+    let Some(start) = nodes.iter().map(moved).min() else { return };
+    for node in nodes {
+        node.time_ns = (moved(node).saturating_sub(start)).clamp(0, MAX_NS as i64) as u64;
+    }
+}

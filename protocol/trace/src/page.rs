@@ -1,0 +1,377 @@
+//! A page as its two writers have it: the monitor, which makes and controls it, and the domain.
+
+use tombolo_base::SharedMemory;
+use tombolo_base::sync::Ordering;
+
+use crate::event::Event;
+use crate::layout::{
+    BASE_WORD, CONTROL_KEEP_FIRST, CONTROL_WORD, EVENT_BYTES, HEAD_BYTES, IDENTITY_WORD, LANE_LINE_WORDS,
+    LANE_WORD, LOSS_WORD, NotAPage, ROW_BYTES, Shape, USED_WORD,
+};
+
+/// Makes `head`, the first [`HEAD_BYTES`] of zeroed memory, the head of a page.
+pub fn format(head: &SharedMemory, shape: &Shape) {
+    for (index, word) in shape.header().into_iter().enumerate().rev() {
+        // The magic last, and everything before it seen with it.
+        head.store_le(index, word, Ordering::Release);
+    }
+}
+
+/// Starts or stops tracing. Whoever traces sees it at its next event.
+///
+/// `head` is the first [`HEAD_BYTES`] of a page. What it holds is the domain's to write, so nothing of it is believed.
+pub fn control(head: &SharedMemory, word: u64) {
+    if word != 0 {
+        // Whoever still writes for the recording before must not take the new bases for its own.
+        head.store_le(CONTROL_WORD, 0, Ordering::SeqCst);
+        for lane in 0..crate::layout::MAX_LANES {
+            let written = head.load_le(LANE_WORD + lane * LANE_LINE_WORDS, Ordering::Acquire);
+            head.store_le(BASE_WORD + lane, written, Ordering::Relaxed);
+        }
+    }
+    head.store_le(CONTROL_WORD, word, Ordering::Release);
+}
+
+/// Who writes a page, and how its clock relates to others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Identity {
+    /// The domain, as bits.
+    pub domain: u64,
+    /// Its process, in its own kernel.
+    pub pid: u32,
+    /// Its instruction set.
+    pub isa: u8,
+    /// Ticks of its clock in a second, if it knows.
+    pub ticks_per_s: u64,
+    /// Stands for the kernel whose monotonic clock it reads: domains with the same have a common clock.
+    pub clock: u64,
+    /// A point in time on its clock, and
+    pub ticks: u64,
+    /// the same on the monotonic clock, in nanoseconds.
+    pub monotonic_ns: u64,
+}
+
+impl Identity {
+    pub(crate) fn to_words(self) -> [u64; 6] {
+        let process = u64::from(self.pid) | u64::from(self.isa) << 32;
+        [self.domain, process, self.ticks_per_s, self.clock, self.ticks, self.monotonic_ns]
+    }
+
+    pub(crate) fn from_words([domain, process, ticks_per_s, clock, ticks, monotonic_ns]: [u64; 6]) -> Self {
+        let (pid, isa) = (process as u32, (process >> 32) as u8);
+        Identity { domain, pid, isa, ticks_per_s, clock, ticks, monotonic_ns }
+    }
+}
+
+/// A page as the domain that it belongs to has it.
+#[derive(Clone, Debug)]
+pub struct Page {
+    memory: SharedMemory,
+    control: SharedMemory,
+    shape: Shape,
+}
+
+impl Page {
+    /// Takes up a page.
+    ///
+    /// # Errors
+    /// [`NotAPage`].
+    pub fn open(memory: SharedMemory) -> Result<Page, NotAPage> {
+        let short = |needed_bytes| NotAPage::Short { available_bytes: memory.len_bytes(), needed_bytes };
+        if memory.len_bytes() < HEAD_BYTES {
+            return Err(short(HEAD_BYTES));
+        }
+        let word = |index| memory.load_le(index, Ordering::Acquire);
+        let shape = Shape::from_header([word(0), word(1), word(2), word(3), word(4), word(5)])?;
+        let control = memory.slice(CONTROL_WORD * 8, 8).map_err(|_| short(HEAD_BYTES))?;
+        if memory.len_bytes() < shape.length_bytes() {
+            return Err(short(shape.length_bytes()));
+        }
+        Ok(Page { memory, control, shape })
+    }
+
+    /// A page of this process alone, for whoever has none from a monitor: it counts, and nobody traces.
+    #[must_use]
+    pub fn private() -> Page {
+        let shape = Shape { lanes: 1, lane_events: 16, rows: 0, text_bytes: 0 };
+        let memory = SharedMemory::zeroed(shape.length_bytes());
+        format(&memory, &shape);
+        let control = memory.clone();
+        let page = Page { memory, control, shape };
+        Page { control: page.part(CONTROL_WORD * 8, 8), ..page }
+    }
+
+    /// Its shape.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The control word, alone: a handle that is cheap to look at.
+    #[must_use]
+    pub fn switch(&self) -> Switch {
+        Switch { word: self.control.clone() }
+    }
+
+    /// Says who writes here.
+    pub fn identify(&self, identity: Identity) {
+        for (index, word) in identity.to_words().into_iter().enumerate() {
+            self.memory.store_le(IDENTITY_WORD + index, word, Ordering::Relaxed);
+        }
+    }
+
+    /// The writer of a lane. There must be one at a time: who hands lanes out sees to it.
+    #[must_use]
+    pub fn lane(&self, lane: usize) -> Option<LaneWriter> {
+        if lane >= self.shape.lanes {
+            return None;
+        }
+        let events = self.part(self.shape.lane_offset(lane), self.shape.lane_events * EVENT_BYTES);
+        let line = self.part((LANE_WORD + lane * LANE_LINE_WORDS) * 8, LANE_LINE_WORDS * 8);
+        let base = self.part((BASE_WORD + lane) * 8, 8);
+        let (written, lost) = (line.load_le(0, Ordering::Relaxed), line.load_le(1, Ordering::Relaxed));
+        Some(LaneWriter { switch: self.switch(), events, line, base, written, lost })
+    }
+
+    /// Counts an event of a thread that found no lane.
+    pub fn count_without_lane(&self) {
+        self.add(LOSS_WORD, 1);
+    }
+
+    /// A row of counters, to be written by the one end of a channel that it is for.
+    #[must_use]
+    pub fn row(&self, row: usize) -> Option<Row> {
+        (row < self.shape.rows).then(|| Row { line: self.part(HEAD_BYTES + row * ROW_BYTES, ROW_BYTES) })
+    }
+
+    /// Counts an end of a channel that found no row.
+    pub fn count_without_row(&self) {
+        self.add(LOSS_WORD + 1, 1);
+    }
+
+    /// Says how many rows have been in use.
+    pub fn set_rows_used(&self, rows: usize) {
+        self.memory.store_le(USED_WORD, rows as u64, Ordering::Release);
+    }
+
+    /// Writes a text behind those that are there, and returns what stands for it; `None` when there is no room for
+    /// it. `used_bytes` is where it goes: the one writer of texts keeps it.
+    pub fn write_text(&self, used_bytes: &mut usize, text: &str) -> Option<u64> {
+        let room = self.shape.text_bytes - *used_bytes;
+        let needed = 8 + text.len().next_multiple_of(8);
+        if needed > room {
+            self.add(LOSS_WORD + 2, 1);
+            return None;
+        }
+        let entry = self.part(self.shape.text_offset() + *used_bytes, needed);
+        entry.store_le(0, text.len() as u64, Ordering::Relaxed);
+        // The entry was cut to the text's length.
+        let _ = entry.copy_in(8, text.as_bytes());
+        let number = *used_bytes as u64 / 8 + 1;
+        *used_bytes += needed;
+        self.memory.store_le(USED_WORD + 1, *used_bytes as u64, Ordering::Release);
+        Some(number)
+    }
+
+    fn add(&self, word: usize, count: u64) {
+        let cell = &self.memory.words()[word];
+        // Of this process alone, but of all its threads. It only counts, so nothing is ordered by it.
+        let _ = cell.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| {
+            Some(u64::from_le(bits).wrapping_add(count).to_le())
+        });
+    }
+
+    /// A part of the page, which by its shape it has.
+    fn part(&self, offset_bytes: usize, length_bytes: usize) -> SharedMemory {
+        self.memory.slice(offset_bytes, length_bytes).unwrap_or_else(|_| SharedMemory::zeroed(length_bytes))
+    }
+}
+
+/// Whether to trace, in one load.
+#[derive(Clone, Debug)]
+pub struct Switch {
+    word: SharedMemory,
+}
+
+impl Switch {
+    /// Whether to trace.
+    #[inline]
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.word.words().first().is_some_and(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
+    /// The control word.
+    #[inline]
+    #[must_use]
+    pub fn control(&self) -> u64 {
+        self.word.load_le(0, Ordering::Acquire)
+    }
+}
+
+/// Writes the events of one thread.
+#[derive(Debug)]
+pub struct LaneWriter {
+    switch: Switch,
+    events: SharedMemory,
+    line: SharedMemory,
+    base: SharedMemory,
+    written: u64,
+    lost: u64,
+}
+
+impl LaneWriter {
+    /// How many events have been written in all.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Says which thread writes from now on.
+    pub fn set_thread(&self, thread: u16) {
+        self.line.store_le(2, u64::from(thread), Ordering::Relaxed);
+    }
+
+    /// The control word.
+    #[must_use]
+    pub fn control(&self) -> u64 {
+        self.switch.control()
+    }
+
+    /// Writes an event over the oldest one; or counts it as lost, when the recording keeps the first and has as many
+    /// as fit.
+    pub fn write(&mut self, event: &Event) {
+        let words = self.events.words();
+        let capacity = (words.len() * 8 / EVENT_BYTES) as u64;
+        if self.control() & CONTROL_KEEP_FIRST != 0 {
+            let since = self.written.wrapping_sub(self.base.load_le(0, Ordering::Relaxed));
+            if since >= capacity {
+                self.lost = self.lost.wrapping_add(1);
+                return self.line.store_le(1, self.lost, Ordering::Relaxed);
+            }
+        }
+        let first = (self.written % capacity) as usize * (EVENT_BYTES / 8);
+        for (cell, word) in words[first..].iter().zip(event.to_words()) {
+            cell.store(word.to_le(), Ordering::Relaxed);
+        }
+        self.written = self.written.wrapping_add(1);
+        // Whoever sees the number sees the event.
+        self.line.store_le(0, self.written, Ordering::Release);
+    }
+}
+
+/// What a row says of an end of a channel, besides the counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Described {
+    /// The channel.
+    pub channel: u64,
+    /// The peer, as bits.
+    pub peer: u64,
+    /// The accepting end.
+    pub accepting: bool,
+    /// What carries it: its place in the list of transports.
+    pub transport: u8,
+    /// The longest message.
+    pub max_message_bytes: u64,
+    /// When it was opened, on the monotonic clock.
+    pub opened_ns: u64,
+}
+
+/// How an end of a channel is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum RowState {
+    /// Nothing was here.
+    Free = 0,
+    /// Open.
+    Open = 1,
+    /// Closed by this end.
+    Closed = 2,
+    /// The peer closed it.
+    PeerClosed = 3,
+    /// The peer died.
+    PeerDied = 4,
+    /// The peer broke the protocol.
+    Broken = 5,
+}
+
+impl RowState {
+    pub(crate) fn from_code(code: u8) -> Option<RowState> {
+        use RowState::{Broken, Closed, Free, Open, PeerClosed, PeerDied};
+        [Free, Open, Closed, PeerClosed, PeerDied, Broken].get(usize::from(code)).copied()
+    }
+}
+
+/// Word of a row: channel.
+pub(crate) const ROW_CHANNEL: usize = 0;
+/// Word of a row: state, end, transport.
+pub(crate) const ROW_STATE: usize = 1;
+/// Word of a row: peer.
+pub(crate) const ROW_PEER: usize = 2;
+/// Word of a row: when it was opened.
+pub(crate) const ROW_OPENED: usize = 3;
+/// First of six words of a row: messages and bytes sent, messages and bytes received, rings, sleeps.
+pub(crate) const ROW_COUNTERS: usize = 4;
+/// Word of a row: the longest message.
+pub(crate) const ROW_MAX: usize = 10;
+
+/// The counters of one end of a channel, in memory that others read.
+#[derive(Clone, Debug)]
+pub struct Row {
+    line: SharedMemory,
+}
+
+impl Row {
+    /// A row that nobody reads.
+    #[must_use]
+    pub fn private() -> Row {
+        Row { line: SharedMemory::zeroed(ROW_BYTES) }
+    }
+
+    /// Starts to count for an end of a channel.
+    pub fn describe(&self, described: &Described) {
+        self.line.store_le(ROW_STATE, 0, Ordering::Relaxed);
+        for word in ROW_COUNTERS..ROW_MAX {
+            self.line.store_le(word, 0, Ordering::Relaxed);
+        }
+        self.line.store_le(ROW_CHANNEL, described.channel, Ordering::Release);
+        self.line.store_le(ROW_PEER, described.peer, Ordering::Relaxed);
+        self.line.store_le(ROW_OPENED, described.opened_ns, Ordering::Relaxed);
+        self.line.store_le(ROW_MAX, described.max_message_bytes, Ordering::Relaxed);
+        let rest = u64::from(described.accepting) << 8 | u64::from(described.transport) << 16;
+        self.line.store_le(ROW_STATE, rest | RowState::Open as u64, Ordering::Release);
+    }
+
+    /// Says how the end is now. The first end that is said stays.
+    pub fn set_state(&self, state: RowState) {
+        let word = self.line.load_le(ROW_STATE, Ordering::Relaxed);
+        if word as u8 <= RowState::Open as u8 {
+            self.line.store_le(ROW_STATE, word & !0xff | state as u64, Ordering::Release);
+        }
+    }
+
+    /// Says how many messages and bytes were sent.
+    #[inline]
+    pub fn set_sent(&self, messages: u64, bytes: u64) {
+        self.set_pair(ROW_COUNTERS, messages, bytes);
+    }
+
+    /// Says how many messages and bytes were received.
+    #[inline]
+    pub fn set_received(&self, messages: u64, bytes: u64) {
+        self.set_pair(ROW_COUNTERS + 2, messages, bytes);
+    }
+
+    /// Says how often the peer was rung and how often this end slept.
+    pub fn set_rings_and_sleeps(&self, rings: u64, sleeps: u64) {
+        self.set_pair(ROW_COUNTERS + 4, rings, sleeps);
+    }
+
+    #[inline]
+    fn set_pair(&self, word: usize, first: u64, second: u64) {
+        if let Some([one, other]) = self.line.words().get(word..word + 2) {
+            one.store(first.to_le(), Ordering::Relaxed);
+            other.store(second.to_le(), Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Protocol buffers, as much of them as it takes to write.
+
+use alloc::vec::Vec;
+
+/// A message under construction.
+#[derive(Clone, Debug, Default)]
+pub struct Message {
+    bytes: Vec<u8>,
+}
+
+impl Message {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Message {
+        Message::default()
+    }
+
+    /// Its encoding.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    fn tag(&mut self, field: u32, wire_type: u64) {
+        self.varint(u64::from(field) << 3 | wire_type);
+    }
+
+    /// Adds a number.
+    #[must_use]
+    pub fn number(mut self, field: u32, value: u64) -> Message {
+        self.tag(field, 0);
+        self.varint(value);
+        self
+    }
+
+    /// Adds a number of eight bytes.
+    #[must_use]
+    pub fn fixed(mut self, field: u32, value: u64) -> Message {
+        self.tag(field, 1);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    fn block(mut self, field: u32, block: &[u8]) -> Message {
+        self.tag(field, 2);
+        self.varint(block.len() as u64);
+        self.bytes.extend_from_slice(block);
+        self
+    }
+
+    /// Adds a text.
+    #[must_use]
+    pub fn text(self, field: u32, text: &str) -> Message {
+        self.block(field, text.as_bytes())
+    }
+
+    /// Adds a message within this one.
+    #[must_use]
+    pub fn message(self, field: u32, message: &Message) -> Message {
+        self.block(field, &message.bytes)
+    }
+
+    /// Adds the fields of another.
+    #[must_use]
+    pub fn and(mut self, other: &Message) -> Message {
+        self.bytes.extend_from_slice(&other.bytes);
+        self
+    }
+}

@@ -1,0 +1,412 @@
+//! Reading a page from outside while its domain writes, or after it died.
+//!
+//! Every number in a page is an allegation of its domain: sizes are bounded before they are used, and what makes no
+//! sense reads as nothing.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::event::Event;
+use crate::layout::{
+    BASE_WORD, CONTROL_KEEP_FIRST, CONTROL_WORD, EVENT_BYTES, HEAD_BYTES, IDENTITY_WORD, LANE_LINE_WORDS,
+    LANE_WORD, LOSS_WORD, NotAPage, ROW_BYTES, Shape, USED_WORD,
+};
+use crate::page::{Identity, ROW_CHANNEL, ROW_COUNTERS, ROW_MAX, ROW_OPENED, ROW_PEER, ROW_STATE, RowState};
+
+/// The longest text that is read; a name that is longer is cut.
+pub const MAX_TEXT_CHARS: usize = 256;
+
+fn word(bytes: &[u8], index: usize) -> u64 {
+    let word = bytes.get(index * 8..).and_then(|rest| rest.first_chunk::<8>());
+    word.map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+fn words<const N: usize>(bytes: &[u8], first: usize) -> [u64; N] {
+    core::array::from_fn(|index| word(bytes, first + index))
+}
+
+/// What found no room in a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Losses {
+    /// Events of threads beyond the number of lanes.
+    pub events_without_lane: u64,
+    /// Ends of channels beyond the number of rows.
+    pub channels_without_row: u64,
+    /// Names.
+    pub texts: u64,
+}
+
+/// How far a lane is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaneHead {
+    /// Events written in all.
+    pub written: u64,
+    /// Events that were not kept since the page was made, as the lane was full.
+    pub lost: u64,
+    /// How many there were when the recording began.
+    pub base: u64,
+}
+
+/// Events of a lane that can be read now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unread {
+    /// Number of the first.
+    pub first: u64,
+    /// How many there are.
+    pub count: u64,
+    /// How many came before them and have been overwritten.
+    pub missed: u64,
+}
+
+/// The head of a page.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Head {
+    /// How large its parts are.
+    pub shape: Shape,
+    /// The control word.
+    pub control: u64,
+    /// Who writes it.
+    pub identity: Identity,
+    /// Its lanes.
+    pub lanes: Vec<LaneHead>,
+    /// What found no room.
+    pub losses: Losses,
+    /// Rows that have been in use.
+    pub rows_used: usize,
+    /// Bytes of text.
+    pub text_used_bytes: usize,
+}
+
+impl Head {
+    /// Reads the first [`HEAD_BYTES`] of a page.
+    ///
+    /// # Errors
+    /// [`NotAPage`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Head, NotAPage> {
+        if bytes.len() < HEAD_BYTES {
+            return Err(NotAPage::Short { available_bytes: bytes.len(), needed_bytes: HEAD_BYTES });
+        }
+        let shape = Shape::from_header(words(bytes, 0))?;
+        let lane = |lane: usize| {
+            let [written, lost] = words(bytes, LANE_WORD + lane * LANE_LINE_WORDS);
+            LaneHead { written, lost, base: word(bytes, BASE_WORD + lane) }
+        };
+        let [events_without_lane, channels_without_row, texts] = words(bytes, LOSS_WORD);
+        let [rows_used, text_used] = words::<2>(bytes, USED_WORD);
+        Ok(Head {
+            shape,
+            control: word(bytes, CONTROL_WORD),
+            identity: Identity::from_words(words(bytes, IDENTITY_WORD)),
+            lanes: (0..shape.lanes).map(lane).collect(),
+            losses: Losses { events_without_lane, channels_without_row, texts },
+            rows_used: usize::try_from(rows_used).unwrap_or(usize::MAX).min(shape.rows),
+            text_used_bytes: usize::try_from(text_used).unwrap_or(usize::MAX).min(shape.text_bytes) & !7,
+        })
+    }
+
+    /// What of a lane can be read, when everything before event `cursor` has been.
+    #[must_use]
+    pub fn unread(&self, lane: usize, cursor: u64) -> Unread {
+        let Some(head) = self.lanes.get(lane) else { return Unread { first: 0, count: 0, missed: 0 } };
+        let start = cursor.max(head.base).min(head.written);
+        let first = start.max(self.oldest_whole(head));
+        Unread { first, count: head.written - first, missed: first - start }
+    }
+
+    /// The oldest event that nobody is writing over. The next to be written goes where the oldest is, unless the
+    /// recording keeps the first.
+    fn oldest_whole(&self, head: &LaneHead) -> u64 {
+        let kept = self.shape.lane_events as u64 - u64::from(self.control & CONTROL_KEEP_FIRST == 0);
+        head.written.saturating_sub(kept)
+    }
+
+    /// The first event of a lane that was whole when this head was read, and so was in what had been read before it.
+    #[must_use]
+    pub fn first_whole(&self, lane: usize) -> u64 {
+        self.lanes.get(lane).map_or(u64::MAX, |head| self.oldest_whole(head))
+    }
+
+    /// Where in the page event `first` of a lane lies, and how many of `count` lie there in one piece of at most
+    /// `max_bytes`.
+    #[must_use]
+    pub fn piece(&self, lane: usize, first: u64, count: u64, max_bytes: usize) -> (usize, usize) {
+        let slot = (first % self.shape.lane_events as u64) as usize;
+        let together = (self.shape.lane_events - slot).min(max_bytes / EVENT_BYTES);
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(together);
+        (self.shape.lane_offset(lane) + slot * EVENT_BYTES, count)
+    }
+}
+
+/// The events in a piece of a lane, and how many made no sense.
+#[must_use]
+pub fn events(bytes: &[u8]) -> (Vec<Event>, u64) {
+    let (pieces, _) = bytes.as_chunks::<EVENT_BYTES>();
+    let events: Vec<Event> = pieces.iter().filter_map(|piece| Event::from_bytes(piece).ok()).collect();
+    let senseless = (pieces.len() - events.len()) as u64;
+    (events, senseless)
+}
+
+/// The counters of one end of a channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RowInfo {
+    /// The channel.
+    pub channel: u64,
+    /// How the end is.
+    pub state: RowState,
+    /// The accepting end.
+    pub accepting: bool,
+    /// What carries it: its place in the list of transports.
+    pub transport: u8,
+    /// The peer, as bits.
+    pub peer: u64,
+    /// When it was opened, on the monotonic clock.
+    pub opened_ns: u64,
+    /// Messages sent.
+    pub messages_sent: u64,
+    /// Their bytes.
+    pub bytes_sent: u64,
+    /// Messages received.
+    pub messages_received: u64,
+    /// Their bytes.
+    pub bytes_received: u64,
+    /// How often the peer was rung.
+    pub rings: u64,
+    /// How often this end slept.
+    pub sleeps: u64,
+    /// The longest message.
+    pub max_message_bytes: u64,
+}
+
+/// Words of a row that mean something.
+pub(crate) const ROW_WORDS: usize = 11;
+
+impl RowInfo {
+    /// Reads a row; `None` when nothing was ever in it.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<RowInfo> {
+        let state_word = word(bytes, ROW_STATE);
+        let state = RowState::from_code(state_word as u8).filter(|state| *state != RowState::Free)?;
+        let counters: [u64; 6] = words(bytes, ROW_COUNTERS);
+        Some(RowInfo {
+            channel: word(bytes, ROW_CHANNEL),
+            state,
+            accepting: state_word >> 8 & 1 != 0,
+            transport: (state_word >> 16) as u8,
+            peer: word(bytes, ROW_PEER),
+            opened_ns: word(bytes, ROW_OPENED),
+            messages_sent: counters[0],
+            bytes_sent: counters[1],
+            messages_received: counters[2],
+            bytes_received: counters[3],
+            rings: counters[4],
+            sleeps: counters[5],
+            max_message_bytes: word(bytes, ROW_MAX),
+        })
+    }
+
+    /// As the first words of a row.
+    #[must_use]
+    pub fn to_words(&self) -> [u64; ROW_WORDS] {
+        let state = self.state as u64 | u64::from(self.accepting) << 8 | u64::from(self.transport) << 16;
+        [
+            self.channel,
+            state,
+            self.peer,
+            self.opened_ns,
+            self.messages_sent,
+            self.bytes_sent,
+            self.messages_received,
+            self.bytes_received,
+            self.rings,
+            self.sleeps,
+            self.max_message_bytes,
+        ]
+    }
+}
+
+/// The rows that were ever in use.
+#[must_use]
+pub fn rows(bytes: &[u8]) -> Vec<RowInfo> {
+    bytes.chunks_exact(ROW_BYTES).filter_map(RowInfo::from_bytes).collect()
+}
+
+/// The texts of a page, by what stands for them.
+#[must_use]
+pub fn texts(bytes: &[u8]) -> Vec<(u64, String)> {
+    let mut found = Vec::new();
+    let mut offset = 0;
+    while let Some(rest) = bytes.get(offset + 8..) {
+        let length = usize::try_from(word(bytes, offset / 8)).unwrap_or(usize::MAX);
+        let Some(text) = rest.get(..length) else { break };
+        let text = String::from_utf8_lossy(text).chars().take(MAX_TEXT_CHARS).collect();
+        found.push((offset as u64 / 8 + 1, text));
+        offset += 8 + length.next_multiple_of(8);
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tombolo_base::SharedMemory;
+
+    use super::*;
+    use crate::event::Kind;
+    use crate::layout::control_on;
+    use crate::page::{Described, Page, control, format};
+
+    const SHAPE: Shape = Shape { lanes: 2, lane_events: 16, rows: 2, text_bytes: 64 };
+
+    fn page() -> (SharedMemory, Page) {
+        let memory = SharedMemory::zeroed(SHAPE.length_bytes());
+        format(&memory, &SHAPE);
+        (memory.clone(), Page::open(memory).unwrap())
+    }
+
+    fn bytes(memory: &SharedMemory) -> std::vec::Vec<u8> {
+        let mut bytes = std::vec![0; memory.len_bytes()];
+        memory.copy_out(0, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn send(number: u64) -> Event {
+        Event {
+            ticks: number,
+            kind: Kind::Send,
+            accepting: false,
+            thread: 1,
+            size: 8,
+            subject: 3,
+            value: number,
+        }
+    }
+
+    fn read(memory: &SharedMemory, lane: usize, cursor: u64) -> (Vec<u64>, u64) {
+        let bytes = bytes(memory);
+        let head = Head::from_bytes(&bytes).unwrap();
+        let mut unread = head.unread(lane, cursor);
+        let missed = unread.missed;
+        let mut numbers = Vec::new();
+        while unread.count > 0 {
+            let (offset, count) = head.piece(lane, unread.first, unread.count, 5 * EVENT_BYTES);
+            let (events, senseless) = events(&bytes[offset..offset + count * EVENT_BYTES]);
+            assert_eq!(senseless, 0);
+            numbers.extend(events.iter().map(|event| event.value));
+            unread.first += count as u64;
+            unread.count -= count as u64;
+        }
+        (numbers, missed)
+    }
+
+    #[test]
+    fn a_lane_keeps_the_latest() {
+        let (memory, page) = page();
+        let mut lane = page.lane(1).unwrap();
+        (1..=10).for_each(|number| lane.write(&send(number)));
+        assert_eq!(read(&memory, 1, 0), ((1..=10).collect(), 0));
+        assert_eq!(read(&memory, 1, 7), ((8..=10).collect(), 0));
+        (11..=40).for_each(|number| lane.write(&send(number)));
+        // One less than fits: the oldest may be being written over.
+        assert_eq!(read(&memory, 1, 10), ((26..=40).collect(), 15));
+        assert_eq!(read(&memory, 0, 0), (Vec::new(), 0));
+        assert!(page.lane(2).is_none());
+    }
+
+    #[test]
+    fn or_the_first_if_told_so() {
+        let (memory, page) = page();
+        let mut lane = page.lane(0).unwrap();
+        (1..=5).for_each(|number| lane.write(&send(number)));
+        control(&memory, control_on(1, true));
+        (6..=30).for_each(|number| lane.write(&send(number)));
+        assert_eq!(read(&memory, 0, 0), ((6..=21).collect(), 0));
+        let head = Head::from_bytes(&bytes(&memory)).unwrap();
+        assert_eq!(head.lanes[0].lost, 9);
+        // The next recording begins behind what is there.
+        control(&memory, control_on(2, false));
+        assert_eq!(read(&memory, 0, 0).0, Vec::<u64>::new());
+        lane.write(&send(31));
+        assert_eq!(read(&memory, 0, 0), (std::vec![31], 0));
+    }
+
+    #[test]
+    fn the_switch_is_one_word() {
+        let (memory, page) = page();
+        let switch = page.switch();
+        assert!(!switch.is_on());
+        control(&memory, control_on(7, false));
+        assert!(switch.is_on());
+        assert_eq!(switch.control(), 7 << 32 | 1);
+        control(&memory, 0);
+        assert!(!switch.is_on());
+        assert!(!Page::private().switch().is_on());
+    }
+
+    #[test]
+    fn rows_and_texts_come_back() {
+        let (memory, page) = page();
+        let described = Described {
+            channel: 9,
+            peer: 0x1_0001_0000_0001,
+            accepting: true,
+            transport: 2,
+            max_message_bytes: 3584,
+            opened_ns: 77,
+        };
+        let row = page.row(1).unwrap();
+        row.describe(&described);
+        row.set_sent(3, 24);
+        row.set_received(2, 16);
+        row.set_rings_and_sleeps(1, 4);
+        row.set_state(RowState::PeerDied);
+        row.set_state(RowState::Closed);
+        page.set_rows_used(2);
+        assert!(page.row(2).is_none());
+        let mut used = 0;
+        assert_eq!(page.write_text(&mut used, "first"), Some(1));
+        assert_eq!(page.write_text(&mut used, "the second"), Some(3));
+        assert_eq!(page.write_text(&mut used, &"x".repeat(25)), None);
+        assert_eq!(page.write_text(&mut used, &"x".repeat(16)), Some(6));
+        page.count_without_lane();
+        let identity =
+            Identity { domain: 5, pid: 6, isa: 2, ticks_per_s: 7, clock: 8, ticks: 9, monotonic_ns: 10 };
+        page.identify(identity);
+
+        let bytes = bytes(&memory);
+        let head = Head::from_bytes(&bytes).unwrap();
+        assert_eq!((head.rows_used, head.text_used_bytes, head.identity), (2, used, identity));
+        assert_eq!(head.losses, Losses { events_without_lane: 1, channels_without_row: 0, texts: 1 });
+        let found = rows(&bytes[SHAPE.rows_offset()..SHAPE.text_offset()]);
+        assert_eq!(found.len(), 1);
+        let golden = [9, 0x2_0104, 0x1_0001_0000_0001, 77, 3, 24, 2, 16, 1, 4, 3584];
+        assert_eq!(found[0].to_words(), golden);
+        let text = &bytes[SHAPE.text_offset()..SHAPE.text_offset() + used];
+        assert_eq!(texts(text)[1], (3, "the second".to_owned()));
+        assert_eq!(texts(text).len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_a_domain_writes_is_believed(
+            mut noise in prop::collection::vec(any::<u8>(), SHAPE.length_bytes()),
+            keep_header: bool,
+            cursor: u64,
+        ) {
+            if keep_header {
+                for (index, word) in SHAPE.header().into_iter().enumerate() {
+                    noise[index * 8..index * 8 + 8].copy_from_slice(&word.to_le_bytes());
+                }
+            }
+            let Ok(head) = Head::from_bytes(&noise) else { return Ok(()) };
+            for lane in 0..head.shape.lanes {
+                let unread = head.unread(lane, cursor);
+                prop_assert!(unread.count <= head.shape.lane_events as u64);
+                let (offset, count) = head.piece(lane, unread.first, unread.count, 4096);
+                let _ = events(&noise[offset..offset + count * EVENT_BYTES]);
+            }
+            prop_assert!(head.rows_used <= head.shape.rows);
+            let _ = rows(&noise[head.shape.rows_offset()..][..head.rows_used * ROW_BYTES]);
+            let _ = texts(&noise[head.shape.text_offset()..][..head.text_used_bytes]);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Figures of a timeline: how many messages each direction of a channel carried, and how long they took.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use crate::event::Kind;
+use crate::merge::Timeline;
+
+/// One direction of a channel.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Direction {
+    /// The sender's place in the recording, if it was recorded.
+    pub sender: Option<u32>,
+    /// The receiver's.
+    pub receiver: Option<u32>,
+    /// Messages sent while it was recorded.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Messages received.
+    pub received: u64,
+    /// How often the sender woke a sleeping receiver.
+    pub rings: u64,
+    /// How often the receiver slept.
+    pub sleeps: u64,
+    /// How long it slept in all, in nanoseconds.
+    pub asleep_ns: u64,
+    /// The most messages that were sent and not yet received, as the timeline has it.
+    pub most_in_flight: u64,
+    /// How long each message took from send to receive, in nanoseconds, sorted.
+    pub latencies_ns: Vec<u64>,
+}
+
+impl Direction {
+    /// The latency that `thousandths` of the messages do not exceed; `None` without messages.
+    #[must_use]
+    pub fn latency_ns(&self, thousandths: usize) -> Option<u64> {
+        let rank = (self.latencies_ns.len() * thousandths.min(1000)).div_ceil(1000).max(1);
+        self.latencies_ns.get(rank - 1).copied()
+    }
+}
+
+/// Counts, by channel and by whether the accepting end sends.
+#[must_use]
+pub fn directions(timeline: &Timeline) -> BTreeMap<(u64, bool), Direction> {
+    let mut directions: BTreeMap<(u64, bool), Direction> = BTreeMap::new();
+    let mut in_flight: BTreeMap<(u64, bool), u64> = BTreeMap::new();
+    let mut asleep: BTreeMap<(u64, bool), u64> = BTreeMap::new();
+    for placed in &timeline.events {
+        let event = &placed.event;
+        let outgoing = (event.subject, event.accepting);
+        let incoming = (event.subject, !event.accepting);
+        match event.kind {
+            Kind::Send => {
+                let direction = directions.entry(outgoing).or_default();
+                direction.sender = Some(placed.domain);
+                direction.sent += 1;
+                direction.sent_bytes += u64::from(event.size);
+                let count = in_flight.entry(outgoing).or_default();
+                *count += 1;
+                direction.most_in_flight = direction.most_in_flight.max(*count);
+            }
+            Kind::Receive => {
+                let direction = directions.entry(incoming).or_default();
+                direction.receiver = Some(placed.domain);
+                direction.received += 1;
+                if let Some(send) = placed.cause.and_then(|cause| timeline.events.get(cause as usize)) {
+                    direction.latencies_ns.push(placed.time_ns - send.time_ns);
+                    if let Some(count) = in_flight.get_mut(&incoming) {
+                        *count = count.saturating_sub(1);
+                    }
+                }
+            }
+            Kind::Ring => directions.entry(outgoing).or_default().rings += 1,
+            Kind::Sleep => {
+                directions.entry(incoming).or_default().sleeps += 1;
+                asleep.insert(incoming, placed.time_ns);
+            }
+            Kind::Wake => {
+                if let Some(since_ns) = asleep.remove(&incoming) {
+                    directions.entry(incoming).or_default().asleep_ns += placed.time_ns - since_ns;
+                }
+            }
+            _ => {}
+        }
+    }
+    directions.values_mut().for_each(|direction| direction.latencies_ns.sort_unstable());
+    directions
+}
