@@ -153,7 +153,9 @@ impl MemoryChannel {
 
     /// Sends nothing more to a peer that is gone or receives nothing more.
     fn note_end(&mut self) {
-        if self.connection.peer_gone() || self.ends.producer.peer_closed() {
+        if self.connection.peer_gone() {
+            self.ends.producer.abandon();
+        } else if self.ends.producer.peer_closed() {
             self.ends.producer.close();
         }
     }
@@ -438,6 +440,14 @@ impl Transport for MemoryChannel {
             return;
         }
         self.closed = true;
+        // Where the monitors hold the lifelines, it also hangs up when this end's own monitor is killed. The peer
+        // is told that this domain died with it; a memory that says "closed" would say otherwise.
+        self.connection.listen();
+        if self.connection.peer_gone() {
+            self.ends.producer.abandon();
+            self.ends.consumer.abandon();
+            return;
+        }
         self.ends.producer.close();
         self.ends.consumer.close();
         // For good: see `ring_peer`. No last look follows, so no barrier is needed.

@@ -82,3 +82,67 @@ pub fn decline(lent: Lent, side: Side, hello: Hello, reason: u32) -> Result<(), 
     let (memory, connection) = lent.take_up(&hello)?;
     MemoryChannel::decline(&memory, side, hello, reason, connection)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tombolo_link::ChannelConfig;
+    use tombolo_platform::event::eventfd;
+    use tombolo_platform::memory::create_sealed;
+    use tombolo_platform::socket::{self, Kind};
+
+    use super::*;
+    use crate::Transport;
+
+    /// Both ends of a channel whose lifelines a monitor holds: here, the last two.
+    fn ends() -> (MemoryChannel, MemoryChannel, OwnedFd, OwnedFd) {
+        let hello = Hello::new(ChannelConfig::default(), 0, None);
+        let length_bytes = ChannelLayout::new(hello.config).length_bytes() as u64;
+        let memory = create_sealed("tombolo-test-window", length_bytes).unwrap();
+        let (bell_a, bell_b) = (eventfd().unwrap(), eventfd().unwrap());
+        let lend = |bell: &OwnedFd, ringer: &OwnedFd| {
+            let (lifeline, held) = socket::pair(Kind::Packet).unwrap();
+            let copy = |fd: &OwnedFd| fd.try_clone().unwrap();
+            let (memory, bell, ringer) = (copy(&memory), copy(bell), copy(ringer));
+            (Lent { memory, offset_bytes: 0, length_bytes, lifeline, bell, ringer, ring: None }, held)
+        };
+        let ((a, held_a), (b, held_b)) = (lend(&bell_a, &bell_b), lend(&bell_b, &bell_a));
+        let deadline = Deadline::after(Duration::from_secs(60));
+        let b = std::thread::spawn(move || open(b, Side::B, hello, deadline).unwrap());
+        let a = open(a, Side::A, hello, deadline).unwrap();
+        (a, b.join().unwrap(), held_a, held_b)
+    }
+
+    /// When a monitor is killed, its domains may have time to let go of their channels before they are killed as
+    /// well. To their peers that is a death all the same.
+    #[test]
+    fn a_domain_that_lost_its_monitor_does_not_close_in_order() {
+        let (mut a, mut b, held_a, held_b) = ends();
+        b.try_send(b"last").unwrap();
+        drop(held_b);
+        let noticed = |channel: &mut MemoryChannel| {
+            channel.wake_up();
+            channel.try_send(b"x")
+        };
+        assert_eq!(noticed(&mut b), Err(ChannelError::PeerDied));
+        drop(b);
+        let mut buffer = Vec::new();
+        assert_eq!(a.try_recv_into(&mut buffer), Ok(Some(4)), "what was sent is still there");
+        assert_eq!(a.try_recv_into(&mut buffer), Ok(None), "nobody has said yet that it died");
+        drop(held_a);
+        a.wake_up();
+        assert_eq!(a.try_recv_into(&mut buffer), Err(ChannelError::PeerDied));
+        assert_eq!(a.try_send(b"x"), Err(ChannelError::PeerDied));
+    }
+
+    #[test]
+    fn letting_go_unawares_of_the_loss_is_no_orderly_end_either() {
+        let (mut a, b, held_a, held_b) = ends();
+        drop(held_b);
+        drop(b);
+        drop(held_a);
+        a.wake_up();
+        assert_eq!(a.try_recv_into(&mut Vec::new()), Err(ChannelError::PeerDied));
+    }
+}

@@ -312,6 +312,11 @@ impl Consumer {
         self.bar(self.ended.unwrap_or(RecvError::Closed));
     }
 
+    /// Receives nothing more, and tells the producer nothing; see [`Producer::abandon`](crate::Producer::abandon).
+    pub fn abandon(&mut self) {
+        self.bar(self.ended.unwrap_or(RecvError::Closed));
+    }
+
     /// Ends receiving. No word has the impossible tags, so every poll takes the slow path and finds the error.
     fn bar(&mut self, error: RecvError) {
         self.ended = Some(error);

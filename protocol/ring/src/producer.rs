@@ -364,6 +364,12 @@ impl Producer {
         self.bar(self.ended.unwrap_or(SendError::Closed));
     }
 
+    /// Sends nothing more, and tells the consumer nothing: for an end whose peer was reported dead. Should the
+    /// report be about this end instead, its peer must learn of a death, not of an orderly end.
+    pub fn abandon(&mut self) {
+        self.bar(self.ended.unwrap_or(SendError::Closed));
+    }
+
     /// Whether anything can still be sent: neither closed nor failed, as far as this end knows.
     ///
     /// # Errors

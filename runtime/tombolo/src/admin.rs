@@ -78,16 +78,19 @@ impl Domain {
         self.link.ask(Request::Kill { domain, signal, grace }, ANSWER_TIMEOUT).map(|_| ())
     }
 
-    /// Stops the machine: every domain, every node, then the monitor. Returns when it is gone.
+    /// Stops the machine: every domain, every node, then the monitor. Returns when it is gone; one that ends by
+    /// itself meanwhile is as good.
     ///
     /// # Errors
     /// [`Error::TimedOut`] when it is still there after half a minute.
     pub fn stop_machine(&self) -> Result<(), Error> {
-        self.link.ask(Request::Down {}, ANSWER_TIMEOUT)?;
-        match self.link.wait(ANSWER_TIMEOUT, "that the machine stops", |_| None::<()>) {
+        let stopped = self
+            .link
+            .ask(Request::Down {}, ANSWER_TIMEOUT)
+            .and_then(|_| self.link.wait(ANSWER_TIMEOUT, "that the machine stops", |_| None::<()>));
+        match stopped {
             Err(Error::MonitorLost { .. }) => Ok(()),
-            Err(error) => Err(error),
-            Ok(()) => Ok(()),
+            other => other,
         }
     }
 
