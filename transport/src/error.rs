@@ -31,6 +31,9 @@ pub enum ChannelError {
     /// The peer broke the protocol. The channel is of no use any more; nothing else is affected.
     #[error("the peer broke the protocol: {0}")]
     Violation(String),
+    /// What is sent is not what was sent in the capture that is replayed.
+    #[error("the program departs from the capture that is replayed: {0}")]
+    Diverged(String),
     /// The two sides do not fit.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),

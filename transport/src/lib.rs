@@ -16,6 +16,7 @@ pub mod shm;
 pub mod stream;
 pub mod wait;
 pub mod window;
+pub mod wrap;
 
 pub use capabilities::Capabilities;
 pub use contract::{Limits, Stats, Transport};

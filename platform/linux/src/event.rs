@@ -1,9 +1,13 @@
 //! What a sleeping domain waits on: event counters and file descriptors, always with a deadline.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 use crate::error::{Context, OsError};
 use crate::time::{Deadline, timespec};
@@ -34,6 +38,27 @@ pub fn signal(counter: impl AsFd) -> Result<(), OsError> {
 /// Takes an event counter back to zero; says whether it had been signalled.
 pub fn drain(counter: impl AsFd) -> bool {
     rustix::io::read(counter, &mut [0_u8; 8]).is_ok()
+}
+
+/// Makes a timer on the monotonic clock, non-blocking, that is not set.
+///
+/// # Errors
+/// Too many open files.
+pub fn timer() -> Result<OwnedFd, OsError> {
+    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+    timerfd_create(TimerfdClockId::Monotonic, flags).context("create a timer")
+}
+
+/// Sets a timer: once `delay` has passed it is readable, until it is [drained](drain) or set again.
+///
+/// # Errors
+/// What the kernel answered.
+pub fn set_timer(timer: impl AsFd, delay: Duration) -> Result<(), OsError> {
+    // Zero would unset it.
+    let it_value = timespec(delay.max(Duration::from_nanos(1)));
+    let setting = Itimerspec { it_interval: timespec(Duration::ZERO), it_value };
+    timerfd_settime(timer, TimerfdTimerFlags::empty(), &setting).context("set a timer")?;
+    Ok(())
 }
 
 /// What became of one descriptor in a [`poll`].
@@ -112,7 +137,6 @@ pub fn poll(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_signalled_counter_is_readable_once() {
@@ -125,6 +149,21 @@ mod tests {
         assert!(poll(&[(counter.as_fd(), Interest::Read)], soon).unwrap()[0].readable);
         assert!(drain(&counter));
         assert!(!drain(&counter));
+    }
+
+    #[test]
+    fn a_timer_ends_a_sleep() {
+        let timer = timer().unwrap();
+        let now = Some(Deadline::after(Duration::ZERO));
+        assert!(!poll(&[(timer.as_fd(), Interest::Read)], now).unwrap()[0].any());
+        for delay in [Duration::ZERO, Duration::from_millis(1)] {
+            set_timer(&timer, delay).unwrap();
+            let soon = Some(Deadline::after(Duration::from_secs(10)));
+            assert!(poll(&[(timer.as_fd(), Interest::Read)], soon).unwrap()[0].readable);
+            assert!(drain(&timer));
+        }
+        set_timer(&timer, Duration::from_secs(3600)).unwrap();
+        assert!(!drain(&timer));
     }
 
     #[test]

@@ -107,7 +107,9 @@ impl Error {
             ChannelError::Closed => Error::Closed { peer, node },
             ChannelError::PeerDied => Error::PeerDied { peer, node },
             ChannelError::TooLong { length_bytes, max_bytes } => Error::TooLong { length_bytes, max_bytes },
-            ChannelError::Violation(what) => Error::Violation { peer, node, what },
+            ChannelError::Violation(what) | ChannelError::Diverged(what) => {
+                Error::Violation { peer, node, what }
+            }
             ChannelError::Handshake(why) => Error::Refused { peer, node, why: why.to_string() },
             ChannelError::Os(error) => Error::Os(error),
         }

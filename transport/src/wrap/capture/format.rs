@@ -1,0 +1,397 @@
+//! The bytes of a capture: a header of 64 bytes, then records. See `docs/specs/capture.md`.
+
+use std::io::{self, Write};
+
+use tombolo_link::{Side, TransportKind};
+
+/// The version of the format that this library writes, and the only one that it reads.
+pub const VERSION: u32 = 1;
+
+/// Bytes of the header, and of the smallest file that is a capture.
+pub const HEADER_BYTES: usize = 64;
+
+/// "TMBLCAPT".
+pub(super) const MAGIC: [u8; 8] = *b"TMBLCAPT";
+
+/// Bytes of a record before its payload.
+pub(super) const RECORD_HEAD_BYTES: usize = 16;
+
+/// Bytes of a checksum.
+pub(super) const CHECKSUM_BYTES: usize = 4;
+
+/// No record is longer: four times the longest message that a channel carries.
+pub(super) const MAX_PAYLOAD_BYTES: usize = 1 << 25;
+
+/// What a capture says of the channel that it is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct About {
+    /// What carried it.
+    pub transport: TransportKind,
+    /// Whose end was recorded; `None` when it is not known.
+    pub side: Option<Side>,
+    /// The channel's id, the same on both sides; 0 when it has none.
+    pub channel: u64,
+    /// The domain that recorded; 0 when it has no id.
+    pub own: u64,
+    /// The domain at the other end; 0 when it has no id.
+    pub peer: u64,
+    /// The longest message that the channel carried, in bytes.
+    pub max_message_bytes: u32,
+    /// When the capture began, in nanoseconds since 1970; 0 when it is not known.
+    pub began_unix_ns: u64,
+}
+
+impl About {
+    /// A capture of a channel of which nothing is known but what carries it.
+    #[must_use]
+    pub const fn new(transport: TransportKind, max_message_bytes: u32) -> Self {
+        About { transport, side: None, channel: 0, own: 0, peer: 0, max_message_bytes, began_unix_ns: 0 }
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
+        put(0, &MAGIC);
+        put(8, &VERSION.to_le_bytes());
+        put(12, &(HEADER_BYTES as u32).to_le_bytes());
+        put(16, &self.began_unix_ns.to_le_bytes());
+        put(24, &self.channel.to_le_bytes());
+        put(32, &self.own.to_le_bytes());
+        put(40, &self.peer.to_le_bytes());
+        put(48, &self.max_message_bytes.to_le_bytes());
+        let transport = match self.transport {
+            TransportKind::Shm => 0,
+            TransportKind::Window => 1,
+            TransportKind::Socket => 2,
+        };
+        let side = match self.side {
+            None => 0,
+            Some(Side::A) => 1,
+            Some(Side::B) => 2,
+        };
+        put(52, &[transport, side]);
+        let checksum = checksum(0, &bytes[..HEADER_BYTES - CHECKSUM_BYTES]);
+        bytes[HEADER_BYTES - CHECKSUM_BYTES..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Result<About, CaptureError> {
+        let found = u64_at(bytes, 0);
+        if bytes[..8] != MAGIC {
+            return Err(CaptureError::NotACapture { found });
+        }
+        let version = u32_at(bytes, 8);
+        if version != VERSION {
+            return Err(CaptureError::Version { found: version });
+        }
+        let corrupt = |at: usize, flaw| CaptureError::Corrupt { offset_bytes: at as u64, flaw };
+        let stored = u32_at(bytes, 60);
+        if checksum(0, &bytes[..60]) != stored {
+            return Err(corrupt(0, Flaw::Checksum));
+        }
+        let transport = match bytes[52] {
+            0 => TransportKind::Shm,
+            1 => TransportKind::Window,
+            2 => TransportKind::Socket,
+            code => return Err(corrupt(52, Flaw::Transport { code })),
+        };
+        let side = match bytes[53] {
+            0 => None,
+            1 => Some(Side::A),
+            2 => Some(Side::B),
+            code => return Err(corrupt(53, Flaw::Side { code })),
+        };
+        Ok(About {
+            transport,
+            side,
+            channel: u64_at(bytes, 24),
+            own: u64_at(bytes, 32),
+            peer: u64_at(bytes, 40),
+            max_message_bytes: u32_at(bytes, 48),
+            began_unix_ns: u64_at(bytes, 16),
+        })
+    }
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut field = [0; 4];
+    field.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(field)
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+/// CRC-32 (IEEE 802.3) of `bytes`, continued from `before`: each record's goes on from the one before, so that one
+/// which is missing, repeated or in another place is noticed like one that was changed.
+pub(super) fn checksum(before: u32, bytes: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(before);
+    hasher.update(bytes);
+    hasher.finalize()
+}
+
+/// What happened at an end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A message was accepted for sending.
+    Sent(Vec<u8>),
+    /// A message was received.
+    Received(Vec<u8>),
+    /// This end was closed.
+    ClosedHere,
+    /// The peer closed its end, and everything that it sent had been received.
+    ClosedByPeer,
+    /// The peer died.
+    PeerDied,
+    /// The channel failed: the error's text.
+    Failed(String),
+    /// The capture ends here, whole, with so many messages sent and received.
+    End {
+        /// Messages sent.
+        sent: u64,
+        /// Messages received.
+        received: u64,
+    },
+}
+
+impl Event {
+    pub(super) fn code(&self) -> u8 {
+        match self {
+            Event::Sent(_) => 1,
+            Event::Received(_) => 2,
+            Event::ClosedHere => 3,
+            Event::ClosedByPeer => 4,
+            Event::PeerDied => 5,
+            Event::Failed(_) => 6,
+            Event::End { .. } => 7,
+        }
+    }
+
+    pub(super) fn from_parts(code: u8, payload: Vec<u8>) -> Result<Event, Flaw> {
+        let nothing = |event| if payload.is_empty() { Ok(event) } else { Err(Flaw::Length) };
+        match code {
+            1 => Ok(Event::Sent(payload)),
+            2 => Ok(Event::Received(payload)),
+            3 => nothing(Event::ClosedHere),
+            4 => nothing(Event::ClosedByPeer),
+            5 => nothing(Event::PeerDied),
+            6 => String::from_utf8(payload).map(Event::Failed).map_err(|_| Flaw::Text),
+            7 if payload.len() == 16 => {
+                Ok(Event::End { sent: u64_at(&payload, 0), received: u64_at(&payload, 8) })
+            }
+            7 => Err(Flaw::Length),
+            code => Err(Flaw::Event { code }),
+        }
+    }
+}
+
+/// An event and when it was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Record {
+    /// Where it lies in the file.
+    pub offset_bytes: u64,
+    /// Nanoseconds since the capture began, on the recorder's monotonic clock.
+    pub time_ns: u64,
+    /// What happened.
+    pub event: Event,
+}
+
+/// Writes the bytes of a capture.
+#[derive(Debug)]
+pub struct Writer<W> {
+    sink: W,
+    checksum: u32,
+    sent: u64,
+    received: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a capture.
+    ///
+    /// # Errors
+    /// What the sink answered.
+    pub fn new(mut sink: W, about: About) -> io::Result<Self> {
+        let bytes = about.to_bytes();
+        sink.write_all(&bytes)?;
+        Ok(Writer { sink, checksum: u32_at(&bytes, HEADER_BYTES - CHECKSUM_BYTES), sent: 0, received: 0 })
+    }
+
+    /// Adds that `message` was sent.
+    ///
+    /// # Errors
+    /// What the sink answered.
+    pub fn sent(&mut self, time_ns: u64, message: &[u8]) -> io::Result<()> {
+        self.record(1, time_ns, message)?;
+        self.sent += 1;
+        Ok(())
+    }
+
+    /// Adds that `message` was received.
+    ///
+    /// # Errors
+    /// What the sink answered.
+    pub fn received(&mut self, time_ns: u64, message: &[u8]) -> io::Result<()> {
+        self.record(2, time_ns, message)?;
+        self.received += 1;
+        Ok(())
+    }
+
+    /// Adds an event.
+    ///
+    /// # Errors
+    /// What the sink answered.
+    pub fn event(&mut self, time_ns: u64, event: &Event) -> io::Result<()> {
+        match event {
+            Event::Sent(message) => self.sent(time_ns, message),
+            Event::Received(message) => self.received(time_ns, message),
+            Event::Failed(text) => self.record(event.code(), time_ns, text.as_bytes()),
+            Event::End { sent, received } => {
+                let counts = [sent.to_le_bytes(), received.to_le_bytes()].concat();
+                self.record(event.code(), time_ns, &counts)
+            }
+            Event::ClosedHere | Event::ClosedByPeer | Event::PeerDied => {
+                self.record(event.code(), time_ns, &[])
+            }
+        }
+    }
+
+    fn record(&mut self, code: u8, time_ns: u64, payload: &[u8]) -> io::Result<()> {
+        let mut head = [0; RECORD_HEAD_BYTES];
+        head[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        head[4] = code;
+        head[8..].copy_from_slice(&time_ns.to_le_bytes());
+        let checksum = checksum(checksum(self.checksum, &head), payload);
+        self.sink.write_all(&head)?;
+        self.sink.write_all(payload)?;
+        self.sink.write_all(&checksum.to_le_bytes())?;
+        self.checksum = checksum;
+        Ok(())
+    }
+
+    /// Lets everything that was added so far go on its way.
+    ///
+    /// # Errors
+    /// What the sink answered.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.sink.flush()
+    }
+
+    /// Ends the capture, so that a reader knows it is whole, and gives the sink back.
+    ///
+    /// # Errors
+    /// What the sink answered.
+    pub fn finish(mut self, time_ns: u64) -> io::Result<W> {
+        let end = Event::End { sent: self.sent, received: self.received };
+        self.event(time_ns, &end)?;
+        self.sink.flush()?;
+        Ok(self.sink)
+    }
+}
+
+/// Where a capture was cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cut {
+    /// In its header.
+    Header,
+    /// In a record, which begins at the offset.
+    Record,
+    /// Between two records: what is there is good, but the record that ends a capture is missing.
+    End,
+}
+
+/// What is wrong with a record or header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flaw {
+    /// The checksum is another one.
+    Checksum,
+    /// A code that stands for no transport.
+    Transport {
+        /// The code.
+        code: u8,
+    },
+    /// A code that stands for no side.
+    Side {
+        /// The code.
+        code: u8,
+    },
+    /// A code that stands for no event.
+    Event {
+        /// The code.
+        code: u8,
+    },
+    /// A length that a record of its kind cannot have.
+    Length,
+    /// Text that is no UTF-8.
+    Text,
+    /// The record that ends the capture counts other messages than there are.
+    Count,
+    /// Something follows the record that ends the capture.
+    Trailing,
+}
+
+/// Why a capture cannot be read, or not to its end. What was read before is good.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// It begins with other bytes.
+    #[error("this is no capture: it begins with {}, not with \"TMBLCAPT\"", shown(*found))]
+    NotACapture {
+        /// Its first eight bytes, little-endian.
+        found: u64,
+    },
+    /// Another version.
+    #[error("the capture has version {found} of the format, and this program reads version {VERSION}")]
+    Version {
+        /// Its version.
+        found: u32,
+    },
+    /// It ends too early.
+    #[error("the capture is cut short {}, at byte {offset_bytes}", whereabouts(*cut))]
+    CutShort {
+        /// Where the header, the record or the missing record begins.
+        offset_bytes: u64,
+        /// What was cut.
+        cut: Cut,
+    },
+    /// It was changed or damaged.
+    #[error("the capture is corrupt at byte {offset_bytes}: {}", described(*flaw))]
+    Corrupt {
+        /// Where the flawed field or record begins.
+        offset_bytes: u64,
+        /// What is wrong with it.
+        flaw: Flaw,
+    },
+    /// It could not be read.
+    #[error("the capture could not be read at byte {offset_bytes}: {source}")]
+    Io {
+        /// How far it was read.
+        offset_bytes: u64,
+        /// What the operating system answered.
+        source: io::Error,
+    },
+}
+
+fn shown(found: u64) -> String {
+    format!("\"{}\"", found.to_le_bytes().escape_ascii())
+}
+
+fn whereabouts(cut: Cut) -> &'static str {
+    match cut {
+        Cut::Header => "in its header",
+        Cut::Record => "in a record",
+        Cut::End => "before the record that ends it",
+    }
+}
+
+fn described(flaw: Flaw) -> String {
+    match flaw {
+        Flaw::Checksum => "the checksum does not fit".to_owned(),
+        Flaw::Transport { code } => format!("{code} stands for no transport"),
+        Flaw::Side { code } => format!("{code} stands for no side"),
+        Flaw::Event { code } => format!("{code} stands for no event"),
+        Flaw::Length => "a record of its kind cannot have this length".to_owned(),
+        Flaw::Text => "a text that is no UTF-8".to_owned(),
+        Flaw::Count => "it counts other messages than there are".to_owned(),
+        Flaw::Trailing => "something follows the record that ends it".to_owned(),
+    }
+}

@@ -1,0 +1,78 @@
+//! Transports around transports: each adds one thing to any of them and passes the rest on.
+//!
+//! A wrapper is a file here, generic over `T: Transport`, and a [`Transport`] itself, so that wrappers nest. It writes
+//! out the operations that it changes and names the others in `forward!`. The operations on messages in place and
+//! in batches that it does neither come from the contract, by way of the wrapper's own `try_send` and `try_recv_into`.
+
+/// Passes operations on to the transport in the field named first.
+macro_rules! forward {
+    ($inner:ident: $($operation:ident)*) => {
+        $(forward!(@$operation $inner);)*
+    };
+    (@kind $inner:ident) => {
+        fn kind(&self) -> ::tombolo_link::TransportKind {
+            $crate::contract::Transport::kind(&self.$inner)
+        }
+    };
+    (@capabilities $inner:ident) => {
+        fn capabilities(&self) -> $crate::capabilities::Capabilities {
+            $crate::contract::Transport::capabilities(&self.$inner)
+        }
+    };
+    (@limits $inner:ident) => {
+        fn limits(&self) -> $crate::contract::Limits {
+            $crate::contract::Transport::limits(&self.$inner)
+        }
+    };
+    (@stats $inner:ident) => {
+        fn stats(&self) -> $crate::contract::Stats {
+            $crate::contract::Transport::stats(&self.$inner)
+        }
+    };
+    (@readable $inner:ident) => {
+        #[inline]
+        fn readable(&mut self) -> bool {
+            $crate::contract::Transport::readable(&mut self.$inner)
+        }
+    };
+    (@unsent $inner:ident) => {
+        #[inline]
+        fn unsent(&mut self) -> bool {
+            $crate::contract::Transport::unsent(&mut self.$inner)
+        }
+    };
+    (@announce_sleep $inner:ident) => {
+        fn announce_sleep(
+            &mut self,
+            awaited: ::tombolo_platform::event::Interest,
+        ) -> $crate::contract::Announced {
+            $crate::contract::Transport::announce_sleep(&mut self.$inner, awaited)
+        }
+    };
+    (@may_sleep $inner:ident) => {
+        fn may_sleep(&mut self, awaited: ::tombolo_platform::event::Interest) -> bool {
+            $crate::contract::Transport::may_sleep(&mut self.$inner, awaited)
+        }
+    };
+    (@sources $inner:ident) => {
+        fn sources<'a>(
+            &'a self,
+            awaited: ::tombolo_platform::event::Interest,
+            sources: &mut Vec<(::std::os::fd::BorrowedFd<'a>, ::tombolo_platform::event::Interest)>,
+        ) {
+            $crate::contract::Transport::sources(&self.$inner, awaited, sources);
+        }
+    };
+    (@woken $inner:ident) => {
+        fn woken(&mut self, rung: bool) {
+            $crate::contract::Transport::woken(&mut self.$inner, rung);
+        }
+    };
+    (@close $inner:ident) => {
+        fn close(&mut self) {
+            $crate::contract::Transport::close(&mut self.$inner);
+        }
+    };
+}
+
+pub mod capture;
