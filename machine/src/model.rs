@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use tombolo_base::{Isa, NodeId};
 use tombolo_link::TransportKind;
 
+use crate::limits::Limits;
 use crate::vm::{ivshmem, qemu};
 
 /// A set of nodes and the links between them. Every value in it has been checked.
@@ -16,6 +17,7 @@ pub struct Machine {
     pub(crate) nodes: Vec<Node>,
     /// Links between unlike nodes, `a < b`, sorted.
     pub(crate) links: Vec<Link>,
+    pub(crate) limits: Limits,
 }
 
 /// One instruction set, one address space, one operating system instance.
@@ -126,6 +128,7 @@ impl Machine {
             name: "local".to_owned(),
             nodes: vec![Node::host("host", Isa::current())],
             links: Vec::new(),
+            limits: Limits::default(),
         }
     }
 
@@ -172,6 +175,12 @@ impl Machine {
     #[must_use]
     pub fn links(&self) -> &[Link] {
         &self.links
+    }
+
+    /// What its domains may use.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// What carries messages between domains on `a` and on `b`; shared memory when they are the same node.
@@ -265,7 +274,7 @@ mod tests {
         };
         let nodes = vec![Node::host("host", Isa::X86_64), vm(1, "arm0"), vm(2, "arm1"), user];
         let links = default_links(&nodes);
-        let machine = Machine { name: "m".to_owned(), nodes, links };
+        let machine = Machine { name: "m".to_owned(), nodes, links, limits: Limits::default() };
         let between = |a, b| machine.link_between(NodeId(a), NodeId(b));
         assert_eq!(between(1, 0), Some(TransportKind::Window));
         assert_eq!(between(1, 2), None);

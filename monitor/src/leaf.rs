@@ -118,6 +118,7 @@ fn run(mut line: Line, emulator: Option<Emulator>, window: Option<GuestWindow>) 
 
 fn wait(line: &mut Line, agent: &mut Agent) -> Result<(), LeafError> {
     let deadline = if line.about_to_sleep() { None } else { Some(Deadline::after(Duration::ZERO)) };
+    agent.let_clients_ask(!line.is_backed_up());
     let (mut sources, mut tokens) = (Vec::new(), Vec::new());
     agent.sources(&mut sources, &mut tokens);
     line.sources(&mut sources);

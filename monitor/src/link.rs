@@ -21,8 +21,15 @@ enum Carrier {
 pub struct Line {
     carrier: Carrier,
     queue: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
+    queued_bytes: usize,
     gone: bool,
 }
+
+/// Bytes that may wait for the other end before this one should ask for no more.
+const BACKED_UP_BYTES: usize = 1 << 20;
+
+/// Bytes that may wait for the other end. One that takes nothing for so long does not live.
+const MAX_QUEUED_BYTES: usize = 256 << 20;
 
 /// What arrived: a message with its descriptors.
 pub type Arrived = (Vec<u8>, Vec<OwnedFd>);
@@ -31,13 +38,18 @@ impl Line {
     /// Over a packet socket.
     #[must_use]
     pub fn over_socket(socket: OwnedFd) -> Self {
-        Line { carrier: Carrier::Packets(socket), queue: VecDeque::new(), gone: false }
+        Line { carrier: Carrier::Packets(socket), queue: VecDeque::new(), queued_bytes: 0, gone: false }
     }
 
     /// Over a channel in a window.
     #[must_use]
     pub fn over_window(channel: MemoryChannel) -> Self {
-        Line { carrier: Carrier::Window(Box::new(channel)), queue: VecDeque::new(), gone: false }
+        Line {
+            carrier: Carrier::Window(Box::new(channel)),
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            gone: false,
+        }
     }
 
     /// The other end is gone.
@@ -48,8 +60,24 @@ impl Line {
 
     /// Sends a message, now or when the other side takes it.
     pub fn send(&mut self, message: Vec<u8>, fds: Vec<OwnedFd>) {
+        self.queued_bytes += message.len();
         self.queue.push_back((message, fds));
         self.flush();
+        if self.queued_bytes > MAX_QUEUED_BYTES {
+            self.give_up();
+        }
+    }
+
+    /// The other end does not keep up: what is sent piles up here.
+    #[must_use]
+    pub fn is_backed_up(&self) -> bool {
+        self.queued_bytes > BACKED_UP_BYTES
+    }
+
+    fn give_up(&mut self) {
+        self.gone = true;
+        self.queue.clear();
+        self.queued_bytes = 0;
     }
 
     /// Sends what the other side takes.
@@ -72,14 +100,11 @@ impl Line {
             };
             match sent {
                 Ok(true) => {
+                    self.queued_bytes -= message.len();
                     self.queue.pop_front();
                 }
                 Ok(false) => return,
-                Err(()) => {
-                    self.gone = true;
-                    self.queue.clear();
-                    return;
-                }
+                Err(()) => return self.give_up(),
             }
         }
     }

@@ -89,6 +89,10 @@ impl Proposal {
         loop {
             match socket::receive(socket, &mut bytes) {
                 Ok(received) if received.length > 0 => {
+                    if received.truncated && received.fds.is_empty() {
+                        let what = "receive the memory of a channel (see `ulimit -n`)";
+                        return Err(OsError::new(what, Errno::MFILE).into());
+                    }
                     let [file] = <[OwnedFd; 1]>::try_from(received.fds).map_err(|fds| {
                         ChannelError::Violation(format!("a proposal with {} descriptors", fds.len()))
                     })?;

@@ -1,6 +1,7 @@
 //! Machine files: TOML in, a checked [`Machine`] out, or a [`Report`] of every mistake found, each shown at
 //! its place. The format is described in `docs/specs/machine-file.md`.
 
+mod limits;
 mod links;
 mod nodes;
 mod report;
@@ -27,7 +28,7 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The most nodes that a machine has.
 pub const MAX_NODES: usize = 256;
 
-const KEYS: [&str; 3] = ["name", "node", "link"];
+const KEYS: [&str; 4] = ["name", "node", "link", "limits"];
 const HOST_NOTE: &str = "a machine has exactly one host: [[node]] name = \"host\", kind = \"host\"";
 
 /// Why there is no machine.
@@ -152,7 +153,8 @@ fn read_machine(reader: &mut Reader, root: &DeTable<'_>, around: Surroundings<'_
     let nodes = number_nodes(drafts);
     let link_tables = tables(reader, root, "link");
     let links = links::read(reader, link_tables.into_iter(), &links::Ends { nodes: &nodes, names: &names });
-    Some(Machine { name: name?.text, nodes, links })
+    let limits = limits::read(reader, root);
+    Some(Machine { name: name?.text, nodes, links, limits })
 }
 
 /// The tables `[[key]]` of the file, with where each begins.

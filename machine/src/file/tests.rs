@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use tombolo_base::{Isa, NodeId};
 use tombolo_link::TransportKind;
 
+use crate::limits::{Limit, Limits};
 use crate::model::{Machine, VmNode};
 
 fn parse(text: &str) -> Result<Machine, String> {
@@ -136,6 +137,28 @@ fn settings_are_tested_at_their_limits() {
     };
     assert_eq!(machine(255).unwrap().nodes().len(), 256);
     assert!(machine(256).unwrap_err().contains("a machine has 256 nodes at most"));
+}
+
+#[test]
+fn limits_are_read_and_tested_at_their_limits() {
+    let read = |lines: &str| parse(&format!("name='m'\n[[node]]\nname='h'\nkind='host'\n{lines}"));
+    assert_eq!(*read("").unwrap().limits(), Limits::default());
+    let two = read("[limits]\nbacklog = 5\nnames_per_domain = 6").unwrap();
+    let expected = Limits::default().with(Limit::Backlog, 5).with(Limit::NamesPerDomain, 6);
+    assert_eq!(*two.limits(), expected);
+    for limit in Limit::ALL {
+        let key = limit.key();
+        for value in [1, limit.greatest()] {
+            let machine = read(&format!("[limits]\n{key} = {value}")).unwrap();
+            assert_eq!(machine.limits().of(limit), value, "{key}");
+        }
+        for value in [i64::MIN, 0, i64::from(limit.greatest()) + 1] {
+            let report = read(&format!("[limits]\n{key} = {value}")).unwrap_err();
+            assert!(report.contains(&format!("`{key}` is out of range")), "{report}");
+        }
+    }
+    assert!(read("[limits]\nbaklog = 3").unwrap_err().contains("did you mean `backlog`?"));
+    assert!(read("[[limits]]\nbacklog = 3").unwrap_err().contains("headed [limits]"));
 }
 
 #[test]

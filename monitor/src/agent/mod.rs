@@ -74,6 +74,10 @@ pub struct Agent {
     window: Option<GuestWindow>,
     clients: HashMap<u32, ClientConnection>,
     next_connection: u32,
+    /// See [`clients::spare`].
+    spare: Option<OwnedFd>,
+    /// Whether clients may ask for more: not while the root does not take what they asked for.
+    clients_may_ask: bool,
     children: HashMap<DomainId, ChildRecord>,
     programs: HashMap<[u8; 32], OwnedFd>,
     lifelines: HashMap<ChannelId, Lifeline>,
@@ -100,6 +104,8 @@ impl Agent {
             window: None,
             clients: HashMap::new(),
             next_connection: 1,
+            spare: clients::spare(),
+            clients_may_ask: true,
             children: HashMap::new(),
             programs: HashMap::new(),
             lifelines: HashMap::new(),
@@ -113,6 +119,11 @@ impl Agent {
     /// Gives it the window of its virtual machine.
     pub fn set_window(&mut self, window: GuestWindow) {
         self.window = Some(window);
+    }
+
+    /// Says whether the root takes what clients ask for; while it does not, they are not heard.
+    pub fn let_clients_ask(&mut self, may_ask: bool) {
+        self.clients_may_ask = may_ask;
     }
 
     /// Its window.
@@ -139,7 +150,9 @@ impl Agent {
         use std::os::fd::AsFd;
         add(self.listener.as_fd(), Interest::Read, Token::Listener);
         for (number, client) in &self.clients {
-            add(client.socket(), client.interest(), Token::Client(*number));
+            if let Some(interest) = client.interest(self.clients_may_ask) {
+                add(client.socket(), interest, Token::Client(*number));
+            }
         }
         for (domain, child) in &self.children {
             child.sources(*domain, &mut add);

@@ -45,6 +45,9 @@ impl Core {
             config,
             window,
         };
+        if let Some(owner) = self.clients.get_mut(&record.client) {
+            owner.unaccepted += 1;
+        }
         for domain in [domain, record.owner] {
             if let Some(record) = self.domains.get_mut(&domain) {
                 record.channels += 1;
@@ -72,7 +75,8 @@ impl Core {
             .link_between(from, to)
             .ok_or_else(|| Fault::NoLink { from: self.node_name(from), to: self.node_name(to) })?;
         if transport == TransportKind::Window {
-            let (a, b) = self.window_shares(channel, from, to, config)?;
+            self.may_open_across_window(ends.connecting.1)?;
+            let (a, b) = self.window_shares(channel, ends, config)?;
             return Ok((transport, a, b));
         }
         let stream = transport == TransportKind::Socket;
@@ -96,10 +100,11 @@ impl Core {
     fn window_shares(
         &mut self,
         channel: ChannelId,
-        from: NodeId,
-        to: NodeId,
+        ends: &Ends,
         config: ChannelConfig,
     ) -> Result<(Share, Share), Fault> {
+        let opener = ends.connecting.1;
+        let (from, to) = (opener.node(), ends.accepting.1.node());
         let vm = if self.is_vm(from) { from } else { to };
         let name = self.node_name(vm);
         let needed = ChannelLayout::new(config).length_bytes() as u64;
@@ -119,7 +124,8 @@ impl Core {
             .map_err(|full| Fault::Limit { what: format!("no room for a channel to node {name}: {full}") })?;
         window.vectors.pop();
         self.effects.push(Effect::ClearWindow { node: vm, range });
-        self.channels.insert(channel, WindowChannel { window: vm, range, vector, held_by: vec![from, to] });
+        let held_by = vec![from, to];
+        self.channels.insert(channel, WindowChannel { opener, window: vm, range, vector, held_by });
         let place = |ring| {
             Some(WindowPlace { offset_bytes: range.offset_bytes, length_bytes: range.length_bytes, ring })
         };

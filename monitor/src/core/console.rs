@@ -13,6 +13,9 @@ pub(super) const REMEMBERED_BYTES: usize = 256 * 1024;
 /// Bytes that may be on their way to a viewer.
 const IN_FLIGHT_BYTES: usize = 32 * 1024;
 
+/// Bytes that may have been typed and not taken by the node's serial line.
+pub(super) const MAX_TYPED_BYTES: usize = 64 * 1024;
+
 /// Bytes of one message.
 const PIECE_BYTES: usize = 8 * 1024;
 
@@ -30,6 +33,8 @@ pub(super) struct ConsoleRecord {
     remembered: VecDeque<u8>,
     /// Bytes printed ever; the last of them is the last remembered.
     printed: u64,
+    /// Bytes typed that the serial line has not taken.
+    typed_bytes: usize,
     viewers: HashMap<Client, Viewer>,
 }
 
@@ -144,7 +149,24 @@ impl Core {
         if let Some(NodeState::Down { cause }) = self.node(id).map(|node| &node.state) {
             return Err(Fault::NodeDown { node: name.to_owned(), cause: cause.clone() });
         }
+        let full = Fault::Limit {
+            what: format!(
+                "node {name} does not take what is typed, and {MAX_TYPED_BYTES} bytes of it may wait: try again later"
+            ),
+        };
+        let Some(node) = self.node(id) else { return Err(full) };
+        if node.console.typed_bytes + bytes.len() > MAX_TYPED_BYTES {
+            return Err(full);
+        }
+        node.console.typed_bytes += bytes.len();
         self.effects.push(Effect::ConsoleWrite { node: id, bytes });
         Ok(Reply::Done {})
+    }
+
+    /// How much of what was typed on a node's console waits for its serial line.
+    pub fn console_waits(&mut self, id: NodeId, bytes: usize) {
+        if let Some(node) = self.node(id) {
+            node.console.typed_bytes = bytes;
+        }
     }
 }

@@ -14,9 +14,18 @@ use super::{
 const SIGKILL: u8 = 9;
 
 impl Core {
-    /// Takes in a domain that attached by itself; `None` when its node is not up.
-    pub(super) fn admit(&mut self, now: Nanos, node: NodeId, pid: i32, program: String) -> Option<DomainId> {
-        let domain = self.new_id(node)?;
+    /// Takes in a domain that attached by itself.
+    pub(super) fn admit(
+        &mut self,
+        now: Nanos,
+        node: NodeId,
+        pid: i32,
+        program: String,
+    ) -> Result<DomainId, Fault> {
+        self.node_has_room(node)?;
+        let domain = self
+            .new_id(node)
+            .ok_or_else(|| Fault::NodeDown { node: self.node_name(node), cause: "it is starting".into() })?;
         self.domains.insert(
             domain,
             DomainRecord {
@@ -31,7 +40,7 @@ impl Core {
                 feeding: None,
             },
         );
-        Some(domain)
+        Ok(domain)
     }
 
     fn new_id(&mut self, id: NodeId) -> Option<DomainId> {
@@ -65,6 +74,8 @@ impl Core {
         image: Option<Result<Image, String>>,
     ) -> Result<(), Fault> {
         let (node, isa) = self.startable_node(&spawn.node)?;
+        self.may_have_child(parent)?;
+        self.node_has_room(node)?;
         let image = self.image_of(parent, &spawn, image)?;
         let image_name = if spawn.own_image { image.name().to_owned() } else { shown(&spawn.image_name) };
         let hash = match image.program(isa) {
@@ -259,7 +270,12 @@ impl Core {
         self.order(domain.node(), Order::Signal { domain, signal });
         if signal != SIGKILL && grace > Duration::ZERO {
             let grace_ns = Nanos::try_from(grace.as_nanos()).unwrap_or(Nanos::MAX);
-            self.executions.push((now.saturating_add(grace_ns), domain));
+            let at = now.saturating_add(grace_ns);
+            match self.executions.iter_mut().find(|(_, condemned)| *condemned == domain) {
+                // Asked again it ends no later.
+                Some((before, _)) => *before = at.min(*before),
+                None => self.executions.push((at, domain)),
+            }
         }
         Ok(Reply::Done {})
     }
@@ -271,8 +287,9 @@ impl Core {
         due.into_iter().for_each(|domain| self.condemn(domain));
     }
 
-    /// Output goes to whoever started the whole job: up the line of parents to one that nobody here started.
-    pub(super) fn domain_output(&mut self, domain: DomainId, stream: u8, bytes: Bytes) {
+    /// Who gets the output of a domain: whoever started the whole job, up the line of parents to one that nobody
+    /// here started.
+    pub(super) fn output_owner(&self, domain: DomainId) -> Option<Client> {
         let mut owner = None;
         let mut next = Some(domain);
         while let Some(record) = next.and_then(|domain| self.domains.get(&domain)) {
@@ -281,7 +298,11 @@ impl Core {
                 parent
             });
         }
-        match owner.filter(|client| self.clients.contains_key(client)) {
+        owner.filter(|client| self.clients.contains_key(client))
+    }
+
+    pub(super) fn domain_output(&mut self, domain: DomainId, stream: u8, bytes: Bytes) {
+        match self.output_owner(domain) {
             Some(client) => self.deliver(client, 0, Reply::Output { domain, stream, bytes }),
             None => {
                 // Nobody is left to read it, and its writer is being killed.

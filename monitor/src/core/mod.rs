@@ -8,6 +8,7 @@
 mod channels;
 mod console;
 mod domains;
+mod limits;
 mod names;
 mod nodes;
 mod requests;
@@ -163,6 +164,8 @@ struct ClientRecord {
     /// The agent started it as this domain.
     spawned: Option<DomainId>,
     next_listener: u32,
+    /// Channels that were granted to its listeners and that it has not accepted.
+    unaccepted: usize,
 }
 
 /// A live domain.
@@ -204,6 +207,8 @@ struct Waiting {
 /// A channel in a window: what has to be taken back.
 #[derive(Debug)]
 struct WindowChannel {
+    /// Who opened it, and is charged for it.
+    opener: DomainId,
     /// Whose window.
     window: NodeId,
     range: WindowRange,
@@ -319,9 +324,7 @@ impl Core {
                 self.node_ready(now, node, (version, isa), cores, pid);
             }
             Report::Joined { connection, pid, domain } => {
-                let record = ClientRecord { pid, spawned: domain, next_listener: 1, ..Default::default() };
-                self.clients.insert((node, connection), record);
-                self.idle_since = None;
+                self.joined((node, connection), pid, domain);
             }
             Report::Asked { connection, message } => {
                 self.asked(now, (node, connection), &message.0, image);

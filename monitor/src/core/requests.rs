@@ -7,7 +7,7 @@ use tombolo_control::{ClientMessage, DomainInfo, Fault, NameInfo, Order, Reply, 
 use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_machine::image::Image;
 
-use super::{Client, Core, Effect, MAX_PROGRAM_CHARS, Nanos};
+use super::{Client, ClientRecord, Core, Effect, MAX_PROGRAM_CHARS, Nanos};
 
 /// Entries of one answer to a listing; the rest follows on demand.
 const PAGE: usize = 100;
@@ -55,7 +55,12 @@ impl Core {
         };
         let result = match body {
             Request::Attach { .. } => return,
-            Request::Export { name } => self.export(client, domain, name),
+            Request::Export { name } => {
+                let result = self.export(client, domain, name);
+                self.answer(client, request, result);
+                return self.serve_waiting(client);
+            }
+            Request::Accepted { count } => return self.accepted(client, count),
             Request::Withdraw { listener } => {
                 self.names.retain(|_, record| record.client != client || record.listener != listener);
                 Ok(Reply::Done {})
@@ -76,6 +81,10 @@ impl Core {
             Request::ConsoleInput { node, bytes } => self.console_input(&node, bytes.0),
             Request::ConsoleTaken { node, bytes } => return self.console_taken(client, &node, bytes),
             Request::OutputTaken { domain, stream, bytes } => {
+                if self.output_owner(domain) != Some(client) {
+                    // What others take is not theirs to say: its writer would run away from its reader.
+                    return;
+                }
                 let order = Order::OutputTaken { domain, stream, bytes };
                 return self.order(domain.node(), order);
             }
@@ -87,6 +96,18 @@ impl Core {
             Request::Restart { node } => return self.restart(now, client, request, &node),
         };
         self.answer(client, request, result);
+    }
+
+    /// Somebody connected to the agent of a node.
+    pub(super) fn joined(&mut self, client: Client, pid: i32, spawned: Option<DomainId>) {
+        // An agent does not give out a number twice. One that does is taken at its word: the first is gone.
+        self.client_left(client);
+        if let Err(fault) = self.may_connect(client.0, pid) {
+            return self.turn_away(client, fault);
+        }
+        let record = ClientRecord { pid, spawned, next_listener: 1, ..Default::default() };
+        self.clients.insert(client, record);
+        self.idle_since = None;
     }
 
     fn attach(&mut self, now: Nanos, client: Client, version: u32, program: &str) -> Result<Reply, Fault> {
@@ -106,8 +127,7 @@ impl Core {
             (None, Some(domain)) => domain,
             (None, None) => {
                 let program = program.chars().take(MAX_PROGRAM_CHARS).collect();
-                self.admit(now, node, pid, program)
-                    .ok_or(Fault::NodeDown { node: self.node_name(node), cause: "it is starting".into() })?
+                self.admit(now, node, pid, program)?
             }
         };
         if let Some(record) = self.clients.get_mut(&client) {

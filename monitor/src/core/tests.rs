@@ -28,23 +28,29 @@ kind = "vm"
 isa = "aarch64"
 "#;
 
-const HOST: NodeId = NodeId(0);
-const ARM0: NodeId = NodeId(1);
-const ARM1: NodeId = NodeId(2);
-const SECOND: u64 = 1_000_000_000;
+pub(super) const HOST: NodeId = NodeId(0);
+pub(super) const ARM0: NodeId = NodeId(1);
+pub(super) const ARM1: NodeId = NodeId(2);
+pub(super) const SECOND: u64 = 1_000_000_000;
 
 /// A machine under test: what was delivered to each client, and every other order, in order.
-struct Bench {
-    core: Core,
-    delivered: Vec<(Client, MonitorMessage, Vec<Attachment>, Vec<Resource>)>,
-    orders: Vec<(NodeId, Order)>,
-    effects: Vec<Effect>,
+pub(super) struct Bench {
+    pub(super) core: Core,
+    pub(super) delivered: Vec<(Client, MonitorMessage, Vec<Attachment>, Vec<Resource>)>,
+    pub(super) orders: Vec<(NodeId, Order)>,
+    pub(super) effects: Vec<Effect>,
 }
 
 impl Bench {
     /// A machine whose nodes are all up, with windows of 1 MiB and `vectors` doorbells.
-    fn up(vectors: u16) -> Bench {
-        let machine = Machine::parse(MACHINE, std::path::Path::new("test.toml"), Isa::X86_64).unwrap();
+    pub(super) fn up(vectors: u16) -> Bench {
+        Bench::up_with(vectors, "")
+    }
+
+    /// The same with more in its machine file.
+    pub(super) fn up_with(vectors: u16, more: &str) -> Bench {
+        let text = format!("{MACHINE}\n{more}");
+        let machine = Machine::parse(&text, std::path::Path::new("test.toml"), Isa::X86_64).unwrap();
         let core = Core::new(machine, 0);
         let mut bench = Bench { core, delivered: vec![], orders: vec![], effects: vec![] };
         bench.core.boot_all(0);
@@ -57,7 +63,7 @@ impl Bench {
         bench
     }
 
-    fn collect(&mut self) {
+    pub(super) fn collect(&mut self) {
         for effect in self.core.take_effects() {
             match effect {
                 Effect::Order {
@@ -74,12 +80,12 @@ impl Bench {
         }
     }
 
-    fn report(&mut self, node: NodeId, report: Report) {
+    pub(super) fn report(&mut self, node: NodeId, report: Report) {
         self.core.report(0, node, report, None);
         self.collect();
     }
 
-    fn attach(&mut self, client: Client) -> tombolo_base::DomainId {
+    pub(super) fn attach(&mut self, client: Client) -> tombolo_base::DomainId {
         let (node, connection) = client;
         self.report(node, Report::Joined { connection, pid: 7, domain: None });
         let attach = Request::Attach { version: PROTOCOL_VERSION, program: "test".into() };
@@ -90,29 +96,29 @@ impl Bench {
     }
 
     /// Asks and returns the answer, if there is one at once.
-    fn ask(&mut self, client: Client, body: Request) -> Option<Reply> {
+    pub(super) fn ask(&mut self, client: Client, body: Request) -> Option<Reply> {
         let message = Bytes(ClientMessage { request: 9, body }.to_bytes());
         self.delivered.clear();
         self.report(client.0, Report::Asked { connection: client.1, message });
         self.answer(client)
     }
 
-    fn answer(&self, client: Client) -> Option<Reply> {
+    pub(super) fn answer(&self, client: Client) -> Option<Reply> {
         let of = |(to, message, ..): &&(Client, MonitorMessage, _, _)| *to == client && message.request == 9;
         self.delivered.iter().find(of).map(|(_, message, ..)| message.body.clone())
     }
 
-    fn export(&mut self, client: Client, name: &str) -> Option<Reply> {
+    pub(super) fn export(&mut self, client: Client, name: &str) -> Option<Reply> {
         self.ask(client, Request::Export { name: name.into() })
     }
 
-    fn connect(&mut self, client: Client, name: &str) -> Option<Reply> {
+    pub(super) fn connect(&mut self, client: Client, name: &str) -> Option<Reply> {
         let timeout = Duration::from_secs(1);
         let config = ChannelConfig::default();
         self.ask(client, Request::Connect { name: name.into(), timeout, config })
     }
 
-    fn spawn(&mut self, client: Client, node: &str) -> Option<Reply> {
+    pub(super) fn spawn(&mut self, client: Client, node: &str) -> Option<Reply> {
         let spawn = SpawnRequest {
             node: node.into(),
             own_image: true,
@@ -241,7 +247,7 @@ fn image() -> tombolo_machine::Image {
 }
 
 /// Starts a domain on arm0 for a client and returns its id.
-fn start(bench: &mut Bench, client: Client) -> tombolo_base::DomainId {
+pub(super) fn start(bench: &mut Bench, client: Client) -> tombolo_base::DomainId {
     let spawn = Request::Spawn {
         spawn: SpawnRequest {
             node: "arm0".into(),

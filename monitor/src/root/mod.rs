@@ -29,8 +29,11 @@ const IDLE_LIFE: Duration = Duration::from_secs(10);
 /// Largest image file that is read.
 const MAX_IMAGE_BYTES: u64 = 1 << 30;
 
-/// Orders and reports served before others get their turn.
-const BURST: usize = 256;
+/// Rounds of orders and reports before clients and clocks get their turn.
+const BURST: usize = 16;
+
+/// Reports of one node that are served in one round: one that floods its line is not the only one heard.
+const REPORTS_PER_ROUND: usize = 64;
 
 /// Why a machine does not come up, or ends.
 #[derive(Debug, thiserror::Error)]
@@ -198,10 +201,15 @@ impl Root {
     fn hear_node(&mut self, id: NodeId) -> bool {
         let Some(node) = self.nodes.get_mut(&id) else { return false };
         let mut worked = false;
+        let mut heard = 0;
         let lost = loop {
+            if heard == REPORTS_PER_ROUND {
+                break None;
+            }
             match node.hear() {
                 Ok(Some((bytes, fds))) => {
                     worked = true;
+                    heard += 1;
                     // An agent of another node is a peer: what it says is checked like anybody's.
                     match Report::from_bytes(&bytes) {
                         Ok(report) => {
@@ -219,6 +227,7 @@ impl Root {
             }
         };
         let printed = node.take_console();
+        self.core.console_waits(id, node.typed_bytes());
         if !printed.is_empty() {
             worked = true;
             self.core.console_output(id, &printed);

@@ -184,6 +184,11 @@ impl RunningNode {
         self.flush_console();
     }
 
+    /// Bytes typed that its serial line has not taken.
+    pub(super) fn typed_bytes(&self) -> usize {
+        self.typed.len()
+    }
+
     fn flush_console(&mut self) {
         let Some(vm) = &self.vm else { return };
         match socket::send(&vm.serial, &self.typed, &[]) {

@@ -147,6 +147,11 @@ wire_enum! {
             /// Which.
             node: String,
         }
+        /// Channels that came with [`Reply::Incoming`] were accepted or thrown away; others may come.
+        17 => Accepted {
+            /// How many.
+            count: u32,
+        }
     }
 }
 
@@ -274,7 +279,7 @@ wire_struct! {
 wire_enum! {
     /// What a monitor answers, and what it says by itself.
     Reply {
-        /// It could not be done.
+        /// It could not be done. As an event: the connection is not served, and ends.
         1 => Failed {
             /// Why.
             fault: Fault,

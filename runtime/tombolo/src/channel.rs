@@ -6,8 +6,8 @@ use std::time::Duration;
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::Grant;
 use tombolo_link::{Hello, Side, TransportKind};
-use tombolo_platform::Deadline;
 use tombolo_platform::event::Interest;
+use tombolo_platform::{Deadline, Errno, OsError};
 use tombolo_transport::contract::Announced;
 use tombolo_transport::memory::RawMemory;
 use tombolo_transport::wait::{self, Spin};
@@ -385,9 +385,11 @@ fn carry(
     hello: Hello,
     deadline: Deadline,
 ) -> Result<Carrier, ChannelError> {
-    let missing = || ChannelError::Violation("the monitor's grant lacks a descriptor".into());
+    // The kernel drops those that a process has no room for.
+    let no_room = || OsError::new("receive the descriptors of a channel (see `ulimit -n`)", Errno::MFILE);
+    let missing = || ChannelError::Violation("the monitor's grant lacks a place in the window".into());
     let mut fds = fds.into_iter();
-    let mut next = || fds.next().ok_or_else(missing);
+    let mut next = || fds.next().ok_or_else(no_room);
     match grant.transport {
         TransportKind::Shm if grant.side == Side::A => {
             Ok(Carrier::Memory(Box::new(shm::connect(next()?, hello, deadline)?)))

@@ -147,6 +147,8 @@ impl Listener {
             .domain
             .link
             .wait(timeout, &what, |arrived| arrived.incoming.get_mut(&self.number)?.pop_front())?;
+        // Room for one more; if the monitor is gone, the channel may still come to be.
+        let _ = self.domain.link.tell(Request::Accepted { count: 1 });
         // Whoever connected is there already, but may be slow to start: an emulated node on a busy host.
         let patience = deadline.remaining().max(Duration::from_secs(10));
         Channel::open(grant, fds, self.domain.id, &self.options, patience)
@@ -155,8 +157,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // If the monitor is gone, so is the name.
-        let _ = self.domain.link.tell(Request::Withdraw { listener: self.number });
+        self.domain.link.forget_listener(self.number);
     }
 }
 

@@ -3,13 +3,13 @@
 //! There is no hidden thread. Whoever waits for something reads the socket for everybody: it files answers and
 //! events and wakes the others.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_control::{ClientMessage, Exit, Grant, MonitorMessage, Reply, Request, Wire};
+use tombolo_control::{ClientMessage, Exit, Fault, Grant, MonitorMessage, Reply, Request, Wire};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
 
@@ -19,6 +19,9 @@ use crate::spawn::Stream;
 /// How long a monitor may take to answer what it can answer at once. It is on this machine; when it takes this
 /// long something is wrong with it.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Time between two looks at whether another thread, which reads, has become able to send as well.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// Takes the output of children.
 pub(crate) type OutputSink = Box<dyn FnMut(DomainId, Stream, &[u8]) + Send>;
@@ -37,11 +40,15 @@ pub struct ConsoleOutput {
 pub(crate) struct Arrived {
     reading: bool,
     lost: bool,
+    /// Why the monitor does not serve this program.
+    turned_away: Option<Fault>,
     broken: Option<String>,
     last_request: u32,
     replies: HashMap<u32, (Reply, Vec<OwnedFd>)>,
     /// Requests whose caller gave up; their answers are thrown away.
     abandoned: Vec<u32>,
+    /// Listeners that were given and not dropped.
+    listeners: HashSet<u32>,
     pub(crate) incoming: HashMap<u32, VecDeque<(Grant, Vec<OwnedFd>)>>,
     pub(crate) exits: BTreeMap<DomainId, Exit>,
     pub(crate) console: VecDeque<ConsoleOutput>,
@@ -53,6 +60,8 @@ pub(crate) struct MonitorLink {
     machine: String,
     arrived: Mutex<Arrived>,
     changed: Condvar,
+    /// What the monitor has not taken yet.
+    outbox: Mutex<VecDeque<(Vec<u8>, Vec<OwnedFd>)>>,
     output: Mutex<OutputSink>,
 }
 
@@ -74,6 +83,7 @@ impl MonitorLink {
             machine,
             arrived: Mutex::default(),
             changed: Condvar::new(),
+            outbox: Mutex::default(),
             output: Mutex::new(output),
         }
     }
@@ -120,6 +130,8 @@ impl MonitorLink {
         self.send(0, body, &[])
     }
 
+    /// Sends what the monitor takes now, and leaves the rest to whoever reads: a monitor may listen again only
+    /// when it has been listened to.
     fn send(&self, request: u32, body: Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
         let bytes = ClientMessage { request, body }.to_bytes();
         if bytes.len() > tombolo_control::MAX_MESSAGE_BYTES {
@@ -128,22 +140,43 @@ impl MonitorLink {
                 max_bytes: tombolo_control::MAX_MESSAGE_BYTES,
             });
         }
-        let deadline = Deadline::after(ANSWER_TIMEOUT);
-        loop {
-            match socket::send(&self.socket, &bytes, fds) {
-                Ok(_) => return Ok(()),
-                Err(Errno::AGAIN) if deadline.passed() => {
-                    return Err(Error::TimedOut {
-                        what: "that the monitor takes a request".into(),
-                        timeout: ANSWER_TIMEOUT,
-                    });
+        let fds = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<Vec<_>, _>>();
+        let fds = fds.map_err(|error| OsError::from_io("copy a descriptor", &error))?;
+        unpoisoned(self.outbox.lock()).push_back((bytes, fds));
+        self.flush()
+    }
+
+    /// Sends what the monitor takes of what waits.
+    fn flush(&self) -> Result<(), Error> {
+        let mut outbox = unpoisoned(self.outbox.lock());
+        while let Some((bytes, fds)) = outbox.front() {
+            let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+            match socket::send(&self.socket, bytes, &fds) {
+                Ok(_) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => {
+                    // Why, whoever reads will hear.
+                    outbox.clear();
+                    return Ok(());
                 }
-                Err(Errno::AGAIN) => {
-                    poll(&[(self.socket.as_fd(), Interest::Write)], Some(deadline))?;
-                }
-                Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => return Err(self.lost()),
                 Err(errno) => return Err(OsError::new("send to the monitor", errno).into()),
             }
+            outbox.pop_front();
+        }
+        Ok(())
+    }
+
+    /// A listener is gone, and with it who connected to it and was not accepted.
+    pub(crate) fn forget_listener(&self, listener: u32) {
+        let dropped = {
+            let mut arrived = unpoisoned(self.arrived.lock());
+            arrived.listeners.remove(&listener);
+            arrived.incoming.remove(&listener).unwrap_or_default()
+        };
+        // If the monitor is gone, so is the name.
+        let _ = self.tell(Request::Withdraw { listener });
+        if !dropped.is_empty() {
+            let _ = self.tell(Request::Accepted { count: dropped.len() as u32 });
         }
     }
 
@@ -160,6 +193,9 @@ impl MonitorLink {
             if let Some(found) = take(&mut arrived) {
                 return Ok(found);
             }
+            if let Some(fault) = &arrived.turned_away {
+                return Err(fault.clone().into());
+            }
             if let Some(what) = &arrived.broken {
                 return Err(Error::MonitorProtocol(what.clone()));
             }
@@ -169,7 +205,14 @@ impl MonitorLink {
             if deadline.passed() {
                 return Err(Error::TimedOut { what: what.to_owned(), timeout });
             }
-            if arrived.reading {
+            if arrived.reading && !unpoisoned(self.outbox.lock()).is_empty() {
+                // Whoever reads may not know that there is something to send, and sleep.
+                drop(arrived);
+                let soon = Deadline::after(deadline.remaining().min(RETRY));
+                poll(&[(self.socket.as_fd(), Interest::Write)], Some(soon))?;
+                self.flush()?;
+                arrived = unpoisoned(self.arrived.lock());
+            } else if arrived.reading {
                 let (guard, _) = self
                     .changed
                     .wait_timeout(arrived, deadline.remaining())
@@ -189,7 +232,10 @@ impl MonitorLink {
 
     /// Reads what is there, or the first that comes, as the one reader.
     fn read(&self, deadline: Deadline) -> Result<(), Error> {
-        poll(&[(self.socket.as_fd(), Interest::Read)], Some(deadline))?;
+        let all_sent = unpoisoned(self.outbox.lock()).is_empty();
+        let interest = if all_sent { Interest::Read } else { Interest::ReadWrite };
+        poll(&[(self.socket.as_fd(), interest)], Some(deadline))?;
+        self.flush()?;
         let mut buffer = vec![0; socket::MAX_PACKET_BYTES];
         loop {
             match socket::receive(&self.socket, &mut buffer) {
@@ -200,7 +246,9 @@ impl MonitorLink {
                         return Ok(());
                     }
                 }
-                Ok(_) | Err(Errno::CONNRESET) => {
+                // Said once, when it ended without reading everything; what it said before is still there.
+                Err(Errno::CONNRESET) => {}
+                Ok(_) => {
                     unpoisoned(self.arrived.lock()).lost = true;
                     return Ok(());
                 }
@@ -224,9 +272,15 @@ impl MonitorLink {
         }
         let mut arrived = unpoisoned(self.arrived.lock());
         match message.body {
+            Reply::Incoming { listener, .. } if !arrived.listeners.contains(&listener) => {
+                drop(arrived);
+                // It came too late: whoever connected sees an end.
+                let _ = self.tell(Request::Accepted { count: 1 });
+            }
             Reply::Incoming { listener, grant } => {
                 arrived.incoming.entry(listener).or_default().push_back((grant, fds));
             }
+            Reply::Failed { fault } if message.request == 0 => arrived.turned_away = Some(fault),
             Reply::Ended { domain, exit } => {
                 arrived.exits.insert(domain, exit);
             }
@@ -237,7 +291,14 @@ impl MonitorLink {
                 if let Some(index) = arrived.abandoned.iter().position(|request| *request == message.request)
                 {
                     arrived.abandoned.swap_remove(index);
+                    if let Reply::Exported { listener } = answer {
+                        drop(arrived);
+                        let _ = self.tell(Request::Withdraw { listener });
+                    }
                 } else {
+                    if let Reply::Exported { listener } = &answer {
+                        arrived.listeners.insert(*listener);
+                    }
                     arrived.replies.insert(message.request, (answer, fds));
                 }
             }

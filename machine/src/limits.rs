@@ -1,0 +1,142 @@
+//! What the domains of a machine may use, so that one of them cannot take everything from the others.
+
+/// The limits of a machine, from `[limits]` of its machine file. Each is tested at one less, itself and one more;
+/// meeting one is an error that names it, and costs only whoever met it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    values: [u32; Limit::ALL.len()],
+}
+
+/// One of the [`Limits`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limit {
+    /// Domains that live on one node at once.
+    DomainsPerNode,
+    /// Connections to the monitor of one node at once.
+    ConnectionsPerNode,
+    /// Connections of one process to its monitor at once.
+    ConnectionsPerProcess,
+    /// Names that one domain exports at once.
+    NamesPerDomain,
+    /// Requests of one domain that wait at once: for a name, or for a listener with a full backlog.
+    WaitingPerDomain,
+    /// Channels of one listener that were opened and not accepted yet.
+    Backlog,
+    /// Channels across windows that one domain opened and that are not given back yet.
+    WindowChannelsPerDomain,
+    /// Domains that one domain started and that live.
+    ChildrenPerDomain,
+}
+
+impl Limit {
+    /// All of them, in the order in which tables list them.
+    pub const ALL: [Limit; 8] = [
+        Limit::DomainsPerNode,
+        Limit::ConnectionsPerNode,
+        Limit::ConnectionsPerProcess,
+        Limit::NamesPerDomain,
+        Limit::WaitingPerDomain,
+        Limit::Backlog,
+        Limit::WindowChannelsPerDomain,
+        Limit::ChildrenPerDomain,
+    ];
+
+    /// Its key in machine files.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Limit::DomainsPerNode => "domains_per_node",
+            Limit::ConnectionsPerNode => "connections_per_node",
+            Limit::ConnectionsPerProcess => "connections_per_process",
+            Limit::NamesPerDomain => "names_per_domain",
+            Limit::WaitingPerDomain => "waiting_per_domain",
+            Limit::Backlog => "backlog",
+            Limit::WindowChannelsPerDomain => "window_channels_per_domain",
+            Limit::ChildrenPerDomain => "children_per_domain",
+        }
+    }
+
+    /// What it limits, in a few words.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Limit::DomainsPerNode => "domains that live on one node at once",
+            Limit::ConnectionsPerNode => "connections to the monitor of one node at once",
+            Limit::ConnectionsPerProcess => "connections of one process to its monitor at once",
+            Limit::NamesPerDomain => "names that one domain exports at once",
+            Limit::WaitingPerDomain => "requests of one domain that wait at once",
+            Limit::Backlog => "channels of one listener that are not accepted yet",
+            Limit::WindowChannelsPerDomain => "channels across windows that one domain opened",
+            Limit::ChildrenPerDomain => "living domains that one domain started",
+        }
+    }
+
+    /// Its value where a machine file says nothing.
+    #[must_use]
+    pub const fn default_value(self) -> u32 {
+        match self {
+            // What one monitor can serve with the descriptors that a process usually may have.
+            Limit::DomainsPerNode | Limit::ConnectionsPerNode => 4096,
+            Limit::ConnectionsPerProcess => 64,
+            Limit::NamesPerDomain | Limit::WaitingPerDomain | Limit::ChildrenPerDomain => 1024,
+            // As a kernel's listening socket has it.
+            Limit::Backlog => 128,
+            // Leaves others a quarter of the usual number of doorbells.
+            Limit::WindowChannelsPerDomain => 24,
+        }
+    }
+
+    /// The greatest value that a machine file may give it; the smallest is 1.
+    #[must_use]
+    pub const fn greatest(self) -> u32 {
+        match self {
+            Limit::Backlog => 65_536,
+            // Beyond that a monitor runs out of descriptors.
+            Limit::DomainsPerNode | Limit::ConnectionsPerNode => 65_536,
+            _ => 1_000_000,
+        }
+    }
+
+    const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl Limits {
+    /// The value of a limit.
+    #[must_use]
+    pub const fn of(&self, limit: Limit) -> u32 {
+        self.values[limit.index()]
+    }
+
+    /// The same with another value of one limit, which is at least 1.
+    #[must_use]
+    pub fn with(mut self, limit: Limit, value: u32) -> Limits {
+        self.values[limit.index()] = value.clamp(1, limit.greatest());
+        self
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { values: Limit::ALL.map(Limit::default_value) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_its_place_its_key_and_a_default_in_range() {
+        for (index, limit) in Limit::ALL.into_iter().enumerate() {
+            assert_eq!(limit.index(), index, "{limit:?}");
+            assert!((1..=limit.greatest()).contains(&limit.default_value()), "{limit:?}");
+            assert_eq!(Limit::ALL.into_iter().filter(|other| other.key() == limit.key()).count(), 1);
+            let changed = Limits::default().with(limit, 7);
+            assert_eq!(changed.of(limit), 7);
+            let others = Limit::ALL.into_iter().filter(|other| *other != limit);
+            assert!(others.into_iter().all(|other| changed.of(other) == other.default_value()));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What a domain may use of the machine, so that it cannot take everything from the others.
+
+use std::fmt::Display;
+
+use tombolo_base::{DomainId, NodeId};
+use tombolo_control::{Fault, Order, Reply};
+use tombolo_machine::Limit;
+
+use super::{Client, Core};
+
+impl Core {
+    /// The value of a limit of this machine.
+    pub(super) fn limit(&self, limit: Limit) -> usize {
+        self.machine.limits().of(limit) as usize
+    }
+
+    /// Refuses what would exceed a limit, `used` of which is used already; `who` says by whom.
+    pub(super) fn within(&self, limit: Limit, used: usize, who: impl Display) -> Result<(), Fault> {
+        if used < self.limit(limit) { Ok(()) } else { Err(self.limit_met(limit, who)) }
+    }
+
+    /// What whoever has met a limit is told.
+    pub(super) fn limit_met(&self, limit: Limit, who: impl Display) -> Fault {
+        Fault::Limit {
+            what: format!(
+                "{who} has met the limit of {} {}: give some back, or raise `{}` under [limits] in the machine file",
+                self.limit(limit),
+                limit.meaning(),
+                limit.key()
+            ),
+        }
+    }
+
+    /// A node takes another domain.
+    pub(super) fn node_has_room(&self, node: NodeId) -> Result<(), Fault> {
+        let used = self.domains.keys().filter(|domain| domain.node() == node).count();
+        self.within(Limit::DomainsPerNode, used, format_args!("node {}", self.node_name(node)))
+    }
+
+    /// A domain may start another.
+    pub(super) fn may_have_child(&self, parent: DomainId) -> Result<(), Fault> {
+        let is_child = |(by, _): (DomainId, Client)| by == parent;
+        let used = self.domains.values().filter(|record| record.parent.is_some_and(is_child)).count();
+        self.within(Limit::ChildrenPerDomain, used, format_args!("domain {parent}"))
+    }
+
+    /// A process may connect to the monitor of its node once more.
+    pub(super) fn may_connect(&self, node: NodeId, pid: i32) -> Result<(), Fault> {
+        let of_node = self.clients.range((node, 0)..=(node, u32::MAX));
+        let (mut all, mut own) = (0, 0);
+        for (_, record) in of_node {
+            all += 1;
+            own += usize::from(record.pid == pid);
+        }
+        self.within(Limit::ConnectionsPerProcess, own, format_args!("process {pid}"))?;
+        self.within(Limit::ConnectionsPerNode, all, format_args!("node {}", self.node_name(node)))
+    }
+
+    /// Tells a client that it is not served, and why, and ends its connection.
+    pub(super) fn turn_away(&mut self, client: Client, fault: Fault) {
+        self.deliver(client, 0, Reply::Failed { fault });
+        let (node, connection) = client;
+        self.order(node, Order::Dismiss { connection });
+    }
+
+    /// A domain may open another channel across a window.
+    pub(super) fn may_open_across_window(&self, opener: DomainId) -> Result<(), Fault> {
+        let used = self.channels.values().filter(|record| record.opener == opener).count();
+        self.within(Limit::WindowChannelsPerDomain, used, format_args!("domain {opener}"))
+    }
+
+    /// Whether the owner of a name has room for another channel before it accepts those that it has.
+    pub(super) fn backlog_has_room(&self, owner: Client) -> bool {
+        self.clients.get(&owner).is_some_and(|record| record.unaccepted < self.limit(Limit::Backlog))
+    }
+}
+
+#[cfg(test)]
+mod tests;

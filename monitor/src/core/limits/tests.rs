@@ -1,0 +1,248 @@
+//! Every limit at one less, itself and one more; who meets it is told, and others are served.
+
+use tombolo_base::DomainId;
+use tombolo_control::{Exit, Fault, Order, Reply, Report, Request};
+
+use crate::core::console::MAX_TYPED_BYTES;
+use crate::core::tests::{ARM0, Bench, HOST, SECOND, start};
+use crate::core::{Client, Nanos};
+
+const ATTACKER: Client = (HOST, 1);
+const OTHER: Client = (HOST, 2);
+
+fn bench(limits: &str) -> Bench {
+    Bench::up_with(16, &format!("[limits]\n{limits}"))
+}
+
+/// It was refused because of this limit.
+#[track_caller]
+fn assert_limit(answer: Option<Reply>, key: &str) {
+    match answer {
+        Some(Reply::Failed { fault: Fault::Limit { what } }) => assert!(what.contains(key), "{what}"),
+        other => panic!("{other:?} in place of the limit {key}"),
+    }
+}
+
+#[test]
+fn names() {
+    let mut bench = bench("names_per_domain = 3");
+    bench.attach(ATTACKER);
+    bench.attach(OTHER);
+    for number in 1..=3 {
+        let answer = bench.export(ATTACKER, &format!("name-{number}"));
+        assert_eq!(answer, Some(Reply::Exported { listener: number }));
+    }
+    assert_limit(bench.export(ATTACKER, "name-4"), "names_per_domain");
+    assert_eq!(bench.export(OTHER, "name-4"), Some(Reply::Exported { listener: 1 }));
+    bench.ask(ATTACKER, Request::Withdraw { listener: 2 });
+    assert_eq!(bench.export(ATTACKER, "name-5"), Some(Reply::Exported { listener: 4 }));
+    assert_limit(bench.export(ATTACKER, "name-6"), "names_per_domain");
+}
+
+#[test]
+fn requests_that_wait() {
+    let mut bench = bench("waiting_per_domain = 3");
+    bench.attach(ATTACKER);
+    bench.attach(OTHER);
+    for number in 0..3 {
+        assert_eq!(bench.connect(ATTACKER, &format!("never-{number}")), None);
+    }
+    assert_limit(bench.connect(ATTACKER, "never"), "waiting_per_domain");
+    assert_eq!(bench.connect(OTHER, "never"), None, "others wait");
+    bench.core.tick(SECOND);
+    bench.collect();
+    assert_eq!(bench.connect(ATTACKER, "never"), None, "those that gave up count no longer");
+}
+
+#[test]
+fn a_full_backlog_makes_callers_wait_in_line() {
+    let mut bench = bench("backlog = 2");
+    bench.attach(ATTACKER);
+    bench.attach(OTHER);
+    bench.attach((HOST, 3));
+    bench.export(ATTACKER, "slow");
+    bench.export((HOST, 3), "quick");
+    for _ in 0..2 {
+        assert!(matches!(bench.connect(OTHER, "slow"), Some(Reply::Connected { .. })));
+    }
+    assert_eq!(bench.connect(OTHER, "slow"), None, "it waits");
+    assert!(matches!(bench.connect(OTHER, "quick"), Some(Reply::Connected { .. })), "others are served");
+    bench.delivered.clear();
+    bench.ask(ATTACKER, Request::Accepted { count: 1 });
+    assert!(matches!(bench.answer(OTHER), Some(Reply::Connected { .. })), "its turn came");
+    assert_eq!(bench.connect(OTHER, "slow"), None, "full again");
+    bench.core.tick(SECOND);
+    bench.collect();
+    assert_limit(bench.answer(OTHER), "backlog");
+    // What is said to be accepted and was never there makes no room beyond the limit.
+    bench.ask(ATTACKER, Request::Accepted { count: u32::MAX });
+    for _ in 0..2 {
+        assert!(matches!(bench.connect(OTHER, "slow"), Some(Reply::Connected { .. })));
+    }
+    assert_eq!(bench.connect(OTHER, "slow"), None);
+}
+
+#[test]
+fn those_who_wait_for_a_name_do_not_exceed_its_backlog() {
+    let mut bench = bench("backlog = 2");
+    bench.attach(ATTACKER);
+    bench.attach(OTHER);
+    for _ in 0..3 {
+        assert_eq!(bench.connect(OTHER, "late"), None);
+    }
+    bench.export(ATTACKER, "late");
+    let incoming = |bench: &Bench| {
+        let incoming = |reply: &Reply| matches!(reply, Reply::Incoming { .. });
+        bench.delivered.iter().filter(|(_, message, ..)| incoming(&message.body)).count()
+    };
+    assert_eq!(incoming(&bench), 2);
+    assert_eq!(bench.delivered[0].1.body, Reply::Exported { listener: 1 }, "the listener is known first");
+    bench.ask(ATTACKER, Request::Accepted { count: 1 });
+    assert_eq!(incoming(&bench), 1);
+}
+
+#[test]
+fn channels_across_a_window() {
+    let mut bench = bench("window_channels_per_domain = 3");
+    bench.attach((ARM0, 1));
+    bench.attach((ARM0, 2));
+    bench.attach(OTHER);
+    bench.export(OTHER, "outside");
+    let mut first = None;
+    for _ in 0..3 {
+        let Some(Reply::Connected { grant }) = bench.connect((ARM0, 1), "outside") else { panic!() };
+        first.get_or_insert(grant.channel);
+    }
+    assert_limit(bench.connect((ARM0, 1), "outside"), "window_channels_per_domain");
+    assert!(matches!(bench.connect((ARM0, 2), "outside"), Some(Reply::Connected { .. })), "others may");
+    for node in [ARM0, HOST] {
+        bench.report(node, Report::Released { channel: first.unwrap() });
+    }
+    assert!(matches!(bench.connect((ARM0, 1), "outside"), Some(Reply::Connected { .. })));
+    assert_limit(bench.connect((ARM0, 1), "outside"), "window_channels_per_domain");
+}
+
+#[test]
+fn connections_of_a_process() {
+    let mut bench = bench("connections_per_process = 2");
+    // The bench gives every client the process 7.
+    bench.attach(ATTACKER);
+    bench.attach(OTHER);
+    bench.delivered.clear();
+    bench.report(HOST, Report::Joined { connection: 3, pid: 7, domain: None });
+    let (client, message, ..) = bench.delivered.first().expect("it is told why");
+    assert_eq!((*client, message.request), ((HOST, 3), 0));
+    assert_limit(Some(message.body.clone()), "connections_per_process");
+    assert_eq!(bench.orders.last(), Some(&(HOST, Order::Dismiss { connection: 3 })));
+    let attach = Request::Attach { version: 0, program: String::new() };
+    assert_eq!(bench.ask((HOST, 3), attach), None, "it is not there");
+    bench.delivered.clear();
+    bench.report(HOST, Report::Joined { connection: 4, pid: 8, domain: None });
+    assert_eq!(bench.delivered, [], "other processes are welcome");
+    bench.report(HOST, Report::Left { connection: 1 });
+    bench.attach((HOST, 5));
+}
+
+#[test]
+fn connections_to_a_node() {
+    let mut bench = bench("connections_per_node = 2");
+    for connection in [1, 2, 3] {
+        bench.delivered.clear();
+        bench.report(HOST, Report::Joined { connection, pid: 100 + connection as i32, domain: None });
+        assert_eq!(bench.delivered.len(), usize::from(connection == 3));
+    }
+    assert_limit(Some(bench.delivered[0].1.body.clone()), "connections_per_node");
+    bench.attach((ARM0, 1));
+}
+
+#[test]
+fn domains_on_a_node() {
+    let mut bench = bench("domains_per_node = 2");
+    bench.attach(ATTACKER);
+    bench.attach(OTHER);
+    bench.report(HOST, Report::Joined { connection: 3, pid: 7, domain: None });
+    let version = tombolo_link::hello::PROTOCOL_VERSION;
+    let attach = || Request::Attach { version, program: String::new() };
+    assert_limit(bench.ask((HOST, 3), attach()), "domains_per_node");
+    start(&mut bench, ATTACKER);
+    let second = start(&mut bench, ATTACKER);
+    assert_limit(start_another(&mut bench), "domains_per_node");
+    bench.report(ARM0, Report::Ended { domain: second, exit: Exit::Exited { status: 0 } });
+    start(&mut bench, ATTACKER);
+    bench.report(HOST, Report::Left { connection: 2 });
+    assert!(matches!(bench.ask((HOST, 3), attach()), Some(Reply::Attached { .. })));
+}
+
+#[test]
+fn children() {
+    let mut bench = bench("children_per_domain = 2");
+    bench.attach(ATTACKER);
+    bench.attach(OTHER);
+    start(&mut bench, ATTACKER);
+    let second = start(&mut bench, ATTACKER);
+    assert_limit(start_another(&mut bench), "children_per_domain");
+    start(&mut bench, OTHER);
+    bench.report(ARM0, Report::Ended { domain: second, exit: Exit::Exited { status: 0 } });
+    start(&mut bench, ATTACKER);
+}
+
+/// What the attacker is told when it starts another domain on arm0.
+fn start_another(bench: &mut Bench) -> Option<Reply> {
+    bench.spawn(ATTACKER, "arm0")
+}
+
+#[test]
+fn what_is_typed_and_not_taken() {
+    let mut bench = bench("");
+    bench.attach(ATTACKER);
+    let typed = |bytes: usize| Request::ConsoleInput {
+        node: "arm0".into(),
+        bytes: tombolo_control::Bytes(vec![b'x'; bytes]),
+    };
+    assert_eq!(bench.ask(ATTACKER, typed(MAX_TYPED_BYTES - 1)), Some(Reply::Done {}));
+    assert_eq!(bench.ask(ATTACKER, typed(1)), Some(Reply::Done {}));
+    assert_limit(bench.ask(ATTACKER, typed(1)), "typed");
+    bench.core.console_waits(ARM0, MAX_TYPED_BYTES - 1);
+    assert_eq!(bench.ask(ATTACKER, typed(1)), Some(Reply::Done {}));
+    assert_limit(bench.ask(ATTACKER, typed(1)), "typed");
+}
+
+#[test]
+fn sentences_do_not_pile_up() {
+    let mut bench = bench("");
+    bench.attach(ATTACKER);
+    let domain: DomainId = start(&mut bench, ATTACKER);
+    let kill =
+        |seconds: u64| Request::Kill { domain, signal: 15, grace: std::time::Duration::from_secs(seconds) };
+    for seconds in [30, 20, 40] {
+        assert_eq!(bench.ask(ATTACKER, kill(seconds)), Some(Reply::Done {}));
+    }
+    assert_eq!(bench.core.executions.len(), 1);
+    assert_eq!(bench.core.next_tick(), Some(20 * SECOND as Nanos), "the earliest holds");
+}
+
+#[test]
+fn output_is_taken_by_whom_it_goes_to() {
+    let mut bench = bench("");
+    bench.attach(ATTACKER);
+    bench.attach(OTHER);
+    let domain = start(&mut bench, OTHER);
+    let taken = || Request::OutputTaken { domain, stream: 1, bytes: 1000 };
+    bench.orders.clear();
+    bench.ask(ATTACKER, taken());
+    assert_eq!(bench.orders, []);
+    bench.ask(OTHER, taken());
+    assert_eq!(bench.orders, [(ARM0, Order::OutputTaken { domain, stream: 1, bytes: 1000 })]);
+}
+
+/// An agent that says what it likes: two clients of one number are one after the other.
+#[test]
+fn a_connection_that_joins_twice_is_another() {
+    let mut bench = bench("");
+    let first = bench.attach(ATTACKER);
+    bench.export(ATTACKER, "mine");
+    let second = bench.attach(ATTACKER);
+    assert_ne!(first, second);
+    assert!(!bench.core.lives(first), "nothing of the first is left");
+    assert_eq!(bench.export(ATTACKER, "mine"), Some(Reply::Exported { listener: 1 }));
+}
