@@ -43,6 +43,32 @@ pub enum Announced {
     NeedsBarrier,
 }
 
+/// Something that holds one end of a channel, such as the end itself.
+pub trait Endpoint {
+    /// What carries it.
+    type Transport: Transport;
+
+    /// The end.
+    fn transport(&self) -> &Self::Transport;
+
+    /// The end.
+    fn transport_mut(&mut self) -> &mut Self::Transport;
+}
+
+impl<T: Transport> Endpoint for T {
+    type Transport = T;
+
+    #[inline]
+    fn transport(&self) -> &T {
+        self
+    }
+
+    #[inline]
+    fn transport_mut(&mut self) -> &mut T {
+        self
+    }
+}
+
 /// One end of a channel: two one-way queues of whole messages, in order, lost only with the channel.
 ///
 /// None of these blocks. [`crate::wait`] turns them into operations with deadlines.
@@ -155,6 +181,12 @@ pub trait Transport {
     /// what it takes now. Always false where sending is a store to memory.
     fn unsent(&mut self) -> bool;
 
+    /// Whether [`try_send`](Self::try_send) of a message as long as the one that last found no room would return
+    /// something other than [`ChannelError::WouldBlock`]: room, an end, or an error.
+    fn sendable(&mut self) -> bool {
+        !self.may_sleep(Interest::Write)
+    }
+
     /// Announces that this end is about to sleep until `awaited` is possible. What follows is, in this order: the
     /// [barrier] if the answer says so, [`may_sleep`](Self::may_sleep), a sleep on [`sources`](Self::sources) if
     /// that is true, and always [`woken`](Self::woken). One barrier does for the announcements of many channels.
@@ -166,7 +198,8 @@ pub trait Transport {
     /// Once it returned true, whatever the peer does that was awaited makes a source ready: no wake-up is lost.
     fn may_sleep(&mut self, awaited: Interest) -> bool;
 
-    /// What to sleep on.
+    /// What to sleep on: the same descriptors in the same order for as long as the channel lives; what is awaited on
+    /// each may change with every announcement.
     fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>);
 
     /// Takes back the announcement. `rung` says that a source was ready: then takes note of what it has to say.

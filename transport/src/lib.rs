@@ -2,7 +2,7 @@
 //!
 //! [`contract::Transport`] is what every transport does; [`memory::MemoryChannel`] does it over rings in memory
 //! that both sides map (`shm` within a kernel, `window` across a PCI aperture), [`stream::StreamChannel`] over a
-//! byte stream. [`wait`] sleeps on any of them.
+//! byte stream. [`wait`] sleeps on any of them, a [`WaitSet`] on any number of them.
 #![forbid(unsafe_code)]
 
 mod capabilities;
@@ -15,12 +15,14 @@ pub mod message;
 pub mod shm;
 pub mod stream;
 pub mod wait;
+pub mod waitset;
 pub mod window;
 pub mod wrap;
 
 pub use capabilities::Capabilities;
-pub use contract::{Limits, Stats, Transport};
+pub use contract::{Endpoint, Limits, Stats, Transport};
 pub use error::ChannelError;
 pub use memory::MemoryChannel;
 pub use message::{Batch, Draft, Message, NotAdded};
 pub use stream::StreamChannel;
+pub use waitset::WaitSet;

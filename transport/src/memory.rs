@@ -218,6 +218,11 @@ impl MemoryChannel {
         }
     }
 
+    /// Not for what was last refused. An end or a broken protocol is no lack of room.
+    fn has_no_room(&mut self) -> bool {
+        matches!(self.ends.producer.claim(self.refused_bytes), Err(SendError::Full))
+    }
+
     fn has_message_or_end(&mut self) -> bool {
         let found = self.ends.consumer.poll();
         self.wake_peer_for_credit();
@@ -397,6 +402,10 @@ impl Transport for MemoryChannel {
         false
     }
 
+    fn sendable(&mut self) -> bool {
+        !self.has_no_room()
+    }
+
     fn announce_sleep(&mut self, awaited: Interest) -> Announced {
         let (ends, mut announced) = (&mut self.ends, Announced::Complete);
         if matches!(awaited, Interest::Read | Interest::ReadWrite) {
@@ -411,7 +420,7 @@ impl Transport for MemoryChannel {
     fn may_sleep(&mut self, awaited: Interest) -> bool {
         // In any case, for it gives back all room that the peer may be waiting for.
         let nothing_to_read = !self.has_message_or_end();
-        let no_room = matches!(self.ends.producer.claim(self.refused_bytes), Err(SendError::Full));
+        let no_room = self.has_no_room();
         let may_sleep = match awaited {
             Interest::Read => nothing_to_read,
             Interest::Write => no_room,

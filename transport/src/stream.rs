@@ -323,6 +323,10 @@ impl Transport for StreamChannel {
         !self.outgoing.is_empty()
     }
 
+    fn sendable(&mut self) -> bool {
+        !self.unsent()
+    }
+
     fn announce_sleep(&mut self, _awaited: Interest) -> Announced {
         self.flush();
         Announced::Complete

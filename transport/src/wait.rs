@@ -57,7 +57,7 @@ impl Spin {
     }
 
     /// Calls `attempt` until it gives something, the budget is spent or the deadline passes.
-    fn run<T>(&mut self, deadline: Deadline, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    pub(crate) fn run<T>(&mut self, deadline: Deadline, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
         if self.full_ns == 0 {
             return None;
         }

@@ -23,6 +23,18 @@ impl Deadline {
         Deadline(now_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)))
     }
 
+    /// A point of [`now_ns`].
+    #[must_use]
+    pub const fn at_ns(at_ns: u64) -> Self {
+        Deadline(at_ns)
+    }
+
+    /// Where on the clock of [`now_ns`] it is.
+    #[must_use]
+    pub const fn as_ns(self) -> u64 {
+        self.0
+    }
+
     /// How long is left; zero when it has passed.
     #[must_use]
     pub fn remaining(self) -> Duration {

@@ -111,6 +111,10 @@ impl Transport for Carrier {
         on_carrier!(self, channel => channel.unsent())
     }
 
+    fn sendable(&mut self) -> bool {
+        on_carrier!(self, channel => channel.sendable())
+    }
+
     fn announce_sleep(&mut self, awaited: Interest) -> Announced {
         on_carrier!(self, channel => channel.announce_sleep(awaited))
     }

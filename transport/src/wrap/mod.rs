@@ -41,6 +41,11 @@ macro_rules! forward {
             $crate::contract::Transport::unsent(&mut self.$inner)
         }
     };
+    (@sendable $inner:ident) => {
+        fn sendable(&mut self) -> bool {
+            $crate::contract::Transport::sendable(&mut self.$inner)
+        }
+    };
     (@announce_sleep $inner:ident) => {
         fn announce_sleep(
             &mut self,

@@ -122,7 +122,7 @@ fn note<W: Write>(
 }
 
 impl<T: Transport, W: Write> Transport for Capture<T, W> {
-    forward!(inner: kind capabilities limits stats readable unsent announce_sleep sources woken);
+    forward!(inner: kind capabilities limits stats readable unsent sendable announce_sleep sources woken);
 
     fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
         let time_ns = now_ns() - self.began_ns;

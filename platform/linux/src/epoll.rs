@@ -1,0 +1,287 @@
+//! Waiting for many descriptors at a cost that does not depend on how many there are: what the kernel keeps is
+//! the list of those on which something happened.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{PollFd, PollFlags, epoll};
+use rustix::io::Errno;
+use rustix::time::{TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+
+use crate::error::{Context, OsError};
+use crate::event::{Interest, Ready};
+use crate::time::{Deadline, timespec};
+
+/// When a descriptor is reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trigger {
+    /// At every wait, for as long as it is ready.
+    Level,
+    /// Once each time that something happens on it: whoever hears of it must go on until nothing is left.
+    Edge,
+    /// Once, until it is [changed](Epoll::change); then at once if it is ready by then.
+    Once,
+}
+
+/// Descriptors to wait for, each under a key. May be shared: all of its operations take `&self`.
+#[derive(Debug)]
+pub struct Epoll {
+    fd: OwnedFd,
+}
+
+/// Room for what a wait found.
+pub struct Events {
+    raw: Vec<epoll::Event>,
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl Events {
+    /// Room for `capacity` of them, at least one. What does not fit is found by the next wait.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        Events { raw: Vec::with_capacity(capacity.max(1)) }
+    }
+
+    /// No room at all: a wait must not be given it.
+    #[must_use]
+    pub const fn none() -> Self {
+        Events { raw: Vec::new() }
+    }
+
+    /// The keys of those that were ready, and what they were ready for.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, Ready)> {
+        self.raw.iter().map(|event| {
+            let flags = event.flags;
+            let ready = Ready {
+                readable: flags.contains(epoll::EventFlags::IN),
+                writable: flags.contains(epoll::EventFlags::OUT),
+                hung_up: flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR),
+            };
+            (event.data.u64(), ready)
+        })
+    }
+}
+
+fn flags(interest: Interest, trigger: Trigger) -> epoll::EventFlags {
+    let awaited = match interest {
+        Interest::Read => epoll::EventFlags::IN,
+        Interest::Write => epoll::EventFlags::OUT,
+        Interest::ReadWrite => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+    };
+    match trigger {
+        Trigger::Level => awaited,
+        Trigger::Edge => awaited | epoll::EventFlags::ET,
+        Trigger::Once => awaited | epoll::EventFlags::ONESHOT,
+    }
+}
+
+impl Epoll {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// `EMFILE`: too many open files.
+    pub fn new() -> Result<Self, OsError> {
+        let fd = epoll::create(epoll::CreateFlags::CLOEXEC).context("make a set of descriptors")?;
+        Ok(Epoll { fd })
+    }
+
+    /// Waits for `fd` from now on. It is forgotten when the last copy of it is closed.
+    ///
+    /// # Errors
+    /// `EEXIST` when it is in already; `EPERM` for a file that is always ready; `ENOSPC` when this user's sets
+    /// hold as many as `/proc/sys/fs/epoll/max_user_watches` allows.
+    pub fn add(&self, fd: impl AsFd, interest: Interest, trigger: Trigger, key: u64) -> Result<(), OsError> {
+        epoll::add(&self.fd, fd, epoll::EventData::new_u64(key), flags(interest, trigger))
+            .context("wait for a descriptor among many")
+    }
+
+    /// Waits for something else on `fd`.
+    ///
+    /// # Errors
+    /// `ENOENT` when it is not in.
+    pub fn change(
+        &self,
+        fd: impl AsFd,
+        interest: Interest,
+        trigger: Trigger,
+        key: u64,
+    ) -> Result<(), OsError> {
+        epoll::modify(&self.fd, fd, epoll::EventData::new_u64(key), flags(interest, trigger))
+            .context("change what to wait for on a descriptor")
+    }
+
+    /// Waits for `fd` no more. One that is not in is left alone.
+    pub fn remove(&self, fd: impl AsFd) {
+        let _ = epoll::delete(&self.fd, fd);
+    }
+
+    /// Sleeps until something is ready or `deadline`, and puts what it found in place of what `events` held; none
+    /// when the deadline passed. A signal handler that ran is no reason to return.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn wait(&self, events: &mut Events, deadline: Option<Deadline>) -> Result<(), OsError> {
+        loop {
+            let remaining = deadline.map(Deadline::remaining);
+            match self.wait_once(events, remaining) {
+                Ok(()) if !events.raw.is_empty() || remaining.is_some_and(|left| left.is_zero()) => {
+                    return Ok(());
+                }
+                Ok(()) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(OsError::new("wait for many descriptors", errno)),
+            }
+        }
+    }
+
+    /// One sleep, which may end up to a millisecond early: that is how finely this call tells time. What is left
+    /// after it is slept by one that tells it finer, at the cost of a second call.
+    fn wait_once(&self, events: &mut Events, remaining: Option<Duration>) -> rustix::io::Result<()> {
+        let millis = remaining.map(|remaining| {
+            // As much as the call takes: 24 days.
+            Duration::from_millis(u64::try_from(remaining.as_millis()).unwrap_or(u64::MAX).min(0x7fff_ffff))
+        });
+        let timeout: Option<Timespec> = millis.map(timespec);
+        if let (Some(millis), Some(remaining)) = (millis, remaining)
+            && millis.is_zero()
+            && !remaining.is_zero()
+        {
+            let mut this = [PollFd::new(&self.fd, PollFlags::IN)];
+            rustix::event::poll(&mut this, Some(&timespec(remaining)))?;
+        }
+        events.raw.clear();
+        epoll::wait(&self.fd, spare_capacity(&mut events.raw), timeout.as_ref())?;
+        Ok(())
+    }
+}
+
+impl AsFd for Epoll {
+    /// Readable while something in it is ready.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A timer that is a descriptor: readable from a deadline on.
+#[derive(Debug)]
+pub struct TimerFd {
+    fd: OwnedFd,
+    set_to: Option<Deadline>,
+}
+
+impl TimerFd {
+    /// One that is not set.
+    ///
+    /// # Errors
+    /// `EMFILE`: too many open files.
+    pub fn new() -> Result<Self, OsError> {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let fd = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags).context("make a timer")?;
+        Ok(TimerFd { fd, set_to: None })
+    }
+
+    /// Becomes readable at `deadline`; never if none. Costs nothing when it is set to that already.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn set(&mut self, deadline: Option<Deadline>) -> Result<(), OsError> {
+        if self.set_to == deadline {
+            return Ok(());
+        }
+        // Zero would unset it.
+        let at = deadline.map_or(Duration::ZERO, |at| Duration::from_nanos(at.as_ns().max(1)));
+        let value =
+            rustix::time::Itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(at) };
+        rustix::time::timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &value).context("set a timer")?;
+        self.set_to = deadline;
+        Ok(())
+    }
+
+    /// Takes note that it went off: it is not set any more.
+    pub fn went_off(&mut self) {
+        let _ = rustix::io::read(&self.fd, &mut [0_u8; 8]);
+        self.set_to = None;
+    }
+}
+
+impl AsFd for TimerFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{drain, eventfd, poll, signal};
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn found(epoll: &Epoll, timeout: Duration) -> Vec<u64> {
+        let mut events = Events::with_capacity(8);
+        epoll.wait(&mut events, Some(Deadline::after(timeout))).unwrap();
+        let mut keys: Vec<u64> = events.iter().map(|(key, _)| key).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    #[test]
+    fn triggers_differ_in_how_often_they_tell() {
+        let epoll = Epoll::new().unwrap();
+        let counters = [eventfd().unwrap(), eventfd().unwrap(), eventfd().unwrap()];
+        for (key, trigger) in (0..).zip([Trigger::Level, Trigger::Edge, Trigger::Once]) {
+            epoll.add(&counters[key as usize], Interest::Read, trigger, key).unwrap();
+        }
+        assert!(found(&epoll, Duration::ZERO).is_empty());
+        counters.iter().for_each(|counter| signal(counter).unwrap());
+        assert_eq!(found(&epoll, SOON), [0, 1, 2]);
+        assert_eq!(found(&epoll, SOON), [0]);
+        counters.iter().for_each(|counter| signal(counter).unwrap());
+        assert_eq!(found(&epoll, SOON), [0, 1]);
+        epoll.change(&counters[2], Interest::Read, Trigger::Once, 7).unwrap();
+        assert_eq!(found(&epoll, SOON), [0, 7]);
+        epoll.remove(&counters[0]);
+        epoll.remove(&counters[0]);
+        assert!(found(&epoll, Duration::ZERO).is_empty());
+        assert!(drain(&counters[0]));
+    }
+
+    #[test]
+    fn short_and_long_waits_end_at_their_deadline_and_not_before() {
+        let epoll = Epoll::new().unwrap();
+        for timeout_us in [1, 300, 1_000, 1_700] {
+            let deadline = Deadline::after(Duration::from_micros(timeout_us));
+            let mut events = Events::with_capacity(1);
+            epoll.wait(&mut events, Some(deadline)).unwrap();
+            assert!(deadline.passed() && events.iter().next().is_none());
+        }
+    }
+
+    #[test]
+    fn a_timer_goes_off_when_it_is_set_and_can_be_unset() {
+        let mut timer = TimerFd::new().unwrap();
+        let readable = |timer: &TimerFd, timeout| {
+            poll(&[(timer.as_fd(), Interest::Read)], Some(Deadline::after(timeout))).unwrap()[0].readable
+        };
+        timer.set(Some(Deadline::at_ns(0))).unwrap();
+        assert!(readable(&timer, SOON));
+        timer.went_off();
+        assert!(!readable(&timer, Duration::ZERO));
+        timer.set(Some(Deadline::after(Duration::from_secs(3600)))).unwrap();
+        timer.set(None).unwrap();
+        assert!(!readable(&timer, Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn what_cannot_be_waited_for_is_refused() {
+        let epoll = Epoll::new().unwrap();
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let error = epoll.add(&file, Interest::Read, Trigger::Level, 0).unwrap_err();
+        assert_eq!(error.errno, Errno::PERM);
+    }
+}

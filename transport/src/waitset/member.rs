@@ -1,0 +1,142 @@
+//! What is in a waitset.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use tombolo_platform::OsError;
+use tombolo_platform::epoll::{Epoll, Trigger};
+use tombolo_platform::event::Interest;
+
+use super::Token;
+use crate::capabilities::Capabilities;
+use crate::contract::{Announced, Endpoint, Transport};
+
+/// Looks in vain after which a channel is no longer looked at.
+const LOOKS_IN_VAIN: u32 = 64;
+
+#[derive(Debug)]
+pub(super) enum Member<C> {
+    Channel(ChannelMember<C>),
+    Descriptor(OwnedFd),
+    Timer {
+        /// When it is due, while it is set.
+        due_ns: Option<u64>,
+        /// It goes away once it was told.
+        once: bool,
+    },
+}
+
+/// A channel, and how it is waited for.
+#[derive(Debug)]
+pub(super) struct ChannelMember<C> {
+    pub(super) channel: C,
+    pub(super) awaited: Interest,
+    /// Its peer rings for whatever is awaited, so nobody needs to look. Otherwise it is among the hot ones.
+    pub(super) armed: bool,
+    looks_in_vain: u32,
+    /// What the kernel was told to wait for, in the order of the transport's sources.
+    registered: Vec<(RawFd, Interest)>,
+}
+
+impl<C: Endpoint> ChannelMember<C> {
+    pub(super) fn new(channel: C, awaited: Interest) -> Self {
+        ChannelMember { channel, awaited, armed: false, looks_in_vain: 0, registered: Vec::new() }
+    }
+
+    /// Whether what is awaited is there.
+    #[inline]
+    pub(super) fn look(&mut self) -> bool {
+        let transport = self.channel.transport_mut();
+        let reads = matches!(self.awaited, Interest::Read | Interest::ReadWrite);
+        let writes = matches!(self.awaited, Interest::Write | Interest::ReadWrite);
+        (reads && transport.readable()) || (writes && transport.sendable())
+    }
+
+    /// Counts a look; true when it was the one that makes the channel a cold one.
+    #[inline]
+    pub(super) fn looked_in_vain(&mut self) -> bool {
+        self.looks_in_vain = self.looks_in_vain.saturating_add(1);
+        self.looks_in_vain == self.patience()
+    }
+
+    pub(super) fn warm(&mut self) {
+        self.looks_in_vain = 0;
+    }
+
+    pub(super) fn is_cold(&self) -> bool {
+        self.looks_in_vain >= self.patience()
+    }
+
+    fn patience(&self) -> u32 {
+        if self.arms_for_free() { 1 } else { LOOKS_IN_VAIN }
+    }
+
+    /// Where each message is a system call anyhow, looking is one more, and the peer saves none by it.
+    pub(super) fn arms_for_free(&self) -> bool {
+        !self.channel.transport().capabilities().contains(Capabilities::SILENT)
+    }
+
+    /// First half of arming.
+    pub(super) fn announce(&mut self) -> Announced {
+        self.channel.transport_mut().announce_sleep(self.awaited)
+    }
+
+    /// Second half, after the barrier: false when there is something already.
+    pub(super) fn settle(&mut self, epoll: &Epoll, token: Token) -> Result<bool, OsError> {
+        if !self.channel.transport_mut().may_sleep(self.awaited) {
+            self.channel.transport_mut().woken(false);
+            return Ok(false);
+        }
+        if let Err(error) = self.register(epoll, token) {
+            self.channel.transport_mut().woken(false);
+            return Err(error);
+        }
+        self.armed = true;
+        self.warm();
+        Ok(true)
+    }
+
+    /// Tells the kernel what it does not know yet of what to sleep on.
+    pub(super) fn register(&mut self, epoll: &Epoll, token: Token) -> Result<(), OsError> {
+        let mut sources = Vec::with_capacity(2);
+        self.channel.transport().sources(self.awaited, &mut sources);
+        for (index, (fd, interest)) in sources.into_iter().enumerate() {
+            match self.registered.get_mut(index) {
+                Some(known) if *known == (fd.as_raw_fd(), interest) => {}
+                Some(known) => {
+                    epoll.change(fd, interest, Trigger::Level, token.to_bits())?;
+                    *known = (fd.as_raw_fd(), interest);
+                }
+                None => {
+                    epoll.add(fd, interest, Trigger::Level, token.to_bits())?;
+                    self.registered.push((fd.as_raw_fd(), interest));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back an announcement. `rung` says that one of its sources was ready.
+    pub(super) fn disarm(&mut self, rung: bool) {
+        self.armed = false;
+        self.channel.transport_mut().woken(rung);
+    }
+
+    /// Gives the channel back as it came.
+    pub(super) fn release(mut self, epoll: &Epoll) -> C {
+        self.disarm(true);
+        let mut sources = Vec::with_capacity(2);
+        self.channel.transport().sources(self.awaited, &mut sources);
+        let known = self.registered.len();
+        sources.iter().take(known).for_each(|(fd, _)| epoll.remove(fd));
+        self.channel
+    }
+}
+
+impl<C> Member<C> {
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Member::Descriptor(fd) => Some(fd.as_fd()),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Things under tokens that are never used again.
+
+use std::fmt;
+
+/// Names something in a waitset. One that was removed stays unknown for good, whatever took its place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token {
+    pub(super) index: u32,
+    pub(super) generation: u32,
+}
+
+impl Token {
+    pub(super) const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    pub(super) const fn from_bits(bits: u64) -> Self {
+        Token { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({}.{})", self.index, self.generation)
+    }
+}
+
+/// Places, each with how often it was taken.
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    places: Vec<(u32, Option<T>)>,
+    free: Vec<u32>,
+    taken: usize,
+}
+
+/// The last index, which no place has, so that keys with it can mean something else.
+pub(super) const NO_INDEX: u32 = u32::MAX;
+
+impl<T> Slab<T> {
+    pub(super) fn new() -> Self {
+        Slab { places: Vec::new(), free: Vec::new(), taken: 0 }
+    }
+
+    /// `None` when four thousand million are in.
+    pub(super) fn insert(&mut self, value: T) -> Option<Token> {
+        if let Some(index) = self.free.pop() {
+            let (generation, place) = &mut self.places[index as usize];
+            *place = Some(value);
+            self.taken += 1;
+            return Some(Token { index, generation: *generation });
+        }
+        let index = u32::try_from(self.places.len()).ok().filter(|index| *index < NO_INDEX)?;
+        self.places.push((0, Some(value)));
+        self.taken += 1;
+        Some(Token { index, generation: 0 })
+    }
+
+    #[inline]
+    pub(super) fn get(&self, token: Token) -> Option<&T> {
+        match self.places.get(token.index as usize) {
+            Some((generation, Some(value))) if *generation == token.generation => Some(value),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
+        match self.places.get_mut(token.index as usize) {
+            Some((generation, Some(value))) if *generation == token.generation => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(super) fn remove(&mut self, token: Token) -> Option<T> {
+        self.get(token)?;
+        let (generation, place) = &mut self.places[token.index as usize];
+        let value = place.take();
+        self.taken -= 1;
+        // A place that was taken as often as can be counted is left alone from then on.
+        if let Some(next) = generation.checked_add(1) {
+            *generation = next;
+            self.free.push(token.index);
+        }
+        value
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.taken
+    }
+
+    pub(super) fn tokens(&self) -> impl Iterator<Item = Token> {
+        (0..)
+            .zip(&self.places)
+            .filter(|(_, (_, place))| place.is_some())
+            .map(|(index, (generation, _))| Token { index, generation: *generation })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_good_until_it_is_removed_and_never_again() {
+        let mut slab = Slab::new();
+        let (a, b) = (slab.insert('a').unwrap(), slab.insert('b').unwrap());
+        assert_eq!((slab.get(a), slab.get(b), slab.len()), (Some(&'a'), Some(&'b'), 2));
+        assert_eq!((slab.remove(a), slab.remove(a), slab.get(a)), (Some('a'), None, None));
+        let c = slab.insert('c').unwrap();
+        assert_eq!(c.index, a.index);
+        assert_eq!(slab.get_mut(a), None);
+        assert_eq!((slab.get(a), slab.get(c)), (None, Some(&'c')));
+        assert_eq!(slab.tokens().collect::<Vec<_>>(), [c, b]);
+        assert_eq!(Token::from_bits(c.to_bits()), c);
+    }
+
+    #[test]
+    fn a_place_used_up_is_not_reused() {
+        let mut slab = Slab::new();
+        let token = slab.insert(1).unwrap();
+        slab.places[0].0 = u32::MAX;
+        let last = Token { generation: u32::MAX, ..token };
+        assert_eq!(slab.remove(last), Some(1));
+        assert_eq!(slab.insert(2).unwrap().index, 1);
+        assert_eq!(slab.get(last), None);
+    }
+}

@@ -1,0 +1,72 @@
+//! A waitset tells what happened, all of it, in turn, and looks at nothing else.
+
+mod death;
+mod pairs;
+mod scale;
+mod telling;
+mod turns;
+
+macro_rules! each_kind {
+    ($($name:ident: $kind:ident),* $(,)?) => {
+        $(mod $name {
+            use crate::pairs::$kind as Kind;
+
+            #[test]
+            fn tells_by_level_until_all_is_taken() {
+                crate::telling::tells_by_level_until_all_is_taken::<Kind>();
+            }
+
+            #[test]
+            fn tells_what_was_there_before() {
+                crate::telling::tells_what_was_there_before::<Kind>();
+            }
+
+            #[test]
+            fn tells_of_room() {
+                crate::telling::tells_of_room::<Kind>();
+            }
+
+            #[test]
+            fn tells_of_ends() {
+                crate::telling::tells_of_ends::<Kind>();
+            }
+
+            #[test]
+            fn what_is_removed_is_told_no_more() {
+                crate::telling::what_is_removed_is_told_no_more::<Kind>();
+            }
+
+            #[test]
+            fn what_is_used_beside_the_set_loses_no_wake_up() {
+                crate::telling::what_is_used_beside_the_set_loses_no_wake_up::<Kind>();
+            }
+
+            #[test]
+            fn echoes_asleep_and_awake() {
+                crate::telling::echoes_asleep_and_awake::<Kind>();
+            }
+
+            #[test]
+            fn a_flood_does_not_starve() {
+                crate::turns::a_flood_does_not_starve::<Kind>();
+            }
+
+            #[test]
+            fn all_have_the_same_share() {
+                crate::turns::all_have_the_same_share::<Kind>();
+            }
+
+            #[test]
+            fn idle_channels_are_not_looked_at() {
+                crate::scale::idle_channels_are_not_looked_at::<Kind>();
+            }
+
+            #[test]
+            fn an_outer_poll_hears_of_everything() {
+                crate::scale::an_outer_poll_hears_of_everything::<Kind>();
+            }
+        })*
+    };
+}
+
+each_kind! { shm: Shm, window: Window, stream: Stream }

@@ -1,0 +1,138 @@
+//! Both ends of channels of every kind.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use tombolo_link::{ChannelConfig, ChannelLayout, Hello, Side};
+use tombolo_platform::event::{Interest, eventfd};
+use tombolo_platform::memory::create_sealed;
+use tombolo_platform::socket::{Kind as SocketKind, pair as socket_pair};
+use tombolo_platform::time::Deadline;
+use tombolo_ring::{SlotSize, Variant};
+use tombolo_transport::wait::Spin;
+use tombolo_transport::waitset::{Ready, Token};
+use tombolo_transport::{
+    ChannelError, Endpoint, MemoryChannel, StreamChannel, Transport, WaitSet, shm, window,
+};
+
+/// Longer than anything here takes on a machine that does ten other things.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) fn deadline() -> Deadline {
+    Deadline::after(LONG)
+}
+
+pub(crate) fn config() -> ChannelConfig {
+    ChannelConfig::new(SlotSize::B64, 16, Variant::EpochCredit).unwrap()
+}
+
+pub(crate) fn hello() -> Hello {
+    Hello::new(config(), 0x7761_6974, None)
+}
+
+pub(crate) trait Kind {
+    type Channel: Transport + Send;
+
+    fn pair() -> (Self::Channel, Self::Channel);
+}
+
+fn both<T: Send>(
+    a: impl FnOnce() -> Result<T, ChannelError> + Send,
+    b: impl FnOnce() -> Result<T, ChannelError>,
+) -> (T, T) {
+    std::thread::scope(|scope| {
+        let a = scope.spawn(a);
+        let b = b();
+        (a.join().unwrap().unwrap(), b.unwrap())
+    })
+}
+
+pub(crate) struct Shm;
+
+impl Kind for Shm {
+    type Channel = MemoryChannel;
+
+    fn pair() -> (MemoryChannel, MemoryChannel) {
+        let (a, b) = socket_pair(SocketKind::Stream).unwrap();
+        both(|| shm::connect(a, hello(), deadline()), || shm::accept(b, hello(), deadline()))
+    }
+}
+
+pub(crate) struct Window;
+
+impl Kind for Window {
+    type Channel = MemoryChannel;
+
+    fn pair() -> (MemoryChannel, MemoryChannel) {
+        let length_bytes = ChannelLayout::new(config()).length_bytes() as u64;
+        let memory = create_sealed("tombolo-test-window", length_bytes).unwrap();
+        let (lifeline_a, lifeline_b) = socket_pair(SocketKind::Packet).unwrap();
+        let bells = [eventfd().unwrap(), eventfd().unwrap()];
+        let copy = |fd: &OwnedFd| fd.try_clone().unwrap();
+        let lent = |lifeline, bell: &OwnedFd, ringer: &OwnedFd| window::Lent {
+            memory: copy(&memory),
+            offset_bytes: 0,
+            length_bytes,
+            lifeline,
+            bell: copy(bell),
+            ringer: copy(ringer),
+            ring: None,
+        };
+        let a = lent(lifeline_a, &bells[0], &bells[1]);
+        let b = lent(lifeline_b, &bells[1], &bells[0]);
+        both(
+            || window::open(a, Side::A, hello(), deadline()),
+            || window::open(b, Side::B, hello(), deadline()),
+        )
+    }
+}
+
+pub(crate) struct Stream;
+
+impl Kind for Stream {
+    type Channel = StreamChannel;
+
+    fn pair() -> (StreamChannel, StreamChannel) {
+        let (a, b) = socket_pair(SocketKind::Stream).unwrap();
+        both(|| StreamChannel::open(a, hello(), deadline()), || StreamChannel::open(b, hello(), deadline()))
+    }
+}
+
+/// A set of the near ends of `count` channels, and the far ends.
+pub(crate) fn set_of<K: Kind>(count: usize) -> (WaitSet<K::Channel>, Vec<Token>, Vec<K::Channel>) {
+    let mut set = WaitSet::new().unwrap();
+    let (mut tokens, mut far) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let (a, b) = K::pair();
+        tokens.push(set.add(a, Interest::Read).unwrap());
+        far.push(b);
+    }
+    (set, tokens, far)
+}
+
+/// The spins to try everything with: none, and one that lasts.
+pub(crate) fn spins() -> [Spin; 2] {
+    [Spin::new(0), Spin::new(20_000)]
+}
+
+pub(crate) fn next<C: Endpoint>(set: &mut WaitSet<C>) -> Ready {
+    set.wait(LONG).unwrap().expect("something happens")
+}
+
+/// The next thing, which must be a channel.
+pub(crate) fn next_channel<C: Endpoint>(set: &mut WaitSet<C>) -> Token {
+    match next(set) {
+        Ready::Channel(token) => token,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn nothing<C: Endpoint>(set: &mut WaitSet<C>) -> bool {
+    set.wait(Duration::ZERO).unwrap().is_none()
+}
+
+pub(crate) fn recv<C: Endpoint>(set: &mut WaitSet<C>, token: Token) -> Result<Option<Vec<u8>>, ChannelError> {
+    let mut buffer = Vec::new();
+    let channel = set.get_mut(token).expect("it is in").transport_mut();
+    Ok(channel.try_recv_into(&mut buffer)?.map(|_| buffer))
+}

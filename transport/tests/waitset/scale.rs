@@ -1,0 +1,130 @@
+//! What is idle costs nothing.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::time::{Deadline, now_ns};
+use tombolo_transport::wait::Spin;
+use tombolo_transport::waitset::{Ready, Schedule, WaitStats};
+use tombolo_transport::{Transport, WaitSet};
+
+use crate::pairs::{Kind, deadline, next_channel, nothing, recv, set_of};
+
+/// The cost of a few hundred messages over one channel beside `idle` others.
+fn cost<K: Kind>(idle: usize) -> [WaitStats; 2] {
+    [0, 20_000].map(|spin_ns| {
+        let (mut set, tokens, mut far) = set_of::<K>(idle + 1);
+        set.set_spin(Spin::new(spin_ns));
+        assert!(nothing(&mut set));
+        let before = set.stats();
+        for _ in 0..300 {
+            far[0].try_send(b"x").unwrap();
+            assert_eq!(next_channel(&mut set), tokens[0]);
+            recv(&mut set, tokens[0]).unwrap().unwrap();
+            if spin_ns == 0 {
+                // Asleep in between.
+                assert!(nothing(&mut set));
+            }
+        }
+        let after = set.stats();
+        WaitStats {
+            looks: after.looks - before.looks,
+            questions: after.questions - before.questions,
+            armed: after.armed - before.armed,
+            barriers: after.barriers - before.barriers,
+            rung: after.rung - before.rung,
+        }
+    })
+}
+
+pub(crate) fn idle_channels_are_not_looked_at<K: Kind>() {
+    let (few, many) = (cost::<K>(1), cost::<K>(120));
+    assert_eq!(few, many, "the cost depends on the number of idle channels");
+}
+
+pub(crate) fn an_outer_poll_hears_of_everything<K: Kind>() {
+    let readable = |set: &WaitSet<K::Channel>, timeout| {
+        poll(&[(set.as_fd(), Interest::Read)], Some(Deadline::after(timeout))).unwrap()[0].readable
+    };
+    let (mut set, tokens, mut far) = set_of::<K>(3);
+    for round in 0..10 {
+        assert!(nothing(&mut set));
+        assert!(!readable(&set, Duration::ZERO));
+        far[round % 3].try_send(b"x").unwrap();
+        assert!(readable(&set, Duration::from_secs(60)));
+        assert_eq!(next_channel(&mut set), tokens[round % 3]);
+        recv(&mut set, tokens[round % 3]).unwrap();
+    }
+    assert!(nothing(&mut set));
+    // Of timers, also when they are set while the program is about to poll.
+    set.add_timer(Schedule::once(now_ns() + 1_000_000)).unwrap();
+    let until = deadline();
+    loop {
+        assert!(readable(&set, Duration::from_secs(60)) && !until.passed());
+        match set.wait(Duration::ZERO).unwrap() {
+            Some(Ready::Timer(..)) => break,
+            other => assert_eq!(other, None),
+        }
+    }
+    assert!(nothing(&mut set) && !readable(&set, Duration::ZERO));
+    // Of channels that are used or added meanwhile.
+    set.get_mut(tokens[0]).unwrap();
+    far[0].try_send(b"x").unwrap();
+    assert!(readable(&set, Duration::from_secs(60)));
+    assert_eq!(next_channel(&mut set), tokens[0]);
+    recv(&mut set, tokens[0]).unwrap();
+    assert!(nothing(&mut set));
+    let (near, mut far) = K::pair();
+    far.try_send(b"x").unwrap();
+    let token = set.add(near, Interest::Read).unwrap();
+    assert!(readable(&set, Duration::from_secs(60)));
+    assert_eq!(next_channel(&mut set), token);
+    set.waker().wake();
+    recv(&mut set, token).unwrap();
+    assert_eq!(set.wait(Duration::ZERO).unwrap(), Some(Ready::Woken));
+}
+
+/// As many as the limit of open files of a usual login allows.
+#[test]
+fn hundreds_come_and_go() {
+    let (mut set, tokens, mut far) = set_of::<crate::pairs::Shm>(200);
+    assert!(nothing(&mut set));
+    let barriers = set.stats().barriers;
+    for channel in &mut far {
+        channel.try_send(b"all at once").unwrap();
+    }
+    let mut told: Vec<_> = (0..200)
+        .map(|_| {
+            let token = next_channel(&mut set);
+            recv(&mut set, token).unwrap().unwrap();
+            token
+        })
+        .collect();
+    told.sort_unstable();
+    assert_eq!(told, tokens);
+    assert!(nothing(&mut set));
+    assert!(set.stats().barriers <= barriers + 20, "a barrier arms many: {:?}", set.stats());
+    // To tell all of them something looks at none of them.
+    let looks = set.stats().looks;
+    for token in &tokens {
+        set.try_send(*token, b"to all").unwrap();
+    }
+    assert!(nothing(&mut set));
+    assert_eq!(set.stats().looks, looks);
+    for (index, token) in tokens.iter().enumerate() {
+        if index % 3 != 0 {
+            assert!(set.remove(*token).is_some());
+        }
+    }
+    far.iter_mut().for_each(|channel| {
+        let _ = channel.try_send(b"x");
+    });
+    for _ in 0..67 {
+        let token = next_channel(&mut set);
+        assert!(tokens.iter().position(|known| *known == token).unwrap() % 3 == 0);
+        recv(&mut set, token).unwrap().unwrap();
+    }
+    assert!(nothing(&mut set));
+    assert_eq!(set.len(), 67);
+}

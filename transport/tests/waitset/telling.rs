@@ -1,0 +1,290 @@
+//! What is told, and until when.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use tombolo_platform::event::{self, Interest};
+use tombolo_platform::time::{Deadline, now_ns};
+use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::waitset::{Ready, Schedule, Trigger};
+use tombolo_transport::{ChannelError, MemoryChannel, Transport, WaitSet};
+
+use crate::pairs::{Kind, LONG, next, next_channel, nothing, recv, set_of, spins};
+
+pub(crate) fn tells_by_level_until_all_is_taken<K: Kind>() {
+    for spin in spins() {
+        let (mut set, tokens, mut far) = set_of::<K>(3);
+        set.set_spin(spin);
+        assert!(nothing(&mut set));
+        far[1].try_send(b"one").unwrap();
+        far[1].try_send(b"two").unwrap();
+        for _ in 0..40 {
+            assert_eq!(next(&mut set), Ready::Channel(tokens[1]));
+        }
+        for expected in [b"one", b"two"] {
+            assert_eq!(next_channel(&mut set), tokens[1]);
+            assert_eq!(recv(&mut set, tokens[1]).unwrap().unwrap(), expected);
+        }
+        assert!(nothing(&mut set));
+        far[2].try_send(b"x").unwrap();
+        assert_eq!(next_channel(&mut set), tokens[2]);
+    }
+}
+
+pub(crate) fn tells_what_was_there_before<K: Kind>() {
+    let (near, mut far) = K::pair();
+    far.try_send(b"early").unwrap();
+    let mut set = WaitSet::new().unwrap();
+    let token = set.add(near, Interest::Read).unwrap();
+    assert_eq!(next_channel(&mut set), token);
+    assert_eq!(recv(&mut set, token).unwrap().unwrap(), b"early");
+    assert!(nothing(&mut set));
+}
+
+pub(crate) fn tells_of_room<K: Kind>() {
+    for spin in spins() {
+        let (mut set, tokens, mut far) = set_of::<K>(2);
+        set.set_spin(spin);
+        let message = vec![7; set.get(tokens[0]).unwrap().limits().max_message_bytes];
+        let mut sent = 0;
+        while set.try_send(tokens[0], &message).is_ok() {
+            sent += 1;
+        }
+        assert!(nothing(&mut set), "nobody waits for room yet");
+        assert!(set.set_interest(tokens[0], Interest::ReadWrite));
+        assert!(nothing(&mut set), "there is none");
+        // Both at once: what is awaited first comes first.
+        far[0].try_send(b"and a message").unwrap();
+        assert_eq!(next_channel(&mut set), tokens[0]);
+        assert!(recv(&mut set, tokens[0]).unwrap().is_some());
+        assert!(set.set_interest(tokens[0], Interest::Write));
+        assert!(nothing(&mut set), "there still is no room");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
+                for _ in 0..=sent {
+                    wait::recv_into(&mut far[0], &mut spin, &mut buffer, LONG).unwrap();
+                }
+            });
+            assert_eq!(next_channel(&mut set), tokens[0]);
+            while let Err(error) = set.try_send(tokens[0], &message) {
+                assert_eq!(error, ChannelError::WouldBlock);
+                assert_eq!(next_channel(&mut set), tokens[0]);
+            }
+            // A stream may have kept some of it to itself: the set sends that.
+            set.set_interest(tokens[0], Interest::Read);
+            while set.get_mut(tokens[0]).unwrap().unsent() {
+                assert!(set.wait(Duration::from_millis(1)).unwrap().is_none());
+            }
+        });
+    }
+}
+
+pub(crate) fn tells_of_ends<K: Kind>() {
+    for spin in spins() {
+        let (mut set, tokens, mut far) = set_of::<K>(3);
+        set.set_spin(spin);
+        assert!(nothing(&mut set));
+        far[2].try_send(b"last").unwrap();
+        drop(far.remove(2));
+        assert_eq!(next_channel(&mut set), tokens[2]);
+        assert_eq!(recv(&mut set, tokens[2]).unwrap().unwrap(), b"last");
+        for _ in 0..3 {
+            assert_eq!(next_channel(&mut set), tokens[2]);
+            assert_eq!(recv(&mut set, tokens[2]), Err(ChannelError::Closed));
+        }
+        assert!(set.remove(tokens[2]).is_some());
+        assert!(nothing(&mut set));
+        // A sender is told too.
+        set.set_interest(tokens[0], Interest::Write);
+        let message = vec![0; set.get(tokens[0]).unwrap().limits().max_message_bytes];
+        while set.try_send(tokens[0], &message).is_ok() {}
+        assert!(nothing(&mut set));
+        far.clear();
+        let mut told = [next_channel(&mut set), next_channel(&mut set)];
+        told.sort_unstable();
+        assert_eq!(told, tokens[..2]);
+    }
+}
+
+pub(crate) fn what_is_removed_is_told_no_more<K: Kind>() {
+    let (mut set, tokens, mut far) = set_of::<K>(4);
+    assert!(nothing(&mut set));
+    // Armed and rung; hot and full; and one that stays.
+    for index in [0, 1, 2] {
+        far[index].try_send(b"x").unwrap();
+    }
+    assert!(set.remove(tokens[0]).is_some());
+    let first = next_channel(&mut set);
+    assert!(first == tokens[1] || first == tokens[2]);
+    let mut removed = set.remove(first).unwrap();
+    let other = if first == tokens[1] { tokens[2] } else { tokens[1] };
+    for _ in 0..40 {
+        assert_eq!(next_channel(&mut set), other);
+    }
+    assert!(recv(&mut set, other).unwrap().is_some());
+    assert!(nothing(&mut set));
+    // What came out is whole.
+    let mut buffer = Vec::new();
+    assert_eq!(wait::recv_into(&mut removed, &mut Spin::new(0), &mut buffer, LONG), Ok(1));
+    assert!(
+        set.remove(first).is_none() && set.get(first).is_none() && !set.set_interest(first, Interest::Read)
+    );
+    assert!(matches!(set.try_send(first, b"y"), Err(ChannelError::Os(_))));
+    // Its place is taken by another, which is not mistaken for it.
+    let again = set.add(removed, Interest::Read).unwrap();
+    assert_ne!(again, first);
+    assert!(nothing(&mut set));
+    assert_eq!(set.len(), 3);
+}
+
+/// A program looks at an armed channel for so long that it hears its bell itself, then waits.
+pub(crate) fn what_is_used_beside_the_set_loses_no_wake_up<K: Kind>() {
+    let (mut set, tokens, mut far) = set_of::<K>(1);
+    for round in 0..20_u8 {
+        assert!(nothing(&mut set));
+        far[0].try_send(&[round]).unwrap();
+        let mut buffer = Vec::new();
+        let until = Deadline::after(Duration::from_millis(3));
+        let channel = set.get_mut(tokens[0]).unwrap();
+        while !until.passed() {
+            let _ = channel.try_recv_into(&mut buffer).unwrap();
+        }
+        assert_eq!(buffer, [round]);
+        std::thread::scope(|scope| {
+            scope.spawn(|| far[0].try_send(&[round, round]).unwrap());
+            assert_eq!(next_channel(&mut set), tokens[0]);
+        });
+        assert_eq!(recv(&mut set, tokens[0]).unwrap().unwrap(), [round, round]);
+    }
+}
+
+pub(crate) fn echoes_asleep_and_awake<K: Kind>() {
+    for (near_spin_ns, far_spin_ns) in [(0, 0), (0, 20_000), (20_000, 0), (20_000, 20_000), (2_000, 3_000)] {
+        let (mut set, tokens, mut far) = set_of::<K>(5);
+        set.set_spin(Spin::new(near_spin_ns));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut spin, mut buffer) = (Spin::new(far_spin_ns), Vec::new());
+                for number in 0..2_000_u32 {
+                    let channel = &mut far[number as usize * 3 % 5];
+                    wait::send(channel, &mut spin, &number.to_le_bytes(), LONG).unwrap();
+                    wait::recv_into(channel, &mut spin, &mut buffer, LONG).unwrap();
+                    assert_eq!(buffer, number.to_le_bytes());
+                }
+            });
+            for number in 0..2_000_u32 {
+                let token = next_channel(&mut set);
+                assert_eq!(token, tokens[number as usize * 3 % 5]);
+                let message = recv(&mut set, token).unwrap().unwrap();
+                set.try_send(token, &message).unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn a_waker_interrupts_the_wait_under_way_or_the_next() {
+    let mut set = WaitSet::<MemoryChannel>::new().unwrap();
+    let waker = set.waker();
+    waker.wake();
+    waker.wake();
+    assert_eq!(next(&mut set), Ready::Woken);
+    assert!(nothing(&mut set));
+    std::thread::scope(|scope| {
+        let from_task = std::task::Waker::from(std::sync::Arc::new(waker.clone()));
+        scope.spawn(move || {
+            std::thread::sleep(Duration::from_millis(5));
+            from_task.wake();
+        });
+        assert_eq!(next(&mut set), Ready::Woken);
+    });
+    drop(set);
+    waker.wake();
+}
+
+#[test]
+fn descriptors_are_told_as_they_were_added() {
+    let mut set = WaitSet::<MemoryChannel>::new().unwrap();
+    let counter = event::eventfd().unwrap();
+    let copy = || counter.try_clone().unwrap();
+    let level = set.add_descriptor(copy(), Interest::Read, Trigger::Level).unwrap();
+    assert!(nothing(&mut set));
+    event::signal(&counter).unwrap();
+    for _ in 0..3 {
+        assert!(
+            matches!(next(&mut set), Ready::Descriptor(token, ready) if token == level && ready.readable)
+        );
+    }
+    set.remove(level);
+    assert!(nothing(&mut set));
+    let edge = set.add_descriptor(copy(), Interest::Read, Trigger::Edge).unwrap();
+    assert!(matches!(next(&mut set), Ready::Descriptor(token, _) if token == edge));
+    assert!(nothing(&mut set));
+    set.remove(edge);
+    let once = set.add_descriptor(copy(), Interest::Read, Trigger::Once).unwrap();
+    assert!(matches!(next(&mut set), Ready::Descriptor(token, _) if token == once));
+    assert!(nothing(&mut set));
+    assert!(set.change_descriptor(once, Interest::Read, Trigger::Once).unwrap());
+    assert!(matches!(next(&mut set), Ready::Descriptor(token, _) if token == once));
+    assert!(!set.change_descriptor(level, Interest::Read, Trigger::Once).unwrap());
+    let file = std::fs::File::open("/proc/self/exe").unwrap();
+    assert!(set.add_descriptor(file.into(), Interest::Read, Trigger::Level).is_err());
+    assert_eq!(set.len(), 1);
+}
+
+#[test]
+fn timers_go_off_once_or_again_and_can_be_set_anew() {
+    let mut set = WaitSet::<MemoryChannel>::new().unwrap();
+    let start_ns = now_ns();
+    let later = set.add_timer(Schedule::once(start_ns + 3_000_000)).unwrap();
+    let sooner = set.add_timer(Schedule::once(start_ns + 1_000_000)).unwrap();
+    let never = set.add_timer(Schedule::once(start_ns + 2_000_000)).unwrap();
+    set.remove(never);
+    assert_eq!((next(&mut set), next(&mut set)), (Ready::Timer(sooner, 1), Ready::Timer(later, 1)));
+    assert!(now_ns() >= start_ns + 3_000_000);
+    assert!(nothing(&mut set) && set.is_empty());
+    assert!(!set.set_timer(later, Schedule::once(0)), "it is gone");
+
+    let again = set.add_timer(Schedule::every(Duration::from_micros(500), now_ns())).unwrap();
+    let mut times = 0;
+    while times < 10 {
+        let Ready::Timer(token, more) = next(&mut set) else { panic!("something else") };
+        assert_eq!(token, again);
+        times += more;
+    }
+    std::thread::sleep(Duration::from_millis(5));
+    assert!(matches!(next(&mut set), Ready::Timer(_, missed) if missed >= 9));
+    // Long due, but then set anew before it was told.
+    std::thread::sleep(Duration::from_millis(1));
+    assert!(set.set_timer(again, Schedule::once(u64::MAX)));
+    assert!(nothing(&mut set));
+    assert!(set.set_timer(again, Schedule::once(now_ns() + 500_000)));
+    assert_eq!(next(&mut set), Ready::Timer(again, 1));
+    assert!(set.is_empty());
+}
+
+#[test]
+fn a_wait_ends_at_its_deadline() {
+    let (mut set, _tokens, _far) = set_of::<crate::pairs::Shm>(2);
+    for spin in [Spin::new(0), Spin::new(20_000), Spin::new(u64::MAX)] {
+        set.set_spin(spin);
+        let deadline = Deadline::after(Duration::from_micros(2_500));
+        assert_eq!(set.wait(Duration::from_micros(2_500)).unwrap(), None);
+        assert!(deadline.passed());
+    }
+}
+
+#[test]
+fn a_set_can_be_in_a_set() {
+    let (mut inner, tokens, mut far) = set_of::<crate::pairs::Shm>(2);
+    let mut outer = WaitSet::<MemoryChannel>::new().unwrap();
+    let copy = inner.as_fd().try_clone_to_owned().unwrap();
+    let token = outer.add_descriptor(copy, Interest::Read, Trigger::Level).unwrap();
+    assert!(nothing(&mut inner) && nothing(&mut outer));
+    far[1].try_send(b"x").unwrap();
+    assert!(matches!(next(&mut outer), Ready::Descriptor(told, _) if told == token));
+    assert_eq!(inner.wait(Duration::ZERO).unwrap(), Some(Ready::Channel(tokens[1])));
+    recv(&mut inner, tokens[1]).unwrap();
+    assert!(nothing(&mut inner) && nothing(&mut outer));
+}
