@@ -49,6 +49,7 @@ impl Agent {
                         Ok(first)
                     }
                 },
+                Attachment::TracePage { domain } => self.trace_page(*domain),
                 Attachment::WindowMemory {} => copy(self.window.as_ref().ok_or_else(missing)?.memory.as_fd()),
                 Attachment::Registers {} => copy(self.window.as_ref().ok_or_else(missing)?.registers.as_fd()),
                 Attachment::Interrupt { vector } => {

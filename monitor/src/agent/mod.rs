@@ -8,6 +8,7 @@ mod clients;
 mod lifelines;
 mod orphans;
 mod programs;
+mod traces;
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -22,6 +23,7 @@ use children::ChildRecord;
 use clients::ClientConnection;
 use lifelines::Lifeline;
 pub use programs::program_from_bytes;
+use traces::TracePage;
 
 /// What foreign programs are run by.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,6 +86,10 @@ pub struct Agent {
     /// Ends of socket pairs whose other end was handed out, by channel.
     pairs: HashMap<ChannelId, OwnedFd>,
     reports: VecDeque<Outgoing>,
+    /// Memory that domains trace to, also of dead ones that the root wants kept.
+    traces: HashMap<DomainId, TracePage>,
+    /// What the control words of their pages say.
+    trace_word: u64,
     /// Killed, not yet reaped, by process id.
     orphans: HashMap<i32, OwnedFd>,
     orphans_expected: bool,
@@ -111,6 +117,8 @@ impl Agent {
             lifelines: HashMap::new(),
             pairs: HashMap::new(),
             reports: VecDeque::new(),
+            traces: HashMap::new(),
+            trace_word: 0,
             orphans: HashMap::new(),
             orphans_expected: false,
         })
@@ -203,6 +211,11 @@ impl Agent {
             Order::Dismiss { connection } => {
                 self.clients.remove(&connection);
             }
+            Order::Trace { word } => self.trace(word),
+            Order::TraceRead { ticket, domain, offset_bytes, length_bytes } => {
+                self.read_trace(ticket, domain, offset_bytes, length_bytes);
+            }
+            Order::TraceForget { domain } => self.forget_trace(domain),
             Order::Stop {} => {
                 self.destroy_children();
                 return Err(Stopped);

@@ -221,6 +221,7 @@ impl Core {
     /// A domain has ended: its parent hears of it, its children end.
     pub(super) fn domain_ended(&mut self, domain: DomainId, exit: Exit) {
         let Some(record) = self.domains.remove(&domain) else { return };
+        self.trace_owner_gone(domain);
         self.names.retain(|_, name| name.owner != domain);
         self.executions.retain(|(_, condemned)| *condemned != domain);
         if let Some((client, request)) = record.feeding {

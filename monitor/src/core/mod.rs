@@ -14,6 +14,7 @@ mod nodes;
 mod requests;
 #[cfg(test)]
 mod tests;
+mod traces;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU16;
@@ -26,6 +27,7 @@ use tombolo_machine::Machine;
 use tombolo_machine::image::Image;
 
 use console::ConsoleRecord;
+use traces::Traces;
 
 /// A point in time, in nanoseconds from any origin.
 pub type Nanos = u64;
@@ -230,6 +232,7 @@ pub struct Core {
     next_channel: u64,
     /// Domains that are killed if they still live then.
     executions: Vec<(Nanos, DomainId)>,
+    traces: Traces,
     /// Since when nobody has used the machine.
     idle_since: Option<Nanos>,
     effects: Vec<Effect>,
@@ -280,6 +283,7 @@ impl Core {
             channels: BTreeMap::new(),
             next_channel: 1,
             executions: Vec::new(),
+            traces: Traces::default(),
             idle_since: Some(now),
             effects: Vec::new(),
         }
@@ -337,6 +341,7 @@ impl Core {
             Report::ProgramTaken { hash } => self.program_taken(node, hash),
             Report::Released { channel } => self.channel_released(node, channel),
             Report::InputTaken { domain } => self.input_taken(domain),
+            Report::TraceRead { ticket, bytes } => self.trace_was_read(node, ticket, bytes),
         }
         if self.clients.is_empty() && self.domains.is_empty() {
             self.idle_since.get_or_insert(now);

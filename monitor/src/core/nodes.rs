@@ -63,6 +63,7 @@ impl Core {
         if let Some((client, request)) = node.restarting.take() {
             self.answer(client, request, Ok(Reply::Done {}));
         }
+        self.trace_node_ready(id);
     }
 
     /// A node is gone, by evidence: its process ended, or never started.
@@ -88,6 +89,7 @@ impl Core {
         for domain in domains {
             self.domain_ended(domain, Exit::NodeLost { cause: cause.to_owned() });
         }
+        self.trace_node_lost(id);
         self.channels_lost(id);
     }
 

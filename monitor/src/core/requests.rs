@@ -45,7 +45,7 @@ impl Core {
         let domain = match (self.clients.get(&client).and_then(|record| record.domain), &body) {
             (_, Request::Attach { version, program }) => {
                 let result = self.attach(now, client, *version, program);
-                return self.answer(client, request, result);
+                return self.attached(client, request, result);
             }
             (Some(domain), _) => domain,
             (None, _) => {
@@ -94,6 +94,13 @@ impl Core {
                 return self.effects.push(Effect::Shutdown);
             }
             Request::Restart { node } => return self.restart(now, client, request, &node),
+            Request::Trace { on, keep_first, while_attached } => {
+                self.trace(on, keep_first, while_attached.then_some(client))
+            }
+            Request::Traced { after } => Ok(self.list_traced(after)),
+            Request::TraceRead { domain, offset_bytes, length_bytes } => {
+                return self.read_trace(client, request, domain, offset_bytes, length_bytes);
+            }
         };
         self.answer(client, request, result);
     }
@@ -176,6 +183,7 @@ impl Core {
     /// A client's connection is gone, and with it everything that hangs on it.
     pub(super) fn client_left(&mut self, client: Client) {
         let Some(record) = self.clients.remove(&client) else { return };
+        self.trace_client_left(client);
         self.names.retain(|_, name| name.client != client);
         self.waiting.retain(|waiting| waiting.client != client);
         self.nodes.iter_mut().for_each(|node| node.console.forget(client));
@@ -191,6 +199,7 @@ impl Core {
         {
             // Nobody's child: with its connection goes what we know of it.
             self.domains.remove(&domain);
+            self.trace_owner_gone(domain);
         }
     }
 }

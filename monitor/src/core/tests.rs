@@ -13,6 +13,8 @@ use tombolo_machine::Machine;
 
 use super::{Client, Core, Effect, Resource};
 
+mod traces;
+
 const MACHINE: &str = r#"
 name = "test"
 [[node]]
@@ -314,7 +316,7 @@ fn a_domain_dies_with_whoever_started_it() {
     bench.attach((HOST, 1));
     let domain = start(&mut bench, (HOST, 1));
     bench.report(HOST, Report::Left { connection: 1 });
-    assert_eq!(bench.orders.last(), Some(&(ARM0, Order::Signal { domain, signal: 9 })));
+    assert!(bench.orders.contains(&(ARM0, Order::Signal { domain, signal: 9 })));
 }
 
 #[test]
@@ -429,7 +431,7 @@ fn nonsense_ends_the_connection_that_sent_it() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     bench.report(HOST, Report::Asked { connection: 1, message: Bytes(vec![255; 40]) });
-    assert_eq!(bench.orders.last(), Some(&(HOST, Order::Dismiss { connection: 1 })));
+    assert!(bench.orders.contains(&(HOST, Order::Dismiss { connection: 1 })));
 }
 
 #[test]

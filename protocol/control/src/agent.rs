@@ -34,6 +34,11 @@ wire_enum! {
             /// Bytes rather than messages.
             stream: bool,
         }
+        /// The memory that a domain traces to. The agent makes it, and keeps it for others to read.
+        40 => TracePage {
+            /// Whose.
+            domain: DomainId,
+        }
     }
 }
 
@@ -134,6 +139,27 @@ wire_enum! {
             /// Which.
             connection: u32,
         }
+        /// Store this in the control word of every trace page, also of those to come.
+        40 => Trace {
+            /// 0 to stop.
+            word: u64,
+        }
+        /// Read a part of a domain's trace page.
+        41 => TraceRead {
+            /// For the answer.
+            ticket: u64,
+            /// Whose.
+            domain: DomainId,
+            /// First byte.
+            offset_bytes: u64,
+            /// How much.
+            length_bytes: u32,
+        }
+        /// Nobody will read a domain's trace page any more.
+        42 => TraceForget {
+            /// Whose.
+            domain: DomainId,
+        }
     }
 }
 
@@ -216,6 +242,13 @@ wire_enum! {
         11 => InputTaken {
             /// Whose.
             domain: DomainId,
+        }
+        /// A part of a trace page.
+        40 => TraceRead {
+            /// Of the order.
+            ticket: u64,
+            /// As much as there is; nothing when there is no such page.
+            bytes: Option<Bytes>,
         }
     }
 }

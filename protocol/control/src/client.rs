@@ -152,6 +152,30 @@ wire_enum! {
             /// How many.
             count: u32,
         }
+        /// Trace on all nodes, or stop. From the start on the pages of domains that die are kept, until the request
+        /// to stop comes once more, when they have been read.
+        40 => Trace {
+            /// Whether to.
+            on: bool,
+            /// Where there is no more room: keep the first events, rather than the latest.
+            keep_first: bool,
+            /// Stop when this domain leaves.
+            while_attached: bool,
+        }
+        /// Up to a page of the domains that have a trace page, from an id on; and of the dead, whose pages are kept.
+        41 => Traced {
+            /// Ids above this one, as bits; 0 from the start.
+            after: u64,
+        }
+        /// Read a part of a domain's trace page.
+        42 => TraceRead {
+            /// Whose.
+            domain: DomainId,
+            /// First byte.
+            offset_bytes: u64,
+            /// How much, up to [`crate::MAX_TRACE_READ_BYTES`].
+            length_bytes: u32,
+        }
     }
 }
 
@@ -276,6 +300,20 @@ wire_struct! {
     }
 }
 
+wire_struct! {
+    /// A domain with a trace page, for lists.
+    TracedInfo {
+        /// Its id.
+        id: DomainId,
+        /// Its node's name.
+        node: String,
+        /// Its program.
+        program: String,
+        /// Whether it lives.
+        alive: bool,
+    }
+}
+
 wire_enum! {
     /// What a monitor answers, and what it says by itself.
     Reply {
@@ -330,6 +368,20 @@ wire_enum! {
         9 => Nodes {
             /// All, by id.
             nodes: Vec<NodeInfo>,
+        }
+        /// Answer to [`Request::Traced`].
+        40 => Traced {
+            /// A page of them, by id.
+            domains: Vec<TracedInfo>,
+            /// There are others.
+            more: bool,
+            /// Whether the machine traces now.
+            on: bool,
+        }
+        /// Answer to [`Request::TraceRead`].
+        41 => TraceBytes {
+            /// As much as there is, up to what was asked for.
+            bytes: Bytes,
         }
         /// Event: somebody connected; descriptors come with it.
         20 => Incoming {

@@ -14,10 +14,13 @@ pub mod wire;
 pub use agent::{Attachment, Order, Report, StartOrder};
 pub use client::{
     ClientMessage, DomainInfo, Exit, Grant, MonitorMessage, NameInfo, NodeInfo, Reply, Request, SpawnRequest,
-    WindowPlace,
+    TracedInfo, WindowPlace,
 };
 pub use error::Fault;
 pub use wire::{Bytes, DecodeError, MAX_MESSAGE_BYTES, Wire};
+
+/// The most that one request reads of a trace page, in bytes: with what is around it, a message.
+pub const MAX_TRACE_READ_BYTES: u32 = 48 * 1024;
 
 /// The longest name, in bytes.
 pub const MAX_NAME_BYTES: usize = 128;

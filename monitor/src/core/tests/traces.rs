@@ -1,0 +1,155 @@
+//! Tracing, as the root decides it.
+
+use super::*;
+use tombolo_control::TracedInfo;
+
+fn start(while_attached: bool) -> Request {
+    Request::Trace { on: true, keep_first: false, while_attached }
+}
+
+const STOP: Request = Request::Trace { on: false, keep_first: false, while_attached: false };
+
+/// The nodes that were told what to trace since the last look, and what.
+fn told(bench: &mut Bench) -> Vec<(NodeId, u64)> {
+    let orders = std::mem::take(&mut bench.orders);
+    orders
+        .into_iter()
+        .filter_map(|(node, order)| match order {
+            Order::Trace { word } => Some((node, word)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn traced(bench: &mut Bench, client: Client) -> (Vec<TracedInfo>, bool) {
+    match bench.ask(client, Request::Traced { after: 0 }) {
+        Some(Reply::Traced { domains, more: false, on }) => (domains, on),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_domain_gets_a_page_as_it_attaches() {
+    let mut bench = Bench::up(4);
+    let domain = bench.attach((ARM0, 1));
+    let (_, _, attachments, _) = &bench.delivered[0];
+    assert_eq!(attachments, &[Attachment::TracePage { domain }]);
+    let (domains, on) = traced(&mut bench, (ARM0, 1));
+    assert_eq!((domains.len(), domains[0].id, domains[0].alive, on), (1, domain, true, false));
+    assert_eq!((domains[0].node.as_str(), domains[0].program.as_str()), ("arm0", "test"));
+}
+
+#[test]
+fn all_nodes_start_and_stop_together_and_a_node_that_comes_later_joins() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    bench.core.node_lost(ARM1, "test");
+    told(&mut bench);
+    assert_eq!(bench.ask((HOST, 1), start(false)), Some(Reply::Done {}));
+    let word = 1 | 1 << 32;
+    assert_eq!(told(&mut bench), [(HOST, word), (ARM0, word)]);
+    assert!(matches!(
+        bench.ask((HOST, 1), start(false)),
+        Some(Reply::Failed { fault: Fault::Refused { .. } })
+    ));
+    bench.ask((HOST, 1), Request::Restart { node: "arm1".into() });
+    bench.core.node_started(ARM1, 100, Some((1 << 20, 4)));
+    bench.report(ARM1, Report::Ready { version: PROTOCOL_VERSION, isa: Isa::Aarch64, cores: 1, pid: 1 });
+    assert_eq!(told(&mut bench), [(ARM1, word)]);
+    assert_eq!(bench.ask((HOST, 1), STOP), Some(Reply::Done {}));
+    assert_eq!(told(&mut bench), [(HOST, 0), (ARM0, 0), (ARM1, 0)]);
+}
+
+#[test]
+fn a_recording_ends_with_who_holds_it() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    bench.attach((HOST, 2));
+    bench.ask((HOST, 2), start(true));
+    told(&mut bench);
+    bench.report(HOST, Report::Left { connection: 2 });
+    assert!(told(&mut bench).contains(&(ARM0, 0)));
+    let (domains, on) = traced(&mut bench, (HOST, 1));
+    assert_eq!((domains.len(), on), (1, false));
+}
+
+#[test]
+fn the_page_of_the_dead_is_kept_until_it_was_read() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let before = bench.attach((ARM0, 1));
+    bench.report(ARM0, Report::Left { connection: 1 });
+    assert!(bench.orders.contains(&(ARM0, Order::TraceForget { domain: before })), "nobody records");
+    bench.ask((HOST, 1), start(false));
+    let during = bench.attach((ARM0, 2));
+    let after = bench.attach((ARM0, 3));
+    bench.report(ARM0, Report::Left { connection: 2 });
+    bench.ask((HOST, 1), STOP);
+    bench.report(ARM0, Report::Left { connection: 3 });
+    let (domains, _) = traced(&mut bench, (HOST, 1));
+    let dead: Vec<_> = domains.iter().filter(|info| !info.alive).map(|info| info.id).collect();
+    assert_eq!(dead, [during, after]);
+    bench.orders.clear();
+    bench.ask((HOST, 1), STOP);
+    let forget = |domain| (ARM0, Order::TraceForget { domain });
+    assert!(bench.orders.contains(&forget(during)) && bench.orders.contains(&forget(after)));
+    assert_eq!(traced(&mut bench, (HOST, 1)).0.len(), 1);
+}
+
+#[test]
+fn no_more_of_the_dead_are_kept_than_fit() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    bench.ask((HOST, 1), start(false));
+    for connection in 2..=66 {
+        bench.attach((ARM0, connection));
+        bench.report(ARM0, Report::Left { connection });
+        let kept = (connection as usize - 1).min(64);
+        assert_eq!(traced(&mut bench, (HOST, 1)).0.len(), 1 + kept);
+    }
+}
+
+#[test]
+fn a_part_of_a_page_is_read_by_the_agent_of_its_node() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let domain = bench.attach((ARM0, 1));
+    let read = |domain| Request::TraceRead { domain, offset_bytes: 64, length_bytes: u32::MAX };
+    assert_eq!(bench.ask((HOST, 1), read(domain)), None);
+    let order = Order::TraceRead { ticket: 0, domain, offset_bytes: 64, length_bytes: 48 * 1024 };
+    assert!(bench.orders.contains(&(ARM0, order)));
+    // Another node has no say in it.
+    let report = Report::TraceRead { ticket: 0, bytes: Some(Bytes(vec![5])) };
+    bench.report(ARM1, report.clone());
+    assert_eq!(bench.answer((HOST, 1)), None);
+    bench.report(ARM0, report.clone());
+    assert_eq!(bench.answer((HOST, 1)), Some(Reply::TraceBytes { bytes: Bytes(vec![5]) }));
+    // A second answer is none.
+    bench.delivered.clear();
+    bench.report(ARM0, report);
+    assert!(bench.delivered.is_empty());
+
+    let nobody = tombolo_base::DomainId::new(ARM0, std::num::NonZeroU16::MIN, 99);
+    let fault = Fault::NoSuchDomain { domain: nobody };
+    assert_eq!(bench.ask((HOST, 1), read(nobody)), Some(Reply::Failed { fault }));
+    // Who waits for a node that is lost is told.
+    assert_eq!(bench.ask((HOST, 1), read(domain)), None);
+    bench.core.node_lost(ARM0, "test");
+    bench.collect();
+    assert!(matches!(bench.answer((HOST, 1)), Some(Reply::Failed { fault: Fault::Refused { .. } })));
+}
+
+#[test]
+fn nobody_reads_more_at_once_than_allowed() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let domain = bench.attach((ARM0, 1));
+    let read = Request::TraceRead { domain, offset_bytes: 0, length_bytes: 8 };
+    for _ in 0..64 {
+        assert_eq!(bench.ask((HOST, 1), read.clone()), None);
+    }
+    let refused = bench.ask((HOST, 1), read.clone());
+    assert!(matches!(refused, Some(Reply::Failed { fault: Fault::Limit { .. } })));
+    bench.report(ARM0, Report::TraceRead { ticket: 0, bytes: None });
+    assert_eq!(bench.ask((HOST, 1), read), None);
+}

@@ -1,0 +1,194 @@
+//! Tracing: whether the machine does, whose pages there are, and who reads them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tombolo_base::{ChannelId, DomainId, NodeId};
+use tombolo_control::{Attachment, Bytes, Fault, MAX_TRACE_READ_BYTES, Order, Reply, TracedInfo};
+use tombolo_trace::layout::control_on;
+
+use super::{Client, Core, NodeState};
+
+/// Entries of one answer to a listing; the rest follows on demand.
+const PAGE: usize = 100;
+
+/// Pages of dead domains that are kept, the latest; each takes as much memory as its domain traced.
+const MAX_KEPT: usize = 64;
+
+/// Reads that one client may have waiting.
+const MAX_READS: usize = 64;
+
+/// Somebody who waits for a part of a page.
+#[derive(Debug)]
+struct Read {
+    client: Client,
+    request: u32,
+    node: NodeId,
+}
+
+/// What is known of tracing.
+#[derive(Debug, Default)]
+pub(super) struct Traces {
+    /// The control word of all pages; 0 while nobody traces.
+    word: u64,
+    epoch: u32,
+    /// Pages of domains that die are kept: from the start of a recording until somebody has read them.
+    keeping: bool,
+    /// Whose leaving ends it.
+    held_by: Option<Client>,
+    /// Every domain that was given a page that still is.
+    pages: BTreeMap<DomainId, TracedInfo>,
+    /// The dead among them, oldest first.
+    dead: VecDeque<DomainId>,
+    reads: BTreeMap<u64, Read>,
+    next_ticket: u64,
+}
+
+impl Core {
+    /// Answers a request to attach; with the answer goes the domain's trace page.
+    pub(super) fn attached(&mut self, client: Client, request: u32, result: Result<Reply, Fault>) {
+        let Ok(Reply::Attached { domain, .. }) = result else {
+            return self.answer(client, request, result);
+        };
+        let program = self.domains.get(&domain).map(|record| record.program.clone()).unwrap_or_default();
+        let info = TracedInfo { id: domain, node: self.node_name(domain.node()), program, alive: true };
+        self.traces.pages.insert(domain, info);
+        if let Ok(reply) = result {
+            let attachments = vec![Attachment::TracePage { domain }];
+            self.deliver_with(client, request, reply, ChannelId(0), attachments, Vec::new());
+        }
+    }
+
+    /// Starts or stops tracing everywhere; `held_by` is who ends it by leaving. Stopping what is stopped already lets
+    /// go of the dead whose pages were kept.
+    pub(super) fn trace(
+        &mut self,
+        on: bool,
+        keep_first: bool,
+        held_by: Option<Client>,
+    ) -> Result<Reply, Fault> {
+        if on && self.traces.word != 0 {
+            return Err(Fault::Refused {
+                why: "the machine traces already (`tombolo trace stop` ends that)".into(),
+            });
+        }
+        if on || self.traces.word == 0 {
+            // What was kept of the recording before has been read, or nobody wants it.
+            self.keep_latest(0);
+            self.traces.keeping = on;
+        }
+        if on {
+            self.traces.epoch = self.traces.epoch.wrapping_add(1);
+        }
+        self.traces.word = if on { control_on(self.traces.epoch, keep_first) } else { 0 };
+        self.traces.held_by = held_by.filter(|_| on);
+        let word = self.traces.word;
+        let up: Vec<NodeId> = self
+            .machine
+            .nodes()
+            .iter()
+            .map(|node| node.id)
+            .filter(|id| self.nodes.get(usize::from(id.0)).is_some_and(|node| node.state == NodeState::Up))
+            .collect();
+        up.into_iter().for_each(|node| self.order(node, Order::Trace { word }));
+        Ok(Reply::Done {})
+    }
+
+    /// A node that has come up traces if the others do.
+    pub(super) fn trace_node_ready(&mut self, node: NodeId) {
+        if self.traces.word != 0 {
+            let word = self.traces.word;
+            self.order(node, Order::Trace { word });
+        }
+    }
+
+    /// With a node go the pages of its domains, and whatever somebody was reading of them.
+    pub(super) fn trace_node_lost(&mut self, node: NodeId) {
+        self.traces.pages.retain(|domain, _| domain.node() != node);
+        self.traces.dead.retain(|domain| domain.node() != node);
+        let lost: Vec<u64> = self
+            .traces
+            .reads
+            .iter()
+            .filter(|(_, read)| read.node == node)
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        lost.into_iter().for_each(|ticket| self.trace_was_read(node, ticket, None));
+    }
+
+    pub(super) fn trace_client_left(&mut self, client: Client) {
+        self.traces.reads.retain(|_, read| read.client != client);
+        if self.traces.held_by == Some(client) {
+            // Nobody will read what was recorded: stopped, and let go of.
+            for _ in 0..2 {
+                let _ = self.trace(false, false, None);
+            }
+        }
+    }
+
+    /// A domain is gone. During a recording its page is kept: how it ended is the most interesting part.
+    pub(super) fn trace_owner_gone(&mut self, domain: DomainId) {
+        let Some(page) = self.traces.pages.get_mut(&domain) else { return };
+        page.alive = false;
+        self.traces.dead.push_back(domain);
+        let kept = if self.traces.keeping { MAX_KEPT } else { 0 };
+        self.keep_latest(kept);
+    }
+
+    /// Forgets the dead but for the latest.
+    fn keep_latest(&mut self, kept: usize) {
+        while self.traces.dead.len() > kept
+            && let Some(oldest) = self.traces.dead.pop_front()
+        {
+            self.forget_trace(oldest);
+        }
+    }
+
+    fn forget_trace(&mut self, domain: DomainId) {
+        if self.traces.pages.remove(&domain).is_some() {
+            self.order(domain.node(), Order::TraceForget { domain });
+        }
+    }
+
+    pub(super) fn list_traced(&self, after: u64) -> Reply {
+        let mut rest = self.traces.pages.iter().filter(|(id, _)| id.to_bits() > after);
+        let domains = rest.by_ref().take(PAGE).map(|(_, info)| info.clone()).collect();
+        Reply::Traced { domains, more: rest.next().is_some(), on: self.traces.word != 0 }
+    }
+
+    pub(super) fn read_trace(
+        &mut self,
+        client: Client,
+        request: u32,
+        domain: DomainId,
+        offset_bytes: u64,
+        length_bytes: u32,
+    ) {
+        if !self.traces.pages.contains_key(&domain) {
+            return self.answer(client, request, Err(Fault::NoSuchDomain { domain }));
+        }
+        if self.traces.reads.values().filter(|read| read.client == client).count() >= MAX_READS {
+            let fault = Fault::Limit { what: format!("{MAX_READS} parts of traces are being read already") };
+            return self.answer(client, request, Err(fault));
+        }
+        let (node, ticket) = (domain.node(), self.traces.next_ticket);
+        self.traces.next_ticket += 1;
+        self.traces.reads.insert(ticket, Read { client, request, node });
+        let length_bytes = length_bytes.min(MAX_TRACE_READ_BYTES);
+        self.order(node, Order::TraceRead { ticket, domain, offset_bytes, length_bytes });
+    }
+
+    /// An agent answers a read, for its own domains only.
+    pub(super) fn trace_was_read(&mut self, node: NodeId, ticket: u64, bytes: Option<Bytes>) {
+        if self.traces.reads.get(&ticket).is_none_or(|read| read.node != node) {
+            return;
+        }
+        let Some(read) = self.traces.reads.remove(&ticket) else { return };
+        let result = match bytes {
+            Some(bytes) => Ok(Reply::TraceBytes { bytes }),
+            None => Err(Fault::Refused {
+                why: "that trace is not there any more: its node is gone, or had no memory for it".into(),
+            }),
+        };
+        self.answer(read.client, read.request, result);
+    }
+}
