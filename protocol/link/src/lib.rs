@@ -8,6 +8,7 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+pub mod end;
 pub mod handshake;
 pub mod hello;
 pub mod layout;
@@ -15,6 +16,7 @@ pub mod link;
 #[cfg(feature = "alloc")]
 pub mod window;
 
+pub use end::{ChannelEnd, EndError};
 pub use handshake::{Handshake, HandshakeError, Progress};
 pub use hello::{Hello, Refusal};
 pub use layout::{ChannelConfig, ChannelLayout, Ends, Side};

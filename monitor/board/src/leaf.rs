@@ -1,0 +1,441 @@
+//! Orders in, reports out, and one program in between.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use tombolo_base::{ChannelId, DomainId, Isa};
+use tombolo_control::{Attachment, Bytes, Exit, MAX_MESSAGE_BYTES, Order, Report, StartOrder, Wire};
+use tombolo_link::hello::PROTOCOL_VERSION;
+use tombolo_platform_bare::board::{Board, Fault, Trap};
+use tombolo_platform_bare::call;
+use tombolo_platform_bare::console::Outgoing;
+
+use crate::line::{Line, Opening};
+use crate::running::{Running, load};
+
+/// How long the root may take over the handshake and its first words, in nanoseconds.
+const ROOT_TIMEOUT_NS: u64 = 60_000_000_000;
+
+/// Reports that may wait for the root before the program stands still.
+const MAX_BACKLOG: usize = 64;
+
+/// Bytes written to the console before others get their turn.
+const CONSOLE_BURST: usize = 256;
+
+/// Bytes that the console may be behind.
+const CONSOLE_BYTES: usize = 16 * 1024;
+
+/// Signals that end nobody: a child's, going on, urgent data, a window's size.
+const HARMLESS_SIGNALS: [u8; 4] = [17, 18, 23, 28];
+
+/// The root's number in the window.
+const ROOT_PEER: u16 = 0;
+
+/// Why a board's monitor ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// The root said so.
+    Stopped,
+    /// The window or the line to the root cannot be used.
+    Window(String),
+    /// The root is gone, or speaks no sense.
+    Root(String),
+}
+
+impl Ended {
+    pub(crate) fn window(error: impl fmt::Display) -> Ended {
+        Ended::Window(error.to_string())
+    }
+
+    pub(crate) fn line(error: impl fmt::Display) -> Ended {
+        Ended::Root(error.to_string())
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Stopped => f.write_str("stopped"),
+            Ended::Window(why) => write!(f, "the window is not usable: {why}"),
+            Ended::Root(why) => write!(f, "lost the root monitor: {why}"),
+        }
+    }
+}
+
+/// The monitor of a board.
+pub struct Leaf<B> {
+    board: B,
+    line: Option<Line>,
+    programs: BTreeMap<[u8; 32], Vec<u8>>,
+    running: Option<Running>,
+    next_connection: u32,
+    console: Box<Outgoing<CONSOLE_BYTES>>,
+}
+
+impl<B: Board> Leaf<B> {
+    /// A monitor for `board` that has not spoken to the root yet.
+    pub fn new(board: B) -> Self {
+        Leaf {
+            board,
+            line: None,
+            programs: BTreeMap::new(),
+            running: None,
+            next_connection: 1,
+            console: Box::default(),
+        }
+    }
+
+    /// Gives the board back.
+    pub fn into_board(mut self) -> B {
+        while let Some(byte) = self.console.take() {
+            self.board.write_console(byte);
+        }
+        self.board
+    }
+
+    /// Prints a line on the console.
+    pub fn say(&mut self, line: fmt::Arguments<'_>) {
+        self.console.write(format!("{line}\n").as_bytes());
+    }
+
+    /// Serves until there is a reason not to.
+    pub fn serve(&mut self) -> Ended {
+        match self.try_serve() {
+            Ok(never) => match never {},
+            Err(ended) => ended,
+        }
+    }
+
+    fn try_serve(&mut self) -> Result<core::convert::Infallible, Ended> {
+        self.open_line()?;
+        loop {
+            self.turn()?;
+        }
+    }
+
+    /// Shakes hands with the root.
+    pub(crate) fn open_line(&mut self) -> Result<(), Ended> {
+        let mut opening = Opening::start(self.board.window())?;
+        self.board.ring(ROOT_PEER, 0);
+        let deadline_ns = self.board.now_ns() + ROOT_TIMEOUT_NS;
+        while self.line.is_none() {
+            let (ring, line) = opening.step()?;
+            self.line = line;
+            if ring {
+                self.board.ring(ROOT_PEER, 0);
+            } else if self.line.is_none() {
+                if self.board.now_ns() > deadline_ns {
+                    return Err(Ended::Root("it did not answer".into()));
+                }
+                self.board.sleep(Some(deadline_ns));
+                self.board.rung();
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what there is to do, runs the program for a while, or sleeps.
+    pub(crate) fn turn(&mut self) -> Result<(), Ended> {
+        self.pump()?;
+        let now_ns = self.board.now_ns();
+        let backlog = self.line.as_ref().map_or(0, Line::backlog);
+        match &mut self.running {
+            Some(running) if backlog <= MAX_BACKLOG => {
+                if running.asleep_until_ns.is_some() {
+                    if !running.is_due(now_ns) {
+                        return self.sleep();
+                    }
+                    running.asleep_until_ns = None;
+                    let rung = running.take_rung();
+                    self.board.answer(rung);
+                }
+                let trap = self.board.run();
+                self.trapped(trap);
+                Ok(())
+            }
+            _ => self.sleep(),
+        }
+    }
+
+    /// Takes in what rang and what the root says, sends what it takes, and feeds the console.
+    fn pump(&mut self) -> Result<(), Ended> {
+        let rung = self.board.rung();
+        if let Some(running) = &mut self.running {
+            running.rung |= rung;
+        }
+        while let Some(order) = self.line()?.receive()? {
+            self.obey(order)?;
+        }
+        self.pass_output();
+        self.line()?.flush()?;
+        self.ring_root();
+        for _ in 0..CONSOLE_BURST {
+            match self.console.take() {
+                Some(byte) => self.board.write_console(byte),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&mut self) -> Result<&mut Line, Ended> {
+        self.line.as_mut().ok_or_else(|| Ended::Root("there is no line to it".into()))
+    }
+
+    fn ring_root(&mut self) {
+        if self.line.as_mut().is_some_and(Line::ring_due) {
+            self.board.ring(ROOT_PEER, 0);
+        }
+    }
+
+    fn sleep(&mut self) -> Result<(), Ended> {
+        if !self.console.is_settled() {
+            return Ok(());
+        }
+        let until_ns = self
+            .running
+            .as_ref()
+            .and_then(|running| running.asleep_until_ns)
+            .filter(|until_ns| *until_ns != call::FOREVER);
+        let may_sleep = self.line()?.may_sleep();
+        // Looking once more may have given back room that the root waits for.
+        self.ring_root();
+        if may_sleep {
+            self.board.sleep(until_ns);
+        }
+        self.line()?.awake();
+        Ok(())
+    }
+
+    pub(crate) fn report(&mut self, report: &Report) {
+        if let Some(line) = &mut self.line {
+            line.report(report);
+        }
+    }
+
+    fn obey(&mut self, encoded: Vec<u8>) -> Result<(), Ended> {
+        match Order::from_bytes(&encoded).map_err(Ended::line)? {
+            Order::Welcome { name, machine, .. } => self.welcomed(&name, &machine),
+            Order::Program { hash, length_bytes, window_offset_bytes } => {
+                self.take_program(hash, length_bytes, window_offset_bytes);
+            }
+            Order::Forget { hash } => {
+                self.programs.remove(&hash);
+            }
+            Order::Start { order } => self.start(&order),
+            Order::Signal { domain, signal } if !HARMLESS_SIGNALS.contains(&signal) => {
+                if self.running.as_ref().is_some_and(|running| running.domain == domain) {
+                    self.end(Exit::Signalled { signal });
+                }
+            }
+            Order::Deliver { connection, channel, attachments, .. } => {
+                self.deliver(connection, channel, &attachments, encoded);
+            }
+            Order::HangUp { channel } => {
+                if let Some(running) = &mut self.running
+                    && running.channels.contains(&channel)
+                {
+                    running.orders.push_back(encoded);
+                }
+            }
+            // A program on a board does not read: what is fed to it is gone, as in the pipe of one that does not.
+            Order::Input { domain, .. } => self.report(&Report::InputTaken { domain }),
+            Order::OutputTaken { domain, stream, bytes } => self.output_taken(domain, stream, bytes as usize),
+            Order::Dismiss { connection } => {
+                if self.running.as_ref().is_some_and(|running| running.connection == connection) {
+                    self.end(Exit::Signalled { signal: 9 });
+                }
+            }
+            Order::Stop {} => return Err(Ended::Stopped),
+            Order::Signal { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn welcomed(&mut self, name: &str, machine: &str) {
+        let (_, memory) = self.board.program_memory();
+        let mib = memory.len() >> 20;
+        let isa = Isa::current();
+        self.say(format_args!("board: {name} of machine {machine}, {isa}, {mib} MiB for programs"));
+        self.report(&Report::Ready { version: PROTOCOL_VERSION, isa, cores: 1, pid: 1 });
+    }
+
+    /// Keeps a program; without it, the start that follows fails and says so.
+    fn take_program(&mut self, hash: [u8; 32], length_bytes: u64, window_offset_bytes: Option<u64>) {
+        let copied = window_offset_bytes.and_then(|offset_bytes| {
+            let length = usize::try_from(length_bytes).ok()?;
+            let offset = usize::try_from(offset_bytes).ok()?;
+            let part = self.board.window().slice(offset, length.checked_next_multiple_of(8)?).ok()?;
+            let mut program = Vec::new();
+            program.try_reserve_exact(length).ok()?;
+            program.resize(length, 0);
+            part.copy_out(0, &mut program).ok()?;
+            Some(program)
+        });
+        if let Some(program) = copied {
+            self.programs.insert(hash, program);
+        }
+        self.report(&Report::ProgramTaken { hash });
+    }
+
+    fn start(&mut self, order: &StartOrder) {
+        let domain = order.domain;
+        let connection = self.next_connection;
+        let started = match (&self.running, self.programs.get(&order.program)) {
+            (Some(running), _) => Err(format!(
+                "a board runs one program at a time, and {} is running (domain {})",
+                running.name, running.domain
+            )),
+            (None, None) => Err("the program did not arrive: the board has too little memory for it, raise \
+                                 `memory_mib` in the machine file"
+                .to_string()),
+            (None, Some(program)) => load(&mut self.board, program, order, connection)
+                .map_err(|error| format!("{} is no program for this board: {error}", order.name)),
+        };
+        match started {
+            Ok(()) => {
+                self.next_connection = self.next_connection.wrapping_add(1);
+                self.running = Some(Running::new(order, connection));
+                self.report(&Report::Started { domain, pid: 1 });
+                self.report(&Report::Joined { connection, pid: 1, domain: Some(domain) });
+            }
+            Err(why) => self.report(&Report::NotStarted { domain, why }),
+        }
+    }
+
+    fn deliver(&mut self, connection: u32, channel: ChannelId, attachments: &[Attachment], encoded: Vec<u8>) {
+        let lifeline = attachments.contains(&Attachment::Lifeline {});
+        match &mut self.running {
+            Some(running) if running.connection == connection => {
+                if lifeline {
+                    running.channels.insert(channel);
+                }
+                running.orders.push_back(encoded);
+            }
+            // It was for a program that has ended: its end of the channel ended with it.
+            _ if lifeline => self.report(&Report::Released { channel }),
+            _ => {}
+        }
+    }
+
+    fn output_taken(&mut self, domain: DomainId, stream: u8, bytes: usize) {
+        if let Some(running) = self.running.as_mut().filter(|running| running.domain == domain)
+            && let Some(output) = running.outputs.get_mut(usize::from(stream).wrapping_sub(1))
+        {
+            output.taken(bytes);
+        }
+    }
+
+    fn pass_output(&mut self) {
+        let (Some(running), Some(line)) = (&mut self.running, &mut self.line) else { return };
+        for (stream, output) in (1..).zip(&mut running.outputs) {
+            while let Some(piece) = output.next_piece() {
+                line.report(&Report::Output { domain: running.domain, stream, bytes: Bytes(piece) });
+            }
+        }
+    }
+
+    fn trapped(&mut self, trap: Trap) {
+        match trap {
+            // What rang is looked at in the next turn.
+            Trap::Interrupt => {}
+            Trap::Call { number: call::EXIT, arguments } => {
+                self.end(Exit::Exited { status: arguments[0] as u8 });
+            }
+            Trap::Call { number: call::SLEEP, arguments } => {
+                if let Some(running) = &mut self.running {
+                    running.asleep_until_ns = Some(arguments[0]);
+                }
+            }
+            Trap::Call { number, arguments } => {
+                let answer = self.call(number, arguments).unwrap_or(call::REFUSED);
+                self.board.answer(answer);
+            }
+            Trap::Fault(fault) => self.faulted(fault),
+        }
+    }
+
+    /// Answers a call; none for one that makes no sense.
+    fn call(&mut self, number: u64, arguments: [u64; 4]) -> Option<u64> {
+        let [first, second, third, _] = arguments;
+        match number {
+            call::PRINT => {
+                let bytes = place(&mut self.board, second, third)?;
+                let taken = match first {
+                    0 => self.console.write(bytes),
+                    1 | 2 => self.running.as_mut()?.outputs[first as usize - 1].write(bytes),
+                    _ => return None,
+                };
+                Some(taken as u64)
+            }
+            call::REPORT => {
+                let bytes = place(&mut self.board, first, second)?;
+                let report = Report::from_bytes(bytes).ok()?;
+                let running = self.running.as_mut()?;
+                let theirs = match &report {
+                    Report::Asked { connection, message } => {
+                        *connection == running.connection && message.0.len() <= MAX_MESSAGE_BYTES
+                    }
+                    Report::Released { channel } => running.channels.remove(channel),
+                    _ => false,
+                };
+                if !theirs {
+                    return None;
+                }
+                self.report(&report);
+                Some(0)
+            }
+            call::ORDER => {
+                let buffer = place(&mut self.board, first, second)?;
+                let orders = &mut self.running.as_mut()?.orders;
+                let Some(order) = orders.front() else { return Some(0) };
+                buffer.get_mut(..order.len())?.copy_from_slice(order);
+                let length = order.len();
+                orders.pop_front();
+                Some(length as u64)
+            }
+            _ => None,
+        }
+    }
+
+    fn faulted(&mut self, fault: Fault) {
+        let Some(running) = &mut self.running else { return };
+        let Fault { what, signal, instruction, address, syndrome } = fault;
+        let said = format!(
+            "board: {} {what}: address {address:#x}, instruction {instruction:#x}, syndrome {syndrome:#x}\n",
+            running.name
+        );
+        running.outputs[1].write(said.as_bytes());
+        self.console.write(said.as_bytes());
+        self.end(Exit::Signalled { signal });
+    }
+
+    /// Takes the program off the board: its output first, then what it held, then how it ended.
+    fn end(&mut self, exit: Exit) {
+        let Some(mut running) = self.running.take() else { return };
+        let domain = running.domain;
+        for (stream, output) in (1..).zip(&mut running.outputs) {
+            while let Some(piece) = output.piece() {
+                self.report(&Report::Output { domain, stream, bytes: Bytes(piece) });
+            }
+            self.report(&Report::Output { domain, stream, bytes: Bytes::default() });
+        }
+        for channel in core::mem::take(&mut running.channels) {
+            self.report(&Report::Released { channel });
+        }
+        self.report(&Report::Left { connection: running.connection });
+        self.report(&Report::Ended { domain, exit });
+    }
+}
+
+/// A part of a program's memory, by its address there.
+fn place(board: &mut impl Board, address: u64, length_bytes: u64) -> Option<&mut [u8]> {
+    let (from, memory) = board.program_memory();
+    let start = usize::try_from(address.checked_sub(from)?).ok()?;
+    let end = start.checked_add(usize::try_from(length_bytes).ok()?)?;
+    memory.get_mut(start..end)
+}

@@ -1,0 +1,103 @@
+//! The line to the root: a channel at the start of the window.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use tombolo_base::SharedMemory;
+use tombolo_control::{Report, Wire};
+use tombolo_link::end::{Awaited, ChannelEnd, EndError, memory_of};
+use tombolo_link::handshake::Progress;
+use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
+use tombolo_link::{Handshake, Hello, Side};
+
+use crate::leaf::Ended;
+
+/// Stands for the messages between monitors when their channel opens, as the root says it.
+const INTERFACE_HASH: u64 = tombolo_base::hash::fnv1a(b"tombolo.control.1");
+
+/// A handshake under way.
+pub(crate) struct Opening {
+    handshake: Handshake,
+    memory: SharedMemory,
+}
+
+impl Opening {
+    /// Begins; ring the root afterwards.
+    pub(crate) fn start(window: &SharedMemory) -> Result<Opening, Ended> {
+        WindowHeader::read(window).map_err(Ended::window)?;
+        let memory = memory_of(window, CONTROL_OFFSET_BYTES, control_config()).map_err(Ended::window)?;
+        let hello = Hello::new(control_config(), INTERFACE_HASH, None);
+        let handshake = Handshake::start(&memory, Side::A, hello).map_err(Ended::window)?;
+        Ok(Opening { handshake, memory })
+    }
+
+    /// Takes the next step; the answer says whether to ring the root, and the line when it is there.
+    pub(crate) fn step(&mut self) -> Result<(bool, Option<Line>), Ended> {
+        match self.handshake.step().map_err(Ended::window)? {
+            Progress::Waiting => Ok((false, None)),
+            Progress::Changed => Ok((true, None)),
+            Progress::Open(_) => {
+                let end =
+                    ChannelEnd::attach(&self.memory, Side::A, control_config()).map_err(Ended::window)?;
+                Ok((false, Some(Line { end, queue: VecDeque::new() })))
+            }
+        }
+    }
+}
+
+/// The line.
+pub(crate) struct Line {
+    end: ChannelEnd,
+    /// What the root has not taken yet.
+    queue: VecDeque<Vec<u8>>,
+}
+
+impl Line {
+    /// Sends a report, now or when the root takes it.
+    pub(crate) fn report(&mut self, report: &Report) {
+        self.queue.push_back(report.to_bytes());
+    }
+
+    /// Reports that wait.
+    pub(crate) fn backlog(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Sends what the root takes.
+    pub(crate) fn flush(&mut self) -> Result<(), Ended> {
+        while let Some(message) = self.queue.front() {
+            match self.end.try_send(message) {
+                Ok(()) => {}
+                Err(EndError::Full) => return Ok(()),
+                Err(error) => return Err(Ended::line(error)),
+            }
+            self.queue.pop_front();
+        }
+        Ok(())
+    }
+
+    /// The next order, encoded.
+    pub(crate) fn receive(&mut self) -> Result<Option<Vec<u8>>, Ended> {
+        self.end.try_recv(|message| message.to_vec()).map_err(Ended::line)
+    }
+
+    fn awaited(&self) -> Awaited {
+        if self.queue.is_empty() { Awaited::Message } else { Awaited::Both }
+    }
+
+    /// Says that this side is about to sleep; false when there is something to do first.
+    pub(crate) fn may_sleep(&mut self) -> bool {
+        let awaited = self.awaited();
+        self.end.announce(awaited);
+        self.end.may_sleep(awaited)
+    }
+
+    pub(crate) fn awake(&mut self) {
+        self.end.awake();
+    }
+
+    /// Whether the root must be rung.
+    pub(crate) fn ring_due(&mut self) -> bool {
+        self.end.ring_due()
+    }
+}

@@ -1,0 +1,98 @@
+//! The program that the board runs.
+
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tombolo_base::{ChannelId, DomainId};
+use tombolo_control::{StartOrder, Wire};
+use tombolo_platform_bare::board::{Board, ELF_MACHINE};
+use tombolo_platform_bare::call::{STACK_BYTES, Start, VERSION};
+use tombolo_platform_bare::elf::{Executable, LoadError};
+
+use crate::output::Output;
+
+/// A program on the board, and what is between it and the root.
+pub(crate) struct Running {
+    pub(crate) domain: DomainId,
+    pub(crate) name: String,
+    /// Number of its connection.
+    pub(crate) connection: u32,
+    /// Orders that it has not taken.
+    pub(crate) orders: VecDeque<Vec<u8>>,
+    /// Doorbells that rang since it last slept.
+    pub(crate) rung: u64,
+    /// It sleeps: until then.
+    pub(crate) asleep_until_ns: Option<u64>,
+    /// Channels whose end it holds.
+    pub(crate) channels: BTreeSet<ChannelId>,
+    /// Its streams 1 and 2.
+    pub(crate) outputs: [Output; 2],
+}
+
+impl Running {
+    pub(crate) fn new(order: &StartOrder, connection: u32) -> Running {
+        Running {
+            domain: order.domain,
+            name: order.name.clone(),
+            connection,
+            orders: VecDeque::new(),
+            rung: 0,
+            asleep_until_ns: None,
+            channels: BTreeSet::new(),
+            outputs: [Output::new(), Output::new()],
+        }
+    }
+
+    /// The doorbells that rang, to be told once; bit 0 stands for orders.
+    pub(crate) fn take_rung(&mut self) -> u64 {
+        core::mem::take(&mut self.rung) & !1 | u64::from(!self.orders.is_empty())
+    }
+
+    /// Whether a sleep has to end.
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
+        self.rung & !1 != 0 || !self.orders.is_empty() || self.asleep_until_ns.is_some_and(|at| at <= now_ns)
+    }
+}
+
+/// Puts a program into memory and makes the board ready to run it.
+pub(crate) fn load(
+    board: &mut impl Board,
+    file: &[u8],
+    order: &StartOrder,
+    connection: u32,
+) -> Result<(), LoadError> {
+    let reach = board.reach_of_programs();
+    let window_bytes = board.window().len_bytes() as u64;
+    let (from, memory) = board.program_memory();
+    let order = order.to_bytes();
+    // At the upper end, in this order: the program's heap, its start, the order.
+    let order_at = (memory.len().saturating_sub(order.len())) & !15;
+    let start_at = order_at.saturating_sub(Start::BYTES) & !15;
+    let image = from + STACK_BYTES;
+    let program = Executable::read(file, ELF_MACHINE, image, from + start_at as u64)?;
+    for segment in program.segments() {
+        let at = (segment.address - from) as usize;
+        let place = memory.get_mut(at..at + segment.memory_bytes as usize).ok_or(LoadError::Malformed)?;
+        let contents = file.get(segment.offset..segment.offset + segment.file_bytes);
+        let (head, tail) = place.split_at_mut(segment.file_bytes);
+        head.copy_from_slice(contents.ok_or(LoadError::Malformed)?);
+        tail.fill(0);
+    }
+    let heap_address = program.end.next_multiple_of(16);
+    let start = Start {
+        version: u64::from(VERSION),
+        window_address: reach.window_address,
+        window_bytes,
+        registers_address: reach.registers_address,
+        heap_address,
+        heap_bytes: (from + start_at as u64).saturating_sub(heap_address),
+        order_address: from + order_at as u64,
+        order_bytes: order.len() as u64,
+        connection: connection.into(),
+    };
+    memory[order_at..order_at + order.len()].copy_from_slice(&order);
+    memory[start_at..start_at + Start::BYTES].copy_from_slice(&start.to_bytes());
+    board.prepare(program.entry, from + STACK_BYTES, from + start_at as u64);
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! Interrupts: the controller (version 2), its frame for messages, and the timer.
+
+use core::arch::asm;
+
+use super::{read_device, write_device};
+use crate::pci::Messages;
+
+const DISTRIBUTOR: u64 = 0x0800_0000;
+const PROCESSOR: u64 = 0x0801_0000;
+const MESSAGES: u64 = 0x0802_0000;
+
+const ENABLE_SET: u64 = DISTRIBUTOR + 0x100;
+const PRIORITY: u64 = DISTRIBUTOR + 0x400;
+const TARGETS: u64 = DISTRIBUTOR + 0x800;
+const CONFIGURATION: u64 = DISTRIBUTOR + 0xc00;
+const ACKNOWLEDGE: u64 = PROCESSOR + 0xc;
+const END: u64 = PROCESSOR + 0x10;
+
+/// The interrupt of the virtual timer.
+const TIMER: u32 = 27;
+
+/// Numbers from here on are no interrupts.
+const SPURIOUS: u32 = 1020;
+
+/// What of the frame's type says which interrupts are messages.
+fn messages() -> (u32, u32) {
+    let kind = read_device(MESSAGES + 0x8);
+    (kind >> 16 & 0x3ff, kind & 0x3ff)
+}
+
+/// Switches the controller on, with an interrupt for each vector; returns how they are raised.
+pub(super) fn set_up(vectors: u16) -> Messages {
+    let (first, count) = messages();
+    for number in first..first + u32::from(vectors).min(count) {
+        let (word, within) = (u64::from(number / 32 * 4), number % 32);
+        // Messages are edges: they are pulses, not levels.
+        let configuration = CONFIGURATION + u64::from(number / 16 * 4);
+        write_device(configuration, read_device(configuration) | 0b10 << (number % 16 * 2));
+        set_byte(PRIORITY, number, 0x80);
+        set_byte(TARGETS, number, 1);
+        write_device(ENABLE_SET + word, 1 << within);
+    }
+    set_byte(PRIORITY, TIMER, 0x80);
+    write_device(ENABLE_SET, 1 << TIMER);
+    write_device(PROCESSOR + 0x4, 0xff);
+    write_device(PROCESSOR, 1);
+    write_device(DISTRIBUTOR, 1);
+    Messages { address: MESSAGES + 0x40, first }
+}
+
+fn set_byte(registers: u64, number: u32, value: u32) {
+    let address = registers + u64::from(number / 4 * 4);
+    let shift = number % 4 * 8;
+    write_device(address, read_device(address) & !(0xff << shift) | value << shift);
+}
+
+/// Takes all pending interrupts; returns the messages among them, a bit for each vector.
+pub(super) fn take() -> u64 {
+    let (first, _) = messages();
+    let mut rung = 0;
+    loop {
+        let acknowledged = read_device(ACKNOWLEDGE);
+        let number = acknowledged & 0x3ff;
+        if number >= SPURIOUS {
+            return rung;
+        }
+        if number == TIMER {
+            set_alarm(None);
+        } else if (first..first + 64).contains(&number) {
+            rung |= 1 << (number - first);
+        }
+        write_device(END, acknowledged);
+    }
+}
+
+/// Ticks of the timer since the board was started.
+pub(super) fn ticks() -> u64 {
+    let ticks;
+    // SAFETY: reading a counter changes nothing.
+    unsafe { asm!("isb", "mrs {ticks}, cntvct_el0", ticks = out(reg) ticks, options(nomem, nostack)) };
+    ticks
+}
+
+/// Ticks of the timer in a second.
+pub(super) fn frequency_hz() -> u64 {
+    let frequency: u64;
+    // SAFETY: as above.
+    unsafe { asm!("mrs {it}, cntfrq_el0", it = out(reg) frequency, options(nomem, nostack, pure)) };
+    frequency.max(1)
+}
+
+/// Interrupts at that tick; or not any more.
+pub(super) fn set_alarm(at_tick: Option<u64>) {
+    let control = u64::from(at_tick.is_some());
+    // SAFETY: the timer's registers concern nothing but its interrupt.
+    unsafe {
+        asm!(
+            "msr cntv_cval_el0, {at}",
+            "msr cntv_ctl_el0, {control}",
+            "isb",
+            at = in(reg) at_tick.unwrap_or(u64::MAX),
+            control = in(reg) control,
+            options(nomem, nostack)
+        );
+    }
+}
+
+/// Lets programs read the counter, and nothing else of the timer.
+pub(super) fn show_clock_to_programs() {
+    // SAFETY: rights of programs only.
+    unsafe { asm!("msr cntkctl_el1, {bits}", bits = in(reg) 0b10_u64, options(nomem, nostack)) };
+}
+
+/// Waits until an interrupt is pending, which it may be already.
+pub(super) fn wait() {
+    // SAFETY: interrupts stay masked: none is taken, and one that is pending ends the wait. The barrier completes
+    // what was written before, announcements of this sleep among it.
+    unsafe { asm!("dsb sy", "wfi", options(nostack)) };
+}

@@ -1,0 +1,290 @@
+//! QEMU's `virt` board of the Arm architecture.
+
+mod gic;
+mod mmu;
+
+use core::arch::global_asm;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+
+use tombolo_base::SharedMemory;
+use tombolo_base::sync::fence;
+
+use super::start::die;
+use super::{Board, BoardError, Division, Fault, Reach, Trap};
+use crate::call::DOORBELL_OFFSET_BYTES;
+use crate::{fdt, pci};
+
+extern crate alloc;
+
+global_asm!(include_str!("boot.s"));
+
+const MEMORY: u64 = 0x4000_0000;
+const DEVICES: u64 = 0;
+const UART: u64 = 0x0900_0000;
+const ECAM: u64 = 0x40_1000_0000;
+/// The registers have a block of translation for themselves, see `mmu`.
+const REGISTERS_PLACE: u64 = 0x1020_0000;
+const INTERRUPTS_PLACE: u64 = 0x1000_0000;
+const WINDOW_PLACE: u64 = 0x80_0000_0000;
+
+/// Vectors for messages that the board has.
+const MAX_VECTORS: u16 = 64;
+
+/// Everything that a program has in registers.
+#[repr(C)]
+#[derive(Debug)]
+struct Registers {
+    general: [u64; 31],
+    stack: u64,
+    instruction: u64,
+    state: u64,
+    float_control: u64,
+    float_status: u64,
+    float: [u128; 32],
+}
+
+const NO_REGISTERS: Registers = Registers {
+    general: [0; 31],
+    stack: 0,
+    instruction: 0,
+    state: 0,
+    float_control: 0,
+    float_status: 0,
+    float: [0; 32],
+};
+
+const _: () = {
+    assert!(core::mem::offset_of!(Registers, stack) == 248);
+    assert!(core::mem::offset_of!(Registers, state) == 264);
+    assert!(core::mem::offset_of!(Registers, float_control) == 272);
+    assert!(core::mem::offset_of!(Registers, float) == 288);
+};
+
+// SAFETY: `boot.s` has it, with these registers in and this answer.
+unsafe extern "C" {
+    fn tombolo_board_run(registers: *mut Registers) -> u64;
+}
+
+/// The board.
+#[derive(Debug)]
+pub struct Virt {
+    division: Division,
+    window: SharedMemory,
+    registers: Registers,
+    frequency_hz: u64,
+}
+
+impl Virt {
+    /// Brings the board up: memory, window, interrupts, address translation. `heap` takes its part of memory.
+    ///
+    /// The emulator puts the device tree where memory begins, and says so nowhere.
+    pub(super) fn bring_up(
+        _tree_address: u64,
+        own_window_bytes: u64,
+        heap: impl FnOnce(u64, usize),
+    ) -> Result<Virt, BoardError> {
+        let division = Division::of(memory_of_board().ok_or(BoardError::NoMemory)?)?;
+        let messages = gic::set_up(MAX_VECTORS);
+        let places =
+            pci::Places { registers: REGISTERS_PLACE, interrupts: INTERRUPTS_PLACE, window: WINDOW_PLACE };
+        let device = pci::set_up(&mut Ecam, &mut Devices, places, messages)?;
+        gic::show_clock_to_programs();
+        mmu::switch_on(division, device.window_bytes, own_window_bytes);
+        heap(division.heap, (division.end - division.heap) as usize);
+        Ok(Virt {
+            division,
+            window: window(device.window_bytes),
+            registers: NO_REGISTERS,
+            frequency_hz: gic::frequency_hz(),
+        })
+    }
+}
+
+/// What the device tree, which lies where memory begins, says of memory.
+fn memory_of_board() -> Option<(u64, u64)> {
+    let address = MEMORY as *const u8;
+    // SAFETY: memory begins here, and nothing but the tree, which the emulator has put there, is before the
+    // monitor's image: two MiB. Nobody writes there while it is read.
+    let tree = unsafe { core::slice::from_raw_parts(address, 2 << 20) };
+    fdt::memory(tree)
+}
+
+fn window(length_bytes: u64) -> SharedMemory {
+    let address = NonNull::new(mmu::WINDOW_ADDRESS as *mut u8).unwrap_or(NonNull::dangling());
+    // SAFETY: the window is mapped there, all of it, aligned, for as long as the board runs; the monitor touches it
+    // through this only, and programs, when they run, are peers.
+    unsafe { SharedMemory::from_raw(address, length_bytes as usize, alloc::sync::Arc::new(())) }
+}
+
+impl Board for Virt {
+    fn now_ns(&self) -> u64 {
+        let ticks = gic::ticks();
+        (u128::from(ticks) * 1_000_000_000 / u128::from(self.frequency_hz)) as u64
+    }
+
+    fn sleep(&mut self, until_ns: Option<u64>) {
+        let at_tick = until_ns.map(|until_ns| {
+            let ticks = u128::from(until_ns) * u128::from(self.frequency_hz) / 1_000_000_000;
+            u64::try_from(ticks).unwrap_or(u64::MAX - 1) + 1
+        });
+        gic::set_alarm(at_tick);
+        gic::wait();
+        gic::set_alarm(None);
+    }
+
+    fn rung(&mut self) -> u64 {
+        gic::take()
+    }
+
+    fn ring(&self, peer: u16, vector: u16) {
+        // What was written to the window must be seen by whoever is woken.
+        fence(Ordering::SeqCst);
+        write_device(REGISTERS_PLACE + DOORBELL_OFFSET_BYTES, u32::from(peer) << 16 | u32::from(vector));
+    }
+
+    fn window(&self) -> &SharedMemory {
+        &self.window
+    }
+
+    fn write_console(&mut self, byte: u8) {
+        write_console(byte);
+    }
+
+    fn program_memory(&mut self) -> (u64, &mut [u8]) {
+        let Division { programs, heap, .. } = self.division;
+        // SAFETY: this part of memory is the programs', and no program runs while the monitor does; the borrow of
+        // the board keeps it from running one.
+        let bytes =
+            unsafe { core::slice::from_raw_parts_mut(programs as *mut u8, (heap - programs) as usize) };
+        (programs, bytes)
+    }
+
+    fn reach_of_programs(&self) -> Reach {
+        Reach { window_address: mmu::WINDOW_ADDRESS, registers_address: REGISTERS_PLACE }
+    }
+
+    fn prepare(&mut self, entry: u64, stack: u64, argument: u64) {
+        self.registers = Registers { stack, instruction: entry, ..NO_REGISTERS };
+        self.registers.general[0] = argument;
+        // SAFETY: what was written as data is to be run: the caches of both have to agree.
+        unsafe { core::arch::asm!("dsb ish", "ic iallu", "dsb ish", "isb", options(nostack)) };
+    }
+
+    fn run(&mut self) -> Trap {
+        // SAFETY: runs what the registers say without privileges, so that it reaches its own memory and the window
+        // and nothing of the monitor's; comes back with the monitor's registers as they were.
+        let kind = unsafe { tombolo_board_run(&raw mut self.registers) };
+        match kind {
+            0 => self.synchronous(),
+            1 => Trap::Interrupt,
+            _ => Trap::Fault(self.fault("a system error", 7)),
+        }
+    }
+
+    fn answer(&mut self, value: u64) {
+        self.registers.general[0] = value;
+    }
+
+    fn power_off(&mut self) -> ! {
+        power_off()
+    }
+}
+
+impl Virt {
+    fn synchronous(&self) -> Trap {
+        let general = &self.registers.general;
+        match syndrome() >> 26 & 0x3f {
+            0x15 => {
+                Trap::Call { number: general[8], arguments: [general[0], general[1], general[2], general[3]] }
+            }
+            0x20 => Trap::Fault(self.fault("ran what is not its own", 11)),
+            0x24 => Trap::Fault(self.fault("touched what is not its own", 11)),
+            0x22 | 0x26 => Trap::Fault(self.fault("used an address that is not aligned", 7)),
+            0x3c => Trap::Fault(self.fault("ran a breakpoint", 5)),
+            _ => Trap::Fault(self.fault("ran an instruction that it cannot", 4)),
+        }
+    }
+
+    fn fault(&self, what: &'static str, signal: u8) -> Fault {
+        let address: u64;
+        // SAFETY: reading what the last exception was about changes nothing.
+        unsafe { core::arch::asm!("mrs {it}, far_el1", it = out(reg) address, options(nomem, nostack)) };
+        Fault { what, signal, instruction: self.registers.instruction, address, syndrome: syndrome() }
+    }
+}
+
+fn syndrome() -> u64 {
+    let syndrome: u64;
+    // SAFETY: as above.
+    unsafe { core::arch::asm!("mrs {it}, esr_el1", it = out(reg) syndrome, options(nomem, nostack)) };
+    syndrome
+}
+
+/// Configuration space, memory-mapped.
+struct Ecam;
+
+impl Ecam {
+    fn address(slot: u8, offset: u16) -> u64 {
+        ECAM + (u64::from(slot) << 15) + u64::from(offset)
+    }
+}
+
+impl pci::Configuration for Ecam {
+    fn read(&self, slot: u8, offset: u16) -> u32 {
+        read_device(Ecam::address(slot, offset))
+    }
+
+    fn write(&mut self, slot: u8, offset: u16, value: u32) {
+        write_device(Ecam::address(slot, offset), value);
+    }
+}
+
+/// Regions of devices.
+struct Devices;
+
+impl pci::DeviceMemory for Devices {
+    fn write(&mut self, address: u64, value: u32) {
+        write_device(address, value);
+    }
+}
+
+/// Reads a register of a device of this board.
+fn read_device(address: u64) -> u32 {
+    // SAFETY: every caller names a register of the board's devices by its fixed place, aligned; reading one has no
+    // effect on memory.
+    unsafe { (address as *const u32).read_volatile() }
+}
+
+/// Writes a register of a device of this board.
+fn write_device(address: u64, value: u32) {
+    // SAFETY: as above. What devices write by themselves is interrupts, and the window's memory, which is shared.
+    unsafe { (address as *mut u32).write_volatile(value) }
+}
+
+/// Writes to the serial line.
+pub(super) fn write_console(byte: u8) {
+    const DATA: u64 = UART;
+    const FLAGS: u64 = UART + 0x18;
+    const FULL: u32 = 1 << 5;
+    while read_device(FLAGS) & FULL != 0 {}
+    write_device(DATA, byte.into());
+}
+
+/// Switches the board off.
+pub(super) fn power_off() -> ! {
+    const SYSTEM_OFF: u64 = 0x8400_0008;
+    // SAFETY: nothing is left to be done here; the emulator ends the board.
+    unsafe { core::arch::asm!("hvc #0", in("x0") SYSTEM_OFF, options(nomem, nostack)) };
+    loop {
+        gic::wait();
+    }
+}
+
+/// The monitor took an exception of its own.
+#[unsafe(no_mangle)]
+extern "C" fn tombolo_board_own_fault(kind: u64, syndrome: u64, instruction: u64, address: u64) -> ! {
+    die(format_args!(
+        "exception {kind} of the board's monitor at {instruction:#x}, about {address:#x}, syndrome {syndrome:#x}"
+    ))
+}

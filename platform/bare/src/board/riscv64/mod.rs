@@ -1,0 +1,265 @@
+//! QEMU's `virt` board of the RISC-V architecture, with its advanced interrupt architecture.
+//!
+//! The monitor runs in machine mode and programs in user mode. What a program reaches is said by physical memory
+//! protection; what is memory and what a device is fixed by the board, as on every RISC-V.
+
+mod interrupts;
+mod protection;
+
+use core::arch::global_asm;
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+
+use tombolo_base::SharedMemory;
+use tombolo_base::sync::fence;
+
+use super::start::die;
+use super::{Board, BoardError, Division, Fault, Reach, Trap};
+use crate::call::DOORBELL_OFFSET_BYTES;
+use crate::{fdt, pci};
+
+extern crate alloc;
+
+global_asm!(include_str!("boot.s"));
+
+const UART: u64 = 0x1000_0000;
+const ECAM: u64 = 0x3000_0000;
+const REGISTERS_PLACE: u64 = 0x4000_0000;
+const INTERRUPTS_PLACE: u64 = 0x4000_1000;
+const WINDOW_PLACE: u64 = 0x4_0000_0000;
+/// The device that ends the emulation.
+const FINISHER: u64 = 0x0010_0000;
+
+/// Everything that a program has in registers.
+#[repr(C)]
+#[derive(Debug)]
+struct Registers {
+    general: [u64; 32],
+    float: [u64; 32],
+    instruction: u64,
+    float_control: u64,
+}
+
+const NO_REGISTERS: Registers =
+    Registers { general: [0; 32], float: [0; 32], instruction: 0, float_control: 0 };
+
+const _: () = {
+    assert!(core::mem::offset_of!(Registers, float) == 256);
+    assert!(core::mem::offset_of!(Registers, instruction) == 512);
+    assert!(core::mem::offset_of!(Registers, float_control) == 520);
+};
+
+// SAFETY: `boot.s` has it, with these registers in and this answer.
+unsafe extern "C" {
+    fn tombolo_board_run(registers: *mut Registers) -> u64;
+}
+
+/// The board.
+#[derive(Debug)]
+pub struct Virt {
+    division: Division,
+    window: SharedMemory,
+    registers: Registers,
+}
+
+impl Virt {
+    /// Brings the board up: memory, window, interrupts, protection. `heap` takes its part of memory.
+    pub(super) fn bring_up(
+        tree_address: u64,
+        own_window_bytes: u64,
+        heap: impl FnOnce(u64, usize),
+    ) -> Result<Virt, BoardError> {
+        let division = Division::of(memory_of_board(tree_address).ok_or(BoardError::NoMemory)?)?;
+        let messages = interrupts::set_up();
+        let places =
+            pci::Places { registers: REGISTERS_PLACE, interrupts: INTERRUPTS_PLACE, window: WINDOW_PLACE };
+        let device = pci::set_up(&mut Ecam, &mut Devices, places, messages)?;
+        interrupts::show_clock_to_programs();
+        protection::set_up(division, device.window_bytes, own_window_bytes);
+        heap(division.heap, (division.end - division.heap) as usize);
+        let window = window(device.window_bytes);
+        Ok(Virt { division, window, registers: NO_REGISTERS })
+    }
+}
+
+/// What the device tree says of memory.
+fn memory_of_board(tree_address: u64) -> Option<(u64, u64)> {
+    let address = tree_address as *const u8;
+    if address.is_null() || !address.is_aligned() {
+        return None;
+    }
+    // SAFETY: the emulator has put the tree into the board's memory and its address into the register that this
+    // came from; a header is there, or something else of memory.
+    let header = unsafe { core::slice::from_raw_parts(address, fdt::HEADER_BYTES) };
+    let length_bytes = fdt::length_bytes(header)?;
+    // SAFETY: as above, and as long as it says. Nothing else was written to memory above the monitor's image yet.
+    fdt::memory(unsafe { core::slice::from_raw_parts(address, length_bytes) })
+}
+
+fn window(length_bytes: u64) -> SharedMemory {
+    let address = NonNull::new(WINDOW_PLACE as *mut u8).unwrap_or(NonNull::dangling());
+    let owner = alloc::sync::Arc::new(());
+    // SAFETY: the device has its memory there, all of it, aligned, for as long as the board runs; the monitor touches
+    // it through this only, and programs, when they run, are peers.
+    unsafe { SharedMemory::from_raw(address, length_bytes as usize, owner) }
+}
+
+impl Board for Virt {
+    fn now_ns(&self) -> u64 {
+        interrupts::ticks() * (1_000_000_000 / interrupts::FREQUENCY_HZ)
+    }
+
+    fn sleep(&mut self, until_ns: Option<u64>) {
+        let ns_per_tick = 1_000_000_000 / interrupts::FREQUENCY_HZ;
+        let at_tick = until_ns.map(|until_ns| until_ns.div_ceil(ns_per_tick));
+        interrupts::set_alarm(at_tick);
+        interrupts::wait();
+        interrupts::set_alarm(None);
+    }
+
+    fn rung(&mut self) -> u64 {
+        interrupts::take()
+    }
+
+    fn ring(&self, peer: u16, vector: u16) {
+        // What was written to the window must be seen by whoever is woken.
+        fence(Ordering::SeqCst);
+        write_device(REGISTERS_PLACE + DOORBELL_OFFSET_BYTES, u32::from(peer) << 16 | u32::from(vector));
+    }
+
+    fn window(&self) -> &SharedMemory {
+        &self.window
+    }
+
+    fn write_console(&mut self, byte: u8) {
+        write_console(byte);
+    }
+
+    fn program_memory(&mut self) -> (u64, &mut [u8]) {
+        let Division { programs, heap, .. } = self.division;
+        // SAFETY: this part of memory is the programs', and no program runs while the monitor does; the borrow of
+        // the board keeps it from running one.
+        let bytes =
+            unsafe { core::slice::from_raw_parts_mut(programs as *mut u8, (heap - programs) as usize) };
+        (programs, bytes)
+    }
+
+    fn reach_of_programs(&self) -> Reach {
+        Reach { window_address: WINDOW_PLACE, registers_address: REGISTERS_PLACE }
+    }
+
+    fn prepare(&mut self, entry: u64, stack: u64, argument: u64) {
+        self.registers = NO_REGISTERS;
+        self.registers.general[2] = stack;
+        self.registers.general[10] = argument;
+        self.registers.instruction = entry;
+        // SAFETY: what was written as data is to be run: the processor must fetch it anew.
+        unsafe { core::arch::asm!("fence.i", options(nostack)) };
+    }
+
+    fn run(&mut self) -> Trap {
+        // SAFETY: runs what the registers say in user mode, so that it reaches its own memory and the window and
+        // nothing of the monitor's; comes back with the monitor's registers as they were.
+        let cause = unsafe { tombolo_board_run(&raw mut self.registers) };
+        let general = &self.registers.general;
+        match cause {
+            8 => Trap::Call {
+                number: general[17],
+                arguments: [general[10], general[11], general[12], general[13]],
+            },
+            0 | 4 | 6 => self.fault(cause, "used an address that is not aligned", 7),
+            1 => self.fault(cause, "ran what is not its own", 11),
+            2 => self.fault(cause, "ran an instruction that it cannot", 4),
+            3 => self.fault(cause, "ran a breakpoint", 5),
+            5 | 7 | 12 | 13 | 15 => self.fault(cause, "touched what is not its own", 11),
+            _ if cause >> 63 == 1 => Trap::Interrupt,
+            _ => self.fault(cause, "a system error", 7),
+        }
+    }
+
+    fn answer(&mut self, value: u64) {
+        self.registers.general[10] = value;
+        // A call is four bytes long, and is not made again.
+        self.registers.instruction += 4;
+    }
+
+    fn power_off(&mut self) -> ! {
+        power_off()
+    }
+}
+
+impl Virt {
+    fn fault(&self, syndrome: u64, what: &'static str, signal: u8) -> Trap {
+        let address: u64;
+        // SAFETY: reading what the last trap was about changes nothing.
+        unsafe { core::arch::asm!("csrr {it}, mtval", it = out(reg) address, options(nomem, nostack)) };
+        Trap::Fault(Fault { what, signal, instruction: self.registers.instruction, address, syndrome })
+    }
+}
+
+/// Configuration space, memory-mapped.
+struct Ecam;
+
+impl Ecam {
+    fn address(slot: u8, offset: u16) -> u64 {
+        ECAM + (u64::from(slot) << 15) + u64::from(offset)
+    }
+}
+
+impl pci::Configuration for Ecam {
+    fn read(&self, slot: u8, offset: u16) -> u32 {
+        read_device(Ecam::address(slot, offset))
+    }
+
+    fn write(&mut self, slot: u8, offset: u16, value: u32) {
+        write_device(Ecam::address(slot, offset), value);
+    }
+}
+
+/// Regions of devices.
+struct Devices;
+
+impl pci::DeviceMemory for Devices {
+    fn write(&mut self, address: u64, value: u32) {
+        write_device(address, value);
+    }
+}
+
+/// Reads a register of a device of this board.
+fn read_device(address: u64) -> u32 {
+    // SAFETY: every caller names a register of the board's devices by its fixed place, aligned; reading one has no
+    // effect on memory.
+    unsafe { (address as *const u32).read_volatile() }
+}
+
+/// Writes a register of a device of this board.
+fn write_device(address: u64, value: u32) {
+    // SAFETY: as above. What devices write by themselves is messages, and the window's memory, which is shared.
+    unsafe { (address as *mut u32).write_volatile(value) }
+}
+
+/// Writes to the serial line.
+pub(super) fn write_console(byte: u8) {
+    const STATUS: u64 = UART + 5;
+    const EMPTY: u8 = 1 << 5;
+    // SAFETY: the line's registers, which have a byte each.
+    unsafe {
+        while (STATUS as *const u8).read_volatile() & EMPTY == 0 {}
+        (UART as *mut u8).write_volatile(byte);
+    }
+}
+
+/// Switches the board off.
+pub(super) fn power_off() -> ! {
+    const PASS: u32 = 0x5555;
+    write_device(FINISHER, PASS);
+    loop {
+        interrupts::wait();
+    }
+}
+
+/// The monitor took an exception of its own.
+#[unsafe(no_mangle)]
+extern "C" fn tombolo_board_own_fault(cause: u64, instruction: u64, address: u64) -> ! {
+    die(format_args!("exception {cause:#x} of the board's monitor at {instruction:#x}, about {address:#x}"))
+}

@@ -1,0 +1,57 @@
+//! The way from the first instruction to the monitor.
+
+use core::fmt::{self, Write};
+use core::panic::PanicInfo;
+
+use super::machine::{self, Virt};
+use crate::{heap, panic};
+
+/// The console as the board's last resort: written to at once, from anywhere.
+pub(super) struct Emergency;
+
+impl Write for Emergency {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.bytes().for_each(machine::write_console);
+        Ok(())
+    }
+}
+
+/// Says why, and switches the board off.
+pub(super) fn die(why: fmt::Arguments<'_>) -> ! {
+    let _ = writeln!(Emergency, "\nboard: died: {why}");
+    machine::power_off()
+}
+
+fn last_words(info: &PanicInfo<'_>) -> ! {
+    die(format_args!("{info}"))
+}
+
+/// Brings the board up and runs its monitor, which never returns. `own_window_bytes` at the start of the window
+/// are the monitors' own, out of reach of programs.
+///
+/// Called by [`board_monitor`](crate::board_monitor) from the first instructions.
+#[doc(hidden)]
+pub fn start(tree_address: u64, own_window_bytes: u64, monitor: fn(Virt) -> !) -> ! {
+    panic::set(last_words);
+    let board = Virt::bring_up(tree_address, own_window_bytes, |address, length_bytes| {
+        // SAFETY: memory was divided, this part of it is the heap's, and `start` is called once, by the first code
+        // that runs.
+        unsafe { heap::set_up(address, length_bytes) }
+    });
+    match board {
+        Ok(board) => monitor(board),
+        Err(error) => die(format_args!("{error}")),
+    }
+}
+
+/// Makes `monitor`, a `fn(Virt) -> !`, what a board runs; `own_window_bytes` at the start of the window are out of
+/// reach of programs.
+#[macro_export]
+macro_rules! board_monitor {
+    ($monitor:path, $own_window_bytes:expr) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn tombolo_board_main(tree_address: u64) -> ! {
+            $crate::board::start(tree_address, $own_window_bytes, $monitor)
+        }
+    };
+}

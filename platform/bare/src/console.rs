@@ -1,0 +1,170 @@
+//! Output on its way: a fixed buffer that never makes its writer wait, and says what it lost.
+
+/// Bytes to be written out in order. What finds no room is dropped, whole from where room ended, and counted;
+/// the count takes its place in the output once there is room again, so that no loss goes unseen.
+#[derive(Debug)]
+pub struct Outgoing<const N: usize> {
+    bytes: [u8; N],
+    /// Bytes ever taken in, and ever given out.
+    written: usize,
+    taken: usize,
+    /// Lost since the last note of it.
+    unsaid_bytes: u64,
+    /// Lost ever.
+    dropped_bytes: u64,
+}
+
+/// Room that is kept for the note of a loss.
+const NOTE_BYTES: usize = 48;
+
+impl<const N: usize> Default for Outgoing<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const N: usize> Outgoing<N> {
+    const ENOUGH: () = assert!(N.is_power_of_two() && N >= 4 * NOTE_BYTES);
+
+    /// An empty buffer.
+    #[must_use]
+    pub const fn new() -> Self {
+        let () = Self::ENOUGH;
+        Outgoing { bytes: [0; N], written: 0, taken: 0, unsaid_bytes: 0, dropped_bytes: 0 }
+    }
+
+    /// Takes in what there is room for; returns how much that was.
+    pub fn write(&mut self, bytes: &[u8]) -> usize {
+        let mut room = N - NOTE_BYTES - self.len().min(N - NOTE_BYTES);
+        if self.unsaid_bytes > 0 {
+            // Not before there is a fair amount of room: else each line of a flood would bring a note of its own.
+            if room < N / 4 {
+                self.lose(bytes.len());
+                return 0;
+            }
+            self.say_loss();
+            room = N - NOTE_BYTES - self.len();
+        }
+        let fit = bytes.len().min(room);
+        self.push(&bytes[..fit]);
+        self.lose(bytes.len() - fit);
+        fit
+    }
+
+    /// Gives out the next byte.
+    pub fn take(&mut self) -> Option<u8> {
+        if self.is_empty() {
+            if self.unsaid_bytes == 0 {
+                return None;
+            }
+            self.say_loss();
+        }
+        let byte = self.bytes[self.taken % N];
+        self.taken = self.taken.wrapping_add(1);
+        Some(byte)
+    }
+
+    /// Bytes waiting.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.written.wrapping_sub(self.taken)
+    }
+
+    /// Whether nothing waits but perhaps the note of a loss.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether there is nothing to give out at all.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.is_empty() && self.unsaid_bytes == 0
+    }
+
+    /// Bytes lost ever.
+    #[must_use]
+    pub fn dropped_bytes(&self) -> u64 {
+        self.dropped_bytes
+    }
+
+    fn lose(&mut self, bytes: usize) {
+        self.unsaid_bytes += bytes as u64;
+        self.dropped_bytes += bytes as u64;
+    }
+
+    /// Only when [`NOTE_BYTES`] are free.
+    fn say_loss(&mut self) {
+        let mut digits = [0; 20];
+        let mut at = digits.len();
+        let mut rest = core::mem::take(&mut self.unsaid_bytes);
+        while rest > 0 || at == digits.len() {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        self.push(b"\n[");
+        self.push(&digits[at..]);
+        self.push(b" bytes dropped here]\n");
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.bytes[self.written % N] = *byte;
+            self.written = self.written.wrapping_add(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain<const N: usize>(outgoing: &mut Outgoing<N>) -> String {
+        String::from_utf8(std::iter::from_fn(|| outgoing.take()).collect()).unwrap()
+    }
+
+    #[test]
+    fn what_fits_comes_out_in_order() {
+        let mut outgoing = Outgoing::<256>::new();
+        for _ in 0..10 {
+            assert_eq!(outgoing.write(&[b'x'; 100]), 100);
+            assert_eq!(outgoing.write(b"yz"), 2);
+            assert_eq!(drain(&mut outgoing), "x".repeat(100) + "yz");
+        }
+        assert_eq!(outgoing.dropped_bytes(), 0);
+    }
+
+    #[test]
+    fn limits_of_the_room() {
+        let room = 256 - NOTE_BYTES;
+        for (length, dropped) in [(room - 1, 0), (room, 0), (room + 1, 1)] {
+            let mut outgoing = Outgoing::<256>::new();
+            assert_eq!(outgoing.write(&vec![b'x'; length]), length - dropped);
+            assert_eq!(outgoing.dropped_bytes(), dropped as u64);
+        }
+    }
+
+    #[test]
+    fn a_loss_is_counted_and_said_where_it_happened() {
+        let mut outgoing = Outgoing::<256>::new();
+        assert_eq!(outgoing.write(&[b'a'; 300]), 208);
+        assert_eq!(outgoing.write(b"lost too"), 0);
+        assert_eq!(drain(&mut outgoing), "a".repeat(208) + "\n[100 bytes dropped here]\n");
+        assert!(outgoing.is_settled());
+        outgoing.write(b"on");
+        assert_eq!(drain(&mut outgoing), "on");
+        assert_eq!(outgoing.dropped_bytes(), 100);
+    }
+
+    #[test]
+    fn a_note_comes_before_what_follows_it() {
+        let mut outgoing = Outgoing::<256>::new();
+        outgoing.write(&[b'a'; 209]);
+        for _ in 0..100 {
+            outgoing.take();
+        }
+        assert_eq!(outgoing.write(b"b"), 1);
+        assert_eq!(drain(&mut outgoing), "a".repeat(108) + "\n[1 bytes dropped here]\nb");
+    }
+}

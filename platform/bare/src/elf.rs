@@ -1,0 +1,292 @@
+//! Programs for a board: static ELF executables with a fixed place and a note that says what they are for.
+//!
+//! The note tells a program for a board from a Linux program of the same instruction set, which no header
+//! does: owner [`NOTE_OWNER`], type [`NOTE_TYPE`], and the [version of the calls](crate::call::VERSION).
+
+/// Who the note is of.
+pub const NOTE_OWNER: &[u8; 8] = b"Tombolo\0";
+/// Its type.
+pub const NOTE_TYPE: u32 = 1;
+
+/// Bytes of an ELF header.
+pub const HEADER_BYTES: usize = 64;
+/// Bytes of a program header.
+pub const SEGMENT_BYTES: usize = 56;
+/// Most program headers.
+pub const MAX_SEGMENTS: usize = 16;
+
+const PT_LOAD: u32 = 1;
+const PT_NOTE: u32 = 4;
+
+/// Why a program cannot run on the board.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The headers are none of a program, or point outside it.
+    #[error("it is not a whole ELF executable")]
+    Malformed,
+    /// It is for another processor.
+    #[error("it is for ELF machine {found}, this board is {expected}")]
+    Machine {
+        /// What it is for.
+        found: u16,
+        /// What the board is.
+        expected: u16,
+    },
+    /// It has no note, or one of another version.
+    #[error(
+        "it is not for a board, or for one that speaks another version than {}: rebuild it",
+        crate::call::VERSION
+    )]
+    NotForBoards,
+    /// It wants to be where it cannot.
+    #[error(
+        "it wants the addresses {address:#x}..+{length_bytes:#x}, and programs have {from:#x}..{to:#x}: give the \
+         node more memory (`memory_mib`)"
+    )]
+    Place {
+        /// Where it wants to be.
+        address: u64,
+        /// How much.
+        length_bytes: u64,
+        /// First address for programs.
+        from: u64,
+        /// The first above them.
+        to: u64,
+    },
+}
+
+/// A part of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// Where it is in the file.
+    pub offset: usize,
+    /// How much of it is there.
+    pub file_bytes: usize,
+    /// Where it is to be.
+    pub address: u64,
+    /// How long it is there; what the file does not have is zero.
+    pub memory_bytes: u64,
+}
+
+/// A program, checked against the addresses that it may have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Executable {
+    /// Where it begins.
+    pub entry: u64,
+    /// The first address above it.
+    pub end: u64,
+    segments: [Option<Segment>; MAX_SEGMENTS],
+}
+
+impl Executable {
+    /// Reads the headers of `file`, a program for ELF machine `machine` that may have the addresses
+    /// `from..to`.
+    ///
+    /// # Errors
+    /// [`LoadError`]; nothing outside `file` was looked at.
+    pub fn read(file: &[u8], machine: u16, from: u64, to: u64) -> Result<Executable, LoadError> {
+        let header = file.first_chunk::<HEADER_BYTES>().ok_or(LoadError::Malformed)?;
+        // 64 bits, little-endian, version 1, and of type EXEC.
+        if !header.starts_with(b"\x7fELF\x02\x01\x01") || half(header, 16)? != 2 {
+            return Err(LoadError::Malformed);
+        }
+        let found = half(header, 18)?;
+        if found != machine {
+            return Err(LoadError::Machine { found, expected: machine });
+        }
+        let (table, count) = (usize_at(header, 32)?, usize::from(half(header, 56)?));
+        if usize::from(half(header, 54)?) != SEGMENT_BYTES || count > MAX_SEGMENTS {
+            return Err(LoadError::Malformed);
+        }
+        let mut program =
+            Executable { entry: double(header, 24)?, end: from, segments: [None; MAX_SEGMENTS] };
+        let mut version = None;
+        for index in 0..count {
+            let start = table.checked_add(index * SEGMENT_BYTES).ok_or(LoadError::Malformed)?;
+            let head = part(file, start, SEGMENT_BYTES)?;
+            let (offset, file_bytes) = (usize_at(head, 8)?, usize_at(head, 32)?);
+            let contents = part(file, offset, file_bytes)?;
+            match word(head, 0)? {
+                PT_LOAD => {
+                    let segment = Segment {
+                        offset,
+                        file_bytes,
+                        address: double(head, 24)?,
+                        memory_bytes: double(head, 40)?,
+                    };
+                    program.place(segment, from, to)?;
+                    program.segments[index] = Some(segment);
+                }
+                PT_NOTE => version = version.or(note(contents)),
+                _ => {}
+            }
+        }
+        if version != Some(crate::call::VERSION) {
+            return Err(LoadError::NotForBoards);
+        }
+        let entered = |segment: &Segment| {
+            (segment.address..segment.address + segment.memory_bytes).contains(&program.entry)
+        };
+        if program.segments().any(|segment| entered(&segment)) {
+            Ok(program)
+        } else {
+            Err(LoadError::Malformed)
+        }
+    }
+
+    /// What is to be put where.
+    pub fn segments(&self) -> impl Iterator<Item = Segment> + '_ {
+        self.segments.iter().flatten().copied()
+    }
+
+    fn place(&mut self, segment: Segment, from: u64, to: u64) -> Result<(), LoadError> {
+        let Segment { address, memory_bytes, file_bytes, .. } = segment;
+        let outside = LoadError::Place { address, length_bytes: memory_bytes, from, to };
+        let end = address.checked_add(memory_bytes).ok_or(outside)?;
+        if address < from || end > to {
+            return Err(outside);
+        }
+        if file_bytes as u64 > memory_bytes {
+            return Err(LoadError::Malformed);
+        }
+        self.end = self.end.max(end);
+        Ok(())
+    }
+}
+
+/// The version that our note among `notes` gives.
+#[must_use]
+pub fn note(notes: &[u8]) -> Option<u32> {
+    let mut rest = notes;
+    loop {
+        let (owner_bytes, value_bytes) = (word(rest, 0).ok()? as usize, word(rest, 4).ok()? as usize);
+        let kind = word(rest, 8).ok()?;
+        let value = 12_usize.checked_add(owner_bytes.checked_next_multiple_of(4)?)?;
+        let owner = rest.get(12..12_usize.checked_add(owner_bytes)?)?;
+        if owner == NOTE_OWNER && kind == NOTE_TYPE && value_bytes == 4 {
+            return word(rest, value).ok();
+        }
+        rest = rest.get(value.checked_add(value_bytes.checked_next_multiple_of(4)?)?..)?;
+    }
+}
+
+fn part(bytes: &[u8], at: usize, length: usize) -> Result<&[u8], LoadError> {
+    at.checked_add(length).and_then(|end| bytes.get(at..end)).ok_or(LoadError::Malformed)
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], LoadError> {
+    part(bytes, at, N)?.try_into().map_err(|_| LoadError::Malformed)
+}
+
+fn half(bytes: &[u8], at: usize) -> Result<u16, LoadError> {
+    Ok(u16::from_le_bytes(array(bytes, at)?))
+}
+
+fn word(bytes: &[u8], at: usize) -> Result<u32, LoadError> {
+    Ok(u32::from_le_bytes(array(bytes, at)?))
+}
+
+fn double(bytes: &[u8], at: usize) -> Result<u64, LoadError> {
+    Ok(u64::from_le_bytes(array(bytes, at)?))
+}
+
+fn usize_at(bytes: &[u8], at: usize) -> Result<usize, LoadError> {
+    usize::try_from(double(bytes, at)?).map_err(|_| LoadError::Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MACHINE: u16 = 183;
+    const FROM: u64 = 0x4050_0000;
+    const TO: u64 = 0x4060_0000;
+    /// Where the smallest program has its note's value.
+    const VERSION_AT: usize = HEADER_BYTES + 2 * SEGMENT_BYTES + 20;
+
+    /// A program of one segment, which is its own note, loaded at `FROM` with 64 bytes of zeros after it.
+    fn smallest() -> Vec<u8> {
+        let note_at = (HEADER_BYTES + 2 * SEGMENT_BYTES) as u64;
+        let mut bytes = vec![0; HEADER_BYTES + 2 * SEGMENT_BYTES];
+        bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+        let mut put = |at: usize, value: u64, width: usize| {
+            bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+        };
+        put(16, 2, 2);
+        put(18, MACHINE.into(), 2);
+        put(24, FROM, 8);
+        put(32, HEADER_BYTES as u64, 8);
+        put(54, SEGMENT_BYTES as u64, 2);
+        put(56, 2, 2);
+        for (index, kind) in [(0, PT_LOAD), (1, PT_NOTE)] {
+            let head = HEADER_BYTES + index * SEGMENT_BYTES;
+            put(head, kind.into(), 4);
+            put(head + 8, note_at, 8);
+            put(head + 24, FROM, 8);
+            put(head + 32, 24, 8);
+            put(head + 40, 88, 8);
+        }
+        for word in [8, 4, NOTE_TYPE] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(NOTE_OWNER);
+        bytes.extend(crate::call::VERSION.to_le_bytes());
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Executable, LoadError> {
+        Executable::read(bytes, MACHINE, FROM, TO)
+    }
+
+    #[test]
+    fn a_program_says_what_goes_where() {
+        let program = read(&smallest()).unwrap();
+        assert_eq!((program.entry, program.end), (FROM, FROM + 88));
+        let segment = Segment { offset: VERSION_AT - 20, file_bytes: 24, address: FROM, memory_bytes: 88 };
+        assert!(program.segments().eq([segment]));
+    }
+
+    #[test]
+    fn what_cannot_run_says_why() {
+        let with = |at: usize, value: u8| {
+            let mut bytes = smallest();
+            bytes[at] = value;
+            read(&bytes).unwrap_err()
+        };
+        assert_eq!(with(18, 243), LoadError::Machine { found: 243, expected: MACHINE });
+        assert_eq!(with(VERSION_AT, 9), LoadError::NotForBoards);
+        assert_eq!(with(HEADER_BYTES + SEGMENT_BYTES, 7), LoadError::NotForBoards);
+        assert_eq!(with(16, 3), LoadError::Malformed);
+        assert_eq!(with(5, 2), LoadError::Malformed);
+        assert_eq!(with(56, 17), LoadError::Malformed);
+        assert_eq!(with(26, 0), LoadError::Malformed, "an entry outside");
+        assert!(matches!(with(HEADER_BYTES + 27, 0), LoadError::Place { .. }));
+        assert!(matches!(with(HEADER_BYTES + 42, 0x10), LoadError::Place { .. }));
+        assert_eq!(with(HEADER_BYTES + 40, 23), LoadError::Malformed, "more in the file than in memory");
+        assert_eq!(read(&smallest()[..100]), Err(LoadError::Malformed));
+    }
+
+    #[test]
+    fn the_last_address_is_a_limit() {
+        for (bytes, fits) in [(TO - FROM - 1, true), (TO - FROM, true), (TO - FROM + 1, false)] {
+            let mut program = smallest();
+            program[HEADER_BYTES + 40..HEADER_BYTES + 48].copy_from_slice(&bytes.to_le_bytes());
+            assert_eq!(read(&program).is_ok(), fits, "{bytes}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(
+            changes in proptest::collection::vec((0_usize..200, 0_u8..=255), 0..8), length in 0_usize..=200,
+        ) {
+            let mut bytes = smallest();
+            for (at, value) in changes {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = value;
+                }
+            }
+            let _ = read(&bytes[..length.min(bytes.len())]);
+        }
+    }
+}

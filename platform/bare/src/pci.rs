@@ -1,0 +1,254 @@
+//! Finding the window on a PCI bus that no firmware has set up: its memory regions get addresses, its
+//! interrupts a target.
+
+/// Vendor and device number of the shared-memory device, as they stand in its first word.
+const IVSHMEM: u32 = 0x1110_1af4;
+
+/// Slots of a bus.
+const SLOTS: u8 = 32;
+
+const COMMAND: u16 = 0x04;
+const BAR0: u16 = 0x10;
+const CAPABILITIES: u16 = 0x34;
+const COMMAND_MEMORY_AND_MASTER: u32 = 0b110;
+const CAPABILITY_MSIX: u8 = 0x11;
+const MSIX_ENABLE: u32 = 1 << 31;
+
+/// Bytes of an entry of the table of interrupts.
+const MSIX_ENTRY_BYTES: u64 = 16;
+
+/// The configuration space of bus 0, in words. Offsets are multiples of 4.
+pub trait Configuration {
+    /// Reads a word of the device in `slot`; all ones where there is none.
+    fn read(&self, slot: u8, offset: u16) -> u32;
+    /// Writes a word.
+    fn write(&mut self, slot: u8, offset: u16, value: u32);
+}
+
+/// Memory of devices, in words.
+pub trait DeviceMemory {
+    /// Writes a word at a bus address.
+    fn write(&mut self, address: u64, value: u32);
+}
+
+/// Where the regions of the device are to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Places {
+    /// The registers, a page.
+    pub registers: u64,
+    /// The table of interrupts, a page or a few.
+    pub interrupts: u64,
+    /// The window, which is as long as it is; its place must be aligned to that.
+    pub window: u64,
+}
+
+/// How the processor is interrupted: what to write where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Messages {
+    /// The address.
+    pub address: u64,
+    /// What to write for vector 0; one more for each that follows.
+    pub first: u32,
+}
+
+/// Why there is no window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PciError {
+    /// None on the bus.
+    #[error("there is no shared-memory device on the PCI bus")]
+    NoDevice,
+    /// A region is missing or of another kind.
+    #[error("the shared-memory device has no usable region {0}")]
+    NoRegion(u8),
+    /// It cannot interrupt.
+    #[error("the shared-memory device has no message-signalled interrupts")]
+    NoInterrupts,
+}
+
+/// The window's device, set up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WindowDevice {
+    /// Where its regions are.
+    pub places: Places,
+    /// Length of the window.
+    pub window_bytes: u64,
+    /// How many doorbells it has.
+    pub vectors: u16,
+}
+
+/// Finds the device, gives its regions their places, and makes it interrupt by `messages`.
+///
+/// # Errors
+/// [`PciError`].
+pub fn set_up(
+    bus: &mut impl Configuration,
+    memory: &mut impl DeviceMemory,
+    places: Places,
+    messages: Messages,
+) -> Result<WindowDevice, PciError> {
+    let slot = (0..SLOTS).find(|slot| bus.read(*slot, 0) == IVSHMEM).ok_or(PciError::NoDevice)?;
+    for (number, address) in [(0, places.registers), (1, places.interrupts)] {
+        if region_bytes(bus, slot, number)? >> 32 != 0 {
+            return Err(PciError::NoRegion(number));
+        }
+        bus.write(slot, BAR0 + 4 * u16::from(number), address as u32);
+    }
+    let window_bytes = region_bytes(bus, slot, 2)?;
+    bus.write(slot, BAR0 + 8, places.window as u32);
+    bus.write(slot, BAR0 + 12, (places.window >> 32) as u32);
+    let command = bus.read(slot, COMMAND) & 0xffff;
+    bus.write(slot, COMMAND, command | COMMAND_MEMORY_AND_MASTER);
+    let capability = find_capability(bus, slot, CAPABILITY_MSIX).ok_or(PciError::NoInterrupts)?;
+    let control = bus.read(slot, capability);
+    let table = bus.read(slot, capability + 4);
+    let vectors = (control >> 16 & 0x7ff) as u16 + 1;
+    if table & 7 != 1 {
+        return Err(PciError::NoInterrupts);
+    }
+    for vector in 0..vectors {
+        let entry = places.interrupts + u64::from(table & !7) + MSIX_ENTRY_BYTES * u64::from(vector);
+        memory.write(entry, messages.address as u32);
+        memory.write(entry + 4, (messages.address >> 32) as u32);
+        memory.write(entry + 8, messages.first + u32::from(vector));
+        memory.write(entry + 12, 0);
+    }
+    bus.write(slot, capability, control | MSIX_ENABLE);
+    Ok(WindowDevice { places, window_bytes, vectors })
+}
+
+/// The length of a memory region: what of its address can be written.
+fn region_bytes(bus: &mut impl Configuration, slot: u8, number: u8) -> Result<u64, PciError> {
+    let offset = BAR0 + 4 * u16::from(number);
+    let kind = bus.read(slot, offset);
+    let wide = kind & 0b110 == 0b100;
+    bus.write(slot, offset, u32::MAX);
+    let low = bus.read(slot, offset);
+    let mut mask = u64::from(low & !0xf) | u64::from(u32::MAX) << 32;
+    if wide {
+        bus.write(slot, offset + 4, u32::MAX);
+        mask = u64::from(low & !0xf) | u64::from(bus.read(slot, offset + 4)) << 32;
+    }
+    let length = (!mask).wrapping_add(1);
+    // A region of ports, or none: then nothing of it can be written.
+    if kind & 1 == 1 || low & !0xf == 0 && !wide || length == 0 {
+        return Err(PciError::NoRegion(number));
+    }
+    Ok(length)
+}
+
+fn find_capability(bus: &impl Configuration, slot: u8, wanted: u8) -> Option<u16> {
+    let mut at = (bus.read(slot, CAPABILITIES) & 0xfc) as u16;
+    // A list of capabilities has no more entries than fit; one that goes round in circles ends here.
+    for _ in 0..48 {
+        if at == 0 {
+            return None;
+        }
+        let head = bus.read(slot, at);
+        if head as u8 == wanted {
+            return Some(at);
+        }
+        at = (head >> 8 & 0xfc) as u16;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    const PLACES: Places = Places { registers: 0x1020_0000, interrupts: 0x1000_0000, window: 0x80_0000_0000 };
+    const MESSAGES: Messages = Messages { address: 0x802_0040, first: 80 };
+
+    /// A bus with one device, whose regions have these lengths.
+    struct Bus {
+        slot: u8,
+        words: HashMap<u16, u32>,
+        masks: HashMap<u16, u32>,
+    }
+
+    impl Bus {
+        fn new(slot: u8, window_bytes: u64, vectors: u16) -> Bus {
+            let words = HashMap::from([
+                (0, IVSHMEM),
+                (COMMAND, 0x0010_0000),
+                (0x18, 0b1100),
+                (CAPABILITIES, 0x40),
+                (0x40, 0x0005_5005),
+                (0x50, u32::from(vectors - 1) << 16 | u32::from(CAPABILITY_MSIX)),
+                (0x54, 1),
+            ]);
+            let mask = !(window_bytes - 1);
+            let masks = HashMap::from([
+                (0x10, !0xff),
+                (0x14, !0xfff),
+                (0x18, mask as u32 | 0b1100),
+                (0x1c, (mask >> 32) as u32),
+            ]);
+            Bus { slot, words, masks }
+        }
+    }
+
+    impl Configuration for Bus {
+        fn read(&self, slot: u8, offset: u16) -> u32 {
+            if slot != self.slot {
+                return u32::MAX;
+            }
+            self.words.get(&offset).copied().unwrap_or(0)
+        }
+
+        fn write(&mut self, slot: u8, offset: u16, value: u32) {
+            assert_eq!(slot, self.slot);
+            let mask = self.masks.get(&offset).copied().unwrap_or(u32::MAX);
+            let kind = if offset == 0x18 { 0b1100 } else { 0 };
+            self.words.insert(offset, value & mask | kind);
+        }
+    }
+
+    #[derive(Default)]
+    struct Memory(HashMap<u64, u32>);
+
+    impl DeviceMemory for Memory {
+        fn write(&mut self, address: u64, value: u32) {
+            self.0.insert(address, value);
+        }
+    }
+
+    #[test]
+    fn a_device_in_any_slot_is_set_up() {
+        for (slot, bytes) in [(1, 1 << 20), (31, 16_u64 << 30)] {
+            let (mut bus, mut memory) = (Bus::new(slot, bytes, 4), Memory::default());
+            let device = set_up(&mut bus, &mut memory, PLACES, MESSAGES).unwrap();
+            assert_eq!(device, WindowDevice { places: PLACES, window_bytes: bytes, vectors: 4 });
+            let word = |offset| bus.read(slot, offset);
+            assert_eq!((word(0x10), word(0x14)), (0x1020_0000, 0x1000_0000));
+            assert_eq!((word(0x18) & !0xf, word(0x1c)), (0, 0x80));
+            assert_eq!(word(COMMAND) & 0xffff, COMMAND_MEMORY_AND_MASTER);
+            assert_eq!(word(0x50) >> 31, 1);
+            for vector in 0..4_u64 {
+                let entry = |field: u64| memory.0[&(0x1000_0000 + 16 * vector + 4 * field)];
+                assert_eq!([entry(0), entry(1), entry(2), entry(3)], [0x802_0040, 0, 80 + vector as u32, 0]);
+            }
+            assert_eq!(memory.0.len(), 16);
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let set_up = |bus: &mut Bus| set_up(bus, &mut Memory::default(), PLACES, MESSAGES);
+        let mut empty = Bus::new(1, 1 << 20, 1);
+        empty.words.insert(0, 0x1234_1af4);
+        assert_eq!(set_up(&mut empty), Err(PciError::NoDevice));
+        let mut without = Bus::new(1, 1 << 20, 1);
+        without.masks.insert(0x10, 0);
+        assert_eq!(set_up(&mut without), Err(PciError::NoRegion(0)));
+        let mut ports = Bus::new(1, 1 << 20, 1);
+        ports.words.insert(0x14, 1);
+        assert_eq!(set_up(&mut ports), Err(PciError::NoRegion(1)));
+        let mut silent = Bus::new(1, 1 << 20, 1);
+        silent.words.insert(0x50, 0x4005);
+        silent.words.insert(0x40, 0x5005);
+        assert_eq!(set_up(&mut silent), Err(PciError::NoInterrupts), "a list that goes round in circles");
+    }
+}

@@ -1,0 +1,43 @@
+//! Instructions of an Arm processor.
+
+use core::arch::{asm, global_asm};
+
+// Nothing is above the first function: an unwinder would stop here.
+global_asm!(
+    ".section .text.start, \"ax\"",
+    ".global _program_start",
+    "_program_start:",
+    "mov x29, xzr",
+    "mov x30, xzr",
+    "bl tombolo_program_entered",
+    "brk #0",
+);
+
+pub(super) fn call(number: u64, arguments: [u64; 4]) -> u64 {
+    let answer;
+    // SAFETY: the monitor answers in the first register and leaves the others and the stack as they are; what it
+    // reads or writes of memory is what the arguments name, as each function below says.
+    unsafe {
+        asm!(
+            "svc #0",
+            in("x8") number,
+            inlateout("x0") arguments[0] => answer,
+            in("x1") arguments[1],
+            in("x2") arguments[2],
+            in("x3") arguments[3],
+            options(nostack)
+        );
+    }
+    answer
+}
+
+/// Nanoseconds since the board was switched on.
+pub(super) fn clock_ns() -> u64 {
+    let (ticks, frequency): (u64, u64);
+    // SAFETY: reading the counter, which the monitor lets programs do, changes nothing.
+    unsafe {
+        asm!("isb", "mrs {0}, cntvct_el0", "mrs {1}, cntfrq_el0", out(reg) ticks, out(reg) frequency,
+            options(nomem, nostack));
+    }
+    (u128::from(ticks) * 1_000_000_000 / u128::from(frequency.max(1))) as u64
+}
