@@ -251,7 +251,9 @@ impl<B: Board> Leaf<B> {
                 }
             }
             Order::Stop {} => return Err(Ended::Stopped),
-            Order::Signal { .. } => {}
+            Order::TraceRead { ticket, .. } => self.report(&Report::TraceRead { ticket, bytes: None }),
+            // Programs on boards are not traced: there is no memory that both they and the monitor write.
+            Order::Trace { .. } | Order::TraceForget { .. } | Order::Signal { .. } => {}
         }
         Ok(())
     }
