@@ -1,0 +1,336 @@
+//! From a regular expression to a program.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{Class, Instruction, MAX_PROGRAM, PatternError};
+
+/// Groups within groups.
+const MAX_DEPTH: usize = 64;
+
+/// A regular expression, understood.
+#[derive(Clone)]
+enum Node {
+    Empty,
+    One(Instruction),
+    Sequence(Vec<Node>),
+    Either(Vec<Node>),
+    Repeat { node: Box<Node>, least: u32, most: Option<u32> },
+}
+
+pub(super) fn compile(text: &str) -> Result<Vec<Instruction>, PatternError> {
+    let mut parser = Parser { text, offset: 0, depth: 0 };
+    let node = parser.either()?;
+    if parser.peek().is_some() {
+        return Err(parser.wrong("')' without '('"));
+    }
+    let mut program = Vec::new();
+    let too_long = || PatternError {
+        offset: text.len(),
+        why: alloc::format!("its repetitions make it longer than {MAX_PROGRAM} instructions"),
+    };
+    emit(&node, &mut program).map_err(|TooLong| too_long())?;
+    push(&mut program, Instruction::Match).map_err(|TooLong| too_long())?;
+    Ok(program)
+}
+
+struct TooLong;
+
+fn push(program: &mut Vec<Instruction>, instruction: Instruction) -> Result<(), TooLong> {
+    if program.len() >= MAX_PROGRAM {
+        return Err(TooLong);
+    }
+    program.push(instruction);
+    Ok(())
+}
+
+fn emit(node: &Node, program: &mut Vec<Instruction>) -> Result<(), TooLong> {
+    match node {
+        Node::Empty => Ok(()),
+        Node::One(instruction) => push(program, instruction.clone()),
+        Node::Sequence(nodes) => nodes.iter().try_for_each(|node| emit(node, program)),
+        Node::Either(nodes) => emit_either(nodes, program),
+        Node::Repeat { node, least, most } => emit_repeat(node, *least, *most, program),
+    }
+}
+
+fn emit_either(nodes: &[Node], program: &mut Vec<Instruction>) -> Result<(), TooLong> {
+    let mut jumps = Vec::new();
+    for (index, node) in nodes.iter().enumerate() {
+        if index + 1 == nodes.len() {
+            emit(node, program)?;
+            break;
+        }
+        let split = program.len();
+        push(program, Instruction::Match)?;
+        emit(node, program)?;
+        jumps.push(program.len());
+        push(program, Instruction::Match)?;
+        program[split] = Instruction::Split(split + 1, program.len());
+    }
+    for jump in jumps {
+        program[jump] = Instruction::Jump(program.len());
+    }
+    Ok(())
+}
+
+fn emit_repeat(
+    node: &Node,
+    least: u32,
+    most: Option<u32>,
+    program: &mut Vec<Instruction>,
+) -> Result<(), TooLong> {
+    // Nothing repeated is nothing, and need not be written down a million times.
+    if matches!(node, Node::Empty) {
+        return Ok(());
+    }
+    for _ in 0..least {
+        let before = program.len();
+        emit(node, program)?;
+        if program.len() == before {
+            return Ok(());
+        }
+    }
+    match most {
+        None => {
+            let split = program.len();
+            push(program, Instruction::Match)?;
+            emit(node, program)?;
+            push(program, Instruction::Jump(split))?;
+            program[split] = Instruction::Split(split + 1, program.len());
+        }
+        Some(most) => {
+            let mut splits = Vec::new();
+            for _ in least..most {
+                splits.push(program.len());
+                push(program, Instruction::Match)?;
+                emit(node, program)?;
+            }
+            for split in splits {
+                program[split] = Instruction::Split(split + 1, program.len());
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    offset: usize,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn wrong(&self, why: &str) -> PatternError {
+        PatternError { offset: self.offset, why: why.to_string() }
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.text[self.offset..].chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let character = self.peek()?;
+        self.offset += character.len_utf8();
+        Some(character)
+    }
+
+    fn take(&mut self, wanted: char) -> bool {
+        let there = self.peek() == Some(wanted);
+        if there {
+            self.offset += wanted.len_utf8();
+        }
+        there
+    }
+
+    fn either(&mut self) -> Result<Node, PatternError> {
+        let mut choices = vec![self.sequence()?];
+        while self.take('|') {
+            choices.push(self.sequence()?);
+        }
+        Ok(if choices.len() == 1 { choices.swap_remove(0) } else { Node::Either(choices) })
+    }
+
+    fn sequence(&mut self) -> Result<Node, PatternError> {
+        let mut nodes = Vec::new();
+        while !matches!(self.peek(), None | Some('|' | ')')) {
+            let atom = self.atom()?;
+            nodes.push(self.repeated(atom)?);
+        }
+        Ok(if nodes.is_empty() { Node::Empty } else { Node::Sequence(nodes) })
+    }
+
+    fn repeated(&mut self, mut node: Node) -> Result<Node, PatternError> {
+        let mut layers = 0;
+        loop {
+            let (least, most) = match self.peek() {
+                Some('*') => (0, None),
+                Some('+') => (1, None),
+                Some('?') => (0, Some(1)),
+                Some('{') => self.counts()?,
+                _ => return Ok(node),
+            };
+            self.offset += 1;
+            // Lazy or not: whether it matches is the same.
+            self.take('?');
+            layers += 1;
+            if layers > MAX_DEPTH {
+                return Err(self.wrong("repetitions of repetitions, too deep"));
+            }
+            node = Node::Repeat { node: Box::new(node), least, most };
+        }
+    }
+
+    /// `{m}`, `{m,}` or `{m,n}`, up to its closing brace.
+    fn counts(&mut self) -> Result<(u32, Option<u32>), PatternError> {
+        let start = self.offset;
+        self.offset += 1;
+        let least = self.number()?;
+        let most = match self.peek() {
+            Some(',') => {
+                self.offset += 1;
+                if self.peek() == Some('}') { None } else { Some(self.number()?) }
+            }
+            _ => Some(least),
+        };
+        if self.peek() != Some('}') {
+            return Err(self.wrong("a repetition is {m}, {m,} or {m,n}"));
+        }
+        if most.is_some_and(|most| most < least) {
+            return Err(PatternError {
+                offset: start,
+                why: "a repetition that ends before it starts".into(),
+            });
+        }
+        Ok((least, most))
+    }
+
+    fn number(&mut self) -> Result<u32, PatternError> {
+        let digits: String = self.text[self.offset..].chars().take_while(char::is_ascii_digit).collect();
+        let number = digits.parse().ok().filter(|number| *number <= MAX_PROGRAM as u32);
+        let number = number.ok_or_else(|| self.wrong("a repetition needs a number from 0 to 4096"))?;
+        self.offset += digits.len();
+        Ok(number)
+    }
+
+    fn atom(&mut self) -> Result<Node, PatternError> {
+        let start = self.offset;
+        let Some(character) = self.next() else { return Ok(Node::Empty) };
+        let instruction = match character {
+            '(' => return self.group(start),
+            '[' => Instruction::Class(self.class(start)?),
+            '.' => Instruction::Any,
+            '^' => Instruction::Start,
+            '$' => Instruction::End,
+            '\\' => self.escape()?,
+            '*' | '+' | '?' | '{' => {
+                return Err(PatternError { offset: start, why: "nothing to repeat".into() });
+            }
+            _ => Instruction::Char(character),
+        };
+        Ok(Node::One(instruction))
+    }
+
+    fn group(&mut self, start: usize) -> Result<Node, PatternError> {
+        if self.take('?') && !self.take(':') {
+            return Err(self.wrong("of the groups with '?' only (?:…) is understood"));
+        }
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(self.wrong("groups within groups, too deep"));
+        }
+        let node = self.either()?;
+        self.depth -= 1;
+        if !self.take(')') {
+            return Err(PatternError { offset: start, why: "'(' without ')'".into() });
+        }
+        Ok(node)
+    }
+
+    fn escape(&mut self) -> Result<Instruction, PatternError> {
+        let Some(character) = self.next() else { return Err(self.wrong("'\\' at the end")) };
+        if let Some(class) = named_class(character) {
+            return Ok(Instruction::Class(class));
+        }
+        Ok(Instruction::Char(self.escaped(character)?))
+    }
+
+    /// The character that stands behind a backslash.
+    fn escaped(&self, character: char) -> Result<char, PatternError> {
+        match character {
+            'n' => Ok('\n'),
+            't' => Ok('\t'),
+            'r' => Ok('\r'),
+            // What means nothing today may mean something some day, or meant something where it comes from.
+            _ if character.is_ascii_alphanumeric() => {
+                Err(self.wrong(&alloc::format!("'\\{character}' means nothing here")))
+            }
+            _ => Ok(character),
+        }
+    }
+
+    fn class(&mut self, start: usize) -> Result<Class, PatternError> {
+        let negated = self.take('^');
+        let mut ranges = Vec::new();
+        let mut first = true;
+        loop {
+            let unclosed = PatternError { offset: start, why: "'[' without ']'".into() };
+            let character = self.next().ok_or(unclosed)?;
+            let from = match character {
+                ']' if !first => return Ok(Class::new(ranges, negated)),
+                '\\' => {
+                    let escaped = self.next().ok_or_else(|| self.wrong("'\\' at the end"))?;
+                    match named_class(escaped) {
+                        Some(class) if class.negated => {
+                            return Err(self.wrong("an opposite class cannot stand in brackets"));
+                        }
+                        Some(class) => {
+                            ranges.extend(class.ranges);
+                            first = false;
+                            continue;
+                        }
+                        None => self.escaped(escaped)?,
+                    }
+                }
+                _ => character,
+            };
+            first = false;
+            ranges.push((from, self.range_end(from)?));
+        }
+    }
+
+    /// The other end of a range that starts with `from`; `from` where there is no range.
+    fn range_end(&mut self, from: char) -> Result<char, PatternError> {
+        let mut ahead = self.text[self.offset..].chars();
+        if ahead.next() != Some('-') || matches!(ahead.next(), None | Some(']')) {
+            return Ok(from);
+        }
+        self.offset += 1;
+        let to = match self.next() {
+            Some('\\') => {
+                let escaped = self.next().ok_or_else(|| self.wrong("'\\' at the end"))?;
+                if named_class(escaped).is_some() {
+                    return Err(self.wrong("a range ends with a character, not with a class"));
+                }
+                self.escaped(escaped)?
+            }
+            other => other.unwrap_or(from),
+        };
+        if to < from {
+            return Err(self.wrong("a range that ends before it starts"));
+        }
+        Ok(to)
+    }
+}
+
+fn named_class(character: char) -> Option<Class> {
+    let ranges: &[(char, char)] = match character.to_ascii_lowercase() {
+        'd' => &[('0', '9')],
+        'w' => &[('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')],
+        's' => &[('\t', '\r'), (' ', ' ')],
+        _ => return None,
+    };
+    Some(Class::new(ranges.into(), character.is_ascii_uppercase()))
+}

@@ -1,0 +1,301 @@
+//! What is looked for, and whether a record is it.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cmp::Ordering;
+use core::fmt;
+
+use crate::fault::NameFault;
+use crate::limits::Limits;
+use crate::name::{is_attribute, is_name};
+use crate::pattern::{Exhausted, Pattern, PatternError};
+use crate::value::{Attributes, Value};
+
+/// Which names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NamePattern {
+    /// This one.
+    Exact(String),
+    /// All.
+    Any,
+    /// Those that a glob matches: `*` is any text, `?` any character.
+    Glob(String),
+    /// Those in which a regular expression matches; see [`crate::pattern`].
+    Regex(String),
+}
+
+/// How two values are compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Comparison {
+    /// `==`, also written `:`
+    Equal,
+    /// `!=`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
+
+impl Comparison {
+    /// All, in the order of their codes.
+    pub const ALL: [Comparison; 6] = [
+        Comparison::Equal,
+        Comparison::NotEqual,
+        Comparison::Less,
+        Comparison::LessOrEqual,
+        Comparison::Greater,
+        Comparison::GreaterOrEqual,
+    ];
+
+    fn holds(self, ordering: Ordering) -> bool {
+        match self {
+            Comparison::Equal => ordering.is_eq(),
+            Comparison::NotEqual => ordering.is_ne(),
+            Comparison::Less => ordering.is_lt(),
+            Comparison::LessOrEqual => ordering.is_le(),
+            Comparison::Greater => ordering.is_gt(),
+            Comparison::GreaterOrEqual => ordering.is_ge(),
+        }
+    }
+
+    /// As it is written.
+    #[must_use]
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Comparison::Equal => "==",
+            Comparison::NotEqual => "!=",
+            Comparison::Less => "<",
+            Comparison::LessOrEqual => "<=",
+            Comparison::Greater => ">",
+            Comparison::GreaterOrEqual => ">=",
+        }
+    }
+}
+
+/// What an attribute must be like.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Test {
+    /// It is there.
+    Present,
+    /// It is there, compares with the value, and so. What does not compare (text with a number) never holds.
+    Compare(Comparison, Value),
+    /// It is text in which a regular expression matches.
+    Regex(String),
+}
+
+/// A condition on one attribute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Constraint {
+    /// Which.
+    pub attribute: String,
+    /// What it must be like.
+    pub test: Test,
+}
+
+/// What is looked for: names, and conditions that all hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Query {
+    /// Which names.
+    pub name: NamePattern,
+    /// What their attributes must be like.
+    pub constraints: Vec<Constraint>,
+}
+
+impl Query {
+    /// The record of that name.
+    #[must_use]
+    pub fn exact(name: &str) -> Query {
+        Query { name: NamePattern::Exact(name.into()), constraints: Vec::new() }
+    }
+
+    /// Every record.
+    #[must_use]
+    pub fn any() -> Query {
+        Query { name: NamePattern::Any, constraints: Vec::new() }
+    }
+
+    /// Records whose names a glob matches.
+    #[must_use]
+    pub fn glob(glob: &str) -> Query {
+        Query { name: NamePattern::Glob(glob.into()), constraints: Vec::new() }
+    }
+
+    /// Records in whose names a regular expression matches.
+    #[must_use]
+    pub fn regex(regex: &str) -> Query {
+        Query { name: NamePattern::Regex(regex.into()), constraints: Vec::new() }
+    }
+
+    /// Only those with such an attribute.
+    #[must_use]
+    pub fn has(mut self, attribute: &str) -> Query {
+        self.constraints.push(Constraint { attribute: attribute.into(), test: Test::Present });
+        self
+    }
+
+    /// Only those whose attribute compares so.
+    #[must_use]
+    pub fn compare(mut self, attribute: &str, comparison: Comparison, value: impl Into<Value>) -> Query {
+        let test = Test::Compare(comparison, value.into());
+        self.constraints.push(Constraint { attribute: attribute.into(), test });
+        self
+    }
+
+    /// Only those whose attribute is text in which a regular expression matches.
+    #[must_use]
+    pub fn matching(mut self, attribute: &str, regex: &str) -> Query {
+        let test = Test::Regex(regex.into());
+        self.constraints.push(Constraint { attribute: attribute.into(), test });
+        self
+    }
+
+    /// Makes it ready to be asked of many records.
+    ///
+    /// # Errors
+    /// [`NameFault`]: a name or pattern that is none, or too many constraints.
+    pub fn compile(&self, limits: &Limits) -> Result<Matcher, NameFault> {
+        let name = match &self.name {
+            NamePattern::Exact(name) if is_name(name) => NameMatcher::Exact(name.clone()),
+            NamePattern::Exact(name) => return Err(NameFault::BadName { name: shown(name) }),
+            NamePattern::Any => NameMatcher::Any,
+            NamePattern::Glob(glob) => NameMatcher::Pattern(bad(glob, Pattern::glob(glob))?),
+            NamePattern::Regex(regex) => NameMatcher::Pattern(bad(regex, Pattern::regex(regex))?),
+        };
+        if self.constraints.len() > limits.constraints {
+            let what = "constraints in a query".into();
+            return Err(NameFault::Limit { what, limit: limits.constraints as u64 });
+        }
+        let constraints = self.constraints.iter().map(CompiledConstraint::new).collect::<Result<_, _>>()?;
+        Ok(Matcher { name, constraints })
+    }
+}
+
+fn bad(text: &str, result: Result<Pattern, PatternError>) -> Result<Pattern, NameFault> {
+    result.map_err(|error| NameFault::BadPattern {
+        pattern: shown(text),
+        offset: error.offset as u32,
+        why: error.why,
+    })
+}
+
+/// What a client called something, as much of it as an answer has room for.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().take(200).collect()
+}
+
+/// As it is written; see [`crate::parse_query`].
+impl fmt::Display for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            NamePattern::Exact(name) => f.write_str(name)?,
+            NamePattern::Any => f.write_str("_")?,
+            NamePattern::Glob(glob) => f.write_str(glob)?,
+            NamePattern::Regex(regex) => write!(f, "r{}", Value::Text(regex.clone()))?,
+        }
+        for (index, Constraint { attribute, test }) in self.constraints.iter().enumerate() {
+            f.write_str(if index == 0 { " { " } else { ", " })?;
+            match test {
+                Test::Present => write!(f, "{attribute}: _")?,
+                Test::Compare(comparison, value) => write!(f, "{attribute} {} {value}", comparison.symbol())?,
+                Test::Regex(regex) => write!(f, "{attribute}: r{}", Value::Text(regex.clone()))?,
+            }
+        }
+        f.write_str(if self.constraints.is_empty() { "" } else { " }" })
+    }
+}
+
+#[derive(Clone, Debug)]
+enum NameMatcher {
+    Exact(String),
+    Any,
+    Pattern(Pattern),
+}
+
+#[derive(Clone, Debug)]
+struct CompiledConstraint {
+    attribute: String,
+    test: CompiledTest,
+}
+
+#[derive(Clone, Debug)]
+enum CompiledTest {
+    Present,
+    Compare(Comparison, Value),
+    Regex(Pattern),
+}
+
+impl CompiledConstraint {
+    fn new(constraint: &Constraint) -> Result<Self, NameFault> {
+        let attribute = constraint.attribute.clone();
+        if !is_attribute(&attribute) {
+            return Err(NameFault::BadAttribute { attribute: shown(&attribute) });
+        }
+        let test = match &constraint.test {
+            Test::Present => CompiledTest::Present,
+            Test::Compare(comparison, value) => CompiledTest::Compare(*comparison, value.clone()),
+            Test::Regex(regex) => CompiledTest::Regex(bad(regex, Pattern::regex(regex))?),
+        };
+        Ok(CompiledConstraint { attribute, test })
+    }
+
+    fn holds(&self, attributes: &Attributes, steps: &mut u64) -> Result<bool, Exhausted> {
+        *steps = steps.checked_sub(1).ok_or(Exhausted)?;
+        let Some(value) = attributes.get(&self.attribute) else { return Ok(false) };
+        match &self.test {
+            CompiledTest::Present => Ok(true),
+            CompiledTest::Compare(comparison, wanted) => {
+                Ok(value.compare(wanted).is_some_and(|ordering| comparison.holds(ordering)))
+            }
+            CompiledTest::Regex(pattern) => match value {
+                Value::Text(text) => pattern.matches(text, steps),
+                _ => Ok(false),
+            },
+        }
+    }
+}
+
+/// A query that is ready to be asked of many records.
+#[derive(Clone, Debug)]
+pub struct Matcher {
+    name: NameMatcher,
+    constraints: Vec<CompiledConstraint>,
+}
+
+impl Matcher {
+    /// The one name that can match, if there is but one.
+    #[must_use]
+    pub fn exact(&self) -> Option<&str> {
+        match &self.name {
+            NameMatcher::Exact(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Whether a record or event is it. Each step is taken off `steps`.
+    ///
+    /// # Errors
+    /// [`Exhausted`] when there are no steps left.
+    pub fn matches(&self, name: &str, attributes: &Attributes, steps: &mut u64) -> Result<bool, Exhausted> {
+        *steps = steps.checked_sub(1).ok_or(Exhausted)?;
+        let named = match &self.name {
+            NameMatcher::Exact(exact) => exact == name,
+            NameMatcher::Any => true,
+            NameMatcher::Pattern(pattern) => pattern.matches(name, steps)?,
+        };
+        if !named {
+            return Ok(false);
+        }
+        // The cheap ones come first when whoever asks puts them first.
+        for constraint in &self.constraints {
+            if !constraint.holds(attributes, steps)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,203 @@
+//! Barriers: so many parties that meet again and again. One that dies or leaves breaks it, so nobody waits for it.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use tombolo_base::DomainId;
+
+use super::waits::WaitFor;
+use super::{Naming, Nanos, Session, WaitKey};
+use crate::fault::NameFault;
+use crate::name::is_name;
+use crate::operation::{Answer, ObjectInfo};
+use crate::query::shown;
+
+/// A barrier. It is there for as long as somebody has a place at it.
+#[derive(Debug)]
+pub(super) struct Barrier {
+    name: String,
+    parties: u32,
+    /// Who has a place, and the request with which it waits.
+    members: BTreeMap<u64, Option<WaitKey>>,
+    /// All parties have been there.
+    complete: bool,
+    meetings: u64,
+    /// Who broke it, and whether by dying.
+    broken: Option<(DomainId, bool)>,
+}
+
+/// A place at a barrier.
+#[derive(Debug)]
+pub(super) struct Place {
+    session: Session,
+    barrier: u64,
+}
+
+impl Barrier {
+    fn waiting(&self) -> u32 {
+        self.members.values().flatten().count() as u32
+    }
+}
+
+impl Naming {
+    pub(super) fn join(&mut self, session: Session, name: String, parties: u32) -> Result<Answer, NameFault> {
+        if !is_name(&name) {
+            return Err(NameFault::BadName { name: shown(&name) });
+        }
+        if parties == 0 || parties > self.limits.parties {
+            return Err(Self::limited("parties of a barrier (1 or more)", self.limits.parties as usize));
+        }
+        self.room_for_holding(session)?;
+        let id = match self.barrier_names.get(&name).copied() {
+            Some(id) => id,
+            None => {
+                self.room_for_object()?;
+                let id = self.next_revision();
+                let barrier = Barrier {
+                    name: name.clone(),
+                    parties,
+                    members: BTreeMap::new(),
+                    complete: false,
+                    meetings: 0,
+                    broken: None,
+                };
+                self.barriers.insert(id, barrier);
+                self.barrier_names.insert(name.clone(), id);
+                id
+            }
+        };
+        let place = self.next_revision();
+        let Some(barrier) = self.barriers.get_mut(&id) else {
+            return Err(NameFault::BarrierBroken { name, by: None, died: false });
+        };
+        if barrier.parties != parties {
+            return Err(NameFault::BarrierDiffers { name, parties: barrier.parties });
+        }
+        if barrier.complete {
+            return Err(NameFault::BarrierFull { name, parties });
+        }
+        barrier.members.insert(place, None);
+        barrier.complete = barrier.members.len() as u32 == parties;
+        self.places.insert(place, Place { session, barrier: id });
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.places.insert(place);
+        }
+        Ok(Answer::Joined { place })
+    }
+
+    /// The barrier at which a session has a place.
+    fn barrier_of(&mut self, session: Session, place: u64) -> Result<&mut Barrier, NameFault> {
+        let not_held = || NameFault::NotHeld { name: alloc::format!("barrier place {place}") };
+        let id = self.places.get(&place).filter(|held| held.session == session).ok_or_else(not_held)?.barrier;
+        self.barriers.get_mut(&id).ok_or_else(not_held)
+    }
+
+    pub(super) fn meet(
+        &mut self,
+        now: Nanos,
+        key: WaitKey,
+        place: u64,
+        timeout: Duration,
+    ) -> Result<Option<Answer>, NameFault> {
+        self.may_wait(key)?;
+        let barrier = self.barrier_of(key.0, place)?;
+        if let Some((by, died)) = barrier.broken {
+            return Err(NameFault::BarrierBroken { name: barrier.name.clone(), by: Some(by), died });
+        }
+        if barrier.members.get(&place).is_some_and(Option::is_some) {
+            return Err(NameFault::Refused { why: "this place at the barrier waits already".into() });
+        }
+        let arrived = barrier.waiting();
+        if arrived + 1 < barrier.parties {
+            if timeout.is_zero() {
+                let (name, parties) = (barrier.name.clone(), barrier.parties);
+                return Err(NameFault::BarrierTimeout { name, arrived, parties });
+            }
+            barrier.members.insert(place, Some(key));
+            self.wait(now, key, timeout, WaitFor::Meeting { place });
+            return Ok(None);
+        }
+        barrier.meetings += 1;
+        let generation = barrier.meetings;
+        let others: Vec<WaitKey> = barrier.members.values_mut().filter_map(Option::take).collect();
+        for other in others {
+            self.wait_over(other);
+            self.answer(other, Ok(Answer::Met { generation, leader: false }));
+        }
+        Ok(Some(Answer::Met { generation, leader: true }))
+    }
+
+    pub(super) fn leave(&mut self, session: Session, place: u64) -> Result<Answer, NameFault> {
+        self.barrier_of(session, place)?;
+        if let Some(domain) = self.domain_of(session) {
+            self.party_gone(place, domain, false);
+        }
+        Ok(Answer::Done {})
+    }
+
+    /// A party is gone. While others may still come nobody waits for one that left; all else breaks the barrier.
+    pub(super) fn party_gone(&mut self, place: u64, domain: DomainId, died: bool) {
+        let Some(Place { session, barrier: id }) = self.places.remove(&place) else { return };
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.places.remove(&place);
+        }
+        let Some(barrier) = self.barriers.get_mut(&id) else { return };
+        // Its own request ends with it.
+        let mut told: Vec<WaitKey> = barrier.members.remove(&place).flatten().into_iter().collect();
+        if barrier.complete || died {
+            barrier.broken.get_or_insert((domain, died));
+            told.extend(barrier.members.values_mut().filter_map(Option::take));
+        }
+        let name = barrier.name.clone();
+        let over = barrier.broken.is_some() || barrier.members.is_empty();
+        if over && self.barrier_names.get(&name) == Some(&id) {
+            self.barrier_names.remove(&name);
+        }
+        if self.barriers.get(&id).is_some_and(|barrier| barrier.members.is_empty()) {
+            self.barriers.remove(&id);
+        }
+        for key in told {
+            self.wait_over(key);
+            let fault = NameFault::BarrierBroken { name: name.clone(), by: Some(domain), died };
+            self.answer(key, Err(fault));
+        }
+    }
+
+    /// A place keeps being one, but does not wait any more.
+    pub(super) fn stop_meeting(&mut self, place: u64) {
+        let id = self.places.get(&place).map(|held| held.barrier);
+        if let Some(barrier) = id.and_then(|id| self.barriers.get_mut(&id))
+            && let Some(waiting) = barrier.members.get_mut(&place)
+        {
+            *waiting = None;
+        }
+    }
+
+    /// Why a party waited in vain.
+    pub(super) fn not_met(&self, place: u64) -> NameFault {
+        let id = self.places.get(&place).map(|held| held.barrier);
+        match id.and_then(|id| self.barriers.get(&id)) {
+            Some(barrier) => NameFault::BarrierTimeout {
+                name: barrier.name.clone(),
+                arrived: barrier.waiting(),
+                parties: barrier.parties,
+            },
+            None => NameFault::NotHeld { name: alloc::format!("barrier place {place}") },
+        }
+    }
+
+    pub(super) fn show_barrier(&self, name: &str) -> ObjectInfo {
+        let barrier = self.barrier_names.get(name).and_then(|id| self.barriers.get(id));
+        let places = barrier.into_iter().flat_map(|barrier| barrier.members.keys());
+        let session = |place| self.places.get(place).and_then(|held: &Place| self.domain_of(held.session));
+        ObjectInfo {
+            kind: "barrier".into(),
+            name: name.to_string(),
+            holders: places.filter_map(session).take(64).collect(),
+            count: barrier.map_or(0, |barrier| barrier.meetings),
+            waiting: barrier.map_or(0, Barrier::waiting),
+        }
+    }
+}

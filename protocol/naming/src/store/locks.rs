@@ -1,0 +1,123 @@
+//! Locks: first come, first served; each holder with a token larger than all before.
+
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use core::time::Duration;
+
+use super::waits::WaitFor;
+use super::{Naming, Nanos, Session, WaitKey};
+use crate::fault::NameFault;
+use crate::name::is_name;
+use crate::operation::{Answer, ObjectInfo};
+use crate::query::shown;
+
+/// A lock that somebody holds. One that nobody holds is not kept.
+#[derive(Debug)]
+pub(super) struct Lock {
+    holder: WaitKey,
+    token: u64,
+    queue: VecDeque<WaitKey>,
+}
+
+impl Lock {
+    pub(super) fn was_given_to(&self, key: WaitKey) -> bool {
+        self.holder == key
+    }
+}
+
+impl Naming {
+    pub(super) fn lock(
+        &mut self,
+        now: Nanos,
+        key: WaitKey,
+        name: String,
+        timeout: Duration,
+    ) -> Result<Option<Answer>, NameFault> {
+        if !is_name(&name) {
+            return Err(NameFault::BadName { name: shown(&name) });
+        }
+        self.may_wait(key)?;
+        self.room_for_holding(key.0)?;
+        if self.locks.contains_key(&name) {
+            if timeout.is_zero() {
+                return Err(self.locked(name));
+            }
+            if let Some(lock) = self.locks.get_mut(&name) {
+                lock.queue.push_back(key);
+            }
+            self.wait(now, key, timeout, WaitFor::Lock { name });
+            return Ok(None);
+        }
+        self.room_for_object()?;
+        let token = self.next_revision();
+        self.locks.insert(name.clone(), Lock { holder: key, token, queue: VecDeque::new() });
+        self.holds_lock(key.0, &name);
+        Ok(Some(Answer::Locked { token }))
+    }
+
+    fn holds_lock(&mut self, session: Session, name: &str) {
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.locks.insert(name.to_string());
+        }
+    }
+
+    /// Whether somebody holds a lock with that token.
+    pub(super) fn is_held(&self, name: &str, token: u64) -> bool {
+        self.locks.get(name).is_some_and(|lock| lock.token == token)
+    }
+
+    pub(super) fn unlock(&mut self, session: Session, name: &str, token: u64) -> Result<Answer, NameFault> {
+        if !self.locks.get(name).is_some_and(|lock| lock.holder.0 == session && lock.token == token) {
+            return Err(NameFault::NotHeld { name: shown(name) });
+        }
+        self.pass_on(name);
+        Ok(Answer::Done {})
+    }
+
+    /// Takes a lock from its holder and gives it to the next who waits.
+    pub(super) fn pass_on(&mut self, name: &str) {
+        let Some(lock) = self.locks.get_mut(name) else { return };
+        let (before, _) = lock.holder;
+        let next = lock.queue.pop_front();
+        if let Some(state) = self.sessions.get_mut(&before) {
+            state.locks.remove(name);
+        }
+        let Some(key) = next else {
+            self.locks.remove(name);
+            return;
+        };
+        let token = self.next_revision();
+        if let Some(lock) = self.locks.get_mut(name) {
+            (lock.holder, lock.token) = (key, token);
+        }
+        self.holds_lock(key.0, name);
+        self.wait_over(key);
+        self.answer(key, Ok(Answer::Locked { token }));
+    }
+
+    pub(super) fn leave_lock_queue(&mut self, name: &str, key: WaitKey) {
+        if let Some(lock) = self.locks.get_mut(name) {
+            lock.queue.retain(|waiting| *waiting != key);
+        }
+    }
+
+    /// Why somebody does not get a lock.
+    pub(super) fn locked(&self, name: String) -> NameFault {
+        let holder = self.locks.get(&name).and_then(|lock| self.domain_of(lock.holder.0));
+        match holder {
+            Some(holder) => NameFault::Locked { name, holder },
+            None => NameFault::NotHeld { name },
+        }
+    }
+
+    pub(super) fn show_lock(&self, name: &str) -> ObjectInfo {
+        let lock = self.locks.get(name);
+        ObjectInfo {
+            kind: "lock".into(),
+            name: name.to_string(),
+            holders: lock.and_then(|lock| self.domain_of(lock.holder.0)).into_iter().collect(),
+            count: lock.map_or(0, |lock| lock.token),
+            waiting: lock.map_or(0, |lock| lock.queue.len() as u32),
+        }
+    }
+}

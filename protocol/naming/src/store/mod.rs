@@ -1,0 +1,316 @@
+//! The state machine of one scope.
+
+mod barriers;
+mod locks;
+mod records;
+mod semaphores;
+#[cfg(test)]
+mod tests;
+mod waits;
+mod watches;
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use tombolo_base::DomainId;
+
+use crate::fault::NameFault;
+use crate::limits::Limits;
+use crate::name::NaturalName;
+use crate::operation::{Answer, Notice, ObjectInfo, Operation};
+
+use barriers::{Barrier, Place};
+use locks::Lock;
+use records::Stored;
+use semaphores::{Permit, Semaphore};
+use waits::{Index, Wait, WaitFor};
+use watches::Watch;
+
+/// A point in time, in nanoseconds from any origin.
+pub type Nanos = u64;
+
+/// Somebody who asks, and whose end is known by evidence: a client's connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Session(pub u64);
+
+/// A request of a session that waits.
+type WaitKey = (Session, u32);
+
+/// What a session has here.
+#[derive(Debug)]
+struct SessionState {
+    domain: DomainId,
+    records: BTreeSet<String>,
+    watches: BTreeSet<u64>,
+    waits: BTreeSet<u32>,
+    locks: BTreeSet<String>,
+    permits: BTreeSet<u64>,
+    places: BTreeSet<u64>,
+    /// Room that the notices on their way to it take.
+    notice_bytes: usize,
+}
+
+impl SessionState {
+    fn holdings(&self) -> usize {
+        self.locks.len() + self.permits.len() + self.places.len()
+    }
+}
+
+/// Something to be told to a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Output {
+    /// The answer to a request.
+    Answer {
+        /// Whose.
+        session: Session,
+        /// Its number.
+        request: u32,
+        /// What.
+        result: Result<Answer, NameFault>,
+    },
+    /// What a watch reports.
+    Notice {
+        /// To whom.
+        session: Session,
+        /// What.
+        notice: Notice,
+    },
+}
+
+/// Who exports a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Endpoint {
+    /// By which session.
+    pub session: Session,
+    /// Which domain that is.
+    pub domain: DomainId,
+    /// The session's number for it.
+    pub listener: u32,
+}
+
+/// The names of a node or a machine, and everything that hangs on them.
+#[derive(Debug)]
+pub struct Naming {
+    limits: Limits,
+    /// Grows with every change. Versions, fencing tokens and the numbers of watches, permits and places are its
+    /// values, so that none of them ever comes again.
+    revision: u64,
+    sessions: BTreeMap<Session, SessionState>,
+    records: BTreeMap<NaturalName, Stored>,
+    store_bytes: usize,
+    watches: BTreeMap<u64, Watch>,
+    watching: Index<u64>,
+    waits: BTreeMap<WaitKey, Wait>,
+    awaiting: Index<WaitKey>,
+    deadlines: BTreeSet<(Nanos, WaitKey)>,
+    locks: BTreeMap<String, Lock>,
+    semaphores: BTreeMap<String, Semaphore>,
+    permits: BTreeMap<u64, Permit>,
+    barriers: BTreeMap<u64, Barrier>,
+    /// The barrier that a name means to newcomers.
+    barrier_names: BTreeMap<String, u64>,
+    places: BTreeMap<u64, Place>,
+    outputs: Vec<Output>,
+}
+
+impl Naming {
+    /// An empty scope, in the given generation of its node. Numbers of a later generation are larger than any of an
+    /// earlier one, so fencing tokens grow across restarts.
+    #[must_use]
+    pub fn new(limits: Limits, generation: u16) -> Self {
+        Naming {
+            limits,
+            revision: u64::from(generation) << 48,
+            sessions: BTreeMap::new(),
+            records: BTreeMap::new(),
+            store_bytes: 0,
+            watches: BTreeMap::new(),
+            watching: Index::default(),
+            waits: BTreeMap::new(),
+            awaiting: Index::default(),
+            deadlines: BTreeSet::new(),
+            locks: BTreeMap::new(),
+            semaphores: BTreeMap::new(),
+            permits: BTreeMap::new(),
+            barriers: BTreeMap::new(),
+            barrier_names: BTreeMap::new(),
+            places: BTreeMap::new(),
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Takes in a session. One that is there already stays as it is.
+    pub fn open(&mut self, session: Session, domain: DomainId) {
+        self.sessions.entry(session).or_insert_with(|| SessionState {
+            domain,
+            records: BTreeSet::new(),
+            watches: BTreeSet::new(),
+            waits: BTreeSet::new(),
+            locks: BTreeSet::new(),
+            permits: BTreeSet::new(),
+            places: BTreeSet::new(),
+            notice_bytes: 0,
+        });
+    }
+
+    /// A session has ended: everything that it had goes, and whoever waited for that is served.
+    pub fn close(&mut self, session: Session) {
+        let Some(state) = self.sessions.remove(&session) else { return };
+        // First what would have told it something, so that nothing is told to nobody.
+        for watch in &state.watches {
+            self.drop_watch(*watch);
+        }
+        let dropped: Vec<WaitFor> =
+            state.waits.iter().filter_map(|request| self.drop_wait((session, *request))).collect();
+        // Only when none of its requests waits any more: what it left free must not go to itself.
+        for what in dropped {
+            self.serve_after(&what);
+        }
+        for place in state.places {
+            self.party_gone(place, state.domain, true);
+        }
+        for permit in state.permits {
+            self.return_permit(permit);
+        }
+        for lock in &state.locks {
+            self.pass_on(lock);
+        }
+        for name in state.records {
+            self.owner_gone(&name);
+        }
+    }
+
+    /// Takes in a request. Number 0 wants no answer, and so cannot wait.
+    pub fn request(&mut self, now: Nanos, session: Session, request: u32, operation: Operation) {
+        let result = if self.sessions.contains_key(&session) {
+            self.perform(now, (session, request), operation)
+        } else {
+            Err(NameFault::Refused { why: "attach to the monitor first".into() })
+        };
+        match result {
+            Ok(Some(answer)) => self.answer((session, request), Ok(answer)),
+            Ok(None) => {}
+            Err(fault) => self.answer((session, request), Err(fault)),
+        }
+    }
+
+    /// Does it; `None` when it waits, or is not answered.
+    fn perform(
+        &mut self,
+        now: Nanos,
+        key: WaitKey,
+        operation: Operation,
+    ) -> Result<Option<Answer>, NameFault> {
+        let (session, _) = key;
+        let answer = match operation {
+            Operation::Find { query, after, limit } => self.find(&query, &after, limit)?,
+            Operation::Await { query, timeout } => return self.await_record(now, key, &query, timeout),
+            Operation::Set { name, attributes, remove, mode, lifetime, condition, want_previous } => {
+                let change = records::Change { attributes, remove, mode, lifetime };
+                self.set(session, name, change, &condition, want_previous)?
+            }
+            Operation::Delete { name, condition, want_previous } => {
+                self.delete(session, &name, &condition, want_previous)?
+            }
+            Operation::Watch { query, events, once, capacity } => {
+                self.watch(session, &query, events, once, capacity)?
+            }
+            Operation::Taken { watch, count } => {
+                self.taken(session, watch, count);
+                return Ok(None);
+            }
+            Operation::Unwatch { watch } => self.unwatch(session, watch)?,
+            Operation::Publish { name, attributes } => self.publish(session, name, attributes)?,
+            Operation::Lock { name, timeout } => return self.lock(now, key, name, timeout),
+            Operation::Unlock { name, token } => self.unlock(session, &name, token)?,
+            Operation::Semaphore { name, permits } => self.make_semaphore(name, permits)?,
+            Operation::Acquire { name, permits, timeout } => {
+                return self.acquire(now, key, name, permits, timeout);
+            }
+            Operation::Release { permit, forget } => self.release(session, permit, forget)?,
+            Operation::Post { name, permits } => self.post(&name, permits)?,
+            Operation::RemoveSemaphore { name } => self.remove_semaphore(&name)?,
+            Operation::Join { name, parties } => self.join(session, name, parties)?,
+            Operation::Meet { place, timeout } => return self.meet(now, key, place, timeout),
+            Operation::Leave { place } => self.leave(session, place)?,
+            Operation::Cancel { request } => {
+                self.cancel((session, request));
+                return Ok(None);
+            }
+            Operation::Objects { after } => self.list_objects(&after),
+        };
+        Ok(Some(answer))
+    }
+
+    /// When [`tick`](Self::tick) is due.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Nanos> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Gives up what has waited long enough.
+    pub fn tick(&mut self, now: Nanos) {
+        while let Some((at, key)) = self.deadlines.first().copied()
+            && at <= now
+        {
+            self.wait_ends(key, false);
+        }
+    }
+
+    /// What is to be told since the last call, in order.
+    pub fn take_outputs(&mut self) -> Vec<Output> {
+        core::mem::take(&mut self.outputs)
+    }
+
+    fn answer(&mut self, (session, request): WaitKey, result: Result<Answer, NameFault>) {
+        if request != 0 {
+            self.outputs.push(Output::Answer { session, request, result });
+        }
+    }
+
+    fn next_revision(&mut self) -> u64 {
+        self.revision += 1;
+        self.revision
+    }
+
+    fn domain_of(&self, session: Session) -> Option<DomainId> {
+        self.sessions.get(&session).map(|state| state.domain)
+    }
+
+    fn limited(what: &str, limit: usize) -> NameFault {
+        NameFault::Limit { what: what.into(), limit: limit as u64 }
+    }
+
+    /// Whether another lock, semaphore or barrier may be made.
+    fn room_for_object(&self) -> Result<(), NameFault> {
+        if self.locks.len() + self.semaphores.len() + self.barriers.len() < self.limits.objects {
+            return Ok(());
+        }
+        Err(Self::limited("locks, semaphores and barriers", self.limits.objects))
+    }
+
+    /// Whether a session may hold another lock, permit or place.
+    fn room_for_holding(&self, session: Session) -> Result<(), NameFault> {
+        let held = self.sessions.get(&session).map_or(0, SessionState::holdings);
+        if held < self.limits.holdings_per_session {
+            return Ok(());
+        }
+        Err(Self::limited(
+            "locks, permits and barrier places held by this program",
+            self.limits.holdings_per_session,
+        ))
+    }
+
+    fn list_objects(&self, (kind, name): &(String, String)) -> Answer {
+        let above = |object: &ObjectInfo| {
+            (object.kind.as_str(), object.name.as_str()) > (kind.as_str(), name.as_str())
+        };
+        let barriers = self.barrier_names.keys().map(|name| self.show_barrier(name));
+        let locks = self.locks.keys().map(|name| self.show_lock(name));
+        let semaphores = self.semaphores.keys().map(|name| self.show_semaphore(name));
+        let mut rest = barriers.chain(locks).chain(semaphores).filter(above);
+        let objects = rest.by_ref().take(self.limits.page_records).collect();
+        Answer::Objects { objects, more: rest.next().is_some() }
+    }
+}

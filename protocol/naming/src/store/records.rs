@@ -1,0 +1,332 @@
+//! Records: found, set, deleted, exported.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use tombolo_base::DomainId;
+
+use super::waits::too_costly;
+use super::{Endpoint, Naming, Session};
+use crate::fault::NameFault;
+use crate::name::{NaturalName, is_attribute, is_name};
+use crate::operation::{Answer, Condition, DeleteCause, Lifetime, SetMode};
+use crate::pattern::Exhausted;
+use crate::query::{Matcher, Query, shown};
+use crate::record::{Record, size_bytes};
+use crate::value::{Attributes, Value};
+
+/// A record as it is kept.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    attributes: Attributes,
+    version: u64,
+    owner: Option<(Session, DomainId)>,
+    /// The owner's number for it, if it is an export.
+    listener: Option<u32>,
+}
+
+impl Stored {
+    fn show(&self, name: &str) -> Record {
+        Record {
+            name: name.to_string(),
+            attributes: self.attributes.clone(),
+            version: self.version,
+            owner: self.owner.map(|(_, domain)| domain),
+            endpoint: self.listener.is_some(),
+        }
+    }
+
+    fn size_bytes(&self, name: &str) -> usize {
+        name.len() + size_bytes(&self.attributes)
+    }
+}
+
+/// How a record is to change.
+pub(super) struct Change {
+    pub(super) attributes: Attributes,
+    pub(super) remove: Vec<String>,
+    pub(super) mode: SetMode,
+    pub(super) lifetime: Lifetime,
+}
+
+impl Naming {
+    fn stored(&self, name: &str) -> Option<&Stored> {
+        self.records.get(&NaturalName(name.to_string()))
+    }
+
+    /// What is known under a name.
+    #[must_use]
+    pub fn record(&self, name: &str) -> Option<Record> {
+        self.stored(name).map(|stored| stored.show(name))
+    }
+
+    /// Who exports a name.
+    #[must_use]
+    pub fn endpoint(&self, name: &str) -> Option<Endpoint> {
+        let stored = self.stored(name)?;
+        let (session, domain) = stored.owner?;
+        Some(Endpoint { session, domain, listener: stored.listener? })
+    }
+
+    /// Exports a name: a record that domains can connect to, and that goes with its session.
+    ///
+    /// # Errors
+    /// [`NameFault`]: it is taken, or is none, or there are too many.
+    pub fn export(
+        &mut self,
+        session: Session,
+        name: &str,
+        listener: u32,
+        attributes: Attributes,
+    ) -> Result<(), NameFault> {
+        let domain = self.domain_of(session).ok_or(NameFault::Refused { why: "no such session".into() })?;
+        self.check_change(name, &attributes)?;
+        if let Some(taken) = self.record(name) {
+            return Err(NameFault::Exists { name: taken.name, owner: taken.owner });
+        }
+        let stored =
+            Stored { attributes, version: 0, owner: Some((session, domain)), listener: Some(listener) };
+        self.put(name, stored)?;
+        Ok(())
+    }
+
+    /// Takes back what a session exports under a number of its own.
+    pub fn withdraw(&mut self, session: Session, listener: u32) {
+        let Some(state) = self.sessions.get(&session) else { return };
+        let is_it =
+            |name: &&String| self.stored(name).is_some_and(|stored| stored.listener == Some(listener));
+        if let Some(name) = state.records.iter().find(is_it).cloned() {
+            self.take_away(&name, DeleteCause::Deleted);
+        }
+    }
+
+    /// Records from a name on, and where to go on. That steps ran out makes a page shorter; only a record that cannot
+    /// be matched at all is an error.
+    pub(super) fn page(
+        &self,
+        matcher: &Matcher,
+        after: &str,
+        limit: usize,
+    ) -> Result<(Vec<Record>, Option<String>), Exhausted> {
+        let per_record = self.limits.steps_per_record;
+        if let Some(name) = matcher.exact() {
+            let record = self.record(name).filter(|_| NaturalName(name.into()) > NaturalName(after.into()));
+            let matched = match record {
+                Some(record) => {
+                    matcher.matches(name, &record.attributes, &mut { per_record })?.then_some(record)
+                }
+                None => None,
+            };
+            return Ok((matched.into_iter().collect(), None));
+        }
+        let (mut records, mut room_bytes, mut steps) =
+            (Vec::new(), self.limits.page_bytes, self.limits.steps_per_request);
+        let mut seen: Option<&str> = None;
+        let from = NaturalName(after.to_string());
+        for (NaturalName(name), stored) in self.records.range((Bound::Excluded(from), Bound::Unbounded)) {
+            let goes_on = || seen.map(ToString::to_string);
+            if records.len() >= limit || steps < per_record {
+                return Ok((records, goes_on()));
+            }
+            let mut left = per_record;
+            let matched = matcher.matches(name, &stored.attributes, &mut left)?;
+            steps -= per_record - left;
+            if matched {
+                let size = stored.size_bytes(name);
+                if size > room_bytes && !records.is_empty() {
+                    return Ok((records, goes_on()));
+                }
+                room_bytes = room_bytes.saturating_sub(size);
+                records.push(stored.show(name));
+            }
+            seen = Some(name);
+        }
+        Ok((records, None))
+    }
+
+    pub(super) fn find(&self, query: &Query, after: &str, limit: u32) -> Result<Answer, NameFault> {
+        let matcher = query.compile(&self.limits)?;
+        let limit = (limit as usize).clamp(1, self.limits.page_records);
+        let (records, next) =
+            self.page(&matcher, after, limit).map_err(|Exhausted| too_costly(&shown(&query.to_string())))?;
+        Ok(Answer::Found { records, next })
+    }
+
+    /// Whether a record may be called and look so.
+    pub(super) fn check_change(&self, name: &str, attributes: &Attributes) -> Result<(), NameFault> {
+        if !is_name(name) {
+            return Err(NameFault::BadName { name: shown(name) });
+        }
+        if attributes.len() > self.limits.attributes {
+            return Err(Self::limited("attributes in a record", self.limits.attributes));
+        }
+        for (attribute, value) in attributes {
+            if !is_attribute(attribute) {
+                return Err(NameFault::BadAttribute { attribute: shown(attribute) });
+            }
+            if matches!(value, Value::Float(float) if float.0.is_nan()) {
+                return Err(NameFault::BadValue { attribute: attribute.clone() });
+            }
+        }
+        if name.len() + size_bytes(attributes) > self.limits.record_bytes {
+            return Err(Self::limited("bytes in a record", self.limits.record_bytes));
+        }
+        Ok(())
+    }
+
+    fn check_condition(&self, name: &str, condition: &Condition) -> Result<(), NameFault> {
+        let there = self.stored(name);
+        match condition {
+            Condition::Always => Ok(()),
+            Condition::Absent => match there {
+                None => Ok(()),
+                Some(stored) => {
+                    let owner = stored.owner.map(|(_, domain)| domain);
+                    Err(NameFault::Exists { name: name.to_string(), owner })
+                }
+            },
+            Condition::Version(expected) => match there {
+                None => Err(NameFault::NoSuchName { name: shown(name) }),
+                Some(stored) if stored.version == *expected => Ok(()),
+                Some(stored) => Err(NameFault::WrongVersion {
+                    name: name.to_string(),
+                    expected: *expected,
+                    found: stored.version,
+                }),
+            },
+            Condition::Fenced { lock, token } => {
+                if self.is_held(lock, *token) {
+                    Ok(())
+                } else {
+                    Err(NameFault::NotHeld { name: shown(lock) })
+                }
+            }
+        }
+    }
+
+    /// An export is changed by its owner alone.
+    fn check_owner(&self, session: Session, name: &str) -> Result<(), NameFault> {
+        match self.stored(name) {
+            Some(Stored { listener: Some(_), owner: Some((owner, domain)), .. }) if *owner != session => {
+                Err(NameFault::NotYours { name: name.to_string(), owner: *domain })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn set(
+        &mut self,
+        session: Session,
+        name: String,
+        change: Change,
+        condition: &Condition,
+        want_previous: bool,
+    ) -> Result<Answer, NameFault> {
+        // Numbers that were never used are given out, so under a sequential name there is nothing yet.
+        let name = match change.mode {
+            SetMode::Sequential => name + &(self.revision + 1).to_string(),
+            SetMode::Replace | SetMode::Merge => name,
+        };
+        if !is_name(&name) {
+            return Err(NameFault::BadName { name: shown(&name) });
+        }
+        self.check_condition(&name, condition)?;
+        self.check_owner(session, &name)?;
+        let before = self.stored(&name).cloned();
+        let mut attributes = match (&before, change.mode) {
+            (Some(stored), SetMode::Merge) => stored.attributes.clone(),
+            _ => Attributes::new(),
+        };
+        for attribute in &change.remove {
+            attributes.remove(attribute);
+        }
+        attributes.extend(change.attributes);
+        self.check_change(&name, &attributes)?;
+        let asked = match change.lifetime {
+            Lifetime::Transient => self.domain_of(session).map(|domain| (session, domain)),
+            Lifetime::Persistent => None,
+        };
+        let (owner, listener) = match &before {
+            Some(stored) if change.mode == SetMode::Merge || stored.listener.is_some() => {
+                (stored.owner, stored.listener)
+            }
+            _ => (asked, None),
+        };
+        let version = self.put(&name, Stored { attributes, version: 0, owner, listener })?;
+        let previous = before.filter(|_| want_previous).map(|stored| stored.show(&name));
+        Ok(Answer::Changed { name, version, previous })
+    }
+
+    /// Puts a record in its place, in the books of its owner, and tells whoever waits for it; its version.
+    fn put(&mut self, name: &str, mut stored: Stored) -> Result<u64, NameFault> {
+        let key = NaturalName(name.to_string());
+        let before = self.records.get(&key);
+        let size_before = before.map_or(0, |stored| stored.size_bytes(name));
+        let store_bytes = self.store_bytes - size_before + stored.size_bytes(name);
+        if before.is_none() && self.records.len() >= self.limits.records {
+            return Err(Self::limited("records", self.limits.records));
+        }
+        if store_bytes > self.limits.store_bytes {
+            return Err(Self::limited("bytes of records", self.limits.store_bytes));
+        }
+        let owner_before = before.and_then(|stored| stored.owner);
+        let moves = owner_before.map(|(session, _)| session) != stored.owner.map(|(session, _)| session);
+        let theirs = stored.owner.and_then(|(session, _)| self.sessions.get(&session));
+        if moves && theirs.is_some_and(|state| state.records.len() >= self.limits.records_per_session) {
+            return Err(Self::limited("records of this program", self.limits.records_per_session));
+        }
+        if moves {
+            if let Some(state) = owner_before.and_then(|(session, _)| self.sessions.get_mut(&session)) {
+                state.records.remove(name);
+            }
+            if let Some(state) = stored.owner.and_then(|(session, _)| self.sessions.get_mut(&session)) {
+                state.records.insert(name.to_string());
+            }
+        }
+        let version = self.next_revision();
+        stored.version = version;
+        self.store_bytes = store_bytes;
+        let now = stored.show(name);
+        let before = self.records.insert(key, stored).map(|stored| stored.show(name));
+        self.tell_set(before.as_ref(), &now);
+        self.serve_awaiting(name);
+        Ok(version)
+    }
+
+    pub(super) fn delete(
+        &mut self,
+        session: Session,
+        name: &str,
+        condition: &Condition,
+        want_previous: bool,
+    ) -> Result<Answer, NameFault> {
+        if !is_name(name) {
+            return Err(NameFault::BadName { name: shown(name) });
+        }
+        self.check_condition(name, condition)?;
+        self.check_owner(session, name)?;
+        let record = self
+            .take_away(name, DeleteCause::Deleted)
+            .ok_or_else(|| NameFault::NoSuchName { name: shown(name) })?;
+        let previous = want_previous.then_some(record);
+        Ok(Answer::Changed { name: name.to_string(), version: self.revision, previous })
+    }
+
+    /// The session that a record went with has ended, and is in no books any more.
+    pub(super) fn owner_gone(&mut self, name: &str) {
+        self.take_away(name, DeleteCause::OwnerGone);
+    }
+
+    fn take_away(&mut self, name: &str, cause: DeleteCause) -> Option<Record> {
+        let stored = self.records.remove(&NaturalName(name.to_string()))?;
+        self.store_bytes -= stored.size_bytes(name);
+        if let Some(state) = stored.owner.and_then(|(session, _)| self.sessions.get_mut(&session)) {
+            state.records.remove(name);
+        }
+        self.next_revision();
+        let record = stored.show(name);
+        self.tell_deleted(&record, cause);
+        Some(record)
+    }
+}

@@ -1,0 +1,227 @@
+//! Requests that wait, and who is to be looked at when a record changes.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::{Naming, Nanos, Session, WaitKey};
+use crate::fault::NameFault;
+use crate::operation::Answer;
+use crate::query::{Matcher, Query, shown};
+
+/// What a request waits for.
+#[derive(Debug)]
+pub(super) enum WaitFor {
+    /// A record that matches.
+    Record { query: String, matcher: Matcher },
+    /// A lock.
+    Lock { name: String },
+    /// Permits of a semaphore.
+    Permits { name: String },
+    /// The other parties of a barrier.
+    Meeting { place: u64 },
+}
+
+/// A request that waits.
+#[derive(Debug)]
+pub(super) struct Wait {
+    pub(super) until: Nanos,
+    pub(super) what: WaitFor,
+}
+
+/// Who is interested in which name: those that name it, and those whose patterns have to be tried.
+#[derive(Debug)]
+pub(super) struct Index<T> {
+    exact: BTreeMap<String, BTreeSet<T>>,
+    patterns: BTreeSet<T>,
+}
+
+impl<T> Default for Index<T> {
+    fn default() -> Self {
+        Index { exact: BTreeMap::new(), patterns: BTreeSet::new() }
+    }
+}
+
+impl<T: Ord + Copy> Index<T> {
+    pub(super) fn add(&mut self, matcher: &Matcher, key: T) {
+        match matcher.exact() {
+            Some(name) => self.exact.entry(name.into()).or_default().insert(key),
+            None => self.patterns.insert(key),
+        };
+    }
+
+    pub(super) fn remove(&mut self, matcher: &Matcher, key: T) {
+        let Some(name) = matcher.exact() else {
+            self.patterns.remove(&key);
+            return;
+        };
+        if let Some(keys) = self.exact.get_mut(name) {
+            keys.remove(&key);
+            if keys.is_empty() {
+                self.exact.remove(name);
+            }
+        }
+    }
+
+    /// In the order in which they came, as far as keys tell.
+    pub(super) fn interested(&self, name: &str) -> Vec<T> {
+        let mut keys: Vec<T> =
+            self.exact.get(name).into_iter().flatten().chain(&self.patterns).copied().collect();
+        keys.sort_unstable();
+        keys
+    }
+}
+
+impl Naming {
+    /// Whether a request may wait. One that may not is refused before anything has changed.
+    pub(super) fn may_wait(&self, (session, request): WaitKey) -> Result<(), NameFault> {
+        let waits = self.sessions.get(&session).map(|state| &state.waits);
+        if request == 0 || waits.is_some_and(|waits| waits.contains(&request)) {
+            let why = "a request that waits needs a number of its own".to_string();
+            return Err(NameFault::Refused { why });
+        }
+        if waits.is_some_and(|waits| waits.len() >= self.limits.waits_per_session) {
+            return Err(Self::limited("requests of this program that wait", self.limits.waits_per_session));
+        }
+        Ok(())
+    }
+
+    /// Lets a request wait; [`may_wait`](Self::may_wait) has said that it may.
+    pub(super) fn wait(&mut self, now: Nanos, key: WaitKey, timeout: Duration, what: WaitFor) {
+        let until = now.saturating_add(Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX));
+        if let Some(state) = self.sessions.get_mut(&key.0) {
+            state.waits.insert(key.1);
+        }
+        if let WaitFor::Record { matcher, .. } = &what {
+            self.awaiting.add(matcher, key);
+        }
+        self.deadlines.insert((until, key));
+        self.waits.insert(key, Wait { until, what });
+    }
+
+    /// A request does not wait any more.
+    pub(super) fn wait_over(&mut self, key: WaitKey) -> Option<WaitFor> {
+        let wait = self.waits.remove(&key)?;
+        self.deadlines.remove(&(wait.until, key));
+        if let Some(state) = self.sessions.get_mut(&key.0) {
+            state.waits.remove(&key.1);
+        }
+        if let WaitFor::Record { matcher, .. } = &wait.what {
+            self.awaiting.remove(matcher, key);
+        }
+        Some(wait.what)
+    }
+
+    /// Serves those whom a request kept waiting that has stopped: it may have wanted more than they do.
+    pub(super) fn serve_after(&mut self, what: &WaitFor) {
+        if let WaitFor::Permits { name } = what {
+            self.serve_semaphore(name);
+        }
+    }
+
+    /// A request stops waiting without what it waited for; nothing is said, and nobody else is served yet.
+    pub(super) fn drop_wait(&mut self, key: WaitKey) -> Option<WaitFor> {
+        let what = self.wait_over(key)?;
+        match &what {
+            WaitFor::Record { .. } => {}
+            WaitFor::Lock { name } => self.leave_lock_queue(name, key),
+            WaitFor::Permits { name } => self.leave_semaphore_queue(name, key),
+            WaitFor::Meeting { place } => self.stop_meeting(*place),
+        }
+        Some(what)
+    }
+
+    /// A request has waited long enough, or is taken back.
+    pub(super) fn wait_ends(&mut self, key: WaitKey, cancelled: bool) {
+        let Some(what) = self.drop_wait(key) else { return };
+        self.serve_after(&what);
+        let fault = match what {
+            _ if cancelled => NameFault::Cancelled {},
+            WaitFor::Record { query, .. } => NameFault::NoSuchName { name: query },
+            WaitFor::Lock { name } => self.locked(name),
+            WaitFor::Permits { name } => NameFault::NoPermits { name },
+            WaitFor::Meeting { place } => self.not_met(place),
+        };
+        self.answer(key, Err(fault));
+    }
+
+    /// Takes a request back. What it was given meanwhile comes back, too: whoever asked is not listening any more.
+    pub(super) fn cancel(&mut self, key: WaitKey) {
+        if self.waits.contains_key(&key) {
+            return self.wait_ends(key, true);
+        }
+        let Some(state) = self.sessions.get(&key.0) else { return };
+        let given = |name: &&String| self.locks.get(*name).is_some_and(|lock| lock.was_given_to(key));
+        let lock = state.locks.iter().find(given).cloned();
+        let given = |id: &&u64| self.permits.get(*id).is_some_and(|permit| permit.request == key.1);
+        let permit = state.permits.iter().find(given).copied();
+        if let Some(name) = lock {
+            self.pass_on(&name);
+        }
+        if let Some(permit) = permit {
+            self.return_permit(permit);
+        }
+    }
+
+    pub(super) fn await_record(
+        &mut self,
+        now: Nanos,
+        key: WaitKey,
+        query: &Query,
+        timeout: Duration,
+    ) -> Result<Option<Answer>, NameFault> {
+        self.may_wait(key)?;
+        let matcher = query.compile(&self.limits)?;
+        let text = shown(&query.to_string());
+        let (mut records, next) = self.page(&matcher, "", 1).map_err(|_| too_costly(&text))?;
+        if let Some(record) = records.pop() {
+            return Ok(Some(Answer::There { record }));
+        }
+        // What was not looked at might match, and a change would not tell.
+        if next.is_some() {
+            return Err(too_costly(&text));
+        }
+        if timeout.is_zero() {
+            return Err(NameFault::NoSuchName { name: text });
+        }
+        self.wait(now, key, timeout, WaitFor::Record { query: text, matcher });
+        Ok(None)
+    }
+
+    /// A record was set: those who wait for one like it have it.
+    pub(super) fn serve_awaiting(&mut self, name: &str) {
+        for key in self.awaiting.interested(name) {
+            let Some(Wait { what: WaitFor::Record { query, matcher }, .. }) = self.waits.get(&key) else {
+                continue;
+            };
+            let Some(record) = self.record(name) else { return };
+            let result =
+                match matcher.matches(name, &record.attributes, &mut { self.limits.steps_per_record }) {
+                    Ok(false) => continue,
+                    Ok(true) => Ok(Answer::There { record }),
+                    Err(_) => Err(too_costly(query)),
+                };
+            self.wait_over(key);
+            self.answer(key, result);
+        }
+    }
+}
+
+pub(super) fn too_costly(query: &str) -> NameFault {
+    NameFault::TooCostly { query: query.to_string() }
+}
+
+impl Session {
+    /// The session of a client: its node, and its connection's number there.
+    #[must_use]
+    pub fn of_client(node: tombolo_base::NodeId, connection: u32) -> Session {
+        Session(u64::from(node.0) << 32 | u64::from(connection))
+    }
+
+    /// The reverse of [`of_client`](Self::of_client).
+    #[must_use]
+    pub fn client(self) -> (tombolo_base::NodeId, u32) {
+        (tombolo_base::NodeId((self.0 >> 32) as u16), self.0 as u32)
+    }
+}

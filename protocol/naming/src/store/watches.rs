@@ -1,0 +1,205 @@
+//! Watches: what changes is told, in order, with what was lost counted.
+
+use alloc::collections::VecDeque;
+use alloc::string::String;
+
+use super::{Naming, Output, Session};
+use crate::fault::NameFault;
+use crate::operation::{Answer, DeleteCause, EndCause, Event, EventMask, Notice};
+use crate::pattern::Exhausted;
+use crate::query::{Matcher, Query, shown};
+use crate::record::{Record, size_bytes};
+use crate::store::waits::too_costly;
+use crate::value::Attributes;
+
+/// A notice takes so much room beside what its record or event does.
+const NOTICE_BYTES: usize = 64;
+
+/// Somebody who is told of changes.
+#[derive(Debug)]
+pub(super) struct Watch {
+    session: Session,
+    matcher: Matcher,
+    events: EventMask,
+    once: bool,
+    capacity: usize,
+    /// The sizes of the notices that are on their way.
+    on_their_way: VecDeque<usize>,
+    lost: u64,
+}
+
+impl Naming {
+    pub(super) fn watch(
+        &mut self,
+        session: Session,
+        query: &Query,
+        events: EventMask,
+        once: bool,
+        capacity: u32,
+    ) -> Result<Answer, NameFault> {
+        if events.0 == 0 || events.0 > 7 {
+            return Err(NameFault::Refused { why: "a watch needs something to watch for".into() });
+        }
+        if capacity == 0 || capacity > self.limits.watch_capacity {
+            return Err(Self::limited("notices on the way (1 or more)", self.limits.watch_capacity as usize));
+        }
+        let matcher = query.compile(&self.limits)?;
+        if self.watches.len() >= self.limits.watches {
+            return Err(Self::limited("watches", self.limits.watches));
+        }
+        let theirs = self.sessions.get(&session).map_or(0, |state| state.watches.len());
+        if theirs >= self.limits.watches_per_session {
+            return Err(Self::limited("watches of this program", self.limits.watches_per_session));
+        }
+        let (records, next) = if events.has(EventMask::RECORDS) {
+            let page = self.page(&matcher, "", self.limits.page_records);
+            page.map_err(|Exhausted| too_costly(&shown(&alloc::format!("{query}"))))?
+        } else {
+            Default::default()
+        };
+        let watch = self.next_revision();
+        if let Some(state) = self.sessions.get_mut(&session) {
+            state.watches.insert(watch);
+        }
+        self.watching.add(&matcher, watch);
+        let state = Watch {
+            session,
+            matcher,
+            events,
+            once,
+            capacity: capacity as usize,
+            on_their_way: VecDeque::new(),
+            lost: 0,
+        };
+        self.watches.insert(watch, state);
+        Ok(Answer::Watching { watch, records, next })
+    }
+
+    pub(super) fn unwatch(&mut self, session: Session, watch: u64) -> Result<Answer, NameFault> {
+        if self.watches.get(&watch).is_none_or(|state| state.session != session) {
+            return Err(NameFault::NoSuchWatch { watch });
+        }
+        self.end_watch(watch, EndCause::Unwatched);
+        Ok(Answer::Done {})
+    }
+
+    /// Takes a watch out of all books; nothing is said.
+    pub(super) fn drop_watch(&mut self, watch: u64) -> Option<Watch> {
+        let state = self.watches.remove(&watch)?;
+        self.watching.remove(&state.matcher, watch);
+        if let Some(session) = self.sessions.get_mut(&state.session) {
+            session.watches.remove(&watch);
+            session.notice_bytes -= state.on_their_way.iter().sum::<usize>();
+        }
+        Some(state)
+    }
+
+    fn end_watch(&mut self, watch: u64, cause: EndCause) {
+        if let Some(state) = self.drop_watch(watch) {
+            let notice = Notice { watch, lost: state.lost, last: true, event: Event::Ended { cause } };
+            self.outputs.push(Output::Notice { session: state.session, notice });
+        }
+    }
+
+    /// Notices were taken: others may follow, and what was lost meanwhile is said at once.
+    pub(super) fn taken(&mut self, session: Session, watch: u64, count: u32) {
+        let Some(state) = self.watches.get_mut(&watch).filter(|state| state.session == session) else {
+            return;
+        };
+        let count = (count as usize).min(state.on_their_way.len());
+        let freed: usize = state.on_their_way.drain(..count).sum();
+        let Some(of_session) = self.sessions.get_mut(&session) else { return };
+        of_session.notice_bytes -= freed;
+        // Room for this session is room for each of its watches.
+        let theirs: alloc::vec::Vec<u64> = of_session.watches.iter().copied().collect();
+        for watch in theirs {
+            if self.watches.get(&watch).is_some_and(|state| state.lost > 0) {
+                self.tell(watch, Event::Lost {}, NOTICE_BYTES);
+            }
+        }
+    }
+
+    /// Tells a watch something, or counts it as lost; whether it is told.
+    fn tell(&mut self, watch: u64, event: Event, size: usize) -> bool {
+        let Some(state) = self.watches.get_mut(&watch) else { return false };
+        let Some(session) = self.sessions.get_mut(&state.session) else { return false };
+        let lost_is_all = matches!(event, Event::Lost {});
+        let room = self.limits.notice_bytes_per_session.saturating_sub(session.notice_bytes);
+        if state.on_their_way.len() >= state.capacity || size > room {
+            // That something was lost is no loss itself.
+            state.lost += u64::from(!lost_is_all);
+            return false;
+        }
+        state.on_their_way.push_back(size);
+        session.notice_bytes += size;
+        let last = state.once && !lost_is_all;
+        let notice = Notice { watch, lost: core::mem::take(&mut state.lost), last, event };
+        self.outputs.push(Output::Notice { session: state.session, notice });
+        if last {
+            self.drop_watch(watch);
+        }
+        true
+    }
+
+    /// Whether something matches for a watch that has any of `events`; one that takes too long to say ends.
+    fn concerns(&mut self, watch: u64, events: EventMask, name: &str, attributes: &Attributes) -> bool {
+        let Some(state) = self.watches.get(&watch).filter(|state| state.events.has(events)) else {
+            return false;
+        };
+        match state.matcher.matches(name, attributes, &mut { self.limits.steps_per_record }) {
+            Ok(matched) => matched,
+            Err(Exhausted) => {
+                self.end_watch(watch, EndCause::TooCostly);
+                false
+            }
+        }
+    }
+
+    pub(super) fn tell_set(&mut self, before: Option<&Record>, now: &Record) {
+        let size = NOTICE_BYTES + now.name.len() + size_bytes(&now.attributes);
+        for watch in self.watching.interested(&now.name) {
+            if self.concerns(watch, EventMask::RECORDS, &now.name, &now.attributes) {
+                if self.watches.get(&watch).is_some_and(|state| state.events.has(EventMask::SET)) {
+                    self.tell(watch, Event::Set { record: now.clone() }, size);
+                }
+                continue;
+            }
+            if before.is_some_and(|before| {
+                self.concerns(watch, EventMask::DELETE, &before.name, &before.attributes)
+            }) {
+                let event = Event::Deleted { record: now.clone(), cause: DeleteCause::NoMatch };
+                self.tell(watch, event, size);
+            }
+        }
+    }
+
+    pub(super) fn tell_deleted(&mut self, record: &Record, cause: DeleteCause) {
+        let size = NOTICE_BYTES + record.name.len() + size_bytes(&record.attributes);
+        for watch in self.watching.interested(&record.name) {
+            if self.concerns(watch, EventMask::DELETE, &record.name, &record.attributes) {
+                self.tell(watch, Event::Deleted { record: record.clone(), cause }, size);
+            }
+        }
+    }
+
+    pub(super) fn publish(
+        &mut self,
+        session: Session,
+        name: String,
+        attributes: Attributes,
+    ) -> Result<Answer, NameFault> {
+        self.check_change(&name, &attributes)?;
+        let publisher =
+            self.domain_of(session).ok_or(NameFault::Refused { why: "no such session".into() })?;
+        let size = NOTICE_BYTES + name.len() + size_bytes(&attributes);
+        let (mut told, mut refused) = (0, 0);
+        for watch in self.watching.interested(&name) {
+            if self.concerns(watch, EventMask::PUBLISH, &name, &attributes) {
+                let event =
+                    Event::Published { name: name.clone(), attributes: attributes.clone(), publisher };
+                if self.tell(watch, event, size) { told += 1 } else { refused += 1 }
+            }
+        }
+        Ok(Answer::Published { told, refused })
+    }
+}

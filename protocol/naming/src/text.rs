@@ -1,0 +1,385 @@
+//! Records and queries as people write them.
+//!
+//! A record is `name { attribute: value, … }`; the braces may be left out when there is nothing in them. Values are
+//! integers, floats, `'text'`, bare words (text, too), `true`, `false` and bytes as `x'00ff'`.
+//!
+//! In a query the name may be `_` for any, a glob (`svc/*`) or a regular expression (`r'^svc'`), and attributes may be
+//! compared (`age > 9`), matched (`attr: r'^a'`) or merely be there (`attr: _`).
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::name::{is_attribute, is_name};
+use crate::query::{Comparison, Constraint, NamePattern, Query, Test};
+use crate::value::{Attributes, Value};
+
+/// What is wrong with a record or query, and where.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("'{text}' is wrong at byte {offset}: {why}")]
+pub struct TextError {
+    /// All of it.
+    pub text: String,
+    /// In bytes from its start.
+    pub offset: usize,
+    /// What is wrong there.
+    pub why: String,
+}
+
+/// Reads a record's name and attributes.
+///
+/// # Errors
+/// Where it is wrong, and how.
+///
+/// ```
+/// use tombolo_naming::{Value, parse_record};
+/// let (name, attributes) = parse_record("object4 { attr: 'Somestring', weight: 20, fl: 12.0 }")?;
+/// assert_eq!((name.as_str(), &attributes["weight"]), ("object4", &Value::Integer(20)));
+/// # Ok::<(), tombolo_naming::TextError>(())
+/// ```
+pub fn parse_record(text: &str) -> Result<(String, Attributes), TextError> {
+    let mut reader = Reader { text, offset: 0 };
+    let name = match reader.name()? {
+        NamePattern::Exact(name) => name,
+        _ => return Err(reader.wrong_at(0, "a record has one name, not a pattern")),
+    };
+    let mut attributes = Attributes::new();
+    reader.braced(|reader| {
+        let start = reader.offset;
+        let attribute = reader.attribute()?;
+        reader.expect(":")?;
+        let value = match reader.operand()? {
+            Operand::Value(value) => value,
+            _ => return Err(reader.wrong_at(start, "an attribute of a record has a value, not a pattern")),
+        };
+        if attributes.insert(attribute, value).is_some() {
+            return Err(reader.wrong_at(start, "an attribute that was there before"));
+        }
+        Ok(())
+    })?;
+    Ok((name, attributes))
+}
+
+/// Reads a query.
+///
+/// # Errors
+/// Where it is wrong, and how. Whether its patterns are sound is seen when it is asked.
+///
+/// ```
+/// use tombolo_naming::{Comparison, Query, parse_query};
+/// let query = parse_query("r'^obj' { weight >= 10, name: _ }")?;
+/// assert_eq!(query, Query::regex("^obj").compare("weight", Comparison::GreaterOrEqual, 10).has("name"));
+/// # Ok::<(), tombolo_naming::TextError>(())
+/// ```
+pub fn parse_query(text: &str) -> Result<Query, TextError> {
+    let mut reader = Reader { text, offset: 0 };
+    let name = reader.name()?;
+    let mut constraints = Vec::new();
+    reader.braced(|reader| {
+        let attribute = reader.attribute()?;
+        let comparison = reader.comparison()?;
+        let start = reader.offset;
+        let test = match (reader.operand()?, comparison) {
+            (Operand::Value(value), comparison) => Test::Compare(comparison, value),
+            (Operand::Anything, Comparison::Equal) => Test::Present,
+            (Operand::Regex(regex), Comparison::Equal) => Test::Regex(regex),
+            _ => return Err(reader.wrong_at(start, "a pattern goes with ':' only")),
+        };
+        constraints.push(Constraint { attribute, test });
+        Ok(())
+    })?;
+    Ok(Query { name, constraints })
+}
+
+/// What stands behind an attribute.
+enum Operand {
+    Value(Value),
+    Regex(String),
+    Anything,
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    offset: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn wrong_at(&self, offset: usize, why: &str) -> TextError {
+        TextError { text: self.text.to_string(), offset, why: why.to_string() }
+    }
+
+    fn wrong(&self, why: &str) -> TextError {
+        self.wrong_at(self.offset, why)
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.offset..]
+    }
+
+    fn skip_space(&mut self) {
+        self.offset += self.rest().len() - self.rest().trim_start().len();
+    }
+
+    fn take(&mut self, wanted: &str) -> bool {
+        let there = self.rest().starts_with(wanted);
+        if there {
+            self.offset += wanted.len();
+            self.skip_space();
+        }
+        there
+    }
+
+    fn expect(&mut self, wanted: &str) -> Result<(), TextError> {
+        if self.take(wanted) { Ok(()) } else { Err(self.wrong(&alloc::format!("here should be '{wanted}'"))) }
+    }
+
+    /// As much as consists of such characters.
+    fn word(&mut self, fits: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let length = rest.find(|character| !fits(character)).unwrap_or(rest.len());
+        self.offset += length;
+        let word = &rest[..length];
+        self.skip_space();
+        word
+    }
+
+    fn name(&mut self) -> Result<NamePattern, TextError> {
+        self.skip_space();
+        if self.rest().starts_with("r'") {
+            self.offset += 1;
+            return Ok(NamePattern::Regex(self.quoted()?));
+        }
+        let start = self.offset;
+        let word = self.word(|character| !character.is_whitespace() && character != '{');
+        if word == "_" {
+            return Ok(NamePattern::Any);
+        }
+        if word.contains(['*', '?']) {
+            return Ok(NamePattern::Glob(word.into()));
+        }
+        if is_name(word) {
+            return Ok(NamePattern::Exact(word.into()));
+        }
+        let why =
+            "a name has 1 to 128 letters, digits, '.', '_', '-', '/' or ':'; a pattern is a glob or r'…'";
+        Err(self.wrong_at(start, why))
+    }
+
+    /// Whatever stands in braces, with commas between, up to the end of the text. Without braces there is nothing.
+    fn braced(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), TextError>) -> Result<(), TextError> {
+        if self.take("{") && !self.take("}") {
+            loop {
+                item(self)?;
+                if !self.take(",") {
+                    break;
+                }
+            }
+            self.expect("}")?;
+        }
+        if self.rest().is_empty() { Ok(()) } else { Err(self.wrong("here should be the end")) }
+    }
+
+    fn attribute(&mut self) -> Result<String, TextError> {
+        let start = self.offset;
+        let word = self.word(|character| character.is_alphanumeric() || "._-".contains(character));
+        if is_attribute(word) {
+            Ok(word.into())
+        } else {
+            Err(self.wrong_at(start, "here should be an attribute"))
+        }
+    }
+
+    fn comparison(&mut self) -> Result<Comparison, TextError> {
+        // The longer ones first.
+        let symbols = [
+            (":", Comparison::Equal),
+            ("==", Comparison::Equal),
+            ("!=", Comparison::NotEqual),
+            ("<=", Comparison::LessOrEqual),
+            (">=", Comparison::GreaterOrEqual),
+            ("<", Comparison::Less),
+            (">", Comparison::Greater),
+        ];
+        let found = symbols.into_iter().find(|(symbol, _)| self.take(symbol));
+        found
+            .map(|(_, comparison)| comparison)
+            .ok_or_else(|| self.wrong("here should be ':' or a comparison"))
+    }
+
+    fn operand(&mut self) -> Result<Operand, TextError> {
+        let rest = self.rest();
+        if rest.starts_with('\'') {
+            return Ok(Operand::Value(Value::Text(self.quoted()?)));
+        }
+        if rest.starts_with("r'") {
+            self.offset += 1;
+            return Ok(Operand::Regex(self.quoted()?));
+        }
+        if rest.starts_with("x'") {
+            self.offset += 1;
+            return self.bytes().map(|bytes| Operand::Value(Value::Bytes(bytes)));
+        }
+        let start = self.offset;
+        let word = self.word(|character| character.is_alphanumeric() || "._-+".contains(character));
+        let value = match word {
+            "" => return Err(self.wrong_at(start, "here should be a value")),
+            "_" => return Ok(Operand::Anything),
+            "true" => Value::Bool(true),
+            "false" => Value::Bool(false),
+            _ if word.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) => {
+                number(word).ok_or_else(|| self.wrong_at(start, "a number that is none, or too large"))?
+            }
+            _ => Value::Text(word.into()),
+        };
+        Ok(Operand::Value(value))
+    }
+
+    /// Text in quotes. A backslash keeps a quote or a backslash from meaning anything, and makes `n` a line feed;
+    /// before anything else it is itself, so that regular expressions need no second layer of them.
+    fn quoted(&mut self) -> Result<String, TextError> {
+        let start = self.offset;
+        let mut text = String::new();
+        let mut rest = self.rest().char_indices().skip(1).peekable();
+        while let Some((index, character)) = rest.next() {
+            match character {
+                '\'' => {
+                    self.offset += index + 1;
+                    self.skip_space();
+                    return Ok(text);
+                }
+                '\\' => match rest.peek().map(|(_, next)| *next) {
+                    Some(next @ ('\'' | '\\')) => {
+                        rest.next();
+                        text.push(next);
+                    }
+                    Some('n') => {
+                        rest.next();
+                        text.push('\n');
+                    }
+                    _ => text.push('\\'),
+                },
+                _ => text.push(character),
+            }
+        }
+        Err(self.wrong_at(start, "a quote that is not closed"))
+    }
+
+    fn bytes(&mut self) -> Result<Vec<u8>, TextError> {
+        let start = self.offset;
+        let digits = self.quoted()?;
+        let wrong = || self.wrong_at(start, "bytes are pairs of hexadecimal digits");
+        if !digits.len().is_multiple_of(2) || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        (0..digits.len() / 2)
+            .map(|index| u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).map_err(|_| wrong()))
+            .collect()
+    }
+}
+
+fn number(word: &str) -> Option<Value> {
+    if let Ok(integer) = word.parse::<i64>() {
+        return Some(Value::Integer(integer));
+    }
+    let float = word.parse::<f64>().ok().filter(|float| float.is_finite())?;
+    // An integer that does not fit is not quietly made a float.
+    word.contains(['.', 'e', 'E']).then(|| Value::from(float))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Record;
+    use alloc::format;
+    use proptest::prelude::*;
+
+    #[test]
+    fn records_are_read() {
+        let (name, attributes) =
+            parse_record("a/b:c { i: -3, f: 1.5e3, t: 'it\\'s', w: word, b: true, x: x'00Ff' }").unwrap();
+        assert_eq!(name, "a/b:c");
+        let expected = [
+            ("b", Value::from(true)),
+            ("f", Value::from(1500.0)),
+            ("i", Value::from(-3)),
+            ("t", Value::from("it's")),
+            ("w", Value::from("word")),
+            ("x", Value::from(&[0_u8, 255][..])),
+        ];
+        assert_eq!(attributes, expected.into_iter().map(|(name, value)| (name.to_string(), value)).collect());
+        for text in ["record", "record {}", " record { } "] {
+            assert_eq!(parse_record(text), Ok(("record".into(), Attributes::new())), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let records = [
+            ("", 0),
+            ("q{weqw1,.", 7),
+            ("}+_df}", 0),
+            ("parser { error, m, }", 14),
+            ("r'obj.$' { attr: 12 }", 0),
+            ("a* { b: 1 }", 0),
+            ("a { b: _ }", 4),
+            ("a { b > 1 }", 6),
+            ("a { b: 'x }", 7),
+            ("a { b: x'0' }", 8),
+            ("a { b: 99999999999999999999 }", 7),
+            ("a { b: 1, b: 2 }", 10),
+            ("a { b: 1 } c", 11),
+            ("a { b: 1e999 }", 7),
+            ("a { b: x'é' }", 8),
+            ("111 [] attr: 10 }", 4),
+        ];
+        for (text, offset) in records {
+            assert_eq!(parse_record(text).map_err(|error| error.offset), Err(offset), "{text}");
+        }
+        for (text, offset) in
+            [("a { b > _ }", 8), ("a { b != r'x' }", 9), ("a { b ~ 1 }", 6), ("a b", 2), ("a { b: }", 7)]
+        {
+            assert_eq!(parse_query(text).map_err(|error| error.offset), Err(offset), "{text}");
+        }
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_filter("finite", |float| float.is_finite()).prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+            any::<bool>().prop_map(Value::from),
+            any::<Vec<u8>>().prop_map(Value::from),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read_again(
+            name in "[a-z0-9./:_-]{1,8}",
+            attributes in proptest::collection::btree_map("[a-z][a-z0-9._-]{0,8}", value(), 0..6),
+        ) {
+            prop_assume!(name != "_");
+            let record = Record { name, attributes, version: 1, owner: None, endpoint: false };
+            let text = format!("{record}");
+            prop_assert_eq!(parse_record(&text), Ok((record.name, record.attributes)), "{}", text);
+        }
+
+        #[test]
+        fn printed_queries_are_read_again(
+            glob in "[a-z]{0,3}[*?][a-z]{0,3}",
+            value in value(),
+            regex in any::<String>(),
+            which in 0_usize..6,
+        ) {
+            let comparison = Comparison::ALL[which];
+            let query = Query::glob(&glob).compare("a", comparison, value).matching("b", &regex).has("c");
+            let text = format!("{query}");
+            prop_assert_eq!(parse_query(&text), Ok(query), "{}", text);
+        }
+
+        #[test]
+        fn arbitrary_text_never_panics(text in any::<String>()) {
+            let _ = parse_record(&text);
+            let _ = parse_query(&text);
+        }
+    }
+}
