@@ -27,17 +27,21 @@ impl Capabilities {
     pub const DESCRIPTORS: Capabilities = Capabilities(1 << 6);
     /// The death of a peer is known by evidence, as soon as the operating system has it.
     pub const EVIDENCE_OF_DEATH: Capabilities = Capabilities(1 << 7);
+    /// A send is refused for want of room only, a message that has arrived is seen by the next look, and a sleep ends
+    /// for a reason only.
+    pub const STEADY: Capabilities = Capabilities(1 << 8);
     /// Everything that rings in the coherent memory of one kernel do.
-    pub const OF_SHARED_MEMORY: Capabilities = Capabilities(0b1111_1111);
+    pub const OF_SHARED_MEMORY: Capabilities = Capabilities(0b1_1111_1111);
     /// Everything that rings in a window between two kernels do.
     pub const OF_WINDOW: Capabilities =
         Capabilities(Capabilities::OF_SHARED_MEMORY.0 & !Capabilities::ATOMICS.0);
     /// Everything that a byte stream does.
-    pub const OF_STREAM: Capabilities =
-        Capabilities(Capabilities::DESCRIPTORS.0 | Capabilities::EVIDENCE_OF_DEATH.0);
+    pub const OF_STREAM: Capabilities = Capabilities(
+        Capabilities::DESCRIPTORS.0 | Capabilities::EVIDENCE_OF_DEATH.0 | Capabilities::STEADY.0,
+    );
 
     /// Each ability with the name that reports use.
-    pub const NAMED: [(Capabilities, &'static str); 8] = [
+    pub const NAMED: [(Capabilities, &'static str); 9] = [
         (Capabilities::SHARED_MEMORY, "shared memory"),
         (Capabilities::ATOMICS, "atomics across the link"),
         (Capabilities::SILENT, "silence while both sides are awake"),
@@ -46,6 +50,7 @@ impl Capabilities {
         (Capabilities::BELL_FOR_ROOM, "a bell for room"),
         (Capabilities::DESCRIPTORS, "descriptors to sleep on"),
         (Capabilities::EVIDENCE_OF_DEATH, "evidence of death"),
+        (Capabilities::STEADY, "steadiness"),
     ];
 
     /// Whether all of `others` are among them.
@@ -110,7 +115,10 @@ mod tests {
 
     #[test]
     fn they_are_told_by_name() {
-        assert_eq!(Capabilities::OF_STREAM.to_string(), "descriptors to sleep on, evidence of death");
+        assert_eq!(
+            Capabilities::OF_STREAM.to_string(),
+            "descriptors to sleep on, evidence of death, steadiness"
+        );
         assert_eq!(Capabilities::NONE.to_string(), "nothing in particular");
         assert!(Capabilities::OF_WINDOW.contains(Capabilities::SILENT | Capabilities::SHARED_MEMORY));
         assert!(!Capabilities::OF_WINDOW.contains(Capabilities::SILENT | Capabilities::ATOMICS));

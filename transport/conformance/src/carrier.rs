@@ -8,6 +8,7 @@ use tombolo_link::{ChannelConfig, ChannelLayout, Hello, Side};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::Deadline;
 use tombolo_ring::{SlotSize, Variant};
+use tombolo_transport::wrap::Checked;
 use tombolo_transport::{Capabilities, ChannelError, Transport};
 
 use crate::patience::{deadline, patience};
@@ -21,7 +22,7 @@ pub trait Carrier: 'static {
     /// What an end is opened from. Dropped unopened it is gone, and its peer learns that.
     type End: Send + 'static;
 
-    /// The name under which its cases are listed, and by which a child process is told what to open.
+    /// Its name, by which a child process is told what to open.
     const NAME: &'static str;
     /// What its channels claim to be able to do.
     const CAPABILITIES: Capabilities;
@@ -31,8 +32,16 @@ pub trait Carrier: 'static {
     const SHAPE_IS_A_S: bool = false;
     /// The most slots that a ring may have here.
     const MAX_SLOTS: u32 = 65_536;
+    /// How its channels are watched while they are tried.
+    const WATCH: Watch = Watch::Both;
     /// How many of the messages and rounds that memory of one kernel gets, in percent: for those that take long.
     const EFFORT_PERCENT: u64 = 100;
+
+    /// What its cases are listed under.
+    #[must_use]
+    fn listed_as() -> String {
+        Self::NAME.to_owned()
+    }
 
     /// Both ends of a channel that can have the shape `config`.
     fn ends(config: ChannelConfig) -> (Self::End, Self::End);
@@ -79,11 +88,27 @@ pub trait Carrier: 'static {
 
     /// Whether a sleep that was announced would end within `timeout`.
     fn rung(channel: &Self::Channel, awaited: Interest, timeout: Duration) -> bool {
-        let mut sources = Vec::new();
-        channel.sources(awaited, &mut sources);
-        let ready = poll(&sources, Some(Deadline::after(timeout))).expect("what it sleeps on can be polled");
-        ready.iter().any(|ready| ready.any())
+        polled(channel, awaited, timeout)
     }
+}
+
+/// Whether something that `channel` sleeps on becomes ready within `timeout`.
+pub(crate) fn polled<T: Transport>(channel: &T, awaited: Interest, timeout: Duration) -> bool {
+    let mut sources = Vec::new();
+    channel.sources(awaited, &mut sources);
+    let ready = poll(&sources, Some(Deadline::after(timeout))).expect("what it sleeps on can be polled");
+    ready.iter().any(|ready| ready.any())
+}
+
+/// How the channels of a carrier are watched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Watch {
+    /// Both ends together, in cases that are no races: [`Checked::pair`].
+    Both,
+    /// Each end for itself.
+    Each,
+    /// Not at all: what is wrong with them is for the cases to find.
+    Nothing,
 }
 
 fn unprovided<C: Carrier + ?Sized, R>(what: &str) -> R {
@@ -165,12 +190,36 @@ pub(crate) fn open_both<C: Carrier>(hello_a: Hello, hello_b: Hello) -> Opened<C>
     })
 }
 
-/// A channel: both its ends.
+/// A channel: both its ends, watched together.
 ///
 /// # Panics
 /// When they do not open.
 #[must_use]
-pub fn pair<C: Carrier>(config: ChannelConfig) -> (C::Channel, C::Channel) {
+pub fn pair<C: Carrier>(config: ChannelConfig) -> (Checked<C::Channel>, Checked<C::Channel>) {
+    let (a, b) = bare_pair::<C>(config);
+    match C::WATCH {
+        Watch::Both => Checked::pair(a, b),
+        Watch::Each | Watch::Nothing => (watched::<C>(a), watched::<C>(b)),
+    }
+}
+
+/// [`pair`] for races: each end is watched for itself, without the lock that would order what the two do.
+pub(crate) fn racing_pair<C: Carrier>(config: ChannelConfig) -> (Checked<C::Channel>, Checked<C::Channel>) {
+    let (a, b) = bare_pair::<C>(config);
+    (watched::<C>(a), watched::<C>(b))
+}
+
+/// An end, watched for itself.
+pub(crate) fn watched<C: Carrier>(channel: C::Channel) -> Checked<C::Channel> {
+    if C::WATCH == Watch::Nothing { Checked::unwatched(channel) } else { Checked::new(channel) }
+}
+
+/// A channel as it is.
+///
+/// # Panics
+/// When its ends do not open.
+#[must_use]
+pub fn bare_pair<C: Carrier>(config: ChannelConfig) -> (C::Channel, C::Channel) {
     let (a, b) = open_both::<C>(hello(config), hello(config));
     let opened = |end: Result<_, _>, side| end.unwrap_or_else(|error| panic!("side {side}: {error}"));
     (opened(a, "A"), opened(b, "B"))

@@ -12,7 +12,9 @@ use crate::peer::{self, Order};
 
 /// A carrier that takes part.
 pub struct Entry {
-    name: &'static str,
+    /// By which a peer process finds it.
+    carrier: &'static str,
+    name: String,
     cases: Vec<Case>,
     peer: fn(Vec<OwnedFd>, Order),
 }
@@ -21,7 +23,7 @@ impl Entry {
     /// Every case for `C`.
     #[must_use]
     pub fn new<C: Carrier>() -> Self {
-        Entry { name: C::NAME, cases: all::<C>(), peer: C::peer }
+        Entry { carrier: C::NAME, name: C::listed_as(), cases: all::<C>(), peer: C::peer }
     }
 }
 
@@ -29,7 +31,7 @@ impl Entry {
 #[must_use]
 pub fn run(entries: Vec<Entry>) -> ExitCode {
     if let Some((name, order, descriptors)) = peer::ordered() {
-        return match entries.iter().find(|entry| entry.name == name) {
+        return match entries.iter().find(|entry| entry.carrier == name) {
             Some(entry) => {
                 (entry.peer)(descriptors, order);
                 ExitCode::SUCCESS

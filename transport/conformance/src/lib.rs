@@ -20,7 +20,7 @@ pub mod messages;
 mod patience;
 pub mod peer;
 
-pub use carrier::{Carrier, Hostile, Rig, hello, pair};
+pub use carrier::{Carrier, Hostile, Rig, Watch, bare_pair, hello, pair};
 pub use cases::{Case, Need, all};
 pub use harness::{Entry, run};
 pub use patience::{deadline, patience, set_patience};

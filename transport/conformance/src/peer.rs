@@ -12,7 +12,7 @@ use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, Transport};
 
-use crate::carrier::{Carrier, hello, shape};
+use crate::carrier::{Carrier, hello, shape, watched};
 use crate::messages::{message, recv, some_length};
 use crate::patience::{deadline, patience};
 
@@ -76,7 +76,7 @@ impl Order {
 /// # Errors
 /// How it ended.
 pub fn play<C: Carrier>(end: C::End, order: Order) -> Result<(), ChannelError> {
-    let mut channel = C::open(end, Side::B, hello(order.config()), deadline())?;
+    let mut channel = watched::<C>(C::open(end, Side::B, hello(order.config()), deadline())?);
     let (mut spin, mut buffer) = (Spin::new(order.spin_ns()), Vec::new());
     wait::send(&mut channel, &mut spin, b"here", patience())?;
     let max_bytes = channel.limits().max_message_bytes;

@@ -12,7 +12,7 @@ use tombolo_transport::{ChannelError, StreamChannel, Transport, shm, window};
 
 use tombolo_conformance::carriers::{UnixStream, WINDOW_OFFSET_BYTES, Window, lent};
 use tombolo_conformance::messages::Random;
-use tombolo_conformance::{Carrier, deadline, hello, pair};
+use tombolo_conformance::{Carrier, bare_pair, deadline, hello};
 
 /// What accepting answers to a proposal of these bytes and descriptors.
 fn accepted(bytes: &[u8], fds: &[BorrowedFd<'_>]) -> ChannelError {
@@ -200,7 +200,7 @@ fn a_peer_that_only_sends_cannot_fill_this_process() {
 fn violations_name_what_was_wrong() {
     use tombolo_transport::ChannelError::Violation as Broken;
     let config = ChannelConfig::default();
-    let (mut a, b) = pair::<Window>(config);
+    let (mut a, b) = bare_pair::<Window>(config);
     // An acknowledgement of what was never sent, in the line of side B.
     let raw = b.into_raw_memory();
     raw.memory.store_le(7 * 16, 5, tombolo_base::sync::Ordering::Relaxed);

@@ -81,3 +81,8 @@ macro_rules! forward {
 }
 
 pub mod capture;
+mod checked;
+mod faulty;
+
+pub use checked::Checked;
+pub use faulty::{Ending, Faults, Faulty, Injected};

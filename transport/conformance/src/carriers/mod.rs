@@ -3,10 +3,12 @@
 mod shm;
 mod stream;
 mod window;
+mod wrapped;
 
 pub use shm::Shm;
 pub use stream::{Tcp, UnixStream};
 pub use window::{WINDOW_OFFSET_BYTES, Window, lent};
+pub use wrapped::{Captured, Stormy, Wrapped, Wrapper};
 
 use std::os::fd::OwnedFd;
 

@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::wrap::Checked;
 use tombolo_transport::{ChannelError, Transport};
 
-use crate::carrier::{Carrier, effort};
+use crate::carrier::{Carrier, effort, watched};
 use crate::messages::{Random, check, message, recv_until_end, some_length};
 use crate::patience::{deadline, patience};
 use crate::peer::{Doomed, Order, Role};
 
 /// A peer that lives, and this side's end of the channel to it.
-fn with_peer<C: Carrier>(role: Role, round: u64) -> (Box<dyn Doomed>, C::Channel) {
+fn with_peer<C: Carrier>(role: Role, round: u64) -> (Box<dyn Doomed>, Checked<C::Channel>) {
     let (channel, peer) = C::doomed(Order { role, round });
-    (peer, channel)
+    (peer, watched::<C>(channel))
 }
 
 /// Kills the peer a little later while `wait` goes on.

@@ -8,9 +8,10 @@ use tombolo_platform::event::Interest;
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::Transport;
 use tombolo_transport::contract::Announced;
+use tombolo_transport::wrap::Checked;
 
 use super::transfer::{drain, fill};
-use crate::carrier::{Carrier, counts_slots, pair, shape, until_readable};
+use crate::carrier::{Carrier, counts_slots, racing_pair, shape, until_readable};
 use crate::messages::{check, message, recv};
 use crate::patience::{deadline, patience};
 
@@ -21,8 +22,8 @@ fn announce<T: Transport>(channel: &mut T, awaited: Interest) {
 }
 
 /// A channel whose bells are silent: of the last ring of the handshake one side may not have taken note yet.
-fn channel<C: Carrier>(variant: Variant) -> (C::Channel, C::Channel) {
-    let (mut a, mut b) = pair::<C>(shape(SlotSize::B64, 16, variant));
+fn channel<C: Carrier>(variant: Variant) -> (Checked<C::Channel>, Checked<C::Channel>) {
+    let (mut a, mut b) = racing_pair::<C>(shape(SlotSize::B64, 16, variant));
     a.wake_up();
     b.wake_up();
     (a, b)
@@ -60,7 +61,7 @@ pub(crate) fn a_sleeper_is_rung_for_a_message<C: Carrier>() {
         announce(&mut b, Interest::Read);
         assert!(b.may_sleep(Interest::Read));
         (0..3).for_each(|number| a.try_send(&message(number, 20)).unwrap());
-        assert!(C::rung(&b, Interest::Read, patience()), "it slept over three messages");
+        assert!(C::rung(b.inner(), Interest::Read, patience()), "it slept over three messages");
         b.woken(true);
         (0..3).for_each(|number| check(&recv(&mut b, 0), number, 20));
     }
@@ -77,9 +78,9 @@ pub(crate) fn a_sleeper_is_rung_once<C: Carrier>() {
         for round in 1..4 {
             announce(&mut b, awaited);
             assert!(b.may_sleep(awaited));
-            assert!(!C::rung(&b, awaited, Duration::ZERO));
+            assert!(!C::rung(b.inner(), awaited, Duration::ZERO));
             (0..3).for_each(|number| a.try_send(&message(number, 20)).unwrap());
-            assert!(C::rung(&b, awaited, patience()));
+            assert!(C::rung(b.inner(), awaited, patience()));
             b.woken(true);
             (0..3).for_each(|number| check(&recv(&mut b, 0), number, 20));
             assert_eq!(a.stats().rings, round);
@@ -99,7 +100,7 @@ pub(crate) fn a_sleeper_is_rung_for_room<C: Carrier>() {
         }
         assert!(a.may_sleep(Interest::Write));
         let mut number = 0;
-        while !C::rung(&a, Interest::Write, Duration::ZERO) {
+        while !C::rung(a.inner(), Interest::Write, Duration::ZERO) {
             assert!(number < expected, "everything was received and the sender still sleeps");
             check(&recv(&mut b, 0), number, length_bytes);
             number += 1;
@@ -124,7 +125,7 @@ pub(crate) fn nobody_is_rung_for_what_nobody_awaits<C: Carrier>() {
         announce(&mut a, Interest::Write);
         assert!(a.may_sleep(Interest::Write));
         b.try_send(b"a message").unwrap();
-        assert!(!C::rung(&a, Interest::Write, Duration::ZERO));
+        assert!(!C::rung(a.inner(), Interest::Write, Duration::ZERO));
         a.woken(false);
 
         announce(&mut a, Interest::Read);
@@ -135,7 +136,7 @@ pub(crate) fn nobody_is_rung_for_what_nobody_awaits<C: Carrier>() {
         assert!(a.may_sleep(Interest::Read));
         (0..count).for_each(|number| check(&recv(&mut b, 0), number, 20));
         assert!(!b.readable());
-        assert!(!C::rung(&a, Interest::Read, Duration::ZERO));
+        assert!(!C::rung(a.inner(), Interest::Read, Duration::ZERO));
         assert_eq!((a.stats().rings, b.stats().rings), (0, 0));
         a.woken(false);
     }
@@ -184,7 +185,8 @@ pub(crate) fn no_wake_up_is_lost_in_a_race<C: Carrier>() {
             let may_sleep = b.may_sleep(Interest::Read);
             wait_for(&sent, number);
             // A ring may be on its way; one that was lost never comes.
-            let lost = may_sleep && !C::rung(&b, Interest::Read, patience().min(Duration::from_secs(5)));
+            let lost =
+                may_sleep && !C::rung(b.inner(), Interest::Read, patience().min(Duration::from_secs(5)));
             b.woken(may_sleep);
             if lost {
                 round.store(u64::MAX, Ordering::Release);

@@ -56,7 +56,7 @@ pub struct Case {
 
 fn case<C: Carrier>(group: &'static str, name: &'static str, needs: &[Need], run: fn()) -> Case {
     let lacking = needs.iter().find(|need| !need.met_by::<C>());
-    Case { group, name, lacks: lacking.map(|need| format!("{} lacks {need}", C::NAME)), run }
+    Case { group, name, lacks: lacking.map(|need| format!("{} lacks {need}", C::listed_as())), run }
 }
 
 /// Which needs stand for the words in the table below.
@@ -70,6 +70,7 @@ mod needs {
     pub(super) const ROOM_BELL: Need = Need::Able(Capabilities::BELL_FOR_ROOM);
     pub(super) const DESCRIPTORS: Need = Need::Able(Capabilities::DESCRIPTORS);
     pub(super) const EVIDENCE: Need = Need::Able(Capabilities::EVIDENCE_OF_DEATH);
+    pub(super) const STEADY: Need = Need::Able(Capabilities::STEADY);
     pub(super) const HANDSHAKE: Need = Need::Rig(Rig::Handshake);
     pub(super) const KILLABLE: Need = Need::Rig(Rig::Killable);
     pub(super) const HOSTILE: Need = Need::Rig(Rig::Hostile);
@@ -108,7 +109,7 @@ table! {
         every_length,
         lengths_around_slots_and_limit,
         order_both_ways_at_once,
-        a_full_channel_refuses_and_loses_nothing,
+        a_full_channel_refuses_and_loses_nothing [STEADY],
         room_around_the_number_of_slots [COUNTED],
         the_smallest_and_the_largest_shape,
         stats_count_what_passed,
@@ -118,19 +119,19 @@ table! {
         ping_pong_dozing,
         streaming_asleep,
         a_blocked_sender_is_woken_by_room,
-        timeouts_leave_the_channel_usable,
+        timeouts_leave_the_channel_usable [STEADY],
         two_blocked_senders_both_go_on,
         any_serves_all_in_turn,
         any_is_woken_by_each,
         any_shows_an_end,
     }
     doorbells {
-        the_last_look_sees_what_came_before [DESCRIPTORS],
-        a_sleeper_is_rung_for_a_message [DESCRIPTORS],
+        the_last_look_sees_what_came_before [DESCRIPTORS, STEADY],
+        a_sleeper_is_rung_for_a_message [DESCRIPTORS, STEADY],
         a_sleeper_is_rung_once [DESCRIPTORS, MESSAGE_BELL, COUNTED],
-        a_sleeper_is_rung_for_room [DESCRIPTORS],
+        a_sleeper_is_rung_for_room [DESCRIPTORS, STEADY],
         nobody_is_rung_for_what_nobody_awaits [DESCRIPTORS, MESSAGE_BELL, ROOM_BELL, COUNTED],
-        no_wake_up_is_lost_in_a_race [DESCRIPTORS],
+        no_wake_up_is_lost_in_a_race [DESCRIPTORS, STEADY],
     }
     ending {
         close_drains_then_says_so,
@@ -139,7 +140,7 @@ table! {
         what_was_accepted_outlives_the_sender,
         close_wakes_a_sleeping_receiver,
         close_wakes_a_sleeping_sender,
-        a_sender_that_never_looks_notices,
+        a_sender_that_never_looks_notices [STEADY],
     }
     death {
         of_a_sender [KILLABLE, EVIDENCE],

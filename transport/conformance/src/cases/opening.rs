@@ -8,7 +8,7 @@ use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::error::Awaited;
 use tombolo_transport::{ChannelError, Transport};
 
-use crate::carrier::{Carrier, Opened, hello, open_both, shape};
+use crate::carrier::{Carrier, Opened, hello, open_both, shape, watched};
 use crate::messages::{check, message, recv, send};
 use crate::patience::deadline;
 
@@ -69,7 +69,7 @@ pub(crate) fn both_sides_learn_of_a_difference<C: Carrier>() {
     if C::SHAPE_IS_A_S {
         for theirs in [deeper, flagged] {
             let (a, b) = open_both::<C>(theirs, ours);
-            let (mut a, mut b) = (a.unwrap(), b.unwrap());
+            let (mut a, mut b) = (watched::<C>(a.unwrap()), watched::<C>(b.unwrap()));
             assert_eq!(a.limits(), b.limits());
             works(&mut a, &mut b);
         }

@@ -6,10 +6,11 @@ use tombolo_link::ChannelConfig;
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::error::Awaited;
 use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::wrap::Checked;
 use tombolo_transport::{ChannelError, Transport};
 
 use super::transfer::{drain, fill};
-use crate::carrier::{Carrier, counts_slots, effort, pair, shape, shapes, until_readable};
+use crate::carrier::{Carrier, counts_slots, effort, pair, racing_pair, shape, shapes, until_readable};
 use crate::messages::{check, message, recv, send, some_length};
 use crate::patience::{deadline, patience};
 
@@ -34,7 +35,7 @@ fn ask<T: Transport>(channel: &mut T, spin_ns: u64, count: u64) {
 pub(crate) fn ping_pong_asleep<C: Carrier>() {
     let count = effort::<C>(8_000);
     for variant in [Variant::EpochCredit, Variant::UsedFlag] {
-        let (mut a, mut b) = pair::<C>(shape(SlotSize::B64, 16, variant));
+        let (mut a, mut b) = racing_pair::<C>(shape(SlotSize::B64, 16, variant));
         std::thread::scope(|scope| {
             scope.spawn(|| answer(&mut b, 0, count));
             ask(&mut a, 0, count);
@@ -47,7 +48,7 @@ pub(crate) fn ping_pong_asleep<C: Carrier>() {
 pub(crate) fn ping_pong_dozing<C: Carrier>() {
     let count = effort::<C>(2_000);
     for (spin_a, spin_b) in [(0, 2_000), (1_000, 4_000), (20_000, 0)] {
-        let (mut a, mut b) = pair::<C>(shape(SlotSize::B32, 2, Variant::EpochCredit));
+        let (mut a, mut b) = racing_pair::<C>(shape(SlotSize::B32, 2, Variant::EpochCredit));
         std::thread::scope(|scope| {
             scope.spawn(|| answer(&mut b, spin_b, count));
             ask(&mut a, spin_a, count);
@@ -59,7 +60,7 @@ pub(crate) fn ping_pong_dozing<C: Carrier>() {
 pub(crate) fn streaming_asleep<C: Carrier>() {
     let count = effort::<C>(2_000);
     for config in shapes::<C>(2) {
-        let (mut a, mut b) = pair::<C>(config);
+        let (mut a, mut b) = racing_pair::<C>(config);
         let max_bytes = a.limits().max_message_bytes;
         // From one slot to all of them.
         let length = |number: u64| (number as usize * 5) % (max_bytes + 1);
@@ -123,7 +124,7 @@ pub(crate) fn timeouts_leave_the_channel_usable<C: Carrier>() {
 pub(crate) fn two_blocked_senders_both_go_on<C: Carrier>() {
     let (mut a, mut b) = pair::<C>(shape(SlotSize::B64, 16, Variant::EpochCredit));
     let count = effort::<C>(300);
-    let side = |channel: &mut C::Channel| {
+    let side = |channel: &mut Checked<C::Channel>| {
         let max_bytes = channel.limits().max_message_bytes;
         let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
         let (mut sent, mut received) = (0, 0);
@@ -157,7 +158,9 @@ pub(crate) fn two_blocked_senders_both_go_on<C: Carrier>() {
     });
 }
 
-fn several<C: Carrier>(count: usize) -> (Vec<C::Channel>, Vec<C::Channel>) {
+type Ends<C> = Vec<Checked<<C as Carrier>::Channel>>;
+
+fn several<C: Carrier>(count: usize) -> (Ends<C>, Ends<C>) {
     (0..count).map(|_| pair::<C>(ChannelConfig::default())).unzip()
 }
 
@@ -192,7 +195,7 @@ pub(crate) fn any_serves_all_in_turn<C: Carrier>() {
     assert_eq!(any(&mut near, 0, start, SHORT), Err(ChannelError::TimedOut(Awaited::Any)));
     send(&mut far[1], 0, b"x");
     assert_eq!(any(&mut near, 0, usize::MAX, patience()), Ok(1));
-    assert_eq!(any::<C::Channel>(&mut [], 0, 5, SHORT), Err(ChannelError::TimedOut(Awaited::Any)));
+    assert_eq!(any::<Checked<C::Channel>>(&mut [], 0, 5, SHORT), Err(ChannelError::TimedOut(Awaited::Any)));
 }
 
 pub(crate) fn any_is_woken_by_each<C: Carrier>() {

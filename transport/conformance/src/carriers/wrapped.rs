@@ -1,0 +1,107 @@
+//! Any of them in a wrapper: a wrapper keeps to the contract too.
+
+use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use tombolo_link::{ChannelConfig, Hello, Side};
+use tombolo_platform::event::Interest;
+use tombolo_platform::time::Deadline;
+use tombolo_transport::wrap::capture::{About, Capture};
+use tombolo_transport::wrap::{Faults, Faulty};
+use tombolo_transport::{Capabilities, ChannelError, Transport};
+
+use crate::carrier::{Carrier, Hostile, Rig};
+use crate::peer::{Doomed, Order};
+
+/// A kind of wrapper.
+pub trait Wrapper: 'static {
+    /// A wrapped channel.
+    type Around<T: Transport + Send + 'static>: Transport + Send + 'static;
+    /// What the wrapped carrier's name begins with.
+    const NAME: &'static str;
+    /// What a channel cannot do any more in it.
+    const LACKS: Capabilities;
+
+    /// Wraps a channel.
+    fn wrap<T: Transport + Send + 'static>(channel: T) -> Self::Around<T>;
+}
+
+/// The carrier `C`, each of whose channels is in a wrapper `W`.
+pub struct Wrapped<C, W>(PhantomData<(C, W)>);
+
+impl<C: Carrier, W: Wrapper> Carrier for Wrapped<C, W> {
+    type Channel = W::Around<C::Channel>;
+    type End = C::End;
+    const NAME: &'static str = C::NAME;
+    const CAPABILITIES: Capabilities = C::CAPABILITIES.without(W::LACKS);
+    const RIG: &'static [Rig] = C::RIG;
+    const SHAPE_IS_A_S: bool = C::SHAPE_IS_A_S;
+    const MAX_SLOTS: u32 = C::MAX_SLOTS;
+    const EFFORT_PERCENT: u64 = C::EFFORT_PERCENT.div_ceil(4);
+
+    fn listed_as() -> String {
+        format!("{}-{}", W::NAME, C::listed_as())
+    }
+
+    fn ends(config: ChannelConfig) -> (C::End, C::End) {
+        C::ends(config)
+    }
+
+    fn open(
+        end: C::End,
+        side: Side,
+        hello: Hello,
+        deadline: Deadline,
+    ) -> Result<Self::Channel, ChannelError> {
+        C::open(end, side, hello, deadline).map(W::wrap)
+    }
+
+    fn decline(end: C::End, hello: Hello, reason: u32) -> Result<(), ChannelError> {
+        C::decline(end, hello, reason)
+    }
+
+    fn doomed(order: Order) -> (Self::Channel, Box<dyn Doomed>) {
+        let (channel, peer) = C::doomed(order);
+        (W::wrap(channel), peer)
+    }
+
+    fn peer(descriptors: Vec<OwnedFd>, order: Order) {
+        C::peer(descriptors, order);
+    }
+
+    fn hostile(end: C::End, hello: Hello) -> Hostile {
+        C::hostile(end, hello)
+    }
+
+    fn rung(channel: &Self::Channel, awaited: Interest, timeout: Duration) -> bool {
+        crate::carrier::polled(channel, awaited, timeout)
+    }
+}
+
+/// In [`Faulty`], with much of everything that passes.
+pub struct Stormy;
+
+impl Wrapper for Stormy {
+    type Around<T: Transport + Send + 'static> = Faulty<T>;
+    const NAME: &'static str = "stormy";
+    const LACKS: Capabilities = Faults::LACKS;
+
+    fn wrap<T: Transport + Send + 'static>(channel: T) -> Faulty<T> {
+        Faulty::new(channel, Faults::STORMY, 0x5707).expect("a nudge")
+    }
+}
+
+/// In [`Capture`], whose records nobody reads.
+pub struct Captured;
+
+impl Wrapper for Captured {
+    type Around<T: Transport + Send + 'static> = Capture<T, std::io::Sink>;
+    const NAME: &'static str = "captured";
+    const LACKS: Capabilities = Capabilities::SILENT;
+
+    fn wrap<T: Transport + Send + 'static>(channel: T) -> Self::Around<T> {
+        let about = About::new(channel.kind(), 0);
+        Capture::new(channel, std::io::sink(), about).expect("a sink takes everything")
+    }
+}

@@ -1,0 +1,10 @@
+//! Wrappers keep to the contract, over memory and over a stream, alone and in each other.
+
+use tombolo_conformance::carriers::{Captured, Shm, Stormy, UnixStream, Wrapped};
+
+tombolo_conformance::suite! {
+    Wrapped<Shm, Stormy>,
+    Wrapped<UnixStream, Stormy>,
+    Wrapped<Wrapped<Shm, Stormy>, Captured>,
+    Wrapped<UnixStream, Captured>,
+}

@@ -1,0 +1,459 @@
+//! Watches a transport and whoever uses it, and panics when one of them breaks the contract.
+
+mod ledger;
+
+use std::os::fd::BorrowedFd;
+
+use tombolo_link::TransportKind;
+use tombolo_platform::event::Interest;
+
+use crate::capabilities::Capabilities;
+use crate::contract::{Announced, Limits, Stats, Transport};
+use crate::error::ChannelError;
+use crate::message::{Batch, Draft, Message, NotAdded};
+use ledger::Witness;
+
+/// A transport that is watched: what it says of itself never changes, what it refuses it does not touch, what it
+/// counts is what passed, an end is final, and nobody sleeps unannounced. A breach is a panic that says whose it was
+/// and what was done before.
+///
+/// [`Checked::pair`] watches both ends together, too: every message that was accepted is received once, in order,
+/// unchanged, and an end comes after all of them and has a reason. [`Checked::new`] watches one end, and then only for
+/// what no peer can bring about, so that it may stand before hostile ones.
+///
+/// Watching both ends takes a lock with each message, which orders what the processors do: a wake-up that is lost for
+/// want of a barrier is not lost under it. Races are for [`Checked::new`].
+#[derive(Debug)]
+pub struct Checked<T> {
+    /// What the peer's end knows. Before `inner`: it has to say that this end closes before it does.
+    witness: Option<Witness>,
+    inner: T,
+    watches: bool,
+    declared: (TransportKind, Capabilities, Limits),
+    /// The first final answer to receiving.
+    end: Option<ChannelError>,
+    /// The first final answer to sending.
+    unsendable: Option<ChannelError>,
+    closed: bool,
+    /// It said that there is something to receive, which has not been looked for since.
+    shown: bool,
+    announced: Option<Interest>,
+    history: History,
+}
+
+/// The last operations, for whoever reads what went wrong.
+#[derive(Debug, Default)]
+struct History {
+    operations: [(&'static str, usize); 12],
+    count: usize,
+}
+
+impl History {
+    #[inline]
+    fn note(&mut self, operation: &'static str, number: usize) {
+        let slot = self.count % self.operations.len();
+        self.operations[slot] = (operation, number);
+        self.count += 1;
+    }
+}
+
+impl std::fmt::Display for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kept = self.operations.len().min(self.count);
+        (self.count - kept..self.count).try_for_each(|index| {
+            let (operation, number) = self.operations[index % self.operations.len()];
+            write!(f, " {operation}({number})")
+        })
+    }
+}
+
+impl<T: Transport> Checked<T> {
+    /// Watches one end.
+    #[must_use]
+    pub fn new(inner: T) -> Self {
+        let declared = (inner.kind(), inner.capabilities(), inner.limits());
+        Checked {
+            witness: None,
+            inner,
+            watches: true,
+            declared,
+            end: None,
+            unsendable: None,
+            closed: false,
+            shown: false,
+            announced: None,
+            history: History::default(),
+        }
+    }
+
+    /// Passes everything on and watches nothing, where the type is wanted and the watching is not.
+    #[must_use]
+    pub fn unwatched(inner: T) -> Self {
+        Checked { watches: false, ..Checked::new(inner) }
+    }
+
+    /// Watches both ends of a channel through which nothing has passed yet.
+    #[must_use]
+    pub fn pair(a: T, b: T) -> (Self, Self) {
+        let (witness_a, witness_b) = Witness::pair();
+        let watched = |inner, witness| Checked { witness: Some(witness), ..Checked::new(inner) };
+        (watched(a, witness_a), watched(b, witness_b))
+    }
+
+    /// The transport, unwatched from now on.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        self.inner
+    }
+
+    /// The transport. What is done to it directly is not watched, and may look like a breach.
+    #[must_use]
+    pub fn inner(&self) -> &T {
+        &self.inner
+    }
+
+    #[cold]
+    #[track_caller]
+    fn breach(&self, who: &str, what: &str) {
+        if !self.watches {
+            return;
+        }
+        let stats = self.inner.stats();
+        panic!(
+            "{who} broke the contract of a {} channel: {what}\noperations until then:{}\n{stats:?}",
+            self.declared.0, self.history
+        )
+    }
+
+    #[track_caller]
+    fn must(&self, holds: bool, what: &str) {
+        if !holds {
+            self.breach("the transport", what);
+        }
+    }
+
+    /// What it says of itself is what it said at first, and it counted what has passed and nothing else.
+    fn unchanged_but_for(&self, before: Stats, sent: (u64, u64), received: (u64, u64)) {
+        let declared = (self.inner.kind(), self.inner.capabilities(), self.inner.limits());
+        self.must(declared == self.declared, "it says something else of itself than before");
+        let now = self.inner.stats();
+        let counted = |now: u64, before: u64, passed: u64| now == before + passed;
+        self.must(
+            counted(now.messages_sent, before.messages_sent, sent.0)
+                && counted(now.bytes_sent, before.bytes_sent, sent.1)
+                && counted(now.messages_received, before.messages_received, received.0)
+                && counted(now.bytes_received, before.bytes_received, received.1),
+            "its counts do not fit what passed",
+        );
+    }
+
+    fn answered_send(&mut self, length_bytes: usize, before: Stats, answer: &Result<(), ChannelError>) {
+        let max_bytes = self.declared.2.max_message_bytes;
+        let sent = if answer.is_ok() { (1, length_bytes as u64) } else { (0, 0) };
+        self.unchanged_but_for(before, sent, (0, 0));
+        match answer {
+            Ok(()) => {
+                self.must(!self.closed, "it accepted a message after it was closed");
+                self.must(length_bytes <= max_bytes, "it accepted a message longer than its limit");
+                let ended = self.end.is_some() || self.unsendable.is_some();
+                self.must(!ended, "it accepted a message after it had ended");
+            }
+            Err(ChannelError::TooLong { length_bytes: said, max_bytes: limit }) => {
+                let fits = length_bytes > max_bytes && (*said, *limit) == (length_bytes, max_bytes);
+                self.must(fits, "it refused a message as too long that is not, or gave other numbers");
+            }
+            Err(ChannelError::WouldBlock) => {
+                self.must(!self.closed, "it has no room after it was closed, where it should say so");
+                self.must(length_bytes <= max_bytes, "it has no room for what never fits");
+            }
+            Err(ChannelError::TimedOut(_) | ChannelError::Handshake(_)) => {
+                self.breach("the transport", "it answered an attempt to send as if it had waited");
+            }
+            Err(error) => {
+                self.unsendable.get_or_insert_with(|| error.clone());
+            }
+        }
+    }
+
+    fn answered_receive(&mut self, received: (u64, u64), before: Stats, end: Option<&ChannelError>) {
+        self.unchanged_but_for(before, (0, 0), received);
+        let shown = std::mem::replace(&mut self.shown, false);
+        let Some(error) = end else {
+            self.must(!self.closed, "receiving found no end after it was closed");
+            self.must(self.end.is_none(), "receiving found no end after the end");
+            let broke_its_word = shown && received.0 == 0 && self.witness.is_some();
+            self.must(!broke_its_word, "it said that there is something to receive, and there was nothing");
+            return;
+        };
+        match error {
+            ChannelError::WouldBlock
+            | ChannelError::TimedOut(_)
+            | ChannelError::TooLong { .. }
+            | ChannelError::Handshake(_) => {
+                self.breach("the transport", "it answered an attempt to receive so");
+            }
+            _ => {}
+        }
+        if self.closed {
+            return;
+        }
+        match &self.end {
+            Some(first) => self.must(first == error, "it ended twice, in two ways"),
+            None => {
+                if let Some(Err(what)) = self.witness.as_ref().map(|witness| witness.ended(error)) {
+                    self.breach("the transport", &what);
+                }
+                self.end = Some(error.clone());
+            }
+        }
+    }
+
+    fn witness_received(&self, message: &[u8]) {
+        if let Some(Err(what)) = self.witness.as_ref().map(|witness| witness.received(message)) {
+            self.breach("the transport", &what);
+        }
+    }
+}
+
+/// The batch of a caller, each of whose messages is offered to the batch of the transport.
+fn watched_batch(
+    witness: &Witness,
+    bytes: &mut u64,
+    inner: &mut Batch<'_>,
+    fill: impl FnOnce(&mut Batch<'_>),
+) {
+    let mut push = |message: &[u8]| {
+        let pushed = witness.sending(message, || inner.push(message));
+        *bytes += if pushed.is_ok() { message.len() as u64 } else { 0 };
+        pushed.map_err(|error| match error {
+            NotAdded::Full => ChannelError::WouldBlock,
+            NotAdded::TooLong { length_bytes, max_bytes } => {
+                ChannelError::TooLong { length_bytes, max_bytes }
+            }
+            NotAdded::Ended => ChannelError::Closed,
+        })
+    };
+    fill(&mut Batch::one_by_one(&mut push));
+}
+
+impl<T: Transport> Transport for Checked<T> {
+    forward!(inner: kind capabilities limits stats);
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        self.history.note("send", message.len());
+        let before = self.inner.stats();
+        let answer = match &self.witness {
+            Some(witness) => witness.sending(message, || self.inner.try_send(message)),
+            None => self.inner.try_send(message),
+        };
+        self.answered_send(message.len(), before, &answer);
+        answer
+    }
+
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+        self.history.note("receive", 0);
+        let before = self.inner.stats();
+        // A copy for each poll is too much where nobody watches both ends.
+        let held = self.witness.as_ref().map(|_| buffer.clone());
+        let held_bytes = buffer.len();
+        let answer = self.inner.try_recv_into(buffer);
+        match &answer {
+            Ok(Some(length_bytes)) => {
+                let fits =
+                    *length_bytes == buffer.len() && *length_bytes <= self.declared.2.max_message_bytes;
+                self.must(fits, "it received another length than there are bytes, or more than its limit");
+                self.answered_receive((1, *length_bytes as u64), before, None);
+                self.must(self.end.is_none(), "it received a message after the end");
+                self.witness_received(buffer);
+            }
+            Ok(None) => self.answered_receive((0, 0), before, None),
+            Err(error) => self.answered_receive((0, 0), before, Some(error)),
+        }
+        if !matches!(answer, Ok(Some(_))) {
+            let untouched = held.map_or(held_bytes == buffer.len(), |held| held == *buffer);
+            self.must(untouched, "it received nothing and changed the buffer");
+        }
+        answer
+    }
+
+    fn try_recv_in_place<R>(
+        &mut self,
+        read: impl FnOnce(&Message<'_>) -> R,
+    ) -> Result<Option<R>, ChannelError> {
+        self.history.note("receive in place", 0);
+        let before = self.inner.stats();
+        let (mut copy, mut length_bytes) = (None, 0);
+        let wants_copy = self.witness.is_some();
+        let answer = self.inner.try_recv_in_place(|message| {
+            length_bytes = message.len() as u64;
+            copy = wants_copy.then(|| message.to_vec());
+            read(message)
+        });
+        match &answer {
+            Ok(Some(_)) => {
+                self.answered_receive((1, length_bytes), before, None);
+                if let Some(message) = copy {
+                    self.witness_received(&message);
+                }
+            }
+            Ok(None) => self.answered_receive((0, 0), before, None),
+            Err(error) => {
+                let received = self.inner.stats().messages_received - before.messages_received;
+                self.answered_receive((received, received * length_bytes), before, Some(error));
+            }
+        }
+        answer
+    }
+
+    fn try_recv_batch(
+        &mut self,
+        max: usize,
+        mut read: impl FnMut(&Message<'_>),
+    ) -> Result<usize, ChannelError> {
+        self.history.note("receive a batch", max);
+        let before = self.inner.stats();
+        let (mut copies, mut bytes, mut count) = (Vec::new(), 0, 0);
+        let wants_copies = self.witness.is_some();
+        let answer = self.inner.try_recv_batch(max, |message| {
+            bytes += message.len() as u64;
+            count += 1;
+            if wants_copies {
+                copies.push(message.to_vec());
+            }
+            read(message);
+        });
+        copies.iter().for_each(|message| self.witness_received(message));
+        match &answer {
+            // Nothing was asked for, so nothing was looked for.
+            Ok(0) if max == 0 => {}
+            Ok(received) => {
+                self.must(
+                    *received as u64 == count && *received <= max,
+                    "a batch of another size than it says",
+                );
+                self.answered_receive((count, bytes), before, None);
+            }
+            Err(error) => self.answered_receive((count, bytes), before, Some(error)),
+        }
+        answer
+    }
+
+    fn try_send_in_place(
+        &mut self,
+        length_bytes: usize,
+        write: impl FnOnce(&mut Draft<'_>),
+    ) -> Result<(), ChannelError> {
+        self.history.note("send in place", length_bytes);
+        let before = self.inner.stats();
+        let answer = match &self.witness {
+            Some(witness) if length_bytes <= self.declared.2.max_message_bytes => {
+                let mut message = vec![0; length_bytes];
+                write(&mut Draft::of_bytes(&mut message));
+                let inner = &mut self.inner;
+                witness.sending(&message, || {
+                    inner.try_send_in_place(length_bytes, |draft| {
+                        // The draft has the message's length.
+                        let _ = draft.write_at(0, &message);
+                    })
+                })
+            }
+            _ => self.inner.try_send_in_place(length_bytes, write),
+        };
+        self.answered_send(length_bytes, before, &answer);
+        answer
+    }
+
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError> {
+        self.history.note("send a batch", 0);
+        let before = self.inner.stats();
+        let Some(witness) = &self.witness else {
+            let answer = self.inner.try_send_batch(fill);
+            let accepted = self.inner.stats().messages_sent - before.messages_sent;
+            let said = answer.as_ref().copied().unwrap_or(0);
+            self.must(said == accepted, "a batch of another size than it says was sent");
+            return answer;
+        };
+        let mut bytes = 0;
+        let answer = self.inner.try_send_batch(|inner| watched_batch(witness, &mut bytes, inner, fill));
+        match &answer {
+            Ok(count) => {
+                self.unchanged_but_for(before, (*count, bytes), (0, 0));
+                let late = self.closed || self.end.is_some() || self.unsendable.is_some();
+                self.must(*count == 0 || !late, "it accepted a batch after it had ended");
+            }
+            Err(error) => self.answered_send(0, before, &Err(error.clone())),
+        }
+        answer
+    }
+
+    fn readable(&mut self) -> bool {
+        let readable = self.inner.readable();
+        self.must(readable || !self.closed, "it shows no end after it was closed");
+        self.must(readable || self.end.is_none(), "it shows no end after the end");
+        self.must(readable || !self.shown || self.witness.is_none(), "what it showed is gone");
+        self.shown = readable;
+        readable
+    }
+
+    fn unsent(&mut self) -> bool {
+        let unsent = self.inner.unsent();
+        let in_memory = self.declared.1.contains(Capabilities::SHARED_MEMORY);
+        self.must(!(unsent && in_memory), "a store to memory waits to be sent");
+        unsent
+    }
+
+    fn sendable(&mut self) -> bool {
+        let sendable = self.inner.sendable();
+        let ended = self.closed || self.unsendable.is_some();
+        self.must(sendable || !ended, "it would have a sender wait after the end");
+        sendable
+    }
+
+    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
+        self.history.note("announce", awaited as usize);
+        self.announced = Some(self.announced.map_or(awaited, |before| both(before, awaited)));
+        self.inner.announce_sleep(awaited)
+    }
+
+    fn may_sleep(&mut self, awaited: Interest) -> bool {
+        self.history.note("last look", awaited as usize);
+        let may_sleep = self.inner.may_sleep(awaited);
+        if may_sleep {
+            self.must(!self.closed, "it would sleep on what was closed");
+            let for_messages = awaited != Interest::Write;
+            self.must(!(for_messages && self.end.is_some()), "it would sleep for messages after the end");
+            let announced = self.announced.is_some_and(|announced| both(announced, awaited) == announced);
+            if !announced {
+                self.breach("the program", "it is about to sleep and has not announced it");
+            }
+        }
+        may_sleep
+    }
+
+    fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+        let before = sources.len();
+        self.inner.sources(awaited, sources);
+        let promised = self.declared.1.contains(Capabilities::DESCRIPTORS);
+        self.must(sources.len() > before || !promised, "it has nothing to sleep on");
+    }
+
+    fn woken(&mut self, rung: bool) {
+        self.history.note("woken", usize::from(rung));
+        self.announced = None;
+        self.inner.woken(rung);
+    }
+
+    fn close(&mut self) {
+        self.history.note("close", 0);
+        self.closed = true;
+        if let Some(witness) = &self.witness {
+            witness.closes();
+        }
+        self.inner.close();
+    }
+}
+
+/// What two sleeps wait for together.
+fn both(one: Interest, other: Interest) -> Interest {
+    if one == other { one } else { Interest::ReadWrite }
+}

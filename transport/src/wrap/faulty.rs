@@ -1,0 +1,272 @@
+//! Everything that the contract allows and that a program should be ready for, from one seed.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use tombolo_platform::OsError;
+use tombolo_platform::event::{Interest, drain, eventfd, signal};
+
+use crate::capabilities::Capabilities;
+use crate::contract::Transport;
+use crate::error::ChannelError;
+
+/// How often what goes wrong. All zero: nothing does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Faults {
+    /// Of a hundred sends, how many begin a streak in which there is no room.
+    pub refusals_percent: u8,
+    /// Of a hundred looks that find a message, how many begin a streak in which it is not seen yet.
+    pub delays_percent: u8,
+    /// Of a hundred sleeps, how many end at once and for nothing, or do not begin.
+    pub wake_ups_percent: u8,
+    /// The longest streak, in attempts.
+    pub streak: u32,
+    /// How the channel ends by itself, if it does.
+    pub ending: Option<Ending>,
+}
+
+impl Faults {
+    /// What a channel that has faults cannot do any more: its room cannot be counted, and its sleeps end for nothing.
+    pub const LACKS: Capabilities = Capabilities::STEADY
+        .with(Capabilities::COUNTED_ROOM)
+        .with(Capabilities::BELL_FOR_MESSAGES)
+        .with(Capabilities::BELL_FOR_ROOM);
+    /// Much of everything that passes.
+    pub const STORMY: Faults =
+        Faults { refusals_percent: 20, delays_percent: 20, wake_ups_percent: 30, streak: 8, ending: None };
+}
+
+/// How a channel ends by itself, after so many messages have been sent and received at this end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ending {
+    /// As if the peer had died. What it had sent and was not received is lost. To the peer this end closes.
+    PeerDies {
+        /// Messages, both ways together.
+        after: u64,
+    },
+    /// As if the program itself had closed this end: it sends and receives nothing more.
+    Closes {
+        /// Messages, both ways together.
+        after: u64,
+    },
+}
+
+/// What was made to go wrong so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Injected {
+    /// Sends that were refused.
+    pub refusals: u64,
+    /// Looks that did not see a message which was there.
+    pub delays: u64,
+    /// Sleeps that ended for nothing.
+    pub wake_ups: u64,
+}
+
+/// A transport that does the worst of what it may. The same seed does the same at the same calls. Nothing is lost, and
+/// nothing changes its order.
+#[derive(Debug)]
+pub struct Faulty<T> {
+    inner: T,
+    faults: Faults,
+    state: u64,
+    /// Sends still to be refused.
+    refusing: u32,
+    /// Looks still to be in vain.
+    hiding: u32,
+    /// A message was shown: it cannot be hidden again.
+    shown: bool,
+    /// Room was shown: it cannot be refused again.
+    room_shown: bool,
+    passed: u64,
+    /// It ended, and how: an end that was seen is not hidden again.
+    ended: Option<ChannelError>,
+    /// Nothing more can be sent, and why.
+    unsendable: Option<ChannelError>,
+    /// Signalled while a sleep is to end for nothing.
+    nudge: OwnedFd,
+    injected: Injected,
+}
+
+impl<T: Transport> Faulty<T> {
+    /// Makes `inner` do what `faults` allow.
+    ///
+    /// # Errors
+    /// Too many open files.
+    pub fn new(inner: T, faults: Faults, seed: u64) -> Result<Self, OsError> {
+        Ok(Faulty {
+            inner,
+            faults,
+            // A xorshift generator has one state that it never leaves, zero.
+            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            refusing: 0,
+            hiding: 0,
+            shown: false,
+            room_shown: false,
+            passed: 0,
+            ended: None,
+            unsendable: None,
+            nudge: eventfd()?,
+            injected: Injected::default(),
+        })
+    }
+
+    /// What was made to go wrong so far.
+    #[must_use]
+    pub fn injected(&self) -> Injected {
+        self.injected
+    }
+
+    /// The transport, without faults from now on.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        self.inner
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state >> 16
+    }
+
+    fn happens(&mut self, percent: u8) -> bool {
+        percent > 0 && self.draw() % 100 < u64::from(percent)
+    }
+
+    /// How long a streak that begins now lasts.
+    fn streak(&mut self) -> u32 {
+        let longest = u64::from(self.faults.streak.max(1));
+        (self.draw() % longest) as u32 + 1
+    }
+
+    /// Whether a message that is there is not seen by this look.
+    fn hides(&mut self) -> bool {
+        if self.shown {
+            return false;
+        }
+        if self.hiding == 0 && self.happens(self.faults.delays_percent) {
+            // And one look that sees it.
+            self.hiding = self.streak() + 1;
+        }
+        self.hiding = self.hiding.saturating_sub(1);
+        self.injected.delays += u64::from(self.hiding > 0);
+        self.hiding > 0
+    }
+
+    /// Whether there is no room, for no reason.
+    fn refuses(&mut self) -> bool {
+        if self.refusing == 0 && self.happens(self.faults.refusals_percent) {
+            // And one attempt that finds it.
+            self.refusing = self.streak() + 1;
+        }
+        self.refusing = self.refusing.saturating_sub(1);
+        self.injected.refusals += u64::from(self.refusing > 0);
+        self.refusing > 0
+    }
+
+    /// Counts a message, and ends the channel when it was the last.
+    fn passes(&mut self) {
+        self.passed += 1;
+        let (after, error) = match self.faults.ending {
+            Some(Ending::PeerDies { after }) => (after, ChannelError::PeerDied),
+            Some(Ending::Closes { after }) => (after, ChannelError::Closed),
+            None => return,
+        };
+        if self.passed >= after {
+            self.inner.close();
+            self.ended = Some(error);
+        }
+    }
+}
+
+impl<T: Transport> Transport for Faulty<T> {
+    forward!(inner: kind limits stats unsent announce_sleep);
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities().without(Faults::LACKS)
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        if let Some(error) = self.ended.as_ref().or(self.unsendable.as_ref()) {
+            return Err(error.clone());
+        }
+        let fits = message.len() <= self.inner.limits().max_message_bytes;
+        if fits && !std::mem::take(&mut self.room_shown) && self.refuses() {
+            return Err(ChannelError::WouldBlock);
+        }
+        let sent = self.inner.try_send(message);
+        match &sent {
+            Ok(()) => self.passes(),
+            Err(ChannelError::WouldBlock | ChannelError::TooLong { .. }) => {}
+            Err(error) => self.unsendable = Some(error.clone()),
+        }
+        sent
+    }
+
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+        if let Some(error) = &self.ended {
+            return Err(error.clone());
+        }
+        if self.inner.readable() && self.hides() {
+            return Ok(None);
+        }
+        self.shown = false;
+        let received = self.inner.try_recv_into(buffer);
+        match &received {
+            Ok(Some(_)) => self.passes(),
+            Ok(None) => {}
+            Err(error) => self.ended = Some(error.clone()),
+        }
+        received
+    }
+
+    fn readable(&mut self) -> bool {
+        if self.ended.is_some() {
+            return true;
+        }
+        if !self.inner.readable() || self.hides() {
+            return false;
+        }
+        self.shown = true;
+        true
+    }
+
+    fn sendable(&mut self) -> bool {
+        if self.ended.is_some() || self.unsendable.is_some() {
+            return true;
+        }
+        self.room_shown = self.inner.sendable() && !self.refuses();
+        self.room_shown
+    }
+
+    /// The transport's own last look always counts: a message may be hidden from the program, never from this.
+    fn may_sleep(&mut self, awaited: Interest) -> bool {
+        if !self.inner.may_sleep(awaited) || self.ended.is_some() {
+            return false;
+        }
+        if !self.happens(self.faults.wake_ups_percent) {
+            return true;
+        }
+        self.injected.wake_ups += 1;
+        if self.draw().is_multiple_of(2) {
+            return false;
+        }
+        // It can only be full, which wakes as well.
+        let _ = signal(&self.nudge);
+        true
+    }
+
+    fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+        self.inner.sources(awaited, sources);
+        sources.push((self.nudge.as_fd(), Interest::Read));
+    }
+
+    fn woken(&mut self, rung: bool) {
+        drain(&self.nudge);
+        self.inner.woken(rung);
+    }
+
+    fn close(&mut self) {
+        self.ended = Some(ChannelError::Closed);
+        self.inner.close();
+    }
+}
