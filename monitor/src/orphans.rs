@@ -7,13 +7,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use tombolo_platform::Errno;
 
-/// A child of this process, whoever started it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Kin {
-    pub(crate) pid: Pid,
-    /// Its process group.
-    pub(crate) group: i32,
-}
+use crate::agent::core::Kin;
 
 /// All children of this process. Until they are reaped their numbers are theirs.
 pub(crate) fn children() -> Vec<Kin> {
@@ -25,7 +19,7 @@ pub(crate) fn children() -> Vec<Kin> {
             let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
             let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
             let (parent, group) = parent_and_group(&stat)?;
-            (parent == own.as_raw_nonzero().get()).then_some(Kin { pid: Pid::from_raw(pid)?, group })
+            (parent == own.as_raw_nonzero().get()).then_some(Kin { pid, group })
         })
         .collect()
 }
@@ -38,8 +32,8 @@ fn parent_and_group(stat: &str) -> Option<(i32, i32)> {
 }
 
 /// A variable of the environment that a process was started with; an orphan has that of its domain.
-pub(crate) fn variable_of(pid: Pid, name: &str) -> Option<String> {
-    let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
+pub(crate) fn variable_of(pid: i32, name: &str) -> Option<String> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let wanted = format!("{name}=");
     let value =
         environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(wanted.as_bytes()))?;
@@ -48,7 +42,9 @@ pub(crate) fn variable_of(pid: Pid, name: &str) -> Option<String> {
 
 /// Kills a child.
 pub(crate) fn kill(kin: Kin) {
-    let _ = kill_process(kin.pid, Signal::KILL);
+    if let Some(pid) = Pid::from_raw(kin.pid) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
 }
 
 /// Kills every child of this process, and what becomes one by that, and waits until all are gone.
@@ -60,7 +56,7 @@ pub(crate) fn end_all() {
         }
         all.iter().copied().for_each(kill);
         for kin in all {
-            while matches!(waitpid(Some(kin.pid), WaitOptions::empty()), Err(Errno::INTR)) {}
+            while matches!(waitpid(Pid::from_raw(kin.pid), WaitOptions::empty()), Err(Errno::INTR)) {}
         }
     }
 }
@@ -84,7 +80,7 @@ mod tests {
             .env("TOMBOLO_DOMAIN", "1.2.3")
             .spawn()
             .expect("sleep starts");
-        let pid = Pid::from_child(&child);
+        let pid = Pid::from_child(&child).as_raw_nonzero().get();
         let found = children().into_iter().find(|kin| kin.pid == pid).expect("it is ours");
         assert_eq!(found.group, rustix::process::getpgrp().as_raw_nonzero().get());
         assert_eq!(variable_of(pid, "TOMBOLO_DOMAIN").as_deref(), Some("1.2.3"));

@@ -1,64 +1,34 @@
-//! The domains that this agent started: their processes, output, input and ends.
+//! The processes of the domains that this agent started, and their pipes.
 
-use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tombolo_base::DomainId;
-use tombolo_control::{Bytes, Exit, Report, StartOrder};
+use tombolo_control::{Exit, StartOrder};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::Interest;
 use tombolo_platform::process::{Ended, Process};
 use tombolo_platform::{Errno, OsError, Signal};
 
+use super::core::{AgentCore, PIECE_BYTES};
 use super::orphans::DOMAIN_VARIABLE;
 use super::{Agent, Token};
-
-/// Output that may be on its way to whoever reads it; the domain's next writes wait in its pipe.
-const IN_FLIGHT_BYTES: usize = 64 * 1024;
-
-/// Output bytes of one report.
-const PIECE_BYTES: usize = 8 * 1024;
-
-/// Pieces of output that may be on their way, however short: what a program writes line by line comes so.
-const IN_FLIGHT_PIECES: usize = IN_FLIGHT_BYTES / PIECE_BYTES;
 
 /// Variables that belong to the monitor, not to the domains that it starts.
 const OWN_VARIABLES: [&str; 4] = ["TOMBOLO_MONITOR", "TOMBOLO_MACHINE", "TOMBOLO_KIT", "TOMBOLO_TOMBOLOD"];
 
-/// A domain's output stream.
+/// The process of a domain that this agent started, and its pipes.
 #[derive(Debug)]
-struct OutputPipe {
-    number: u8,
-    pipe: OwnedFd,
-    in_flight_bytes: usize,
-    in_flight_pieces: usize,
-}
-
-impl OutputPipe {
-    fn may_be_read(&self) -> bool {
-        self.in_flight_bytes < IN_FLIGHT_BYTES && self.in_flight_pieces < IN_FLIGHT_PIECES
-    }
-}
-
-/// A domain that this agent started.
-#[derive(Debug)]
-pub(super) struct ChildRecord {
+pub(super) struct ChildProcess {
     process: Process,
-    outputs: Vec<OutputPipe>,
+    /// Its output streams that are open, by number.
+    outputs: Vec<(u8, OwnedFd)>,
     input: Option<OwnedFd>,
-    /// What it has not taken yet; an empty piece ends it.
-    feeding: VecDeque<Vec<u8>>,
-    ended: Option<Ended>,
 }
 
-impl ChildRecord {
-    pub(super) fn pid(&self) -> i32 {
-        self.process.pid()
-    }
-
+impl ChildProcess {
     pub(super) fn destroy(&mut self) {
         self.process.destroy();
     }
@@ -66,13 +36,16 @@ impl ChildRecord {
     pub(super) fn sources<'a>(
         &'a self,
         domain: DomainId,
+        core: &AgentCore<OwnedFd>,
         add: &mut impl FnMut(BorrowedFd<'a>, Interest, Token),
     ) {
         add(self.process.ended_fd(), Interest::Read, Token::ChildEnd(domain));
-        for output in self.outputs.iter().filter(|output| output.may_be_read()) {
-            add(output.pipe.as_fd(), Interest::Read, Token::ChildOutput(domain, output.number));
+        for (number, pipe) in &self.outputs {
+            if core.may_read_output(domain, *number) {
+                add(pipe.as_fd(), Interest::Read, Token::ChildOutput(domain, *number));
+            }
         }
-        if let Some(input) = self.input.as_ref().filter(|_| !self.feeding.is_empty()) {
+        if let Some(input) = self.input.as_ref().filter(|_| core.next_input(domain).is_some()) {
             add(input.as_fd(), Interest::Write, Token::ChildInput(domain));
         }
     }
@@ -83,19 +56,14 @@ impl Agent {
         let domain = order.domain;
         match self.try_start(order) {
             Ok(child) => {
-                let pid = child.pid();
+                self.core.started(domain, child.process.pid(), child.input.is_some());
                 self.children.insert(domain, child);
-                self.report(Report::Started { domain, pid });
             }
-            Err(error) => {
-                // If it was started and cannot be watched, it is nobody's.
-                self.expect_orphans();
-                self.report(Report::NotStarted { domain, why: error.to_string() });
-            }
+            Err(error) => self.core.not_started(domain, error.to_string()),
         }
     }
 
-    fn try_start(&self, order: StartOrder) -> Result<ChildRecord, OsError> {
+    fn try_start(&self, order: StartOrder) -> Result<ChildProcess, OsError> {
         let domain = order.domain;
         let missing = || OsError::new("start a program that did not arrive", Errno::NOENT);
         let program = self.programs.get(&order.program).ok_or_else(missing)?;
@@ -134,21 +102,14 @@ impl Agent {
             child.stderr.take().map(|pipe| (2, OwnedFd::from(pipe))),
         ];
         let input = child.stdin.take().map(OwnedFd::from);
-        let mut record = ChildRecord {
-            process,
-            outputs: Vec::with_capacity(2),
-            input,
-            feeding: VecDeque::new(),
-            ended: None,
-        };
-        for (number, pipe) in outputs.into_iter().flatten() {
-            rustix::io::ioctl_fionbio(&pipe, true).context("read a program's output")?;
-            record.outputs.push(OutputPipe { number, pipe, in_flight_bytes: 0, in_flight_pieces: 0 });
+        let outputs: Vec<(u8, OwnedFd)> = outputs.into_iter().flatten().collect();
+        for (_, pipe) in &outputs {
+            rustix::io::ioctl_fionbio(pipe, true).context("read a program's output")?;
         }
-        if let Some(input) = &record.input {
+        if let Some(input) = &input {
             rustix::io::ioctl_fionbio(input, true).context("feed a program")?;
         }
-        Ok(record)
+        Ok(ChildProcess { process, outputs, input })
     }
 
     pub(super) fn signal(&mut self, domain: DomainId, number: u8) {
@@ -159,121 +120,69 @@ impl Agent {
         }
     }
 
-    /// Reads one piece of output; at the end of the stream, closes it.
-    pub(super) fn read_output(&mut self, domain: DomainId, number: u8) {
-        let Some(child) = self.children.get_mut(&domain) else { return };
-        let Some(output) = child.outputs.iter_mut().find(|output| output.number == number) else { return };
+    /// Reads one piece of output; at the end of the stream, closes it. Whether there was any, or the end.
+    pub(super) fn read_output(&mut self, domain: DomainId, number: u8) -> bool {
+        let Some(child) = self.children.get_mut(&domain) else { return false };
+        let Some((_, pipe)) = child.outputs.iter().find(|(of, _)| *of == number) else { return false };
         let mut piece = vec![0; PIECE_BYTES];
-        let bytes = match rustix::io::read(&output.pipe, &mut piece) {
-            Ok(0) => Vec::new(),
-            Ok(count) => {
+        match rustix::io::read(pipe, &mut piece) {
+            Err(Errno::AGAIN | Errno::INTR) => return false,
+            Ok(count) if count > 0 => {
                 piece.truncate(count);
-                output.in_flight_bytes += count;
-                output.in_flight_pieces += 1;
-                piece
+                self.core.output_read(domain, number, piece);
             }
-            Err(Errno::AGAIN | Errno::INTR) => return,
-            Err(_) => Vec::new(),
-        };
-        if bytes.is_empty() {
-            child.outputs.retain(|output| output.number != number);
+            Ok(_) | Err(_) => self.close_output(domain, number),
         }
-        self.report(Report::Output { domain, stream: number, bytes: Bytes(bytes) });
-        self.report_end_if_complete(domain);
+        true
     }
 
-    pub(super) fn output_taken(&mut self, domain: DomainId, number: u8, bytes: usize) {
-        if let Some(child) = self.children.get_mut(&domain)
-            && let Some(output) = child.outputs.iter_mut().find(|output| output.number == number)
-        {
-            // One answer for each piece.
-            output.in_flight_bytes = output.in_flight_bytes.saturating_sub(bytes);
-            output.in_flight_pieces = output.in_flight_pieces.saturating_sub(1);
+    fn close_output(&mut self, domain: DomainId, number: u8) {
+        if let Some(child) = self.children.get_mut(&domain) {
+            child.outputs.retain(|(of, _)| *of != number);
         }
-    }
-
-    pub(super) fn feed(&mut self, domain: DomainId, bytes: Vec<u8>) {
-        let Some(child) = self.children.get_mut(&domain) else { return };
-        if child.input.is_none() {
-            // It has closed its input, or never had one: what is fed to it is gone, as in any pipe.
-            return self.report(Report::InputTaken { domain });
-        }
-        child.feeding.push_back(bytes);
-        self.write_input(domain);
+        self.core.output_read(domain, number, Vec::new());
     }
 
     pub(super) fn write_input(&mut self, domain: DomainId) {
-        let Some(child) = self.children.get_mut(&domain) else { return };
-        let mut taken = false;
-        while let (Some(piece), Some(input)) = (child.feeding.front_mut(), &child.input) {
-            if piece.is_empty() {
-                child.input = None;
-            } else {
-                match rustix::io::write(input, piece) {
-                    Ok(count) if count < piece.len() => {
-                        piece.drain(..count);
-                        continue;
-                    }
-                    Ok(_) => {}
-                    Err(Errno::AGAIN | Errno::INTR) => break,
-                    Err(_) => child.input = None,
-                }
+        while let Some(input) = self.children.get(&domain).and_then(|child| child.input.as_ref())
+            && let Some(piece) = self.core.next_input(domain)
+        {
+            match rustix::io::write(input, piece) {
+                Ok(count) => self.core.input_written(domain, count),
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                Err(_) => return self.core.input_refused(domain),
             }
-            child.feeding.pop_front();
-            taken = true;
         }
-        if taken {
-            self.report(Report::InputTaken { domain });
+    }
+
+    pub(super) fn close_input(&mut self, domain: DomainId) {
+        if let Some(child) = self.children.get_mut(&domain) {
+            child.input = None;
         }
     }
 
     pub(super) fn child_may_have_ended(&mut self, domain: DomainId) {
         let Some(child) = self.children.get_mut(&domain) else { return };
-        match child.process.try_reap() {
-            Ok(Some(ended)) => child.ended = Some(ended),
+        let exit = match child.process.try_reap() {
+            Ok(Some(Ended::Exited(status))) => Exit::Exited { status },
+            Ok(Some(Ended::Signalled(signal))) => Exit::Signalled { signal },
             Ok(None) => return,
             // It cannot be reaped, so nothing more will be learned of it.
-            Err(_) => child.ended = Some(Ended::Signalled(0)),
-        }
-        self.expect_orphans();
+            Err(_) => Exit::Signalled { signal: 0 },
+        };
+        self.core.ended(domain, exit);
         // What it wrote last is still in the pipes, and no more than they hold.
         for number in [1, 2] {
-            while self.has_output(domain, number) {
-                let before = self.reports.len();
-                self.read_output(domain, number);
-                if self.reports.len() == before {
-                    // Somebody else still holds the pipe: a program that it started and that left its group.
-                    self.close_output(domain, number);
-                }
+            while self.read_output(domain, number) {}
+            if self.has_output(domain, number) {
+                // Somebody else still holds the pipe: a program that it started and that left its group.
+                self.close_output(domain, number);
             }
         }
-        self.report_end_if_complete(domain);
+        self.children.remove(&domain);
     }
 
     fn has_output(&self, domain: DomainId, number: u8) -> bool {
-        self.children
-            .get(&domain)
-            .is_some_and(|child| child.outputs.iter().any(|output| output.number == number))
-    }
-
-    fn close_output(&mut self, domain: DomainId, number: u8) {
-        if let Some(child) = self.children.get_mut(&domain) {
-            child.outputs.retain(|output| output.number != number);
-        }
-        self.report(Report::Output { domain, stream: number, bytes: Bytes::default() });
-    }
-
-    fn report_end_if_complete(&mut self, domain: DomainId) {
-        let complete = |child: &ChildRecord| child.outputs.is_empty() && child.ended.is_some();
-        if !self.children.get(&domain).is_some_and(complete) {
-            return;
-        }
-        if let Some(Some(ended)) = self.children.remove(&domain).map(|child| child.ended) {
-            let exit = match ended {
-                Ended::Exited(status) => Exit::Exited { status },
-                Ended::Signalled(signal) => Exit::Signalled { signal },
-            };
-            self.report(Report::Ended { domain, exit });
-        }
+        self.children.get(&domain).is_some_and(|child| child.outputs.iter().any(|(of, _)| *of == number))
     }
 }

@@ -1,34 +1,15 @@
-//! The connections of the domains of this node.
+//! The sockets of the domains of this node.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use tombolo_base::ChannelId;
-use tombolo_control::{Attachment, Bytes, Fault, MAX_MESSAGE_BYTES, MonitorMessage, Reply, Report, Wire};
+use tombolo_control::{Fault, MonitorMessage, Reply, Wire};
 use tombolo_platform::event::{Interest, Ready};
 use tombolo_platform::{Errno, process, socket};
 
-use super::{Agent, is_gone};
-
-/// Bytes of messages that may wait for a client before it is no longer heard. What it asks for makes the most
-/// messages, so one that does not read its answers soon cannot ask either, which costs nobody but itself.
-const PAUSE_QUEUED_BYTES: usize = 256 * 1024;
-
-/// Bytes of messages that may wait for a client. One that falls behind further does not read at all and is
-/// dropped. Output is sent only as fast as it is taken, but from each child: a thousand children that all write
-/// may have twice 64 KiB each on their way.
-const MAX_QUEUED_BYTES: usize = 256 << 20;
-
-/// What a message that waits takes besides its bytes.
-const QUEUED_OVERHEAD_BYTES: usize = 64;
-
-/// Descriptors that may wait for a client: they are the monitor's own as long.
-const MAX_QUEUED_DESCRIPTORS: usize = 1024;
-
-/// Whether it can be passed on: what is longer would not fit into a report to the root.
-fn is_message(received: &socket::Received) -> bool {
-    (1..=MAX_MESSAGE_BYTES).contains(&received.length) && !received.truncated
-}
+use super::Agent;
+use super::core::Item;
 
 /// A client's connection.
 #[derive(Debug)]
@@ -36,8 +17,6 @@ pub(super) struct ClientConnection {
     socket: OwnedFd,
     /// What it has not taken yet.
     queue: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
-    queued_bytes: usize,
-    queued_descriptors: usize,
 }
 
 impl ClientConnection {
@@ -45,18 +24,9 @@ impl ClientConnection {
         self.socket.as_fd()
     }
 
-    fn new(socket: OwnedFd) -> Self {
-        ClientConnection { socket, queue: VecDeque::new(), queued_bytes: 0, queued_descriptors: 0 }
-    }
-
-    /// Whether what it asks is listened to.
-    fn is_heard(&self) -> bool {
-        self.queued_bytes < PAUSE_QUEUED_BYTES
-    }
-
-    /// What to wait for, if it may ask something; `None` when there is nothing.
-    pub(super) fn interest(&self, may_ask: bool) -> Option<Interest> {
-        match (may_ask && self.is_heard(), self.queue.is_empty()) {
+    /// What to wait for, if it is heard; `None` when there is nothing.
+    pub(super) fn interest(&self, is_heard: bool) -> Option<Interest> {
+        match (is_heard, self.queue.is_empty()) {
             (true, true) => Some(Interest::Read),
             (true, false) => Some(Interest::ReadWrite),
             (false, false) => Some(Interest::Write),
@@ -64,28 +34,18 @@ impl ClientConnection {
         }
     }
 
-    /// Queues a message; false when it has too many before it.
-    fn push(&mut self, message: Vec<u8>, fds: Vec<OwnedFd>) -> bool {
-        self.queued_bytes += message.len() + QUEUED_OVERHEAD_BYTES;
-        self.queued_descriptors += fds.len();
-        self.queue.push_back((message, fds));
-        self.queued_bytes <= MAX_QUEUED_BYTES && self.queued_descriptors <= MAX_QUEUED_DESCRIPTORS
-    }
-
-    /// Sends what it takes; false when it is gone.
-    fn flush(&mut self) -> bool {
-        while let Some((message, fds)) = self.queue.front() {
-            let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
-            match socket::send(&self.socket, message, &borrowed) {
-                Ok(_) => {}
-                Err(Errno::AGAIN) => return true,
-                Err(_) => return false,
+    /// Sends one message if it takes it; false when there is none or it takes none now.
+    fn flush_one(&mut self) -> Result<bool, Errno> {
+        let Some((message, fds)) = self.queue.front() else { return Ok(false) };
+        let borrowed: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
+        match socket::send(&self.socket, message, &borrowed) {
+            Ok(_) => {
+                self.queue.pop_front();
+                Ok(true)
             }
-            self.queued_bytes -= message.len() + QUEUED_OVERHEAD_BYTES;
-            self.queued_descriptors -= fds.len();
-            self.queue.pop_front();
+            Err(Errno::AGAIN) => Ok(false),
+            Err(errno) => Err(errno),
         }
-        true
     }
 }
 
@@ -102,16 +62,11 @@ impl Agent {
                 Ok(None) => return,
                 Err(_) => return self.turn_away(),
             };
-            // An abstract name has no permissions: whoever is not this user goes away again.
             let Ok(them) = socket::peer_credentials(&connection) else { continue };
-            if them.uid != process::user_id() {
-                continue;
+            let of_this_user = them.uid == process::user_id();
+            if let Some(number) = self.core.client_connected(them.pid, of_this_user) {
+                self.clients.insert(number, ClientConnection { socket: connection, queue: VecDeque::new() });
             }
-            let number = self.next_connection;
-            self.next_connection = self.next_connection.wrapping_add(1);
-            let domain = self.children.iter().find(|(_, child)| child.pid() == them.pid).map(|(id, _)| *id);
-            self.clients.insert(number, ClientConnection::new(connection));
-            self.report(Report::Joined { connection: number, pid: them.pid, domain });
         }
     }
 
@@ -130,60 +85,60 @@ impl Agent {
     }
 
     pub(super) fn serve_client(&mut self, number: u32, ready: Ready) {
-        let Some(client) = self.clients.get_mut(&number) else { return };
-        let mut alive = !ready.writable || client.flush();
-        if alive && (ready.readable || ready.hung_up) {
-            alive = self.read_client(number);
+        if ready.writable {
+            self.flush_client(number);
         }
-        if !alive {
-            self.drop_client(number);
+        if ready.readable || ready.hung_up {
+            self.read_client(number);
         }
     }
 
-    /// Passes on what a client asks; false when it is gone.
-    fn read_client(&mut self, number: u32) -> bool {
+    /// Passes on what a client asks.
+    fn read_client(&mut self, number: u32) {
         let mut buffer = vec![0; socket::MAX_PACKET_BYTES];
         // Not until it is empty: others want to be served too.
         for _ in 0..16 {
-            let Some(client) = self.clients.get(&number) else { return true };
+            let Some(client) = self.clients.get(&number) else { return };
             match socket::receive(&client.socket, &mut buffer) {
-                Ok(received) if is_message(&received) => {
-                    let message = Bytes(buffer[..received.length].to_vec());
+                Ok(received) => {
+                    let message = buffer[..received.length.min(buffer.len())].to_vec();
                     let file = received.fds.into_iter().next();
-                    self.reports.push_back((Report::Asked { connection: number, message }, file));
+                    self.core.client_asked(number, message, received.truncated, file);
+                    // An empty message is the end of the stream, and one that is too long is one too.
+                    self.perform();
                 }
-                Err(Errno::AGAIN) => return true,
-                Err(errno) if !is_gone(errno) => return true,
-                _ => return false,
+                Err(errno) if is_gone(errno) => return self.core.client_gone(number),
+                Err(_) => return,
             }
         }
-        true
     }
 
-    fn drop_client(&mut self, number: u32) {
-        if self.clients.remove(&number).is_some() {
-            self.report(Report::Left { connection: number });
-        }
-    }
-
-    pub(super) fn deliver(
+    pub(super) fn send(
         &mut self,
         number: u32,
         channel: ChannelId,
-        attachments: &[Attachment],
+        items: Vec<Item<OwnedFd>>,
         message: Vec<u8>,
-        fds: Vec<OwnedFd>,
     ) {
-        let fds = self.attach(channel, attachments, fds);
-        let promised = attachments.iter().any(|attachment| matches!(attachment, Attachment::Lifeline {}));
-        if fds.is_err() && promised && !self.has_lifeline(channel) {
-            // There is nothing whose end could show later.
-            self.report(Report::Released { channel });
-        }
+        let fds = self.attach(channel, items);
         let Some(client) = self.clients.get_mut(&number) else { return };
         // Without what belongs to it a grant is of no use: the client says so when it opens the channel.
-        if !client.push(message, fds.unwrap_or_default()) || !client.flush() {
-            self.drop_client(number);
+        client.queue.push_back((message, fds.unwrap_or_default()));
+        self.flush_client(number);
+    }
+
+    fn flush_client(&mut self, number: u32) {
+        while let Some(client) = self.clients.get_mut(&number) {
+            match client.flush_one() {
+                Ok(true) => self.core.client_took(number),
+                Ok(false) => return,
+                Err(_) => return self.core.client_gone(number),
+            }
         }
     }
+}
+
+/// Whether an error of a socket means that its other end is gone.
+fn is_gone(errno: Errno) -> bool {
+    matches!(errno, Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN)
 }

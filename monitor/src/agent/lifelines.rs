@@ -1,81 +1,70 @@
-//! What goes to domains beside messages, and how the end of a channel's user shows.
+//! The descriptors that go to domains beside messages.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::Shutdown;
 use tombolo_base::ChannelId;
-use tombolo_control::{Attachment, Report};
 use tombolo_platform::error::Context;
 use tombolo_platform::{Errno, OsError, socket};
 
 use super::Agent;
-
-/// The agent's end of a lifeline. The domain's end shows a hang-up when the peer is gone; this one when the
-/// domain has let go of the channel or died.
-#[derive(Debug)]
-pub(super) struct Lifeline(OwnedFd);
-
-impl Lifeline {
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
+use super::core::Item;
 
 impl Agent {
-    /// Turns attachments into descriptors, `passed` being those that came along.
+    /// Makes what is to go to a domain.
     pub(super) fn attach(
         &mut self,
         channel: ChannelId,
-        attachments: &[Attachment],
-        passed: Vec<OwnedFd>,
+        items: Vec<Item<OwnedFd>>,
     ) -> Result<Vec<OwnedFd>, OsError> {
+        // All of them, whatever becomes of one: the far end of a pair must not wait for nothing.
+        let made: Vec<_> = items.into_iter().map(|item| self.make(channel, item)).collect();
+        made.into_iter().collect()
+    }
+
+    fn make(&mut self, channel: ChannelId, item: Item<OwnedFd>) -> Result<OwnedFd, OsError> {
         let missing = || OsError::new("pass on a descriptor that did not arrive", Errno::BADF);
-        let mut passed = passed.into_iter();
         let copy = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().context("copy a descriptor");
-        attachments
-            .iter()
-            .map(|attachment| match attachment {
-                Attachment::Passed {} => passed.next().ok_or_else(missing),
-                Attachment::Lifeline {} => {
-                    let (ours, theirs) = socket::pair(socket::Kind::Stream)?;
-                    self.lifelines.insert(channel, Lifeline(ours));
-                    Ok(theirs)
+        match item {
+            Item::Passed(descriptor) => Ok(descriptor),
+            Item::Missing => Err(missing()),
+            Item::Lifeline => self.make_lifeline(channel),
+            Item::PairEnd => match self.pairs.remove(&channel) {
+                Some(other) => Ok(other),
+                None => {
+                    let (first, second) = socket::pair(socket::Kind::Stream)?;
+                    self.pairs.insert(channel, second);
+                    Ok(first)
                 }
-                Attachment::PairEnd { .. } => match self.pairs.remove(&channel) {
-                    Some(other) => Ok(other),
-                    None => {
-                        let (first, second) = socket::pair(socket::Kind::Stream)?;
-                        self.pairs.insert(channel, second);
-                        Ok(first)
-                    }
-                },
-                Attachment::TracePage { domain } => self.trace_page(*domain),
-                Attachment::WindowMemory {} => copy(self.window.as_ref().ok_or_else(missing)?.memory.as_fd()),
-                Attachment::Registers {} => copy(self.window.as_ref().ok_or_else(missing)?.registers.as_fd()),
-                Attachment::Interrupt { vector } => {
-                    let window = self.window.as_ref().ok_or_else(missing)?;
-                    let counter = window.interrupts.eventfds().get(usize::from(*vector));
-                    copy(counter.ok_or_else(missing)?.as_fd())
-                }
-            })
-            .collect()
-    }
-
-    pub(super) fn has_lifeline(&self, channel: ChannelId) -> bool {
-        self.lifelines.contains_key(&channel)
-    }
-
-    /// The peer is gone: the domain's end shows it. Ours stays, to show when the domain lets go.
-    pub(super) fn hang_up(&mut self, channel: ChannelId) {
-        if let Some(lifeline) = self.lifelines.get(&channel) {
-            let _ = rustix::net::shutdown(&lifeline.0, Shutdown::Write);
+            },
+            Item::TracePage(domain) => self.trace_page(domain),
+            Item::WindowMemory => copy(self.window.as_ref().ok_or_else(missing)?.memory.as_fd()),
+            Item::Registers => copy(self.window.as_ref().ok_or_else(missing)?.registers.as_fd()),
+            Item::Interrupt(vector) => {
+                let window = self.window.as_ref().ok_or_else(missing)?;
+                let counter = window.interrupts.eventfds().get(usize::from(vector));
+                copy(counter.ok_or_else(missing)?.as_fd())
+            }
         }
     }
 
-    /// Something shows on our end. Domains write nothing, so it is the end.
-    pub(super) fn lifeline_let_go(&mut self, channel: ChannelId) {
-        if self.lifelines.remove(&channel).is_some() {
-            self.report(Report::Released { channel });
+    fn make_lifeline(&mut self, channel: ChannelId) -> Result<OwnedFd, OsError> {
+        match socket::pair(socket::Kind::Stream) {
+            Ok((ours, theirs)) => {
+                self.lifelines.insert(channel, ours);
+                self.core.lifeline_made(channel);
+                Ok(theirs)
+            }
+            Err(error) => {
+                self.core.lifeline_not_made(channel);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn hang_up(&mut self, channel: ChannelId) {
+        if let Some(lifeline) = self.lifelines.get(&channel) {
+            let _ = rustix::net::shutdown(lifeline, Shutdown::Write);
         }
     }
 }

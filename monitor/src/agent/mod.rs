@@ -1,27 +1,28 @@
 //! What a node's monitor does with its own hands: serve clients, run processes, keep lifelines.
 //!
 //! The same code is the host's own part of the root monitor, the monitor of a `user` node and that of a virtual
-//! machine. It decides nothing: see [`crate::core`].
+//! machine. What it does [`core`] decides, and what for the root does, see [`crate::core`].
 
 mod children;
 mod clients;
+pub mod core;
 mod lifelines;
 mod orphans;
 mod programs;
 mod traces;
 
-use std::collections::{HashMap, VecDeque};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use tombolo_base::{ChannelId, DomainId};
-use tombolo_control::{Order, Report, socket_name};
+use tombolo_control::{Order, socket_name};
 use tombolo_platform::event::{Interest, Ready};
-use tombolo_platform::{Errno, OsError, process, socket};
+use tombolo_platform::{OsError, process, socket};
 
-use children::ChildRecord;
+use self::core::{Action, AgentCore, Outgoing, Stopped};
+use children::ChildProcess;
 use clients::ClientConnection;
-use lifelines::Lifeline;
 pub use programs::program_from_bytes;
 use traces::TracePage;
 
@@ -64,35 +65,30 @@ pub enum Token {
     Orphan(i32),
 }
 
-/// A report, and the descriptor that came with what it passes on.
-pub type Outgoing = (Report, Option<OwnedFd>);
-
 /// The hands of a monitor.
 #[derive(Debug)]
 pub struct Agent {
+    core: AgentCore<OwnedFd>,
     socket_name: String,
     listener: OwnedFd,
     emulator: Option<Emulator>,
     window: Option<GuestWindow>,
     clients: HashMap<u32, ClientConnection>,
-    next_connection: u32,
     /// See [`clients::spare`].
     spare: Option<OwnedFd>,
-    /// Whether clients may ask for more: not while the root does not take what they asked for.
-    clients_may_ask: bool,
-    children: HashMap<DomainId, ChildRecord>,
+    children: HashMap<DomainId, ChildProcess>,
     programs: HashMap<[u8; 32], OwnedFd>,
-    lifelines: HashMap<ChannelId, Lifeline>,
+    /// The agent's ends of lifelines. A domain's end shows a hang-up when the peer is gone; this one when the domain
+    /// has let go of the channel or died.
+    lifelines: HashMap<ChannelId, OwnedFd>,
     /// Ends of socket pairs whose other end was handed out, by channel.
     pairs: HashMap<ChannelId, OwnedFd>,
-    reports: VecDeque<Outgoing>,
     /// Memory that domains trace to, also of dead ones that the root wants kept.
     traces: HashMap<DomainId, TracePage>,
     /// What the control words of their pages say.
     trace_word: u64,
     /// Killed, not yet reaped, by process id.
     orphans: HashMap<i32, OwnedFd>,
-    orphans_expected: bool,
 }
 
 impl Agent {
@@ -104,23 +100,20 @@ impl Agent {
         let socket_name = socket_name(process::user_id(), machine, node);
         process::adopt_orphans();
         Ok(Agent {
+            core: AgentCore::new(),
             listener: socket::listen(&socket_name)?,
             socket_name,
             emulator,
             window: None,
             clients: HashMap::new(),
-            next_connection: 1,
             spare: clients::spare(),
-            clients_may_ask: true,
             children: HashMap::new(),
             programs: HashMap::new(),
             lifelines: HashMap::new(),
             pairs: HashMap::new(),
-            reports: VecDeque::new(),
             traces: HashMap::new(),
             trace_word: 0,
             orphans: HashMap::new(),
-            orphans_expected: false,
         })
     }
 
@@ -131,7 +124,7 @@ impl Agent {
 
     /// Says whether the root takes what clients ask for; while it does not, they are not heard.
     pub fn let_clients_ask(&mut self, may_ask: bool) {
-        self.clients_may_ask = may_ask;
+        self.core.let_clients_ask(may_ask);
     }
 
     /// Its window.
@@ -141,12 +134,8 @@ impl Agent {
     }
 
     /// The next report to the root.
-    pub fn next_report(&mut self) -> Option<Outgoing> {
-        self.reports.pop_front()
-    }
-
-    fn report(&mut self, report: Report) {
-        self.reports.push_back((report, None));
+    pub fn next_report(&mut self) -> Option<Outgoing<OwnedFd>> {
+        self.core.next_report()
     }
 
     /// Everything it waits for.
@@ -155,18 +144,17 @@ impl Agent {
             sources.push((fd, interest));
             tokens.push(token);
         };
-        use std::os::fd::AsFd;
         add(self.listener.as_fd(), Interest::Read, Token::Listener);
         for (number, client) in &self.clients {
-            if let Some(interest) = client.interest(self.clients_may_ask) {
+            if let Some(interest) = client.interest(self.core.is_client_heard(*number)) {
                 add(client.socket(), interest, Token::Client(*number));
             }
         }
         for (domain, child) in &self.children {
-            child.sources(*domain, &mut add);
+            child.sources(*domain, &self.core, &mut add);
         }
         for (channel, lifeline) in &self.lifelines {
-            add(lifeline.fd(), Interest::Read, Token::Lifeline(*channel));
+            add(lifeline.as_fd(), Interest::Read, Token::Lifeline(*channel));
         }
         for (number, pidfd) in &self.orphans {
             add(pidfd.as_fd(), Interest::Read, Token::Orphan(*number));
@@ -179,11 +167,14 @@ impl Agent {
             Token::Listener => self.accept_clients(),
             Token::Client(number) => self.serve_client(number, ready),
             Token::ChildEnd(domain) => self.child_may_have_ended(domain),
-            Token::ChildOutput(domain, stream) => self.read_output(domain, stream),
+            Token::ChildOutput(domain, stream) => {
+                self.read_output(domain, stream);
+            }
             Token::ChildInput(domain) => self.write_input(domain),
-            Token::Lifeline(channel) => self.lifeline_let_go(channel),
+            Token::Lifeline(channel) => self.core.lifeline_let_go(channel),
             Token::Orphan(number) => self.reap_orphan(number),
         }
+        self.perform();
     }
 
     /// Does what the root says; descriptors that came along are in order.
@@ -191,37 +182,42 @@ impl Agent {
     /// # Errors
     /// When the order is to stop: the error says so and the process should end.
     pub fn execute(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<(), Stopped> {
-        match order {
-            // Only an agent that has just started expects one.
-            Order::Welcome { .. } => {}
-            Order::Program { hash, length_bytes, window_offset_bytes } => {
-                self.take_program(hash, length_bytes, window_offset_bytes, fds);
-            }
-            Order::Forget { hash } => {
-                self.programs.remove(&hash);
-            }
-            Order::Start { order } => self.start(order),
-            Order::Signal { domain, signal } => self.signal(domain, signal),
-            Order::Deliver { connection, channel, attachments, message } => {
-                self.deliver(connection, channel, &attachments, message.0, fds);
-            }
-            Order::HangUp { channel } => self.hang_up(channel),
-            Order::Input { domain, bytes } => self.feed(domain, bytes.0),
-            Order::OutputTaken { domain, stream, bytes } => self.output_taken(domain, stream, bytes as usize),
-            Order::Dismiss { connection } => {
-                self.clients.remove(&connection);
-            }
-            Order::Trace { word } => self.trace(word),
-            Order::TraceRead { ticket, domain, offset_bytes, length_bytes } => {
-                self.read_trace(ticket, domain, offset_bytes, length_bytes);
-            }
-            Order::TraceForget { domain } => self.forget_trace(domain),
-            Order::Stop {} => {
-                self.destroy_children();
-                return Err(Stopped);
+        let outcome = self.core.execute(order, fds);
+        self.perform();
+        if outcome.is_err() {
+            self.destroy_children();
+        }
+        outcome
+    }
+
+    fn perform(&mut self) {
+        while let Some(action) = self.core.next_action() {
+            match action {
+                Action::Send { connection, channel, items, message } => {
+                    self.send(connection, channel, items, message);
+                }
+                Action::Close { connection } => {
+                    self.clients.remove(&connection);
+                }
+                Action::Keep { hash, source } => self.keep_program(hash, source),
+                Action::Forget { hash } => {
+                    self.programs.remove(&hash);
+                }
+                Action::Start { order } => self.start(order),
+                Action::Signal { domain, signal } => self.signal(domain, signal),
+                Action::Feed { domain } => self.write_input(domain),
+                Action::CloseInput { domain } => self.close_input(domain),
+                Action::HangUp { channel } => self.hang_up(channel),
+                Action::LetGo { channel } => {
+                    self.lifelines.remove(&channel);
+                }
+                Action::Trace { word } => self.trace(word),
+                Action::ReadTrace { ticket, domain, offset_bytes, length_bytes } => {
+                    self.read_trace(ticket, domain, offset_bytes, length_bytes);
+                }
+                Action::ForgetTrace { domain } => self.forget_trace(domain),
             }
         }
-        Ok(())
     }
 
     /// Kills every domain and waits until they are gone.
@@ -230,14 +226,6 @@ impl Agent {
             child.destroy();
         }
         self.children.clear();
+        self.core.children_destroyed();
     }
-}
-
-/// The root said to stop.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stopped;
-
-/// Whether an error of a socket means that its other end is gone.
-pub(crate) fn is_gone(errno: Errno) -> bool {
-    matches!(errno, Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN)
 }

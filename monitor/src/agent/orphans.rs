@@ -1,11 +1,11 @@
-//! What domains leave behind is ended with them.
+//! What domains leave behind is found, killed and reaped.
 
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
 use tombolo_base::DomainId;
 
 use super::Agent;
-use crate::orphans::{self, Kin};
+use crate::orphans;
 
 /// Tells every domain its id, and the monitor which domain an orphan comes from.
 pub(super) const DOMAIN_VARIABLE: &str = "TOMBOLO_DOMAIN";
@@ -13,36 +13,30 @@ pub(super) const DOMAIN_VARIABLE: &str = "TOMBOLO_DOMAIN";
 impl Agent {
     /// Some process has ended whose own children may have become this monitor's.
     pub fn expect_orphans(&mut self) {
-        self.orphans_expected = true;
+        self.core.expect_orphans();
     }
 
     /// If orphans are expected: kills those that come from no living domain. `nodes` are children of this process
-    /// that are no domains; `lives` tells whether a domain of another agent of this kernel lives, as an emulated
-    /// monitor cannot adopt what its domains leave behind. They are reaped as they end, which this does not wait
-    /// for.
+    /// that are no domains; `lives` tells whether a domain of another agent of this kernel lives. They are reaped as
+    /// they end, which this does not wait for.
     pub fn end_orphans(&mut self, nodes: &[i32], lives: impl Fn(DomainId) -> bool) {
-        if !std::mem::take(&mut self.orphans_expected) {
+        if !self.core.take_orphans_expected() {
             return;
         }
         for kin in orphans::children() {
-            let number = kin.pid.as_raw_nonzero().get();
-            let known = nodes.contains(&number) || self.children.values().any(|child| child.pid() == number);
-            if known || self.orphans.contains_key(&number) || self.has_living_domain(kin, &lives) {
+            let domain_of = || orphans::variable_of(kin.pid, DOMAIN_VARIABLE)?.parse().ok();
+            let known = nodes.contains(&kin.pid) || self.orphans.contains_key(&kin.pid);
+            if known || !self.core.is_orphan(kin, domain_of, &lives) {
                 continue;
             }
             orphans::kill(kin);
             // Where it cannot be watched it stays a zombie until the next time.
-            if let Ok(pidfd) = pidfd_open(kin.pid, PidfdFlags::empty()) {
-                self.orphans.insert(number, pidfd);
+            if let Some(pid) = Pid::from_raw(kin.pid)
+                && let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty())
+            {
+                self.orphans.insert(kin.pid, pidfd);
             }
         }
-    }
-
-    /// Whether it is of the group of a domain that lives, or was started with its environment.
-    fn has_living_domain(&self, kin: Kin, lives: &impl Fn(DomainId) -> bool) -> bool {
-        let in_group = self.children.values().any(|child| child.pid() == kin.group);
-        let domain = || orphans::variable_of(kin.pid, DOMAIN_VARIABLE)?.parse().ok();
-        in_group || domain().is_some_and(|domain| self.children.contains_key(&domain) || lives(domain))
     }
 
     pub(super) fn reap_orphan(&mut self, number: i32) {

@@ -3,30 +3,23 @@
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, SealFlags};
-use tombolo_control::Report;
 use tombolo_platform::error::Context;
 use tombolo_platform::{Errno, OsError, memory};
 
 use super::Agent;
+use super::core::ProgramSource;
 
 /// Bytes copied out of the window at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
 impl Agent {
     /// Keeps a program that came as a descriptor, or lies in the window.
-    pub(super) fn take_program(
-        &mut self,
-        hash: [u8; 32],
-        length_bytes: u64,
-        window_offset_bytes: Option<u64>,
-        fds: Vec<OwnedFd>,
-    ) {
-        let file = match window_offset_bytes {
-            None => fds.into_iter().next(),
-            Some(offset_bytes) => {
+    pub(super) fn keep_program(&mut self, hash: [u8; 32], source: ProgramSource<OwnedFd>) {
+        let file = match source {
+            ProgramSource::Passed(file) => file,
+            ProgramSource::Window { offset_bytes, length_bytes } => {
                 let copied = self.copy_from_window(offset_bytes, length_bytes);
-                self.report(Report::ProgramTaken { hash });
-                // Without it, the start that follows fails and says so.
+                self.core.program_copied(hash);
                 copied.ok()
             }
         };

@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 
 use tombolo_base::{DomainId, SharedMemory};
-use tombolo_control::{Bytes, MAX_TRACE_READ_BYTES, Report};
+use tombolo_control::MAX_TRACE_READ_BYTES;
 use tombolo_platform::error::Context;
 use tombolo_platform::{OsError, memory};
 use tombolo_trace::layout::HEAD_BYTES;
@@ -62,9 +62,9 @@ impl Agent {
                 }
             }
             bytes.truncate(filled);
-            Some(Bytes(bytes))
+            Some(bytes)
         });
-        self.report(Report::TraceRead { ticket, bytes });
+        self.core.trace_read(ticket, bytes);
     }
 
     pub(super) fn forget_trace(&mut self, domain: DomainId) {

@@ -1,0 +1,59 @@
+//! What goes to domains beside messages, and how the end of a channel's user shows.
+
+use tombolo_base::ChannelId;
+use tombolo_control::{Attachment, Report};
+
+use super::{Action, AgentCore, Item};
+
+impl<D> AgentCore<D> {
+    pub(super) fn deliver(
+        &mut self,
+        connection: u32,
+        channel: ChannelId,
+        attachments: &[Attachment],
+        message: Vec<u8>,
+        passed: Vec<D>,
+    ) {
+        let mut passed = passed.into_iter();
+        let items: Vec<Item<D>> = attachments
+            .iter()
+            .map(|attachment| match attachment {
+                Attachment::Passed {} => passed.next().map_or(Item::Missing, Item::Passed),
+                Attachment::Lifeline {} => Item::Lifeline,
+                Attachment::PairEnd { .. } => Item::PairEnd,
+                Attachment::WindowMemory {} => Item::WindowMemory,
+                Attachment::Interrupt { vector } => Item::Interrupt(*vector),
+                Attachment::Registers {} => Item::Registers,
+                Attachment::TracePage { domain } => Item::TracePage(*domain),
+            })
+            .collect();
+        // Also to a client that is gone: what is made for it and falls shows the other end that it is.
+        let (length_bytes, descriptors) = (message.len(), items.len());
+        self.actions.push_back(Action::Send { connection, channel, items, message });
+        self.message_queued(connection, length_bytes, descriptors);
+    }
+
+    /// A lifeline was made, and its other end is on its way to a domain.
+    pub fn lifeline_made(&mut self, channel: ChannelId) {
+        self.lifelines.insert(channel);
+    }
+
+    /// A lifeline could not be made. There is nothing whose end could show later.
+    pub fn lifeline_not_made(&mut self, channel: ChannelId) {
+        self.report(Report::Released { channel });
+    }
+
+    pub(super) fn hang_up(&mut self, channel: ChannelId) {
+        if self.lifelines.contains(&channel) {
+            self.actions.push_back(Action::HangUp { channel });
+        }
+    }
+
+    /// Something shows on the agent's end of a lifeline. Domains write nothing, so it is the end.
+    pub fn lifeline_let_go(&mut self, channel: ChannelId) {
+        if self.lifelines.remove(&channel) {
+            self.actions.push_back(Action::LetGo { channel });
+            self.report(Report::Released { channel });
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! What an agent decides, without doing any of it.
+//!
+//! What happens on its node (a client that connects, a process that ends) and what the root orders are inputs; what
+//! is to be done is an [`Action`], what the root has to hear a report. So the same agent serves a node and runs in
+//! a simulator. `D` is a descriptor: here it is only passed on.
+//!
+//! Whoever drives it performs all actions after each input, in order, before the next.
+//!
+//! **Invariant:** nothing here blocks, reads a clock, or touches a descriptor.
+
+mod channels;
+mod children;
+mod clients;
+mod orphans;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tombolo_base::{ChannelId, DomainId};
+use tombolo_control::{Bytes, Order, Report, StartOrder};
+
+use children::ChildRecord;
+pub use children::PIECE_BYTES;
+use clients::ClientRecord;
+pub use clients::{MAX_QUEUED_BYTES, MAX_QUEUED_DESCRIPTORS, PAUSE_QUEUED_BYTES, QUEUED_OVERHEAD_BYTES};
+pub use orphans::Kin;
+
+/// A report, and the descriptor that came with what it passes on.
+pub type Outgoing<D> = (Report, Option<D>);
+
+/// A descriptor to go to a domain.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Item<D> {
+    /// This one.
+    Passed(D),
+    /// One that should have come along and did not.
+    Missing,
+    /// The domain's end of a fresh lifeline, see [`AgentCore::lifeline_made`].
+    Lifeline,
+    /// An end of a pair, made at the first mention of the channel; the other end is kept until the second.
+    PairEnd,
+    /// The window's memory.
+    WindowMemory,
+    /// The event counter of an interrupt vector.
+    Interrupt(u16),
+    /// The window device's registers.
+    Registers,
+    /// The memory that a domain traces to, made at its first mention.
+    TracePage(DomainId),
+}
+
+/// Where a program comes from.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ProgramSource<D> {
+    /// A descriptor; none when it did not arrive.
+    Passed(Option<D>),
+    /// A range of the window, to be copied before [`AgentCore::program_copied`].
+    Window {
+        /// First byte.
+        offset_bytes: u64,
+        /// Its length.
+        length_bytes: u64,
+    },
+}
+
+/// Something to be done.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Action<D> {
+    /// Send a message to a client, now or when it takes it, with descriptors, or with none if one cannot be had. A
+    /// connection that is gone takes the descriptors with it.
+    Send {
+        /// Which.
+        connection: u32,
+        /// The channel that the descriptors belong to.
+        channel: ChannelId,
+        /// In order.
+        items: Vec<Item<D>>,
+        /// The message.
+        message: Vec<u8>,
+    },
+    /// Close a client's connection.
+    Close {
+        /// Which.
+        connection: u32,
+    },
+    /// Keep a program for later starts, if it can be had.
+    Keep {
+        /// Its SHA-256.
+        hash: [u8; 32],
+        /// Where it is.
+        source: ProgramSource<D>,
+    },
+    /// Let a program go.
+    Forget {
+        /// Its SHA-256.
+        hash: [u8; 32],
+    },
+    /// Start a domain; answered by [`AgentCore::started`] or [`AgentCore::not_started`].
+    Start {
+        /// What and how.
+        order: StartOrder,
+    },
+    /// Send a signal to the process group of a domain.
+    Signal {
+        /// Which.
+        domain: DomainId,
+        /// Its number.
+        signal: u8,
+    },
+    /// There is input for a domain: see [`AgentCore::next_input`].
+    Feed {
+        /// Which.
+        domain: DomainId,
+    },
+    /// Close a domain's input.
+    CloseInput {
+        /// Which.
+        domain: DomainId,
+    },
+    /// Let the domain's end of a lifeline show that the peer is gone. The agent's stays, to show when the domain lets
+    /// go.
+    HangUp {
+        /// Of which channel.
+        channel: ChannelId,
+    },
+    /// Let go of the agent's end of a lifeline.
+    LetGo {
+        /// Of which channel.
+        channel: ChannelId,
+    },
+    /// Store a word in every trace page, also of those to come.
+    Trace {
+        /// 0 to stop.
+        word: u64,
+    },
+    /// Read a part of a trace page; answered by [`AgentCore::trace_read`].
+    ReadTrace {
+        /// For the answer.
+        ticket: u64,
+        /// Whose.
+        domain: DomainId,
+        /// First byte.
+        offset_bytes: u64,
+        /// How much.
+        length_bytes: u32,
+    },
+    /// Let a trace page go.
+    ForgetTrace {
+        /// Whose.
+        domain: DomainId,
+    },
+}
+
+/// The state of an agent.
+#[derive(Debug)]
+pub struct AgentCore<D> {
+    clients: BTreeMap<u32, ClientRecord>,
+    next_connection: u32,
+    /// Whether clients may ask for more: not while the root does not take what they asked for.
+    clients_may_ask: bool,
+    children: BTreeMap<DomainId, ChildRecord>,
+    /// Channels whose lifeline this agent holds.
+    lifelines: BTreeSet<ChannelId>,
+    orphans_expected: bool,
+    actions: VecDeque<Action<D>>,
+    reports: VecDeque<Outgoing<D>>,
+}
+
+impl<D> AgentCore<D> {
+    /// An agent without clients and domains.
+    #[must_use]
+    pub fn new() -> Self {
+        AgentCore {
+            clients: BTreeMap::new(),
+            next_connection: 1,
+            clients_may_ask: true,
+            children: BTreeMap::new(),
+            lifelines: BTreeSet::new(),
+            orphans_expected: false,
+            actions: VecDeque::new(),
+            reports: VecDeque::new(),
+        }
+    }
+
+    /// The next thing to be done.
+    pub fn next_action(&mut self) -> Option<Action<D>> {
+        self.actions.pop_front()
+    }
+
+    /// The next report to the root.
+    pub fn next_report(&mut self) -> Option<Outgoing<D>> {
+        self.reports.pop_front()
+    }
+
+    fn report(&mut self, report: Report) {
+        self.reports.push_back((report, None));
+    }
+
+    /// Takes in what the root says; descriptors that came along are in order.
+    ///
+    /// # Errors
+    /// When the order is to stop: then every domain is to be killed, and the agent ends.
+    pub fn execute(&mut self, order: Order, passed: Vec<D>) -> Result<(), Stopped> {
+        match order {
+            // Only an agent that has just started expects one.
+            Order::Welcome { .. } => {}
+            Order::Program { hash, length_bytes, window_offset_bytes } => {
+                let source = match window_offset_bytes {
+                    None => ProgramSource::Passed(passed.into_iter().next()),
+                    Some(offset_bytes) => ProgramSource::Window { offset_bytes, length_bytes },
+                };
+                self.actions.push_back(Action::Keep { hash, source });
+            }
+            Order::Forget { hash } => self.actions.push_back(Action::Forget { hash }),
+            Order::Start { order } => self.actions.push_back(Action::Start { order }),
+            Order::Signal { domain, signal } => self.signal(domain, signal),
+            Order::Deliver { connection, channel, attachments, message } => {
+                self.deliver(connection, channel, &attachments, message.0, passed);
+            }
+            Order::HangUp { channel } => self.hang_up(channel),
+            Order::Input { domain, bytes } => self.feed(domain, bytes.0),
+            Order::OutputTaken { domain, stream, bytes } => self.output_taken(domain, stream, bytes as usize),
+            Order::Dismiss { connection } => self.dismiss(connection),
+            Order::Trace { word } => self.actions.push_back(Action::Trace { word }),
+            Order::TraceRead { ticket, domain, offset_bytes, length_bytes } => {
+                self.actions.push_back(Action::ReadTrace { ticket, domain, offset_bytes, length_bytes });
+            }
+            Order::TraceForget { domain } => self.actions.push_back(Action::ForgetTrace { domain }),
+            Order::Stop {} => return Err(Stopped),
+        }
+        Ok(())
+    }
+
+    /// A program was copied out of the window, or could not be: its range there is free again. If it could not, the
+    /// start that follows fails and says so.
+    pub fn program_copied(&mut self, hash: [u8; 32]) {
+        self.report(Report::ProgramTaken { hash });
+    }
+
+    /// A part of a trace page was read; nothing when there is no such page.
+    pub fn trace_read(&mut self, ticket: u64, bytes: Option<Vec<u8>>) {
+        self.report(Report::TraceRead { ticket, bytes: bytes.map(Bytes) });
+    }
+}
+
+impl<D> Default for AgentCore<D> {
+    fn default() -> Self {
+        AgentCore::new()
+    }
+}
+
+/// The root said to stop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stopped;

@@ -1,0 +1,274 @@
+//! An agent's decisions, driven by orders and events alone. Descriptors are numbers.
+
+use std::num::NonZeroU16;
+
+use tombolo_base::{ChannelId, DomainId, NodeId};
+use tombolo_control::{Attachment, Bytes, Exit, MAX_MESSAGE_BYTES, Order, Report, StartOrder};
+
+use super::{
+    Action, AgentCore, Item, Kin, MAX_QUEUED_BYTES, MAX_QUEUED_DESCRIPTORS, PAUSE_QUEUED_BYTES, PIECE_BYTES,
+    ProgramSource, QUEUED_OVERHEAD_BYTES, Stopped,
+};
+
+type Agent = AgentCore<u32>;
+
+const CHANNEL: ChannelId = ChannelId(7);
+
+fn domain(index: u32) -> DomainId {
+    DomainId::new(NodeId(1), NonZeroU16::MIN, index)
+}
+
+fn reports(agent: &mut Agent) -> Vec<Report> {
+    std::iter::from_fn(|| agent.next_report()).map(|(report, _)| report).collect()
+}
+
+fn actions(agent: &mut Agent) -> Vec<Action<u32>> {
+    std::iter::from_fn(|| agent.next_action()).collect()
+}
+
+/// An agent with one domain, process 50, that has an input.
+fn with_child() -> Agent {
+    let mut agent = Agent::new();
+    agent.started(domain(1), 50, true);
+    assert_eq!(reports(&mut agent), [Report::Started { domain: domain(1), pid: 50 }]);
+    agent
+}
+
+fn deliver(connection: u32, attachments: Vec<Attachment>) -> Order {
+    Order::Deliver { connection, channel: CHANNEL, attachments, message: Bytes(vec![1]) }
+}
+
+#[test]
+fn a_client_is_numbered_once_and_known_by_its_process() {
+    let mut agent = with_child();
+    assert_eq!(agent.client_connected(50, true), Some(1));
+    agent.client_gone(1);
+    agent.client_gone(1);
+    assert_eq!(agent.client_connected(51, true), Some(2));
+    assert_eq!(agent.client_connected(51, false), None);
+    let joined = |connection, pid, domain| Report::Joined { connection, pid, domain };
+    let expected = [joined(1, 50, Some(domain(1))), Report::Left { connection: 1 }, joined(2, 51, None)];
+    assert_eq!(reports(&mut agent), expected);
+    assert_eq!(actions(&mut agent), [Action::Close { connection: 1 }]);
+}
+
+#[test]
+fn messages_have_a_length() {
+    for (length, truncated, good) in [
+        (0, false, false),
+        (1, false, true),
+        (MAX_MESSAGE_BYTES, false, true),
+        (MAX_MESSAGE_BYTES, true, false),
+        (MAX_MESSAGE_BYTES + 1, false, false),
+    ] {
+        let mut agent = Agent::new();
+        agent.client_connected(9, true);
+        agent.next_report();
+        agent.client_asked(1, vec![0; length], truncated, Some(5));
+        let (report, file) = agent.next_report().unwrap();
+        assert_eq!(matches!(report, Report::Asked { .. }), good, "{length}");
+        assert_eq!(file.is_some(), good);
+        assert_eq!(agent.next_action().is_some(), !good);
+    }
+}
+
+/// An agent with one client and a message of `length_bytes` to it.
+fn with_client(length_bytes: usize, attachments: usize) -> (Agent, Order) {
+    let mut agent = Agent::new();
+    agent.client_connected(9, true);
+    agent.next_report();
+    let message = Bytes(vec![0; length_bytes - QUEUED_OVERHEAD_BYTES]);
+    let attachments = vec![Attachment::Registers {}; attachments];
+    (agent, Order::Deliver { connection: 1, channel: CHANNEL, attachments, message })
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_heard_and_then_dropped() {
+    let (mut agent, order) = with_client(PAUSE_QUEUED_BYTES, 0);
+    assert!(agent.is_client_heard(1));
+    agent.execute(order.clone(), vec![]).unwrap();
+    assert!(!agent.is_client_heard(1));
+    agent.client_took(1);
+    assert!(agent.is_client_heard(1));
+    agent.let_clients_ask(false);
+    assert!(!agent.is_client_heard(1));
+    for _ in 0..MAX_QUEUED_BYTES / PAUSE_QUEUED_BYTES {
+        agent.execute(order.clone(), vec![]).unwrap();
+        actions(&mut agent);
+    }
+    assert!(reports(&mut agent).is_empty());
+    agent.execute(order, vec![]).unwrap();
+    assert_eq!(reports(&mut agent), [Report::Left { connection: 1 }]);
+    assert_eq!(actions(&mut agent).pop(), Some(Action::Close { connection: 1 }));
+}
+
+#[test]
+fn descriptors_that_wait_are_limited() {
+    let (mut agent, order) = with_client(100, 4);
+    for _ in 0..MAX_QUEUED_DESCRIPTORS / 4 {
+        agent.execute(order.clone(), vec![]).unwrap();
+    }
+    assert!(reports(&mut agent).is_empty());
+    agent.client_took(1);
+    agent.execute(order.clone(), vec![]).unwrap();
+    assert!(reports(&mut agent).is_empty());
+    agent.execute(order, vec![]).unwrap();
+    assert_eq!(reports(&mut agent), [Report::Left { connection: 1 }]);
+}
+
+#[test]
+fn traces_are_kept_and_read_as_the_root_says() {
+    let mut agent = Agent::new();
+    let of = domain(3);
+    agent.execute(Order::Trace { word: 5 }, vec![]).unwrap();
+    let read = Order::TraceRead { ticket: 7, domain: of, offset_bytes: 8, length_bytes: 16 };
+    agent.execute(read, vec![]).unwrap();
+    agent.execute(Order::TraceForget { domain: of }, vec![]).unwrap();
+    let expected = [
+        Action::Trace { word: 5 },
+        Action::ReadTrace { ticket: 7, domain: of, offset_bytes: 8, length_bytes: 16 },
+        Action::ForgetTrace { domain: of },
+    ];
+    assert_eq!(actions(&mut agent), expected);
+    agent.trace_read(7, Some(vec![1]));
+    agent.trace_read(8, None);
+    let answer = |ticket, bytes: Option<Vec<u8>>| Report::TraceRead { ticket, bytes: bytes.map(Bytes) };
+    assert_eq!(reports(&mut agent), [answer(7, Some(vec![1])), answer(8, None)]);
+}
+
+#[test]
+fn descriptors_go_along_in_order_and_gaps_show() {
+    let mut agent = Agent::new();
+    let attachments = vec![
+        Attachment::Passed {},
+        Attachment::Lifeline {},
+        Attachment::Interrupt { vector: 3 },
+        Attachment::Passed {},
+    ];
+    agent.execute(deliver(9, attachments), vec![42]).unwrap();
+    let Some(Action::Send { connection: 9, channel: CHANNEL, items, .. }) = agent.next_action() else {
+        panic!()
+    };
+    assert_eq!(items, [Item::Passed(42), Item::Lifeline, Item::Interrupt(3), Item::Missing]);
+}
+
+#[test]
+fn a_lifeline_is_released_once_and_hung_up_while_it_is_there() {
+    let mut agent = Agent::new();
+    agent.execute(Order::HangUp { channel: CHANNEL }, vec![]).unwrap();
+    assert!(actions(&mut agent).is_empty());
+    agent.lifeline_made(CHANNEL);
+    agent.execute(Order::HangUp { channel: CHANNEL }, vec![]).unwrap();
+    assert_eq!(actions(&mut agent), [Action::HangUp { channel: CHANNEL }]);
+    agent.lifeline_let_go(CHANNEL);
+    agent.lifeline_let_go(CHANNEL);
+    assert_eq!(actions(&mut agent), [Action::LetGo { channel: CHANNEL }]);
+    assert_eq!(reports(&mut agent), [Report::Released { channel: CHANNEL }]);
+    agent.lifeline_not_made(ChannelId(8));
+    assert_eq!(reports(&mut agent), [Report::Released { channel: ChannelId(8) }]);
+}
+
+#[test]
+fn output_is_read_as_fast_as_it_is_taken() {
+    let mut agent = with_child();
+    let taken = |bytes| Order::OutputTaken { domain: domain(1), stream: 1, bytes };
+    for _ in 0..8 {
+        assert!(agent.may_read_output(domain(1), 1));
+        agent.output_read(domain(1), 1, vec![0; PIECE_BYTES]);
+    }
+    assert!(!agent.may_read_output(domain(1), 1) && agent.may_read_output(domain(1), 2));
+    agent.execute(taken(PIECE_BYTES as u32), vec![]).unwrap();
+    assert!(agent.may_read_output(domain(1), 1));
+    // Pieces count too, however short.
+    let mut agent = with_child();
+    (0..8).for_each(|_| agent.output_read(domain(1), 1, vec![0]));
+    assert!(!agent.may_read_output(domain(1), 1));
+    agent.execute(taken(1), vec![]).unwrap();
+    assert!(agent.may_read_output(domain(1), 1));
+}
+
+#[test]
+fn an_end_is_reported_once_and_after_all_output() {
+    let mut agent = with_child();
+    let exit = Exit::Exited { status: 3 };
+    agent.output_read(domain(1), 2, vec![]);
+    agent.ended(domain(1), exit.clone());
+    assert!(agent.take_orphans_expected() && !agent.take_orphans_expected());
+    agent.execute(Order::Signal { domain: domain(1), signal: 9 }, vec![]).unwrap();
+    assert!(actions(&mut agent).is_empty(), "a reaped process has no number of its own");
+    agent.output_read(domain(1), 1, b"last".to_vec());
+    agent.output_read(domain(1), 1, vec![]);
+    agent.output_read(domain(1), 1, vec![]);
+    agent.ended(domain(1), exit.clone());
+    let output =
+        |stream, bytes: &[u8]| Report::Output { domain: domain(1), stream, bytes: Bytes(bytes.to_vec()) };
+    let expected =
+        [output(2, b""), output(1, b"last"), output(1, b""), Report::Ended { domain: domain(1), exit }];
+    assert_eq!(reports(&mut agent), expected);
+}
+
+#[test]
+fn input_is_taken_piece_by_piece_and_ends() {
+    let mut agent = with_child();
+    let feed = |bytes: &[u8]| Order::Input { domain: domain(1), bytes: Bytes(bytes.to_vec()) };
+    let taken = Report::InputTaken { domain: domain(1) };
+    agent.execute(feed(b"abc"), vec![]).unwrap();
+    assert_eq!(actions(&mut agent), [Action::Feed { domain: domain(1) }]);
+    agent.input_written(domain(1), 2);
+    assert_eq!(agent.next_input(domain(1)), Some(&b"c"[..]));
+    assert!(reports(&mut agent).is_empty());
+    agent.execute(feed(b""), vec![]).unwrap();
+    agent.input_written(domain(1), 1);
+    assert_eq!(reports(&mut agent), [taken.clone(), taken.clone()]);
+    assert!(actions(&mut agent).contains(&Action::CloseInput { domain: domain(1) }));
+    assert_eq!(agent.next_input(domain(1)), None);
+    agent.execute(feed(b"late"), vec![]).unwrap();
+    assert_eq!(reports(&mut agent).as_slice(), std::slice::from_ref(&taken));
+    // One that takes nothing any more swallows what is left.
+    let mut agent = with_child();
+    agent.execute(feed(b"abc"), vec![]).unwrap();
+    agent.input_refused(domain(1));
+    assert_eq!(reports(&mut agent), [taken]);
+}
+
+#[test]
+fn programs_come_as_descriptors_or_in_the_window() {
+    let mut agent = Agent::new();
+    let hash = [5; 32];
+    let program = |window_offset_bytes| Order::Program { hash, length_bytes: 99, window_offset_bytes };
+    agent.execute(program(None), vec![3]).unwrap();
+    agent.execute(program(Some(4096)), vec![]).unwrap();
+    let window = ProgramSource::Window { offset_bytes: 4096, length_bytes: 99 };
+    let expected = [ProgramSource::Passed(Some(3)), window].map(|source| Action::Keep { hash, source });
+    assert_eq!(actions(&mut agent), expected);
+    agent.program_copied(hash);
+    assert_eq!(reports(&mut agent), [Report::ProgramTaken { hash }]);
+    let order = StartOrder {
+        domain: domain(2),
+        program: hash,
+        name: "p".into(),
+        arguments: vec![],
+        environment: vec![],
+        directory: "/".into(),
+        stdin: false,
+    };
+    agent.execute(Order::Start { order: order.clone() }, vec![]).unwrap();
+    assert_eq!(actions(&mut agent), [Action::Start { order }]);
+    agent.not_started(domain(2), "no".into());
+    assert_eq!(reports(&mut agent), [Report::NotStarted { domain: domain(2), why: "no".into() }]);
+    assert!(agent.take_orphans_expected());
+    assert_eq!(agent.execute(Order::Stop {}, vec![]), Err(Stopped));
+}
+
+#[test]
+fn orphans_are_those_of_no_living_domain() {
+    let agent = with_child();
+    let kin = |pid, group| Kin { pid, group };
+    let (nobody, nowhere) = (|| None, |_| false);
+    assert!(!agent.is_orphan(kin(50, 50), nobody, nowhere), "the domain itself");
+    assert!(!agent.is_orphan(kin(60, 50), nobody, nowhere), "of its group");
+    assert!(!agent.is_orphan(kin(60, 60), || Some(domain(1)), nowhere), "of its environment");
+    assert!(!agent.is_orphan(kin(60, 60), || Some(domain(2)), |of| of == domain(2)), "of a domain elsewhere");
+    assert!(agent.is_orphan(kin(60, 60), || Some(domain(2)), nowhere));
+    assert!(agent.is_orphan(kin(60, 60), nobody, nowhere));
+}
