@@ -1,10 +1,10 @@
 //! Waiting for many descriptors at a cost that does not depend on how many there are: what the kernel keeps is
 //! the list of those on which something happened.
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::io::Errno;
 use rustix::time::{TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
@@ -30,33 +30,30 @@ pub struct Epoll {
     fd: OwnedFd,
 }
 
-/// Room for what a wait found.
-pub struct Events {
-    raw: Vec<epoll::Event>,
-}
+/// What one wait finds at most; what is left is found by the next.
+const AT_ONCE: usize = 64;
 
-impl std::fmt::Debug for Events {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
+/// What a wait found.
+#[derive(Debug, Default)]
+pub struct Events {
+    found: Vec<(u64, Ready)>,
 }
 
 impl Events {
-    /// Room for `capacity` of them, at least one. What does not fit is found by the next wait.
+    /// None, and no room for any yet.
     #[must_use]
-    pub fn with_capacity(capacity: usize) -> Self {
-        Events { raw: Vec::with_capacity(capacity.max(1)) }
-    }
-
-    /// No room at all: a wait must not be given it.
-    #[must_use]
-    pub const fn none() -> Self {
-        Events { raw: Vec::new() }
+    pub const fn new() -> Self {
+        Events { found: Vec::new() }
     }
 
     /// The keys of those that were ready, and what they were ready for.
     pub fn iter(&self) -> impl Iterator<Item = (u64, Ready)> {
-        self.raw.iter().map(|event| {
+        self.found.iter().copied()
+    }
+
+    fn set(&mut self, raw: &[epoll::Event]) {
+        self.found.clear();
+        self.found.extend(raw.iter().map(|event| {
             let flags = event.flags;
             let ready = Ready {
                 readable: flags.contains(epoll::EventFlags::IN),
@@ -64,7 +61,7 @@ impl Events {
                 hung_up: flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR),
             };
             (event.data.u64(), ready)
-        })
+        }));
     }
 }
 
@@ -130,7 +127,7 @@ impl Epoll {
         loop {
             let remaining = deadline.map(Deadline::remaining);
             match self.wait_once(events, remaining) {
-                Ok(()) if !events.raw.is_empty() || remaining.is_some_and(|left| left.is_zero()) => {
+                Ok(()) if !events.found.is_empty() || remaining.is_some_and(|left| left.is_zero()) => {
                     return Ok(());
                 }
                 Ok(()) | Err(Errno::INTR) => {}
@@ -154,8 +151,9 @@ impl Epoll {
             let mut this = [PollFd::new(&self.fd, PollFlags::IN)];
             rustix::event::poll(&mut this, Some(&timespec(remaining)))?;
         }
-        events.raw.clear();
-        epoll::wait(&self.fd, spare_capacity(&mut events.raw), timeout.as_ref())?;
+        let mut room = [MaybeUninit::uninit(); AT_ONCE];
+        let (raw, _) = epoll::wait(&self.fd, &mut room, timeout.as_ref())?;
+        events.set(raw);
         Ok(())
     }
 }
@@ -223,7 +221,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(20);
 
     fn found(epoll: &Epoll, timeout: Duration) -> Vec<u64> {
-        let mut events = Events::with_capacity(8);
+        let mut events = Events::new();
         epoll.wait(&mut events, Some(Deadline::after(timeout))).unwrap();
         let mut keys: Vec<u64> = events.iter().map(|(key, _)| key).collect();
         keys.sort_unstable();
@@ -256,7 +254,7 @@ mod tests {
         let epoll = Epoll::new().unwrap();
         for timeout_us in [1, 300, 1_000, 1_700] {
             let deadline = Deadline::after(Duration::from_micros(timeout_us));
-            let mut events = Events::with_capacity(1);
+            let mut events = Events::new();
             epoll.wait(&mut events, Some(deadline)).unwrap();
             assert!(deadline.passed() && events.iter().next().is_none());
         }

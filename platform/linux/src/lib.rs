@@ -11,6 +11,7 @@ pub mod guest;
 pub mod memory;
 pub mod process;
 pub mod socket;
+pub mod thread;
 pub mod time;
 
 pub use error::{Context, OsError};

@@ -17,6 +17,7 @@ use tombolo_transport::{
 };
 
 use crate::error::Error;
+use crate::future::Registration;
 use crate::options::ChannelOptions;
 
 /// One end of a channel: whole messages, in order, both ways.
@@ -30,11 +31,13 @@ pub struct Channel {
     id: ChannelId,
     peer: DomainId,
     peer_node: String,
+    /// Its place in the reactor, from the first time on that a future waited for it.
+    pub(crate) registration: Option<Registration>,
 }
 
 /// What carries a channel. An enum, not a trait object: sending is a few nanoseconds.
 #[derive(Debug)]
-enum Carrier {
+pub(crate) enum Carrier {
     Memory(Box<MemoryChannel>),
     Stream(Box<StreamChannel>),
 }
@@ -154,12 +157,32 @@ impl Channel {
         let carrier = carry(&grant, fds, hello, Deadline::after(timeout))
             .map_err(|error| Error::of_channel(error, grant.peer, &grant.peer_node, timeout))?;
         let spin = Spin::new(options.spin_ns);
-        Ok(Channel { carrier, spin, id: grant.channel, peer: grant.peer, peer_node: grant.peer_node })
+        Ok(Channel {
+            carrier,
+            spin,
+            id: grant.channel,
+            peer: grant.peer,
+            peer_node: grant.peer_node,
+            registration: None,
+        })
+    }
+
+    /// Out of line, but for what is no error at all: whoever polls meets that more often than a message.
+    /// What carries it.
+    #[inline]
+    pub(crate) fn carrier(&self) -> &Carrier {
+        &self.carrier
+    }
+
+    /// What carries it.
+    #[inline]
+    pub(crate) fn carrier_mut(&mut self) -> &mut Carrier {
+        &mut self.carrier
     }
 
     /// Out of line, but for what is no error at all: whoever polls meets that more often than a message.
     #[inline]
-    fn error(&self, error: ChannelError, timeout: Duration) -> Error {
+    pub(crate) fn error(&self, error: ChannelError, timeout: Duration) -> Error {
         if matches!(error, ChannelError::WouldBlock) {
             Error::WouldBlock
         } else {

@@ -62,6 +62,11 @@ impl Domain {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn of_link(link: Arc<MonitorLink>, id: DomainId) -> Domain {
+        Domain { link, id, node: "host".into(), machine: "test".into(), spawned: true }
+    }
+
     /// Its id.
     #[must_use]
     pub fn id(&self) -> DomainId {
@@ -135,6 +140,22 @@ impl Listener {
         &self.name
     }
 
+    pub(crate) fn link(&self) -> &Arc<MonitorLink> {
+        &self.domain.link
+    }
+
+    pub(crate) fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    pub(crate) fn options(&self) -> &ChannelOptions {
+        &self.options
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Waits up to `timeout` for somebody to connect, and opens the channel.
     ///
     /// # Errors
@@ -147,11 +168,16 @@ impl Listener {
             .domain
             .link
             .wait(timeout, &what, |arrived| arrived.incoming.get_mut(&self.number)?.pop_front())?;
+        let patience = self.accepted(deadline);
+        Channel::open(grant, fds, self.domain.id, &self.options, patience)
+    }
+
+    /// Takes note that somebody was taken from those who wait; says how long opening may last.
+    pub(crate) fn accepted(&self, deadline: Deadline) -> Duration {
         // Room for one more; if the monitor is gone, the channel may still come to be.
         let _ = self.domain.link.tell(Request::Accepted { count: 1 });
         // Whoever connected is there already, but may be slow to start: an emulated node on a busy host.
-        let patience = deadline.remaining().max(Duration::from_secs(10));
-        Channel::open(grant, fds, self.domain.id, &self.options, patience)
+        deadline.remaining().max(Duration::from_secs(10))
     }
 }
 

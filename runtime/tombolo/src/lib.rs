@@ -29,17 +29,23 @@ mod channel;
 mod domain;
 mod error;
 pub mod find;
+mod future;
 mod monitor;
 mod options;
 mod spawn;
+#[cfg(test)]
+mod testing;
+mod waitset;
 
 pub use admin::{Console, DomainInfo, NameInfo, NodeInfo};
 pub use channel::{Channel, wait_any, wait_any_from};
 pub use domain::{Domain, Listener};
 pub use error::Error;
+pub use future::sleep;
 pub use monitor::ConsoleOutput;
 pub use options::ChannelOptions;
 pub use spawn::{Child, Exit, SpawnOptions, Stream};
+pub use waitset::{DescriptorReady, Interest, Ready, Token, Trigger, WaitSet, WaitStats, Waker};
 
 pub use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
 pub use tombolo_control::Fault;

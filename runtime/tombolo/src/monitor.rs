@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tombolo_base::DomainId;
@@ -14,6 +14,7 @@ use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
 
 use crate::error::Error;
+use crate::future::Watch;
 use crate::spawn::Stream;
 
 /// How long a monitor may take to answer what it can answer at once. It is on this machine; when it takes this
@@ -39,6 +40,8 @@ pub struct ConsoleOutput {
 #[derive(Default)]
 pub(crate) struct Arrived {
     reading: bool,
+    /// Somebody looked for more while another was reading, and left it to that one.
+    read_again: bool,
     lost: bool,
     /// Why the monitor does not serve this program.
     turned_away: Option<Fault>,
@@ -54,6 +57,12 @@ pub(crate) struct Arrived {
     pub(crate) console: VecDeque<ConsoleOutput>,
 }
 
+impl Arrived {
+    pub(crate) fn take_reply(&mut self, request: u32) -> Option<(Reply, Vec<OwnedFd>)> {
+        self.replies.remove(&request)
+    }
+}
+
 /// The connection.
 pub(crate) struct MonitorLink {
     socket: OwnedFd,
@@ -63,6 +72,10 @@ pub(crate) struct MonitorLink {
     /// What the monitor has not taken yet.
     outbox: Mutex<VecDeque<(Vec<u8>, Vec<OwnedFd>)>>,
     output: Mutex<OutputSink>,
+    /// To be woken once when something arrives.
+    observers: Mutex<Vec<std::task::Waker>>,
+    /// What has futures woken, while there are any.
+    watch: Mutex<Weak<Watch>>,
 }
 
 impl std::fmt::Debug for MonitorLink {
@@ -85,6 +98,8 @@ impl MonitorLink {
             changed: Condvar::new(),
             outbox: Mutex::default(),
             output: Mutex::new(output),
+            observers: Mutex::default(),
+            watch: Mutex::default(),
         }
     }
 
@@ -108,20 +123,38 @@ impl MonitorLink {
         fds: &[BorrowedFd<'_>],
         timeout: Duration,
     ) -> Result<(Reply, Vec<OwnedFd>), Error> {
+        let request = self.start(body, fds)?;
+        let result = self.wait(timeout, "an answer of the monitor", |arrived| arrived.take_reply(request));
+        if matches!(result, Err(Error::TimedOut { .. })) {
+            self.abandon(request);
+        }
+        match result? {
+            (Reply::Failed { fault }, _) => Err(fault.into()),
+            answer => Ok(answer),
+        }
+    }
+
+    /// Sends a request. Its number says which answer is its own.
+    pub(crate) fn start(&self, body: Request, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
         let request = {
             let mut arrived = unpoisoned(self.arrived.lock());
             arrived.last_request = arrived.last_request.wrapping_add(1).max(1);
             arrived.last_request
         };
         self.send(request, body, fds)?;
-        let result =
-            self.wait(timeout, "an answer of the monitor", |arrived| arrived.replies.remove(&request));
-        if matches!(result, Err(Error::TimedOut { .. })) {
-            unpoisoned(self.arrived.lock()).abandoned.push(request);
-        }
-        match result? {
-            (Reply::Failed { fault }, _) => Err(fault.into()),
-            answer => Ok(answer),
+        Ok(request)
+    }
+
+    /// Nobody takes the answer to a request any more.
+    pub(crate) fn abandon(&self, request: u32) {
+        let mut arrived = unpoisoned(self.arrived.lock());
+        match arrived.take_reply(request) {
+            None => arrived.abandoned.push(request),
+            Some((Reply::Exported { listener }, _)) => {
+                drop(arrived);
+                self.forget_listener(listener);
+            }
+            Some(_) => {}
         }
     }
 
@@ -193,14 +226,8 @@ impl MonitorLink {
             if let Some(found) = take(&mut arrived) {
                 return Ok(found);
             }
-            if let Some(fault) = &arrived.turned_away {
-                return Err(fault.clone().into());
-            }
-            if let Some(what) = &arrived.broken {
-                return Err(Error::MonitorProtocol(what.clone()));
-            }
-            if arrived.lost {
-                return Err(self.lost());
+            if let Some(error) = self.end(&arrived) {
+                return Err(error);
             }
             if deadline.passed() {
                 return Err(Error::TimedOut { what: what.to_owned(), timeout });
@@ -225,32 +252,119 @@ impl MonitorLink {
                 arrived = unpoisoned(self.arrived.lock());
                 arrived.reading = false;
                 self.changed.notify_all();
+                if std::mem::take(&mut arrived.read_again) || result != Ok(false) {
+                    drop(arrived);
+                    self.tell_observers();
+                    arrived = unpoisoned(self.arrived.lock());
+                }
                 result?;
             }
         }
     }
 
-    /// Reads what is there, or the first that comes, as the one reader.
-    fn read(&self, deadline: Deadline) -> Result<(), Error> {
+    /// Why nothing more will arrive, if so.
+    fn end(&self, arrived: &Arrived) -> Option<Error> {
+        if let Some(fault) = &arrived.turned_away {
+            return Some(fault.clone().into());
+        }
+        if let Some(what) = &arrived.broken {
+            return Some(Error::MonitorProtocol(what.clone()));
+        }
+        arrived.lost.then(|| self.lost())
+    }
+
+    /// Wakes `waker`, once, when something has arrived. To be called before a look that may find nothing.
+    pub(crate) fn observe(&self, waker: &std::task::Waker) {
+        let mut observers = unpoisoned(self.observers.lock());
+        if !observers.iter().any(|known| known.will_wake(waker)) {
+            observers.push(waker.clone());
+        }
+    }
+
+    pub(crate) fn tell_observers(&self) {
+        let observers = std::mem::take(&mut *unpoisoned(self.observers.lock()));
+        observers.into_iter().for_each(std::task::Waker::wake);
+    }
+
+    /// Reads what is there without waiting; true when it was something, which observers have been told by then. If
+    /// another thread is reading, that one tells them.
+    pub(crate) fn read_now(&self) -> Result<bool, Error> {
+        let mut arrived = unpoisoned(self.arrived.lock());
+        if arrived.reading {
+            arrived.read_again = true;
+            return Ok(false);
+        }
+        if arrived.lost || arrived.broken.is_some() {
+            return Ok(false);
+        }
+        arrived.reading = true;
+        let (mut something, mut result) = (false, Ok(false));
+        loop {
+            drop(arrived);
+            result = result.and_then(|_| self.read(Deadline::at_ns(0)));
+            something |= result != Ok(false);
+            arrived = unpoisoned(self.arrived.lock());
+            if !std::mem::take(&mut arrived.read_again) || result.is_err() {
+                break;
+            }
+        }
+        arrived.reading = false;
+        drop(arrived);
+        self.changed.notify_all();
+        if something {
+            self.tell_observers();
+        }
+        result.map(|_| something)
+    }
+
+    /// Looks for something among what arrived, or why it never will.
+    pub(crate) fn peek<T>(&self, look: impl FnOnce(&mut Arrived) -> Option<T>) -> Result<Option<T>, Error> {
+        let mut arrived = unpoisoned(self.arrived.lock());
+        match look(&mut arrived) {
+            Some(found) => Ok(Some(found)),
+            None => self.end(&arrived).map_or(Ok(None), Err),
+        }
+    }
+
+    /// What has futures woken; `start` makes it if it is not there.
+    pub(crate) fn watch(&self, start: impl FnOnce() -> Result<Watch, Error>) -> Result<Arc<Watch>, Error> {
+        let mut watch = unpoisoned(self.watch.lock());
+        if let Some(watch) = watch.upgrade() {
+            return Ok(watch);
+        }
+        let started = Arc::new(start()?);
+        *watch = Arc::downgrade(&started);
+        Ok(started)
+    }
+
+    /// Becomes ready when the monitor says something, or takes what it had no room for.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Reads what is there, or the first that comes, as the one reader. True when there was something.
+    fn read(&self, deadline: Deadline) -> Result<bool, Error> {
         let all_sent = unpoisoned(self.outbox.lock()).is_empty();
         let interest = if all_sent { Interest::Read } else { Interest::ReadWrite };
         poll(&[(self.socket.as_fd(), interest)], Some(deadline))?;
         self.flush()?;
         let mut buffer = vec![0; socket::MAX_PACKET_BYTES];
+        let mut something = false;
         loop {
             match socket::receive(&self.socket, &mut buffer) {
-                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::AGAIN) => return Ok(something),
                 Ok(received) if received.length > 0 => {
                     if let Err(what) = self.file(&buffer[..received.length], received.fds) {
                         unpoisoned(self.arrived.lock()).broken = Some(what);
-                        return Ok(());
+                        return Ok(true);
                     }
+                    something = true;
                 }
                 // Said once, when it ended without reading everything; what it said before is still there.
                 Err(Errno::CONNRESET) => {}
                 Ok(_) => {
                     unpoisoned(self.arrived.lock()).lost = true;
-                    return Ok(());
+                    return Ok(true);
                 }
                 Err(errno) => return Err(OsError::new("hear the monitor", errno).into()),
             }

@@ -177,6 +177,10 @@ impl Child {
         &self.node
     }
 
+    pub(crate) fn link(&self) -> &Arc<MonitorLink> {
+        &self.link
+    }
+
     /// Waits until it ends.
     ///
     /// # Errors

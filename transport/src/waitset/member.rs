@@ -17,6 +17,8 @@ const LOOKS_IN_VAIN: u32 = 64;
 pub(super) enum Member<C> {
     Channel(ChannelMember<C>),
     Descriptor(OwnedFd),
+    /// Something that the owner of the set watches itself.
+    Outside,
     Timer {
         /// When it is due, while it is set.
         due_ns: Option<u64>,

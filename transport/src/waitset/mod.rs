@@ -46,9 +46,6 @@ const ANSWERS_PER_QUESTION: u32 = 16;
 /// Rounds over the hot channels, while spinning, between two questions to the kernel.
 const ROUNDS_PER_QUESTION: u32 = 256;
 
-/// Happenings taken from the kernel at a time.
-const HAPPENINGS: usize = 64;
-
 /// Cold channels among the hot ones from which on it may be worth a barrier to arm them.
 const COLD_FEW: usize = 8;
 
@@ -67,6 +64,8 @@ pub enum Ready {
     Descriptor(Token, event::Ready),
     /// This timer went off, so many times since it was last told. One that does so only once is removed by being told.
     Timer(Token, u64),
+    /// The owner of the set said so, with [`WaitSet::tell`].
+    Outside(Token),
     /// Somebody called [`Waker::wake`].
     Woken,
 }
@@ -131,7 +130,7 @@ impl<C: Endpoint> WaitSet<C> {
             members: Slab::new(),
             hot: VecDeque::new(),
             cold: 0,
-            known: VecDeque::with_capacity(HAPPENINGS),
+            known: VecDeque::new(),
             known_first: true,
             answers: 0,
             timers: Timers::default(),
@@ -139,7 +138,7 @@ impl<C: Endpoint> WaitSet<C> {
             parked: false,
             stats: WaitStats::default(),
             candidates: Vec::new(),
-            events: Events::with_capacity(HAPPENINGS),
+            events: Events::new(),
             waker,
             timer,
             epoll,
@@ -208,6 +207,23 @@ impl<C: Endpoint> WaitSet<C> {
         match self.members.get(token).and_then(Member::descriptor) {
             Some(fd) => self.epoll.change(fd, interest, trigger, token.to_bits()).map(|()| true),
             None => Ok(false),
+        }
+    }
+
+    /// A token for something that the owner of the set watches itself, and [tells](Self::tell) of.
+    ///
+    /// # Errors
+    /// `ENOSPC` when four thousand million things are in.
+    pub fn add_outside(&mut self) -> Result<Token, OsError> {
+        self.members.insert(Member::Outside).ok_or_else(full)
+    }
+
+    /// Lets a wait return [`Ready::Outside`] in its turn, once however often it is told before that.
+    pub fn tell(&mut self, token: Token) {
+        let outside = Ready::Outside(token);
+        if self.members.get(token).is_some() && !self.known.contains(&outside) {
+            self.known.push_back(outside);
+            self.changed();
         }
     }
 
@@ -301,6 +317,7 @@ impl<C: Endpoint> WaitSet<C> {
                 self.epoll.remove(&fd);
                 None
             }
+            Member::Outside => None,
             Member::Timer { due_ns, .. } => {
                 if let Some(due_ns) = due_ns {
                     self.timers.unset(token, due_ns);
@@ -454,7 +471,7 @@ impl<C: Endpoint> WaitSet<C> {
                     Some(_) => return Some(ready),
                     None => {}
                 },
-                Ready::Channel(token) | Ready::Descriptor(token, _) => {
+                Ready::Channel(token) | Ready::Descriptor(token, _) | Ready::Outside(token) => {
                     if self.members.get(token).is_some() {
                         return Some(ready);
                     }
@@ -546,7 +563,7 @@ impl<C: Endpoint> WaitSet<C> {
         self.answers = 0;
         self.stats.questions += 1;
         self.epoll.wait(&mut self.events, deadline)?;
-        let events = std::mem::replace(&mut self.events, Events::none());
+        let events = std::mem::take(&mut self.events);
         for (key, ready) in events.iter() {
             match key {
                 WAKER_KEY => {
@@ -576,7 +593,7 @@ impl<C: Endpoint> WaitSet<C> {
             }
             Some(Member::Descriptor(_)) => self.known.push_back(Ready::Descriptor(token, ready)),
             // Removed between happening and being heard of.
-            Some(Member::Timer { .. }) | None => {}
+            Some(Member::Timer { .. } | Member::Outside) | None => {}
         }
     }
 

@@ -44,7 +44,7 @@ pub(crate) fn a_flood_does_not_starve<K: Kind>() {
                         assert_eq!(token, timer);
                         "timer"
                     }
-                    Ready::Woken => panic!("nobody called"),
+                    other @ (Ready::Woken | Ready::Outside(_)) => panic!("nobody said {other:?}"),
                 };
                 *told.entry(name.into()).or_default() += 1;
             }

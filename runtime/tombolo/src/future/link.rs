@@ -1,0 +1,225 @@
+//! Futures of what the monitor answers and tells.
+
+use std::future::Future;
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake};
+use std::time::Duration;
+
+use tombolo_control::{Exit, Grant, Reply, Request};
+use tombolo_platform::Deadline;
+
+use super::offload::offload;
+use super::reactor::Registration;
+use crate::channel::Channel;
+use crate::domain::{Domain, Listener};
+use crate::error::Error;
+use crate::monitor::{ANSWER_TIMEOUT, Arrived, MonitorLink};
+use crate::options::ChannelOptions;
+use crate::spawn::{Child, unexpected};
+
+/// Wakes whoever observes a connection to a monitor when something happens on it.
+#[derive(Debug)]
+struct Herald(Weak<MonitorLink>);
+
+impl Wake for Herald {
+    fn wake(self: Arc<Self>) {
+        if let Some(link) = self.0.upgrade() {
+            link.tell_observers();
+        }
+    }
+}
+
+/// Keeps the reactor watching a connection, for as long as a future waits for it.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    registration: Registration,
+    link: Arc<MonitorLink>,
+}
+
+impl Watch {
+    fn start(link: &Arc<MonitorLink>) -> Result<Arc<Watch>, Error> {
+        link.watch(|| {
+            let mut registration = Registration::new()?;
+            let herald = Arc::new(Herald(Arc::downgrade(link)));
+            registration.watch(link.descriptor(), herald.into())?;
+            Ok(Watch { registration, link: Arc::clone(link) })
+        })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.registration.forget(self.link.descriptor());
+    }
+}
+
+/// Waits until `take` finds what it looks for among what arrived.
+struct Arrival<F> {
+    link: Arc<MonitorLink>,
+    what: String,
+    timeout: Duration,
+    deadline: Option<Deadline>,
+    take: F,
+    /// The deadline's place in the reactor, and what has this woken for the rest.
+    waiting: Option<(Registration, Arc<Watch>)>,
+}
+
+impl<F> Arrival<F> {
+    fn new(link: &Arc<MonitorLink>, what: String, timeout: Duration, take: F) -> Self {
+        Arrival { link: Arc::clone(link), what, timeout, deadline: None, take, waiting: None }
+    }
+}
+
+impl<T, F: FnMut(&mut Arrived) -> Option<T> + Unpin> Arrival<F> {
+    fn look(&mut self, context: &mut Context<'_>) -> Result<Option<T>, Error> {
+        let deadline = *self.deadline.get_or_insert_with(|| Deadline::after(self.timeout));
+        if self.waiting.is_none() {
+            // Watched before the look: what arrives after it is told.
+            self.waiting = Some((Registration::new()?, Watch::start(&self.link)?));
+        }
+        loop {
+            self.link.observe(context.waker());
+            // What is read here is told to all observers, this one included.
+            if !self.link.read_now()? {
+                break;
+            }
+        }
+        if let Some(found) = self.link.peek(&mut self.take)? {
+            return Ok(Some(found));
+        }
+        if deadline.passed() {
+            return Err(Error::TimedOut { what: self.what.clone(), timeout: self.timeout });
+        }
+        if let Some((registration, _)) = &mut self.waiting {
+            registration.arm(&[], deadline, context.waker())?;
+        }
+        Ok(None)
+    }
+}
+
+impl<T, F: FnMut(&mut Arrived) -> Option<T> + Unpin> Future for Arrival<F> {
+    type Output = Result<T, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut().look(context) {
+            Ok(Some(found)) => Poll::Ready(Ok(found)),
+            Ok(None) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+/// A request whose answer nobody takes any more is abandoned.
+struct Pending {
+    link: Arc<MonitorLink>,
+    request: Option<u32>,
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if let Some(request) = self.request {
+            self.link.abandon(request);
+        }
+    }
+}
+
+/// [`MonitorLink::ask`] as a future.
+async fn ask(
+    link: &Arc<MonitorLink>,
+    body: Request,
+    timeout: Duration,
+) -> Result<(Reply, Vec<OwnedFd>), Error> {
+    let request = link.start(body, &[])?;
+    let mut pending = Pending { link: Arc::clone(link), request: Some(request) };
+    let what = "an answer of the monitor".to_owned();
+    let answer =
+        Arrival::new(link, what, timeout, move |arrived: &mut Arrived| arrived.take_reply(request)).await?;
+    pending.request = None;
+    match answer {
+        (Reply::Failed { fault }, _) => Err(fault.into()),
+        answer => Ok(answer),
+    }
+}
+
+/// Opens the granted end, on a thread of its own: the peer answers when it likes.
+async fn open(
+    grant: Grant,
+    fds: Vec<OwnedFd>,
+    domain: &Domain,
+    options: &ChannelOptions,
+    timeout: Duration,
+) -> Result<Channel, Error> {
+    let (own, options) = (domain.id(), options.clone());
+    offload(move || Channel::open(grant, fds, own, &options, timeout)).await?
+}
+
+impl Domain {
+    /// [`connect`](Self::connect) as a future. Like that it waits for somebody to export `name`; one that is dropped
+    /// leaves no channel behind.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub fn connect_async(
+        &self,
+        name: &str,
+        options: &ChannelOptions,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Channel, Error>> + Send + 'static {
+        let (domain, options) = (self.clone(), options.clone());
+        let request = Request::Connect { name: name.to_owned(), timeout, config: options.config };
+        async move {
+            let deadline = Deadline::after(timeout);
+            let (reply, fds) = ask(&domain.link, request, timeout.saturating_add(ANSWER_TIMEOUT)).await?;
+            match reply {
+                Reply::Connected { grant } => open(grant, fds, &domain, &options, deadline.remaining()).await,
+                other => Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// [`next_exit`](Self::next_exit) as a future. One that is dropped has taken no note of any end.
+    ///
+    /// # Errors
+    /// As [`next_exit`](Self::next_exit).
+    pub fn next_exit_async(
+        &self,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<(tombolo_base::DomainId, Exit), Error>> + Send + 'static {
+        let what = "that a child ends".to_owned();
+        Arrival::new(&self.link, what, timeout, |arrived: &mut Arrived| arrived.exits.pop_first())
+    }
+}
+
+impl Listener {
+    /// [`accept`](Self::accept) as a future. Whoever had connected when one is dropped is still there for the next;
+    /// one that was being opened sees an end.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub async fn accept_async(&self, timeout: Duration) -> Result<Channel, Error> {
+        let deadline = Deadline::after(timeout);
+        let what = format!("that somebody connects to '{}'", self.name());
+        let number = self.number();
+        let take = move |arrived: &mut Arrived| arrived.incoming.get_mut(&number)?.pop_front();
+        let (grant, fds) = Arrival::new(self.link(), what, timeout, take).await?;
+        let patience = self.accepted(deadline);
+        open(grant, fds, self.domain(), self.options(), patience).await
+    }
+}
+
+impl Child {
+    /// [`wait`](Self::wait) as a future.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_async(
+        &self,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Exit, Error>> + Send + 'static {
+        let id = self.id();
+        let what = format!("that domain {id} ends");
+        Arrival::new(self.link(), what, timeout, move |arrived: &mut Arrived| arrived.exits.get(&id).cloned())
+    }
+}

@@ -1,0 +1,246 @@
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tombolo_control::{Reply, Request};
+use tombolo_link::{Side, TransportKind};
+use tombolo_platform::socket::{self, Kind};
+
+use super::*;
+use crate::options::ChannelOptions;
+use crate::spawn::{Exit, SpawnOptions};
+use crate::testing::{LONG, Monitor, grant, id, pair, pair_over};
+
+/// An executor of one future.
+#[derive(Default)]
+struct Signal {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        *self.woken.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let signal = Arc::new(Signal::default());
+    let waker = Waker::from(Arc::clone(&signal));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        let woken = signal.woken.lock().unwrap();
+        let (mut woken, waited) = signal.changed.wait_timeout_while(woken, LONG, |woken| !*woken).unwrap();
+        assert!(!waited.timed_out(), "nobody woke the future");
+        *woken = false;
+    }
+}
+
+/// Polls a future once, with a waker that wakes nobody.
+fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn assert_send<T: Send>(value: T) -> T {
+    value
+}
+
+const KINDS: [TransportKind; 2] = [TransportKind::Shm, TransportKind::Socket];
+
+#[test]
+fn messages_come_and_go() {
+    for kind in KINDS {
+        let (mut near, mut far) = pair_over(kind);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut buffer = Vec::new();
+                for _ in 0..1_000 {
+                    far.recv_into(&mut buffer, LONG).unwrap();
+                    far.send(&buffer, LONG).unwrap();
+                }
+            });
+            block_on(assert_send(async {
+                let mut buffer = Vec::new();
+                for number in 0..1_000_u32 {
+                    near.send_async(&number.to_le_bytes(), LONG).await.unwrap();
+                    near.recv_into_async(&mut buffer, LONG).await.unwrap();
+                    assert_eq!(buffer, number.to_le_bytes());
+                }
+            }));
+        });
+    }
+}
+
+#[test]
+fn two_ends_of_one_thread_talk() {
+    // Through rings that are much too small for what is sent.
+    let (mut near, mut far) = pair();
+    let message = vec![7; near.max_message_bytes()];
+    let sends = async {
+        for _ in 0..100 {
+            near.send_async(&message, LONG).await.unwrap();
+        }
+    };
+    let receives = async {
+        let mut buffer = Vec::new();
+        for _ in 0..100 {
+            far.recv_into_async(&mut buffer, LONG).await.unwrap();
+            assert_eq!(buffer, message);
+        }
+    };
+    let (mut sends, mut receives) = (Box::pin(sends), Box::pin(receives));
+    let (mut sent, mut received) = (false, false);
+    block_on(std::future::poll_fn(|context| {
+        sent = sent || sends.as_mut().poll(context).is_ready();
+        received = received || receives.as_mut().poll(context).is_ready();
+        if sent && received { Poll::Ready(()) } else { Poll::Pending }
+    }));
+}
+
+#[test]
+fn a_future_that_is_dropped_loses_nothing() {
+    for kind in KINDS {
+        let (mut near, mut far) = pair_over(kind);
+        let mut buffer = Vec::new();
+        for round in 0..50_u8 {
+            assert!(poll_once(near.recv_into_async(&mut buffer, LONG)).is_pending());
+            {
+                let mut dropped = pin!(near.recv_into_async(&mut buffer, LONG));
+                assert!(dropped.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+                far.send(&[round], LONG).unwrap();
+            }
+            let received = block_on(near.recv_into_async(&mut buffer, LONG));
+            assert_eq!((received.unwrap(), buffer.as_slice()), (1, &[round][..]));
+        }
+        // A send that had no room.
+        let message = vec![1; near.max_message_bytes()];
+        let mut sent = 0;
+        while poll_once(near.send_async(&message, LONG)).is_ready() {
+            sent += 1;
+        }
+        let stats = near.stats().messages_sent;
+        assert!(poll_once(near.send_async(b"not sent", LONG)).is_pending());
+        assert_eq!(near.stats().messages_sent, stats);
+        for _ in 0..stats {
+            far.recv_into(&mut buffer, LONG).unwrap();
+            assert!(buffer != b"not sent");
+            sent -= i32::from(buffer == message).min(sent);
+            // What a stream accepted is sent on by later operations.
+            let _ = poll_once(near.recv_into_async(&mut Vec::new(), LONG));
+        }
+        assert_eq!(sent, 0);
+        block_on(near.send_async(b"sent", LONG)).unwrap();
+        far.recv_into(&mut buffer, LONG).unwrap();
+        assert_eq!(buffer, b"sent");
+    }
+}
+
+#[test]
+fn deadlines_and_ends_end_a_wait() {
+    for kind in KINDS {
+        let (mut near, far) = pair_over(kind);
+        let mut buffer = Vec::new();
+        for timeout in [Duration::ZERO, Duration::from_millis(3)] {
+            let result = block_on(near.recv_into_async(&mut buffer, timeout));
+            assert!(matches!(result, Err(Error::TimedOut { .. })), "{result:?}");
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(5));
+                drop(far);
+            });
+            let result = block_on(near.recv_into_async(&mut buffer, LONG));
+            assert!(matches!(result, Err(Error::Closed { .. })), "{result:?}");
+        });
+        let result = block_on(near.send_async(b"x", LONG));
+        assert!(matches!(result, Err(Error::Closed { .. })), "{result:?}");
+    }
+}
+
+#[test]
+fn sleeping_takes_its_time() {
+    let deadline = Deadline::after(Duration::from_millis(3));
+    block_on(assert_send(sleep(Duration::from_millis(3)))).unwrap();
+    assert!(deadline.passed());
+    block_on(sleep(Duration::ZERO)).unwrap();
+    assert!(poll_once(sleep(LONG)).is_pending());
+}
+
+#[test]
+fn the_monitor_answers_and_tells() {
+    let (domain, monitor) = Monitor::with_domain();
+    let listener = std::thread::scope(|scope| {
+        scope.spawn(|| monitor.export(5));
+        domain.export("name", &ChannelOptions::default()).unwrap()
+    });
+    let child = std::thread::scope(|scope| {
+        scope.spawn(|| monitor.spawn(id(0x0001_0001_0000_0007)));
+        domain.spawn(&SpawnOptions::this_image()).unwrap()
+    });
+    let short = Duration::from_millis(2);
+    assert!(matches!(block_on(listener.accept_async(short)), Err(Error::TimedOut { .. })));
+    assert!(poll_once(listener.accept_async(LONG)).is_pending());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(short);
+            drop(monitor.connect(5).join().unwrap());
+            monitor.end_child(child.id(), 4);
+            let (request, body) = monitor.next_request();
+            assert!(matches!(body, Request::Connect { .. }));
+            let (a, b) = socket::pair(Kind::Stream).unwrap();
+            monitor.say(request, Reply::Connected { grant: grant(Side::A, TransportKind::Socket) }, &[&a]);
+            let (domain, other) = Monitor::with_domain();
+            let (request, _) = std::thread::scope(|scope| {
+                let connects = scope.spawn(|| {
+                    block_on(domain.connect_async("x", &ChannelOptions::default(), LONG)).map(drop)
+                });
+                let request = other.next_request();
+                let granted = grant(Side::B, TransportKind::Socket);
+                other.say(request.0, Reply::Connected { grant: granted }, &[&b]);
+                connects.join().unwrap().unwrap();
+                request
+            });
+            assert!(request > 0);
+        });
+        drop(block_on(assert_send(listener.accept_async(LONG))).unwrap());
+        assert_eq!(block_on(child.wait_async(LONG)).unwrap(), Exit::Exited { status: 4 });
+        assert_eq!(block_on(domain.next_exit_async(LONG)).unwrap().0, child.id());
+        let connect = domain.connect_async("name", &ChannelOptions::default(), LONG);
+        drop(block_on(assert_send(connect)).unwrap());
+    });
+    // An answer that nobody waits for any more is thrown away, with what it grants.
+    assert!(poll_once(domain.connect_async("name", &ChannelOptions::default(), LONG)).is_pending());
+    let (request, _) = monitor.next_request();
+    let (a, b) = socket::pair(Kind::Stream).unwrap();
+    monitor.say(request, Reply::Connected { grant: grant(Side::A, TransportKind::Shm) }, &[&a]);
+    drop(a);
+    assert!(matches!(domain.next_exit(short), Err(Error::TimedOut { .. })));
+    assert_eq!(socket::receive(&b, &mut [0; 8]).unwrap().length, 0, "the grant is still held");
+    drop(monitor);
+    assert!(matches!(block_on(listener.accept_async(LONG)), Err(Error::MonitorLost { .. })));
+}
+
+#[test]
+fn a_set_is_awaited() {
+    let (near, mut far) = pair();
+    let mut set = WaitSet::new().unwrap();
+    let token = set.add(near).unwrap();
+    let short = Duration::from_millis(2);
+    assert!(matches!(block_on(set.wait_async(short)), Err(Error::TimedOut { .. })));
+    for _ in 0..100 {
+        assert!(poll_once(set.wait_async(LONG)).is_pending());
+        std::thread::scope(|scope| {
+            scope.spawn(|| far.send(b"x", LONG).unwrap());
+            assert_eq!(block_on(assert_send(set.wait_async(LONG))).unwrap(), Ready::Channel(token));
+        });
+        set.get_mut(token).unwrap().try_recv_into(&mut Vec::new()).unwrap();
+    }
+    let timer = set.add_timer(short).unwrap();
+    assert_eq!(block_on(set.wait_async(LONG)).unwrap(), Ready::Timer(timer, 1));
+}

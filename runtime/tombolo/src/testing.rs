@@ -1,0 +1,116 @@
+//! Channels without a monitor, and a monitor that says what a test wants.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tombolo_base::{ChannelId, DomainId};
+use tombolo_control::{ClientMessage, Exit, Grant, MonitorMessage, Reply, Request, Wire};
+use tombolo_link::{ChannelConfig, Side, TransportKind};
+use tombolo_platform::Deadline;
+use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::socket::{self, Kind};
+
+use crate::channel::Channel;
+use crate::domain::Domain;
+use crate::monitor::MonitorLink;
+use crate::options::ChannelOptions;
+
+/// Longer than anything here takes on a machine that does ten other things.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+pub(crate) fn id(bits: u64) -> DomainId {
+    DomainId::from_bits(bits).unwrap()
+}
+
+pub(crate) fn domain_id() -> DomainId {
+    id(0x0001_0001_0000_0001)
+}
+
+pub(crate) fn grant(side: Side, transport: TransportKind) -> Grant {
+    Grant {
+        channel: ChannelId(7),
+        side,
+        peer: domain_id(),
+        peer_node: "host".into(),
+        transport,
+        config: ChannelConfig::default(),
+        window: None,
+    }
+}
+
+fn open(side: Side, transport: TransportKind, socket: OwnedFd) -> Channel {
+    Channel::open(grant(side, transport), vec![socket], domain_id(), &ChannelOptions::default(), LONG)
+        .unwrap()
+}
+
+/// Both ends of a channel.
+pub(crate) fn pair_over(transport: TransportKind) -> (Channel, Channel) {
+    let (a, b) = socket::pair(Kind::Stream).unwrap();
+    std::thread::scope(|scope| {
+        let a = scope.spawn(move || open(Side::A, transport, a));
+        let b = open(Side::B, transport, b);
+        (a.join().unwrap(), b)
+    })
+}
+
+pub(crate) fn pair() -> (Channel, Channel) {
+    pair_over(TransportKind::Shm)
+}
+
+/// The monitor's end of a domain's connection.
+pub(crate) struct Monitor {
+    socket: OwnedFd,
+}
+
+impl Monitor {
+    /// A domain, and its monitor.
+    pub(crate) fn with_domain() -> (Domain, Monitor) {
+        let (ours, theirs) = socket::pair(Kind::Packet).unwrap();
+        let link = Arc::new(MonitorLink::new(ours, "test".into(), Box::new(|_, _, _| {})));
+        (Domain::of_link(link, domain_id()), Monitor { socket: theirs })
+    }
+
+    pub(crate) fn say(&self, request: u32, body: Reply, fds: &[&OwnedFd]) {
+        let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
+        socket::send(&self.socket, &MonitorMessage { request, body }.to_bytes(), &fds).unwrap();
+    }
+
+    /// The next request that wants an answer.
+    pub(crate) fn next_request(&self) -> (u32, Request) {
+        let mut buffer = vec![0; socket::MAX_PACKET_BYTES];
+        loop {
+            let soon = Some(Deadline::after(LONG));
+            assert!(poll(&[(self.socket.as_fd(), Interest::Read)], soon).unwrap()[0].readable);
+            let received = socket::receive(&self.socket, &mut buffer).unwrap();
+            let message = ClientMessage::from_bytes(&buffer[..received.length]).unwrap();
+            if message.request != 0 {
+                return (message.request, message.body);
+            }
+        }
+    }
+
+    pub(crate) fn export(&self, listener: u32) {
+        let (request, body) = self.next_request();
+        assert!(matches!(body, Request::Export { .. }));
+        self.say(request, Reply::Exported { listener }, &[]);
+    }
+
+    /// Somebody connects; that one's end.
+    pub(crate) fn connect(&self, listener: u32) -> std::thread::JoinHandle<Channel> {
+        let (a, b) = socket::pair(Kind::Stream).unwrap();
+        self.say(0, Reply::Incoming { listener, grant: grant(Side::B, TransportKind::Shm) }, &[&b]);
+        std::thread::spawn(move || open(Side::A, TransportKind::Shm, a))
+    }
+
+    pub(crate) fn end_child(&self, domain: DomainId, status: u8) {
+        self.say(0, Reply::Ended { domain, exit: Exit::Exited { status } }, &[]);
+    }
+
+    /// Answers the next request, which must be to start a child.
+    pub(crate) fn spawn(&self, domain: DomainId) {
+        let (request, body) = self.next_request();
+        assert!(matches!(body, Request::Spawn { .. }));
+        self.say(request, Reply::Spawned { domain }, &[]);
+    }
+}
