@@ -74,8 +74,18 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         cargo("documentation", &["doc", "--workspace", "--no-deps", "--document-private-items"]);
     documentation.command.env("RUSTDOCFLAGS", "-D warnings");
     // One machine at a time: they would compete for two processors and miss their deadlines.
-    let end_to_end = &["test", "--no-fail-fast", "--package", "tombolo-e2e", "--", "--test-threads=1"];
-    let everything_else = ["test", "--no-fail-fast", "--workspace", "--exclude", "tombolo-e2e"];
+    let end_to_end = &[
+        "test",
+        "--no-fail-fast",
+        "--package",
+        "tombolo-e2e",
+        "--package",
+        "tombolo-chaos",
+        "--",
+        "--test-threads=1",
+    ];
+    let everything_else =
+        ["test", "--no-fail-fast", "--workspace", "--exclude", "tombolo-e2e", "--exclude", "tombolo-chaos"];
     let targets = ["--lib", "--bins", "--tests", "--examples"];
     Ok(vec![
         cargo("format", &["fmt", "--all", "--check"]),

@@ -15,7 +15,7 @@ const IMAGES: &[(&str, &str)] =
     &[("pingpong", "examples/pingpong"), ("communities", "examples/communities"), ("bench", "bench")];
 
 /// Builds what nodes are made of: monitors for every instruction set, the VM's kernel, the examples' images.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct Options {
     /// Build programs only; fetch no kernel and make no images
     #[arg(long)]

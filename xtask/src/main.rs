@@ -1,6 +1,7 @@
 //! The project's own tool, run as `cargo xtask <command>`: one module per command.
 
 mod bare;
+mod chaos;
 mod ci;
 mod codegen;
 mod failure;
@@ -45,6 +46,7 @@ enum Command {
     Bare,
     /// Builds what nodes are made of: monitors for every instruction set, the VM's kernel, the examples' images
     Kit(kit::Options),
+    Chaos(chaos::Options),
     /// Everything that `make test` does, as named steps; stops at the first that fails
     Ci(ci::Options),
 }
@@ -69,6 +71,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Foreign => foreign::run(&workspace),
         Command::Bare => bare::run(&workspace),
         Command::Kit(options) => kit::run(&workspace, options),
+        Command::Chaos(options) => chaos::run(&workspace, options),
         Command::Ci(options) => ci::run(&workspace, options),
     }
 }

@@ -7,10 +7,11 @@ use std::sync::OnceLock;
 
 use rustix::fs::{FlockOperation, flock};
 
-/// The folder that cargo builds in: tests run from `<target>/<profile>/deps`.
+/// The folder that cargo builds in: tests run from `<target>/<profile>/deps`, programs from `<target>/<profile>`.
 fn target() -> PathBuf {
-    let exe = std::env::current_exe().expect("a test knows its own path");
-    exe.ancestors().nth(3).expect("tests lie in <target>/<profile>/deps").to_owned()
+    let exe = std::env::current_exe().expect("a program knows its own path");
+    let profile = exe.ancestors().skip(1).find(|folder| !folder.ends_with("deps")).expect("a folder");
+    profile.parent().expect("programs lie in <target>/<profile>").to_owned()
 }
 
 /// The command under test, with everything that nodes are made of beside it.

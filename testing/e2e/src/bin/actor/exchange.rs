@@ -19,7 +19,7 @@ impl Random {
 }
 
 /// What rank `from` sends as message `number`.
-fn message(from: u64, number: u64, max_bytes: usize, buffer: &mut Vec<u8>) {
+pub(crate) fn message(from: u64, number: u64, max_bytes: usize, buffer: &mut Vec<u8>) {
     let mut random = Random(from << 32 | number);
     // Mostly short; one in a hundred as long as can be, or nearly.
     let limit = match random.next() % 100 {

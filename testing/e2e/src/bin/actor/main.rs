@@ -3,6 +3,7 @@
 mod basics;
 mod channels;
 mod exchange;
+mod member;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -36,6 +37,8 @@ fn main() -> ExitCode {
         ["connect", name, slot_bytes, slots, hash] => channels::connect(name, slot_bytes, slots, hash),
         ["keep", name] => channels::keep(name),
         ["connect-in-turn", name, count] => channels::connect_in_turn(name, count),
+        // A crowd under chaos.
+        ["member", name, pause_us, peers @ ..] => member::run(name, pause_us, peers),
         // Ends.
         ["hold", name] => channels::hold(name),
         ["lose-peer", how, name] => channels::lose_peer(how, name),

@@ -1,0 +1,126 @@
+//! What a run is asked for.
+
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+
+/// Kills at random what a busy machine is made of: domains, monitors, virtual machines, commands half-way through.
+/// Asserts that whoever is concerned hears of each death in time, that nothing hangs, that the monitor that stays
+/// gets no larger, and that nothing is left.
+///
+/// For example `cargo xtask chaos --kills 5000`, or `cargo xtask chaos --minutes 120 --only processes`. A run that
+/// fails says how to repeat it.
+#[derive(Parser, Clone, Debug)]
+#[command(name = "cargo xtask chaos", max_term_width = 100)]
+pub struct Arguments {
+    /// Where all choices start: the same seed makes the same choices [default: from the clock]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// How many kills
+    #[arg(long, value_name = "N", default_value_t = 1000, conflicts_with = "minutes")]
+    pub kills: u64,
+
+    /// How long, in place of a number of kills
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub minutes: Option<u64>,
+
+    /// Kill only these
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub only: Option<Only>,
+
+    /// The nodes beside the host that the machine has
+    #[arg(long, value_delimiter = ',', value_name = "KIND", value_enum,
+          default_values_t = [Beside::Arm0, Beside::RiscvUser, Beside::S390xUser])]
+    pub nodes: Vec<Beside>,
+
+    /// No node but the host: quick to start, and without emulation
+    #[arg(long, conflicts_with = "nodes")]
+    pub host_only: bool,
+
+    /// Domains on the host; every other node has two
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(3..=200))]
+    pub members: u16,
+
+    /// How long a death on this kernel may stay unknown, in milliseconds; 0 only reports
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    pub latency_ms: u64,
+
+    /// Time between two messages of a channel, in microseconds: less is more load
+    #[arg(long, value_name = "US", default_value_t = 2000)]
+    pub pause_us: u64,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What may be killed.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Only {
+    /// Domains, and commands half-way through
+    Processes,
+    /// The root's process, its keeper, and the monitors of nodes of foreign programs
+    Monitors,
+    /// The emulators of virtual machines
+    Vms,
+    /// Channels: closed in order by one side at any moment
+    Channels,
+}
+
+/// A node beside the host.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Beside {
+    /// An Arm virtual machine
+    Arm0,
+    /// RISC-V programs on this kernel
+    RiscvUser,
+    /// Big-endian programs on this kernel
+    S390xUser,
+}
+
+impl Beside {
+    /// The name of the node.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Beside::Arm0 => "arm0",
+            Beside::RiscvUser => "riscv-user",
+            Beside::S390xUser => "s390x-user",
+        }
+    }
+}
+
+impl Arguments {
+    /// The nodes that the machine has beside the host.
+    #[must_use]
+    pub fn beside(&self) -> Vec<Beside> {
+        if self.host_only { Vec::new() } else { self.nodes.clone() }
+    }
+
+    /// How long a run may take, if that is what ends it.
+    #[must_use]
+    pub fn duration(&self) -> Option<Duration> {
+        self.minutes.map(|minutes| Duration::from_secs(60 * minutes))
+    }
+
+    /// The words that repeat a run, with its seed.
+    #[must_use]
+    pub fn replay(&self, seed: u64) -> String {
+        let mut words = format!("cargo xtask chaos --seed {seed}");
+        match self.minutes {
+            Some(minutes) => words += &format!(" --minutes {minutes}"),
+            None => words += &format!(" --kills {}", self.kills),
+        }
+        if let Some(only) = self.only.and_then(|only| only.to_possible_value()) {
+            words += &format!(" --only {}", only.get_name());
+        }
+        if self.host_only {
+            words += " --host-only";
+        } else {
+            let names: Vec<_> = self.nodes.iter().map(|node| node.name()).collect();
+            words += &format!(" --nodes {}", names.join(","));
+        }
+        words + &format!(" --members {} --pause-us {}", self.members, self.pause_us)
+    }
+}

@@ -1,0 +1,328 @@
+//! The domains that keep the machine busy: what they say, and whether it fits to what was done to them.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tombolo::{Child, Domain, DomainId, Error, Exit, SpawnOptions, Stream};
+use tombolo_e2e::PATIENCE;
+
+use crate::latency::Latencies;
+use crate::monotonic_ns;
+
+/// What went wrong, in words.
+pub(crate) type Failure = String;
+
+/// How long one look for news lasts at most.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What was killed, for telling latencies apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) enum Cause {
+    /// A process of this kernel, which a survivor on this kernel had a channel to.
+    Domain,
+    /// The monitor of a node on this kernel, and its domains with it.
+    Monitor,
+    /// The emulator of a virtual machine.
+    Vm,
+    /// Anything, where victim or survivor is in a virtual machine that goes on: its monitor has a part in it.
+    Across,
+}
+
+impl Cause {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Cause::Domain => "domain",
+            Cause::Monitor => "monitor of a node",
+            Cause::Vm => "virtual machine",
+            Cause::Across => "across a window",
+        }
+    }
+}
+
+/// One place in the crowd, taken by one domain after the other.
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) node: String,
+    peers: Vec<String>,
+    /// Who has the place now.
+    pub(crate) child: Option<Child>,
+    /// Its process, on this kernel.
+    pub(crate) pid: Option<i32>,
+    /// Its channels, by number, and who is at their other ends.
+    open: HashMap<u64, String>,
+    messages: u64,
+    last_sign: Instant,
+    last_words: String,
+}
+
+/// Everything that children have written.
+type Said = Arc<Mutex<VecDeque<(DomainId, Vec<u8>)>>>;
+
+/// All members.
+pub(crate) struct Crowd {
+    pub(crate) members: Vec<Member>,
+    said: Said,
+    partial: HashMap<DomainId, Vec<u8>>,
+    /// Who was killed, when and how.
+    killed: HashMap<String, (i64, Cause)>,
+    /// Killed, and not yet known to have ended.
+    dying: HashSet<DomainId>,
+    dropped: HashSet<u64>,
+    closed: HashSet<u64>,
+    pub(crate) latencies: HashMap<Cause, Latencies>,
+    pub(crate) deaths_seen: u64,
+    pub(crate) messages: u64,
+}
+
+impl Crowd {
+    /// A crowd on these nodes, each given with how many of it are there. Nobody runs yet.
+    pub(crate) fn new(nodes: &[(String, u16)]) -> Crowd {
+        let places: Vec<&String> =
+            nodes.iter().flat_map(|(node, count)| std::iter::repeat_n(node, usize::from(*count))).collect();
+        let members = places
+            .iter()
+            .enumerate()
+            .map(|(index, node)| Member {
+                name: format!("member-{index}"),
+                node: (*node).clone(),
+                peers: (1..=3).map(|step| format!("member-{}", (index + step) % places.len())).collect(),
+                child: None,
+                pid: None,
+                open: HashMap::new(),
+                messages: 0,
+                last_sign: Instant::now(),
+                last_words: String::new(),
+            })
+            .collect();
+        Crowd {
+            members,
+            said: Said::default(),
+            partial: HashMap::new(),
+            killed: HashMap::new(),
+            dying: HashSet::new(),
+            dropped: HashSet::new(),
+            closed: HashSet::new(),
+            latencies: HashMap::new(),
+            deaths_seen: 0,
+            messages: 0,
+        }
+    }
+
+    /// Listens to what the children of this domain say.
+    pub(crate) fn listen(&mut self, domain: &Domain) {
+        let said = Arc::clone(&self.said);
+        domain.on_output(move |child, _: Stream, bytes| {
+            said.lock().unwrap_or_else(PoisonError::into_inner).push_back((child, bytes.to_vec()));
+        });
+    }
+
+    /// Fills a place with a new domain.
+    pub(crate) fn start(
+        &mut self,
+        domain: &Domain,
+        image: &std::path::Path,
+        place: usize,
+        pause_us: u64,
+    ) -> Result<(), Failure> {
+        let member = &mut self.members[place];
+        let words = ["member".to_owned(), member.name.clone(), pause_us.to_string()];
+        let options = SpawnOptions::image(image)
+            .on(member.node.clone())
+            .args(words.into_iter().chain(member.peers.iter().cloned()))
+            .with_input();
+        let child = domain.spawn(&options).map_err(|error| format!("start {}: {error}", member.name))?;
+        if self.killed.contains_key(&child.id().to_string()) {
+            return Err(format!("the id {} was given out again", child.id()));
+        }
+        member.child = Some(child);
+        (member.pid, member.last_sign, member.messages) = (None, Instant::now(), 0);
+        member.open.clear();
+        member.last_words.clear();
+        Ok(())
+    }
+
+    /// The machine is gone, and everybody with it.
+    pub(crate) fn forget_all(&mut self) {
+        for member in &mut self.members {
+            (member.child, member.pid) = (None, None);
+            member.open.clear();
+        }
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.partial.clear();
+        // Another machine of the same name gives out the same ids again.
+        self.killed.clear();
+        self.dying.clear();
+        self.dropped.clear();
+        self.closed.clear();
+    }
+
+    /// Notes that a place's domain is about to be killed, now.
+    pub(crate) fn will_die(&mut self, place: usize, cause: Cause) {
+        if let Some(child) = &self.members[place].child {
+            self.killed.insert(child.id().to_string(), (monotonic_ns(), cause));
+            self.dying.insert(child.id());
+        }
+    }
+
+    fn place_of(&self, id: DomainId) -> Option<usize> {
+        self.members.iter().position(|member| member.child.as_ref().is_some_and(|child| child.id() == id))
+    }
+
+    /// Takes in what comes within `time`.
+    pub(crate) fn attend(&mut self, domain: &Domain, time: Duration) -> Result<(), Failure> {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match domain.next_exit(left.min(LOOK)) {
+                Ok((id, exit)) => {
+                    self.hear()?;
+                    self.ended(id, &exit)?;
+                }
+                Err(Error::TimedOut { .. }) => self.hear()?,
+                Err(error) => return Err(error.to_string()),
+            }
+            if left.is_zero() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Attends until everybody who was killed has ended, and no survivor has a channel left to any of them.
+    pub(crate) fn settle(&mut self, domain: &Domain) -> Result<(), Failure> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            self.attend(domain, Duration::ZERO)?;
+            let Some(what) = self.unsettled() else { return Ok(()) };
+            if Instant::now() > until {
+                return Err(format!("hangs: after {} s {what}", PATIENCE.as_secs()));
+            }
+            self.attend(domain, Duration::from_millis(1))?;
+        }
+    }
+
+    fn unsettled(&self) -> Option<String> {
+        if let Some(id) = self.dying.iter().next() {
+            return Some(format!("domain {id}, which was killed, is not known to have ended"));
+        }
+        let alive = self.members.iter().filter(|member| member.child.is_some());
+        alive
+            .flat_map(|member| member.open.iter().map(move |(channel, peer)| (member, channel, peer)))
+            .find(|(.., peer)| self.killed.contains_key(*peer))
+            .map(|(member, channel, peer)| {
+                let Member { name, node, .. } = member;
+                format!("{name} on {node} does not know that {peer}, at the other end of channel {channel}, is dead")
+            })
+    }
+
+    /// Every living member has given a sign of life lately, and every message was counted.
+    pub(crate) fn assert_alive(&self) -> Result<(), Failure> {
+        let silent = self
+            .members
+            .iter()
+            .find(|member| member.child.is_some() && member.last_sign.elapsed() > PATIENCE);
+        silent.map_or(Ok(()), |member| {
+            let Member { name, node, .. } = member;
+            Err(format!("hangs: {name} on {node} has said nothing for {} s", PATIENCE.as_secs()))
+        })
+    }
+
+    /// Every channel that was seen to be closed had been closed by somebody.
+    pub(crate) fn assert_explained(&self) -> Result<(), Failure> {
+        let unexplained: Vec<_> = self.closed.difference(&self.dropped).collect();
+        if unexplained.is_empty() {
+            return Ok(());
+        }
+        Err(format!("channels {unexplained:?} were said to be closed in order, and nobody closed them"))
+    }
+
+    fn ended(&mut self, id: DomainId, exit: &Exit) -> Result<(), Failure> {
+        let Some(place) = self.place_of(id) else { return Ok(()) };
+        self.partial.remove(&id);
+        let member = &mut self.members[place];
+        (member.child, member.pid) = (None, None);
+        member.open.clear();
+        if self.dying.remove(&id) {
+            return Ok(());
+        }
+        let Member { name, node, last_words, .. } = member;
+        Err(format!(
+            "{name} ({id} on {node}), which nobody killed, ended: {exit:?}; it said last: {last_words}"
+        ))
+    }
+
+    /// Reads what was said, line by line.
+    fn hear(&mut self) -> Result<(), Failure> {
+        loop {
+            let next = self.said.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some((id, bytes)) = next else { return Ok(()) };
+            let partial = self.partial.entry(id).or_default();
+            partial.extend_from_slice(&bytes);
+            let Some(end) = partial.iter().rposition(|byte| *byte == b'\n') else { continue };
+            let whole: Vec<u8> = partial.drain(..=end).collect();
+            for line in String::from_utf8_lossy(&whole).lines() {
+                self.line(id, line)?;
+            }
+        }
+    }
+
+    fn line(&mut self, id: DomainId, line: &str) -> Result<(), Failure> {
+        let Some(place) = self.place_of(id) else { return Ok(()) };
+        let member = &mut self.members[place];
+        member.last_sign = Instant::now();
+        member.last_words = line.to_owned();
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let strange = || Err(format!("{} on {} says {line:?}", member.name, member.node));
+        match words.as_slice() {
+            ["ready", pid] => member.pid = pid.parse().ok(),
+            ["alive", count] => {
+                let count = count.parse().unwrap_or(0);
+                self.messages += count - member.messages.min(count);
+                member.messages = count;
+            }
+            ["open", channel, peer] => {
+                let Ok(channel) = channel.parse() else { return strange() };
+                member.open.insert(channel, (*peer).to_owned());
+            }
+            ["end", channel, peer, how, at_ns, ..] => {
+                let (Ok(channel), Ok(at_ns)) = (channel.parse(), at_ns.parse()) else { return strange() };
+                return self
+                    .end(place, channel, peer, how, at_ns)
+                    .map_err(|failure| format!("{failure} ({line})"));
+            }
+            // Whom it tried to reach was not there, or went away meanwhile.
+            ["unconnected", _, "died" | "closed" | "monitor" | "timed-out", ..] => {}
+            // It speaks of something that ended it, or that should not be.
+            ["unconnected" | "corrupt", ..] => return strange(),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, place: usize, channel: u64, peer: &str, how: &str, at_ns: i64) -> Result<(), Failure> {
+        let member = &mut self.members[place];
+        member.open.remove(&channel);
+        let Member { name, node, .. } = member;
+        match how {
+            "dropped" => {
+                self.dropped.insert(channel);
+            }
+            "closed" => {
+                self.closed.insert(channel);
+            }
+            "died" => {
+                let Some((killed_ns, cause)) = self.killed.get(peer) else {
+                    return Err(format!("{name} on {node} says that {peer} died, and nobody killed it"));
+                };
+                let in_vm = node == "arm0";
+                // The clock of a virtual machine is another: what counts is when it was heard here.
+                let known_ns = if in_vm { monotonic_ns() } else { at_ns };
+                let cause = if in_vm { Cause::Across } else { *cause };
+                self.deaths_seen += 1;
+                self.latencies.entry(cause).or_default().add(known_ns - killed_ns);
+            }
+            _ => return Err(format!("channel {channel} of {name} on {node} to {peer} ended so: {how}")),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! Whether a quantity stays as it is while it goes up and down.
+
+/// Share of the points that are left out at the start: caches fill, allocators find their size.
+const WARM_UP: f64 = 0.25;
+
+/// Fewer points say nothing.
+const MIN_POINTS: usize = 12;
+
+/// A quantity, by the number of kills so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Series(Vec<(f64, f64)>);
+
+/// What a line through the points says.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Trend {
+    /// The mean.
+    pub(crate) mean: f64,
+    /// How much it grew from the first point to the last.
+    pub(crate) growth: f64,
+    /// How much of that may be chance: three times its standard error.
+    pub(crate) doubt: f64,
+}
+
+impl Trend {
+    /// Whether it grew by more than `allowance`, and not by chance.
+    pub(crate) fn grows(self, allowance: f64) -> bool {
+        self.growth - self.doubt > 0.0 && self.growth > allowance
+    }
+}
+
+impl Series {
+    pub(crate) fn add(&mut self, kills: u64, value: f64) {
+        self.0.push((kills as f64, value));
+    }
+
+    /// The line of least squares after the warm-up; none of too few points.
+    pub(crate) fn trend(&self) -> Option<Trend> {
+        let points = &self.0[(self.0.len() as f64 * WARM_UP) as usize..];
+        if points.len() < MIN_POINTS {
+            return None;
+        }
+        let count = points.len() as f64;
+        let mean_of = |part: fn(&(f64, f64)) -> f64| points.iter().map(part).sum::<f64>() / count;
+        let (mean_x, mean_y) = (mean_of(|point| point.0), mean_of(|point| point.1));
+        let spread: f64 = points.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+        if spread == 0.0 {
+            return None;
+        }
+        let slope = points.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum::<f64>() / spread;
+        let residual = |(x, y): &(f64, f64)| (y - mean_y - slope * (x - mean_x)).powi(2);
+        let variance = points.iter().map(residual).sum::<f64>() / (count - 2.0);
+        let length = points[points.len() - 1].0 - points[0].0;
+        let doubt = 3.0 * (variance / spread).sqrt() * length;
+        Some(Trend { mean: mean_y, growth: slope * length, doubt })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(value: impl Fn(u64) -> f64) -> Series {
+        let mut series = Series::default();
+        (0..100).for_each(|kills| series.add(kills, value(kills)));
+        series
+    }
+
+    #[test]
+    fn a_leak_shows_and_noise_does_not() {
+        let noise = |kills: u64| (kills * 7919 % 13) as f64;
+        let flat = series(|kills| 1000.0 + noise(kills)).trend().unwrap();
+        assert!(!flat.grows(3.0), "{flat:?}");
+        let leak = series(|kills| 1000.0 + noise(kills) + kills as f64).trend().unwrap();
+        assert!(leak.grows(30.0) && !leak.grows(100.0), "{leak:?}");
+        let shrinks = series(|kills| 1000.0 - kills as f64).trend().unwrap();
+        assert!(!shrinks.grows(0.0), "{shrinks:?}");
+    }
+
+    #[test]
+    fn the_warm_up_is_not_counted() {
+        let grown = series(|kills| 1000.0 * (kills.min(20) as f64)).trend().unwrap();
+        assert!(!grown.grows(1.0), "{grown:?}");
+    }
+
+    #[test]
+    fn few_points_say_nothing() {
+        let mut few = Series::default();
+        (0..MIN_POINTS as u64).for_each(|kills| few.add(kills, 1.0));
+        assert_eq!(few.trend(), None);
+    }
+}

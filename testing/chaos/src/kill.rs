@@ -1,0 +1,251 @@
+//! What is killed, how, and what has to hold afterwards.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tombolo::{Domain, Error};
+use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
+
+use crate::arguments::Only;
+use crate::crowd::{Cause, Failure};
+use crate::state::Chaos;
+
+/// Something to kill.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) enum Kind {
+    Domain,
+    Channel,
+    Run,
+    Up,
+    Agent,
+    Vm,
+    Root,
+    Keeper,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Kind; 8] =
+        [Kind::Domain, Kind::Channel, Kind::Run, Kind::Up, Kind::Agent, Kind::Vm, Kind::Root, Kind::Keeper];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Domain => "domains",
+            Kind::Channel => "channels closed",
+            Kind::Run => "`tombolo run` half-way",
+            Kind::Up => "`tombolo up` half-way",
+            Kind::Agent => "monitors of nodes",
+            Kind::Vm => "virtual machines",
+            Kind::Root => "root monitors",
+            Kind::Keeper => "keepers",
+        }
+    }
+
+    /// How often it is chosen, of a thousand; what takes long is rare.
+    fn weight(self) -> u64 {
+        match self {
+            Kind::Domain => 860,
+            Kind::Channel => 80,
+            Kind::Run => 20,
+            Kind::Up => 5,
+            Kind::Agent => 20,
+            Kind::Vm => 8,
+            Kind::Root => 4,
+            Kind::Keeper => 3,
+        }
+    }
+
+    fn belongs_to(self, only: Only) -> bool {
+        match only {
+            Only::Processes => matches!(self, Kind::Domain | Kind::Run | Kind::Up),
+            Only::Monitors => matches!(self, Kind::Agent | Kind::Root | Kind::Keeper),
+            Only::Vms => self == Kind::Vm,
+            Only::Channels => self == Kind::Channel,
+        }
+    }
+}
+
+/// The command of the domains of a half-way `tombolo run`.
+const SLEEP: [&str; 2] = ["sleep", "1003"];
+
+impl Chaos {
+    /// What can be killed of this machine.
+    pub(crate) fn kinds(&self) -> Vec<Kind> {
+        let has_node = |kind: &str| self.kinds_of_nodes.iter().any(|(_, of)| of == kind);
+        Kind::ALL
+            .into_iter()
+            .filter(|kind| self.arguments.only.is_none_or(|only| kind.belongs_to(only)))
+            .filter(|kind| match kind {
+                Kind::Agent => has_node("user"),
+                Kind::Vm => has_node("vm"),
+                _ => true,
+            })
+            .collect()
+    }
+
+    /// Chooses something to kill.
+    pub(crate) fn choose(&mut self) -> Kind {
+        let kinds = self.kinds();
+        let total: u64 = kinds.iter().map(|kind| kind.weight()).sum();
+        let mut ticket = self.random.below(total.max(1));
+        for kind in &kinds {
+            if ticket < kind.weight() {
+                return *kind;
+            }
+            ticket -= kind.weight();
+        }
+        kinds[0]
+    }
+
+    /// Kills one, and checks what has to hold.
+    pub(crate) fn kill(&mut self, kind: Kind) -> Result<(), Failure> {
+        match kind {
+            Kind::Domain => self.kill_domain(),
+            Kind::Channel => self.close_channel(),
+            Kind::Run => self.kill_run(),
+            Kind::Up => self.kill_up(),
+            Kind::Agent => self.kill_node("user", Cause::Monitor),
+            Kind::Vm => self.kill_node("vm", Cause::Vm),
+            Kind::Root => self.kill_machine(false),
+            Kind::Keeper => self.kill_machine(true),
+        }
+    }
+
+    fn kill_domain(&mut self) -> Result<(), Failure> {
+        // The first is never killed: somebody has to have seen it all.
+        let count = self.crowd.members.len() as u64 - 1;
+        let place = 1 + self.random.below(count) as usize;
+        let member = &self.crowd.members[place];
+        let (pid, in_vm) = (member.pid, self.is_in_vm(&member.node));
+        let id = member.child.as_ref().map(tombolo::Child::id).ok_or("a place is empty")?;
+        match pid.and_then(Pid::from_raw) {
+            Some(pid) if !in_vm => {
+                self.crowd.will_die(place, Cause::Domain);
+                // Our own, and not reaped while it is not known to have ended.
+                kill_process(pid, Signal::KILL).map_err(|errno| format!("kill process {pid:?}: {errno}"))?;
+            }
+            // Too young to have said its number, or in another kernel: its monitor does it.
+            _ => {
+                self.crowd.will_die(place, if in_vm { Cause::Across } else { Cause::Domain });
+                self.domain.kill(id, 9, Duration::ZERO).map_err(text)?;
+            }
+        }
+        self.crowd.settle(&self.domain)?;
+        self.fill(place)
+    }
+
+    /// One side closes a channel in order: its peer must not take that for a death.
+    fn close_channel(&mut self) -> Result<(), Failure> {
+        let place = self.random.below(self.crowd.members.len() as u64) as usize;
+        if let Some(child) = &self.crowd.members[place].child {
+            child.input(b"drop\n").map_err(text)?;
+        }
+        Ok(())
+    }
+
+    fn kill_run(&mut self) -> Result<(), Failure> {
+        let nodes: Vec<String> = self.kinds_of_nodes.iter().map(|(node, _)| node.clone()).collect();
+        let on = &nodes[self.random.below(nodes.len() as u64) as usize];
+        let image = self.image.display().to_string();
+        let words = ["run", "--on", on, &image].into_iter().chain(SLEEP);
+        let run = self.machine.start(words);
+        let pause = Duration::from_millis(self.random.below(300));
+        self.crowd.attend(&self.domain, pause)?;
+        run.signal([Signal::KILL, Signal::INT, Signal::TERM][self.random.below(3) as usize]);
+        let finished = run.finish();
+        if finished.status == 0 {
+            return Err(format!("it was killed and went well: {finished}"));
+        }
+        let own = self.domain.id();
+        let others = |domain: &Domain| -> Result<usize, Failure> {
+            let all = domain.domains().map_err(text)?;
+            Ok(all.iter().filter(|other| other.parent.is_some_and(|parent| parent != own)).count())
+        };
+        let until = Instant::now() + PATIENCE;
+        while others(&self.domain)? > 0 {
+            if Instant::now() > until {
+                return Err("a domain of a `tombolo run` that was killed goes on".into());
+            }
+            self.crowd.attend(&self.domain, Duration::from_millis(20))?;
+        }
+        Ok(())
+    }
+
+    /// Another machine, killed while it comes up.
+    fn kill_up(&mut self) -> Result<(), Failure> {
+        let mut file = MachineFile::host();
+        if self.kinds_of_nodes.iter().any(|(node, _)| node == "riscv-user") {
+            file = file.with_user("riscv-user", "riscv64");
+        }
+        let machine = Machine::new(&file);
+        let up = machine.start(["up".as_ref(), machine.file().as_os_str()]);
+        let pause = Duration::from_millis(self.random.below(200));
+        self.crowd.attend(&self.domain, pause)?;
+        let signal = [Signal::KILL, Signal::INT][self.random.below(2) as usize];
+        up.signal(signal);
+        let finished = up.finish();
+        if finished.status == 0 {
+            // It was quicker.
+            machine.tombolo(["down"]).ok();
+        } else if signal == Signal::KILL {
+            // Between the word that the machine is up and its own end nobody can say whether it is there: if it is,
+            // it can be taken down.
+            let _ = machine.tombolo(["down"]);
+        }
+        machine.has_ended();
+        Ok(())
+    }
+
+    /// Kills what a node is, and starts it again.
+    fn kill_node(&mut self, kind: &str, cause: Cause) -> Result<(), Failure> {
+        let nodes: Vec<String> =
+            self.kinds_of_nodes.iter().filter(|(_, of)| of == kind).map(|(node, _)| node.clone()).collect();
+        let node = nodes[self.random.below(nodes.len() as u64) as usize].clone();
+        let (before, pid) = self.node(&node, |info| (info.generation, info.pid))?;
+        let places: Vec<usize> =
+            (0..self.crowd.members.len()).filter(|place| self.crowd.members[*place].node == node).collect();
+        places.iter().for_each(|place| self.crowd.will_die(*place, cause));
+        self.machine.kill(pid);
+        self.crowd.settle(&self.domain)?;
+        let until = Instant::now() + PATIENCE;
+        while self.node(&node, |info| info.up)? {
+            if Instant::now() > until {
+                return Err(format!("hangs: node {node} was killed and is said to be up"));
+            }
+            self.crowd.attend(&self.domain, Duration::from_millis(5))?;
+        }
+        self.domain.restart_node(&node).map_err(text)?;
+        let after = self.node(&node, |info| info.generation)?;
+        if after != before + 1 {
+            return Err(format!("node {node} of generation {before} was restarted as generation {after}"));
+        }
+        places.into_iter().try_for_each(|place| self.fill(place))
+    }
+
+    /// Kills the root, or its keeper: all of the machine goes, nothing is left, and it can come up again.
+    fn kill_machine(&mut self, keeper: bool) -> Result<(), Failure> {
+        let root = self.root_pid()?;
+        let pid = if keeper { parent_of(root).ok_or("the root has no keeper")? } else { root };
+        self.machine.kill(pid);
+        let lost = eventually(|| matches!(self.domain.nodes(), Err(Error::MonitorLost { .. })));
+        if !lost {
+            return Err(
+                "hangs: the root was killed, and a domain is not told that its monitor is gone".into()
+            );
+        }
+        self.machine.assert_gone();
+        self.crowd.forget_all();
+        self.close_watch();
+        self.machine.bring_up();
+        self.attach()?;
+        self.start_all()
+    }
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+pub(crate) fn text(error: impl std::fmt::Display) -> Failure {
+    error.to_string()
+}

@@ -1,0 +1,57 @@
+//! `cargo xtask chaos`: see the help text.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Parser;
+use tombolo_chaos::{Arguments, Chaos};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // A seed that nobody gave is short enough to be typed.
+    let clock =
+        || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_micros() as u64 % 1_000_000);
+    let seed = arguments.seed.unwrap_or_else(clock);
+    let commit = commit();
+    let replay = arguments.replay(seed);
+    eprintln!("chaos: seed {seed}, commit {commit}");
+    let json = arguments.json;
+    let run = || Chaos::start(arguments, seed).map(|chaos| chaos.run(seed));
+    // What the machine under test is asserted of by panics ends the run as well, and has to say how to repeat it.
+    let summary = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(summary)) => summary,
+        Ok(Err(failure)) => {
+            eprintln!("chaos: {failure}");
+            return ExitCode::FAILURE;
+        }
+        Err(_) => {
+            eprintln!("chaos: FAILED, see above; again with: {replay} (commit {commit})");
+            return ExitCode::FAILURE;
+        }
+    };
+    if json {
+        println!("{}", summary.to_json(&commit));
+    } else {
+        println!("{}", summary.table());
+    }
+    for failure in &summary.failures {
+        eprintln!("chaos: FAILED: {failure}");
+    }
+    if summary.failures.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("chaos: again with: {replay} (commit {commit})");
+    ExitCode::FAILURE
+}
+
+/// The commit that this was built from, with a mark when the tree has changed since.
+fn commit() -> String {
+    let output = std::process::Command::new("git")
+        .args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--abbrev=12"])
+        .output();
+    match output {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}

@@ -1,0 +1,305 @@
+//! A run: the machine, its crowd, and what was seen.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tombolo::{Domain, NodeInfo};
+use tombolo_e2e::{Machine, MachineFile, Random, actor_image, host_actor};
+
+use crate::arguments::{Arguments, Beside};
+use crate::crowd::{Cause, Crowd, Failure};
+use crate::kill::{Kind, text};
+use crate::latency::Latencies;
+use crate::sample::Watched;
+
+/// Kills between two looks at what the monitor takes.
+const SAMPLE_EVERY: u64 = 5;
+
+/// The longest pause between two kills.
+const MAX_PAUSE_MS: u64 = 20;
+
+/// Kills between two lines of progress.
+const PROGRESS_EVERY: u64 = 250;
+
+/// A run.
+pub struct Chaos {
+    pub(crate) arguments: Arguments,
+    pub(crate) random: Random,
+    pub(crate) machine: Machine,
+    pub(crate) domain: Domain,
+    pub(crate) crowd: Crowd,
+    pub(crate) image: PathBuf,
+    /// Every node, with its kind.
+    pub(crate) kinds_of_nodes: Vec<(String, String)>,
+    kills: BTreeMap<Kind, u64>,
+    /// What the root takes, the member that is never killed, and this program.
+    watched: Vec<Watched>,
+    /// Those of roots that were killed.
+    past: Vec<Watched>,
+}
+
+/// What came of a run.
+pub struct Summary {
+    /// Where its choices started.
+    pub seed: u64,
+    /// Words that repeat it.
+    pub replay: String,
+    /// What failed.
+    pub failures: Vec<String>,
+    kills: BTreeMap<Kind, u64>,
+    latencies: Vec<(Cause, Latencies)>,
+    watched: Vec<Watched>,
+    deaths_seen: u64,
+    messages: u64,
+    time: Duration,
+}
+
+fn machine_file(beside: &[Beside]) -> MachineFile {
+    beside.iter().fold(MachineFile::host(), |file, node| match node {
+        Beside::Arm0 => file.with_vm("arm0", ""),
+        Beside::RiscvUser => file.with_user("riscv-user", "riscv64"),
+        Beside::S390xUser => file.with_user("s390x-user", "s390x"),
+    })
+}
+
+impl Chaos {
+    /// Brings the machine up and lets the crowd run.
+    ///
+    /// # Errors
+    /// What did not start.
+    pub fn start(arguments: Arguments, seed: u64) -> Result<Chaos, String> {
+        let beside = arguments.beside();
+        let image = if beside.is_empty() { host_actor() } else { actor_image() };
+        let machine = Machine::up(&machine_file(&beside));
+        let domain = Domain::attach_to_machine(machine.name()).map_err(text)?;
+        let nodes = domain.nodes().map_err(text)?;
+        let places: Vec<(String, u16)> = nodes
+            .iter()
+            .map(|node| (node.name.clone(), if node.kind == "host" { arguments.members } else { 2 }))
+            .collect();
+        let mut chaos = Chaos {
+            random: Random::new(seed),
+            crowd: Crowd::new(&places),
+            kinds_of_nodes: nodes.into_iter().map(|node| (node.name, node.kind)).collect(),
+            kills: BTreeMap::new(),
+            watched: Vec::new(),
+            past: Vec::new(),
+            arguments,
+            machine,
+            domain,
+            image,
+        };
+        if chaos.kinds().is_empty() {
+            return Err("nothing of what `--only` names is in a machine of these `--nodes`".into());
+        }
+        chaos.watch();
+        chaos.crowd.listen(&chaos.domain);
+        chaos.start_all()?;
+        Ok(chaos)
+    }
+
+    /// Kills until it has been enough or something has failed, takes the machine down, and looks for leftovers.
+    #[must_use]
+    pub fn run(mut self, seed: u64) -> Summary {
+        let began = Instant::now();
+        let mut failures: Vec<String> = self.go(began).err().into_iter().collect();
+        if failures.is_empty() {
+            failures.extend(self.end().err());
+        }
+        self.close_watch();
+        failures.extend(self.past.iter().flat_map(Watched::grown));
+        let mut latencies: Vec<_> = self.crowd.latencies.drain().collect();
+        latencies.sort_by_key(|(cause, _)| *cause);
+        let limit_ms = self.arguments.latency_ms as f64;
+        for (cause, seen) in &latencies {
+            if limit_ms > 0.0 && *cause != Cause::Across && seen.max_ms() > limit_ms {
+                let (late, what) = (seen.max_ms(), cause.name());
+                failures.push(format!("a death ({what}) became known after {late:.1} ms, not {limit_ms} ms"));
+            }
+        }
+        let summary = Summary {
+            seed,
+            replay: self.arguments.replay(seed),
+            failures,
+            kills: std::mem::take(&mut self.kills),
+            latencies,
+            watched: std::mem::take(&mut self.past),
+            deaths_seen: self.crowd.deaths_seen,
+            messages: self.crowd.messages,
+            time: began.elapsed(),
+        };
+        if summary.failures.is_empty() {
+            self.machine.down();
+        }
+        summary
+    }
+
+    fn go(&mut self, began: Instant) -> Result<(), Failure> {
+        let mut kills = 0;
+        loop {
+            let done = match self.arguments.duration() {
+                Some(duration) => began.elapsed() >= duration,
+                None => kills >= self.arguments.kills,
+            };
+            if done {
+                return Ok(());
+            }
+            let pause = Duration::from_micros(self.random.below(MAX_PAUSE_MS * 1000));
+            self.crowd.attend(&self.domain, pause)?;
+            let kind = self.choose();
+            self.kill(kind).map_err(|failure| format!("kill {}, {}: {failure}", kills + 1, kind.name()))?;
+            self.crowd.assert_alive()?;
+            kills += 1;
+            *self.kills.entry(kind).or_default() += 1;
+            if kills % SAMPLE_EVERY == 0 {
+                self.sample(kills)?;
+            }
+            if kills % PROGRESS_EVERY == 0 {
+                let (deaths, seconds) = (self.crowd.deaths_seen, began.elapsed().as_secs());
+                eprintln!("{kills} kills in {seconds} s, {deaths} deaths seen by survivors");
+            }
+        }
+    }
+
+    /// After all that the machine works as on the first day, and nothing that was lent is missing.
+    fn end(&mut self) -> Result<(), Failure> {
+        self.crowd.attend(&self.domain, Duration::from_millis(200))?;
+        for place in 0..self.crowd.members.len() {
+            if let Some(child) = &self.crowd.members[place].child {
+                let id = child.id();
+                self.crowd.will_die(place, Cause::Across);
+                self.domain.kill(id, 9, Duration::ZERO).map_err(text)?;
+            }
+        }
+        // Those that wait for their own end see the ends of others: no latency of these counts.
+        let seen = self.crowd.latencies.clone();
+        self.crowd.settle(&self.domain)?;
+        self.crowd.latencies = seen;
+        self.crowd.assert_explained()?;
+        let names = self.domain.names().map_err(text)?;
+        if let Some(name) = names.first() {
+            return Err(format!("the name {} of dead {} is left", name.name, name.owner));
+        }
+        let returned = tombolo_e2e::eventually(|| {
+            self.domain.nodes().is_ok_and(|nodes| nodes.iter().all(|node| node.window_bytes.0 == 0))
+        });
+        if !returned {
+            return Err("of a window something is still lent, and nobody lives who has it".into());
+        }
+        for (node, _) in &self.kinds_of_nodes {
+            let finished =
+                self.machine.tombolo(["run", "--on", node, &self.image.display().to_string(), "exit", "6"]);
+            if finished.status != 6 {
+                return Err(format!("a program on {node} does not run any more: {finished}"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_in_vm(&self, node: &str) -> bool {
+        self.kinds_of_nodes.iter().any(|(name, kind)| name == node && kind == "vm")
+    }
+
+    pub(crate) fn fill(&mut self, place: usize) -> Result<(), Failure> {
+        self.crowd.start(&self.domain, &self.image, place, self.arguments.pause_us)
+    }
+
+    pub(crate) fn start_all(&mut self) -> Result<(), Failure> {
+        (0..self.crowd.members.len()).try_for_each(|place| self.fill(place))
+    }
+
+    /// Attaches to the machine that has come up again.
+    pub(crate) fn attach(&mut self) -> Result<(), Failure> {
+        self.domain = Domain::attach_to_machine(self.machine.name()).map_err(text)?;
+        self.crowd.listen(&self.domain);
+        self.watch();
+        Ok(())
+    }
+
+    pub(crate) fn node<T>(&self, name: &str, look: impl FnOnce(&NodeInfo) -> T) -> Result<T, Failure> {
+        let nodes = self.domain.nodes().map_err(text)?;
+        nodes.iter().find(|node| node.name == name).map(look).ok_or_else(|| format!("no node {name}"))
+    }
+
+    pub(crate) fn root_pid(&self) -> Result<i32, Failure> {
+        self.node("host", |info| info.pid)
+    }
+
+    /// Begins to watch the processes that stay.
+    fn watch(&mut self) {
+        let names = ["root monitor", "member never killed", "this program"];
+        self.watched = names.into_iter().map(Watched::new).collect();
+    }
+
+    /// Ends that: they are gone, or the run is over.
+    pub(crate) fn close_watch(&mut self) {
+        self.past.append(&mut self.watched);
+    }
+
+    fn sample(&mut self, kills: u64) -> Result<(), Failure> {
+        let pids = [Some(self.root_pid()?), self.crowd.members[0].pid, Some(std::process::id() as i32)];
+        for (watched, pid) in self.watched.iter_mut().zip(pids) {
+            if let Some(pid) = pid {
+                watched.sample(pid, kills);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Summary {
+    /// Everything, for people.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut lines = vec![format!("{:<28}{:>8}", "killed", "times")];
+        lines.extend(self.kills.iter().map(|(kind, count)| format!("{:<28}{count:>8}", kind.name())));
+        let all: u64 = self.kills.values().sum();
+        lines.push(format!("{:<28}{all:>8}  in {:.1} s", "all", self.time.as_secs_f64()));
+        lines.push(format!(
+            "\n{:<24}{:>8}{:>10}{:>10}{:>10}",
+            "a death became known", "times", "p50 ms", "p99 ms", "max ms"
+        ));
+        for (cause, latencies) in &self.latencies {
+            if let Some((count, p50, p99, max)) = latencies.row() {
+                lines.push(format!("{:<24}{count:>8}{p50:>10.2}{p99:>10.2}{max:>10.2}", cause.name()));
+            }
+        }
+        let rows: Vec<String> = self.watched.iter().flat_map(Watched::rows).collect();
+        if !rows.is_empty() {
+            lines.push(format!(
+                "\n{:<24}{:<16}{:>10}{:>10}{:>10}",
+                "process", "quantity", "mean", "growth", "doubt"
+            ));
+            lines.extend(rows);
+        }
+        lines.push(format!(
+            "\n{} deaths seen by survivors, {} messages checked",
+            self.deaths_seen, self.messages
+        ));
+        lines.join("\n")
+    }
+
+    /// Everything, for programs.
+    #[must_use]
+    pub fn to_json(&self, commit: &str) -> Value {
+        let kills: serde_json::Map<String, Value> =
+            self.kills.iter().map(|(kind, count)| (kind.name().replace('`', ""), json!(count))).collect();
+        let latencies: serde_json::Map<String, Value> =
+            self.latencies.iter().map(|(cause, seen)| (cause.name().to_owned(), seen.to_json())).collect();
+        let watched: Vec<Value> = self.watched.iter().map(Watched::to_json).collect();
+        json!({
+            "seed": self.seed,
+            "commit": commit,
+            "replay": self.replay,
+            "failures": self.failures,
+            "kills": kills,
+            "death_known": latencies,
+            "watched": watched,
+            "deaths_seen": self.deaths_seen,
+            "messages": self.messages,
+            "seconds": self.time.as_secs_f64(),
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! Short runs: everything is killed at least once, nothing hangs, nothing is left. Times are shown, not asserted;
+//! `cargo xtask chaos` asserts them.
+
+use clap::Parser;
+use tombolo_chaos::{Arguments, Chaos};
+
+fn chaos(seed: u64, words: &str) {
+    let words = std::iter::once("chaos").chain(words.split_whitespace());
+    let arguments =
+        Arguments::try_parse_from(words.chain(["--latency-ms", "0"])).expect("words that are right");
+    eprintln!("seed {seed}: {}", arguments.replay(seed));
+    let summary = Chaos::start(arguments, seed).expect("a machine").run(seed);
+    eprintln!("{}", summary.table());
+    assert!(summary.failures.is_empty(), "{:#?}\nagain with: {}", summary.failures, summary.replay);
+}
+
+#[test]
+fn domains_die_in_a_crowd_over_three_instruction_sets() {
+    chaos(5, "--kills 60 --only processes");
+}
+
+#[test]
+fn monitors_of_nodes_the_root_and_its_keeper_die() {
+    chaos(6, "--kills 6 --only monitors --nodes riscv-user,s390x-user");
+}
+
+#[test]
+fn a_virtual_machine_dies_and_comes_back() {
+    chaos(7, "--kills 2 --only vms --nodes arm0");
+}
+
+#[test]
+fn channels_that_are_closed_in_order_are_no_deaths() {
+    chaos(8, "--kills 60 --only channels --host-only");
+}
+
+#[test]
+fn what_a_machine_does_not_have_cannot_be_killed() {
+    let words = ["chaos", "--kills", "1", "--only", "vms", "--host-only"];
+    let Err(failure) = Chaos::start(Arguments::parse_from(words), 1) else { panic!("it starts") };
+    assert!(failure.contains("--only"), "{failure}");
+}
+
+#[test]
+fn words_that_make_no_sense_are_refused() {
+    for words in ["--kills x", "--minutes 0", "--only everything", "--members 2", "--kills 3 --minutes 3"] {
+        let all = std::iter::once("chaos").chain(words.split_whitespace());
+        let error = Arguments::try_parse_from(all).expect_err(words);
+        assert_eq!(error.exit_code(), 2, "{words}");
+    }
+    let arguments = Arguments::parse_from(["chaos", "--kills", "7", "--only", "vms", "--nodes", "arm0"]);
+    let expected = "cargo xtask chaos --seed 3 --kills 7 --only vms --nodes arm0 --members 8 --pause-us 2000";
+    assert_eq!(arguments.replay(3), expected);
+}

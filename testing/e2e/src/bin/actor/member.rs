@@ -1,0 +1,308 @@
+//! A member of a crowd whose other members die at any moment: it keeps channels to some of them, checks every byte,
+//! and says how each channel ended and when.
+//!
+//! What it says, a line each:
+//! `ready PID`, `open CHANNEL PEER`, `end CHANNEL PEER HOW MONOTONIC_NS WHY`, `unconnected NAME HOW WHY`,
+//! `alive MESSAGES`. What it is told on its standard input: `drop`, to close one of its channels.
+
+use std::io::BufRead;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use tombolo::{Channel, ChannelOptions, Domain, Error, Listener, wait_any_from};
+
+use crate::exchange::message;
+use crate::{Outcome, PATIENCE};
+
+/// How long a member sleeps at most before it looks for new channels.
+const TURN: Duration = Duration::from_millis(10);
+
+/// Time between two signs of life.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
+
+/// How long a member waits for another to be there, or to open a channel.
+const OPENING: Duration = Duration::from_secs(5);
+
+/// Messages of one channel that are served before others get their turn.
+const BURST: u32 = 64;
+
+/// What passes over a channel. The connecting side says so with its first message.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// One message at a time, which comes back.
+    Echo,
+    /// As many as find room, one way.
+    Flood,
+    /// Nothing: both ends sleep.
+    Idle,
+}
+
+impl Mode {
+    const ALL: [Mode; 3] = [Mode::Echo, Mode::Flood, Mode::Idle];
+}
+
+/// One of its channels.
+struct Line {
+    channel: Channel,
+    /// The name that was connected to, and who connects again; none on the accepting side.
+    reconnect: Option<Sender<()>>,
+    /// Not known to the accepting side before the first message.
+    mode: Option<Mode>,
+    sent: u64,
+    received: u64,
+    /// Nothing is sent earlier.
+    next: Instant,
+}
+
+/// What the accepting and connecting threads tell.
+enum News {
+    Opened(Box<Line>),
+    Drop,
+    Ended,
+}
+
+/// Says a line, whole.
+fn say(line: std::fmt::Arguments<'_>) {
+    println!("{line}");
+}
+
+fn monotonic_ns() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+/// One word for an error, for whoever counts them.
+fn kind(error: &Error) -> &'static str {
+    match error {
+        Error::PeerDied { .. } => "died",
+        Error::Closed { .. } => "closed",
+        Error::TimedOut { .. } => "timed-out",
+        Error::Refused { .. } => "refused",
+        Error::Monitor(_) => "monitor",
+        Error::MonitorLost { .. } => "monitor-lost",
+        Error::Violation { .. } => "violation",
+        _ => "other",
+    }
+}
+
+pub(crate) fn run(name: &str, pause_us: &str, peers: &[&str]) -> Outcome {
+    let domain = Domain::attach()?;
+    let options = ChannelOptions::default().spin_ns(0);
+    let listener = domain.export(name, &options)?;
+    say(format_args!("ready {}", std::process::id()));
+    let (news, arriving) = channel();
+    std::thread::spawn({
+        let news = news.clone();
+        move || accept(&listener, &news)
+    });
+    std::thread::spawn({
+        let news = news.clone();
+        move || listen_to_orders(&news)
+    });
+    for (index, peer) in peers.iter().enumerate() {
+        let (domain, options, news, peer) =
+            (domain.clone(), options.clone(), news.clone(), (*peer).to_owned());
+        let mode = Mode::ALL[index % Mode::ALL.len()];
+        std::thread::spawn(move || connect(&domain, &options, &peer, mode, &news));
+    }
+    Member { lines: Vec::new(), arriving, pause: Duration::from_micros(pause_us.parse()?), messages: 0 }
+        .live()
+}
+
+fn accept(listener: &Listener, news: &Sender<News>) {
+    loop {
+        let told = match listener.accept(OPENING) {
+            Ok(channel) => {
+                let line =
+                    Line { channel, reconnect: None, mode: None, sent: 0, received: 0, next: Instant::now() };
+                news.send(News::Opened(Box::new(line)))
+            }
+            Err(Error::MonitorLost { .. }) => news.send(News::Ended),
+            Err(Error::TimedOut { .. }) => Ok(()),
+            Err(error) => {
+                say(format_args!("unconnected {} {} {error}", listener.name(), kind(&error)));
+                Ok(())
+            }
+        };
+        if told.is_err() {
+            return;
+        }
+    }
+}
+
+fn connect(domain: &Domain, options: &ChannelOptions, peer: &str, mode: Mode, news: &Sender<News>) {
+    loop {
+        match domain.connect(peer, options, OPENING) {
+            Ok(channel) => {
+                let (ended, awaited) = std::sync::mpsc::channel();
+                let line = Line {
+                    channel,
+                    reconnect: Some(ended),
+                    mode: Some(mode),
+                    sent: 0,
+                    received: 0,
+                    next: Instant::now(),
+                };
+                if news.send(News::Opened(Box::new(line))).is_err() || awaited.recv().is_err() {
+                    return;
+                }
+            }
+            Err(Error::MonitorLost { .. }) => {
+                let _ = news.send(News::Ended);
+                return;
+            }
+            Err(error) => {
+                say(format_args!("unconnected {peer} {} {error}", kind(&error)));
+                std::thread::sleep(TURN);
+            }
+        }
+    }
+}
+
+fn listen_to_orders(news: &Sender<News>) {
+    for line in std::io::stdin().lock().lines() {
+        if line.is_err() || news.send(News::Drop).is_err() {
+            return;
+        }
+    }
+}
+
+struct Member {
+    lines: Vec<Line>,
+    arriving: Receiver<News>,
+    pause: Duration,
+    messages: u64,
+}
+
+impl Member {
+    fn live(mut self) -> Outcome {
+        let mut next_sign = Instant::now();
+        let mut start = 0;
+        loop {
+            while let Ok(news) = self.arriving.try_recv() {
+                match news {
+                    News::Opened(line) => self.open(*line),
+                    News::Drop => self.drop_one(),
+                    News::Ended => return Err("the monitor is gone".into()),
+                }
+            }
+            if Instant::now() >= next_sign {
+                next_sign = Instant::now() + SIGN_OF_LIFE;
+                say(format_args!("alive {}", self.messages));
+            }
+            let mut channels: Vec<&mut Channel> =
+                self.lines.iter_mut().map(|line| &mut line.channel).collect();
+            match wait_any_from(&mut channels, TURN.min(self.pause.max(Duration::from_millis(1))), start) {
+                Ok(index) => {
+                    start = index + 1;
+                    let result = self.receive(index);
+                    self.note(index, result)?;
+                }
+                Err(Error::TimedOut { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for index in (0..self.lines.len()).rev() {
+                let result = self.send(index);
+                self.note(index, result)?;
+            }
+        }
+    }
+
+    fn open(&mut self, line: Line) {
+        say(format_args!("open {} {}", line.channel.id().0, line.channel.peer()));
+        self.lines.push(line);
+    }
+
+    /// Closes a channel in order; its peer sees that, and nobody died.
+    fn drop_one(&mut self) {
+        if self.lines.is_empty() {
+            return;
+        }
+        let line = self.lines.swap_remove(0);
+        end(&line, "dropped", monotonic_ns(), &"as told");
+    }
+
+    /// Takes note of the end of a channel. What no death explains ends this member.
+    fn note(&mut self, index: usize, result: Result<(), Error>) -> Outcome {
+        let Err(error) = result else { return Ok(()) };
+        let now_ns = monotonic_ns();
+        let line = self.lines.swap_remove(index);
+        end(&line, kind(&error), now_ns, &error);
+        match error {
+            Error::PeerDied { .. } | Error::Closed { .. } => Ok(()),
+            error => Err(error.into()),
+        }
+    }
+
+    fn receive(&mut self, index: usize) -> Result<(), Error> {
+        let (mut buffer, mut expected) = (Vec::new(), Vec::new());
+        for _ in 0..BURST {
+            let line = &mut self.lines[index];
+            if line.channel.try_recv_into(&mut buffer)?.is_none() {
+                return Ok(());
+            }
+            let Some(mode) = line.mode else {
+                line.mode = buffer.first().and_then(|byte| Mode::ALL.get(usize::from(*byte))).copied();
+                continue;
+            };
+            let max_bytes = line.channel.max_message_bytes();
+            message(line.channel.id().0, line.received, max_bytes, &mut expected);
+            if buffer != expected {
+                say(format_args!("corrupt {} message {}", line.channel.id().0, line.received));
+                std::process::exit(70);
+            }
+            line.received += 1;
+            self.messages += 1;
+            if mode == Mode::Echo && line.reconnect.is_none() {
+                // The one message that is on its way has room on its way back.
+                line.channel.send(&buffer, PATIENCE)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, index: usize) -> Result<(), Error> {
+        let line = &mut self.lines[index];
+        let (Some(mode), Some(_)) = (line.mode, &line.reconnect) else { return Ok(()) };
+        if Instant::now() < line.next {
+            return Ok(());
+        }
+        line.next = Instant::now() + self.pause;
+        let mut outgoing = Vec::new();
+        let max_bytes = line.channel.max_message_bytes();
+        if line.sent == 0 {
+            outgoing.push(Mode::ALL.iter().position(|other| *other == mode).unwrap_or(0) as u8);
+            match line.channel.try_send(&outgoing) {
+                Ok(()) => line.sent = 1,
+                Err(Error::WouldBlock) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        for _ in 0..BURST {
+            let due = match mode {
+                Mode::Idle => false,
+                Mode::Flood => true,
+                Mode::Echo => line.sent == line.received + 1,
+            };
+            if !due {
+                break;
+            }
+            // The first message was not one of these.
+            message(line.channel.id().0, line.sent - 1, max_bytes, &mut outgoing);
+            match line.channel.try_send(&outgoing) {
+                Ok(()) => line.sent += 1,
+                Err(Error::WouldBlock) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn end(line: &Line, how: &str, now_ns: i64, why: &dyn std::fmt::Display) {
+    say(format_args!("end {} {} {how} {now_ns} {why}", line.channel.id().0, line.channel.peer()));
+    if let Some(reconnect) = &line.reconnect {
+        let _ = reconnect.send(());
+    }
+}

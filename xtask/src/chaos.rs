@@ -1,0 +1,31 @@
+//! `cargo xtask chaos`: kills at random what a busy machine is made of.
+
+use std::process::Command;
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::kit;
+use crate::workspace::{Workspace, execute};
+
+/// Kills at random what a busy machine is made of, and asserts that nothing else is harmed; `--help` shows how
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Options {
+    /// What the program `chaos` is given
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
+
+/// Builds what is killed and what kills, and runs it.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
+    let asks_for_help = options.words.iter().any(|word| matches!(word.as_str(), "-h" | "--help"));
+    if !asks_for_help {
+        kit::run(workspace, &kit::Options::default())?;
+    }
+    let mut build = workspace.cargo();
+    build.args(["build", "--quiet", "--bins", "--package", "tombolo-e2e", "--package", "tombolo-chaos"]);
+    execute(&mut build)?;
+    let mut chaos = Command::new(workspace.target.join("debug/chaos"));
+    execute(chaos.current_dir(&workspace.root).args(&options.words))
+}
