@@ -14,6 +14,7 @@ pub mod memory;
 pub mod message;
 pub mod shm;
 pub mod stream;
+pub mod trace;
 pub mod wait;
 pub mod waitset;
 pub mod window;

@@ -149,6 +149,22 @@ impl Page {
         self.add(LOSS_WORD + 1, 1);
     }
 
+    /// How many rows have been in use, as this page says.
+    #[must_use]
+    pub fn rows_used(&self) -> usize {
+        self.used(0).min(self.shape.rows)
+    }
+
+    /// How many bytes of text there are, as this page says.
+    #[must_use]
+    pub fn text_used_bytes(&self) -> usize {
+        self.used(1).min(self.shape.text_bytes)
+    }
+
+    fn used(&self, which: usize) -> usize {
+        usize::try_from(self.memory.load_le(USED_WORD + which, Ordering::Acquire)).unwrap_or(usize::MAX)
+    }
+
     /// Says how many rows have been in use.
     pub fn set_rows_used(&self, rows: usize) {
         self.memory.store_le(USED_WORD, rows as u64, Ordering::Release);

@@ -86,3 +86,4 @@ mod faulty;
 
 pub use checked::Checked;
 pub use faulty::{Ending, Faults, Faulty, Injected};
+pub mod traced;

@@ -1,0 +1,152 @@
+//! A clock for stamps: the processor's counter where it is steady, the monotonic clock where not.
+
+use std::sync::OnceLock;
+
+use crate::time::now_ns;
+
+/// Tries to read both clocks at the same moment.
+const ANCHOR_TRIES: u32 = 5;
+
+/// What stamps come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    /// A counter of the processor that runs evenly and on all processors alike.
+    Counter {
+        /// Its rate, if known.
+        ticks_per_s: u64,
+    },
+    /// The kernel's monotonic clock, in nanoseconds.
+    Monotonic,
+}
+
+/// A clock for stamps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StampClock {
+    source: Source,
+}
+
+impl StampClock {
+    /// The best clock of this machine.
+    #[must_use]
+    pub fn detect() -> StampClock {
+        static DETECTED: OnceLock<StampClock> = OnceLock::new();
+        *DETECTED.get_or_init(|| {
+            let source = counter::ticks_per_s().map(|ticks_per_s| Source::Counter { ticks_per_s });
+            StampClock { source: source.unwrap_or(Source::Monotonic) }
+        })
+    }
+
+    /// The time, in ticks since some moment.
+    #[inline]
+    #[must_use]
+    pub fn ticks(self) -> u64 {
+        match self.source {
+            Source::Counter { .. } => counter::read(),
+            Source::Monotonic => now_ns(),
+        }
+    }
+
+    /// Ticks of a second; 0 where that is not known.
+    #[must_use]
+    pub fn ticks_per_s(self) -> u64 {
+        match self.source {
+            Source::Counter { ticks_per_s } => ticks_per_s,
+            Source::Monotonic => 1_000_000_000,
+        }
+    }
+
+    /// The same moment in ticks and on the monotonic clock in nanoseconds, as well as can be told.
+    #[must_use]
+    pub fn anchor(self) -> (u64, u64) {
+        let sample = |_| {
+            let before = self.ticks();
+            let ns = now_ns();
+            let width = self.ticks().wrapping_sub(before);
+            (width, before.wrapping_add(width / 2), ns)
+        };
+        if self.source == Source::Monotonic {
+            let ns = now_ns();
+            return (ns, ns);
+        }
+        // The one that took least is the one that nothing interrupted.
+        let (_, ticks, ns) = (0..ANCHOR_TRIES).map(sample).min().unwrap_or((0, self.ticks(), now_ns()));
+        (ticks, ns)
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod counter {
+    use core::arch::x86_64::{__cpuid, _rdtsc};
+
+    /// The leaf that says whether the time stamp counter runs evenly whatever the processor does.
+    const POWER_LEAF: u32 = 0x8000_0007;
+    const INVARIANT_TSC: u32 = 1 << 8;
+
+    /// `Some(0)` where the counter is steady: its rate is not told.
+    pub(super) fn ticks_per_s() -> Option<u64> {
+        let leaves = __cpuid(0x8000_0000).eax;
+        let steady = leaves >= POWER_LEAF && __cpuid(POWER_LEAF).edx & INVARIANT_TSC != 0;
+        steady.then_some(0)
+    }
+
+    #[inline]
+    pub(super) fn read() -> u64 {
+        // SAFETY: every x86-64 processor has the instruction, and it touches no memory. Where a system forbids it to
+        // programs, which Linux does on request of the program itself, it raises a signal.
+        unsafe { _rdtsc() }
+    }
+}
+
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+mod counter {
+    use core::arch::asm;
+
+    /// Linux lets programs read the virtual counter, which is steady by architecture.
+    pub(super) fn ticks_per_s() -> Option<u64> {
+        let rate: u64;
+        // SAFETY: reads a register that Linux makes readable to programs; touches nothing else.
+        unsafe { asm!("mrs {}, cntfrq_el0", out(reg) rate, options(nomem, nostack, preserves_flags)) };
+        (rate > 0).then_some(rate)
+    }
+
+    #[inline]
+    pub(super) fn read() -> u64 {
+        let ticks: u64;
+        // SAFETY: as above.
+        unsafe { asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack, preserves_flags)) };
+        ticks
+    }
+}
+
+#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+mod counter {
+    pub(super) fn ticks_per_s() -> Option<u64> {
+        None
+    }
+
+    pub(super) fn read() -> u64 {
+        crate::time::now_ns()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_of_one_thread_ascend_and_anchors_lie_among_them() {
+        let clock = StampClock::detect();
+        let before = (clock.ticks(), now_ns());
+        let (ticks, ns) = clock.anchor();
+        let after = (clock.ticks(), now_ns());
+        assert!(before.0 <= ticks && ticks <= after.0);
+        assert!(before.1 <= ns && ns <= after.1);
+    }
+
+    #[test]
+    fn the_monotonic_clock_is_its_own_anchor() {
+        let clock = StampClock { source: Source::Monotonic };
+        let (ticks, ns) = clock.anchor();
+        assert_eq!((ticks, clock.ticks_per_s()), (ns, 1_000_000_000));
+    }
+}

@@ -1,0 +1,209 @@
+//! Writing events: a domain's recorder, which all its threads and channels share.
+//!
+//! A thread that has something to write takes a lane of the domain's trace page for itself and gives it back when it
+//! ends, so that no two threads write to one. While nobody traces, nothing of this is reached.
+
+mod lane;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tombolo_base::SharedMemory;
+use tombolo_base::hash::fnv1a;
+use tombolo_platform::clock::StampClock;
+use tombolo_trace::event::Event;
+use tombolo_trace::layout::NotAPage;
+use tombolo_trace::page::{Described, Identity, Page, Row, Switch};
+
+pub use tombolo_trace::event::Kind;
+
+/// What is shared by all that write to one page.
+#[derive(Debug)]
+pub struct Recorder {
+    page: Page,
+    switch: Switch,
+    clock: StampClock,
+    lanes: Mutex<Lanes>,
+    rows: Mutex<Rows>,
+    texts: Mutex<Texts>,
+}
+
+/// Which lanes are taken.
+#[derive(Debug, Default)]
+struct Lanes {
+    taken: Vec<bool>,
+    threads: u16,
+}
+
+/// Which rows of counters are taken.
+#[derive(Debug, Default)]
+struct Rows {
+    used: usize,
+    /// Given back, the longest ago first, so that what they say last is seen for as long as possible.
+    free: VecDeque<usize>,
+}
+
+/// Names that are in the page already.
+#[derive(Debug, Default)]
+struct Texts {
+    used_bytes: usize,
+    known: HashMap<String, Option<u64>>,
+}
+
+/// What happened, without when and by which thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Happening {
+    /// What.
+    pub kind: Kind,
+    /// At the accepting end of the channel.
+    pub accepting: bool,
+    /// Bytes of a message.
+    pub size: u32,
+    /// What it is about; see [`Kind`].
+    pub subject: u64,
+    /// More about it.
+    pub value: u64,
+}
+
+impl Happening {
+    /// Something that is about no channel and no message.
+    #[must_use]
+    pub fn of(kind: Kind, subject: u64, value: u64) -> Happening {
+        Happening { kind, accepting: false, size: 0, subject, value }
+    }
+}
+
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing is left half done while a lock is held.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Stands for the kernel whose monotonic clock this process reads; 0 where that is not known.
+fn clock_of_this_kernel() -> u64 {
+    std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| fnv1a(id.trim_ascii()))
+}
+
+impl Recorder {
+    /// Writes to the page in `memory` for the domain with these bits, which runs on that instruction set.
+    ///
+    /// # Errors
+    /// When it is no page.
+    pub fn new(memory: SharedMemory, domain: u64, isa: u8) -> Result<Arc<Recorder>, NotAPage> {
+        let recorder = Recorder::on(Page::open(memory)?);
+        let (ticks, monotonic_ns) = recorder.clock.anchor();
+        recorder.page.identify(Identity {
+            domain,
+            pid: std::process::id(),
+            isa,
+            ticks_per_s: recorder.clock.ticks_per_s(),
+            clock: clock_of_this_kernel(),
+            ticks,
+            monotonic_ns,
+        });
+        Ok(Arc::new(recorder))
+    }
+
+    /// A recorder that nobody can turn on.
+    #[must_use]
+    pub fn none() -> Arc<Recorder> {
+        Arc::new(Recorder::on(Page::private()))
+    }
+
+    fn on(page: Page) -> Recorder {
+        // Whoever had the page before, in this same domain, left something in it.
+        let rows = Rows { used: page.rows_used(), free: VecDeque::new() };
+        let texts = Texts { used_bytes: page.text_used_bytes(), known: HashMap::new() };
+        Recorder {
+            switch: page.switch(),
+            clock: StampClock::detect(),
+            lanes: Mutex::new(Lanes { taken: vec![false; page.shape().lanes], threads: 0 }),
+            rows: Mutex::new(rows),
+            texts: Mutex::new(texts),
+            page,
+        }
+    }
+
+    /// Whether somebody traces: one load.
+    #[inline]
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.switch.is_on()
+    }
+
+    /// A handle that knows whether somebody traces.
+    #[must_use]
+    pub fn switch(&self) -> Switch {
+        self.switch.clone()
+    }
+
+    /// A stamp, for [`record_at`](Self::record_at).
+    #[inline]
+    #[must_use]
+    pub fn ticks(&self) -> u64 {
+        self.clock.ticks()
+    }
+
+    /// Records what happens now.
+    pub fn record(self: &Arc<Self>, happening: Happening) {
+        self.record_at(self.ticks(), happening);
+    }
+
+    /// Records what happened a moment ago, before anybody else could see it.
+    pub fn record_at(self: &Arc<Self>, ticks: u64, happening: Happening) {
+        let Happening { kind, accepting, size, subject, value } = happening;
+        lane::write(self, Event { ticks, kind, accepting, thread: 0, size, subject, value });
+    }
+
+    /// What stands for a name in events; 0 when there is no room for it.
+    #[must_use]
+    pub fn text(&self, name: &str) -> u64 {
+        let mut texts = unpoisoned(&self.texts);
+        if let Some(known) = texts.known.get(name) {
+            return known.unwrap_or(0);
+        }
+        let written = self.page.write_text(&mut texts.used_bytes, name);
+        // What found no room once finds none later, and is not tried again.
+        texts.known.insert(name.to_owned(), written);
+        written.unwrap_or(0)
+    }
+
+    fn take_lane(&self) -> Option<(usize, u16)> {
+        let mut lanes = unpoisoned(&self.lanes);
+        let lane = lanes.taken.iter().position(|taken| !taken)?;
+        lanes.taken[lane] = true;
+        lanes.threads = lanes.threads.wrapping_add(1);
+        Some((lane, lanes.threads))
+    }
+
+    fn give_back_lane(&self, lane: usize) {
+        if let Some(taken) = unpoisoned(&self.lanes).taken.get_mut(lane) {
+            *taken = false;
+        }
+    }
+
+    /// A row of counters for an end of a channel, and its number; one that nobody sees when all are taken.
+    pub(crate) fn take_row(&self, described: &Described) -> (Row, Option<usize>) {
+        let number = {
+            let mut rows = unpoisoned(&self.rows);
+            if rows.used < self.page.shape().rows {
+                rows.used += 1;
+                self.page.set_rows_used(rows.used);
+                Some(rows.used - 1)
+            } else {
+                rows.free.pop_front()
+            }
+        };
+        let Some(row) = number.and_then(|number| self.page.row(number)) else {
+            self.page.count_without_row();
+            return (Row::private(), None);
+        };
+        row.describe(described);
+        (row, number)
+    }
+
+    pub(crate) fn give_back_row(&self, number: usize) {
+        unpoisoned(&self.rows).free.push_back(number);
+    }
+}

@@ -1,0 +1,89 @@
+//! The lane of a thread.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use tombolo_trace::event::{Event, Kind};
+use tombolo_trace::page::LaneWriter;
+
+use super::Recorder;
+
+/// Events between two notes of what the monotonic clock says; far fewer than fit into a lane.
+const EVENTS_PER_ANCHOR: u64 = 4096;
+
+/// Ticks between two such notes, at the most: some hundredths of a second on a fast counter, a few seconds on a slow one,
+/// whose rate is known better.
+const TICKS_PER_ANCHOR: u64 = 1 << 27;
+
+/// A lane in use.
+struct Held {
+    recorder: Arc<Recorder>,
+    lane: usize,
+    thread: u16,
+    writer: LaneWriter,
+    /// The control word under which the clock was last noted.
+    control: u64,
+    anchored_at: u64,
+    anchored_ticks: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.recorder.give_back_lane(self.lane);
+    }
+}
+
+thread_local! {
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
+}
+
+/// Writes an event of this thread.
+pub(super) fn write(recorder: &Arc<Recorder>, event: Event) {
+    // A thread that is ending has no lane any more.
+    let _ = HELD.try_with(|held| {
+        let Ok(mut held) = held.try_borrow_mut() else { return };
+        if held.as_ref().is_none_or(|held| !Arc::ptr_eq(&held.recorder, recorder)) {
+            *held = None;
+            *held = take(recorder);
+        }
+        match held.as_mut() {
+            Some(held) => held.write(event),
+            None => recorder.page.count_without_lane(),
+        }
+    });
+}
+
+#[cold]
+fn take(recorder: &Arc<Recorder>) -> Option<Held> {
+    let (lane, thread) = recorder.take_lane()?;
+    let writer = recorder.page.lane(lane)?;
+    writer.set_thread(thread);
+    let recorder = Arc::clone(recorder);
+    Some(Held { recorder, lane, thread, writer, control: 0, anchored_at: 0, anchored_ticks: 0 })
+}
+
+impl Held {
+    #[inline]
+    fn write(&mut self, event: Event) {
+        let due = self.writer.control() != self.control
+            || self.writer.written().wrapping_sub(self.anchored_at) >= EVENTS_PER_ANCHOR
+            || event.ticks.wrapping_sub(self.anchored_ticks) >= TICKS_PER_ANCHOR;
+        if due {
+            self.note_clock();
+        }
+        self.writer.write(&Event { thread: self.thread, ..event });
+    }
+
+    /// Notes what the clocks say, for whoever has to compare them later.
+    #[cold]
+    fn note_clock(&mut self) {
+        let (ticks, ns) = self.recorder.clock.anchor();
+        self.control = self.writer.control();
+        self.anchored_at = self.writer.written();
+        self.anchored_ticks = ticks;
+        let thread = self.thread;
+        let note =
+            Event { ticks, kind: Kind::Clock, accepting: false, thread, size: 0, subject: ns, value: 0 };
+        self.writer.write(&note);
+    }
+}

@@ -1,0 +1,254 @@
+//! Recorders, and what a traced channel writes.
+
+use std::collections::HashSet;
+use std::sync::Barrier;
+
+use tombolo_base::SharedMemory;
+use tombolo_link::{ChannelConfig, Hello};
+use tombolo_platform::Deadline;
+use tombolo_platform::socket;
+use tombolo_trace::layout::{Shape, control_on};
+use tombolo_trace::page::{RowState, control, format};
+use tombolo_trace::snapshot::{self, Head, RowInfo};
+
+use super::*;
+use crate::contract::Transport;
+use crate::wrap::traced::{End, Traced};
+use crate::{ChannelError, MemoryChannel, shm};
+
+const SHAPE: Shape = Shape { lanes: 3, lane_events: 1 << 14, rows: 3, text_bytes: 64 };
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+struct Traces {
+    memory: SharedMemory,
+    recorder: Arc<Recorder>,
+}
+
+impl Traces {
+    fn new() -> Traces {
+        let memory = SharedMemory::zeroed(SHAPE.length_bytes());
+        format(&memory, &SHAPE);
+        let recorder = Recorder::new(memory.clone(), 1 << 32 | 1, 1).unwrap();
+        Traces { memory, recorder }
+    }
+
+    fn start(&self) {
+        control(&self.memory, control_on(1, false));
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; SHAPE.length_bytes()];
+        self.memory.copy_out(0, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn head(&self) -> Head {
+        Head::from_bytes(&self.bytes()).unwrap()
+    }
+
+    /// The events of a lane.
+    fn lane(&self, lane: usize) -> Vec<Event> {
+        let (bytes, head) = (self.bytes(), self.head());
+        let unread = head.unread(lane, 0);
+        let (offset, count) = head.piece(lane, unread.first, unread.count, usize::MAX);
+        assert_eq!((count as u64, unread.missed), (unread.count, 0));
+        let (events, senseless) = snapshot::events(&bytes[offset..offset + count * 32]);
+        assert_eq!(senseless, 0);
+        events
+    }
+
+    /// Events of a lane but notes of the clock: kind, size, subject, value.
+    fn brief(&self, lane: usize) -> Vec<(Kind, u32, u64, u64)> {
+        let events = self.lane(lane).into_iter().filter(|event| event.kind != Kind::Clock);
+        events.map(|event| (event.kind, event.size, event.subject, event.value)).collect()
+    }
+
+    fn rows(&self) -> Vec<RowInfo> {
+        let (bytes, head) = (self.bytes(), self.head());
+        snapshot::rows(&bytes[SHAPE.rows_offset()..][..head.rows_used * 128])
+    }
+}
+
+fn pair() -> (MemoryChannel, MemoryChannel) {
+    let (near, far) = socket::pair(socket::Kind::Stream).unwrap();
+    let hello = Hello::new(ChannelConfig::default(), 0, None);
+    let deadline = Deadline::after(PATIENCE);
+    let connecting = std::thread::spawn(move || shm::connect(near, hello, deadline).unwrap());
+    let accepted = shm::accept(far, hello, deadline).unwrap();
+    (connecting.join().unwrap(), accepted)
+}
+
+const NEAR: End = End { channel: 7, accepting: false, peer: 99 };
+const FAR: End = End { channel: 7, accepting: true, peer: 98 };
+
+#[test]
+fn threads_have_lanes_of_their_own_and_give_them_back() {
+    let traces = Traces::new();
+    traces.start();
+    let together = Barrier::new(5);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (recorder, together) = (traces.recorder.clone(), &together);
+            scope.spawn(move || {
+                for count in 0..100 {
+                    recorder.record(Happening::of(Kind::Marker, thread, count));
+                }
+                together.wait();
+            });
+        }
+        together.wait();
+    });
+    let mut threads = HashSet::new();
+    for lane in 0..3 {
+        let values: Vec<u64> = traces.brief(lane).iter().map(|(.., value)| *value).collect();
+        assert_eq!(values, (0..100).collect::<Vec<u64>>());
+        threads.extend(traces.lane(lane).iter().map(|event| event.thread));
+    }
+    assert_eq!(threads.len(), 3);
+    assert_eq!(traces.head().losses.events_without_lane, 100, "there are three lanes");
+    let recorder = traces.recorder.clone();
+    std::thread::spawn(move || recorder.record(Happening::of(Kind::Marker, 5, 5))).join().unwrap();
+    assert_eq!(traces.head().losses.events_without_lane, 100, "one was given back");
+}
+
+#[test]
+fn stamps_ascend_and_clocks_are_noted() {
+    let traces = Traces::new();
+    traces.start();
+    for count in 0..10_000 {
+        traces.recorder.record(Happening::of(Kind::Marker, 1, count));
+    }
+    let events = traces.lane(0);
+    let clocks: Vec<&Event> = events.iter().filter(|event| event.kind == Kind::Clock).collect();
+    assert!((3..20).contains(&clocks.len()), "{} notes", clocks.len());
+    assert!(clocks.is_sorted_by_key(|clock| (clock.ticks, clock.subject)));
+    let markers: Vec<u64> =
+        events.iter().filter(|event| event.kind == Kind::Marker).map(|event| event.ticks).collect();
+    assert!(markers.is_sorted());
+    let identity = traces.head().identity;
+    assert_eq!((identity.domain, identity.pid), (1 << 32 | 1, std::process::id()));
+    assert!(identity.monotonic_ns > 0 && identity.clock != 0);
+}
+
+#[test]
+fn a_channel_writes_what_passes_it() {
+    let traces = Traces::new();
+    let (near, far) = pair();
+    let mut near = Traced::new(near, &traces.recorder, NEAR);
+    let mut far = Traced::new(far, &traces.recorder, FAR);
+    near.try_send(b"before").unwrap();
+    traces.start();
+    near.try_send(b"first").unwrap();
+    near.try_send_in_place(8, |draft| draft.write_u64_le(0, 5).unwrap()).unwrap();
+    near.try_send_batch(|batch| {
+        batch.push(b"a").unwrap();
+        batch.push(b"bc").unwrap();
+    })
+    .unwrap();
+    let mut buffer = Vec::new();
+    far.try_recv_into(&mut buffer).unwrap();
+    far.try_recv_into(&mut buffer).unwrap();
+    far.try_recv_in_place(|message| assert_eq!(message.read_u64_le(0), Ok(5))).unwrap().unwrap();
+    assert_eq!(far.try_recv_batch(9, |_| {}).unwrap(), 2);
+    near.close();
+    assert_eq!(far.try_recv_into(&mut buffer), Err(ChannelError::Closed));
+    assert_eq!(far.try_recv_into(&mut buffer), Err(ChannelError::Closed));
+    drop((near, far));
+    use Kind::{Close, Gone, Receive, Send};
+    assert_eq!(
+        traces.brief(0),
+        [
+            (Send, 5, 7, 2),
+            (Send, 8, 7, 3),
+            (Send, 1, 7, 4),
+            (Send, 2, 7, 5),
+            (Receive, 6, 7, 1),
+            (Receive, 5, 7, 2),
+            (Receive, 8, 7, 3),
+            (Receive, 1, 7, 4),
+            (Receive, 2, 7, 5),
+            (Close, 0, 7, 0),
+            (Gone, 0, 7, GONE_CLOSED),
+            (Close, 0, 7, 0),
+        ]
+    );
+    let ends: Vec<bool> = traces.lane(0).iter().map(|event| event.accepting).collect();
+    assert!(ends.contains(&true) && ends.contains(&false));
+}
+
+use tombolo_trace::event::GONE_CLOSED;
+
+#[test]
+fn counters_are_there_whether_somebody_traces_or_not() {
+    let traces = Traces::new();
+    let (near, far) = pair();
+    let mut near = Traced::new(near, &traces.recorder, NEAR);
+    let mut far = Traced::new(far, &traces.recorder, FAR);
+    near.try_send(b"hello").unwrap();
+    near.try_send_batch(|batch| batch.push(b"again").unwrap()).unwrap();
+    let mut buffer = Vec::new();
+    far.try_recv_into(&mut buffer).unwrap();
+    let rows = traces.rows();
+    let [one, other] = &rows[..] else { panic!("{rows:?}") };
+    assert_eq!((one.channel, one.peer, one.accepting, one.state), (7, 99, false, RowState::Open));
+    assert_eq!((one.messages_sent, one.bytes_sent, one.max_message_bytes), (2, 10, 3584));
+    assert_eq!((other.accepting, other.messages_received, other.bytes_received), (true, 1, 5));
+    assert!(far.about_to_sleep(tombolo_platform::event::Interest::Write) || far.stats().sleeps == 0);
+    far.wake_up();
+    drop(near);
+    while far.try_recv_into(&mut buffer).is_ok() {}
+    let states: Vec<RowState> = traces.rows().iter().map(|row| row.state).collect();
+    assert_eq!(states, [RowState::Closed, RowState::PeerClosed]);
+}
+
+#[test]
+fn a_sleep_shows_and_whoever_ends_it() {
+    let traces = Traces::new();
+    traces.start();
+    let (near, far) = pair();
+    let mut near = Traced::new(near, &traces.recorder, NEAR);
+    let mut far = Traced::new(far, &traces.recorder, FAR);
+    assert!(far.about_to_sleep(tombolo_platform::event::Interest::Read));
+    near.try_send(b"wake up").unwrap();
+    far.wake_up();
+    use Kind::{Open, Ring, Send, Sleep, Wake};
+    let kinds: Vec<Kind> = traces.brief(0).iter().map(|(kind, ..)| *kind).collect();
+    assert_eq!(kinds, [Open, Open, Sleep, Send, Ring, Wake]);
+    let rows = traces.rows();
+    assert_eq!((rows[0].rings, rows[1].sleeps), (1, 1));
+}
+
+#[test]
+fn rows_and_names_that_find_no_room_are_counted() {
+    let traces = Traces::new();
+    let channels: Vec<_> = (0..2)
+        .flat_map(|_| {
+            let (near, far) = pair();
+            [Traced::new(near, &traces.recorder, NEAR), Traced::new(far, &traces.recorder, FAR)]
+        })
+        .collect();
+    assert_eq!(traces.head().losses.channels_without_row, 1);
+    assert_eq!(traces.rows().len(), 3);
+    drop(channels);
+    let (near, _far) = pair();
+    let near = Traced::new(near, &traces.recorder, End { channel: 8, ..NEAR });
+    assert_eq!(traces.rows().iter().filter(|row| row.channel == 8).count(), 1, "a row was given back");
+    drop(near);
+    let first = traces.recorder.text("a name");
+    assert_eq!(traces.recorder.text("a name"), first);
+    assert_ne!(first, 0);
+    assert_eq!(traces.recorder.text(&"long".repeat(20)), 0);
+    assert_eq!(traces.recorder.text(&"long".repeat(20)), 0);
+    assert_eq!(traces.head().losses.texts, 1, "tried once");
+}
+
+#[test]
+fn without_a_page_nothing_is_traced_and_everything_works() {
+    let recorder = Recorder::none();
+    assert!(!recorder.is_on());
+    let (near, far) = pair();
+    let (mut near, mut far) = (Traced::new(near, &recorder, NEAR), Traced::new(far, &recorder, FAR));
+    near.try_send(b"hello").unwrap();
+    let mut buffer = Vec::new();
+    assert_eq!(far.try_recv_into(&mut buffer), Ok(Some(5)));
+}

@@ -1,0 +1,360 @@
+//! Counts and traces what passes an end.
+
+use std::sync::Arc;
+
+use tombolo_link::TransportKind;
+use tombolo_platform::event::Interest;
+use tombolo_platform::time::now_ns;
+use tombolo_trace::event::{AWAITS_MESSAGE, AWAITS_ROOM, GONE_BROKEN, GONE_CLOSED, GONE_DIED};
+use tombolo_trace::page::{Described, Row, RowState, Switch};
+
+use crate::contract::{Stats, Transport};
+use crate::error::ChannelError;
+use crate::message::{Batch, Draft, Message};
+use crate::trace::{Happening, Kind, Recorder};
+
+/// An end of a channel whose counters others can read, and whose messages are traced while somebody wants that.
+///
+/// While nobody traces, an operation costs two stores of counters and one load more than without.
+#[derive(Debug)]
+pub struct Traced<T> {
+    /// Dropped first: what it notes last comes before the end of the channel.
+    probe: Probe,
+    inner: T,
+}
+
+/// Which end of which channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct End {
+    /// The channel.
+    pub channel: u64,
+    /// The accepting end.
+    pub accepting: bool,
+    /// The domain at the other end, as bits.
+    pub peer: u64,
+}
+
+#[derive(Debug)]
+struct Probe {
+    switch: Switch,
+    row: Row,
+    row_number: Option<usize>,
+    recorder: Arc<Recorder>,
+    end: End,
+    rings: u64,
+    /// A sleep was noted and not its end.
+    asleep: bool,
+    gone: bool,
+    closed: bool,
+}
+
+impl Probe {
+    #[inline]
+    fn is_on(&self) -> bool {
+        self.switch.is_on()
+    }
+
+    fn happening(&self, kind: Kind, size: u32, value: u64) -> Happening {
+        Happening { kind, accepting: self.end.accepting, size, subject: self.end.channel, value }
+    }
+
+    fn record(&self, kind: Kind, size: u32, value: u64) {
+        if self.is_on() {
+            self.recorder.record(self.happening(kind, size, value));
+        }
+    }
+
+    /// Publishes what was sent.
+    #[inline]
+    fn count_sent(&mut self, stats: Stats) {
+        self.row.set_sent(stats.messages_sent, stats.bytes_sent);
+        if stats.rings != self.rings {
+            self.count_waits(stats);
+        }
+    }
+
+    /// Publishes what was received.
+    #[inline]
+    fn count_received(&mut self, stats: Stats) {
+        self.row.set_received(stats.messages_received, stats.bytes_received);
+        if stats.rings != self.rings {
+            self.count_waits(stats);
+        }
+    }
+
+    #[cold]
+    fn count_waits(&mut self, stats: Stats) {
+        if stats.rings != self.rings {
+            self.rings = stats.rings;
+            self.record(Kind::Ring, 0, 0);
+        }
+        self.row.set_rings_and_sleeps(stats.rings, stats.sleeps);
+    }
+
+    /// Takes note of an error that is an end.
+    #[cold]
+    fn failed(&mut self, error: &ChannelError) {
+        let (state, how) = match error {
+            ChannelError::Closed => (RowState::PeerClosed, GONE_CLOSED),
+            ChannelError::PeerDied => (RowState::PeerDied, GONE_DIED),
+            ChannelError::Violation(_) => (RowState::Broken, GONE_BROKEN),
+            _ => return,
+        };
+        if !self.closed && !std::mem::replace(&mut self.gone, true) {
+            self.row.set_state(state);
+            self.record(Kind::Gone, 0, how);
+        }
+    }
+
+    fn close(&mut self) {
+        if !std::mem::replace(&mut self.closed, true) {
+            self.row.set_state(RowState::Closed);
+            self.record(Kind::Close, 0, 0);
+        }
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.close();
+        if let Some(number) = self.row_number {
+            self.recorder.give_back_row(number);
+        }
+    }
+}
+
+/// A transport's place in the list of all.
+fn number_of(kind: TransportKind) -> u8 {
+    TransportKind::ALL.iter().position(|one| *one == kind).unwrap_or(0) as u8
+}
+
+impl<T: Transport> Traced<T> {
+    /// Counts and traces for `recorder` what passes `inner` from now on.
+    #[must_use]
+    pub fn new(inner: T, recorder: &Arc<Recorder>, end: End) -> Self {
+        let described = Described {
+            channel: end.channel,
+            peer: end.peer,
+            accepting: end.accepting,
+            transport: number_of(inner.kind()),
+            max_message_bytes: inner.limits().max_message_bytes as u64,
+            opened_ns: now_ns(),
+        };
+        let (row, row_number) = recorder.take_row(&described);
+        let probe = Probe {
+            switch: recorder.switch(),
+            row,
+            row_number,
+            recorder: Arc::clone(recorder),
+            end,
+            rings: inner.stats().rings,
+            asleep: false,
+            gone: false,
+            closed: false,
+        };
+        probe.record(Kind::Open, u32::from(described.transport), end.peer);
+        Traced { probe, inner }
+    }
+
+    /// What it is around.
+    #[must_use]
+    pub fn inner(&self) -> &T {
+        &self.inner
+    }
+
+    /// Ends counting and tracing, and gives back what it is around.
+    #[must_use]
+    pub fn into_inner(self) -> T {
+        self.inner
+    }
+
+    #[cold]
+    fn try_send_traced(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        // Before the peer can see it: the stamp of its receive is not to be earlier.
+        let ticks = self.probe.recorder.ticks();
+        let result = self.inner.try_send(message);
+        self.note_send(ticks, message.len(), &result);
+        result
+    }
+
+    fn note_send(&mut self, ticks: u64, length_bytes: usize, result: &Result<(), ChannelError>) {
+        if result.is_ok() {
+            let stats = self.inner.stats();
+            let size = u32::try_from(length_bytes).unwrap_or(u32::MAX);
+            let happening = self.probe.happening(Kind::Send, size, stats.messages_sent);
+            self.probe.recorder.record_at(ticks, happening);
+            self.probe.count_sent(stats);
+        }
+    }
+
+    /// After something was received that is to be traced.
+    #[cold]
+    fn note_receive(&mut self, length_bytes: usize) {
+        let stats = self.inner.stats();
+        let size = u32::try_from(length_bytes).unwrap_or(u32::MAX);
+        self.probe.record(Kind::Receive, size, stats.messages_received);
+        self.probe.count_received(stats);
+    }
+}
+
+impl<T: Transport> Transport for Traced<T> {
+    forward!(inner: kind capabilities limits stats readable unsent sendable announce_sleep sources);
+
+    #[inline]
+    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        if self.probe.is_on() {
+            return self.try_send_traced(message).inspect_err(|error| self.probe.failed(error));
+        }
+        match self.inner.try_send(message) {
+            Ok(()) => {
+                self.probe.count_sent(self.inner.stats());
+                Ok(())
+            }
+            Err(ChannelError::WouldBlock) => Err(ChannelError::WouldBlock),
+            Err(error) => {
+                self.probe.failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    #[inline]
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+        match self.inner.try_recv_into(buffer) {
+            Ok(None) => Ok(None),
+            Ok(Some(length)) => {
+                if self.probe.is_on() {
+                    self.note_receive(length);
+                } else {
+                    self.probe.count_received(self.inner.stats());
+                }
+                Ok(Some(length))
+            }
+            Err(error) => {
+                self.probe.failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn try_recv_in_place<R>(
+        &mut self,
+        read: impl FnOnce(&Message<'_>) -> R,
+    ) -> Result<Option<R>, ChannelError> {
+        let mut length = 0;
+        let received = self.inner.try_recv_in_place(|message| {
+            length = message.len();
+            read(message)
+        });
+        match received {
+            Ok(None) => Ok(None),
+            Ok(Some(result)) => {
+                if self.probe.is_on() {
+                    self.note_receive(length);
+                } else {
+                    self.probe.count_received(self.inner.stats());
+                }
+                Ok(Some(result))
+            }
+            Err(error) => {
+                self.probe.failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn try_recv_batch(
+        &mut self,
+        max: usize,
+        mut read: impl FnMut(&Message<'_>),
+    ) -> Result<usize, ChannelError> {
+        if self.probe.is_on() {
+            // One by one, so that each has a stamp and a number.
+            for received in 0..max {
+                match self.try_recv_in_place(&mut read) {
+                    Ok(Some(())) => {}
+                    Err(error) if received == 0 => return Err(error),
+                    _ => return Ok(received),
+                }
+            }
+            return Ok(max);
+        }
+        match self.inner.try_recv_batch(max, read) {
+            Ok(0) => Ok(0),
+            Ok(received) => {
+                self.probe.count_received(self.inner.stats());
+                Ok(received)
+            }
+            Err(error) => {
+                self.probe.failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn try_send_in_place(
+        &mut self,
+        length_bytes: usize,
+        write: impl FnOnce(&mut Draft<'_>),
+    ) -> Result<(), ChannelError> {
+        let traced = self.probe.is_on();
+        let ticks = if traced { self.probe.recorder.ticks() } else { 0 };
+        let result = self.inner.try_send_in_place(length_bytes, write);
+        match &result {
+            Ok(()) if traced => self.note_send(ticks, length_bytes, &result),
+            Ok(()) => self.probe.count_sent(self.inner.stats()),
+            Err(ChannelError::WouldBlock) => {}
+            Err(error) => self.probe.failed(error),
+        }
+        result
+    }
+
+    #[inline(always)]
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError> {
+        if self.probe.is_on() {
+            // One by one, so that each has a stamp and a number.
+            let mut send = |message: &[u8]| self.try_send(message);
+            let mut batch = Batch::one_by_one(&mut send);
+            fill(&mut batch);
+            return Ok(batch.commit());
+        }
+        match self.inner.try_send_batch(fill) {
+            Ok(sent) => {
+                self.probe.count_sent(self.inner.stats());
+                Ok(sent)
+            }
+            Err(error) => {
+                self.probe.failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn may_sleep(&mut self, awaited: Interest) -> bool {
+        let may_sleep = self.inner.may_sleep(awaited);
+        if may_sleep {
+            self.probe.count_waits(self.inner.stats());
+            if self.probe.is_on() {
+                let what = if awaited == Interest::Write { AWAITS_ROOM } else { AWAITS_MESSAGE };
+                self.probe.record(Kind::Sleep, 0, what);
+                self.probe.asleep = true;
+            }
+        }
+        may_sleep
+    }
+
+    fn woken(&mut self, rung: bool) {
+        if std::mem::replace(&mut self.probe.asleep, false) {
+            self.probe.record(Kind::Wake, 0, u64::from(rung));
+        }
+        self.inner.woken(rung);
+    }
+
+    fn close(&mut self) {
+        self.probe.close();
+        self.inner.close();
+    }
+}
