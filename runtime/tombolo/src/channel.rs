@@ -1,6 +1,7 @@
 //! One end of a channel, whatever carries it.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId};
@@ -10,7 +11,9 @@ use tombolo_platform::event::Interest;
 use tombolo_platform::{Deadline, Errno, OsError};
 use tombolo_transport::contract::Announced;
 use tombolo_transport::memory::RawMemory;
+use tombolo_transport::trace::Recorder;
 use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::wrap::traced::{End, Traced};
 use tombolo_transport::{
     Batch, Capabilities, ChannelError, Draft, Limits, MemoryChannel, Message, Stats, StreamChannel,
     Transport, shm, window,
@@ -35,9 +38,12 @@ pub struct Channel {
     pub(crate) registration: Option<Registration>,
 }
 
+/// What carries a channel, counted and traced.
+pub(crate) type Carrier = Traced<Plain>;
+
 /// What carries a channel. An enum, not a trait object: sending is a few nanoseconds.
 #[derive(Debug)]
-pub(crate) enum Carrier {
+pub(crate) enum Plain {
     Memory(Box<MemoryChannel>),
     Stream(Box<StreamChannel>),
 }
@@ -45,13 +51,13 @@ pub(crate) enum Carrier {
 macro_rules! on_carrier {
     ($carrier:expr, $channel:ident => $body:expr) => {
         match $carrier {
-            Carrier::Memory($channel) => $body,
-            Carrier::Stream($channel) => $body,
+            Plain::Memory($channel) => $body,
+            Plain::Stream($channel) => $body,
         }
     };
 }
 
-impl Transport for Carrier {
+impl Transport for Plain {
     fn kind(&self) -> TransportKind {
         on_carrier!(self, channel => channel.kind())
     }
@@ -144,7 +150,7 @@ impl Channel {
     pub(crate) fn open(
         grant: Grant,
         fds: Vec<OwnedFd>,
-        own: DomainId,
+        (own, recorder): (DomainId, &Arc<Recorder>),
         options: &ChannelOptions,
         timeout: Duration,
     ) -> Result<Channel, Error> {
@@ -156,6 +162,9 @@ impl Channel {
         let hello = Hello::new(config, options.interface_hash, Some(own));
         let carrier = carry(&grant, fds, hello, Deadline::after(timeout))
             .map_err(|error| Error::of_channel(error, grant.peer, &grant.peer_node, timeout))?;
+        let accepting = grant.side == Side::B;
+        let end = End { channel: grant.channel.0, accepting, peer: grant.peer.to_bits() };
+        let carrier = Traced::new(carrier, recorder, end);
         let spin = Spin::new(options.spin_ns);
         Ok(Channel {
             carrier,
@@ -368,9 +377,9 @@ impl Channel {
     /// this: the rings are of no use afterwards.
     #[must_use]
     pub fn into_raw_memory(self) -> Option<RawMemory> {
-        match self.carrier {
-            Carrier::Memory(channel) => Some(channel.into_raw_memory()),
-            Carrier::Stream(_) => None,
+        match self.carrier.into_inner() {
+            Plain::Memory(channel) => Some(channel.into_raw_memory()),
+            Plain::Stream(_) => None,
         }
     }
 }
@@ -406,12 +415,7 @@ pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usiz
 }
 
 /// Opens the transport that a grant names.
-fn carry(
-    grant: &Grant,
-    fds: Vec<OwnedFd>,
-    hello: Hello,
-    deadline: Deadline,
-) -> Result<Carrier, ChannelError> {
+fn carry(grant: &Grant, fds: Vec<OwnedFd>, hello: Hello, deadline: Deadline) -> Result<Plain, ChannelError> {
     // The kernel drops those that a process has no room for.
     let no_room = || OsError::new("receive the descriptors of a channel (see `ulimit -n`)", Errno::MFILE);
     let missing = || ChannelError::Violation("the monitor's grant lacks a place in the window".into());
@@ -419,12 +423,10 @@ fn carry(
     let mut next = || fds.next().ok_or_else(no_room);
     match grant.transport {
         TransportKind::Shm if grant.side == Side::A => {
-            Ok(Carrier::Memory(Box::new(shm::connect(next()?, hello, deadline)?)))
+            Ok(Plain::Memory(Box::new(shm::connect(next()?, hello, deadline)?)))
         }
-        TransportKind::Shm => Ok(Carrier::Memory(Box::new(shm::accept(next()?, hello, deadline)?))),
-        TransportKind::Socket => {
-            Ok(Carrier::Stream(Box::new(StreamChannel::open(next()?, hello, deadline)?)))
-        }
+        TransportKind::Shm => Ok(Plain::Memory(Box::new(shm::accept(next()?, hello, deadline)?))),
+        TransportKind::Socket => Ok(Plain::Stream(Box::new(StreamChannel::open(next()?, hello, deadline)?))),
         TransportKind::Window => {
             let place = grant.window.as_ref().ok_or_else(missing)?;
             let lent = window::Lent {
@@ -436,7 +438,7 @@ fn carry(
                 ringer: next()?,
                 ring: place.ring,
             };
-            Ok(Carrier::Memory(Box::new(window::open(lent, grant.side, hello, deadline)?)))
+            Ok(Plain::Memory(Box::new(window::open(lent, grant.side, hello, deadline)?)))
         }
     }
 }

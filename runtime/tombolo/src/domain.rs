@@ -8,6 +8,7 @@ use tombolo_base::DomainId;
 use tombolo_control::{Reply, Request};
 use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_platform::Deadline;
+use tombolo_transport::trace::Recorder;
 
 use crate::channel::Channel;
 use crate::error::Error;
@@ -15,11 +16,13 @@ use crate::find;
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink, OutputSink};
 use crate::options::ChannelOptions;
 use crate::spawn::{Stream, unexpected};
+use crate::trace;
 
 /// This program as a domain of a machine. Cloning names the same domain; threads may share it.
 #[derive(Clone, Debug)]
 pub struct Domain {
     pub(crate) link: Arc<MonitorLink>,
+    recorder: Arc<Recorder>,
     id: DomainId,
     node: String,
     machine: String,
@@ -54,17 +57,29 @@ impl Domain {
             version: PROTOCOL_VERSION,
             program: program.to_string_lossy().chars().take(64).collect(),
         };
-        match link.ask(request, ANSWER_TIMEOUT)?.0 {
-            Reply::Attached { domain, node, machine, spawned } => {
-                Ok(Domain { link, id: domain, node, machine, spawned })
+        match link.ask(request, ANSWER_TIMEOUT)? {
+            (Reply::Attached { domain, node, machine, spawned }, fds) => {
+                let recorder = link.recorder.get_or_init(|| trace::recorder_of(domain, fds)).clone();
+                Ok(Domain { link, recorder, id: domain, node, machine, spawned })
             }
-            other => Err(unexpected(&other)),
+            (other, _) => Err(unexpected(&other)),
         }
     }
 
     #[cfg(test)]
     pub(crate) fn of_link(link: Arc<MonitorLink>, id: DomainId) -> Domain {
-        Domain { link, id, node: "host".into(), machine: "test".into(), spawned: true }
+        let recorder = Recorder::none();
+        Domain { link, recorder, id, node: "host".into(), machine: "test".into(), spawned: true }
+    }
+
+    /// Whose its channels are, and what they count and trace with.
+    pub(crate) fn channel_owner(&self) -> (DomainId, &Arc<Recorder>) {
+        (self.id, &self.recorder)
+    }
+
+    /// What its channels count and trace with.
+    pub(crate) fn recorder(&self) -> &Arc<Recorder> {
+        &self.recorder
     }
 
     /// Its id.
@@ -118,7 +133,9 @@ impl Domain {
         let request = Request::Connect { name: name.to_owned(), timeout, config: options.config };
         let (reply, fds) = self.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT))?;
         match reply {
-            Reply::Connected { grant } => Channel::open(grant, fds, self.id, options, deadline.remaining()),
+            Reply::Connected { grant } => {
+                Channel::open(grant, fds, self.channel_owner(), options, deadline.remaining())
+            }
             other => Err(unexpected(&other)),
         }
     }
@@ -169,7 +186,7 @@ impl Listener {
             .link
             .wait(timeout, &what, |arrived| arrived.incoming.get_mut(&self.number)?.pop_front())?;
         let patience = self.accepted(deadline);
-        Channel::open(grant, fds, self.domain.id, &self.options, patience)
+        Channel::open(grant, fds, self.domain.channel_owner(), &self.options, patience)
     }
 
     /// Takes note that somebody was taken from those who wait; says how long opening may last.

@@ -35,6 +35,7 @@ mod options;
 mod spawn;
 #[cfg(test)]
 mod testing;
+pub mod trace;
 mod waitset;
 
 pub use admin::{Console, DomainInfo, NameInfo, NodeInfo};

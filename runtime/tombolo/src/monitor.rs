@@ -5,17 +5,19 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tombolo_base::DomainId;
 use tombolo_control::{ClientMessage, Exit, Fault, Grant, MonitorMessage, Reply, Request, Wire};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
+use tombolo_transport::trace::Recorder;
 
 use crate::error::Error;
 use crate::future::Watch;
 use crate::spawn::Stream;
+use crate::trace;
 
 /// How long a monitor may take to answer what it can answer at once. It is on this machine; when it takes this
 /// long something is wrong with it.
@@ -76,6 +78,8 @@ pub(crate) struct MonitorLink {
     observers: Mutex<Vec<std::task::Waker>>,
     /// What has futures woken, while there are any.
     watch: Mutex<Weak<Watch>>,
+    /// What ends of children are traced with, once this is attached.
+    pub(crate) recorder: OnceLock<Arc<Recorder>>,
 }
 
 impl std::fmt::Debug for MonitorLink {
@@ -100,6 +104,7 @@ impl MonitorLink {
             output: Mutex::new(output),
             observers: Mutex::default(),
             watch: Mutex::default(),
+            recorder: OnceLock::new(),
         }
     }
 
@@ -396,6 +401,7 @@ impl MonitorLink {
             }
             Reply::Failed { fault } if message.request == 0 => arrived.turned_away = Some(fault),
             Reply::Ended { domain, exit } => {
+                self.recorder.get().inspect(|recorder| trace::child_ended(recorder, domain));
                 arrived.exits.insert(domain, exit);
             }
             Reply::Console { dropped, bytes, .. } => {

@@ -10,6 +10,7 @@ use tombolo_link::{ChannelConfig, Side, TransportKind};
 use tombolo_platform::Deadline;
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::socket::{self, Kind};
+use tombolo_transport::trace::Recorder;
 
 use crate::channel::Channel;
 use crate::domain::Domain;
@@ -40,8 +41,8 @@ pub(crate) fn grant(side: Side, transport: TransportKind) -> Grant {
 }
 
 fn open(side: Side, transport: TransportKind, socket: OwnedFd) -> Channel {
-    Channel::open(grant(side, transport), vec![socket], domain_id(), &ChannelOptions::default(), LONG)
-        .unwrap()
+    let owner = (domain_id(), &Recorder::none());
+    Channel::open(grant(side, transport), vec![socket], owner, &ChannelOptions::default(), LONG).unwrap()
 }
 
 /// Both ends of a channel.

@@ -151,8 +151,8 @@ async fn open(
     options: &ChannelOptions,
     timeout: Duration,
 ) -> Result<Channel, Error> {
-    let (own, options) = (domain.id(), options.clone());
-    offload(move || Channel::open(grant, fds, own, &options, timeout)).await?
+    let (domain, options) = (domain.clone(), options.clone());
+    offload(move || Channel::open(grant, fds, domain.channel_owner(), &options, timeout)).await?
 }
 
 impl Domain {

@@ -1,0 +1,218 @@
+//! Tracing: what a program adds to the trace of its machine, and reading such traces.
+//!
+//! Channels trace by themselves what passes them, while somebody records (`tombolo trace record`). A program can add
+//! what it is about: spans of time, markers and values. While nobody records each costs a load and a branch.
+//!
+//! ```
+//! fn sort(numbers: &mut [u32]) {
+//!     let _span = tombolo::trace::span("sort");
+//!     numbers.sort_unstable();
+//!     tombolo::trace::marker("sorted", numbers.len() as u64);
+//! }
+//! sort(&mut [3, 1, 2]);
+//! ```
+
+use std::fs::File;
+use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+use tombolo_base::{DomainId, Isa};
+use tombolo_control::{Reply, Request};
+use tombolo_platform::memory;
+use tombolo_trace::layout::HEAD_BYTES;
+use tombolo_trace::snapshot::Head;
+use tombolo_transport::trace::{Happening, Kind, Recorder};
+
+pub use tombolo_control::{MAX_TRACE_READ_BYTES, TracedInfo};
+
+use crate::domain::Domain;
+use crate::error::Error;
+use crate::monitor::ANSWER_TIMEOUT;
+use crate::spawn::unexpected;
+
+/// The domain that this program attached as first, which is who its spans are of.
+static OWN: OnceLock<Arc<Recorder>> = OnceLock::new();
+
+/// A memory file, whatever descriptor names it: its device and inode.
+type FileId = (u64, u64);
+
+/// Recorders in use, by their page: a second connection of one domain is given the same.
+static RECORDERS: Mutex<Vec<(FileId, Weak<Recorder>)>> = Mutex::new(Vec::new());
+
+/// The recorder of a domain whose page may have come along. Without one everything works, untraced.
+pub(crate) fn recorder_of(domain: DomainId, fds: Vec<OwnedFd>) -> Arc<Recorder> {
+    let Some(page) = fds.into_iter().next().map(File::from) else { return Recorder::none() };
+    let Ok(id) = page.metadata().map(|page| (page.dev(), page.ino())) else { return Recorder::none() };
+    let mut recorders = RECORDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    recorders.retain(|(_, recorder)| recorder.strong_count() > 0);
+    let known = recorders.iter().find(|(of, _)| *of == id);
+    if let Some(recorder) = known.and_then(|(_, recorder)| recorder.upgrade()) {
+        return recorder;
+    }
+    let Some(recorder) = open(&page, domain) else { return Recorder::none() };
+    recorders.push((id, Arc::downgrade(&recorder)));
+    OWN.get_or_init(|| recorder.clone());
+    recorder
+}
+
+fn open(page: &File, domain: DomainId) -> Option<Arc<Recorder>> {
+    memory::check_sealed(page, HEAD_BYTES as u64).ok()?;
+    let mut head = vec![0; HEAD_BYTES];
+    memory::map(page, 0, HEAD_BYTES).ok()?.copy_out(0, &mut head).ok()?;
+    let length_bytes = Head::from_bytes(&head).ok()?.shape.length_bytes();
+    memory::check_sealed(page, length_bytes as u64).ok()?;
+    let memory = memory::map(page, 0, length_bytes).ok()?;
+    Recorder::new(memory, domain.to_bits(), Isa::current().code()).ok()
+}
+
+pub(crate) fn spawned(recorder: &Arc<Recorder>, child: DomainId) {
+    if recorder.is_on() {
+        recorder.record(Happening::of(Kind::Spawn, child.to_bits(), 0));
+    }
+}
+
+pub(crate) fn child_ended(recorder: &Arc<Recorder>, child: DomainId) {
+    if recorder.is_on() {
+        recorder.record(Happening::of(Kind::ChildEnded, child.to_bits(), 0));
+    }
+}
+
+/// Whether somebody records now: for what is dear to find out only to trace it.
+#[inline]
+#[must_use]
+pub fn is_on() -> bool {
+    own().is_some()
+}
+
+/// The recorder, while somebody records.
+#[inline]
+fn own() -> Option<&'static Arc<Recorder>> {
+    OWN.get().filter(|recorder| recorder.is_on())
+}
+
+/// A span of time. It ends when this is dropped, on the thread on which it began.
+#[derive(Debug)]
+#[must_use = "a span ends when it is dropped"]
+pub struct Span {
+    began: Option<(&'static Arc<Recorder>, u64)>,
+    /// Spans nest within a thread, so they do not move to another.
+    _thread: PhantomData<*const ()>,
+}
+
+/// Begins a span. Spans of a thread nest. `name` should be one of few: each takes room in the trace page, and a name that
+/// finds none shows as `?`.
+#[inline]
+pub fn span(name: &str) -> Span {
+    Span { began: own().map(|recorder| begin(recorder, name)), _thread: PhantomData }
+}
+
+#[cold]
+fn begin(recorder: &'static Arc<Recorder>, name: &str) -> (&'static Arc<Recorder>, u64) {
+    let text = recorder.text(name);
+    recorder.record(Happening::of(Kind::SpanBegin, text, 0));
+    (recorder, text)
+}
+
+impl Drop for Span {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some((recorder, text)) = self.began {
+            recorder.record(Happening::of(Kind::SpanEnd, text, 0));
+        }
+    }
+}
+
+/// Notes that something happened, with a number of the program's choice. Names as of [`span`].
+#[inline]
+pub fn marker(name: &str, value: u64) {
+    if let Some(recorder) = own() {
+        recorder.record(Happening::of(Kind::Marker, recorder.text(name), value));
+    }
+}
+
+/// Notes what something is now: the length of a queue, say. Viewers draw it as a line. Names as of [`span`].
+#[inline]
+pub fn value(name: &str, value: u64) {
+    if let Some(recorder) = own() {
+        recorder.record(Happening::of(Kind::Value, recorder.text(name), value));
+    }
+}
+
+/// How a recording is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Recording {
+    /// Where there is no more room: keep the first events, rather than the latest.
+    pub keep_first: bool,
+    /// It ends when this domain does.
+    pub while_attached: bool,
+}
+
+/// The domains with a trace page, dead ones included whose page is kept, and whether the machine traces now.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Traced {
+    /// By id.
+    pub domains: Vec<TracedInfo>,
+    /// Whether the machine traces now.
+    pub on: bool,
+}
+
+impl Domain {
+    /// Starts to trace on all nodes. From then on the pages of domains that die are kept.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`] when the machine traces already.
+    pub fn start_trace(&self, recording: Recording) -> Result<(), Error> {
+        let Recording { keep_first, while_attached } = recording;
+        self.link.ask(Request::Trace { on: true, keep_first, while_attached }, ANSWER_TIMEOUT).map(|_| ())
+    }
+
+    /// Stops tracing on all nodes. What was recorded stays, to be read; stopping once more lets go of what domains
+    /// left that have died.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn stop_trace(&self) -> Result<(), Error> {
+        let stop = Request::Trace { on: false, keep_first: false, while_attached: false };
+        self.link.ask(stop, ANSWER_TIMEOUT).map(|_| ())
+    }
+
+    /// Who has a trace page.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn traced(&self) -> Result<Traced, Error> {
+        let mut all = Traced::default();
+        loop {
+            let after = all.domains.last().map_or(0, |domain| domain.id.to_bits());
+            match self.link.ask(Request::Traced { after }, ANSWER_TIMEOUT)?.0 {
+                Reply::Traced { domains, more, on } => {
+                    let done = !more || domains.is_empty();
+                    all.domains.extend(domains);
+                    all.on = on;
+                    if done {
+                        return Ok(all);
+                    }
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// Reads a part of a domain's trace page: up to `length_bytes`, at most [`MAX_TRACE_READ_BYTES`].
+    ///
+    /// # Errors
+    /// [`Error::Monitor`] when there is no such page any more.
+    pub fn read_trace(
+        &self,
+        domain: DomainId,
+        offset_bytes: u64,
+        length_bytes: u32,
+    ) -> Result<Vec<u8>, Error> {
+        match self.link.ask(Request::TraceRead { domain, offset_bytes, length_bytes }, ANSWER_TIMEOUT)?.0 {
+            Reply::TraceBytes { bytes } => Ok(bytes.0),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
