@@ -1,13 +1,16 @@
 //! How a command fails: a sentence, perhaps a hint, and an exit status.
 
 use std::io::{self, ErrorKind};
+use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
 use tombolo::{Error, Fault};
 use tombolo_machine::build::BuildError;
-use tombolo_machine::file::FileError;
+use tombolo_machine::file::FileError as MachineFileError;
 use tombolo_machine::image::ImageError;
 use tombolo_machine::kit::KitError;
+use tombolo_trace::file::FileError;
+use tombolo_trace::merge::Impossible;
 
 use crate::text::{one_line, printable};
 
@@ -19,7 +22,7 @@ pub(crate) enum Failure {
     Machine(#[from] Error),
     /// A machine file cannot be used.
     #[error(transparent)]
-    MachineFile(#[from] FileError),
+    MachineFile(#[from] MachineFileError),
     /// A file is no image.
     #[error(transparent)]
     Image(#[from] ImageError),
@@ -50,6 +53,17 @@ pub(crate) enum Failure {
     /// The operating system refused something.
     #[error("cannot {operation}: {source}")]
     System { operation: String, source: io::Error },
+    /// A trace file that is damaged, or none.
+    #[error("{path}: {source}", path = path.display())]
+    TraceFile {
+        path: PathBuf,
+        source: FileError,
+        /// What comes before the damage is of use.
+        usable: bool,
+    },
+    /// A trace of what cannot have been.
+    #[error("{path}: {source}", path = path.display())]
+    TraceOrder { path: PathBuf, source: Impossible },
     /// Nobody reads the output, or it cannot be written.
     #[error("cannot write the output: {0}")]
     Output(io::Error),
@@ -95,6 +109,7 @@ impl Failure {
                     path.display()
                 ));
             }
+            Failure::TraceFile { usable: true, .. } => "--salvage uses what comes before that",
             _ => return None,
         };
         Some(hint.to_owned())
@@ -112,7 +127,7 @@ impl Failure {
         let (error, hint) = if colour { (ERROR, HINT) } else { (Style::new(), Style::new()) };
         let mut text = match self {
             // A report shows the file's own lines and starts with `error:` by itself.
-            Failure::MachineFile(FileError::Invalid(report)) => report.render(colour),
+            Failure::MachineFile(MachineFileError::Invalid(report)) => report.render(colour),
             // Compilers and monitors may say several lines; everybody else says one.
             Failure::Build(_) | Failure::Machine(_) => {
                 format!("{error}error:{error:#} {}\n", printable(&self.to_string()))
@@ -162,7 +177,7 @@ mod tests {
     fn mistakes_in_a_machine_file_keep_their_lines() {
         let report =
             tombolo_machine::Machine::parse("name = 3", std::path::Path::new("m.toml"), tombolo::Isa::X86_64);
-        let failure = Failure::MachineFile(FileError::Invalid(report.unwrap_err()));
+        let failure = Failure::MachineFile(MachineFileError::Invalid(report.unwrap_err()));
         let text = failure.render(false);
         assert!(text.starts_with("error: ") && text.contains(" --> m.toml:1:8\n"), "{text}");
         assert_eq!(failure.status(), 1);

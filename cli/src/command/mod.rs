@@ -2,6 +2,7 @@
 
 mod bench;
 mod build;
+mod channels;
 mod console;
 mod down;
 mod image;
@@ -11,6 +12,7 @@ mod ps;
 mod restart;
 mod run;
 mod status;
+mod trace;
 mod up;
 
 use clap::Subcommand;
@@ -29,6 +31,8 @@ pub(crate) enum Command {
     Ps(ps::Options),
     Kill(kill::Options),
     Names(names::Options),
+    Channels(channels::Options),
+    Trace(trace::Options),
     Console(console::Options),
     Build(build::Options),
     Image(image::Options),
@@ -46,6 +50,8 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Ps(options) => ps::run(context, &options)?,
         Command::Kill(options) => kill::run(context, &options)?,
         Command::Names(options) => names::run(context, &options)?,
+        Command::Channels(options) => channels::run(context, &options)?,
+        Command::Trace(options) => return trace::run(context, &options),
         Command::Console(options) => return console::run(context, &options),
         Command::Build(options) => build::run(context, &options)?,
         Command::Image(options) => image::run(context, &options)?,

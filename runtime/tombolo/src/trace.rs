@@ -25,7 +25,8 @@ use tombolo_trace::layout::HEAD_BYTES;
 use tombolo_trace::snapshot::Head;
 use tombolo_transport::trace::{Happening, Kind, Recorder};
 
-pub use tombolo_control::{MAX_TRACE_READ_BYTES, TracedInfo};
+pub use tombolo_control::MAX_TRACE_READ_BYTES;
+use tombolo_control::TracedInfo;
 
 use crate::domain::Domain;
 use crate::error::Error;

@@ -1,0 +1,186 @@
+//! `tombolo channels`
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use serde::Serialize;
+use tombolo::{DomainId, TracedInfo, TransportKind};
+use tombolo_trace::page::RowState;
+use tombolo_trace::snapshot::RowInfo;
+
+use super::trace::all_rows;
+use crate::context::{Context, print, print_json};
+use crate::failure::Failure;
+use crate::text::{self, Table};
+
+/// Lists the channels of a machine with what has passed through them
+///
+/// A line is a direction of a channel. SENT and BYTES are what the sender has sent since the channel was opened,
+/// RECEIVED what the receiver has taken, DEPTH what is between them. RINGS is how often the sender woke the receiver,
+/// SLEEPS how often that slept. The domains count all the time, whether somebody looks or not.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo channels
+  tombolo channels --all
+  tombolo channels --json | jq '.channels[] | select(.depth > 10)'")]
+pub(crate) struct Options {
+    /// Also channels that have ended, as long as they are remembered
+    #[arg(long)]
+    all: bool,
+
+    /// For machines
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    machine: String,
+    channels: Vec<DirectionReport>,
+}
+
+/// A direction of a channel, with stable keys. Null is what is not known, as the end is not in this machine or gone.
+#[derive(Serialize)]
+struct DirectionReport {
+    channel: u64,
+    link: &'static str,
+    state: &'static str,
+    from: String,
+    from_node: Option<String>,
+    to: String,
+    to_node: Option<String>,
+    sent: Option<u64>,
+    sent_bytes: Option<u64>,
+    received: Option<u64>,
+    received_bytes: Option<u64>,
+    depth: Option<u64>,
+    rings: Option<u64>,
+    sleeps: Option<u64>,
+    max_message_bytes: u64,
+}
+
+/// One end, and whose it is.
+type End = (TracedInfo, RowInfo);
+
+/// A channel's ends: the connecting, then the accepting.
+type Ends = [Option<End>; 2];
+
+pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    let domain = context.attach_running()?;
+    let mut channels: BTreeMap<u64, Ends> = BTreeMap::new();
+    for (info, rows) in all_rows(&domain)? {
+        for row in rows {
+            let ends = channels.entry(row.channel).or_default();
+            ends[usize::from(row.accepting)] = Some((info.clone(), row));
+        }
+    }
+    let nodes = domain.nodes()?.into_iter().map(|node| (node.id.0, node.name)).collect();
+    let open =
+        |ends: &&Ends| ends.iter().flatten().any(|(info, row)| info.alive && row.state == RowState::Open);
+    let reports: Vec<DirectionReport> = channels
+        .values()
+        .filter(|ends| options.all || open(ends))
+        .flat_map(|ends| [direction(ends, 0, &nodes), direction(ends, 1, &nodes)])
+        .flatten()
+        .collect();
+    if options.json {
+        return print_json(&Report { machine: domain.machine_name().to_owned(), channels: reports });
+    }
+    print(render(&reports, options.all, context.colour))
+}
+
+/// What goes from one end of a channel to the other.
+fn direction(ends: &Ends, from: usize, nodes: &BTreeMap<u16, String>) -> Option<DirectionReport> {
+    let (sender, receiver) = (&ends[from], &ends[1 - from]);
+    let (_, known) = sender.as_ref().or(receiver.as_ref())?;
+    let who = |end: &Option<End>, other: &Option<End>| match (end, other) {
+        (Some((info, _)), _) => (info.id.to_string(), Some(info.node.clone())),
+        // Its peer knows who it is.
+        (None, Some((_, row))) => match DomainId::from_bits(row.peer) {
+            Some(id) => (id.to_string(), nodes.get(&id.node().0).cloned()),
+            None => ("?".to_owned(), None),
+        },
+        (None, None) => ("?".to_owned(), None),
+    };
+    let ((from, from_node), (to, to_node)) = (who(sender, receiver), who(receiver, sender));
+    let (out, into) = (sender.as_ref().map(|(_, row)| row), receiver.as_ref().map(|(_, row)| row));
+    // The two were not read at the same moment.
+    let depth = out.zip(into).map(|(out, into)| out.messages_sent.saturating_sub(into.messages_received));
+    Some(DirectionReport {
+        channel: known.channel,
+        link: TransportKind::ALL.get(usize::from(known.transport)).map_or("?", |kind| kind.name()),
+        state: state(ends),
+        from,
+        from_node,
+        to,
+        to_node,
+        sent: out.map(|row| row.messages_sent),
+        sent_bytes: out.map(|row| row.bytes_sent),
+        received: into.map(|row| row.messages_received),
+        received_bytes: into.map(|row| row.bytes_received),
+        depth,
+        rings: out.map(|row| row.rings),
+        sleeps: into.map(|row| row.sleeps),
+        max_message_bytes: known.max_message_bytes,
+    })
+}
+
+/// How a channel is: as the end says that knows the worst.
+fn state(ends: &Ends) -> &'static str {
+    let states: Vec<RowState> = ends
+        .iter()
+        .flatten()
+        .map(|(info, row)| match row.state {
+            RowState::Open if !info.alive => RowState::PeerDied,
+            state => state,
+        })
+        .collect();
+    let any = |wanted: RowState| states.contains(&wanted);
+    if any(RowState::Broken) {
+        "broken"
+    } else if any(RowState::PeerDied) {
+        "died"
+    } else if any(RowState::Closed) || any(RowState::PeerClosed) {
+        "closed"
+    } else {
+        "open"
+    }
+}
+
+fn render(reports: &[DirectionReport], with_state: bool, colour: bool) -> String {
+    let mut table = Table::new(&[
+        "CHANNEL>",
+        "LINK",
+        if with_state { "STATE" } else { "" },
+        "FROM",
+        "TO",
+        "SENT>",
+        "BYTES>",
+        "RECEIVED>",
+        "DEPTH>",
+        "RINGS>",
+        "SLEEPS>",
+    ]);
+    let number = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
+    let place = |id: &str, node: &Option<String>| match node {
+        Some(node) => format!("{id} on {node}"),
+        None => id.to_owned(),
+    };
+    for report in reports {
+        table.row([
+            report.channel.to_string(),
+            report.link.to_owned(),
+            if with_state { report.state.to_owned() } else { String::new() },
+            place(&report.from, &report.from_node),
+            place(&report.to, &report.to_node),
+            number(report.sent),
+            report.sent_bytes.map_or_else(|| "-".to_owned(), text::bytes),
+            number(report.received),
+            number(report.depth),
+            number(report.rings),
+            number(report.sleeps),
+        ]);
+    }
+    table.render(colour)
+}

@@ -1,0 +1,227 @@
+//! Reading what domains wrote, from outside of them, into a file.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tombolo::trace::MAX_TRACE_READ_BYTES;
+use tombolo::{Domain, DomainId, Error, TracedInfo};
+use tombolo_trace::file::{self, Chunk, DomainHead, Fate, NodeHead};
+use tombolo_trace::layout::{EVENT_BYTES, HEAD_BYTES, ROW_BYTES};
+use tombolo_trace::snapshot::{self, Head, RowInfo};
+
+use crate::failure::Failure;
+
+/// Rows in one chunk.
+const ROWS_TOGETHER: usize = 4096;
+
+/// What has been read of a domain.
+struct Followed {
+    /// Its number in the file.
+    number: u32,
+    /// For each lane the next event.
+    cursors: Vec<u64>,
+    /// Bytes of text that have been read.
+    text_bytes: usize,
+    /// What was known of it last.
+    fate: Fate,
+}
+
+/// Reads the pages of a machine's domains into a file.
+pub(super) struct Collector<W: Write> {
+    domain: Domain,
+    path: PathBuf,
+    out: W,
+    chunks: u64,
+    followed: BTreeMap<DomainId, Followed>,
+    /// Events written.
+    pub(super) events: u64,
+    /// Events known to be missing.
+    pub(super) missed: u64,
+}
+
+impl<W: Write> Collector<W> {
+    /// Starts a file; `path` is what it is called in messages.
+    pub(super) fn new(domain: Domain, path: PathBuf, out: W) -> Result<Self, Failure> {
+        let mut collector =
+            Collector { domain, path, out, chunks: 0, followed: BTreeMap::new(), events: 0, missed: 0 };
+        let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let header = file::header(u64::try_from(created.as_nanos()).unwrap_or(0));
+        collector.write_bytes(&header)?;
+        let nodes = collector.domain.nodes()?;
+        let nodes = nodes
+            .into_iter()
+            .map(|node| NodeHead {
+                id: node.id.0,
+                name: node.name,
+                kind: node.kind,
+                isa: node.isa.name().to_owned(),
+            })
+            .collect();
+        let name = collector.domain.machine_name().to_owned();
+        collector.write(&Chunk::Machine { name, nodes })?;
+        Ok(collector)
+    }
+
+    /// How many domains were met.
+    pub(super) fn domains(&self) -> usize {
+        self.followed.len()
+    }
+
+    fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let path = &self.path;
+        self.out.write_all(bytes).map_err(|error| Failure::system(format!("write {}", path.display()))(error))
+    }
+
+    fn write(&mut self, chunk: &Chunk) -> Result<(), Failure> {
+        self.chunks += 1;
+        self.write_bytes(&chunk.to_bytes())
+    }
+
+    /// A part of a page; `None` when it is gone, as its node is.
+    fn read(&self, id: DomainId, offset: usize, length: usize) -> Result<Option<Vec<u8>>, Failure> {
+        let mut bytes = Vec::with_capacity(length);
+        while bytes.len() < length {
+            let wanted = (length - bytes.len()).min(MAX_TRACE_READ_BYTES as usize) as u32;
+            match self.domain.read_trace(id, (offset + bytes.len()) as u64, wanted) {
+                Ok(piece) if piece.is_empty() => return Ok(None),
+                Ok(piece) => bytes.extend(piece),
+                Err(Error::Monitor(_)) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Some(bytes))
+    }
+
+    fn head(&self, id: DomainId) -> Result<Option<Head>, Failure> {
+        let bytes = self.read(id, 0, HEAD_BYTES)?;
+        // A domain that wrote over its own head is not traced.
+        Ok(bytes.and_then(|bytes| Head::from_bytes(&bytes).ok()))
+    }
+
+    /// Reads what is new; says how many events that was.
+    pub(super) fn collect(&mut self) -> Result<u64, Failure> {
+        let before = self.events;
+        for info in self.domain.traced()?.domains {
+            if info.id != self.domain.id() {
+                self.follow(&info)?;
+            }
+        }
+        Ok(self.events - before)
+    }
+
+    fn follow(&mut self, info: &TracedInfo) -> Result<(), Failure> {
+        let Some(head) = self.head(info.id)? else { return Ok(()) };
+        if !self.followed.contains_key(&info.id) {
+            // A domain that was started and has not come up to its page yet will be there the next time.
+            if head.identity.domain != info.id.to_bits() {
+                return Ok(());
+            }
+            let number = self.followed.len() as u32;
+            let (node, program) = (info.node.clone(), info.program.clone());
+            self.write(&Chunk::Domain(DomainHead { identity: head.identity, node, program }))?;
+            let cursors = vec![0; head.shape.lanes];
+            let fate = Fate::default();
+            self.followed.insert(info.id, Followed { number, cursors, text_bytes: 0, fate });
+        }
+        self.take_texts(info.id, &head)?;
+        for lane in 0..head.lanes.len() {
+            self.take_lane(info.id, &head, lane)?;
+        }
+        if let Some(followed) = self.followed.get_mut(&info.id) {
+            followed.fate = Fate { alive: info.alive, losses: head.losses };
+        }
+        Ok(())
+    }
+
+    fn take_texts(&mut self, id: DomainId, head: &Head) -> Result<(), Failure> {
+        let Some(followed) = self.followed.get(&id) else { return Ok(()) };
+        let (number, from, to) = (followed.number, followed.text_bytes, head.text_used_bytes);
+        if to <= from {
+            return Ok(());
+        }
+        let Some(bytes) = self.read(id, head.shape.text_offset() + from, to - from)? else { return Ok(()) };
+        let moved = |(name, text)| (name + from as u64 / 8, text);
+        let texts = snapshot::texts(&bytes).into_iter().map(moved).collect();
+        self.write(&Chunk::Texts { domain: number, texts })?;
+        if let Some(followed) = self.followed.get_mut(&id) {
+            followed.text_bytes = to;
+        }
+        Ok(())
+    }
+
+    /// Reads the new events of a lane, piece by piece. What was written over meanwhile is missing.
+    fn take_lane(&mut self, id: DomainId, head: &Head, lane: usize) -> Result<(), Failure> {
+        let Some(followed) = self.followed.get(&id) else { return Ok(()) };
+        let (number, cursor) = (followed.number, followed.cursors.get(lane).copied().unwrap_or(0));
+        let unread = head.unread(lane, cursor);
+        let end = unread.first + unread.count;
+        let mut missed = unread.missed;
+        let mut next = unread.first;
+        while next < end {
+            let (offset, count) = head.piece(lane, next, end - next, MAX_TRACE_READ_BYTES as usize);
+            let Some(bytes) = self.read(id, offset, count * EVENT_BYTES)? else { break };
+            let now = self.head(id)?.map_or(next, |now| now.first_whole(lane));
+            let overwritten = now.saturating_sub(next).min(count as u64) as usize;
+            let (events, senseless) = snapshot::events(&bytes[overwritten * EVENT_BYTES..]);
+            missed += overwritten as u64 + senseless;
+            next += count as u64;
+            self.events += events.len() as u64;
+            self.missed += missed;
+            self.write(&Chunk::Events { domain: number, lane: lane as u32, missed, events })?;
+            missed = 0;
+        }
+        if let Some(cursor) = self.followed.get_mut(&id).and_then(|followed| followed.cursors.get_mut(lane)) {
+            *cursor = next.max(*cursor);
+        }
+        Ok(())
+    }
+
+    /// Reads the counters of a domain's channels.
+    fn rows(&self, id: DomainId) -> Result<Vec<RowInfo>, Failure> {
+        let Some(head) = self.head(id)? else { return Ok(Vec::new()) };
+        let bytes = self.read(id, head.shape.rows_offset(), head.rows_used * ROW_BYTES)?;
+        Ok(snapshot::rows(&bytes.unwrap_or_default()))
+    }
+
+    /// Ends the file: counters, how each domain is, and the mark that it is whole.
+    pub(super) fn finish(mut self) -> Result<Summary, Failure> {
+        let ends: Vec<(DomainId, u32, Fate)> =
+            self.followed.iter().map(|(id, followed)| (*id, followed.number, followed.fate)).collect();
+        for (id, domain, fate) in ends {
+            let rows = self.rows(id)?;
+            for rows in rows.chunks(ROWS_TOGETHER) {
+                self.write(&Chunk::Rows { domain, rows: rows.to_vec() })?;
+            }
+            self.write(&Chunk::Fate { domain, fate })?;
+            self.missed += fate.losses.events_without_lane;
+        }
+        let chunks = self.chunks;
+        self.write(&Chunk::End { chunks })?;
+        self.out.flush().map_err(Failure::system(format!("write {}", self.path.display())))?;
+        Ok(Summary { events: self.events, missed: self.missed, domains: self.domains() })
+    }
+}
+
+/// What a file holds.
+pub(super) struct Summary {
+    pub(super) events: u64,
+    pub(super) missed: u64,
+    pub(super) domains: usize,
+}
+
+/// The counters of every channel end of a machine, with whose it is.
+pub(crate) fn all_rows(domain: &Domain) -> Result<Vec<(TracedInfo, Vec<RowInfo>)>, Failure> {
+    let reader = Collector {
+        domain: domain.clone(),
+        path: PathBuf::new(),
+        out: std::io::sink(),
+        chunks: 0,
+        followed: BTreeMap::new(),
+        events: 0,
+        missed: 0,
+    };
+    let traced = domain.traced()?.domains.into_iter().filter(|info| info.id != domain.id());
+    traced.map(|info| Ok((info.clone(), reader.rows(info.id)?))).collect()
+}

@@ -1,0 +1,42 @@
+//! Trace files, as the commands that show them take them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tombolo_trace::file::{Recording, salvage};
+use tombolo_trace::merge::{Timeline, merge};
+
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// Which file, and what if it is not whole.
+#[derive(Args, Debug)]
+pub(super) struct Source {
+    /// A file made by `tombolo trace record` or `dump`
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Use a damaged file as far as it is good
+    #[arg(long)]
+    salvage: bool,
+}
+
+impl Source {
+    /// Reads the file and puts it in causal order.
+    pub(super) fn load(&self, context: &Context) -> Result<(Recording, Timeline), Failure> {
+        let path = &self.file;
+        let bytes = std::fs::read(path).map_err(Failure::system(format!("read {}", path.display())))?;
+        let (recording, error) = salvage(&bytes);
+        match error {
+            Some(source) if !self.salvage => {
+                let path = path.clone();
+                return Err(Failure::TraceFile { path, source, usable: recording.events() > 0 });
+            }
+            Some(error) => context.say(format!("warning: {}: {error}", path.display())),
+            None => {}
+        }
+        let timeline =
+            merge(&recording).map_err(|source| Failure::TraceOrder { path: path.clone(), source })?;
+        Ok((recording, timeline))
+    }
+}

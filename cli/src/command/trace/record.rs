@@ -1,0 +1,231 @@
+//! `tombolo trace record`, `start`, `stop` and `dump`
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use tombolo::Domain;
+use tombolo::trace::Recording;
+
+use super::collect::{Collector, Summary};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::text::count;
+
+/// Between two looks at what domains have written; a lane holds more than can be written meanwhile, unless a program
+/// does nothing but send the smallest messages.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Records a machine into a file
+///
+/// Until the command ends, the time is over, or Ctrl-C. Events are read out while they are written; a domain that
+/// writes faster than that loses the oldest, which is counted, and never waits. With --keep-first it loses the latest.
+///
+/// A command gets the machine in TOMBOLO_MACHINE, and its exit status is passed on.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo trace record -o job.tbt -- tombolo run --on host,arm0 pingpong.tbi
+  tombolo trace record -o now.tbt --for 5s
+  tombolo trace record -o now.tbt                                             until Ctrl-C")]
+pub(super) struct Options {
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// For how long: 500ms, 5s, 2m
+    #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "command")]
+    time: Option<Duration>,
+
+    /// Where there is no more room keep the first events, not the latest
+    #[arg(long)]
+    keep_first: bool,
+
+    /// What to run meanwhile
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+/// Starts to trace, until `tombolo trace stop`
+///
+/// Every domain keeps its latest events, some 30,000 for each of its threads: a flight recorder. `tombolo trace dump`
+/// writes them to a file, as often as you like.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo trace start
+  tombolo trace dump -o before-it-crashed.tbt")]
+pub(super) struct StartOptions {
+    /// Keep the first events, not the latest
+    #[arg(long)]
+    keep_first: bool,
+}
+
+/// Stops tracing; what was traced can still be dumped, once
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo trace stop")]
+pub(super) struct StopOptions {}
+
+/// Writes what domains have traced, and what those that died had, to a file
+///
+/// While the machine traces, it goes on. When it was stopped before, what the dead had left is let go of.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo trace dump -o crash.tbt")]
+pub(super) struct DumpOptions {
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+}
+
+/// Reads a time span as people write it.
+fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a number and a unit: 500ms, 5s, 2m".to_owned();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    match &text[digits..] {
+        "ms" => Ok(Duration::from_millis(number)),
+        "s" => Ok(Duration::from_secs(number)),
+        "m" => number.checked_mul(60).map(Duration::from_secs).ok_or_else(wrong),
+        _ => Err(wrong()),
+    }
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>, Failure> {
+    let file = File::create(path).map_err(Failure::system(format!("create {}", path.display())))?;
+    Ok(BufWriter::with_capacity(1 << 20, file))
+}
+
+fn say(context: &Context, path: &Path, summary: &Summary) {
+    let events = count(summary.events as usize, "event");
+    let domains = count(summary.domains, "domain");
+    let missed = match summary.missed {
+        0 => String::new(),
+        missed => format!("; {missed} were lost, as they came faster than they could be read"),
+    };
+    context.say(format!("{}: {events} of {domains}{missed}", path.display()));
+}
+
+pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
+    let domain = if options.command.is_empty() { context.attach_running()? } else { context.attach()? };
+    let mut collector = Collector::new(domain.clone(), options.output.clone(), create(&options.output)?)?;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))
+            .map_err(Failure::system("listen for signals"))?;
+    }
+    domain.start_trace(Recording { keep_first: options.keep_first, while_attached: true })?;
+    let mut command = Meanwhile::start(&domain, &options.command)?;
+    let until = options.time.map(|time| Instant::now() + time);
+    let status = loop {
+        let found = collector.collect()?;
+        if let Some(status) = command.ended()? {
+            break status;
+        }
+        let over = until.is_some_and(|until| Instant::now() >= until);
+        // With a command it is up to that when it ends: it has heard of the interruption too.
+        if over || (interrupted.load(Ordering::Relaxed) && options.command.is_empty()) {
+            break 0;
+        }
+        if found == 0 {
+            let left = until.map_or(PAUSE, |until| until.saturating_duration_since(Instant::now()));
+            std::thread::sleep(PAUSE.min(left));
+        }
+    };
+    domain.stop_trace()?;
+    while collector.collect()? > 0 {}
+    let summary = collector.finish()?;
+    domain.stop_trace()?;
+    say(context, &options.output, &summary);
+    Ok(status)
+}
+
+/// What runs while it is recorded, if anything.
+struct Meanwhile {
+    child: Option<(String, Child)>,
+}
+
+impl Meanwhile {
+    fn start(domain: &Domain, words: &[String]) -> Result<Meanwhile, Failure> {
+        let Some((program, arguments)) = words.split_first() else { return Ok(Meanwhile { child: None }) };
+        let mut command = Command::new(program);
+        command.args(arguments).env("TOMBOLO_MACHINE", domain.machine_name());
+        let child = command.spawn().map_err(Failure::system(format!("run {program}")))?;
+        Ok(Meanwhile { child: Some((program.clone(), child)) })
+    }
+
+    /// Its exit status once it has ended, as a shell would have it.
+    fn ended(&mut self) -> Result<Option<u8>, Failure> {
+        let Some((program, child)) = &mut self.child else { return Ok(None) };
+        let status = child.try_wait().map_err(Failure::system(format!("wait for {program}")))?;
+        Ok(status.map(|status| {
+            let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+            u8::try_from(code).unwrap_or(1)
+        }))
+    }
+}
+
+impl Drop for Meanwhile {
+    /// When recording fails the command is not left alone.
+    fn drop(&mut self) {
+        if let Some((_, child)) = &mut self.child
+            && matches!(child.try_wait(), Ok(None))
+        {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+pub(super) fn start(context: &Context, options: &StartOptions) -> Result<(), Failure> {
+    let domain = context.attach_running()?;
+    domain.start_trace(Recording { keep_first: options.keep_first, while_attached: false })?;
+    context.say(format!("machine {} traces", domain.machine_name()));
+    Ok(())
+}
+
+pub(super) fn stop(context: &Context) -> Result<(), Failure> {
+    let domain = context.attach_running()?;
+    let was_on = domain.traced()?.on;
+    domain.stop_trace()?;
+    let (name, state) = (domain.machine_name(), if was_on { "traces no more" } else { "did not trace" });
+    context.say(format!("machine {name} {state}"));
+    Ok(())
+}
+
+pub(super) fn dump(context: &Context, options: &DumpOptions) -> Result<(), Failure> {
+    let domain = context.attach_running()?;
+    let mut collector = Collector::new(domain.clone(), options.output.clone(), create(&options.output)?)?;
+    collector.collect()?;
+    let summary = collector.finish()?;
+    if !domain.traced()?.on {
+        domain.stop_trace()?;
+    }
+    say(context, &options.output, &summary);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(time("5s"), Ok(Duration::from_secs(5)));
+        assert_eq!(time("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["5", "s", "", "-1s", "5 s", "1h", "99999999999999999999s", "18446744073709551615m"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+}
