@@ -87,7 +87,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     if options.json {
         return print_json(&Report { machine: domain.machine_name().to_owned(), channels: reports });
     }
-    print(render(&reports, options.all, context.colour))
+    print(render(&reports, context.colour))
 }
 
 /// What goes from one end of a channel to the other.
@@ -148,11 +148,11 @@ fn state(ends: &Ends) -> &'static str {
     }
 }
 
-fn render(reports: &[DirectionReport], with_state: bool, colour: bool) -> String {
+fn render(reports: &[DirectionReport], colour: bool) -> String {
     let mut table = Table::new(&[
         "CHANNEL>",
         "LINK",
-        if with_state { "STATE" } else { "" },
+        "STATE",
         "FROM",
         "TO",
         "SENT>",
@@ -171,7 +171,7 @@ fn render(reports: &[DirectionReport], with_state: bool, colour: bool) -> String
         table.row([
             report.channel.to_string(),
             report.link.to_owned(),
-            if with_state { report.state.to_owned() } else { String::new() },
+            report.state.to_owned(),
             place(&report.from, &report.from_node),
             place(&report.to, &report.to_node),
             number(report.sent),

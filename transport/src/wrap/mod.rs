@@ -83,7 +83,7 @@ macro_rules! forward {
 pub mod capture;
 mod checked;
 mod faulty;
+pub mod traced;
 
 pub use checked::Checked;
 pub use faulty::{Ending, Faults, Faulty, Injected};
-pub mod traced;

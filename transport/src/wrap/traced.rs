@@ -66,10 +66,10 @@ impl Probe {
 
     /// Publishes what was sent.
     #[inline]
-    fn count_sent(&mut self, stats: Stats) {
+    fn count_sent(&mut self, stats: Stats, ticks: u64) {
         self.row.set_sent(stats.messages_sent, stats.bytes_sent);
         if stats.rings != self.rings {
-            self.count_waits(stats);
+            self.count_waits(stats, ticks);
         }
     }
 
@@ -78,15 +78,19 @@ impl Probe {
     fn count_received(&mut self, stats: Stats) {
         self.row.set_received(stats.messages_received, stats.bytes_received);
         if stats.rings != self.rings {
-            self.count_waits(stats);
+            self.count_waits(stats, 0);
         }
     }
 
+    /// Publishes rings and sleeps. A ring is stamped `ticks`, so as not to come after what it causes; 0 for now.
     #[cold]
-    fn count_waits(&mut self, stats: Stats) {
+    fn count_waits(&mut self, stats: Stats, ticks: u64) {
         if stats.rings != self.rings {
             self.rings = stats.rings;
-            self.record(Kind::Ring, 0, 0);
+            if self.is_on() {
+                let ticks = if ticks == 0 { self.recorder.ticks() } else { ticks };
+                self.recorder.record_at(ticks, self.happening(Kind::Ring, 0, 0));
+            }
         }
         self.row.set_rings_and_sleeps(stats.rings, stats.sleeps);
     }
@@ -183,7 +187,7 @@ impl<T: Transport> Traced<T> {
             let size = u32::try_from(length_bytes).unwrap_or(u32::MAX);
             let happening = self.probe.happening(Kind::Send, size, stats.messages_sent);
             self.probe.recorder.record_at(ticks, happening);
-            self.probe.count_sent(stats);
+            self.probe.count_sent(stats, ticks);
         }
     }
 
@@ -207,7 +211,7 @@ impl<T: Transport> Transport for Traced<T> {
         }
         match self.inner.try_send(message) {
             Ok(()) => {
-                self.probe.count_sent(self.inner.stats());
+                self.probe.count_sent(self.inner.stats(), 0);
                 Ok(())
             }
             Err(ChannelError::WouldBlock) => Err(ChannelError::WouldBlock),
@@ -305,7 +309,7 @@ impl<T: Transport> Transport for Traced<T> {
         let result = self.inner.try_send_in_place(length_bytes, write);
         match &result {
             Ok(()) if traced => self.note_send(ticks, length_bytes, &result),
-            Ok(()) => self.probe.count_sent(self.inner.stats()),
+            Ok(()) => self.probe.count_sent(self.inner.stats(), 0),
             Err(ChannelError::WouldBlock) => {}
             Err(error) => self.probe.failed(error),
         }
@@ -323,7 +327,7 @@ impl<T: Transport> Transport for Traced<T> {
         }
         match self.inner.try_send_batch(fill) {
             Ok(sent) => {
-                self.probe.count_sent(self.inner.stats());
+                self.probe.count_sent(self.inner.stats(), 0);
                 Ok(sent)
             }
             Err(error) => {
@@ -336,7 +340,7 @@ impl<T: Transport> Transport for Traced<T> {
     fn may_sleep(&mut self, awaited: Interest) -> bool {
         let may_sleep = self.inner.may_sleep(awaited);
         if may_sleep {
-            self.probe.count_waits(self.inner.stats());
+            self.probe.count_waits(self.inner.stats(), 0);
             if self.probe.is_on() {
                 let what = if awaited == Interest::Write { AWAITS_ROOM } else { AWAITS_MESSAGE };
                 self.probe.record(Kind::Sleep, 0, what);
