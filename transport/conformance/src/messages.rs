@@ -3,7 +3,7 @@
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, Transport};
 
-use crate::patience::{deadline, patience};
+use crate::patience::{deadline, in_time, patience};
 
 /// The bytes of message `number`, `length_bytes` long.
 pub fn message(number: u64, length_bytes: usize) -> Vec<u8> {
@@ -32,7 +32,7 @@ pub fn check(received: &[u8], number: u64, length_bytes: usize) {
 /// When it cannot.
 #[track_caller]
 pub fn send<T: Transport>(channel: &mut T, spin_ns: u64, bytes: &[u8]) {
-    let result = wait::send(channel, &mut Spin::new(spin_ns), bytes, patience());
+    let result = in_time(|| wait::send(channel, &mut Spin::new(spin_ns), bytes, patience()));
     result.unwrap_or_else(|error| panic!("send: {error} (stats {:?})", channel.stats()));
 }
 
@@ -43,7 +43,7 @@ pub fn send<T: Transport>(channel: &mut T, spin_ns: u64, bytes: &[u8]) {
 #[track_caller]
 pub fn recv<T: Transport>(channel: &mut T, spin_ns: u64) -> Vec<u8> {
     let mut buffer = vec![0xaa; 3];
-    let result = wait::recv_into(channel, &mut Spin::new(spin_ns), &mut buffer, patience());
+    let result = in_time(|| wait::recv_into(channel, &mut Spin::new(spin_ns), &mut buffer, patience()));
     let length = result.unwrap_or_else(|error| panic!("receive: {error} (stats {:?})", channel.stats()));
     assert_eq!(length, buffer.len());
     buffer
@@ -74,7 +74,7 @@ pub fn recv_until_end<T: Transport>(
 ) -> ChannelError {
     let (mut spin, mut buffer) = (Spin::new(spin_ns), Vec::new());
     loop {
-        match wait::recv_into(channel, &mut spin, &mut buffer, patience()) {
+        match in_time(|| wait::recv_into(channel, &mut spin, &mut buffer, patience())) {
             Ok(_) => each(&buffer),
             Err(error) => return error,
         }

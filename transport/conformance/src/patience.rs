@@ -19,6 +19,19 @@ pub fn set_patience(patience: Duration) {
     PATIENCE_MS.store(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
+/// What `wait` found, and that it found it by being woken: a wait that slept over what came finds it too, when its
+/// deadline makes it look once more.
+///
+/// # Panics
+/// When it took all the time there was.
+#[track_caller]
+pub fn in_time<R>(wait: impl FnOnce() -> R) -> R {
+    let deadline = deadline();
+    let found = wait();
+    assert!(!deadline.passed(), "a wake-up was lost: the wait ended with its deadline, {:?}", patience());
+    found
+}
+
 /// The moment at which a wait that begins now has failed.
 #[must_use]
 pub fn deadline() -> Deadline {

@@ -8,7 +8,7 @@ use tombolo_transport::{ChannelError, Transport};
 
 use crate::carrier::{Carrier, effort, watched};
 use crate::messages::{Random, check, message, recv_until_end, some_length};
-use crate::patience::{deadline, patience};
+use crate::patience::{deadline, in_time, patience};
 use crate::peer::{Doomed, Order, Role};
 
 /// A peer that lives, and this side's end of the channel to it.
@@ -85,7 +85,7 @@ pub(crate) fn of_a_receiver<C: Carrier>() {
         let end = killed_during(peer, &mut random, || {
             let mut spin = Spin::new(if round % 3 == 0 { 0 } else { 50_000 });
             loop {
-                if let Err(error) = wait::send(&mut channel, &mut spin, &bytes, patience()) {
+                if let Err(error) = in_time(|| wait::send(&mut channel, &mut spin, &bytes, patience())) {
                     return error;
                 }
             }
@@ -101,7 +101,7 @@ pub(crate) fn of_one_among_several<C: Carrier>() {
     let mut random = Random(0xfeed);
     let (peer, mut doomed) = with_peer::<C>(Role::Idles, 1);
     let index = killed_during(peer, &mut random, || {
-        wait::any(&mut [&mut channel, &mut doomed], &mut Spin::new(0), patience(), 0)
+        in_time(|| wait::any(&mut [&mut channel, &mut doomed], &mut Spin::new(0), patience(), 0))
     });
     assert_eq!(index, Ok(1));
     assert_eq!(doomed.try_recv_into(&mut Vec::new()), Err(ChannelError::PeerDied));

@@ -9,7 +9,7 @@ use tombolo_transport::{ChannelError, Transport};
 use super::transfer::fill;
 use crate::carrier::{Carrier, counts_slots, pair, shapes};
 use crate::messages::{check, message, recv_until_end, send, some_length};
-use crate::patience::patience;
+use crate::patience::{in_time, patience};
 
 /// Receives messages numbered from 0 until the channel says closed, and goes on saying so.
 fn drained_and_closed<T: Transport>(channel: &mut T, count: u64, length: impl Fn(u64) -> usize) {
@@ -114,7 +114,9 @@ pub(crate) fn close_wakes_a_sleeping_sender<C: Carrier>() {
             scope.spawn(|| {
                 let end = loop {
                     // What the kernel still had room for is accepted first.
-                    match wait::send(&mut a, &mut Spin::new(0), &message(0, length_bytes), patience()) {
+                    match in_time(|| {
+                        wait::send(&mut a, &mut Spin::new(0), &message(0, length_bytes), patience())
+                    }) {
                         Ok(()) => {}
                         Err(error) => break error,
                     }

@@ -103,7 +103,7 @@ pub(crate) fn fill<T: Transport>(a: &mut T, length_bytes: usize) -> u64 {
                 return count;
             }
         }
-        assert!(count * (length_bytes as u64 + 1) < 1 << 26, "a channel takes no end of messages");
+        assert!(count * (length_bytes as u64 + 64) < 1 << 26, "a channel takes no end of messages");
     }
 }
 

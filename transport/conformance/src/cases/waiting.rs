@@ -12,7 +12,7 @@ use tombolo_transport::{ChannelError, Transport};
 use super::transfer::{drain, fill};
 use crate::carrier::{Carrier, counts_slots, effort, pair, racing_pair, shape, shapes, until_readable};
 use crate::messages::{check, message, recv, send, some_length};
-use crate::patience::{deadline, patience};
+use crate::patience::{deadline, in_time, patience};
 
 const SHORT: Duration = Duration::from_millis(5);
 
@@ -171,7 +171,7 @@ fn any<T: Transport>(
     timeout: Duration,
 ) -> Result<usize, ChannelError> {
     let mut each: Vec<&mut T> = channels.iter_mut().collect();
-    wait::any(&mut each, &mut Spin::new(spin_ns), timeout, start)
+    in_time(|| wait::any(&mut each, &mut Spin::new(spin_ns), timeout, start))
 }
 
 pub(crate) fn any_serves_all_in_turn<C: Carrier>() {

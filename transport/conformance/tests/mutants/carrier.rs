@@ -1,0 +1,221 @@
+//! A transport that works, but for one thing.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tombolo_conformance::peer::{self, Doomed, Order};
+use tombolo_conformance::{Carrier, Hostile, Rig, Watch};
+use tombolo_link::{ChannelConfig, Hello, Side, TransportKind};
+use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::time::Deadline;
+use tombolo_transport::contract::Announced;
+use tombolo_transport::{Capabilities, ChannelError, Limits, Stats, Transport};
+
+/// What is wrong with it. Whatever is not written out is right.
+pub(crate) trait Mutation: Default + Send + 'static {
+    /// What works but for that.
+    type Base: Carrier<End = Vec<OwnedFd>>;
+    /// The case that must find it.
+    const CAUGHT_BY: &'static str;
+    /// What it claims to be able to do.
+    const CAPABILITIES: Capabilities = <Self::Base as Carrier>::CAPABILITIES;
+    /// Dropping it does not close it.
+    const FORGETS_ITSELF: bool = false;
+
+    fn open(end: Vec<OwnedFd>, side: Side, hello: Hello, deadline: Deadline) -> Opened<Self> {
+        Self::Base::open(end, side, hello, deadline)
+    }
+
+    fn decline(end: Vec<OwnedFd>, hello: Hello, reason: u32) -> Result<(), ChannelError> {
+        Self::Base::decline(end, hello, reason)
+    }
+
+    fn limits(inner: &impl Transport) -> Limits {
+        inner.limits()
+    }
+
+    fn stats(inner: &impl Transport) -> Stats {
+        inner.stats()
+    }
+
+    fn send(&mut self, inner: &mut impl Transport, message: &[u8]) -> Result<(), ChannelError> {
+        inner.try_send(message)
+    }
+
+    fn receive(
+        &mut self,
+        inner: &mut impl Transport,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<usize>, ChannelError> {
+        inner.try_recv_into(buffer)
+    }
+
+    fn readable(&mut self, inner: &mut impl Transport) -> bool {
+        inner.readable()
+    }
+
+    fn announce_sleep(&mut self, inner: &mut impl Transport, awaited: Interest) -> Announced {
+        inner.announce_sleep(awaited)
+    }
+
+    fn may_sleep(&mut self, inner: &mut impl Transport, awaited: Interest) -> bool {
+        inner.may_sleep(awaited)
+    }
+
+    /// Whether there is anything to sleep on.
+    fn has_sources() -> bool {
+        true
+    }
+
+    fn close(&mut self, inner: &mut impl Transport) {
+        inner.close();
+    }
+}
+
+pub(crate) type Opened<M> = Result<<<M as Mutation>::Base as Carrier>::Channel, ChannelError>;
+
+/// Ends that stay open though they were dropped.
+static KEPT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
+
+/// An end of it.
+pub(crate) struct Mutant<M: Mutation> {
+    mutation: M,
+    /// Always there until it is dropped.
+    inner: Option<<M::Base as Carrier>::Channel>,
+}
+
+impl<M: Mutation> Mutant<M> {
+    fn new(inner: <M::Base as Carrier>::Channel) -> Self {
+        Mutant { mutation: M::default(), inner: Some(inner) }
+    }
+
+    fn parts(&mut self) -> (&mut M, &mut <M::Base as Carrier>::Channel) {
+        (&mut self.mutation, self.inner.as_mut().unwrap())
+    }
+
+    fn inner(&self) -> &<M::Base as Carrier>::Channel {
+        self.inner.as_ref().unwrap()
+    }
+}
+
+impl<M: Mutation> Drop for Mutant<M> {
+    fn drop(&mut self) {
+        if M::FORGETS_ITSELF {
+            KEPT.lock().unwrap().push(Box::new(self.inner.take()));
+        }
+    }
+}
+
+impl<M: Mutation> Transport for Mutant<M> {
+    fn kind(&self) -> TransportKind {
+        self.inner().kind()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        M::CAPABILITIES
+    }
+
+    fn limits(&self) -> Limits {
+        M::limits(self.inner())
+    }
+
+    fn stats(&self) -> Stats {
+        M::stats(self.inner())
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        let (mutation, inner) = self.parts();
+        mutation.send(inner, message)
+    }
+
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+        let (mutation, inner) = self.parts();
+        mutation.receive(inner, buffer)
+    }
+
+    fn readable(&mut self) -> bool {
+        let (mutation, inner) = self.parts();
+        mutation.readable(inner)
+    }
+
+    fn unsent(&mut self) -> bool {
+        self.parts().1.unsent()
+    }
+
+    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
+        let (mutation, inner) = self.parts();
+        mutation.announce_sleep(inner, awaited)
+    }
+
+    fn may_sleep(&mut self, awaited: Interest) -> bool {
+        let (mutation, inner) = self.parts();
+        mutation.may_sleep(inner, awaited)
+    }
+
+    fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+        if M::has_sources() {
+            self.inner().sources(awaited, sources);
+        }
+    }
+
+    fn woken(&mut self, rung: bool) {
+        self.parts().1.woken(rung);
+    }
+
+    fn close(&mut self) {
+        let (mutation, inner) = self.parts();
+        mutation.close(inner);
+    }
+}
+
+/// The carrier of it. Its channels are not watched: the cases have to find what is wrong.
+pub(crate) struct Broken<M>(PhantomData<M>);
+
+impl<M: Mutation> Carrier for Broken<M> {
+    type Channel = Mutant<M>;
+    type End = Vec<OwnedFd>;
+    const NAME: &'static str = <M::Base as Carrier>::NAME;
+    const CAPABILITIES: Capabilities = M::CAPABILITIES;
+    const RIG: &'static [Rig] = <M::Base as Carrier>::RIG;
+    const SHAPE_IS_A_S: bool = <M::Base as Carrier>::SHAPE_IS_A_S;
+    const WATCH: Watch = Watch::Nothing;
+    const EFFORT_PERCENT: u64 = 10;
+
+    fn ends(config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
+        M::Base::ends(config)
+    }
+
+    fn open(
+        end: Vec<OwnedFd>,
+        side: Side,
+        hello: Hello,
+        deadline: Deadline,
+    ) -> Result<Mutant<M>, ChannelError> {
+        M::open(end, side, hello, deadline).map(Mutant::new)
+    }
+
+    fn decline(end: Vec<OwnedFd>, hello: Hello, reason: u32) -> Result<(), ChannelError> {
+        M::decline(end, hello, reason)
+    }
+
+    fn doomed(order: Order) -> (Mutant<M>, Box<dyn Doomed>) {
+        peer::in_a_process::<Self>(order)
+    }
+
+    fn peer(descriptors: Vec<OwnedFd>, order: Order) {
+        M::Base::peer(descriptors, order);
+    }
+
+    fn hostile(end: Vec<OwnedFd>, hello: Hello) -> Hostile {
+        M::Base::hostile(end, hello)
+    }
+
+    fn rung(channel: &Mutant<M>, awaited: Interest, timeout: Duration) -> bool {
+        let mut sources = Vec::new();
+        channel.sources(awaited, &mut sources);
+        poll(&sources, Some(Deadline::after(timeout))).unwrap().iter().any(|ready| ready.any())
+    }
+}

@@ -1,0 +1,52 @@
+//! The suite bites: transports with one thing wrong, each of which must fail the case that is there for it, and pass
+//! it when nothing is wrong. (Whatever else they fail does not count.)
+
+mod carrier;
+mod mutations;
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use tombolo_conformance::carriers::{Shm, UnixStream};
+use tombolo_conformance::{Carrier, Case, Entry, all};
+
+use carrier::{Broken, Mutation};
+
+/// How long a wait takes that is in vain. Those that are not take less, or the mutant is caught for nothing: the same
+/// case without the mutation is tried with all the patience there is, by the suite.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+fn case<C: Carrier>(name: &str) -> Case {
+    let mut cases = all::<C>().into_iter();
+    cases.find(|case| format!("{}::{}", case.group, case.name) == name).expect("a case of that name")
+}
+
+/// The case must fail, and not be left out.
+fn caught<M: Mutation>() -> Result<(), Failed> {
+    let case = case::<Broken<M>>(M::CAUGHT_BY);
+    if let Some(lacks) = case.lacks {
+        return Err(format!("{} was not tried: {lacks}", M::CAUGHT_BY).into());
+    }
+    match catch_unwind(case.run) {
+        Err(_) => Ok(()),
+        Ok(()) => Err(format!("{} finds nothing wrong with it", M::CAUGHT_BY).into()),
+    }
+}
+
+fn trial<M: Mutation>() -> Trial {
+    let name = std::any::type_name::<M>().rsplit("::").next().unwrap_or_default();
+    Trial::test(format!("{name} is caught by {}", M::CAUGHT_BY), caught::<M>)
+}
+
+fn main() -> ExitCode {
+    if std::env::var_os("TOMBOLO_CONFORMANCE_PEER").is_some() {
+        return tombolo_conformance::run(vec![Entry::new::<Shm>(), Entry::new::<UnixStream>()]);
+    }
+    let arguments = Arguments::from_args();
+    tombolo_conformance::set_patience(PATIENCE);
+    // Cases that fail are what is wanted here: what they say would only hide what is not.
+    std::panic::set_hook(Box::new(|_| {}));
+    libtest_mimic::run(&arguments, mutations::trials()).exit_code()
+}

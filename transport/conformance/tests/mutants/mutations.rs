@@ -1,0 +1,430 @@
+//! What can be wrong with a transport.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+
+use libtest_mimic::Trial;
+use tombolo_conformance::Carrier;
+use tombolo_conformance::carriers::{Shm, UnixStream};
+use tombolo_link::{Hello, Side};
+use tombolo_platform::event::Interest;
+use tombolo_platform::time::Deadline;
+use tombolo_transport::contract::Announced;
+use tombolo_transport::{Capabilities, ChannelError, Limits, Stats, Transport};
+
+use crate::carrier::{Mutation, Opened};
+use crate::trial;
+
+type Sent = Result<(), ChannelError>;
+type Received = Result<Option<usize>, ChannelError>;
+
+/// Makes a trial of each.
+macro_rules! mutations {
+    ($($mutation:ty),* $(,)?) => {
+        pub(crate) fn trials() -> Vec<Trial> {
+            vec![$(trial::<$mutation>()),*]
+        }
+    };
+}
+
+mutations! {
+    DropsAMessage, RepeatsAMessage, SwapsTwoMessages, CutsLongMessages, ChangesAByte, AcceptsWithoutEnd,
+    AcceptsTooLong, RefusesTheLongest, FindsNoMoreRoom, Miscounts, ClearsTheBuffer, ShowsWhatIsNotThere,
+    ForgetsToAnnounce, ForgetsToAnnounceForRoom, DoesNotLookAgain, HasNothingToSleepOn, NeverSleeps, IgnoresClose,
+    LosesTheLastMessage, EndsOnlyOnce, ForgetsItself, CallsDeathAClose, IgnoresDeath, ComparesNothing,
+    DeclinesInSilence, Boasts, IsModest,
+}
+
+/// Every hundredth message is accepted and never sent.
+#[derive(Default)]
+struct DropsAMessage(u64);
+
+impl Mutation for DropsAMessage {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "transfer::order_both_ways_at_once";
+
+    fn send(&mut self, inner: &mut impl Transport, message: &[u8]) -> Sent {
+        self.0 += 1;
+        if self.0.is_multiple_of(100) { Ok(()) } else { inner.try_send(message) }
+    }
+}
+
+/// Every hundredth message is sent twice.
+#[derive(Default)]
+struct RepeatsAMessage(u64);
+
+impl Mutation for RepeatsAMessage {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "transfer::order_both_ways_at_once";
+
+    fn send(&mut self, inner: &mut impl Transport, message: &[u8]) -> Sent {
+        inner.try_send(message)?;
+        self.0 += 1;
+        if self.0.is_multiple_of(100) {
+            let _ = inner.try_send(message);
+        }
+        Ok(())
+    }
+}
+
+/// Of two messages that are there together the second comes first, now and then.
+#[derive(Default)]
+struct SwapsTwoMessages {
+    received: u64,
+    kept: Option<Vec<u8>>,
+}
+
+impl Mutation for SwapsTwoMessages {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "transfer::order_both_ways_at_once";
+
+    fn receive(&mut self, inner: &mut impl Transport, buffer: &mut Vec<u8>) -> Received {
+        if let Some(kept) = self.kept.take() {
+            *buffer = kept;
+            return Ok(Some(buffer.len()));
+        }
+        let received = inner.try_recv_into(buffer)?;
+        self.received += u64::from(received.is_some());
+        if received.is_some() && self.received.is_multiple_of(50) && inner.readable() {
+            self.kept = Some(buffer.clone());
+            return inner.try_recv_into(buffer);
+        }
+        Ok(received)
+    }
+}
+
+/// A message of several slots loses its last byte.
+#[derive(Default)]
+struct CutsLongMessages;
+
+impl Mutation for CutsLongMessages {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "transfer::every_length";
+
+    fn send(&mut self, inner: &mut impl Transport, message: &[u8]) -> Sent {
+        inner.try_send(&message[..message.len() - usize::from(message.len() > 200)])
+    }
+}
+
+/// The last byte of the longest messages is another.
+#[derive(Default)]
+struct ChangesAByte;
+
+impl Mutation for ChangesAByte {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "transfer::lengths_around_slots_and_limit";
+
+    fn receive(&mut self, inner: &mut impl Transport, buffer: &mut Vec<u8>) -> Received {
+        let received = inner.try_recv_into(buffer)?;
+        if received.is_some_and(|length_bytes| length_bytes == inner.limits().max_message_bytes) {
+            *buffer.last_mut().unwrap() ^= 1;
+        }
+        Ok(received)
+    }
+}
+
+/// Takes every message, room or no room, and keeps it.
+#[derive(Default)]
+struct AcceptsWithoutEnd(VecDeque<Vec<u8>>);
+
+impl Mutation for AcceptsWithoutEnd {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "transfer::a_full_channel_refuses_and_loses_nothing";
+
+    fn send(&mut self, inner: &mut impl Transport, message: &[u8]) -> Sent {
+        self.0.push_back(message.to_vec());
+        while let Some(first) = self.0.front() {
+            match inner.try_send(first) {
+                Ok(()) => self.0.pop_front(),
+                Err(ChannelError::WouldBlock) => break,
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(())
+    }
+}
+
+/// Cuts what is too long instead of refusing it.
+#[derive(Default)]
+struct AcceptsTooLong;
+
+impl Mutation for AcceptsTooLong {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "transfer::lengths_around_slots_and_limit";
+
+    fn send(&mut self, inner: &mut impl Transport, message: &[u8]) -> Sent {
+        inner.try_send(&message[..message.len().min(inner.limits().max_message_bytes)])
+    }
+}
+
+/// Its limit is one byte less than the rings'.
+#[derive(Default)]
+struct RefusesTheLongest;
+
+impl Mutation for RefusesTheLongest {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "transfer::lengths_around_slots_and_limit";
+
+    fn limits(inner: &impl Transport) -> Limits {
+        Limits { max_message_bytes: inner.limits().max_message_bytes - 1 }
+    }
+}
+
+/// Once it had no room it never has any again.
+#[derive(Default)]
+struct FindsNoMoreRoom(bool);
+
+impl Mutation for FindsNoMoreRoom {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "waiting::a_blocked_sender_is_woken_by_room";
+
+    fn send(&mut self, inner: &mut impl Transport, message: &[u8]) -> Sent {
+        if self.0 {
+            return Err(ChannelError::WouldBlock);
+        }
+        let sent = inner.try_send(message);
+        self.0 = sent == Err(ChannelError::WouldBlock);
+        sent
+    }
+}
+
+/// Counts what is sent in messages of a fixed size.
+#[derive(Default)]
+struct Miscounts;
+
+impl Mutation for Miscounts {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "transfer::stats_count_what_passed";
+
+    fn stats(inner: &impl Transport) -> Stats {
+        let stats = inner.stats();
+        Stats { bytes_sent: stats.messages_sent * 56, ..stats }
+    }
+}
+
+/// Empties the buffer also when nothing comes.
+#[derive(Default)]
+struct ClearsTheBuffer;
+
+impl Mutation for ClearsTheBuffer {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "waiting::timeouts_leave_the_channel_usable";
+
+    fn receive(&mut self, inner: &mut impl Transport, buffer: &mut Vec<u8>) -> Received {
+        buffer.clear();
+        inner.try_recv_into(buffer)
+    }
+}
+
+/// Always has something to receive.
+#[derive(Default)]
+struct ShowsWhatIsNotThere;
+
+impl Mutation for ShowsWhatIsNotThere {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "transfer::every_length";
+
+    fn readable(&mut self, _inner: &mut impl Transport) -> bool {
+        true
+    }
+}
+
+/// Goes to sleep without a word.
+#[derive(Default)]
+struct ForgetsToAnnounce;
+
+impl Mutation for ForgetsToAnnounce {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "doorbells::a_sleeper_is_rung_for_a_message";
+
+    fn announce_sleep(&mut self, _inner: &mut impl Transport, _awaited: Interest) -> Announced {
+        Announced::Complete
+    }
+}
+
+/// Says that it sleeps for messages only.
+#[derive(Default)]
+struct ForgetsToAnnounceForRoom;
+
+impl Mutation for ForgetsToAnnounceForRoom {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "waiting::a_blocked_sender_is_woken_by_room";
+
+    fn announce_sleep(&mut self, inner: &mut impl Transport, _awaited: Interest) -> Announced {
+        inner.announce_sleep(Interest::Read)
+    }
+}
+
+/// Sleeps whatever came before the announcement.
+#[derive(Default)]
+struct DoesNotLookAgain;
+
+impl Mutation for DoesNotLookAgain {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "doorbells::the_last_look_sees_what_came_before";
+
+    fn may_sleep(&mut self, inner: &mut impl Transport, awaited: Interest) -> bool {
+        inner.may_sleep(awaited);
+        true
+    }
+}
+
+/// Has no descriptors.
+#[derive(Default)]
+struct HasNothingToSleepOn;
+
+impl Mutation for HasNothingToSleepOn {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "ending::close_wakes_a_sleeping_receiver";
+
+    fn has_sources() -> bool {
+        false
+    }
+}
+
+/// Polls where it should sleep.
+#[derive(Default)]
+struct NeverSleeps;
+
+impl Mutation for NeverSleeps {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "waiting::ping_pong_asleep";
+
+    fn may_sleep(&mut self, _inner: &mut impl Transport, _awaited: Interest) -> bool {
+        false
+    }
+}
+
+/// Goes on after it was closed.
+#[derive(Default)]
+struct IgnoresClose;
+
+impl Mutation for IgnoresClose {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "ending::close_drains_then_says_so";
+
+    fn close(&mut self, _inner: &mut impl Transport) {}
+}
+
+/// Sends each message with the next one, so that the last is lost.
+#[derive(Default)]
+struct LosesTheLastMessage(Option<Vec<u8>>);
+
+impl Mutation for LosesTheLastMessage {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "ending::drop_closes";
+
+    fn send(&mut self, inner: &mut impl Transport, message: &[u8]) -> Sent {
+        if let Some(before) = &self.0 {
+            inner.try_send(before)?;
+        }
+        self.0 = Some(message.to_vec());
+        Ok(())
+    }
+}
+
+/// Says once that it has ended.
+#[derive(Default)]
+struct EndsOnlyOnce(bool);
+
+impl Mutation for EndsOnlyOnce {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "ending::both_close_in_either_order";
+
+    fn receive(&mut self, inner: &mut impl Transport, buffer: &mut Vec<u8>) -> Received {
+        let received = inner.try_recv_into(buffer);
+        if received.is_err() && std::mem::replace(&mut self.0, true) {
+            return Ok(None);
+        }
+        received
+    }
+}
+
+/// Is dropped without being closed.
+#[derive(Default)]
+struct ForgetsItself;
+
+impl Mutation for ForgetsItself {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "ending::drop_closes";
+    const FORGETS_ITSELF: bool = true;
+}
+
+/// Makes no difference between the two.
+#[derive(Default)]
+struct CallsDeathAClose;
+
+impl Mutation for CallsDeathAClose {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "death::of_a_sender";
+
+    fn receive(&mut self, inner: &mut impl Transport, buffer: &mut Vec<u8>) -> Received {
+        inner.try_recv_into(buffer).map_err(|error| match error {
+            ChannelError::PeerDied => ChannelError::Closed,
+            error => error,
+        })
+    }
+}
+
+/// Waits for those who are gone.
+#[derive(Default)]
+struct IgnoresDeath;
+
+impl Mutation for IgnoresDeath {
+    type Base = UnixStream;
+    const CAUGHT_BY: &'static str = "death::seen_by_a_poller";
+
+    fn receive(&mut self, inner: &mut impl Transport, buffer: &mut Vec<u8>) -> Received {
+        match inner.try_recv_into(buffer) {
+            Err(ChannelError::PeerDied) => Ok(None),
+            received => received,
+        }
+    }
+}
+
+/// Opens with everybody.
+#[derive(Default)]
+struct ComparesNothing;
+
+impl Mutation for ComparesNothing {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "opening::both_sides_learn_of_a_difference";
+
+    fn open(end: Vec<OwnedFd>, side: Side, hello: Hello, deadline: Deadline) -> Opened<Self> {
+        Shm::open(end, side, Hello { interface_hash: 0, version: 1, ..hello }, deadline)
+    }
+}
+
+/// Lets the peer find out for itself.
+#[derive(Default)]
+struct DeclinesInSilence;
+
+impl Mutation for DeclinesInSilence {
+    type Base = UnixStream;
+    const CAUGHT_BY: &'static str = "opening::a_program_can_decline";
+
+    fn decline(end: Vec<OwnedFd>, _hello: Hello, _reason: u32) -> Result<(), ChannelError> {
+        drop(end);
+        Ok(())
+    }
+}
+
+/// A stream that claims to count its room.
+#[derive(Default)]
+struct Boasts;
+
+impl Mutation for Boasts {
+    type Base = UnixStream;
+    const CAUGHT_BY: &'static str = "transfer::room_around_the_number_of_slots";
+    const CAPABILITIES: Capabilities = Capabilities::OF_STREAM.with(Capabilities::COUNTED_ROOM);
+}
+
+/// Memory between processes of one kernel that does not claim what its link declares.
+#[derive(Default)]
+struct IsModest;
+
+impl Mutation for IsModest {
+    type Base = Shm;
+    const CAUGHT_BY: &'static str = "declared::capabilities_are_those_of_the_carrier";
+    const CAPABILITIES: Capabilities = Capabilities::OF_SHARED_MEMORY.without(Capabilities::ATOMICS);
+}

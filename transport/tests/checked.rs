@@ -1,0 +1,302 @@
+//! The checker finds each breach of the contract, and finds none where there is none.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+use tombolo_link::TransportKind;
+use tombolo_platform::event::{Interest, eventfd};
+use tombolo_transport::contract::Announced;
+use tombolo_transport::wrap::Checked;
+use tombolo_transport::{Capabilities, ChannelError, Limits, Stats, Transport};
+
+/// What is wrong with a [`Toy`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Wrong {
+    Nothing,
+    Loses,
+    Repeats,
+    Swaps,
+    Changes,
+    CountsTwice,
+    GrowsItsLimit,
+    AcceptsLate,
+    BlocksLate,
+    SaysTooLong,
+    Recovers,
+    TouchesTheBuffer,
+    ShowsNothing,
+    HidesTheEnd,
+    ClosesEarly,
+    DiesAlive,
+    WaitedForNothing,
+    Unsent,
+    NoSources,
+}
+
+type Queue = Arc<Mutex<VecDeque<Vec<u8>>>>;
+
+/// A transport within a process, one thing of which is wrong.
+struct Toy {
+    wrong: Wrong,
+    outgoing: Queue,
+    incoming: Queue,
+    calls: u32,
+    closed: bool,
+    stats: Stats,
+    source: OwnedFd,
+}
+
+fn toys(wrong: Wrong) -> (Toy, Toy) {
+    let (one, other) = (Queue::default(), Queue::default());
+    let toy = |outgoing: &Queue, incoming: &Queue| Toy {
+        wrong,
+        outgoing: outgoing.clone(),
+        incoming: incoming.clone(),
+        calls: 0,
+        closed: false,
+        stats: Stats::default(),
+        source: eventfd().unwrap(),
+    };
+    (toy(&one, &other), toy(&other, &one))
+}
+
+impl Transport for Toy {
+    fn kind(&self) -> TransportKind {
+        TransportKind::Shm
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::OF_SHARED_MEMORY
+    }
+
+    fn limits(&self) -> Limits {
+        let grown = usize::from(self.wrong == Wrong::GrowsItsLimit && self.calls > 1);
+        Limits { max_message_bytes: 100 + grown }
+    }
+
+    fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        self.calls += 1;
+        if self.closed && self.wrong != Wrong::AcceptsLate {
+            let blocks = self.wrong == Wrong::BlocksLate;
+            return Err(if blocks { ChannelError::WouldBlock } else { ChannelError::Closed });
+        }
+        if message.len() > 100 || self.wrong == Wrong::SaysTooLong {
+            return Err(ChannelError::TooLong { length_bytes: message.len(), max_bytes: 100 });
+        }
+        let mut queue = self.outgoing.lock().unwrap();
+        let mut sent = message.to_vec();
+        match self.wrong {
+            Wrong::Changes => sent[0] ^= 1,
+            Wrong::Repeats => queue.push_back(sent.clone()),
+            _ => {}
+        }
+        if self.wrong != Wrong::Loses || self.calls != 4 {
+            queue.push_back(sent);
+        }
+        if self.wrong == Wrong::Swaps && queue.len() == 2 {
+            queue.swap(0, 1);
+        }
+        self.stats.messages_sent += 1 + u64::from(self.wrong == Wrong::CountsTwice);
+        self.stats.bytes_sent += message.len() as u64;
+        Ok(())
+    }
+
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+        self.calls += 1;
+        match self.wrong {
+            _ if self.closed => return Err(ChannelError::Closed),
+            Wrong::ClosesEarly => return Err(ChannelError::Closed),
+            Wrong::DiesAlive => return Err(ChannelError::PeerDied),
+            Wrong::Recovers if self.calls == 1 => return Err(ChannelError::Violation("once".into())),
+            Wrong::WaitedForNothing => return Err(ChannelError::WouldBlock),
+            _ => {}
+        }
+        let Some(message) = self.incoming.lock().unwrap().pop_front() else {
+            if self.wrong == Wrong::TouchesTheBuffer {
+                buffer.clear();
+            }
+            return Ok(None);
+        };
+        self.stats.messages_received += 1;
+        self.stats.bytes_received += message.len() as u64;
+        *buffer = message;
+        Ok(Some(buffer.len()))
+    }
+
+    fn readable(&mut self) -> bool {
+        let shows = self.wrong == Wrong::ShowsNothing || self.closed && self.wrong != Wrong::HidesTheEnd;
+        shows || !self.incoming.lock().unwrap().is_empty()
+    }
+
+    fn unsent(&mut self) -> bool {
+        self.wrong == Wrong::Unsent
+    }
+
+    fn announce_sleep(&mut self, _awaited: Interest) -> Announced {
+        Announced::Complete
+    }
+
+    fn may_sleep(&mut self, _awaited: Interest) -> bool {
+        true
+    }
+
+    fn sources<'a>(&'a self, _awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+        if self.wrong != Wrong::NoSources {
+            sources.push((self.source.as_fd(), Interest::Read));
+        }
+    }
+
+    fn woken(&mut self, _rung: bool) {}
+
+    fn close(&mut self) {
+        self.closed = true;
+    }
+}
+
+/// Uses a channel in every way, as a program may.
+fn use_it((mut a, mut b): (Checked<Toy>, Checked<Toy>)) {
+    let mut buffer = vec![7; 5];
+    let _ = a.try_recv_into(&mut buffer);
+    let _ = a.try_recv_into(&mut buffer);
+    for text in [b"one", b"two", b"six"] {
+        let _ = a.try_send(text);
+    }
+    let _ = a.try_send(&[0; 100]);
+    let _ = a.try_send(&[0; 101]);
+    let _ = a.try_send_in_place(9, |draft| draft.write_at(0, b"in place!").unwrap());
+    let _ = a.try_send_batch(|batch| {
+        for text in [&b"of a batch"[..], b"and another"] {
+            let _ = batch.push(text);
+        }
+    });
+    a.unsent();
+    let _ = b.announce_sleep(Interest::Read);
+    if b.may_sleep(Interest::Read) {
+        b.sources(Interest::Read, &mut Vec::new());
+    }
+    b.woken(true);
+    while let Ok(Some(_)) = b.try_recv_into(&mut buffer) {
+        let _ = b.try_recv_in_place(|message| message.to_vec());
+        let _ = b.try_recv_batch(2, |_| ());
+        let _ = b.readable();
+    }
+    let _ = (b.readable(), b.try_recv_into(&mut buffer));
+    a.close();
+    a.readable();
+    let _ = (a.try_send(b"late"), a.try_recv_into(&mut buffer));
+}
+
+/// What the checker says of it, the first line of it.
+fn verdict(check: impl FnOnce()) -> Option<String> {
+    let caught = catch_unwind(AssertUnwindSafe(check)).err()?;
+    let text = caught.downcast_ref::<String>().expect("a panic of the checker has a text");
+    Some(text.lines().next().unwrap_or_default().to_owned())
+}
+
+fn of_a_transport(what: &str) -> Option<String> {
+    Some(format!("the transport broke the contract of a shm channel: {what}"))
+}
+
+#[test]
+fn a_transport_that_keeps_to_it_is_left_alone() {
+    let (a, b) = toys(Wrong::Nothing);
+    assert_eq!(verdict(|| use_it(Checked::pair(a, b))), None);
+    let (a, b) = toys(Wrong::Nothing);
+    assert_eq!(verdict(|| use_it((Checked::new(a), Checked::new(b)))), None);
+}
+
+#[test]
+fn each_breach_is_found_and_named() {
+    for (wrong, what) in [
+        (Wrong::Loses, "message 2 was received before message 1: order changed, or one was lost"),
+        (Wrong::Swaps, "message 1 was received before message 0: order changed, or one was lost"),
+        (
+            Wrong::Changes,
+            "what was received in place of message 0 (3 bytes) is none that was sent and not received (3 bytes)",
+        ),
+        (Wrong::CountsTwice, "its counts do not fit what passed"),
+        (Wrong::GrowsItsLimit, "it says something else of itself than before"),
+        (Wrong::AcceptsLate, "it accepted a message after it was closed"),
+        (Wrong::BlocksLate, "it has no room after it was closed, where it should say so"),
+        (Wrong::SaysTooLong, "it refused a message as too long that is not, or gave other numbers"),
+        (Wrong::Recovers, "receiving found no end after the end"),
+        (Wrong::TouchesTheBuffer, "it received nothing and changed the buffer"),
+        (Wrong::ShowsNothing, "it said that there is something to receive, and there was nothing"),
+        (Wrong::HidesTheEnd, "it shows no end after it was closed"),
+        (Wrong::ClosesEarly, "it ended as closed, and the peer's end is open"),
+        (Wrong::DiesAlive, "the peer's death was reported, and it lives"),
+        (Wrong::WaitedForNothing, "it answered an attempt to receive so"),
+        (Wrong::Unsent, "a store to memory waits to be sent"),
+        (Wrong::NoSources, "it has nothing to sleep on"),
+    ] {
+        let (a, b) = toys(wrong);
+        assert_eq!(verdict(|| use_it(Checked::pair(a, b))), of_a_transport(what), "{wrong:?}");
+    }
+    let (a, b) = toys(Wrong::Repeats);
+    let said = verdict(|| use_it(Checked::pair(a, b))).unwrap();
+    assert!(said.contains("in place of message 1"), "{said}");
+}
+
+/// What only a peer could have done is no breach of this end.
+#[test]
+fn one_end_is_not_blamed_for_its_peer() {
+    for wrong in [Wrong::Loses, Wrong::Swaps, Wrong::Changes, Wrong::Repeats, Wrong::ShowsNothing] {
+        let (a, b) = toys(wrong);
+        assert_eq!(verdict(|| use_it((Checked::new(a), Checked::new(b)))), None, "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_program_that_sleeps_unannounced_is_told() {
+    let sleep = |announced: Option<Interest>, awaited: Interest| {
+        let mut channel = Checked::new(toys(Wrong::Nothing).0);
+        verdict(|| {
+            if let Some(announced) = announced {
+                let _ = channel.announce_sleep(announced);
+            }
+            channel.may_sleep(awaited);
+        })
+    };
+    let told = Some(
+        "the program broke the contract of a shm channel: it is about to sleep and has not announced it"
+            .to_owned(),
+    );
+    assert_eq!(sleep(None, Interest::Read), told);
+    assert_eq!(sleep(Some(Interest::Read), Interest::Write), told);
+    assert_eq!(sleep(Some(Interest::Read), Interest::ReadWrite), told);
+    assert_eq!(sleep(Some(Interest::Read), Interest::Read), None);
+    assert_eq!(sleep(Some(Interest::ReadWrite), Interest::Write), None);
+    // Taken back.
+    let mut channel = Checked::new(toys(Wrong::Nothing).0);
+    let _ = channel.announce_sleep(Interest::Read);
+    channel.woken(false);
+    assert_eq!(verdict(|| assert!(channel.may_sleep(Interest::Read))), told);
+}
+
+#[test]
+fn a_breach_says_what_was_done_before() {
+    let (a, b) = toys(Wrong::CountsTwice);
+    let mut a = Checked::new(a);
+    drop(b);
+    let _ = a.try_recv_into(&mut Vec::new());
+    let _ = a.announce_sleep(Interest::Read);
+    a.woken(true);
+    let caught = catch_unwind(AssertUnwindSafe(|| a.try_send(b"seven..").is_ok())).unwrap_err();
+    let text = caught.downcast_ref::<String>().unwrap();
+    assert!(text.contains("operations until then: receive(0) announce(0) woken(1) send(7)"), "{text}");
+}
+
+#[test]
+fn what_is_unwatched_is_left_alone() {
+    for wrong in [Wrong::CountsTwice, Wrong::AcceptsLate, Wrong::Recovers] {
+        let (a, b) = toys(wrong);
+        assert_eq!(verdict(|| use_it((Checked::unwatched(a), Checked::unwatched(b)))), None);
+    }
+    assert!(!Checked::new(toys(Wrong::Nothing).0).into_inner().closed);
+}

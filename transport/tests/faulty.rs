@@ -1,0 +1,128 @@
+//! Faults come from their seed alone, and are only those that a transport may have.
+
+use std::time::Duration;
+
+use tombolo_link::{ChannelConfig, Hello};
+use tombolo_platform::socket::{Kind, pair};
+use tombolo_platform::time::Deadline;
+use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::wrap::{Checked, Ending, Faults, Faulty, Injected};
+use tombolo_transport::{ChannelError, MemoryChannel, Transport, shm};
+
+const LONG: Duration = Duration::from_secs(30);
+
+fn channel() -> (MemoryChannel, MemoryChannel) {
+    let (a, b) = pair(Kind::Stream).unwrap();
+    let hello = Hello::new(ChannelConfig::default(), 0, None);
+    let deadline = Deadline::after(LONG);
+    std::thread::scope(|scope| {
+        let a = scope.spawn(move || shm::connect(a, hello, deadline).unwrap());
+        (shm::accept(b, hello, deadline).map(|b| (a.join().unwrap(), b))).unwrap()
+    })
+}
+
+fn faulty(faults: Faults, seed: u64) -> (Faulty<MemoryChannel>, MemoryChannel) {
+    let (a, b) = channel();
+    (Faulty::new(a, faults, seed).unwrap(), b)
+}
+
+/// The same calls, whatever they answer: what was answered.
+fn answers(seed: u64) -> (Vec<bool>, Injected) {
+    let (mut a, mut b) = faulty(Faults::STORMY, seed);
+    let (mut answers, mut buffer) = (Vec::new(), Vec::new());
+    for number in 0..200_u8 {
+        b.try_send(&[number]).unwrap();
+        answers.push(a.try_send(&[number]).is_ok());
+        answers.push(a.readable());
+        while a.try_recv_into(&mut buffer).unwrap().is_none() {
+            answers.push(false);
+        }
+        assert_eq!(buffer, [number]);
+        answers.push(a.about_to_sleep(tombolo_platform::event::Interest::Read));
+        a.wake_up();
+        while b.try_recv_into(&mut buffer).unwrap().is_some() {}
+    }
+    (answers, a.injected())
+}
+
+#[test]
+fn the_same_seed_is_the_same_faults() {
+    let (first, injected) = answers(7);
+    assert_eq!((first.clone(), injected), answers(7));
+    assert_ne!(first, answers(8).0);
+    assert!(injected.refusals > 0 && injected.delays > 0 && injected.wake_ups > 0, "{injected:?}");
+}
+
+#[test]
+fn none_are_none() {
+    let (mut a, mut b) = faulty(Faults::default(), 1);
+    for number in 0..50_u8 {
+        a.try_send(&[number]).unwrap();
+        assert_eq!(b.try_recv_into(&mut Vec::new()), Ok(Some(1)));
+        b.try_send(&[number]).unwrap();
+        assert!(a.readable() && a.sendable());
+        assert_eq!(a.try_recv_into(&mut Vec::new()), Ok(Some(1)));
+    }
+    assert_eq!(a.injected(), Injected::default());
+    let mut inner = a.into_inner();
+    inner.try_send(b"without").unwrap();
+}
+
+/// Whatever the faults, a program that waits gets everything, once and in order.
+#[test]
+fn a_storm_delays_and_loses_nothing() {
+    for seed in 0..8 {
+        let (a, b) = channel();
+        // Watched from within: the faults are no breach of the transport.
+        let (a, mut b) = Checked::pair(a, b);
+        let mut a = Faulty::new(a, Faults::STORMY, seed).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut spin = Spin::new(0);
+                (0..300_u32)
+                    .for_each(|number| wait::send(&mut a, &mut spin, &number.to_le_bytes(), LONG).unwrap());
+                for number in 0..300_u32 {
+                    let mut buffer = Vec::new();
+                    wait::recv_into(&mut a, &mut spin, &mut buffer, LONG).unwrap();
+                    assert_eq!(buffer, number.to_le_bytes());
+                }
+            });
+            let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
+            for number in 0..300_u32 {
+                wait::recv_into(&mut b, &mut spin, &mut buffer, LONG).unwrap();
+                assert_eq!(buffer, number.to_le_bytes());
+            }
+            (0..300_u32)
+                .for_each(|number| wait::send(&mut b, &mut spin, &number.to_le_bytes(), LONG).unwrap());
+        });
+    }
+}
+
+/// One message before the last, the last, one after it.
+#[test]
+fn it_ends_after_so_many_messages() {
+    for (ending, expected) in [
+        (Ending::PeerDies { after: 4 }, ChannelError::PeerDied),
+        (Ending::Closes { after: 4 }, ChannelError::Closed),
+    ] {
+        let (mut a, mut b) = faulty(Faults { ending: Some(ending), ..Faults::default() }, 3);
+        let mut buffer = Vec::new();
+        b.try_send(b"1").unwrap();
+        assert_eq!(a.try_recv_into(&mut buffer), Ok(Some(1)));
+        a.try_send(b"2").unwrap();
+        a.try_send(b"3").unwrap();
+        assert!(!a.readable());
+        a.try_send(b"4").unwrap();
+        for _ in 0..3 {
+            assert_eq!(a.try_send(b"5"), Err(expected.clone()));
+            assert_eq!(a.try_recv_into(&mut buffer), Err(expected.clone()));
+            assert!(a.readable() && a.sendable());
+        }
+        // Its peer gets what was sent, and then an end.
+        for number in [b"2", b"3", b"4"] {
+            wait::recv_into(&mut b, &mut Spin::new(0), &mut buffer, LONG).unwrap();
+            assert_eq!(buffer, number);
+        }
+        assert_eq!(wait::recv_into(&mut b, &mut Spin::new(0), &mut buffer, LONG), Err(ChannelError::Closed));
+    }
+}
