@@ -8,4 +8,7 @@
 
 pub mod cpus;
 mod host;
+pub mod latency;
 pub mod ring;
+mod table;
+pub mod waitset;

@@ -32,6 +32,12 @@ pub(crate) enum Failure {
     /// A measurement failed.
     #[error(transparent)]
     Bench(#[from] tombolo_bench::ring::Error),
+    /// A measurement of waiting failed.
+    #[error(transparent)]
+    Waiting(#[from] tombolo_bench::waitset::Error),
+    /// A measurement of answer times failed.
+    #[error(transparent)]
+    Latency(#[from] tombolo_bench::latency::Error),
     /// A part of the installation is missing.
     #[error(transparent)]
     Kit(#[from] KitError),

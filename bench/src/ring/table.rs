@@ -1,9 +1,8 @@
 //! A report as aligned text: a row for each link.
 
-use std::fmt::Write;
-
 use super::report::{DISTURBED_SHARE, LinkReport, Report};
 use super::sample::{Latency, Rate};
+use crate::table::align;
 
 pub(super) fn render(report: &Report) -> String {
     let mut text = heading(report);
@@ -146,27 +145,6 @@ fn significant(value: f64) -> String {
         value if value >= 9.995 => format!("{value:.1}"),
         value => format!("{value:.2}"),
     }
-}
-
-/// Aligns columns: words to the left, numbers and what stands over them to the right.
-fn align(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let column = |index: usize| rows.iter().filter_map(move |row| row.get(index));
-    let widths: Vec<usize> =
-        (0..columns).map(|index| column(index).map(|cell| cell.chars().count()).max().unwrap_or(0)).collect();
-    let is_number = |cell: &String| cell == "-" || cell.parse::<f64>().is_ok();
-    let right: Vec<bool> =
-        (0..columns).map(|index| column(index).next_back().is_some_and(is_number)).collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for ((cell, width), right) in row.iter().zip(&widths).zip(&right) {
-            let _ = if *right { write!(line, "  {cell:>width$}") } else { write!(line, "  {cell:<width$}") };
-        }
-        text += line.trim_end();
-        text += "\n";
-    }
-    text
 }
 
 #[cfg(test)]

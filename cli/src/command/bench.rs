@@ -2,12 +2,14 @@
 
 use std::io::{self, IsTerminal};
 use std::num::NonZeroU32;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use tombolo::ChannelOptions;
 use tombolo_bench::ring::{self, Report, Schedule, Shape};
+use tombolo_bench::{latency, waitset};
 use tombolo_machine::Kit;
 
 use crate::context::{Context, print};
@@ -18,7 +20,9 @@ use crate::text::one_line;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  tombolo bench ring")]
+  tombolo bench ring
+  tombolo bench waitset
+  tombolo bench latency")]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: BenchCommand,
@@ -27,6 +31,84 @@ pub(crate) struct Options {
 #[derive(Subcommand, Debug)]
 enum BenchCommand {
     Ring(RingOptions),
+    Waitset(WaitsetOptions),
+    Latency(LatencyOptions),
+}
+
+/// Shows the distribution of answer times, with and without a processor and a priority of its own
+///
+/// Two processes of this host, without a machine, each of which sleeps until the other sends: with neither, pinned
+/// to a processor, at real-time priority 10, and with both; on an idle host and while others want every processor.
+/// What this user may not have is left out and said.
+///
+/// The JSON has, for each of `rows`: treatment, loaded, and times with p50 to p9999, max, mean and deviation.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench latency               eight rows of five seconds
+  tombolo bench latency --seconds 60  to see one in a hundred thousand
+  tombolo bench latency --json | jq '.rows[] | {treatment, loaded, p99: .times.Ok.p99}'")]
+struct LatencyOptions {
+    /// How long each row is measured, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+
+    /// For machines
+    #[arg(long)]
+    json: bool,
+
+    /// Be the other process
+    #[arg(long, hide = true, value_name = "TREATMENT")]
+    peer: Option<String>,
+}
+
+impl LatencyOptions {
+    fn to_bench(&self) -> latency::Options {
+        let peer_arguments = ["bench", "latency", "--peer"].map(Into::into).to_vec();
+        latency::Options { length: Duration::from_secs(self.seconds), peer_arguments }
+    }
+}
+
+/// Measures waiting for one busy channel beside many idle ones
+///
+/// Two processes of this host, without a machine: one sends on one channel of many, the other waits for all of
+/// them, asleep and awake. Beside the waitset itself the designs are measured that it was chosen from, over
+/// channels that are no more than a word. What counts is how a row grows with the idle channels.
+///
+/// The JSON has, for each of `rows`: design, idle, wake_ns and echo_ns with p50 and p99, and cpu_per_wake_ns.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench waitset                    1 to 10,000 idle channels, as a table
+  tombolo bench waitset --idle 1,1000 --slice-ms 100
+  tombolo bench waitset --json | jq '.rows[] | select(.design == \"waitset\")'")]
+struct WaitsetOptions {
+    /// Numbers of idle channels [default: 1,10,100,1000,10000]
+    #[arg(long, value_name = "COUNT,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..))]
+    idle: Vec<u32>,
+
+    /// For machines
+    #[arg(long)]
+    json: bool,
+
+    /// How long each part is measured, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    slice_ms: u64,
+
+    /// Be the other process
+    #[arg(long, hide = true)]
+    peer: bool,
+}
+
+impl WaitsetOptions {
+    fn to_bench(&self) -> waitset::Options {
+        let mut options = waitset::Options::new(["bench", "waitset", "--peer"]);
+        options.slice = Duration::from_millis(self.slice_ms);
+        if !self.idle.is_empty() {
+            options.idle = self.idle.iter().map(|idle| *idle as usize).collect();
+        }
+        options
+    }
 }
 
 /// Measures channels across every link of the machine
@@ -118,18 +200,44 @@ impl RingOptions {
 
 /// Status 1 when a link could not be measured; the report says which and why.
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
-    let BenchCommand::Ring(options) = &options.command;
-    let report = measure(context, options)?;
-    print(if options.json { report.to_json() } else { report.table() })?;
-    Ok(u8::from(!report.is_complete()))
+    match &options.command {
+        BenchCommand::Ring(options) => {
+            let report = measure(context, options)?;
+            print(if options.json { report.to_json() } else { report.table() })?;
+            Ok(u8::from(!report.is_complete()))
+        }
+        BenchCommand::Waitset(options) if options.peer => {
+            let control = io::stdin().as_fd().try_clone_to_owned().map_err(waitset::Error::of_io)?;
+            waitset::serve_peer(&control)?;
+            Ok(0)
+        }
+        BenchCommand::Latency(LatencyOptions { peer: Some(treatment), .. }) => {
+            latency::serve_peer(treatment, io::stdin())?;
+            Ok(0)
+        }
+        BenchCommand::Latency(options) => {
+            let report = showing(context, |progress| latency::run(&options.to_bench(), progress))?;
+            print(if options.json { report.to_json() } else { report.table() })?;
+            Ok(0)
+        }
+        BenchCommand::Waitset(options) => {
+            let report = showing(context, |progress| waitset::run(&options.to_bench(), progress))?;
+            print(if options.json { report.to_json() } else { report.table() })?;
+            Ok(0)
+        }
+    }
 }
 
 fn measure(context: &Context, options: &RingOptions) -> Result<Report, Failure> {
     let options = options.to_bench()?;
     let domain = context.attach()?;
-    // One line that is written over, for people who wait; files have no use for it.
+    Ok(showing(context, |progress| ring::run(&domain, &options, progress))?)
+}
+
+/// Shows what is being measured: one line that is written over, for people who wait; files have no use for it.
+fn showing<T>(context: &Context, measure: impl FnOnce(&mut dyn FnMut(&str)) -> T) -> T {
     let shown = io::stderr().is_terminal() && !context.quiet;
-    let report = ring::run(&domain, &options, &mut |line| {
+    let result = measure(&mut |line| {
         if shown {
             eprint_quietly(&format!("\r\x1b[K{}", one_line(line)));
         }
@@ -137,7 +245,7 @@ fn measure(context: &Context, options: &RingOptions) -> Result<Report, Failure> 
     if shown {
         eprint_quietly("\r\x1b[K");
     }
-    Ok(report?)
+    result
 }
 
 #[cfg(test)]
@@ -152,7 +260,7 @@ mod tests {
         let Command::Bench(options) = Arguments::try_parse_from(line.split(' '))?.command else {
             unreachable!("the line is one of `bench`")
         };
-        let BenchCommand::Ring(options) = options.command;
+        let BenchCommand::Ring(options) = options.command else { unreachable!("and of `bench ring`") };
         Ok(options.to_bench().unwrap())
     }
 

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tombolo_base::DomainId;
-use tombolo_control::{Exit, StartOrder};
+use tombolo_control::{Exit, Seat, StartOrder};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::Interest;
 use tombolo_platform::process::{Ended, Process};
-use tombolo_platform::{Errno, OsError, Signal};
+use tombolo_platform::thread::{self, Scheduling};
+use tombolo_platform::{Errno, OsError, Signal, process};
 
 use super::core::{AgentCore, PIECE_BYTES};
 use super::orphans::DOMAIN_VARIABLE;
@@ -93,9 +94,11 @@ impl Agent {
         command.current_dir(if directory.is_dir() { directory } else { Path::new("/") });
         command.stdin(if order.stdin { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        take_seat(&mut command, &order.seat)?;
         // The emulator opens the program itself, after it has been executed, so it must inherit it.
         let inherit: &[BorrowedFd<'_>] = if self.emulator.is_some() { &[program.as_fd()] } else { &[] };
-        let mut process = Process::start(&mut command, inherit)?;
+        let mut process =
+            Process::start(&mut command, inherit).map_err(|error| explain(error, &order.seat))?;
         let child = process.child_mut();
         let outputs = [
             child.stdout.take().map(|pipe| (1, OwnedFd::from(pipe))),
@@ -185,4 +188,37 @@ impl Agent {
     fn has_output(&self, domain: DomainId, number: u8) -> bool {
         self.children.get(&domain).is_some_and(|child| child.outputs.iter().any(|(of, _)| *of == number))
     }
+}
+
+/// Has a program run where it was asked to. Refused here is what would only fail in the new process, without a word.
+fn take_seat(command: &mut Command, seat: &Seat) -> Result<(), OsError> {
+    let priority = seat.real_time_priority;
+    if priority > Seat::MAX_PRIORITY {
+        let what = format!("start a program at real-time priority {priority}, for they go from 1 to 99");
+        return Err(OsError::new(what, Errno::INVAL));
+    }
+    let available = thread::cpus()?;
+    let wanted: Vec<usize> = seat.cpus.iter().take(Seat::MAX_CPUS).map(|cpu| usize::from(*cpu)).collect();
+    if let Some(missing) = wanted.iter().find(|cpu| !available.contains(cpu)) {
+        let what = format!(
+            "start a program on processor {missing}, for the node has {}",
+            available.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+        );
+        return Err(OsError::new(what, Errno::INVAL));
+    }
+    process::place(command, wanted, (priority > 0).then_some(Scheduling::Fifo(priority)));
+    Ok(())
+}
+
+/// Says what a refusal is about, if it is about the seat.
+fn explain(error: OsError, seat: &Seat) -> OsError {
+    if error.errno != Errno::PERM || seat.real_time_priority == 0 {
+        return error;
+    }
+    let what = format!(
+        "start a program at real-time priority {}: the node's monitor needs CAP_SYS_NICE or a limit RLIMIT_RTPRIO \
+         that high (`ulimit -r`)",
+        seat.real_time_priority
+    );
+    OsError::new(what, error.errno)
 }

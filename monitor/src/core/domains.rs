@@ -107,8 +107,9 @@ impl Core {
                 feeding: None,
             },
         );
-        let SpawnRequest { arguments, environment, directory, stdin, .. } = spawn;
-        let order = StartOrder { domain, program: hash, name, arguments, environment, directory, stdin };
+        let SpawnRequest { arguments, environment, directory, stdin, seat, .. } = spawn;
+        let order =
+            StartOrder { domain, program: hash, name, arguments, environment, directory, stdin, seat };
         self.order(node, Order::Start { order });
         Ok(())
     }

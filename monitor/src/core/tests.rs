@@ -129,6 +129,7 @@ impl Bench {
             environment: vec![],
             directory: "/".into(),
             stdin: false,
+            seat: tombolo_control::Seat::any(),
         };
         self.ask(client, Request::Spawn { spawn })
     }
@@ -259,6 +260,7 @@ pub(super) fn start(bench: &mut Bench, client: Client) -> tombolo_base::DomainId
             environment: vec![],
             directory: "/".into(),
             stdin: false,
+            seat: tombolo_control::Seat::any(),
         },
     };
     let message = Bytes(ClientMessage { request: 9, body: spawn }.to_bytes());

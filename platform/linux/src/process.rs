@@ -8,6 +8,7 @@ use rustix::io::{Errno, FdFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::error::{Context, OsError};
+use crate::thread::{Scheduling, set_cpus_here, set_policy_here};
 
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -111,6 +112,24 @@ impl Process {
     }
 }
 
+/// Has `command` run on `cpus` only, if any are named, and scheduled so, if said. What it starts inherits both.
+///
+/// Starting it fails with `EINVAL` when the node has none of these processors, with `EPERM` when this user may have no
+/// such priority.
+pub fn place(command: &mut Command, cpus: Vec<usize>, scheduling: Option<Scheduling>) {
+    let prepare = move || {
+        if !cpus.is_empty() {
+            set_cpus_here(&cpus)?;
+        }
+        if let Some(scheduling) = scheduling {
+            set_policy_here(scheduling.into())?;
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure only makes system calls; it neither allocates nor locks.
+    unsafe { command.pre_exec(prepare) };
+}
+
 /// Takes up a descriptor that this process inherited under a number which it was told.
 ///
 /// # Errors
@@ -182,6 +201,18 @@ mod tests {
         wait(&mut process);
         let soon = Some(Deadline::after(Duration::from_secs(20)));
         assert!(poll(&[(reader.as_fd(), Interest::Read)], soon).unwrap()[0].hung_up);
+    }
+
+    #[test]
+    fn a_placed_program_runs_there_or_not_at_all() {
+        let cpus = crate::thread::cpus().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "grep -q \"^Cpus_allowed_list:[[:space:]]*$0$\" /proc/self/status"]);
+        command.arg(cpus[0].to_string());
+        place(&mut command, vec![cpus[0]], Some(Scheduling::Fair));
+        assert_eq!(wait(&mut Process::start(&mut command, &[]).unwrap()), Ended::Exited(0));
+        place(&mut command, vec![usize::MAX], None);
+        assert_eq!(Process::start(&mut command, &[]).unwrap_err().errno, Errno::INVAL);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
 
-use crate::client::Exit;
+use crate::client::{Exit, Seat};
 use crate::wire::{Bytes, wire_enum, wire_struct};
 
 wire_enum! {
@@ -59,6 +59,8 @@ wire_struct! {
         directory: String,
         /// A pipe for standard input, or nothing.
         stdin: bool,
+        /// On which processors, and before whom.
+        seat: Seat,
     }
 }
 

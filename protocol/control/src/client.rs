@@ -31,6 +31,29 @@ wire_struct! {
 }
 
 wire_struct! {
+    /// Where on its node a domain runs, and before whom.
+    Seat {
+        /// Only on these processors of the node; on any if none.
+        cpus: Vec<u16>,
+        /// Before all that have no such priority or a lower one, for as long as it wants to: from 1 to 99. 0 for none.
+        real_time_priority: u8,
+    }
+}
+
+impl Seat {
+    /// The highest real-time priority.
+    pub const MAX_PRIORITY: u8 = 99;
+    /// The most processors that can be named.
+    pub const MAX_CPUS: usize = 1024;
+
+    /// As any other program.
+    #[must_use]
+    pub const fn any() -> Self {
+        Seat { cpus: Vec::new(), real_time_priority: 0 }
+    }
+}
+
+wire_struct! {
     /// What to start, and how.
     SpawnRequest {
         /// On which node.
@@ -47,6 +70,8 @@ wire_struct! {
         directory: String,
         /// Give it a pipe for its standard input, fed by [`Request::Input`]; otherwise it reads nothing.
         stdin: bool,
+        /// Where on the node it runs, and before whom.
+        seat: Seat,
     }
 }
 

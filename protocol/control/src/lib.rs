@@ -13,8 +13,8 @@ pub mod wire;
 
 pub use agent::{Attachment, Order, Report, StartOrder};
 pub use client::{
-    ClientMessage, DomainInfo, Exit, Grant, MonitorMessage, NameInfo, NodeInfo, Reply, Request, SpawnRequest,
-    TracedInfo, WindowPlace,
+    ClientMessage, DomainInfo, Exit, Grant, MonitorMessage, NameInfo, NodeInfo, Reply, Request, Seat,
+    SpawnRequest, TracedInfo, WindowPlace,
 };
 pub use error::Fault;
 pub use wire::{Bytes, DecodeError, MAX_MESSAGE_BYTES, Wire};

@@ -60,6 +60,7 @@ fn replies_and_orders_come_back_as_they_went() {
             environment: vec![("K".into(), "V".into())],
             directory: "/".into(),
             stdin: true,
+            seat: Seat { cpus: vec![0, 513], real_time_priority: 9 },
         },
     };
     assert_eq!(Order::from_bytes(&order.to_bytes()), Ok(order));

@@ -84,6 +84,14 @@ pub enum Error {
     /// The monitor said something that cannot be.
     #[error("the monitor broke the protocol: {0}")]
     MonitorProtocol(String),
+    /// A thread may not run as it was to.
+    #[error("cannot {what}: {why}")]
+    Scheduling {
+        /// What was asked for.
+        what: String,
+        /// What is missing.
+        why: String,
+    },
     /// The operating system refused something.
     #[error(transparent)]
     Os(#[from] OsError),

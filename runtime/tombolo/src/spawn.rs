@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_control::{Reply, Request, SpawnRequest};
+use tombolo_control::{Reply, Request, Seat, SpawnRequest};
 use tombolo_platform::Context;
 
 pub use tombolo_control::Exit;
@@ -55,6 +55,7 @@ impl SpawnOptions {
             environment: Vec::new(),
             directory,
             stdin: false,
+            seat: Seat::any(),
         };
         SpawnOptions { image, request }
     }
@@ -106,6 +107,26 @@ impl SpawnOptions {
     #[must_use]
     pub fn directory(mut self, directory: impl AsRef<Path>) -> Self {
         self.request.directory = directory.as_ref().to_string_lossy().into_owned();
+        self
+    }
+
+    /// Only on these processors of its node, by the node's numbers; on any if none are named.
+    ///
+    /// Starting it fails when the node has none of them.
+    #[must_use]
+    pub fn cpus(mut self, cpus: impl IntoIterator<Item = u16>) -> Self {
+        self.request.seat.cpus = cpus.into_iter().collect();
+        self
+    }
+
+    /// Before all programs of its node that have no such priority or a lower one, for as long as it wants to
+    /// (`SCHED_FIFO`): from 1 to 99; 0 for as every program.
+    ///
+    /// Starting it fails when the node's monitor may not do that: it takes the capability `CAP_SYS_NICE` or a limit
+    /// `RLIMIT_RTPRIO` that high (`ulimit -r`). In a virtual machine it may.
+    #[must_use]
+    pub fn real_time_priority(mut self, priority: u8) -> Self {
+        self.request.seat.real_time_priority = priority;
         self
     }
 

@@ -83,6 +83,7 @@ fn requests_with_a_flipped_byte_harm_nobody() {
         environment: vec![("A".into(), "b".into())],
         directory: "/".into(),
         stdin: true,
+        seat: tombolo_control::Seat::any(),
     };
     let config = tombolo_link::ChannelConfig::default();
     let requests = [
@@ -185,6 +186,7 @@ fn long_messages_and_many_descriptors_harm_nobody() {
                     environment: Vec::new(),
                     directory: String::new(),
                     stdin: false,
+                    seat: tombolo_control::Seat::any(),
                 };
                 for body in [
                     Request::Restart { node: name.clone() },

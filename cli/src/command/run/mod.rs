@@ -36,7 +36,8 @@ Examples:
   tombolo run --on host,arm0 pingpong.tbi              one domain on each
   tombolo run --on host:2,arm0 work.tbi --fast input   three, with arguments
   cat graph.txt | tombolo run --on arm0 count.tbi      with input
-  tombolo run --env RUST_BACKTRACE=1 hello.tbi")]
+  tombolo run --env RUST_BACKTRACE=1 hello.tbi
+  tombolo run --pin 1 --priority 10 server.tbi         kept on a processor, before all others")]
 pub(crate) struct Options {
     /// Where: nodes, each with how many domains it gets if not one [default: the host]
     #[arg(long, value_name = "NODE[:COUNT],…", value_delimiter = ',')]
@@ -58,12 +59,57 @@ pub(crate) struct Options {
     #[arg(short, long)]
     no_input: bool,
 
+    /// Only on these processors of their node: 0,2-3; one for each domain of a node in turn is --pin each
+    #[arg(long, value_name = "CPUS", value_parser = pinning)]
+    pin: Option<Pinning>,
+
+    /// Before all programs of their node without one (SCHED_FIFO), from 1 to 99; takes CAP_SYS_NICE or RLIMIT_RTPRIO
+    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=99))]
+    priority: Option<u8>,
+
     /// An image made by `tombolo build`, or an executable
     image: PathBuf,
 
     /// Arguments for the program
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     arguments: Vec<String>,
+}
+
+/// Which processors the domains of a job run on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Pinning {
+    /// All of them on these.
+    To(Vec<u16>),
+    /// The domains of a node one each, in the order of its numbers.
+    Each,
+}
+
+impl Pinning {
+    /// For the domain of which `before` others are on its node.
+    fn cpus(&self, before: usize, node: &NodeInfo) -> Vec<u16> {
+        match self {
+            Pinning::To(cpus) => cpus.clone(),
+            Pinning::Each => vec![(before % usize::from(node.cores.max(1))) as u16],
+        }
+    }
+}
+
+fn pinning(text: &str) -> Result<Pinning, String> {
+    if text == "each" {
+        return Ok(Pinning::Each);
+    }
+    let wrong = || format!("'{text}' is no list of processors, such as 0,2-3, and not 'each'");
+    let mut cpus = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.parse::<u16>().ok().filter(|cpu| *cpu < 1024).ok_or_else(wrong);
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last {
+            return Err(wrong());
+        }
+        cpus.extend(first..=last);
+    }
+    Ok(Pinning::To(cpus))
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
@@ -122,6 +168,14 @@ fn plan(options: &Options, domain: &Domain, ranks: &[&NodeInfo], rank: usize, wi
         .env("TOMBOLO_RANK", rank.to_string())
         .env("TOMBOLO_SIZE", ranks.len().to_string())
         .env("TOMBOLO_JOB", format!("job-{}", domain.id()));
+    if let Some(pinning) = &options.pin {
+        let node = ranks[rank];
+        let before = ranks[..rank].iter().filter(|other| other.id == node.id).count();
+        spawn = spawn.cpus(pinning.cpus(before, node));
+    }
+    if let Some(priority) = options.priority {
+        spawn = spawn.real_time_priority(priority);
+    }
     for (name, value) in &options.env {
         spawn = spawn.env(name, value);
     }
@@ -156,6 +210,20 @@ mod tests {
         assert_eq!(variable("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
         assert_eq!(variable("A="), Ok(("A".to_owned(), String::new())));
         assert!(variable("=b").is_err() && variable("A").is_err());
+    }
+
+    #[test]
+    fn processors_are_lists_or_one_each() {
+        assert_eq!(pinning("0"), Ok(Pinning::To(vec![0])));
+        assert_eq!(pinning("3,0-2"), Ok(Pinning::To(vec![3, 0, 1, 2])));
+        assert_eq!(pinning("each"), Ok(Pinning::Each));
+        for wrong in ["", "x", "1-", "3-1", "0,,1", "-1", "1024", "65536"] {
+            assert!(pinning(wrong).is_err(), "{wrong}");
+        }
+        let run = |line: &str| Arguments::try_parse_from(line.split(' '));
+        assert_eq!(parse("tombolo run --pin each --priority 99 x.tbi").priority, Some(99));
+        assert!(run("tombolo run --priority 0 x.tbi").is_err());
+        assert!(run("tombolo run --priority 100 x.tbi").is_err());
     }
 
     #[test]

@@ -251,6 +251,7 @@ fn programs_come_as_descriptors_or_in_the_window() {
         environment: vec![],
         directory: "/".into(),
         stdin: false,
+        seat: tombolo_control::Seat::any(),
     };
     agent.execute(Order::Start { order: order.clone() }, vec![]).unwrap();
     assert_eq!(actions(&mut agent), [Action::Start { order }]);

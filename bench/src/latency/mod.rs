@@ -1,0 +1,240 @@
+//! The distribution of answer times, with and without a processor and a priority of its own, idle and under load:
+//! `tombolo bench latency`.
+//!
+//! Popcorn found that its messages took 56 µs on average, with a standard deviation of 96 µs, when the threads that
+//! handled them had no priority, and 29 µs with one of 5 µs when they had (Saya, "Efficient inter-kernel communication
+//! in a heterogeneous multikernel operating system", table 2.4). Here the same is asked of two processes on one host,
+//! each of which sleeps between messages.
+
+mod report;
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tombolo::{LatencyOptions, Scheduling};
+use tombolo_link::{ChannelConfig, Hello};
+use tombolo_platform::socket::{self, Kind};
+use tombolo_platform::time::now_ns;
+use tombolo_platform::{Deadline, OsError};
+use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::{ChannelError, MemoryChannel, shm};
+
+use crate::cpus;
+use crate::host::Host;
+use report::Histogram;
+pub use report::{Distribution, Report, Row};
+
+/// How long the other side may say nothing. Under load, and without a priority, it may have to wait for long.
+const STALL: Duration = Duration::from_secs(20);
+
+/// Between two round trips: messages that come now and then, as requests do.
+const REST: Duration = Duration::from_micros(100);
+
+/// The priority of the threads that have one, as Popcorn's.
+pub const PRIORITY: u8 = 10;
+
+/// Why something was not measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Two sides need a processor each.
+    #[error(
+        "measuring takes two processors, and this program may use {allowed}: allow it more (taskset, cgroups)"
+    )]
+    TooFewCpus {
+        /// How many it may use.
+        allowed: usize,
+    },
+    /// The kernel refused something about processors.
+    #[error("cannot choose processors: {0}")]
+    Cpus(std::io::Error),
+    /// The other process was called with something else.
+    #[error("the other process of the measurement was called with something else than it should be")]
+    Arguments,
+    /// A thread may not run as it was to.
+    #[error(transparent)]
+    Tombolo(#[from] tombolo::Error),
+    /// A channel failed.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// The operating system refused something.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+/// What to measure, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// How long each row takes.
+    pub length: Duration,
+    /// The arguments, before a further one, with which this program calls [`serve_peer`] with that.
+    pub peer_arguments: Vec<OsString>,
+}
+
+/// What the threads of both sides have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Treatment {
+    pinned: bool,
+    prioritised: bool,
+}
+
+impl Treatment {
+    const ALL: [Treatment; 4] = [
+        Treatment { pinned: false, prioritised: false },
+        Treatment { pinned: true, prioritised: false },
+        Treatment { pinned: false, prioritised: true },
+        Treatment { pinned: true, prioritised: true },
+    ];
+
+    fn name(self) -> &'static str {
+        match (self.pinned, self.prioritised) {
+            (false, false) => "neither",
+            (true, false) => "pinned",
+            (false, true) => "priority",
+            (true, true) => "pinned, priority",
+        }
+    }
+
+    fn options(self, cpu: usize) -> LatencyOptions {
+        let mut options = LatencyOptions::default();
+        if self.pinned {
+            options = options.cpus([cpu]);
+        }
+        if self.prioritised {
+            options = options.scheduling(Scheduling::Fifo(PRIORITY));
+        }
+        options
+    }
+}
+
+/// The other process; ended when dropped.
+struct Peer(Child);
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Threads that want all the processors there are, until dropped.
+struct Load<'scope> {
+    stop: &'scope AtomicBool,
+}
+
+impl Drop for Load<'_> {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Measures every treatment, idle and under load. `progress` is called with what is being measured.
+///
+/// # Errors
+/// Why it could not go on. What this user may not have is no error but a row that says so.
+pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+    let allowed = cpus::allowed().map_err(Error::Cpus)?;
+    let pair = cpus::pair(&allowed).ok_or(Error::TooFewCpus { allowed: allowed.len() })?;
+    let mut rows = Vec::new();
+    for loaded in [false, true] {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _load = Load { stop: &stop };
+            // Twice as many as processors, so that each has to be shared.
+            for _ in 0..if loaded { 2 * allowed.len() } else { 0 } {
+                scope.spawn(|| {
+                    while !stop.load(Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            for treatment in Treatment::ALL {
+                let name = if loaded { "under load" } else { "idle" };
+                progress(&format!("{name}, {}", treatment.name()));
+                rows.push(measure(options, treatment, loaded, pair)?);
+            }
+            Ok::<(), Error>(())
+        })?;
+    }
+    Ok(Report { host: Host::describe(), priority: PRIORITY, rows })
+}
+
+fn measure(
+    options: &Options,
+    treatment: Treatment,
+    loaded: bool,
+    (cpu, peer_cpu): (usize, usize),
+) -> Result<Row, Error> {
+    let row = |times| Row { treatment: treatment.name().to_owned(), loaded, times };
+    let (ours, theirs) = socket::pair(Kind::Stream)?;
+    let peer = start(&options.peer_arguments, treatment, peer_cpu, theirs)?;
+    let placed = match treatment.options(cpu).apply() {
+        Err(error @ tombolo::Error::Scheduling { .. }) => return Ok(row(Err(error.to_string()))),
+        placed => placed?,
+    };
+    let mut channel = shm::connect(ours, hello(), Deadline::after(STALL))?;
+    let mut times = Histogram::new();
+    let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
+    // The first rounds find caches and processors cold.
+    for _ in 0..50 {
+        round_trip(&mut channel, &mut spin, &mut buffer)?;
+    }
+    let deadline = Deadline::after(options.length);
+    while !deadline.passed() {
+        std::thread::sleep(REST);
+        let start_ns = now_ns();
+        round_trip(&mut channel, &mut spin, &mut buffer)?;
+        times.add(now_ns() - start_ns);
+    }
+    drop((placed, peer));
+    Ok(row(Ok(times.distribution())))
+}
+
+fn round_trip(channel: &mut MemoryChannel, spin: &mut Spin, buffer: &mut Vec<u8>) -> Result<(), Error> {
+    wait::send(channel, spin, &[0; 48], STALL)?;
+    wait::recv_into(channel, spin, buffer, STALL)?;
+    Ok(())
+}
+
+fn hello() -> Hello {
+    Hello::new(ChannelConfig::default(), 0, None)
+}
+
+fn start(arguments: &[OsString], treatment: Treatment, cpu: usize, socket: OwnedFd) -> Result<Peer, Error> {
+    let failed = |error: std::io::Error| OsError::from_io("start the other process", &error);
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    let pinned = if treatment.pinned { cpu.to_string() } else { "any".to_owned() };
+    let prioritised = if treatment.prioritised { "first" } else { "fair" };
+    command.args(arguments).arg(format!("{pinned},{prioritised}"));
+    command.stdin(Stdio::from(socket)).stdout(Stdio::null());
+    Ok(Peer(command.spawn().map_err(failed)?))
+}
+
+/// The other process: returns what comes over the channel that `socket` carries, until that ends.
+///
+/// # Errors
+/// Why it could not go on.
+pub fn serve_peer(treatment: &str, socket: impl AsFd) -> Result<(), Error> {
+    let (pinned, prioritised) = treatment.split_once(',').ok_or(Error::Arguments)?;
+    let treatment = Treatment { pinned: pinned != "any", prioritised: prioritised == "first" };
+    let cpu = if treatment.pinned { pinned.parse().map_err(|_| Error::Arguments)? } else { 0 };
+    let socket = socket.as_fd().try_clone_to_owned();
+    let socket = socket.map_err(|error| OsError::from_io("use the socket of a channel", &error))?;
+    let _placed = match treatment.options(cpu).apply() {
+        // The other side cannot either, and says so.
+        Err(tombolo::Error::Scheduling { .. }) => return Ok(()),
+        placed => placed?,
+    };
+    let mut channel = shm::accept(socket, hello(), Deadline::after(STALL))?;
+    let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
+    loop {
+        match wait::recv_into(&mut channel, &mut spin, &mut buffer, STALL) {
+            Ok(_) => wait::send(&mut channel, &mut spin, &buffer, STALL)?,
+            Err(ChannelError::Closed | ChannelError::PeerDied) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Designs of a waitset, over channels that are no more than a word: what differs is how the side that waits learns
+//! which of them to look at.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU64, fence};
+
+use tombolo_platform::epoll::{Epoll, Events, Trigger};
+use tombolo_platform::event::{self, Interest};
+use tombolo_platform::memory::{create_sealed, map};
+use tombolo_platform::{Deadline, OsError};
+
+use super::{Design, Error, STALL};
+
+/// 64-bit words of a cache line.
+const LINE: usize = 8;
+/// Where the side that waits says that it sleeps.
+const ASLEEP: usize = 0;
+/// Where it answers.
+const ANSWER: usize = LINE;
+/// The upper level of the bitmap: a bit for each word of the lower.
+const ROOT: usize = 2 * LINE;
+const ROOT_WORDS: usize = 64;
+const LEAVES: usize = ROOT + ROOT_WORDS;
+
+/// The most channels that the bitmap has bits for.
+pub(super) const MOST: usize = ROOT_WORDS * 64 * 64;
+
+/// Where everything is.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    count: usize,
+    ids: usize,
+    ids_mask: u64,
+    channels: usize,
+    words: usize,
+}
+
+impl Places {
+    fn of(count: usize) -> Places {
+        let leaves = count.div_ceil(64).next_multiple_of(LINE);
+        let ids_count = count.next_power_of_two().max(LINE);
+        let ids = LEAVES + leaves;
+        let channels = ids + ids_count;
+        Places { count, ids, ids_mask: ids_count as u64 - 1, channels, words: channels + 2 * LINE * count }
+    }
+
+    fn length_bytes(self) -> usize {
+        (self.words * 8).next_multiple_of(4096)
+    }
+
+    /// Written by the side that sends: how many messages, and when the last was sent.
+    fn sent(self, channel: usize) -> usize {
+        self.channels + 2 * LINE * channel
+    }
+
+    /// Written by the side that waits: how many it took, and whether it sleeps on this channel.
+    fn taken(self, channel: usize) -> usize {
+        self.sent(channel) + LINE
+    }
+}
+
+/// The memory of one measurement.
+struct Memory {
+    memory: tombolo_base::SharedMemory,
+    places: Places,
+}
+
+impl Memory {
+    fn word(&self, index: usize) -> &AtomicU64 {
+        &self.memory.words()[index]
+    }
+}
+
+/// The side that sends, always on the same channel: the one in the middle.
+pub(super) struct Sender {
+    memory: Memory,
+    design: Design,
+    channel: usize,
+    sent: u64,
+    ids_written: u64,
+    rung: u64,
+    bell: OwnedFd,
+}
+
+impl Sender {
+    pub(super) fn new(
+        design: Design,
+        count: usize,
+        file: &OwnedFd,
+        bell: OwnedFd,
+    ) -> Result<Sender, OsError> {
+        let places = Places::of(count);
+        let memory = Memory { memory: map(file, 0, places.length_bytes())?, places };
+        Ok(Sender { memory, design, channel: count / 2, sent: 0, ids_written: 0, rung: 0, bell })
+    }
+
+    pub(super) fn send(&mut self, stamp_ns: u64) -> Result<(), Error> {
+        let (memory, places) = (&self.memory, self.memory.places);
+        self.sent += 1;
+        memory.word(places.sent(self.channel) + 1).store(stamp_ns, Relaxed);
+        memory.word(places.sent(self.channel)).store(self.sent, Release);
+        match self.design {
+            Design::Bitmap => {
+                let (word, bit) = (self.channel / 64, self.channel % 64);
+                // Whoever finds its bit set has been announced.
+                if memory.word(LEAVES + word).fetch_or(1 << bit, AcqRel) & 1 << bit == 0 {
+                    memory.word(ROOT + word / 64).fetch_or(1 << (word % 64), AcqRel);
+                }
+            }
+            Design::Ids => {
+                fence(SeqCst);
+                // One that was not empty is on the other side's mind.
+                if memory.word(places.taken(self.channel)).load(Relaxed) == self.sent - 1 {
+                    let place = places.ids + (self.ids_written & places.ids_mask) as usize;
+                    self.ids_written += 1;
+                    memory.word(place).store(self.ids_written << 32 | self.channel as u64, Release);
+                }
+            }
+            Design::Scan | Design::Armed | Design::Channels => {}
+        }
+        fence(SeqCst);
+        let asleep = if self.design == Design::Armed { places.taken(self.channel) + 1 } else { ASLEEP };
+        let asleep = memory.word(asleep).load(Relaxed);
+        if asleep % 2 == 1 && asleep != self.rung {
+            self.rung = asleep;
+            event::signal(&self.bell)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn await_answer(&mut self) -> Result<(), Error> {
+        spin_until(|| self.memory.word(ANSWER).load(Acquire) == self.sent)
+    }
+}
+
+fn spin_until(mut done: impl FnMut() -> bool) -> Result<(), Error> {
+    let deadline = Deadline::after(STALL);
+    loop {
+        for _ in 0..1 << 12 {
+            if done() {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        if deadline.passed() {
+            return Err(Error::Stalled { waited: STALL });
+        }
+    }
+}
+
+/// The side that waits.
+pub(super) struct Receiver {
+    memory: Memory,
+    design: Design,
+    seen: Vec<u64>,
+    ids_read: u64,
+    sleeps: u64,
+    answers: u64,
+    /// Of all channels; with [`Design::Armed`] each has one, in an `epoll`.
+    bells: Vec<OwnedFd>,
+    epoll: Epoll,
+    /// With [`Design::Armed`]: those to look at.
+    hot: Vec<usize>,
+}
+
+impl Receiver {
+    /// Also what the other side needs.
+    pub(super) fn new(design: Design, count: usize) -> Result<(Receiver, [OwnedFd; 2]), OsError> {
+        let places = Places::of(count);
+        let file = create_sealed("tombolo-bench", places.length_bytes() as u64)?;
+        let memory = Memory { memory: map(&file, 0, places.length_bytes())?, places };
+        let epoll = Epoll::new()?;
+        let bells = if design == Design::Armed { count } else { 1 };
+        let bells = (0..bells).map(|_| event::eventfd()).collect::<Result<Vec<_>, _>>()?;
+        for (key, bell) in (0..).zip(&bells) {
+            epoll.add(bell, Interest::Read, Trigger::Level, key)?;
+        }
+        let theirs = bells[if design == Design::Armed { count / 2 } else { 0 }].as_fd();
+        let theirs = theirs.try_clone_to_owned().map_err(|error| OsError::from_io("copy a bell", &error))?;
+        let mut receiver = Receiver {
+            memory,
+            design,
+            seen: vec![0; count],
+            ids_read: 0,
+            sleeps: 0,
+            answers: 0,
+            bells,
+            epoll,
+            hot: Vec::new(),
+        };
+        // As many as there are were armed once; then only those on which something happens are again.
+        if design == Design::Armed {
+            receiver.sleeps = 1;
+            (0..count).for_each(|channel| receiver.say_asleep(channel));
+        }
+        Ok((receiver, [file, theirs]))
+    }
+
+    fn say_asleep(&self, channel: usize) {
+        self.memory.word(self.memory.places.taken(channel) + 1).store(self.sleeps, Relaxed);
+    }
+
+    /// Takes the next message of a channel: when it was sent.
+    fn take(&mut self, channel: usize) -> Option<u64> {
+        let sent = self.memory.word(self.memory.places.sent(channel)).load(Acquire);
+        if sent == self.seen[channel] {
+            return None;
+        }
+        self.seen[channel] = sent;
+        Some(self.memory.word(self.memory.places.sent(channel) + 1).load(Relaxed))
+    }
+
+    fn look(&mut self) -> Option<u64> {
+        match self.design {
+            Design::Scan => (0..self.memory.places.count).find_map(|channel| self.take(channel)),
+            Design::Bitmap => self.look_at_bits(),
+            Design::Ids => self.look_at_ids(),
+            Design::Armed | Design::Channels => {
+                let hot = std::mem::take(&mut self.hot);
+                let found = hot.iter().find_map(|channel| self.take(*channel));
+                self.hot = hot;
+                found
+            }
+        }
+    }
+
+    fn look_at_bits(&mut self) -> Option<u64> {
+        let mut found = None;
+        for upper in 0..self.memory.places.count.div_ceil(64 * 64) {
+            let root = self.memory.word(ROOT + upper);
+            let mut words = if root.load(Relaxed) == 0 { 0 } else { root.swap(0, AcqRel) };
+            while words != 0 {
+                let word = 64 * upper + words.trailing_zeros() as usize;
+                words &= words - 1;
+                let mut bits = self.memory.word(LEAVES + word).swap(0, AcqRel);
+                while bits != 0 {
+                    let channel = 64 * word + bits.trailing_zeros() as usize;
+                    bits &= bits - 1;
+                    found = self.take(channel).or(found);
+                }
+            }
+        }
+        found
+    }
+
+    fn look_at_ids(&mut self) -> Option<u64> {
+        let places = self.memory.places;
+        let place = places.ids + (self.ids_read & places.ids_mask) as usize;
+        let entry = self.memory.word(place).load(Acquire);
+        if entry >> 32 != self.ids_read + 1 {
+            return None;
+        }
+        self.ids_read += 1;
+        let channel = (entry & 0xffff_ffff) as usize;
+        let mut found = None;
+        // What is sent until the other side sees that all was taken is not announced again.
+        while let Some(stamp_ns) = self.take(channel) {
+            found = Some(stamp_ns);
+            self.memory.word(places.taken(channel)).store(self.seen[channel], Release);
+            fence(SeqCst);
+        }
+        found
+    }
+
+    /// Waits for the next message: when it was sent.
+    pub(super) fn wait(&mut self, asleep: bool) -> Result<u64, Error> {
+        let mut found = self.look();
+        if !asleep {
+            if found.is_none() {
+                spin_until(|| {
+                    found = self.look();
+                    found.is_some()
+                })?;
+            }
+        } else {
+            let deadline = Deadline::after(STALL);
+            while found.is_none() {
+                if deadline.passed() {
+                    return Err(Error::Stalled { waited: STALL });
+                }
+                found = self.sleep(deadline)?;
+            }
+        }
+        found.ok_or(Error::Stalled { waited: STALL })
+    }
+
+    fn sleep(&mut self, deadline: Deadline) -> Result<Option<u64>, Error> {
+        self.sleeps += 2;
+        if self.design == Design::Armed {
+            self.sleeps |= 1;
+            self.hot.iter().for_each(|channel| self.say_asleep(*channel));
+        } else {
+            self.memory.word(ASLEEP).store(self.sleeps | 1, Relaxed);
+        }
+        fence(SeqCst);
+        let found = self.look();
+        if found.is_none() {
+            let mut events = Events::new();
+            self.hot.clear();
+            self.epoll.wait(&mut events, Some(deadline))?;
+            for (key, _) in events.iter() {
+                event::drain(&self.bells[key as usize]);
+                self.hot.push(key as usize);
+                self.memory.word(self.memory.places.taken(key as usize) + 1).store(0, Relaxed);
+            }
+        }
+        if self.design != Design::Armed {
+            self.memory.word(ASLEEP).store(0, Relaxed);
+        }
+        Ok(found.or_else(|| self.look()))
+    }
+
+    pub(super) fn answer(&mut self) {
+        self.answers += 1;
+        self.memory.word(ANSWER).store(self.answers, Release);
+    }
+}
