@@ -84,8 +84,101 @@ impl Isa {
     }
 }
 
+/// What a build of a program is for: an instruction set, under Linux or on a board without an operating system.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Target {
+    /// For a board: there is no operating system under it.
+    pub bare: bool,
+    /// The instruction set.
+    pub isa: Isa,
+}
+
+impl Target {
+    /// Every target, in the order in which tables list them.
+    pub const ALL: [Target; 6] = [
+        Target::linux(Isa::X86_64),
+        Target::linux(Isa::Aarch64),
+        Target::linux(Isa::Riscv64),
+        Target::linux(Isa::S390x),
+        Target::bare(Isa::Aarch64),
+        Target::bare(Isa::Riscv64),
+    ];
+
+    /// Under Linux.
+    #[must_use]
+    pub const fn linux(isa: Isa) -> Target {
+        Target { bare: false, isa }
+    }
+
+    /// On a board.
+    #[must_use]
+    pub const fn bare(isa: Isa) -> Target {
+        Target { bare: true, isa }
+    }
+
+    /// The name used in images and output: that of the instruction set, with `-none` for boards.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Target { bare: false, isa } => isa.name(),
+            Target { isa: Isa::X86_64, .. } => "x86_64-none",
+            Target { isa: Isa::Aarch64, .. } => "aarch64-none",
+            Target { isa: Isa::Riscv64, .. } => "riscv64-none",
+            Target { isa: Isa::S390x, .. } => "s390x-none",
+        }
+    }
+
+    /// The target of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Target> {
+        Target::ALL.into_iter().find(|target| target.name() == name)
+    }
+
+    /// A stable number for files and wires: that of the instruction set, and 128 more for boards.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        if self.bare { self.isa.code() | 0x80 } else { self.isa.code() }
+    }
+
+    /// The reverse of [`code`](Self::code).
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Target> {
+        Target::ALL.into_iter().find(|target| target.code() == code)
+    }
+}
+
+impl From<Isa> for Target {
+    fn from(isa: Isa) -> Target {
+        Target::linux(isa)
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 impl fmt::Display for Isa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_have_names_and_codes_of_their_own_in_order() {
+        let codes = Target::ALL.map(Target::code);
+        assert_eq!(codes, [1, 2, 3, 4, 0x82, 0x83]);
+        assert!(Target::ALL.is_sorted());
+        for target in Target::ALL {
+            assert_eq!(Target::from_name(target.name()), Some(target));
+            assert_eq!(Target::from_code(target.code()), Some(target));
+        }
+        assert_eq!(Target::from_code(0x81), None);
+        assert_eq!(std::format!("{:>14}", Target::bare(Isa::Aarch64)), "  aarch64-none");
     }
 }

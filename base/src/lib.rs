@@ -15,7 +15,7 @@ pub mod memory;
 pub mod sync;
 
 pub use ids::{ChannelId, DomainId, NodeId};
-pub use isa::Isa;
+pub use isa::{Isa, Target};
 pub use memory::{OutOfRange, SharedMemory};
 
 /// Bytes between two fields that different writers own.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tombolo_base::Isa;
 
 use crate::model::{Node, NodeKind};
-use crate::vm::qemu;
+use crate::vm::{board, qemu};
 
 /// A part of a node is not installed, or not where it was said to be.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -30,6 +30,14 @@ pub enum KitError {
     /// There is no monitor for an instruction set.
     #[error("there is no monitor for {isa} nodes in {}: run `make setup`", list(looked_at))]
     NoMonitor {
+        /// What it would have to run on.
+        isa: Isa,
+        /// Where it was looked for.
+        looked_at: Vec<PathBuf>,
+    },
+    /// There is no monitor for boards of an instruction set.
+    #[error("there is no monitor for boards of {isa} in {}: run `make kit`", list(looked_at))]
+    NoBoard {
         /// What it would have to run on.
         isa: Isa,
         /// Where it was looked for.
@@ -106,6 +114,15 @@ impl Kit {
         let path = self.root.join(isa.name()).join("tombolod");
         if is_program(&path) { Ok(path) } else { Err(KitError::NoMonitor { isa, looked_at: vec![path] }) }
     }
+
+    /// The monitor of a board of `isa`, which the board boots.
+    ///
+    /// # Errors
+    /// [`KitError::NoBoard`].
+    pub fn board(&self, isa: Isa) -> Result<PathBuf, KitError> {
+        let path = self.root.join(isa.name()).join("board");
+        if path.is_file() { Ok(path) } else { Err(KitError::NoBoard { isa, looked_at: vec![path] }) }
+    }
 }
 
 /// The monitor of the host itself: in the kit, else beside the running program or one folder up (examples
@@ -133,6 +150,10 @@ pub fn emulator(node: &Node) -> Result<Option<PathBuf>, KitError> {
         NodeKind::Host => return Ok(None),
         NodeKind::User(user) => (&user.emulator, format!("qemu-{}", node.isa), "qemu-user"),
         NodeKind::Vm(vm) => (&vm.emulator, qemu::PROGRAM.to_owned(), "qemu-system-arm"),
+        NodeKind::Bare(bare) => {
+            let (program, package) = board::program(node.isa);
+            (&bare.emulator, program.to_owned(), package)
+        }
     };
     match stated {
         Some(stated) => match find_program(stated) {

@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use tombolo_base::{Isa, NodeId};
+use tombolo_base::{Isa, NodeId, Target};
 use tombolo_link::TransportKind;
 
 use crate::limits::Limits;
-use crate::vm::{ivshmem, qemu};
+use crate::vm::{board, ivshmem, qemu};
 
 /// A set of nodes and the links between them. Every value in it has been checked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,11 +42,13 @@ pub enum NodeKind {
     User(UserNode),
     /// A virtual machine joined by a shared window.
     Vm(VmNode),
+    /// A board without an operating system, joined by a shared window.
+    Bare(BareNode),
 }
 
 impl NodeKind {
     /// The names of all kinds, in the order in which tables list them.
-    pub const NAMES: [&'static str; 3] = ["host", "user", "vm"];
+    pub const NAMES: [&'static str; 4] = ["host", "user", "vm", "bare"];
 
     /// The name used in machine files and output.
     #[must_use]
@@ -55,6 +57,7 @@ impl NodeKind {
             NodeKind::Host => "host",
             NodeKind::User(_) => "user",
             NodeKind::Vm(_) => "vm",
+            NodeKind::Bare(_) => "bare",
         }
     }
 }
@@ -104,6 +107,42 @@ impl Default for VmNode {
             window_mib: 64,
             doorbells: qemu::DEFAULT_VECTORS,
             cpu: qemu::DEFAULT_CPU.to_owned(),
+            emulator: None,
+        }
+    }
+}
+
+/// Settings of a `bare` node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BareNode {
+    /// Its own memory, see [`BareNode::MEMORY_MIB`].
+    pub memory_mib: u32,
+    /// The window it shares with the host, a power of two, see [`VmNode::WINDOW_MIB`].
+    pub window_mib: u32,
+    /// Interrupt vectors of the window, see [`VmNode::DOORBELLS`]; the first belongs to the node's monitor.
+    pub doorbells: u16,
+    /// The emulator's processor model; the board's usual one when `None`.
+    pub cpu: Option<String>,
+    /// The emulator; looked up on `PATH` by instruction set when `None`.
+    pub emulator: Option<PathBuf>,
+}
+
+impl BareNode {
+    /// Allowed values of `memory_mib`: the board's monitor takes four, and a quarter of the whole for programs
+    /// that it keeps.
+    pub const MEMORY_MIB: RangeInclusive<u32> = board::MIN_MEMORY_MIB..=board::MAX_MEMORY_MIB;
+
+    /// Instruction sets that there are boards of.
+    pub const ISAS: [Isa; 2] = [Isa::Aarch64, Isa::Riscv64];
+}
+
+impl Default for BareNode {
+    fn default() -> Self {
+        BareNode {
+            memory_mib: board::DEFAULT_MEMORY_MIB,
+            window_mib: 4,
+            doorbells: 16,
+            cpu: None,
             emulator: None,
         }
     }
@@ -165,10 +204,13 @@ impl Machine {
         self.nodes.iter().find(|node| node.name == name)
     }
 
-    /// The instruction sets of its nodes, each once, in table order: what an image for it holds.
+    /// What programs for its nodes are built for, each once, in table order: what an image for it holds.
     #[must_use]
-    pub fn isas(&self) -> Vec<Isa> {
-        Isa::ALL.into_iter().filter(|isa| self.nodes.iter().any(|node| node.isa == *isa)).collect()
+    pub fn targets(&self) -> Vec<Target> {
+        Target::ALL
+            .into_iter()
+            .filter(|target| self.nodes.iter().any(|node| node.target() == *target))
+            .collect()
     }
 
     /// Links between different nodes, ordered by their ends.
@@ -188,7 +230,8 @@ impl Machine {
     #[must_use]
     pub fn link_between(&self, a: NodeId, b: NodeId) -> Option<TransportKind> {
         if a == b {
-            return self.node(a).map(|_| TransportKind::Shm);
+            // A board runs one program at a time, which has nobody to talk to there.
+            return self.node(a).filter(|node| node.as_bare().is_none()).map(|_| TransportKind::Shm);
         }
         let (a, b) = (a.min(b), a.max(b));
         self.links.iter().find(|link| (link.a, link.b) == (a, b)).map(|link| link.transport)
@@ -218,14 +261,35 @@ impl Node {
         }
     }
 
+    /// Its settings, when it is a board.
+    #[must_use]
+    pub fn as_bare(&self) -> Option<&BareNode> {
+        match &self.kind {
+            NodeKind::Bare(bare) => Some(bare),
+            _ => None,
+        }
+    }
+
+    /// What programs for it are built for.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        Target { bare: self.as_bare().is_some(), isa: self.isa }
+    }
+
+    /// Whether it has a memory of its own and reaches others through a window only.
+    #[must_use]
+    pub fn behind_window(&self) -> bool {
+        matches!(self.kind, NodeKind::Vm(_) | NodeKind::Bare(_))
+    }
+
     /// The transports that can join it to `other`, best first; none when nothing can.
     #[must_use]
     pub fn transports_to(&self, other: &Node) -> &'static [TransportKind] {
-        match (&self.kind, &other.kind) {
-            // A window joins a VM to the kernel that made it, not to another VM.
-            (NodeKind::Vm(_), NodeKind::Vm(_)) => &[],
-            (NodeKind::Vm(_), _) | (_, NodeKind::Vm(_)) => &[TransportKind::Window],
-            _ => &[TransportKind::Shm, TransportKind::Socket],
+        match (self.behind_window(), other.behind_window()) {
+            // A window joins a VM or a board to the kernel that made it, not to another.
+            (true, true) => &[],
+            (true, false) | (false, true) => &[TransportKind::Window],
+            (false, false) => &[TransportKind::Shm, TransportKind::Socket],
         }
     }
 }
@@ -252,7 +316,7 @@ mod tests {
         let machine = Machine::local();
         assert_eq!(machine.name(), "local");
         assert_eq!(machine.host().id, NodeId::HOST);
-        assert_eq!(machine.isas(), [Isa::current()]);
+        assert_eq!(machine.targets(), [Isa::current().into()]);
         assert_eq!(machine.link_between(NodeId(0), NodeId(0)), Some(TransportKind::Shm));
         assert_eq!(machine.link_between(NodeId(0), NodeId(1)), None);
         assert_eq!(machine.link_between(NodeId(1), NodeId(1)), None);
@@ -281,7 +345,23 @@ mod tests {
         assert_eq!(between(3, 2), Some(TransportKind::Window));
         assert_eq!(between(0, 3), Some(TransportKind::Shm));
         assert_eq!(between(2, 2), Some(TransportKind::Shm));
-        assert_eq!(machine.isas(), [Isa::X86_64, Isa::Aarch64, Isa::Riscv64]);
+        assert_eq!(machine.targets(), [Isa::X86_64, Isa::Aarch64, Isa::Riscv64].map(Target::from));
         assert_eq!(machine.links().len(), 5);
+    }
+
+    #[test]
+    fn a_board_reaches_the_host_and_runs_programs_of_its_own() {
+        let board = Node {
+            id: NodeId(1),
+            name: "bare0".to_owned(),
+            isa: Isa::Aarch64,
+            kind: NodeKind::Bare(BareNode::default()),
+        };
+        let nodes = vec![Node::host("host", Isa::X86_64), board];
+        let machine =
+            Machine { name: "m".to_owned(), links: default_links(&nodes), nodes, limits: Limits::default() };
+        assert_eq!(machine.link_between(NodeId(0), NodeId(1)), Some(TransportKind::Window));
+        assert_eq!(machine.link_between(NodeId(1), NodeId(1)), None);
+        assert_eq!(machine.targets(), [Target::linux(Isa::X86_64), Target::bare(Isa::Aarch64)]);
     }
 }

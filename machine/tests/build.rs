@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tombolo_base::{Isa, NodeId};
+use tombolo_base::{Isa, NodeId, Target};
 use tombolo_machine::build::{BuildError, Progress, Request, RustProgram, Source, build};
 use tombolo_machine::{Image, Node, NodeKind, UserNode, kit};
 
@@ -58,8 +58,8 @@ fn run(image: &Image, isa: Isa, folder: &Path) -> String {
 fn build_for_all(request: &Request) -> Image {
     let mut steps = Vec::new();
     let built = build(request, &mut |progress| match progress {
-        Progress::Building { isa, index, total, .. } => steps.push(format!("{isa} {index}/{total}")),
-        Progress::Built { isa, bytes, .. } => {
+        Progress::Building { target, index, total, .. } => steps.push(format!("{target} {index}/{total}")),
+        Progress::Built { target: isa, bytes, .. } => {
             assert!(bytes > 0);
             steps.push(format!("{isa} done"));
         }
@@ -73,9 +73,9 @@ fn build_for_all(request: &Request) -> Image {
     assert_eq!(steps, expected);
     let image = Image::open(&built.path).expect("the image is right");
     assert_eq!(image.id(), built.image.id());
-    assert_eq!(image.isas(), Isa::ALL);
-    for program in image.programs().filter(|program| program.isa != Isa::current()) {
-        assert_eq!(program.interpreter, None, "{} must be static", program.isa);
+    assert_eq!(image.targets(), Isa::ALL.map(Target::from));
+    for program in image.programs().filter(|program| program.target.isa != Isa::current()) {
+        assert_eq!(program.interpreter, None, "{} must be static", program.target.isa);
     }
     image
 }
@@ -98,7 +98,7 @@ fn a_c_program_runs_on_every_isa() {
          return one.first ? \"little\" : \"big\"; }\n",
     );
     let source = Source::detect(&[main, order], RustProgram::Default).expect("C files");
-    let mut request = Request::new(source, &Isa::ALL);
+    let mut request = Request::new(source, &Isa::ALL.map(Target::from));
     request.output = Some(scratch.0.join("out.tbi"));
     let image = build_for_all(&request);
     assert_eq!(image.name(), "hello");
@@ -121,7 +121,7 @@ fn a_rust_package_of_its_own_runs_on_every_isa() {
          println!(\"{word} {} {order}-endian\", std::env::consts::ARCH);\n}\n",
     );
     let source = Source::detect(std::slice::from_ref(&scratch.0), RustProgram::Default).expect("a package");
-    let mut request = Request::new(source, &Isa::ALL);
+    let mut request = Request::new(source, &Isa::ALL.map(Target::from));
     request.profile = "dev".to_owned();
     let target = scratch.0.join("target");
     request.arguments = vec!["--target-dir".to_owned(), target.display().to_string()];
@@ -137,13 +137,13 @@ fn a_rust_package_of_its_own_runs_on_every_isa() {
 fn a_failed_build_says_so_and_writes_nothing() {
     let scratch = Scratch::new("build-fails");
     let source = Source::C { files: vec![scratch.write("broken.c", "int main(void) { return }\n")] };
-    let mut request = Request::new(source, &[Isa::current()]);
+    let mut request = Request::new(source, &[Isa::current().into()]);
     let output = scratch.0.join("broken.tbi");
     request.output = Some(output.clone());
     let error = build(&request, &mut |_| {}).expect_err("the program is broken");
     assert!(matches!(&error, BuildError::Compiler { tool, .. } if tool == "gcc"), "{error}");
     assert!(!output.exists());
-    request.isas.clear();
+    request.targets.clear();
     assert!(matches!(build(&request, &mut |_| {}), Err(BuildError::NoIsa)));
 }
 
@@ -151,7 +151,7 @@ fn a_failed_build_says_so_and_writes_nothing() {
 fn an_image_that_cannot_be_written_is_an_error_with_its_path() {
     let scratch = Scratch::new("build-write");
     let source = Source::C { files: vec![scratch.write("ok.c", "int main(void) { return 0; }\n")] };
-    let mut request = Request::new(source, &[Isa::current()]);
+    let mut request = Request::new(source, &[Isa::current().into()]);
     let output = scratch.0.join("missing/ok.tbi");
     request.output = Some(output.clone());
     let error = build(&request, &mut |_| {}).expect_err("there is no such folder").to_string();
@@ -164,7 +164,7 @@ fn a_manifest_that_cargo_refuses_is_shown_as_cargo_says() {
     let manifest = scratch.write("Cargo.toml", "[package\n");
     let source = Source::Rust { manifest: manifest.clone(), program: RustProgram::Default };
     let error =
-        build(&Request::new(source, &[Isa::current()]), &mut |_| {}).expect_err("no TOML").to_string();
+        build(&Request::new(source, &[Isa::current().into()]), &mut |_| {}).expect_err("no TOML").to_string();
     assert!(error.starts_with("cargo cannot read "), "{error}");
     assert!(error.contains("unclosed table"), "{error}");
 }

@@ -112,7 +112,7 @@ pub fn run(domain: &Domain, options: &Options, progress: &mut dyn FnMut(&str)) -
         },
     );
     for node in &nodes {
-        let peer_cpu = (options.pin && node.kind != "vm").then_some(peer_cpu);
+        let peer_cpu = (options.pin && !matches!(node.kind.as_str(), "vm" | "bare")).then_some(peer_cpu);
         let mut progress = |line: &str| progress(&format!("{}: {line}", node.name));
         match link::measure(domain, node, options, peer_cpu, clock, &mut progress) {
             Ok((transport, figures)) => report.add(domain.node_name(), node, transport, &figures),

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tombolo::find::{LOCAL_MACHINE, machines_up};
-use tombolo::{Domain, Isa};
+use tombolo::{Domain, Target};
 use tombolo_machine::Machine;
 use tombolo_machine::build::{BuildError, Built, Progress, Request, RustProgram, Source, build};
 
+use super::run::target_of;
 use crate::context::{Context, print};
 use crate::failure::Failure;
 use crate::text;
@@ -23,6 +24,7 @@ Examples:
   tombolo build                                    the package in this folder, into <name>.tbi
   tombolo build examples/pingpong -o pp.tbi        another package, another file
   tombolo build --isa x86_64,aarch64 --bin worker  one of several programs, for two instruction sets
+  tombolo build --bare                             for boards without an operating system too
   tombolo build main.c util.c -- -lm               C files, with an argument for the compiler")]
 pub(crate) struct Options {
     /// A package folder, its Cargo.toml, or C files
@@ -33,9 +35,15 @@ pub(crate) struct Options {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Instruction sets to build for: x86_64, aarch64, riscv64, s390x, or `all` that can be built for here
+    /// What to build for: x86_64, aarch64, riscv64, s390x, `all` of these that can be built for here, or for boards
+    /// aarch64-none, riscv64-none
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = isas, conflicts_with = "machine_file")]
     isa: Vec<Wanted>,
+
+    /// Build for boards without an operating system too: those of the machine, else of every instruction set.
+    /// The program must stand on `tombolo-bare`
+    #[arg(long)]
+    bare: bool,
 
     /// Build for the nodes of this machine file
     #[arg(long, value_name = "FILE")]
@@ -61,7 +69,7 @@ pub(crate) struct Options {
 /// One word of `--isa`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wanted {
-    One(Isa),
+    One(Target),
     All,
 }
 
@@ -69,71 +77,91 @@ fn isas(text: &str) -> Result<Wanted, String> {
     if text == "all" {
         return Ok(Wanted::All);
     }
-    Isa::from_name(text).map(Wanted::One).ok_or_else(|| {
-        let names = Isa::ALL.map(Isa::name).join(", ");
-        format!("no node has the instruction set '{text}'; there are {names}, and `all`")
+    Target::from_name(text).map(Wanted::One).ok_or_else(|| {
+        let names = Target::ALL.map(Target::name).join(", ");
+        format!("no node runs programs for '{text}'; there are {names}, and `all`")
     })
 }
 
 /// What to build for, and whether what cannot be built for is an error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Targets {
-    isas: Vec<Isa>,
+    targets: Vec<Target>,
     all_needed: bool,
 }
 
 impl Targets {
-    fn needed(isas: Vec<Isa>) -> Targets {
-        Targets { isas, all_needed: true }
+    fn needed(targets: Vec<Target>) -> Targets {
+        Targets { targets, all_needed: true }
     }
 
-    fn possible() -> Targets {
-        Targets { isas: Isa::ALL.to_vec(), all_needed: false }
+    fn possible(bare: bool) -> Targets {
+        let targets = Target::ALL.into_iter().filter(|target| bare || !target.bare).collect();
+        Targets { targets, all_needed: false }
+    }
+
+    /// What nodes run, as far as the program is for it: one that does not say so is for none of the boards.
+    fn of_nodes(mut targets: Vec<Target>, bare: bool) -> Targets {
+        if !bare {
+            targets.retain(|target| !target.bare);
+        } else if !targets.iter().any(|target| target.bare) {
+            targets.extend(Target::ALL.into_iter().filter(|target| target.bare));
+        }
+        Targets::needed(targets)
     }
 
     fn choose(context: &Context, options: &Options) -> Result<Targets, Failure> {
         if let Some(file) = &options.machine_file {
-            return Ok(Targets::needed(Machine::open(file)?.isas()));
+            return Ok(Targets::of_nodes(Machine::open(file)?.targets(), options.bare));
         }
         if !options.isa.is_empty() {
             let named = |wanted: &Wanted| match wanted {
-                Wanted::One(isa) => Some(*isa),
+                Wanted::One(target) => Some(*target),
                 Wanted::All => None,
             };
-            let isas: Option<Vec<Isa>> = options.isa.iter().map(named).collect();
-            return Ok(isas.map_or_else(Targets::possible, Targets::needed));
+            let targets: Option<Vec<Target>> = options.isa.iter().map(named).collect();
+            return Ok(match targets {
+                None => Targets::possible(options.bare),
+                Some(targets) if options.bare => Targets::of_nodes(targets, true),
+                Some(targets) => Targets::needed(targets),
+            });
         }
-        let isas = isas_up(context)?;
-        Ok(if isas.is_empty() { Targets::possible() } else { Targets::needed(isas) })
+        let targets = targets_up(context)?;
+        Ok(if targets.is_empty() {
+            Targets::possible(options.bare)
+        } else {
+            Targets::of_nodes(targets, options.bare)
+        })
     }
 
-    /// Takes out an instruction set that a build cannot do without what is not installed.
+    /// Takes out a target that a build cannot do without what is not installed.
     fn without(&mut self, error: &BuildError) -> bool {
-        let (BuildError::MissingTool { isa, .. } | BuildError::MissingRustTarget { isa, .. }) = error else {
+        let (BuildError::MissingTool { target, .. } | BuildError::MissingRustTarget { target, .. }) = error
+        else {
             return false;
         };
-        let before = self.isas.len();
-        self.isas.retain(|wanted| wanted != isa);
-        !self.all_needed && before > 1 && self.isas.len() < before
+        let before = self.targets.len();
+        self.targets.retain(|wanted| wanted != target);
+        !self.all_needed && before > 1 && self.targets.len() < before
     }
 }
 
 /// What the nodes run of the machine that is meant, or of all that are up. The one of a plain host is there for
 /// programs that need no machine; it says nothing about what an image is for.
-fn isas_up(context: &Context) -> Result<Vec<Isa>, Failure> {
+fn targets_up(context: &Context) -> Result<Vec<Target>, Failure> {
     let mut names = machines_up()?;
     match &context.machine {
         Some(wanted) if !names.contains(wanted) => return Err(Failure::NotUp(wanted.clone())),
         Some(wanted) => names.retain(|name| name == wanted),
         None => names.retain(|name| name != LOCAL_MACHINE),
     }
-    let mut isas = Vec::new();
+    let mut targets = Vec::new();
     for name in names {
-        isas.extend(Domain::attach_to_machine(&name)?.nodes()?.iter().map(|node| node.isa));
+        targets.extend(Domain::attach_to_machine(&name)?.nodes()?.iter().map(target_of));
     }
-    isas.sort_unstable();
-    isas.dedup();
-    Ok(isas)
+    targets.sort_unstable();
+    targets.dedup();
+    Ok(targets)
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
@@ -147,7 +175,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let built = loop {
         let request = Request {
             source: source.clone(),
-            isas: targets.isas.clone(),
+            targets: targets.targets.clone(),
             profile: options.profile.clone(),
             arguments: options.arguments.clone(),
             output: options.output.clone(),
@@ -163,43 +191,61 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 
 fn tell(context: &Context, progress: Progress<'_>) {
     match progress {
-        Progress::Building { isa, with, index, total } => {
-            context.say(format!("building for {isa} with {with} ({} of {total})", index + 1));
+        Progress::Building { target, with, index, total } => {
+            context.say(format!("building for {target} with {with} ({} of {total})", index + 1));
         }
-        Progress::Built { isa, bytes, elapsed } if context.verbose => {
-            context.say(format!("built for {isa}: {} in {}", text::bytes(bytes), text::duration(elapsed)));
+        Progress::Built { target, bytes, elapsed } if context.verbose => {
+            context.say(format!("built for {target}: {} in {}", text::bytes(bytes), text::duration(elapsed)));
         }
         Progress::Built { .. } => {}
     }
 }
 
 fn summary(built: &Built) -> String {
-    let isas: Vec<&str> = built.image.isas().into_iter().map(Isa::name).collect();
+    let targets: Vec<&str> = built.image.targets().into_iter().map(Target::name).collect();
     let size = text::bytes(built.image.as_bytes().len() as u64);
-    format!("{}: {size}, for {}\n", built.path.display(), isas.join(", "))
+    format!("{}: {size}, for {}\n", built.path.display(), targets.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tombolo::Isa;
 
     #[test]
     fn instruction_sets_are_checked_by_name() {
-        assert_eq!(isas("aarch64"), Ok(Wanted::One(Isa::Aarch64)));
+        assert_eq!(isas("aarch64"), Ok(Wanted::One(Isa::Aarch64.into())));
         assert_eq!(isas("all"), Ok(Wanted::All));
-        assert!(isas("arm64").unwrap_err().contains("x86_64, aarch64, riscv64, s390x, and `all`"));
+        assert!(
+            isas("arm64")
+                .unwrap_err()
+                .contains("x86_64, aarch64, riscv64, s390x, aarch64-none, riscv64-none, and `all`")
+        );
     }
 
     #[test]
     fn only_what_was_not_asked_for_is_left_out() {
-        let missing = |isa| BuildError::MissingTool { isa, tool: "gcc".into(), install: String::new() };
-        let mut possible = Targets::possible();
+        let missing = |isa: Isa| BuildError::MissingTool {
+            target: isa.into(),
+            tool: "gcc".into(),
+            install: String::new(),
+        };
+        let mut possible = Targets::possible(false);
         assert!(possible.without(&missing(Isa::S390x)));
-        assert_eq!(possible.isas, [Isa::X86_64, Isa::Aarch64, Isa::Riscv64]);
+        assert_eq!(possible.targets, [Isa::X86_64, Isa::Aarch64, Isa::Riscv64].map(Target::from));
         assert!(!possible.without(&missing(Isa::S390x)), "twice the same would go on for ever");
         assert!(!possible.without(&BuildError::NoIsa));
-        let mut last = Targets { isas: vec![Isa::X86_64], all_needed: false };
+        let mut last = Targets { targets: vec![Isa::X86_64.into()], all_needed: false };
         assert!(!last.without(&missing(Isa::X86_64)), "an image needs one build at least");
-        assert!(!Targets::needed(vec![Isa::X86_64, Isa::S390x]).without(&missing(Isa::S390x)));
+        assert!(!Targets::needed(vec![Isa::X86_64.into(), Isa::S390x.into()]).without(&missing(Isa::S390x)));
+    }
+
+    #[test]
+    fn boards_are_built_for_when_asked_for() {
+        let (x86, board) = (Target::linux(Isa::X86_64), Target::bare(Isa::Aarch64));
+        assert_eq!(Targets::of_nodes(vec![x86, board], false).targets, [x86]);
+        assert_eq!(Targets::of_nodes(vec![x86, board], true).targets, [x86, board]);
+        assert_eq!(Targets::of_nodes(vec![x86], true).targets, [x86, board, Target::bare(Isa::Riscv64)]);
+        assert_eq!(Targets::possible(true).targets, Target::ALL);
     }
 }

@@ -64,7 +64,7 @@ struct ProgramReport {
 impl From<Program<'_>> for ProgramReport {
     fn from(program: Program<'_>) -> Self {
         ProgramReport {
-            isa: program.isa.name(),
+            isa: program.target.name(),
             bytes: program.bytes.len() as u64,
             sha256: program.sha256.iter().map(|byte| format!("{byte:02x}")).collect(),
             interpreter: program.interpreter.map(str::to_owned),

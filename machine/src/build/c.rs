@@ -5,7 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tombolo_base::Isa;
+use tombolo_base::Target;
 
 use super::toolchain::installed_c_compiler;
 use super::{BuildError, Builder};
@@ -31,13 +31,13 @@ impl Builder for Compiler<'_> {
         &self.name
     }
 
-    fn prepare(&mut self, isa: Isa) -> Result<String, BuildError> {
-        installed_c_compiler(isa).map(str::to_owned)
+    fn prepare(&mut self, target: Target) -> Result<String, BuildError> {
+        c_compiler_for(target).map(str::to_owned)
     }
 
-    fn build(&mut self, isa: Isa) -> Result<PathBuf, BuildError> {
-        let tool = installed_c_compiler(isa)?;
-        let output = self.scratch.path.join(isa.name());
+    fn build(&mut self, target: Target) -> Result<PathBuf, BuildError> {
+        let tool = c_compiler_for(target)?;
+        let output = self.scratch.path.join(target.name());
         let mut command = Command::new(tool);
         command.args(["-O2", "-pthread", "-static", "-o"]).arg(&output);
         // Behind `./` a file name that starts with a dash is no option.
@@ -47,9 +47,13 @@ impl Builder for Compiler<'_> {
         if status.success() {
             Ok(output)
         } else {
-            Err(BuildError::Compiler { isa, tool: tool.to_owned(), status })
+            Err(BuildError::Compiler { target, tool: tool.to_owned(), status })
         }
     }
+}
+
+fn c_compiler_for(target: Target) -> Result<&'static str, BuildError> {
+    if target.bare { Err(BuildError::NotForBoards { target }) } else { installed_c_compiler(target.isa) }
 }
 
 /// A folder of this process alone, gone with the value.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use tombolo_base::Isa;
+use tombolo_base::Target;
 
 use crate::image::{ElfError, ImageError};
 
@@ -26,7 +26,7 @@ pub enum BuildError {
         path: Option<PathBuf>,
     },
     /// No instruction set was asked for.
-    #[error("there is no instruction set to build for: name one with --isa, or give a machine")]
+    #[error("there is nothing to build for: name one with --isa, or give a machine")]
     NoIsa,
     /// The package has no program of that name, or none at all.
     #[error("{} has no {what}; it has {}", manifest.display(), programs(available))]
@@ -47,22 +47,22 @@ pub enum BuildError {
         available: Vec<String>,
     },
     /// A program that builds need is not installed.
-    #[error("building for {isa} needs {tool}, which is not installed: {install}")]
+    #[error("building for {target} needs {tool}, which is not installed: {install}")]
     MissingTool {
         /// What was to be built for.
-        isa: Isa,
+        target: Target,
         /// The program.
         tool: String,
         /// The command that installs it.
         install: String,
     },
     /// Rust cannot build for the instruction set.
-    #[error("building for {isa} needs Rust's standard library for {}, which is not installed: {install}", targets.join(" or "))]
+    #[error("building for {target} needs Rust's standard library for {}, which is not installed: {install}", triples.join(" or "))]
     MissingRustTarget {
         /// What was to be built for.
-        isa: Isa,
+        target: Target,
         /// The Rust targets that would do, best first.
-        targets: Vec<String>,
+        triples: Vec<String>,
         /// The command that installs the first.
         install: String,
     },
@@ -74,6 +74,15 @@ pub enum BuildError {
         /// What the system says.
         source: std::io::Error,
     },
+    /// Only Rust programs can be built for boards.
+    #[error(
+        "a C program cannot be built for {target}: programs for boards are Rust packages that stand on \
+         `tombolo-bare`"
+    )]
+    NotForBoards {
+        /// What was to be built for.
+        target: Target,
+    },
     /// Cargo does not accept the package.
     #[error("cargo cannot read {}: {message}", manifest.display())]
     Manifest {
@@ -83,42 +92,42 @@ pub enum BuildError {
         message: String,
     },
     /// A compiler failed, after writing why to standard error.
-    #[error("building for {isa} failed: {tool} ended with {status}")]
+    #[error("building for {target} failed: {tool} ended with {status}")]
     Compiler {
         /// What was to be built for.
-        isa: Isa,
+        target: Target,
         /// The program.
         tool: String,
         /// How it ended.
         status: ExitStatus,
     },
     /// Cargo succeeded but named no executable.
-    #[error("building for {isa} gave no executable")]
+    #[error("building for {target} gave no executable")]
     NoExecutable {
         /// What was to be built for.
-        isa: Isa,
+        target: Target,
     },
     /// What was built is for another instruction set.
-    #[error("the build for {isa} is in truth for {actual}: does a build setting name another target?")]
+    #[error("the build for {target} is in truth for {actual}: does a build setting name another target?")]
     WrongIsa {
         /// What was to be built for.
-        isa: Isa,
+        target: Target,
         /// What it is for.
-        actual: Isa,
+        actual: Target,
     },
     /// What was built is no executable that a node can run.
-    #[error("the build for {isa} cannot run there: {source}")]
+    #[error("the build for {target} cannot run there: {source}")]
     Unusable {
         /// What was to be built for.
-        isa: Isa,
+        target: Target,
         /// What is wrong with it.
         source: ElfError,
     },
     /// A foreign program needs libraries that its node does not have.
-    #[error("the build for {isa} is not static: it needs {interpreter}, which {isa} nodes do not have")]
+    #[error("the build for {target} is not static: it needs {interpreter}, which such nodes do not have")]
     NotStatic {
         /// What was built for.
-        isa: Isa,
+        target: Target,
         /// The dynamic linker it needs.
         interpreter: String,
     },

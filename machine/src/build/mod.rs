@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use tombolo_base::Isa;
+use tombolo_base::{Isa, Target};
 
 pub use error::BuildError;
 
@@ -80,8 +80,8 @@ impl Source {
 pub struct Request {
     /// The program.
     pub source: Source,
-    /// What to build it for; at least one, as in [`Machine::isas`](crate::Machine::isas).
-    pub isas: Vec<Isa>,
+    /// What to build it for; at least one, as in [`Machine::targets`](crate::Machine::targets).
+    pub targets: Vec<Target>,
     /// The cargo profile; C is always compiled with `-O2`.
     pub profile: String,
     /// More arguments for cargo (`--features x`), or for the C compiler after its files (`-lm`).
@@ -91,12 +91,12 @@ pub struct Request {
 }
 
 impl Request {
-    /// A release build of `source` for `isas`, put into the current folder.
+    /// A release build of `source` for `targets`, put into the current folder.
     #[must_use]
-    pub fn new(source: Source, isas: &[Isa]) -> Request {
+    pub fn new(source: Source, targets: &[Target]) -> Request {
         Request {
             source,
-            isas: isas.to_vec(),
+            targets: targets.to_vec(),
             profile: "release".to_owned(),
             arguments: Vec::new(),
             output: None,
@@ -107,10 +107,10 @@ impl Request {
 /// How far a build is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress<'a> {
-    /// The build for `isa`, number `index` (from 0) of `total`, begins.
+    /// The build for `target`, number `index` (from 0) of `total`, begins.
     Building {
         /// What it is for.
-        isa: Isa,
+        target: Target,
         /// What builds it: a Rust target or a C compiler.
         with: &'a str,
         /// Its number, from 0.
@@ -118,10 +118,10 @@ pub enum Progress<'a> {
         /// How many there are.
         total: usize,
     },
-    /// The build for `isa` is done.
+    /// The build for `target` is done.
     Built {
         /// What it is for.
-        isa: Isa,
+        target: Target,
         /// The length of the program.
         bytes: u64,
         /// How long it took.
@@ -143,11 +143,11 @@ trait Builder {
     /// What the program is called.
     fn name(&self) -> &str;
 
-    /// Finds what builds for `isa`, before anything is built, so that a missing tool is told at once.
-    fn prepare(&mut self, isa: Isa) -> Result<String, BuildError>;
+    /// Finds what builds for `target`, before anything is built, so that a missing tool is told at once.
+    fn prepare(&mut self, target: Target) -> Result<String, BuildError>;
 
-    /// Builds for `isa` and returns the executable.
-    fn build(&mut self, isa: Isa) -> Result<PathBuf, BuildError>;
+    /// Builds for `target` and returns the executable.
+    fn build(&mut self, target: Target) -> Result<PathBuf, BuildError>;
 }
 
 /// Builds the program for each instruction set and writes the image; `progress` hears of each step.
@@ -156,10 +156,10 @@ trait Builder {
 /// [`BuildError`]. What is missing is found before anything is compiled; an image file that was there before
 /// stays as it was.
 pub fn build(request: &Request, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Built, BuildError> {
-    let mut isas = request.isas.clone();
-    isas.sort();
-    isas.dedup();
-    if isas.is_empty() {
+    let mut targets = request.targets.clone();
+    targets.sort();
+    targets.dedup();
+    if targets.is_empty() {
         return Err(BuildError::NoIsa);
     }
     let mut builder: Box<dyn Builder> = match &request.source {
@@ -167,17 +167,17 @@ pub fn build(request: &Request, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
         Source::C { files } => Box::new(c::Compiler::new(files, &request.arguments)?),
     };
     let path = request.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.tbi", builder.name())));
-    let tools = isas.iter().map(|isa| builder.prepare(*isa)).collect::<Result<Vec<_>, _>>()?;
+    let tools = targets.iter().map(|target| builder.prepare(*target)).collect::<Result<Vec<_>, _>>()?;
     let mut image = ImageBuilder::new(builder.name());
-    for (index, (isa, with)) in isas.iter().copied().zip(&tools).enumerate() {
-        progress(Progress::Building { isa, with, index, total: isas.len() });
+    for (index, (target, with)) in targets.iter().copied().zip(&tools).enumerate() {
+        progress(Progress::Building { target, with, index, total: targets.len() });
         let start = Instant::now();
-        let program = builder.build(isa)?;
+        let program = builder.build(target)?;
         let elf = fs::read(&program).map_err(|source| BuildError::Read { path: program, source })?;
         let bytes = elf.len() as u64;
-        check(isa, &elf)?;
-        image = image.with_program(elf).map_err(|source| BuildError::Unusable { isa, source })?;
-        progress(Progress::Built { isa, bytes, elapsed: start.elapsed() });
+        check(target, &elf)?;
+        image = image.with_program(elf).map_err(|source| BuildError::Unusable { target, source })?;
+        progress(Progress::Built { target, bytes, elapsed: start.elapsed() });
     }
     let image = image.finish()?;
     write(&path, image.as_bytes()).map_err(|source| BuildError::Write { path: path.clone(), source })?;
@@ -185,11 +185,13 @@ pub fn build(request: &Request, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
 }
 
 /// What a compiler made must be for the instruction set it was made for, and run there.
-fn check(isa: Isa, elf: &[u8]) -> Result<(), BuildError> {
-    let executable = elf::inspect(elf).map_err(|source| BuildError::Unusable { isa, source })?;
+fn check(target: Target, elf: &[u8]) -> Result<(), BuildError> {
+    let executable = elf::inspect(elf).map_err(|source| BuildError::Unusable { target, source })?;
     match executable.interpreter {
-        _ if executable.isa != isa => Err(BuildError::WrongIsa { isa, actual: executable.isa }),
-        Some(interpreter) if isa != Isa::current() => Err(BuildError::NotStatic { isa, interpreter }),
+        _ if executable.target != target => Err(BuildError::WrongIsa { target, actual: executable.target }),
+        Some(interpreter) if target != Isa::current().into() => {
+            Err(BuildError::NotStatic { target, interpreter })
+        }
         _ => Ok(()),
     }
 }
@@ -231,10 +233,10 @@ mod tests {
     #[test]
     fn a_foreign_program_must_be_static_and_of_its_isa() {
         let own = fs::read(std::env::current_exe().unwrap()).unwrap();
-        assert!(check(Isa::current(), &own).is_ok());
+        assert!(check(Isa::current().into(), &own).is_ok());
         let other = Isa::ALL.into_iter().find(|isa| *isa != Isa::current()).unwrap();
-        assert!(matches!(check(other, &own), Err(BuildError::WrongIsa { .. })));
-        assert!(matches!(check(other, b"#!/bin/sh"), Err(BuildError::Unusable { .. })));
+        assert!(matches!(check(other.into(), &own), Err(BuildError::WrongIsa { .. })));
+        assert!(matches!(check(other.into(), b"#!/bin/sh"), Err(BuildError::Unusable { .. })));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use tombolo_base::Isa;
+use tombolo_base::{Isa, Target};
 
 use super::toolchain::{Linker, RustTarget, installed_c_compiler, rust_targets};
 use super::{BuildError, Builder, Request, RustProgram};
@@ -15,13 +15,16 @@ const INSTALL_RUST: &str = "install Rust with rustup, see https://rustup.rs";
 
 const STATIC: &str = "-C target-feature=+crt-static";
 
+/// Where programs for boards lie in memory: the layout is in the folder that `tombolo-bare` tells the linker of.
+const BOARD: &str = "-C link-arg=-Ttombolo-program.x";
+
 /// One program of a package, and how cargo builds it.
 pub(super) struct Cargo<'a> {
     /// The package's folder: cargo runs there, so that the package's own settings and toolchain hold.
     folder: PathBuf,
     program: Program,
     request: &'a Request,
-    targets: BTreeMap<Isa, Target>,
+    targets: BTreeMap<Target, CargoTarget>,
 }
 
 /// A program that a package can make.
@@ -40,9 +43,9 @@ impl Program {
     }
 }
 
-/// What is handed to cargo to build for an instruction set.
+/// What is handed to cargo to build for a target.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Target {
+struct CargoTarget {
     triple: String,
     environment: Vec<(String, OsString)>,
 }
@@ -68,33 +71,33 @@ impl Builder for Cargo<'_> {
         &self.program.name
     }
 
-    fn prepare(&mut self, isa: Isa) -> Result<String, BuildError> {
-        let target = find_target(isa, &self.folder)?;
-        let triple = target.triple.clone();
-        self.targets.insert(isa, target);
+    fn prepare(&mut self, target: Target) -> Result<String, BuildError> {
+        let found = find_target(target, &self.folder)?;
+        let triple = found.triple.clone();
+        self.targets.insert(target, found);
         Ok(triple)
     }
 
-    fn build(&mut self, isa: Isa) -> Result<PathBuf, BuildError> {
-        let target = match self.targets.get(&isa) {
-            Some(target) => target.clone(),
-            None => find_target(isa, &self.folder)?,
+    fn build(&mut self, target: Target) -> Result<PathBuf, BuildError> {
+        let found = match self.targets.get(&target) {
+            Some(found) => found.clone(),
+            None => find_target(target, &self.folder)?,
         };
         let mut command = cargo(&self.folder);
         command.args(["build", "--message-format=json-render-diagnostics"]);
-        command.args(["--profile", &self.request.profile, "--target", &target.triple]);
+        command.args(["--profile", &self.request.profile, "--target", &found.triple]);
         command.args(["--package", &self.program.package]);
         command.arg(format!("--{}", self.program.kind)).arg(&self.program.name);
-        command.args(&self.request.arguments).envs(target.environment);
+        command.args(&self.request.arguments).envs(found.environment);
         let output = command
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()
             .map_err(|source| BuildError::Start { tool: "cargo".to_owned(), source })?;
         if !output.status.success() {
-            return Err(BuildError::Compiler { isa, tool: "cargo".to_owned(), status: output.status });
+            return Err(BuildError::Compiler { target, tool: "cargo".to_owned(), status: output.status });
         }
-        executable(&output.stdout, &self.program).ok_or(BuildError::NoExecutable { isa })
+        executable(&output.stdout, &self.program).ok_or(BuildError::NoExecutable { target })
     }
 }
 
@@ -126,7 +129,7 @@ fn programs_of(manifest: &Path, folder: &Path) -> Result<Vec<Program>, BuildErro
     command.args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(manifest);
     let output = command.output().map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => BuildError::MissingTool {
-            isa: Isa::current(),
+            target: Isa::current().into(),
             tool: "cargo".to_owned(),
             install: INSTALL_RUST.to_owned(),
         },
@@ -185,46 +188,49 @@ fn choose(manifest: &Path, programs: &[Program], wanted: &RustProgram) -> Result
     }
 }
 
-/// What Rust builds for `isa` with: on an x86-64 host its own target for itself, else a static one.
-fn find_target(isa: Isa, folder: &Path) -> Result<Target, BuildError> {
+/// What Rust builds for `target` with: on an x86-64 host its own target for itself, else a static one.
+fn find_target(target: Target, folder: &Path) -> Result<CargoTarget, BuildError> {
     let rustc = Rustc { folder };
-    if isa == Isa::X86_64 && isa == Isa::current() {
-        return Ok(Target { triple: rustc.host(isa)?, environment: Vec::new() });
+    if target == Isa::X86_64.into() && target.isa == Isa::current() {
+        return Ok(CargoTarget { triple: rustc.host(target)?, environment: Vec::new() });
     }
     let mut missing_linker = None;
-    for candidate in rust_targets(isa) {
-        let (sysroot, libraries) = rustc.installation(isa, candidate.triple)?;
+    for candidate in rust_targets(target) {
+        let (sysroot, libraries) = rustc.installation(target, candidate.triple)?;
         if !libraries.is_dir() {
             continue;
         }
-        match linker(isa, candidate, &sysroot) {
-            Ok(linker) => return Ok(static_target(candidate.triple, linker, |name| std::env::var_os(name))),
+        match linker(target, candidate, &sysroot) {
+            Ok(linker) => {
+                let flags = if target.bare { BOARD } else { STATIC };
+                return Ok(static_target(candidate.triple, linker, flags, |name| std::env::var_os(name)));
+            }
             Err(error) => missing_linker = Some(error),
         }
     }
-    let targets: Vec<String> = rust_targets(isa).iter().map(|target| target.triple.to_owned()).collect();
+    let triples: Vec<String> = rust_targets(target).iter().map(|target| target.triple.to_owned()).collect();
     Err(missing_linker.unwrap_or_else(|| BuildError::MissingRustTarget {
-        isa,
+        target,
         install: match crate::kit::find_program("rustup") {
-            Some(_) => format!("rustup target add {}", targets[0]),
-            None => format!("{INSTALL_RUST}, then run rustup target add {}", targets[0]),
+            Some(_) => format!("rustup target add {}", triples[0]),
+            None => format!("{INSTALL_RUST}, then run rustup target add {}", triples[0]),
         },
-        targets,
+        triples,
     }))
 }
 
-/// The program that links for `target`, if it is installed.
-fn linker(isa: Isa, target: &RustTarget, sysroot: &Path) -> Result<&'static str, BuildError> {
-    match target.linker {
-        Linker::Gcc => installed_c_compiler(isa),
-        Linker::RustLld => {
+/// The program that links for `candidate`, if it is installed.
+fn linker(target: Target, candidate: &RustTarget, sysroot: &Path) -> Result<&'static str, BuildError> {
+    match candidate.linker {
+        Linker::Gcc => installed_c_compiler(target.isa),
+        Linker::RustLld | Linker::Board => {
             let hosts = std::fs::read_dir(sysroot.join("lib/rustlib")).into_iter().flatten().flatten();
             let found = hosts.into_iter().any(|host| host.path().join("bin/rust-lld").is_file());
             if found || crate::kit::find_program("rust-lld").is_some() {
                 return Ok("rust-lld");
             }
             Err(BuildError::MissingTool {
-                isa,
+                target,
                 tool: "rust-lld".to_owned(),
                 install: INSTALL_RUST.to_owned(),
             })
@@ -234,7 +240,12 @@ fn linker(isa: Isa, target: &RustTarget, sysroot: &Path) -> Result<&'static str,
 
 /// Environment for cargo: linker and static linking, unless the user set something; what the user's own
 /// configuration says for the target stays, because cargo joins the two.
-fn static_target(triple: &str, linker: &str, variable: impl Fn(&str) -> Option<OsString>) -> Target {
+fn static_target(
+    triple: &str,
+    linker: &str,
+    ours: &str,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> CargoTarget {
     let prefix = format!("CARGO_TARGET_{}", triple.to_uppercase().replace('-', "_"));
     let mut environment = Vec::new();
     let linker_variable = format!("{prefix}_LINKER");
@@ -248,14 +259,14 @@ fn static_target(triple: &str, linker: &str, variable: impl Fn(&str) -> Option<O
         .find_map(|name| variable(name).map(|value| (name.clone(), value)))
         .unwrap_or_else(|| (flags[2].clone(), OsString::new()));
     let (separator, ours) =
-        if name == flags[0] { ("\u{1f}", STATIC.replace(' ', "\u{1f}")) } else { (" ", STATIC.to_owned()) };
+        if name == flags[0] { ("\u{1f}", ours.replace(' ', "\u{1f}")) } else { (" ", ours.to_owned()) };
     let mut value = present;
     if !value.is_empty() {
         value.push(separator);
     }
     value.push(ours);
     environment.push((name, value));
-    Target { triple: triple.to_owned(), environment }
+    CargoTarget { triple: triple.to_owned(), environment }
 }
 
 /// The compiler that cargo uses in a folder.
@@ -264,7 +275,7 @@ struct Rustc<'a> {
 }
 
 impl Rustc<'_> {
-    fn ask(&self, isa: Isa, arguments: &[&str]) -> Result<String, BuildError> {
+    fn ask(&self, target: Target, arguments: &[&str]) -> Result<String, BuildError> {
         let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
         let output = command
             .current_dir(self.folder)
@@ -275,21 +286,21 @@ impl Rustc<'_> {
         if output.status.success() {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         } else {
-            Err(BuildError::Compiler { isa, tool: "rustc".to_owned(), status: output.status })
+            Err(BuildError::Compiler { target, tool: "rustc".to_owned(), status: output.status })
         }
     }
 
     /// The target that it builds for when not told otherwise.
-    fn host(&self, isa: Isa) -> Result<String, BuildError> {
-        let version = self.ask(isa, &["-vV"])?;
+    fn host(&self, target: Target) -> Result<String, BuildError> {
+        let version = self.ask(target, &["-vV"])?;
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
         Ok(host.unwrap_or("x86_64-unknown-linux-gnu").to_owned())
     }
 
     /// The folder of the compiler, and that of the standard library for `triple`, which may not exist.
-    fn installation(&self, isa: Isa, triple: &str) -> Result<(PathBuf, PathBuf), BuildError> {
-        let sysroot = self.ask(isa, &["--print", "sysroot"])?;
-        let libraries = self.ask(isa, &["--print", "target-libdir", "--target", triple])?;
+    fn installation(&self, target: Target, triple: &str) -> Result<(PathBuf, PathBuf), BuildError> {
+        let sysroot = self.ask(target, &["--print", "sysroot"])?;
+        let libraries = self.ask(target, &["--print", "target-libdir", "--target", triple])?;
         Ok((PathBuf::from(sysroot.trim()), PathBuf::from(libraries.trim())))
     }
 }
@@ -338,7 +349,7 @@ mod tests {
     #[test]
     fn settings_of_the_user_are_kept() {
         let with = |variables: &'static [(&str, &str)]| {
-            let target = static_target("s390x-unknown-linux-gnu", "s390x-linux-gnu-gcc", |name| {
+            let target = static_target("s390x-unknown-linux-gnu", "s390x-linux-gnu-gcc", STATIC, |name| {
                 variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into())
             });
             let text = |value: &OsString| value.to_str().unwrap().to_owned();

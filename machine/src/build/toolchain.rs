@@ -1,6 +1,6 @@
 //! What builds for each instruction set, and the Debian packages that bring it.
 
-use tombolo_base::Isa;
+use tombolo_base::{Isa, Target};
 
 use super::BuildError;
 use crate::kit::find_program;
@@ -19,19 +19,26 @@ pub(super) enum Linker {
     RustLld,
     /// The C compiler for the instruction set.
     Gcc,
+    /// The one that comes with Rust, and the layout of a program for boards.
+    Board,
 }
 
 /// Rust targets for static programs, best first.
 ///
 /// musl where the standard library brings its own; Debian's Rust has only the glibc targets.
-pub(super) fn rust_targets(isa: Isa) -> &'static [RustTarget] {
+pub(super) fn rust_targets(target: Target) -> &'static [RustTarget] {
     const fn musl(triple: &'static str) -> RustTarget {
         RustTarget { triple, linker: Linker::RustLld }
     }
     const fn glibc(triple: &'static str) -> RustTarget {
         RustTarget { triple, linker: Linker::Gcc }
     }
-    match isa {
+    const fn board(triple: &'static str) -> RustTarget {
+        RustTarget { triple, linker: Linker::Board }
+    }
+    match target.isa {
+        Isa::Aarch64 if target.bare => const { &[board("aarch64-unknown-none")] },
+        Isa::Riscv64 if target.bare => const { &[board("riscv64gc-unknown-none-elf")] },
         Isa::X86_64 => const { &[musl("x86_64-unknown-linux-musl"), glibc("x86_64-unknown-linux-gnu")] },
         Isa::Aarch64 => const { &[musl("aarch64-unknown-linux-musl"), glibc("aarch64-unknown-linux-gnu")] },
         Isa::Riscv64 => const { &[glibc("riscv64gc-unknown-linux-gnu")] },
@@ -70,7 +77,7 @@ pub(super) fn installed_c_compiler(isa: Isa) -> Result<&'static str, BuildError>
     match find_program(tool) {
         Some(_) => Ok(tool),
         None => Err(BuildError::MissingTool {
-            isa,
+            target: isa.into(),
             tool: tool.to_owned(),
             install: format!("apt-get install {}", c_packages(isa)),
         }),

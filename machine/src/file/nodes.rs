@@ -9,7 +9,7 @@ use toml::de::DeTable;
 use super::report::Problem;
 use super::suggest;
 use super::values::{Reader, Text, quoted_list};
-use crate::model::{NodeKind, UserNode, VmNode};
+use crate::model::{BareNode, NodeKind, UserNode, VmNode};
 
 /// A node as far as the file makes sense: a part with a mistake, already reported, is `None`.
 pub(super) struct Draft {
@@ -30,15 +30,15 @@ pub(super) struct Surroundings<'a> {
 
 /// Keys of a node, and the kinds that have them.
 const KEYS: [(&str, &[&str]); 9] = [
-    ("name", &["host", "user", "vm"]),
-    ("kind", &["host", "user", "vm"]),
-    ("isa", &["user", "vm"]),
-    ("memory_mib", &["vm"]),
+    ("name", &["host", "user", "vm", "bare"]),
+    ("kind", &["host", "user", "vm", "bare"]),
+    ("isa", &["user", "vm", "bare"]),
+    ("memory_mib", &["vm", "bare"]),
     ("processors", &["vm"]),
-    ("window_mib", &["vm"]),
-    ("doorbells", &["vm"]),
-    ("cpu", &["user", "vm"]),
-    ("emulator", &["user", "vm"]),
+    ("window_mib", &["vm", "bare"]),
+    ("doorbells", &["vm", "bare"]),
+    ("cpu", &["user", "vm", "bare"]),
+    ("emulator", &["user", "vm", "bare"]),
 ];
 
 const CPU_NOTE: &str = "cpu: the emulator's processor model, for example \"cortex-a72\"";
@@ -74,7 +74,8 @@ pub(super) fn read(
             cpu: read_cpu(reader, table),
             emulator: read_emulator(reader, table, around.folder),
         })),
-        _ => Some(NodeKind::Vm(read_vm(reader, table, around.folder))),
+        "vm" => Some(NodeKind::Vm(read_vm(reader, table, around.folder))),
+        _ => Some(NodeKind::Bare(read_bare(reader, table, around.folder))),
     };
     Draft { name, kind, isa, header }
 }
@@ -147,7 +148,11 @@ fn read_isa(
 ) -> Option<Isa> {
     let possible: Vec<Isa> = Isa::ALL
         .into_iter()
-        .filter(|isa| if kind == "vm" { *isa == Isa::Aarch64 } else { *isa != host_isa })
+        .filter(|isa| match kind {
+            "vm" => *isa == Isa::Aarch64,
+            "bare" => BareNode::ISAS.contains(isa),
+            _ => *isa != host_isa,
+        })
         .collect();
     let note = format!("isa of {}: {}", with_kind(kind), quoted_list(possible.iter().map(|isa| isa.name())));
     let Some(value) = reader.value(table, "isa") else {
@@ -160,6 +165,7 @@ fn read_isa(
         Some(isa) => {
             let reason = match kind {
                 "user" => "the host runs such programs itself",
+                "bare" => "there is no board of it yet",
                 _ => "there is no virtual machine of it yet",
             };
             Problem::new(text.span, format!("{} cannot be {isa}", with_kind(kind))).label(reason)
@@ -188,35 +194,52 @@ fn read_emulator(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> Opt
 
 fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
     let usual = VmNode::default();
-    let mut number = |key, range: (u32, u32), meaning, usual: u32| {
-        let value = reader.value(table, key);
-        value.and_then(|value| reader.number(key, value, range, meaning)).unwrap_or(usual)
-    };
-    let memory_mib =
-        number("memory_mib", ends(&VmNode::MEMORY_MIB), "the node's own memory", usual.memory_mib);
-    let processors =
-        number("processors", ends(&VmNode::PROCESSORS), "how many the node has", usual.processors.into());
-    let window_mib = number(
-        "window_mib",
-        ends(&VmNode::WINDOW_MIB),
-        "the memory shared with the host, a power of two",
-        usual.window_mib,
-    );
-    let doorbells = number(
-        "doorbells",
-        ends(&VmNode::DOORBELLS),
-        "interrupts of the window, one of them the monitor's",
-        usual.doorbells.into(),
-    );
-    check_window(reader, table, window_mib);
+    let memory_mib = number(reader, table, &MEMORY, ends(&VmNode::MEMORY_MIB), usual.memory_mib);
+    let processors = number(reader, table, &PROCESSORS, ends(&VmNode::PROCESSORS), usual.processors.into());
+    let (window_mib, doorbells) = read_window(reader, table, (usual.window_mib, usual.doorbells));
     VmNode {
         memory_mib,
         processors: u8::try_from(processors).unwrap_or(usual.processors),
         window_mib,
-        doorbells: u16::try_from(doorbells).unwrap_or(usual.doorbells),
+        doorbells,
         cpu: read_cpu(reader, table).unwrap_or(usual.cpu),
         emulator: read_emulator(reader, table, folder),
     }
+}
+
+fn read_bare(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> BareNode {
+    let usual = BareNode::default();
+    let memory_mib = number(reader, table, &MEMORY, ends(&BareNode::MEMORY_MIB), usual.memory_mib);
+    let (window_mib, doorbells) = read_window(reader, table, (usual.window_mib, usual.doorbells));
+    BareNode {
+        memory_mib,
+        window_mib,
+        doorbells,
+        cpu: read_cpu(reader, table),
+        emulator: read_emulator(reader, table, folder),
+    }
+}
+
+/// A key with a number, and what it means.
+type Number = (&'static str, &'static str);
+
+const MEMORY: Number = ("memory_mib", "the node's own memory");
+const PROCESSORS: Number = ("processors", "how many the node has");
+const WINDOW: Number = ("window_mib", "the memory shared with the host, a power of two");
+const DOORBELLS: Number = ("doorbells", "interrupts of the window, one of them the monitor's");
+
+fn number(reader: &mut Reader, table: &DeTable<'_>, key: &Number, range: (u32, u32), usual: u32) -> u32 {
+    let (key, meaning) = *key;
+    let value = reader.value(table, key);
+    value.and_then(|value| reader.number(key, value, range, meaning)).unwrap_or(usual)
+}
+
+/// The size of a window, and its doorbells.
+fn read_window(reader: &mut Reader, table: &DeTable<'_>, usual: (u32, u16)) -> (u32, u16) {
+    let window_mib = number(reader, table, &WINDOW, ends(&VmNode::WINDOW_MIB), usual.0);
+    let doorbells = number(reader, table, &DOORBELLS, ends(&VmNode::DOORBELLS), usual.1.into());
+    check_window(reader, table, window_mib);
+    (window_mib, u16::try_from(doorbells).unwrap_or(usual.1))
 }
 
 /// The ends of a range, as wide as values are read.

@@ -1,11 +1,11 @@
 use std::path::Path;
 
 use proptest::prelude::*;
-use tombolo_base::{Isa, NodeId};
+use tombolo_base::{Isa, NodeId, Target};
 use tombolo_link::TransportKind;
 
 use crate::limits::{Limit, Limits};
-use crate::model::{Machine, VmNode};
+use crate::model::{BareNode, Machine, VmNode};
 
 fn parse(text: &str) -> Result<Machine, String> {
     Machine::parse(text, Path::new("m.toml"), Isa::X86_64).map_err(|report| report.to_string())
@@ -247,8 +247,36 @@ error: unknown kind of node `VM`
   |
 7 | kind = \"VM\"
   |        ^^^^ did you mean \"vm\"?
-  = kind: one of `host`, `user` or `vm`"
+  = kind: one of `host`, `user`, `vm` or `bare`"
     );
+}
+
+#[test]
+fn a_board_has_its_settings() {
+    let text = "name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n[[node]]\nname = \"bare0\"\n\
+                kind = \"bare\"\nisa = \"riscv64\"\nmemory_mib = 12\nwindow_mib = 1\ndoorbells = 2\n";
+    let machine = Machine::parse(text, Path::new("m.toml"), Isa::X86_64).unwrap();
+    let board = machine.node_named("bare0").unwrap();
+    let expected = BareNode { memory_mib: 12, window_mib: 1, doorbells: 2, cpu: None, emulator: None };
+    assert_eq!(board.as_bare(), Some(&expected));
+    assert_eq!(board.target(), Target::bare(Isa::Riscv64));
+    let refused = |from: &str, to: &str| {
+        let text = text.replace(from, to);
+        Machine::parse(&text, Path::new("m.toml"), Isa::X86_64).unwrap_err().to_string()
+    };
+    for (from, to, said) in [
+        ("memory_mib = 12", "memory_mib = 11", "m.toml:9:"),
+        ("memory_mib = 12", "memory_mib = 1025", "m.toml:9:"),
+        ("window_mib = 1", "window_mib = 3", "must be a power of two"),
+        ("window_mib = 1", "window_mib = 0", "m.toml:10:"),
+        ("doorbells = 2", "doorbells = 1", "m.toml:11:"),
+        ("doorbells = 2", "processors = 2", "a bare node has no `processors`"),
+        ("riscv64", "s390x", "there is no board of it yet"),
+    ] {
+        let error = refused(from, to);
+        assert!(error.contains(said), "{to}: {error}");
+    }
+    assert!(Machine::parse(&text.replace("= 12", "= 1024"), Path::new("m.toml"), Isa::X86_64).is_ok());
 }
 
 #[test]
@@ -270,7 +298,7 @@ error: a host node has no `window_mib`
  --> m.toml:5:1
   |
 5 | window_mib = 64
-  | ^^^^^^^^^^ only vm nodes have it
+  | ^^^^^^^^^^ only vm and bare nodes have it
   = a host node may have: name, kind"
     );
 }
@@ -357,7 +385,7 @@ error: this node has no `kind`
   |
 5 | [[node]]
   | ^^^^^^^^ `kind` is missing here
-  = kind: one of `host`, `user` or `vm`
+  = kind: one of `host`, `user`, `vm` or `bare`
 
 error: this node has no `isa`
  --> m.toml:7:1

@@ -1,7 +1,7 @@
 //! The container: bytes to sections and back. The format is written down in `docs/specs/image.md`.
 
 use sha2::{Digest, Sha256};
-use tombolo_base::Isa;
+use tombolo_base::Target;
 
 use super::elf::{self, ElfError};
 use super::{ImageId, MAX_IMAGE_BYTES, MAX_NAME_BYTES};
@@ -50,7 +50,7 @@ pub enum FormatError {
     },
     /// Two builds for one instruction set.
     #[error("it has two builds for {0}")]
-    DuplicateIsa(Isa),
+    DuplicateIsa(Target),
     /// A hash does not fit the bytes it covers.
     #[error("{part} does not have the SHA-256 that the image gives for it: the file is damaged")]
     Hash {
@@ -58,10 +58,10 @@ pub enum FormatError {
         part: String,
     },
     /// A build is no executable.
-    #[error("its build for {isa} cannot run there: {source}")]
+    #[error("its build for {target} cannot run there: {source}")]
     Program {
         /// What the section is labelled with.
-        isa: Isa,
+        target: Target,
         /// What is wrong with it.
         source: ElfError,
     },
@@ -69,16 +69,16 @@ pub enum FormatError {
     #[error("its build for {declared} is in truth for {actual}")]
     WrongIsa {
         /// What the section is labelled with.
-        declared: Isa,
+        declared: Target,
         /// What the ELF header says.
-        actual: Isa,
+        actual: Target,
     },
 }
 
 /// A build within the bytes of an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Section {
-    pub(super) isa: Isa,
+    pub(super) target: Target,
     pub(super) range: std::ops::Range<usize>,
     pub(super) sha256: [u8; 32],
     pub(super) interpreter: Option<String>,
@@ -93,17 +93,17 @@ pub(super) struct Contents {
 }
 
 /// Lays out an image of `programs`, which are sorted by instruction set and checked by the caller.
-pub(super) fn encode(name: &str, programs: &[(Isa, &[u8])]) -> Vec<u8> {
+pub(super) fn encode(name: &str, programs: &[(Target, &[u8])]) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES + programs.len() * ENTRY_BYTES];
     bytes[0..8].copy_from_slice(&MAGIC);
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
     bytes[12..16].copy_from_slice(&(programs.len() as u32).to_le_bytes());
     bytes[56..60].copy_from_slice(&(name.len() as u32).to_le_bytes());
     bytes[NAME][..name.len()].copy_from_slice(name.as_bytes());
-    for (index, (isa, program)) in programs.iter().enumerate() {
+    for (index, (target, program)) in programs.iter().enumerate() {
         let offset = bytes.len();
         let entry = &mut bytes[HEADER_BYTES + index * ENTRY_BYTES..][..ENTRY_BYTES];
-        entry[0..4].copy_from_slice(&u32::from(isa.code()).to_le_bytes());
+        entry[0..4].copy_from_slice(&u32::from(target.code()).to_le_bytes());
         entry[8..16].copy_from_slice(&(offset as u64).to_le_bytes());
         entry[16..24].copy_from_slice(&(program.len() as u64).to_le_bytes());
         entry[32..64].copy_from_slice(&Sha256::digest(program));
@@ -141,8 +141,10 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Contents, FormatError> {
     for (index, entry) in header[HEADER_BYTES..].chunks_exact(ENTRY_BYTES).enumerate() {
         let section = decode_section(bytes, index, entry, expected_offset)?;
         match sections.last() {
-            Some(last) if last.isa == section.isa => return Err(FormatError::DuplicateIsa(section.isa)),
-            Some(last) if last.isa > section.isa => {
+            Some(last) if last.target == section.target => {
+                return Err(FormatError::DuplicateIsa(section.target));
+            }
+            Some(last) if last.target > section.target => {
                 return Err(FormatError::Damaged("the sections are not in order"));
             }
             _ => {}
@@ -176,8 +178,8 @@ fn decode_header(bytes: &[u8]) -> Result<(usize, String), FormatError> {
         return Err(FormatError::Length { stated_bytes, actual_bytes });
     }
     let count = u32_at(header, 12) as usize;
-    if !(1..=Isa::ALL.len()).contains(&count) {
-        return Err(FormatError::Damaged("it has no section, or more than there are instruction sets"));
+    if !(1..=Target::ALL.len()).contains(&count) {
+        return Err(FormatError::Damaged("it has no section, or more than there are targets"));
     }
     if header[60..64] != [0; 4] {
         return Err(FormatError::Damaged("a reserved field is not zero"));
@@ -200,9 +202,9 @@ fn decode_section(
     expected_offset: usize,
 ) -> Result<Section, FormatError> {
     let code = u32_at(entry, 0);
-    let isa = u8::try_from(code)
+    let target = u8::try_from(code)
         .ok()
-        .and_then(Isa::from_code)
+        .and_then(Target::from_code)
         .ok_or(FormatError::UnknownIsa { section: index, code })?;
     if entry[4..8] != [0; 4] || entry[24..32] != [0; 8] {
         return Err(FormatError::Damaged("a reserved field of a section is not zero"));
@@ -220,13 +222,13 @@ fn decode_section(
     let program = &bytes[range.clone()];
     let sha256: [u8; 32] = Sha256::digest(program).into();
     if entry[32..64] != sha256 {
-        return Err(FormatError::Hash { part: format!("the build for {isa}") });
+        return Err(FormatError::Hash { part: format!("the build for {target}") });
     }
-    let executable = elf::inspect(program).map_err(|source| FormatError::Program { isa, source })?;
-    if executable.isa != isa {
-        return Err(FormatError::WrongIsa { declared: isa, actual: executable.isa });
+    let executable = elf::inspect(program).map_err(|source| FormatError::Program { target, source })?;
+    if executable.target != target {
+        return Err(FormatError::WrongIsa { declared: target, actual: executable.target });
     }
-    Ok(Section { isa, range, sha256, interpreter: executable.interpreter })
+    Ok(Section { target, range, sha256, interpreter: executable.interpreter })
 }
 
 /// Reads a field of a slice whose length the caller has fixed.

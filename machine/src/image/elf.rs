@@ -1,6 +1,7 @@
 //! The little of an ELF file that an image must know: which processor it is for, and whether it stands alone.
 
-use tombolo_base::Isa;
+use tombolo_base::{Isa, Target};
+use tombolo_platform_bare::elf::note as board_note;
 
 /// Why bytes are no program that a node can run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -17,6 +18,12 @@ pub enum ElfError {
     /// An object file, a core dump, or a file that loads nothing.
     #[error("it is an ELF file, but not an executable (object file, library without segments or core dump)")]
     NotExecutable,
+    /// Made for a board of an instruction set that no board has.
+    #[error("it is for a board, and there is no board of {isa}")]
+    NoSuchBoard {
+        /// The instruction set.
+        isa: Isa,
+    },
     /// An instruction set that no node has.
     #[error("it is for ELF machine {machine}, {order}-endian, which no node has")]
     UnknownMachine {
@@ -30,14 +37,15 @@ pub enum ElfError {
 /// What the header of an executable says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Executable {
-    /// The instruction set it is for.
-    pub isa: Isa,
+    /// What it is for: a board, if it has the note that programs for boards have.
+    pub target: Target,
     /// The dynamic linker that the node must have, or `None` for a static program.
     pub interpreter: Option<String>,
 }
 
 const PT_LOAD: u32 = 1;
 const PT_INTERP: u32 = 3;
+const PT_NOTE: u32 = 4;
 const PROGRAM_HEADER_BYTES: u64 = 56;
 const INTERPRETER_MAX_BYTES: u64 = 4096;
 
@@ -74,11 +82,23 @@ pub fn inspect(bytes: &[u8]) -> Result<Executable, ElfError> {
     if !matches!(file.u16(16)?, 2 | 3) {
         return Err(ElfError::NotExecutable);
     }
-    Ok(Executable { isa, interpreter: segments(&file)? })
+    let Segments { interpreter, bare } = segments(&file)?;
+    let target = Target { bare, isa };
+    if Target::from_code(target.code()).is_none() {
+        return Err(ElfError::NoSuchBoard { isa });
+    }
+    Ok(Executable { target, interpreter })
+}
+
+/// What the program headers say.
+#[derive(Default)]
+struct Segments {
+    interpreter: Option<String>,
+    bare: bool,
 }
 
 /// Walks the program headers: at least one must be loaded; one may name the dynamic linker.
-fn segments(file: &Fields<'_>) -> Result<Option<String>, ElfError> {
+fn segments(file: &Fields<'_>) -> Result<Segments, ElfError> {
     let (table, count) = (file.u64(32)?, file.u16(56)?);
     if count == 0 {
         return Err(ElfError::NotExecutable);
@@ -86,7 +106,7 @@ fn segments(file: &Fields<'_>) -> Result<Option<String>, ElfError> {
     if u64::from(file.u16(54)?) != PROGRAM_HEADER_BYTES {
         return Err(ElfError::Malformed);
     }
-    let (mut loads, mut interpreter) = (false, None);
+    let (mut loads, mut found) = (false, Segments::default());
     for index in 0..u64::from(count) {
         let header = table.checked_add(index * PROGRAM_HEADER_BYTES).ok_or(ElfError::Malformed)?;
         let field = |at: u64| header.checked_add(at).ok_or(ElfError::Malformed);
@@ -96,13 +116,14 @@ fn segments(file: &Fields<'_>) -> Result<Option<String>, ElfError> {
             PT_LOAD => loads = true,
             PT_INTERP if length <= INTERPRETER_MAX_BYTES => {
                 let path = contents.split(|byte| *byte == 0).next().unwrap_or_default();
-                interpreter = Some(String::from_utf8_lossy(path).into_owned());
+                found.interpreter = Some(String::from_utf8_lossy(path).into_owned());
             }
             PT_INTERP => return Err(ElfError::Malformed),
+            PT_NOTE => found.bare |= !file.big_endian && board_note(contents).is_some(),
             _ => {}
         }
     }
-    if loads { Ok(interpreter) } else { Err(ElfError::NotExecutable) }
+    if loads { Ok(found) } else { Err(ElfError::NotExecutable) }
 }
 
 /// Numbers in the file's own byte order, each read inside its bounds.
@@ -173,7 +194,7 @@ mod tests {
     fn this_test_is_an_executable_for_this_processor() {
         let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let executable = inspect(&bytes).unwrap();
-        assert_eq!(executable.isa, Isa::current());
+        assert_eq!(executable.target, Isa::current().into());
         let interpreter = executable.interpreter.expect("tests are linked dynamically");
         assert!(interpreter.contains("/ld"), "{interpreter}");
     }
@@ -182,7 +203,7 @@ mod tests {
     fn every_isa_is_told_by_machine_and_byte_order() {
         for isa in Isa::ALL {
             let bytes = smallest(isa);
-            assert_eq!(inspect(&bytes), Ok(Executable { isa, interpreter: None }));
+            assert_eq!(inspect(&bytes), Ok(Executable { target: isa.into(), interpreter: None }));
             let mut swapped = bytes;
             swapped[5] = 3 - swapped[5];
             assert!(matches!(inspect(&swapped), Err(ElfError::UnknownMachine { .. })), "{isa}");

@@ -1,4 +1,4 @@
-//! Images: one file that holds a build of a program for each instruction set.
+//! Images: one file that holds a build of a program for each instruction set, under Linux or on boards.
 //!
 //! The file format is specified in `docs/specs/image.md`. A bare ELF executable is an image with one build:
 //! it gets the id that packing it under its file name would give it.
@@ -13,7 +13,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tombolo_base::Isa;
+use tombolo_base::Target;
 
 pub use container::FormatError;
 pub use elf::ElfError;
@@ -53,7 +53,7 @@ pub struct Image {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Program<'a> {
     /// What it runs on.
-    pub isa: Isa,
+    pub target: Target,
     /// The ELF file.
     pub bytes: &'a [u8],
     /// SHA-256 of the ELF file.
@@ -97,19 +97,19 @@ pub enum ImageError {
     },
 }
 
-/// The image has builds, but not for this instruction set.
+/// The image has builds, but not for this target.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "image `{image}` has no build for {isa}, only for {}; build it with `tombolo build --isa {isa}`",
-    available.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(", ")
+    "image `{image}` has no build for {target}, only for {}; build it with `tombolo build --isa {target}`",
+    available.iter().map(|target| target.name()).collect::<Vec<_>>().join(", ")
 )]
 pub struct NoBuildForIsa {
     /// The name of the image.
     pub image: String,
-    /// The instruction set that was asked for.
-    pub isa: Isa,
+    /// The target that was asked for.
+    pub target: Target,
     /// Those it has.
-    pub available: Vec<Isa>,
+    pub available: Vec<Target>,
 }
 
 impl Image {
@@ -170,38 +170,39 @@ impl Image {
         &self.bytes
     }
 
-    /// The instruction sets it has builds for, in table order.
+    /// What it has builds for, in table order.
     #[must_use]
-    pub fn isas(&self) -> Vec<Isa> {
-        self.sections.iter().map(|section| section.isa).collect()
+    pub fn targets(&self) -> Vec<Target> {
+        self.sections.iter().map(|section| section.target).collect()
     }
 
     /// All builds, in table order.
     pub fn programs(&self) -> impl Iterator<Item = Program<'_>> {
         self.sections.iter().map(|section| Program {
-            isa: section.isa,
+            target: section.target,
             bytes: &self.bytes[section.range.clone()],
             sha256: section.sha256,
             interpreter: section.interpreter.as_deref(),
         })
     }
 
-    /// The build for `isa`.
+    /// The build for `target`.
     ///
     /// # Errors
     /// [`NoBuildForIsa`] says which builds there are.
-    pub fn program(&self, isa: Isa) -> Result<Program<'_>, NoBuildForIsa> {
-        self.programs().find(|program| program.isa == isa).ok_or_else(|| NoBuildForIsa {
+    pub fn program(&self, target: impl Into<Target>) -> Result<Program<'_>, NoBuildForIsa> {
+        let target = target.into();
+        self.programs().find(|program| program.target == target).ok_or_else(|| NoBuildForIsa {
             image: self.name.clone(),
-            isa,
-            available: self.isas(),
+            target,
+            available: self.targets(),
         })
     }
 }
 
 impl fmt::Debug for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Image({} {} {:?})", self.name, self.id, self.isas())
+        write!(f, "Image({} {} {:?})", self.name, self.id, self.targets())
     }
 }
 
@@ -209,7 +210,7 @@ impl fmt::Debug for Image {
 #[derive(Debug)]
 pub struct ImageBuilder {
     name: String,
-    programs: BTreeMap<Isa, Vec<u8>>,
+    programs: BTreeMap<Target, Vec<u8>>,
 }
 
 impl ImageBuilder {
@@ -224,13 +225,13 @@ impl ImageBuilder {
         ImageBuilder { name, programs: BTreeMap::new() }
     }
 
-    /// Adds an ELF executable, in place of an earlier one for the same instruction set, which its header tells.
+    /// Adds an ELF executable, in place of an earlier one for the same target, which its headers tell.
     ///
     /// # Errors
     /// [`ElfError`] when the file is not an executable for a known instruction set.
     pub fn with_program(mut self, elf: Vec<u8>) -> Result<ImageBuilder, ElfError> {
         let executable = elf::inspect(&elf)?;
-        self.programs.insert(executable.isa, elf);
+        self.programs.insert(executable.target, elf);
         Ok(self)
     }
 
@@ -239,7 +240,7 @@ impl ImageBuilder {
     /// # Errors
     /// [`ImageError::Format`] when there is no program in it, or they are together too long.
     pub fn finish(self) -> Result<Image, ImageError> {
-        let programs: Vec<_> = self.programs.iter().map(|(isa, elf)| (*isa, elf.as_slice())).collect();
+        let programs: Vec<_> = self.programs.iter().map(|(target, elf)| (*target, elf.as_slice())).collect();
         let bytes = container::encode(&self.name, &programs);
         Image::from_bytes(&self.name, bytes)
     }

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 use sha2::{Digest, Sha256};
+use tombolo_base::Isa;
 
 use super::container::{self, ENTRY_BYTES, HEADER_BYTES};
 use super::elf::smallest;
@@ -43,13 +44,40 @@ fn what_was_packed_comes_out() {
     let image = packed("pingpong", &[Isa::S390x, Isa::X86_64, Isa::Aarch64]);
     let read = Image::from_bytes("pingpong.tbi", image.as_bytes().to_vec()).unwrap();
     assert_eq!((read.name(), read.id()), ("pingpong", image.id()));
-    assert_eq!(read.isas(), [Isa::X86_64, Isa::Aarch64, Isa::S390x]);
+    assert_eq!(read.targets(), [Isa::X86_64, Isa::Aarch64, Isa::S390x].map(Target::from));
     for program in read.programs() {
-        assert_eq!(program.bytes, smallest(program.isa));
+        assert_eq!(program.bytes, smallest(program.target.isa));
         assert_eq!(program.sha256, <[u8; 32]>::from(Sha256::digest(program.bytes)));
         assert_eq!(program.interpreter, None);
     }
-    assert_eq!(read.program(Isa::S390x).unwrap().isa, Isa::S390x);
+    assert_eq!(read.program(Isa::S390x).unwrap().target, Isa::S390x.into());
+}
+
+/// The smallest executable with the note of a program for boards.
+fn smallest_bare(isa: Isa) -> Vec<u8> {
+    let mut bytes = smallest(isa);
+    let note =
+        [&8_u32.to_le_bytes()[..], &4_u32.to_le_bytes(), &1_u32.to_le_bytes(), b"Tombolo\0", &[1, 0, 0, 0]];
+    let (note, at) = (note.concat(), 176_u64);
+    bytes[56] = 2;
+    bytes.resize(at as usize, 0);
+    bytes[120] = 4; // PT_NOTE
+    bytes[128..136].copy_from_slice(&at.to_le_bytes());
+    bytes[152..160].copy_from_slice(&(note.len() as u64).to_le_bytes());
+    bytes.extend(note);
+    bytes
+}
+
+#[test]
+fn a_program_for_boards_is_told_by_its_note() {
+    let both = ImageBuilder::new("x").with_program(smallest_bare(Isa::Aarch64)).unwrap();
+    let image = both.with_program(smallest(Isa::Aarch64)).unwrap().finish().unwrap();
+    let (linux, bare) = (Target::linux(Isa::Aarch64), Target::bare(Isa::Aarch64));
+    assert_eq!(image.targets(), [linux, bare]);
+    assert_eq!(image.program(bare).unwrap().bytes, smallest_bare(Isa::Aarch64));
+    assert_eq!(image.program(Isa::Aarch64).unwrap().bytes, smallest(Isa::Aarch64));
+    let error = elf::inspect(&smallest_bare(Isa::X86_64)).unwrap_err();
+    assert_eq!(error, ElfError::NoSuchBoard { isa: Isa::X86_64 });
 }
 
 #[test]
@@ -138,7 +166,10 @@ fn forged_sections_are_refused() {
     }
     assert_eq!(section(0, 0, 9, 4), FormatError::UnknownIsa { section: 0, code: 9 });
     assert_eq!(section(0, 0, 0x101, 4), FormatError::UnknownIsa { section: 0, code: 0x101 });
-    assert_eq!(section(1, 0, 1, 4), FormatError::WrongIsa { declared: Isa::X86_64, actual: Isa::Aarch64 });
+    assert_eq!(
+        section(1, 0, 1, 4),
+        FormatError::WrongIsa { declared: Isa::X86_64.into(), actual: Isa::Aarch64.into() }
+    );
     assert_eq!(section(1, 4, 1, 4), FormatError::Damaged("a reserved field of a section is not zero"));
     assert_eq!(section(1, 24, 1, 8), FormatError::Damaged("a reserved field of a section is not zero"));
     assert_eq!(section(1, 32, 1, 8), FormatError::Hash { part: "the build for aarch64".to_owned() });
@@ -147,14 +178,17 @@ fn forged_sections_are_refused() {
 #[test]
 fn sections_are_sorted_and_each_isa_comes_once() {
     let (x86, arm) = (smallest(Isa::X86_64), smallest(Isa::Aarch64));
-    let twice = container::encode("x", &[(Isa::X86_64, &x86), (Isa::X86_64, &x86)]);
-    assert_eq!(refusal(twice), FormatError::DuplicateIsa(Isa::X86_64));
-    let backwards = container::encode("x", &[(Isa::Aarch64, &arm), (Isa::X86_64, &x86)]);
+    let twice = container::encode("x", &[(Isa::X86_64.into(), &x86), (Isa::X86_64.into(), &x86)]);
+    assert_eq!(refusal(twice), FormatError::DuplicateIsa(Isa::X86_64.into()));
+    let backwards = container::encode("x", &[(Isa::Aarch64.into(), &arm), (Isa::X86_64.into(), &x86)]);
     assert_eq!(refusal(backwards), FormatError::Damaged("the sections are not in order"));
-    let mislabelled = container::encode("x", &[(Isa::S390x, &arm)]);
-    assert_eq!(refusal(mislabelled), FormatError::WrongIsa { declared: Isa::S390x, actual: Isa::Aarch64 });
-    let no_elf = container::encode("x", &[(Isa::S390x, b"#!/bin/sh")]);
-    assert_eq!(refusal(no_elf), FormatError::Program { isa: Isa::S390x, source: ElfError::NotElf });
+    let mislabelled = container::encode("x", &[(Isa::S390x.into(), &arm)]);
+    assert_eq!(
+        refusal(mislabelled),
+        FormatError::WrongIsa { declared: Isa::S390x.into(), actual: Isa::Aarch64.into() }
+    );
+    let no_elf = container::encode("x", &[(Isa::S390x.into(), b"#!/bin/sh")]);
+    assert_eq!(refusal(no_elf), FormatError::Program { target: Isa::S390x.into(), source: ElfError::NotElf });
 }
 
 #[test]
@@ -249,7 +283,7 @@ proptest! {
         });
         if let Ok(image) = Image::from_bytes("x", bytes) {
             for program in image.programs() {
-                prop_assert_eq!(elf::inspect(program.bytes).unwrap().isa, program.isa);
+                prop_assert_eq!(elf::inspect(program.bytes).unwrap().target, program.target);
             }
         }
     }

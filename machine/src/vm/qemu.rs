@@ -201,7 +201,7 @@ impl Qemu {
 /// plain ones, which is right for a machine alone and wrong for one that shares memory with its host: messages
 /// would arrive, and sleeping receivers would now and then not wake. A second processor that is possible but
 /// not there costs nothing.
-fn processors(processors: u8) -> String {
+pub(super) fn processors(processors: u8) -> String {
     format!("{processors},maxcpus={}", processors.max(2))
 }
 

@@ -20,6 +20,9 @@ use crate::running::{Running, load};
 /// How long the root may take over the handshake and its first words, in nanoseconds.
 const ROOT_TIMEOUT_NS: u64 = 60_000_000_000;
 
+/// Time after which a root that has not answered yet is rung again, in nanoseconds.
+const RING_AGAIN_NS: u64 = 1_000_000;
+
 /// Reports that may wait for the root before the program stands still.
 const MAX_BACKLOG: usize = 64;
 
@@ -118,24 +121,29 @@ impl<B: Board> Leaf<B> {
     }
 
     /// Shakes hands with the root.
+    ///
+    /// The emulator learns of the window's doorbells while the board is running already, and what is rung before is
+    /// lost without a word. So the root is rung again and again until it answers; and it learns of the board's own
+    /// doorbells last, so the first interrupt is evidence that all others can be rung.
     pub(crate) fn open_line(&mut self) -> Result<(), Ended> {
         let mut opening = Opening::start(self.board.window())?;
-        self.board.ring(ROOT_PEER, 0);
         let deadline_ns = self.board.now_ns() + ROOT_TIMEOUT_NS;
-        while self.line.is_none() {
-            let (ring, line) = opening.step()?;
-            self.line = line;
-            if ring {
-                self.board.ring(ROOT_PEER, 0);
-            } else if self.line.is_none() {
-                if self.board.now_ns() > deadline_ns {
-                    return Err(Ended::Root("it did not answer".into()));
-                }
-                self.board.sleep(Some(deadline_ns));
-                self.board.rung();
+        let mut interrupted = false;
+        loop {
+            if self.line.is_none() {
+                self.line = opening.step()?;
             }
+            interrupted |= self.board.rung() != 0;
+            if interrupted && self.line.is_some() {
+                return Ok(());
+            }
+            let now_ns = self.board.now_ns();
+            if now_ns > deadline_ns {
+                return Err(Ended::Root("it did not answer".into()));
+            }
+            self.board.ring(ROOT_PEER, 0);
+            self.board.sleep(Some(now_ns + RING_AGAIN_NS));
         }
-        Ok(())
     }
 
     /// Does what there is to do, runs the program for a while, or sleeps.

@@ -22,7 +22,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Begins; ring the root afterwards.
+    /// Begins; ring the root after this and after every step.
     pub(crate) fn start(window: &SharedMemory) -> Result<Opening, Ended> {
         WindowHeader::read(window).map_err(Ended::window)?;
         let memory = memory_of(window, CONTROL_OFFSET_BYTES, control_config()).map_err(Ended::window)?;
@@ -31,15 +31,14 @@ impl Opening {
         Ok(Opening { handshake, memory })
     }
 
-    /// Takes the next step; the answer says whether to ring the root, and the line when it is there.
-    pub(crate) fn step(&mut self) -> Result<(bool, Option<Line>), Ended> {
+    /// Takes the next step; the answer is the line when it is there.
+    pub(crate) fn step(&mut self) -> Result<Option<Line>, Ended> {
         match self.handshake.step().map_err(Ended::window)? {
-            Progress::Waiting => Ok((false, None)),
-            Progress::Changed => Ok((true, None)),
+            Progress::Waiting | Progress::Changed => Ok(None),
             Progress::Open(_) => {
                 let end =
                     ChannelEnd::attach(&self.memory, Side::A, control_config()).map_err(Ended::window)?;
-                Ok((false, Some(Line { end, queue: VecDeque::new() })))
+                Ok(Some(Line { end, queue: VecDeque::new() }))
             }
         }
     }

@@ -3,7 +3,6 @@
 use tombolo_base::{ChannelId, DomainId, NodeId};
 use tombolo_control::{Attachment, Fault, Grant, Order, Reply, WindowPlace};
 use tombolo_link::{ChannelConfig, ChannelLayout, Side, TransportKind};
-use tombolo_machine::NodeKind;
 use tombolo_machine::vm::HOST_PEER;
 
 use super::{Client, Core, Effect, Resource, WindowChannel};
@@ -81,7 +80,7 @@ impl Core {
         }
         let stream = transport == TransportKind::Socket;
         let share = |accepting: bool| {
-            if self.is_vm(from) {
+            if self.behind_window(from) {
                 // Both in one virtual machine: its agent makes the pair.
                 let attachments = vec![Attachment::PairEnd { accepting, stream }];
                 return Share { attachments, passed: Vec::new(), window: None };
@@ -92,8 +91,9 @@ impl Core {
         Ok((transport, share(false), share(true)))
     }
 
-    pub(super) fn is_vm(&self, id: NodeId) -> bool {
-        self.machine.node(id).is_some_and(|node| matches!(node.kind, NodeKind::Vm(_)))
+    /// Whether a node reaches others through a window only.
+    pub(super) fn behind_window(&self, id: NodeId) -> bool {
+        self.machine.node(id).is_some_and(tombolo_machine::Node::behind_window)
     }
 
     /// Lends a range and a vector of the window that joins two nodes.
@@ -105,7 +105,7 @@ impl Core {
     ) -> Result<(Share, Share), Fault> {
         let opener = ends.connecting.1;
         let (from, to) = (opener.node(), ends.accepting.1.node());
-        let vm = if self.is_vm(from) { from } else { to };
+        let vm = if self.behind_window(from) { from } else { to };
         let name = self.node_name(vm);
         let needed = ChannelLayout::new(config).length_bytes() as u64;
         let window = self

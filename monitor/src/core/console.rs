@@ -103,9 +103,9 @@ impl Core {
             name: shown(name),
             available: self.machine.nodes().iter().map(|node| node.name.clone()).collect(),
         })?;
-        if node.as_vm().is_none() {
+        if !node.behind_window() {
             let why = format!(
-                "node {name} has no console: it is a {} node, and only a vm has one",
+                "node {name} has no console: it is a {} node, and only a vm or a board has one",
                 node.kind.name()
             );
             return Err(Fault::Refused { why });
@@ -146,6 +146,10 @@ impl Core {
 
     pub(super) fn console_input(&mut self, name: &str, bytes: Vec<u8>) -> Result<Reply, Fault> {
         let id = self.console_node(name)?;
+        if self.machine.node(id).is_some_and(|node| node.as_bare().is_some()) {
+            let why = format!("node {name} is a board, which reads nothing from its console");
+            return Err(Fault::Refused { why });
+        }
         if let Some(NodeState::Down { cause }) = self.node(id).map(|node| &node.state) {
             return Err(Fault::NodeDown { node: name.to_owned(), cause: cause.clone() });
         }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use tombolo_base::{DomainId, Isa, NodeId};
+use tombolo_base::{DomainId, NodeId, Target};
 use tombolo_control::{Bytes, Exit, Fault, Order, Reply, SpawnRequest, StartOrder};
-use tombolo_machine::NodeKind;
 use tombolo_machine::image::Image;
 
 use super::{
@@ -73,19 +72,19 @@ impl Core {
         spawn: SpawnRequest,
         image: Option<Result<Image, String>>,
     ) -> Result<(), Fault> {
-        let (node, isa) = self.startable_node(&spawn.node)?;
+        let (node, target) = self.startable_node(&spawn.node)?;
         self.may_have_child(parent)?;
         self.node_has_room(node)?;
         let image = self.image_of(parent, &spawn, image)?;
         let image_name = if spawn.own_image { image.name().to_owned() } else { shown(&spawn.image_name) };
-        let hash = match image.program(isa) {
+        let hash = match image.program(target) {
             Ok(program) => program.sha256,
             Err(_) => {
-                let (node, available) = (spawn.node, image.isas());
-                return Err(Fault::NoBuildForIsa { image: image_name, node, isa, available });
+                let (node, available) = (spawn.node, image.targets());
+                return Err(Fault::NoBuildForIsa { image: image_name, node, isa: target, available });
             }
         };
-        self.provide_program(node, isa, hash, &image)?;
+        self.provide_program(node, target, hash, &image)?;
         let domain = self
             .new_id(node)
             .ok_or_else(|| Fault::Limit { what: format!("node {} has given out all its ids", spawn.node) })?;
@@ -114,14 +113,14 @@ impl Core {
         Ok(())
     }
 
-    fn startable_node(&mut self, name: &str) -> Result<(NodeId, Isa), Fault> {
+    fn startable_node(&mut self, name: &str) -> Result<(NodeId, Target), Fault> {
         let node = self.machine.node_named(name).ok_or_else(|| Fault::NoSuchNode {
             name: shown(name),
             available: self.machine.nodes().iter().map(|node| node.name.clone()).collect(),
         })?;
-        let (id, isa) = (node.id, node.isa);
+        let (id, target) = (node.id, node.target());
         match self.node(id).map(|node| node.state.clone()) {
-            Some(NodeState::Up) => Ok((id, isa)),
+            Some(NodeState::Up) => Ok((id, target)),
             Some(NodeState::Down { cause }) => Err(Fault::NodeDown { node: name.to_owned(), cause }),
             _ => Err(Fault::NodeDown { node: name.to_owned(), cause: "it is starting".into() }),
         }
@@ -153,9 +152,16 @@ impl Core {
     }
 
     /// Sees to it that the node's agent has a program, or will have when the next order arrives.
-    fn provide_program(&mut self, id: NodeId, isa: Isa, hash: [u8; 32], image: &Image) -> Result<(), Fault> {
-        let is_vm = self.machine.node(id).is_some_and(|node| matches!(node.kind, NodeKind::Vm(_)));
-        let length_bytes = image.program(isa).map_or(0, |program| program.bytes.len() as u64);
+    fn provide_program(
+        &mut self,
+        id: NodeId,
+        target: Target,
+        hash: [u8; 32],
+        image: &Image,
+    ) -> Result<(), Fault> {
+        let through_window = self.behind_window(id);
+        let kept = self.machine.node(id).map_or(MAX_PROGRAMS, kept_programs);
+        let length_bytes = image.program(target).map_or(0, |program| program.bytes.len() as u64);
         let Some(node) = self.node(id) else { return Ok(()) };
         if let Some(index) = node.programs.iter().position(|known| *known == hash) {
             // The most recently used comes last.
@@ -163,7 +169,7 @@ impl Core {
             node.programs.push_back(hash);
             return Ok(());
         }
-        let window_offset_bytes = if is_vm {
+        let window_offset_bytes = if through_window {
             let window =
                 node.window.as_mut().ok_or(Fault::System { what: "the node has no window".into() })?;
             let range = window.allocator.lend(length_bytes).map_err(|full| Fault::Limit {
@@ -171,18 +177,18 @@ impl Core {
             })?;
             window.programs.insert(hash, range);
             let image = image.clone();
-            self.effects.push(Effect::WriteProgram { node: id, range, image, isa });
+            self.effects.push(Effect::WriteProgram { node: id, range, image, target });
             Some(range.offset_bytes)
         } else {
-            self.effects.push(Effect::KeepProgram { hash, image: image.clone(), isa });
+            self.effects.push(Effect::KeepProgram { hash, image: image.clone(), target });
             None
         };
-        let passed = if is_vm { Vec::new() } else { vec![Resource::Program(hash)] };
+        let passed = if through_window { Vec::new() } else { vec![Resource::Program(hash)] };
         let order = Order::Program { hash, length_bytes, window_offset_bytes };
         self.effects.push(Effect::Order { node: id, order, passed });
         if let Some(node) = self.node(id) {
             node.programs.push_back(hash);
-            if node.programs.len() > MAX_PROGRAMS
+            if node.programs.len() > kept
                 && let Some(hash) = node.programs.pop_front()
             {
                 self.order(id, Order::Forget { hash });
@@ -338,6 +344,11 @@ impl Core {
             self.answer(client, request, Ok(Reply::Done {}));
         }
     }
+}
+
+/// Programs that a node's agent keeps for later starts: a board has little memory to keep them in.
+fn kept_programs(node: &tombolo_machine::Node) -> usize {
+    if node.as_bare().is_some() { 1 } else { MAX_PROGRAMS }
 }
 
 /// What a program is called, by the name of its image's file: a bare executable says nothing of it itself.

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
+use tombolo_base::{ChannelId, DomainId, NodeId, Target};
 use tombolo_control::{Attachment, Bytes, Fault, MonitorMessage, Order, Reply, Report, Wire};
 use tombolo_link::window::{WindowAllocator, WindowRange};
 use tombolo_machine::Machine;
@@ -78,7 +78,7 @@ pub enum Effect {
         /// From this image.
         image: Image,
         /// The build.
-        isa: Isa,
+        target: Target,
     },
     /// Keep a program, so that it can be passed as a resource.
     KeepProgram {
@@ -87,7 +87,7 @@ pub enum Effect {
         /// From this image.
         image: Image,
         /// The build.
-        isa: Isa,
+        target: Target,
     },
     /// Zero a range of a window before it is lent.
     ClearWindow {

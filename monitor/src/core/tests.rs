@@ -305,7 +305,7 @@ fn an_image_without_a_build_names_what_it_has() {
         other => panic!("{other:?}"),
     };
     assert!(
-        matches!(&fault, Fault::NoBuildForIsa { isa: Isa::X86_64, available, .. } if available[..] == [Isa::Aarch64])
+        matches!(&fault, Fault::NoBuildForIsa { isa, available, .. } if *isa == Isa::X86_64.into() && available[..] == [Isa::Aarch64.into()])
     );
     // Its own image does for a node like its own.
     assert_eq!(bench.spawn((ARM0, 5), "arm1"), None);

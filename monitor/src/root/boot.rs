@@ -1,22 +1,22 @@
 //! Starting nodes: the emulator of a virtual machine, or an agent under an emulator on this kernel.
 
 use std::num::NonZeroU16;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 
 use tombolo_base::NodeId;
 use tombolo_control::{Order, Report};
 use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_link::window::WindowHeader;
-use tombolo_machine::vm::{Qemu, VmKit, Window, initramfs};
-use tombolo_machine::{Node, NodeKind, VmNode, kit};
+use tombolo_machine::vm::{Board, Launch, Qemu, VmKit, Window, initramfs};
+use tombolo_machine::{BareNode, Node, NodeKind, VmNode, kit};
 use tombolo_platform::memory::map;
 use tombolo_platform::process::Process;
 use tombolo_platform::socket;
 use tombolo_platform::time::now_ns;
 
 use super::Root;
-use super::node::{NodeLine, RunningNode, VmSide};
+use super::node::{NodeLine, RunningNode, WindowSide};
 use crate::link::Line;
 
 impl Root {
@@ -29,6 +29,7 @@ impl Root {
             NodeKind::Host => return self.host_is_up(),
             NodeKind::User(_) => self.start_user(&node),
             NodeKind::Vm(vm) => self.start_vm(&node, vm, generation),
+            NodeKind::Bare(bare) => self.start_bare(&node, bare, generation),
         };
         match started {
             Ok(mut running) => {
@@ -76,30 +77,60 @@ impl Root {
         let archive = initramfs::pack(&parts).map_err(text)?;
         let directory = initramfs::cache_directory().map_err(text)?;
         let initrd = initramfs::keep(&archive, &directory).map_err(text)?;
-        let length_bytes = u64::from(vm.window_mib) << 20;
-        let window = Window::new(length_bytes, vm.doorbells).map_err(text)?;
-        let length = usize::try_from(length_bytes).map_err(text)?;
-        let memory = map(window.memory(), 0, length).map_err(text)?;
-        WindowHeader { node: node.id, generation, length_bytes }.write(&memory);
-        let (server, window_end) = window.connect().map_err(text)?;
-        let (serial, serial_end) = socket::pair(socket::Kind::Stream).map_err(text)?;
-        let launch = Qemu::new(program, &parts.kernel, initrd)
+        let qemu = Qemu::new(program, &parts.kernel, initrd)
             .cpu(&vm.cpu)
             .memory_mib(vm.memory_mib)
             .processors(vm.processors)
             .vectors(vm.doorbells)
-            .parameter("tombolo.node", &node.name)
-            .launch(serial_end, window_end)
-            .map_err(text)?;
-        let mut command = Command::new(&launch.program);
-        command.args(&launch.arguments);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let inherit: Vec<BorrowedFd<'_>> = launch.inherited.iter().map(AsFd::as_fd).collect();
-        let process = Process::start(&mut command, &inherit).map_err(text)?;
-        let (lifeline, far_end) = socket::pair(socket::Kind::Stream).map_err(text)?;
-        let side = VmSide { window, memory, _server: server, serial, lifeline, _lifeline_far_end: far_end };
-        Ok(RunningNode::new(process, NodeLine::Awaited(Vec::new()), Some(side)))
+            .parameter("tombolo.node", &node.name);
+        start_behind_window(node.id, generation, (vm.window_mib, vm.doorbells), |serial, window| {
+            qemu.launch(serial, window).map_err(text)
+        })
     }
+
+    fn start_bare(
+        &self,
+        node: &Node,
+        bare: &BareNode,
+        generation: NonZeroU16,
+    ) -> Result<RunningNode, String> {
+        let kit = self.kit.as_ref().ok_or("the kit of boards was not found")?;
+        let monitor = kit.board(node.isa).map_err(text)?;
+        let program = kit::emulator(node).map_err(text)?.ok_or("a board needs an emulator")?;
+        let board = Board::new(node.isa, program, monitor)
+            .cpu(bare.cpu.clone())
+            .memory_mib(bare.memory_mib)
+            .vectors(bare.doorbells);
+        start_behind_window(node.id, generation, (bare.window_mib, bare.doorbells), |serial, window| {
+            Ok(board.launch(serial, window))
+        })
+    }
+}
+
+/// Makes a window of so many MiB with so many doorbells, and starts the emulator that has it. `launch` says how, given
+/// its ends of the serial line and of the window.
+fn start_behind_window(
+    node: NodeId,
+    generation: NonZeroU16,
+    (window_mib, doorbells): (u32, u16),
+    launch: impl FnOnce(OwnedFd, OwnedFd) -> Result<Launch, String>,
+) -> Result<RunningNode, String> {
+    let length_bytes = u64::from(window_mib) << 20;
+    let window = Window::new(length_bytes, doorbells).map_err(text)?;
+    let length = usize::try_from(length_bytes).map_err(text)?;
+    let memory = map(window.memory(), 0, length).map_err(text)?;
+    WindowHeader { node, generation, length_bytes }.write(&memory);
+    let (server, window_end) = window.connect().map_err(text)?;
+    let (serial, serial_end) = socket::pair(socket::Kind::Stream).map_err(text)?;
+    let launch = launch(serial_end, window_end)?;
+    let mut command = Command::new(&launch.program);
+    command.args(&launch.arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let inherit: Vec<BorrowedFd<'_>> = launch.inherited.iter().map(AsFd::as_fd).collect();
+    let process = Process::start(&mut command, &inherit).map_err(text)?;
+    let (lifeline, far_end) = socket::pair(socket::Kind::Stream).map_err(text)?;
+    let side = WindowSide { window, memory, _server: server, serial, lifeline, _lifeline_far_end: far_end };
+    Ok(RunningNode::new(process, NodeLine::Awaited(Vec::new()), Some(side)))
 }
 
 fn text(error: impl std::fmt::Display) -> String {

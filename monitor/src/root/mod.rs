@@ -252,13 +252,13 @@ impl Root {
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Order { node, order, passed } => self.give_order(node, order, &passed),
-            Effect::WriteProgram { node, range, image, isa } => {
-                if let (Some(node), Ok(program)) = (self.nodes.get(&node), image.program(isa)) {
+            Effect::WriteProgram { node, range, image, target } => {
+                if let (Some(node), Ok(program)) = (self.nodes.get(&node), image.program(target)) {
                     node.write_window(range, program.bytes);
                 }
             }
-            Effect::KeepProgram { hash, image, isa } => {
-                if let Ok(program) = image.program(isa)
+            Effect::KeepProgram { hash, image, target } => {
+                if let Ok(program) = image.program(target)
                     && let Ok(file) = program_from_bytes(program.bytes)
                 {
                     self.programs.insert(hash, file);

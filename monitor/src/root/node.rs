@@ -30,9 +30,9 @@ pub(super) enum NodeLine {
     Made(Line),
 }
 
-/// A virtual machine's window and serial line, as the host holds them.
+/// The window and the serial line of a virtual machine or a board, as the host holds them.
 #[derive(Debug)]
-pub(super) struct VmSide {
+pub(super) struct WindowSide {
     pub(super) window: Window,
     pub(super) memory: SharedMemory,
     /// Our end of the socket that QEMU has the window from; QEMU wants it open.
@@ -48,7 +48,7 @@ pub(super) struct VmSide {
 pub(super) struct RunningNode {
     process: Process,
     line: NodeLine,
-    vm: Option<VmSide>,
+    vm: Option<WindowSide>,
     /// Typed, not yet taken by the serial line.
     typed: Vec<u8>,
     /// What it writes to its standard error: its emulator's or its monitor's complaints. Not ours to inherit, as
@@ -59,7 +59,7 @@ pub(super) struct RunningNode {
 }
 
 impl RunningNode {
-    pub(super) fn new(mut process: Process, line: NodeLine, vm: Option<VmSide>) -> Self {
+    pub(super) fn new(mut process: Process, line: NodeLine, vm: Option<WindowSide>) -> Self {
         let errors = process.child_mut().stderr.take().map(OwnedFd::from);
         // A pipe that cannot be read without blocking is not read.
         let errors = errors.filter(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_ok());
@@ -238,7 +238,7 @@ impl RunningNode {
 }
 
 /// Opens the control channel, whose other side is the virtual machine's agent.
-fn open_control(vm: &VmSide) -> Result<MemoryChannel, ChannelError> {
+fn open_control(vm: &WindowSide) -> Result<MemoryChannel, ChannelError> {
     let copy = |fd: BorrowedFd<'_>| {
         fd.try_clone_to_owned().map_err(|error| {
             ChannelError::Os(tombolo_platform::OsError::from_io("copy a descriptor", &error))

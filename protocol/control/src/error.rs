@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use tombolo_base::{DomainId, Isa};
+use tombolo_base::{DomainId, Target};
 
 use crate::wire::wire_enum;
 
@@ -54,9 +54,9 @@ wire_enum! {
             /// The node.
             node: String,
             /// What the node runs.
-            isa: Isa,
+            isa: Target,
             /// What the image has.
-            available: Vec<Isa>,
+            available: Vec<Target>,
         }
         /// The image cannot be read.
         8 => BadImage {

@@ -90,8 +90,8 @@ fn faults_read_as_sentences() {
     let fault = Fault::NoBuildForIsa {
         image: "x.tbi".into(),
         node: "arm0".into(),
-        isa: Isa::Aarch64,
-        available: vec![Isa::X86_64, Isa::S390x],
+        isa: Isa::Aarch64.into(),
+        available: vec![Isa::X86_64.into(), Isa::S390x.into()],
     };
     assert_eq!(
         fault.to_string(),

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
+use tombolo_base::{ChannelId, DomainId, Isa, NodeId, Target};
 use tombolo_link::{ChannelConfig, Side, TransportKind};
 use tombolo_ring::{SlotSize, Variant};
 
@@ -236,6 +236,17 @@ impl Wire for Isa {
     fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
         let code = u8::decode(input)?;
         Isa::from_code(code).ok_or(DecodeError::Tag { what: "instruction set", tag: code.into() })
+    }
+}
+
+impl Wire for Target {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.code().encode(out);
+    }
+
+    fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let code = u8::decode(input)?;
+        Target::from_code(code).ok_or(DecodeError::Tag { what: "target of builds", tag: code.into() })
     }
 }
 

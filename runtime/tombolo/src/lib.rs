@@ -50,7 +50,7 @@ pub use options::ChannelOptions;
 pub use spawn::{Child, Exit, SpawnOptions, Stream};
 pub use waitset::{DescriptorReady, Interest, Ready, Token, Trigger, WaitSet, WaitStats, Waker};
 
-pub use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
+pub use tombolo_base::{ChannelId, DomainId, Isa, NodeId, Target};
 pub use tombolo_control::{Fault, TracedInfo};
 pub use tombolo_link::TransportKind;
 pub use tombolo_transport::memory::RawMemory;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use clap::Args;
-use tombolo::{Domain, NodeInfo, SpawnOptions};
+use tombolo::{Domain, NodeInfo, SpawnOptions, Target};
 use tombolo_machine::Image;
 
 use crate::context::Context;
@@ -146,15 +146,20 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     job.run(&plans)
 }
 
+/// What programs for a node are built for.
+pub(crate) fn target_of(node: &NodeInfo) -> Target {
+    Target { bare: node.kind == "bare", isa: node.isa }
+}
+
 /// Every node that is used needs a build that it can run.
 fn check_builds(image: &Image, ranks: &[&NodeInfo]) -> Result<(), Failure> {
-    match ranks.iter().find(|node| image.program(node.isa).is_err()) {
+    match ranks.iter().find(|node| image.program(target_of(node)).is_err()) {
         None => Ok(()),
         Some(node) => Err(tombolo::Error::Monitor(tombolo::Fault::NoBuildForIsa {
             image: image.name().to_owned(),
             node: node.name.clone(),
-            isa: node.isa,
-            available: image.isas(),
+            isa: target_of(node),
+            available: image.targets(),
         })
         .into()),
     }

@@ -115,16 +115,11 @@ pub fn report(bytes: &[u8]) -> bool {
     machine::call(call::REPORT, [bytes.as_ptr() as u64, bytes.len() as u64, 0, 0]) == 0
 }
 
-/// The next order for this program, if there is one. `longest_bytes` is the length of the longest that there is.
-#[must_use]
-pub fn order(longest_bytes: usize) -> Option<Vec<u8>> {
-    let mut buffer = alloc::vec![0; longest_bytes];
+/// Puts the next order for this program, if there is one, into `buffer`; returns its length, 0 for none. An order that
+/// is longer than the buffer stays where it is.
+pub fn order(buffer: &mut [u8]) -> usize {
     let length = machine::call(call::ORDER, [buffer.as_mut_ptr() as u64, buffer.len() as u64, 0, 0]);
-    if length == 0 || length == call::REFUSED {
-        return None;
-    }
-    buffer.truncate(length as usize);
-    Some(buffer)
+    if length == call::REFUSED { 0 } else { length as usize }
 }
 
 /// Sleeps until a doorbell rang or an order came since the last sleep, or until a time of [`clock_ns`]. Returns the

@@ -76,8 +76,12 @@ pub(super) fn set_alarm(at_tick: Option<u64>) {
 
 /// Lets programs read the time, and no other counter.
 pub(super) fn show_clock_to_programs() {
+    // Where there is a supervisor mode, it has a say in it too.
     // SAFETY: rights of programs only.
-    unsafe { asm!("csrw mcounteren, {bits}", bits = in(reg) 0b10_u64, options(nomem, nostack)) };
+    unsafe {
+        asm!("csrw mcounteren, {bits}", "csrw scounteren, {bits}", bits = in(reg) 0b10_u64,
+            options(nomem, nostack));
+    }
 }
 
 /// Waits until an interrupt is pending, which it may be already.

@@ -1,0 +1,394 @@
+//! One end of a channel.
+
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use tombolo_base::{ChannelId, DomainId, SharedMemory};
+use tombolo_control::{Grant, WindowPlace};
+use tombolo_link::end::{Awaited, ChannelEnd, EndError};
+use tombolo_link::handshake::Progress;
+use tombolo_link::{ChannelConfig, ChannelLayout, Handshake, Hello, Side, TransportKind};
+use tombolo_platform_bare::program;
+
+use crate::error::Error;
+use crate::link::Link;
+use crate::time::Deadline;
+
+/// How long a wait polls before it sleeps: about what waking costs.
+const SPIN_NS: u64 = 20_000;
+
+/// Fruitless polls between two looks at the clock and at what the monitor has to say.
+const POLLS_PER_LOOK: u32 = 64;
+
+/// How a channel is to be.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ChannelOptions {
+    pub(crate) config: ChannelConfig,
+    pub(crate) interface_hash: u64,
+}
+
+impl ChannelOptions {
+    /// The shape of the rings. The connecting side's number of slots holds; slot sizes must agree.
+    #[must_use]
+    pub fn with_config(mut self, config: ChannelConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// The hash of the interface that is spoken, which both sides must give.
+    #[must_use]
+    pub fn with_interface_hash(mut self, hash: u64) -> Self {
+        self.interface_hash = hash;
+        self
+    }
+}
+
+/// What has passed through one end of a channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Messages accepted for sending.
+    pub messages_sent: u64,
+    /// Their bytes.
+    pub bytes_sent: u64,
+    /// Messages received.
+    pub messages_received: u64,
+    /// Their bytes.
+    pub bytes_received: u64,
+    /// How often this end rang a sleeping peer.
+    pub rings: u64,
+    /// How often this end went to sleep.
+    pub sleeps: u64,
+}
+
+/// One end of a channel: whole messages, in order, both ways.
+///
+/// Dropping it closes it in order: the peer receives everything sent before and then that it is closed.
+pub struct Channel {
+    end: ChannelEnd,
+    link: Rc<Link>,
+    memory: SharedMemory,
+    bell: u32,
+    id: ChannelId,
+    peer: DomainId,
+    peer_node: String,
+    rings: u64,
+    sleeps: u64,
+    released: bool,
+}
+
+impl Channel {
+    /// Opens the end that a monitor granted.
+    pub(crate) fn open(
+        link: &Rc<Link>,
+        grant: &Grant,
+        own: DomainId,
+        options: &ChannelOptions,
+        timeout: Duration,
+    ) -> Result<Channel, Error> {
+        let opened = Self::shake_hands(link, grant, own, options, timeout);
+        if opened.is_err() {
+            link.release(grant.channel);
+        }
+        opened
+    }
+
+    fn shake_hands(
+        link: &Rc<Link>,
+        grant: &Grant,
+        own: DomainId,
+        options: &ChannelOptions,
+        timeout: Duration,
+    ) -> Result<Channel, Error> {
+        let config = match grant.side {
+            Side::A => grant.config,
+            // The depth is the connecting side's; the slot size is what this side expects.
+            Side::B => ChannelConfig { slot: options.config.slot, ..grant.config },
+        };
+        let place = grant.window.as_ref();
+        let (memory, bell) = place
+            .and_then(|place| granted_memory(place, config))
+            .ok_or_else(|| Error::MonitorProtocol("a channel without a place in the window".to_string()))?;
+        let unusable = |error: &dyn core::fmt::Display| Error::MonitorProtocol(error.to_string());
+        let deadline = Deadline::after(timeout);
+        let hello = Hello::new(config, options.interface_hash, Some(own));
+        let mut handshake = Handshake::start(&memory, grant.side, hello).map_err(|error| unusable(&error))?;
+        program::ring(bell);
+        loop {
+            // Looked at before the memory: whoever is gone by now has written everything it ever will.
+            let peer_gone = link.is_hung_up(grant.channel);
+            match handshake.step() {
+                Ok(Progress::Open(_)) => break,
+                Ok(Progress::Changed) => program::ring(bell),
+                Ok(Progress::Waiting) if peer_gone => {
+                    return Err(Error::PeerDied { peer: grant.peer, node: grant.peer_node.clone() });
+                }
+                Ok(Progress::Waiting) if deadline.passed() => {
+                    return Err(Error::TimedOut { what: "the peer's handshake".to_string(), timeout });
+                }
+                Ok(Progress::Waiting) => {
+                    deadline.sleep();
+                    link.listen()?;
+                }
+                Err(why) => {
+                    program::ring(bell);
+                    return Err(Error::Refused { peer: grant.peer, node: grant.peer_node.clone(), why });
+                }
+            }
+        }
+        let end = ChannelEnd::attach(&memory, grant.side, config).map_err(|error| unusable(&error))?;
+        Ok(Channel {
+            end,
+            link: Rc::clone(link),
+            memory,
+            bell,
+            id: grant.channel,
+            peer: grant.peer,
+            peer_node: grant.peer_node.clone(),
+            rings: 0,
+            sleeps: 0,
+            released: false,
+        })
+    }
+
+    /// Sends a message if there is room, whole or not at all.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] when there is none; [`Error::TooLong`]; or the end of the peer.
+    #[inline]
+    pub fn try_send(&mut self, message: &[u8]) -> Result<(), Error> {
+        let sent = self.end.try_send(message);
+        self.ring_if_due();
+        match sent {
+            Ok(()) => Ok(()),
+            Err(EndError::Full) if self.link.is_hung_up(self.id) => Err(self.peer_died()),
+            Err(error) => Err(Error::of_channel(error, self.peer, &self.peer_node)),
+        }
+    }
+
+    /// Sends a message, whole, waiting for room up to `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when the peer did not take enough in time: nothing was sent. [`Error::TooLong`]; or the
+    /// end of the peer.
+    pub fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), Error> {
+        let deadline = Deadline::after(timeout);
+        loop {
+            match self.try_send(message) {
+                Err(Error::WouldBlock) => {}
+                result => return result,
+            }
+            if !self.wait(Awaited::Room, deadline)? {
+                return Err(Error::TimedOut { what: "room in the channel".to_string(), timeout });
+            }
+        }
+    }
+
+    /// Receives the next message, if there is one, in place of what `buffer` held. Returns its length.
+    ///
+    /// # Errors
+    /// The end of the peer, after everything it sent has been received.
+    #[inline]
+    pub fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, Error> {
+        // Looked at before the ring: whoever is gone by now has sent everything it ever will.
+        let peer_gone = self.link.is_hung_up(self.id);
+        let received = self.end.try_recv(|message| {
+            buffer.resize(message.len(), 0);
+            // The buffer has just been given the message's length.
+            message.copy_to(buffer).unwrap_or(0)
+        });
+        self.ring_if_due();
+        match received {
+            Ok(None) if peer_gone => Err(self.peer_died()),
+            Ok(received) => Ok(received),
+            Err(error) => Err(Error::of_channel(error, self.peer, &self.peer_node)),
+        }
+    }
+
+    /// Receives the next message in place of what `buffer` held, waiting up to `timeout`. Returns its length.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], or the end of the peer after everything it sent has been received.
+    pub fn recv_into(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<usize, Error> {
+        let deadline = Deadline::after(timeout);
+        loop {
+            if let Some(length) = self.try_recv_into(buffer)? {
+                return Ok(length);
+            }
+            if !self.wait(Awaited::Message, deadline)? {
+                return Err(Error::TimedOut { what: "a message".to_string(), timeout });
+            }
+        }
+    }
+
+    /// Polls, then sleeps, until it is worth trying again; false when the deadline has passed.
+    fn wait(&mut self, awaited: Awaited, deadline: Deadline) -> Result<bool, Error> {
+        let spin_until_ns = program::clock_ns() + SPIN_NS;
+        loop {
+            for _ in 0..POLLS_PER_LOOK {
+                if self.is_ready(awaited) {
+                    return Ok(true);
+                }
+                tombolo_base::sync::spin_hint();
+            }
+            if deadline.passed() {
+                return Ok(false);
+            }
+            if program::clock_ns() >= spin_until_ns {
+                break;
+            }
+        }
+        self.end.announce(awaited);
+        if self.end.may_sleep(awaited) {
+            self.ring_if_due();
+            self.sleeps += 1;
+            deadline.sleep();
+        }
+        self.end.awake();
+        self.ring_if_due();
+        self.link.listen()?;
+        Ok(true)
+    }
+
+    fn is_ready(&mut self, awaited: Awaited) -> bool {
+        let ready = match awaited {
+            Awaited::Message => self.end.readable(),
+            Awaited::Room | Awaited::Both => !self.end.may_sleep(awaited),
+        };
+        self.ring_if_due();
+        ready
+    }
+
+    /// Whether [`try_recv_into`](Self::try_recv_into) would return something other than "none yet".
+    pub fn readable(&mut self) -> bool {
+        self.is_ready(Awaited::Message) || self.link.is_hung_up(self.id)
+    }
+
+    #[inline]
+    fn ring_if_due(&mut self) {
+        if self.end.ring_due() {
+            self.rings += 1;
+            program::ring(self.bell);
+        }
+    }
+
+    #[cold]
+    fn peer_died(&self) -> Error {
+        Error::PeerDied { peer: self.peer, node: self.peer_node.clone() }
+    }
+
+    /// The longest message it carries, in bytes.
+    #[must_use]
+    pub fn max_message_bytes(&self) -> usize {
+        self.end.max_message_bytes()
+    }
+
+    /// Its id, the same on both sides.
+    #[must_use]
+    pub fn id(&self) -> ChannelId {
+        self.id
+    }
+
+    /// Who is at the other end, as the monitors say.
+    #[must_use]
+    pub fn peer(&self) -> DomainId {
+        self.peer
+    }
+
+    /// The name of the peer's node.
+    #[must_use]
+    pub fn peer_node(&self) -> &str {
+        &self.peer_node
+    }
+
+    /// What carries it: a window, on a board.
+    #[must_use]
+    pub fn transport(&self) -> TransportKind {
+        TransportKind::Window
+    }
+
+    /// What has passed through this end.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let (sent, received) = self.end.counters();
+        Stats {
+            messages_sent: sent.messages,
+            bytes_sent: sent.bytes,
+            messages_received: received.messages,
+            bytes_received: received.bytes,
+            rings: self.rings,
+            sleeps: self.sleeps,
+        }
+    }
+
+    /// The bare memory under the channel, for measuring. Both ends must do this: the rings are of no use afterwards.
+    #[must_use]
+    pub fn into_raw_memory(self) -> Option<RawMemory> {
+        Some(RawMemory { memory: self.memory.clone(), _channel: self })
+    }
+
+    /// Closes this end in order: the peer receives everything sent before.
+    pub fn close(&mut self) {
+        self.end.close();
+        self.ring_if_due();
+        if !self.released {
+            self.released = true;
+            self.link.release(self.id);
+        }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The bare memory of what was a channel.
+pub struct RawMemory {
+    /// Header, then rings.
+    pub memory: SharedMemory,
+    /// Keeps the channel, so that the peer's end stays open as long as the memory is used.
+    _channel: Channel,
+}
+
+/// The memory of a channel, and what rings the peer.
+fn granted_memory(place: &WindowPlace, config: ChannelConfig) -> Option<(SharedMemory, u32)> {
+    let needed = ChannelLayout::new(config).length_bytes() as u64;
+    let memory = (place.length_bytes >= needed).then(|| program::window(place.offset_bytes, needed))??;
+    Some((memory, place.ring?))
+}
+
+/// Waits until one of `channels` has something to receive, or has ended, and returns its index.
+///
+/// # Errors
+/// [`Error::TimedOut`] when nothing happened on any.
+pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usize, Error> {
+    let deadline = Deadline::after(timeout);
+    let spin_until_ns = program::clock_ns() + SPIN_NS;
+    loop {
+        if let Some(ready) = channels.iter_mut().position(|channel| channel.readable()) {
+            return Ok(ready);
+        }
+        if deadline.passed() {
+            return Err(Error::TimedOut { what: "a message on any channel".to_string(), timeout });
+        }
+        if program::clock_ns() < spin_until_ns {
+            continue;
+        }
+        channels.iter_mut().for_each(|channel| channel.end.announce(Awaited::Message));
+        let may_sleep = channels.iter_mut().all(|channel| channel.end.may_sleep(Awaited::Message));
+        channels.iter_mut().for_each(|channel| channel.ring_if_due());
+        if may_sleep {
+            deadline.sleep();
+        }
+        for channel in channels.iter_mut() {
+            channel.sleeps += u64::from(may_sleep);
+            channel.end.awake();
+        }
+        if let Some(channel) = channels.first() {
+            channel.link.listen()?;
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Arguments and variables, from `tombolo run` or whoever else started the program.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use tombolo_control::{StartOrder, Wire};
+use tombolo_platform_bare::program;
+
+/// There is no such variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no such variable")]
+pub struct NotPresent;
+
+fn start() -> Option<StartOrder> {
+    StartOrder::from_bytes(&program::start_order()).ok()
+}
+
+/// The program's name, then its arguments.
+pub fn args() -> impl Iterator<Item = String> {
+    let (name, arguments) = start().map_or_else(Default::default, |order| (order.name, order.arguments));
+    core::iter::once(name).chain(arguments)
+}
+
+/// A variable.
+///
+/// # Errors
+/// [`NotPresent`].
+pub fn var(name: impl AsRef<str>) -> Result<String, NotPresent> {
+    let variables: Vec<(String, String)> = start().map_or_else(Vec::new, |order| order.environment);
+    // The last one holds, as where programs are started with what they inherit.
+    let found = variables.iter().rev().find(|(key, _)| key == name.as_ref());
+    found.map(|(_, value)| value.to_string()).ok_or(NotPresent)
+}

@@ -1,0 +1,89 @@
+//! What can go wrong.
+
+use alloc::string::String;
+use core::time::Duration;
+
+use tombolo_base::DomainId;
+use tombolo_control::Fault;
+use tombolo_link::{EndError, HandshakeError};
+
+/// Why an operation did not happen. What was to be sent is still the caller's.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No room, right now.
+    #[error("the channel is not ready: try again or wait")]
+    WouldBlock,
+    /// The deadline passed; everything is as it was.
+    #[error("waited {timeout:?} in vain for {what}")]
+    TimedOut {
+        /// What was waited for.
+        what: String,
+        /// How long.
+        timeout: Duration,
+    },
+    /// The peer closed its end; everything it sent before has been received.
+    #[error("domain {peer} on node {node} closed the channel")]
+    Closed {
+        /// Who.
+        peer: DomainId,
+        /// Its node.
+        node: String,
+    },
+    /// The peer died or its node was lost; everything it sent before has been received.
+    #[error("domain {peer} on node {node} died")]
+    PeerDied {
+        /// Who.
+        peer: DomainId,
+        /// Its node.
+        node: String,
+    },
+    /// Longer than the channel carries.
+    #[error("a message of {length_bytes} bytes is too long: the channel carries up to {max_bytes}")]
+    TooLong {
+        /// Length of the message.
+        length_bytes: usize,
+        /// The longest that the channel carries.
+        max_bytes: usize,
+    },
+    /// The two sides do not fit.
+    #[error("the channel to domain {peer} on node {node} does not open: {why}")]
+    Refused {
+        /// Who.
+        peer: DomainId,
+        /// Its node.
+        node: String,
+        /// Why.
+        why: HandshakeError,
+    },
+    /// The peer broke the protocol.
+    #[error("domain {peer} on node {node} broke the protocol: {what}")]
+    Violation {
+        /// Who.
+        peer: DomainId,
+        /// Its node.
+        node: String,
+        /// How.
+        what: String,
+    },
+    /// The monitor could not do what was asked.
+    #[error(transparent)]
+    Monitor(#[from] Fault),
+    /// The monitor said something that cannot be.
+    #[error("the monitor broke the protocol: {0}")]
+    MonitorProtocol(String),
+}
+
+impl Error {
+    pub(crate) fn of_channel(error: EndError, peer: DomainId, node: &str) -> Error {
+        let node = node.into();
+        match error {
+            EndError::Full => Error::WouldBlock,
+            EndError::TooLong { length_bytes, max_bytes } => Error::TooLong { length_bytes, max_bytes },
+            EndError::Closed => Error::Closed { peer, node },
+            EndError::Violation(violation) => {
+                Error::Violation { peer, node, what: alloc::format!("{violation}") }
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Programs for boards without an operating system: the façade of `tombolo`, as far as a board has what it takes.
+//!
+//! ```ignore
+//! #![no_std]
+//! #![no_main]
+//!
+//! use core::time::Duration;
+//! use tombolo_bare::prelude::*;
+//! use tombolo_bare::{ChannelOptions, Domain, Error};
+//!
+//! tombolo_bare::main!(main);
+//!
+//! fn main() -> Result<(), Error> {
+//!     let patience = Duration::from_secs(10);
+//!     let mut channel = Domain::attach()?.connect("pong", &ChannelOptions::default(), patience)?;
+//!     channel.send(b"ping", patience)?;
+//!     let mut answer = Vec::new();
+//!     channel.recv_into(&mut answer, patience)?;
+//!     println!("{} said {}", channel.peer_node(), String::from_utf8_lossy(&answer));
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Names, semantics and errors are those of `tombolo`. `tombolo build --bare` builds such a program, and
+//! `tombolo run --on` a board runs it. A board runs one program at a time, with one thread.
+//!
+//! The crate is empty on anything but a board.
+#![no_std]
+#![forbid(unsafe_code)]
+#![cfg(target_os = "none")]
+
+extern crate alloc;
+
+mod channel;
+mod domain;
+pub mod env;
+mod error;
+mod link;
+pub mod output;
+mod start;
+pub mod time;
+
+pub use channel::{Channel, ChannelOptions, RawMemory, Stats, wait_any};
+pub use domain::{Domain, Listener};
+pub use error::Error;
+pub use start::Outcome;
+
+pub use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
+pub use tombolo_control::Fault;
+pub use tombolo_link::TransportKind;
+#[doc(hidden)]
+pub use tombolo_platform_bare::board_program;
+
+/// What programs with an operating system have without asking for it.
+pub mod prelude {
+    pub use alloc::borrow::ToOwned;
+    pub use alloc::boxed::Box;
+    pub use alloc::format;
+    pub use alloc::string::{String, ToString};
+    pub use alloc::vec;
+    pub use alloc::vec::Vec;
+
+    pub use crate::{console, eprintln, print, println};
+}

@@ -1,0 +1,163 @@
+//! The program's line to the monitors: requests out, answers and events in.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+
+use tombolo_base::ChannelId;
+use tombolo_control::{
+    Bytes, ClientMessage, Grant, MAX_MESSAGE_BYTES, MonitorMessage, Order, Reply, Report, Request, Wire,
+};
+use tombolo_platform_bare::program;
+
+use crate::error::Error;
+use crate::time::Deadline;
+
+/// How long a monitor may take to answer.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// An order is a message and what goes along with it.
+const MAX_ORDER_BYTES: usize = MAX_MESSAGE_BYTES + 4096;
+
+/// What arrived and nobody has taken.
+#[derive(Default)]
+struct Arrived {
+    replies: BTreeMap<u32, Reply>,
+    incoming: BTreeMap<u32, VecDeque<Grant>>,
+    hung_up: BTreeSet<ChannelId>,
+    /// Requests whose answers nobody waits for any more.
+    abandoned: BTreeSet<u32>,
+}
+
+/// The line.
+pub(crate) struct Link {
+    next_request: Cell<u32>,
+    arrived: RefCell<Arrived>,
+    buffer: RefCell<Vec<u8>>,
+}
+
+impl Link {
+    pub(crate) fn new() -> Link {
+        Link {
+            next_request: Cell::new(1),
+            arrived: RefCell::default(),
+            buffer: RefCell::new(alloc::vec![0; MAX_ORDER_BYTES]),
+        }
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) fn ask(&self, body: Request, timeout: Duration) -> Result<Reply, Error> {
+        let request = self.next_request.get();
+        self.next_request.set(request.wrapping_add(1).max(1));
+        self.say(request, body)?;
+        let answered = self.wait(timeout, "an answer of the monitor", |link| {
+            link.arrived.borrow_mut().replies.remove(&request)
+        });
+        match answered {
+            Ok(Reply::Failed { fault }) => Err(fault.into()),
+            Ok(answer) => Ok(answer),
+            Err(error) => {
+                self.arrived.borrow_mut().abandoned.insert(request);
+                Err(error)
+            }
+        }
+    }
+
+    /// Asks for what has no answer.
+    pub(crate) fn tell(&self, body: Request) -> Result<(), Error> {
+        self.say(0, body)
+    }
+
+    fn say(&self, request: u32, body: Request) -> Result<(), Error> {
+        let message = ClientMessage { request, body }.to_bytes();
+        let (length_bytes, max_bytes) = (message.len(), MAX_MESSAGE_BYTES);
+        let report = Report::Asked { connection: program::connection(), message: Bytes(message) };
+        if length_bytes > max_bytes || !program::report(&report.to_bytes()) {
+            return Err(Error::TooLong { length_bytes, max_bytes });
+        }
+        Ok(())
+    }
+
+    /// Lets go of an end of a channel.
+    pub(crate) fn release(&self, channel: ChannelId) {
+        // Refused only for a channel that the monitor knows nothing of.
+        let _ = program::report(&Report::Released { channel }.to_bytes());
+        self.arrived.borrow_mut().hung_up.remove(&channel);
+    }
+
+    /// Whether the other end of a channel is gone.
+    pub(crate) fn is_hung_up(&self, channel: ChannelId) -> bool {
+        self.arrived.borrow().hung_up.contains(&channel)
+    }
+
+    /// The next that connected to a listener.
+    pub(crate) fn next_incoming(&self, listener: u32) -> Option<Grant> {
+        self.arrived.borrow_mut().incoming.get_mut(&listener)?.pop_front()
+    }
+
+    /// Waits until `take` finds what it looks for.
+    pub(crate) fn wait<T>(
+        &self,
+        timeout: Duration,
+        what: &str,
+        mut take: impl FnMut(&Self) -> Option<T>,
+    ) -> Result<T, Error> {
+        let deadline = Deadline::after(timeout);
+        loop {
+            self.listen()?;
+            if let Some(found) = take(self) {
+                return Ok(found);
+            }
+            if deadline.passed() {
+                return Err(Error::TimedOut { what: what.to_string(), timeout });
+            }
+            // What came since `listen` ends the sleep at once.
+            deadline.sleep();
+        }
+    }
+
+    /// Takes in what has arrived.
+    pub(crate) fn listen(&self) -> Result<(), Error> {
+        let mut buffer = self.buffer.borrow_mut();
+        loop {
+            let length = program::order(&mut buffer);
+            if length == 0 {
+                return Ok(());
+            }
+            self.file(&buffer[..length])?;
+        }
+    }
+
+    fn file(&self, order: &[u8]) -> Result<(), Error> {
+        let nonsense = |error: &dyn core::fmt::Display| Error::MonitorProtocol(error.to_string());
+        let mut arrived = self.arrived.borrow_mut();
+        match Order::from_bytes(order).map_err(|error| nonsense(&error))? {
+            Order::HangUp { channel } => {
+                arrived.hung_up.insert(channel);
+            }
+            // Which doorbell is a channel's does not matter: any of them ends a sleep.
+            Order::Deliver { message, .. } => {
+                let message = MonitorMessage::from_bytes(&message.0).map_err(|error| nonsense(&error))?;
+                match message.body {
+                    Reply::Incoming { listener, grant } => {
+                        arrived.incoming.entry(listener).or_default().push_back(grant);
+                    }
+                    body if !arrived.abandoned.remove(&message.request) && message.request != 0 => {
+                        arrived.replies.insert(message.request, body);
+                    }
+                    _ => {}
+                }
+            }
+            other => return Err(nonsense(&alloc::format!("{other:?}"))),
+        }
+        Ok(())
+    }
+}
+
+/// An answer to another question.
+pub(crate) fn unexpected(reply: &Reply) -> Error {
+    let said: String = alloc::format!("{reply:?}").chars().take(80).collect();
+    Error::MonitorProtocol(said)
+}
