@@ -9,10 +9,10 @@ MACHINE ?= machines/default.toml
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup build kit bench clean
+.PHONY: help run test setup build kit bench bench-peers results clean
 
 help: ## Lists these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: kit ## Brings a machine up and runs the main job on it; GRAPH=file picks the graph, ARGS= adds options
 	@TOMBOLO=$(TOMBOLO) KIT=$(TARGET)/kit MACHINE='$(MACHINE)' GRAPH='$(GRAPH)' sh scripts/run.sh $(ARGS)
@@ -32,6 +32,12 @@ kit: setup ## Builds all that nodes are made of, in target/kit
 
 bench: kit ## Measures the rings of this host; ARGS=--json for machines
 	@$(TOMBOLO) bench ring $(ARGS)
+
+bench-peers: build ## Builds what Tombolo is compared with; AERON=1 adds Aeron (needs CMake 3.30, libbsd, libuuid)
+	@sh scripts/bench-peers.sh $(TARGET) $(if $(AERON),--features aeron)
+
+results: ## Writes the page and the plots of docs/results anew from the files there
+	@$(TOMBOLO) bench report docs/results/*.json --output docs/results
 
 clean: ## Removes everything that was built
 	@cargo clean

@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cpus;
 
 /// The host that figures were taken on.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Host {
     /// The processor's name, as the kernel says it.
     pub cpu_model: String,
@@ -15,6 +15,26 @@ pub struct Host {
     pub cores: usize,
     /// The kernel's release.
     pub kernel: String,
+    /// Caches of the first processor, the nearest first: what they hold, their size, and how many share one.
+    #[serde(default)]
+    pub caches: Vec<Cache>,
+    /// Nodes of memory.
+    #[serde(default)]
+    pub memory_nodes: usize,
+    /// Whether the kernel says that it runs on a hypervisor.
+    #[serde(default)]
+    pub virtual_machine: bool,
+}
+
+/// A cache of a processor.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Cache {
+    /// Its level and what it holds.
+    pub name: String,
+    /// Its size, as the kernel says it.
+    pub size: String,
+    /// How many processors share it.
+    pub shared_by: usize,
 }
 
 impl Host {
@@ -23,8 +43,58 @@ impl Host {
         let cores = cpus::parse_list(&online).len();
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        Host { cpu_model: cpu_model(&cpuinfo), cores, kernel: kernel.trim().to_owned() }
+        Host {
+            cpu_model: cpu_model(&cpuinfo),
+            cores,
+            kernel: kernel.trim().to_owned(),
+            caches: caches(),
+            memory_nodes: count_nodes(),
+            virtual_machine: cpuinfo
+                .lines()
+                .any(|line| line.starts_with("flags") && line.split(' ').any(|flag| flag == "hypervisor")),
+        }
     }
+
+    /// What else is known, for people.
+    pub(crate) fn details(&self) -> Vec<(&'static str, String)> {
+        let cache = |cache: &Cache| match cache.shared_by {
+            0 | 1 => format!("{} {}", cache.name, cache.size),
+            count => format!("{} {} shared by {count}", cache.name, cache.size),
+        };
+        let mut details = Vec::new();
+        if !self.caches.is_empty() {
+            details.push(("Caches", self.caches.iter().map(cache).collect::<Vec<_>>().join(", ")));
+        }
+        if self.memory_nodes > 0 {
+            details.push(("Memory nodes", self.memory_nodes.to_string()));
+        }
+        details.push(("Virtual machine", if self.virtual_machine { "yes" } else { "no" }.to_owned()));
+        details
+    }
+}
+
+/// The caches of the first processor, as far as the kernel says.
+fn caches() -> Vec<Cache> {
+    let of = |index: usize| {
+        let read = |file| {
+            fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{file}"))
+                .map(|text| text.trim().to_owned())
+        };
+        let level = read("level").ok()?;
+        let name = match read("type").ok()?.as_str() {
+            "Data" => format!("L{level}d"),
+            "Instruction" => format!("L{level}i"),
+            _ => format!("L{level}"),
+        };
+        let shared_by = cpus::parse_list(&read("shared_cpu_list").ok()?).len();
+        Some(Cache { name, size: read("size").ok()?, shared_by })
+    };
+    (0..8).map_while(of).collect()
+}
+
+fn count_nodes() -> usize {
+    let online = fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
+    cpus::parse_list(&online).len()
 }
 
 /// The first line that names the processor. Arm kernels give numbers only, so the instruction set has to do.

@@ -9,6 +9,12 @@
 pub mod cpus;
 mod host;
 pub mod latency;
+mod raw;
+pub mod report;
 pub mod ring;
+mod sample;
+pub mod suite;
 mod table;
 pub mod waitset;
+
+pub use ring::Patience;

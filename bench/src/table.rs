@@ -2,6 +2,23 @@
 
 use std::fmt::Write;
 
+pub(crate) fn cells(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+pub(crate) fn none() -> String {
+    "-".to_owned()
+}
+
+/// Three digits, more before the point where there are.
+pub(crate) fn significant(value: f64) -> String {
+    match value {
+        value if value >= 99.95 => format!("{value:.0}"),
+        value if value >= 9.995 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
 /// Aligns columns: words to the left, numbers and what stands over them to the right.
 pub(crate) fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -21,4 +38,34 @@ pub(crate) fn align(rows: &[Vec<String>]) -> String {
         text += "\n";
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let table = align(&[
+            cells(&["link", "over", "p50"]),
+            cells(&["host-host", "shm", "120"]),
+            cells(&["a-b", "window", "1234"]),
+        ]);
+        let expected = "  link       over     p50\n  host-host  shm      120\n  a-b        window  1234\n";
+        assert_eq!(table, expected);
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        for (value, text) in [
+            (0.0, "0.00"),
+            (1.234, "1.23"),
+            (9.999, "10.0"),
+            (99.96, "100"),
+            (120.4, "120"),
+            (45_000.0, "45000"),
+        ] {
+            assert_eq!(significant(value), text);
+        }
+    }
 }

@@ -38,6 +38,9 @@ pub(crate) enum Failure {
     /// A measurement of answer times failed.
     #[error(transparent)]
     Latency(#[from] tombolo_bench::latency::Error),
+    /// A comparison failed.
+    #[error(transparent)]
+    Comparison(#[from] tombolo_bench::suite::Error),
     /// A part of the installation is missing.
     #[error(transparent)]
     Kit(#[from] KitError),

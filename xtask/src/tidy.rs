@@ -99,11 +99,13 @@ impl Tree {
     /// The Rust sources of a crate: files of its folder that belong to no crate inside it.
     fn sources<'a>(&'a self, package: &Package) -> impl Iterator<Item = &'a TextFile> {
         let folder = format!("{}/", package.folder(&self.root));
+        // Whatever has a manifest of its own is another package, be it of this workspace or of one by itself.
         let inner: Vec<String> = self
-            .packages
+            .files
             .iter()
-            .map(|other| format!("{}/", other.folder(&self.root)))
+            .filter_map(|file| file.path.strip_suffix("Cargo.toml"))
             .filter(|other| other.len() > folder.len() && other.starts_with(&folder))
+            .map(str::to_owned)
             .collect();
         self.files.iter().filter(move |file| {
             file.path.ends_with(".rs")

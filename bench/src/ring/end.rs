@@ -76,16 +76,19 @@ pub struct Ends<E> {
 pub(super) const STALL: Duration = Duration::from_secs(10);
 
 /// Ends a polling wait that lasts too long, without looking at the clock at every poll.
-#[derive(Default)]
-pub(super) struct Patience {
+#[derive(Default, Debug)]
+pub struct Patience {
     polls: u32,
     since: Option<Instant>,
 }
 
 impl Patience {
     /// To be called after each fruitless poll.
+    ///
+    /// # Errors
+    /// [`Error::Stalled`].
     #[inline(always)]
-    pub(super) fn wait(&mut self) -> Result<(), Error> {
+    pub fn wait(&mut self) -> Result<(), Error> {
         const POLLS_PER_LOOK: u32 = 1 << 16;
         self.polls = self.polls.wrapping_add(1);
         if self.polls.is_multiple_of(POLLS_PER_LOOK) { self.look() } else { Ok(()) }

@@ -7,8 +7,8 @@ use tombolo::{Channel, Child, Domain, Exit, Listener, NodeInfo, SpawnOptions, Tr
 use super::end::Ends;
 use super::near::{self, Figures};
 use super::peer::OPEN;
-use super::sample::Clock;
 use super::{Error, Options, PeerArguments};
+use crate::sample::Clock;
 
 /// How long a peer may take to end once it was told to, or once it failed.
 const END: Duration = Duration::from_secs(5);

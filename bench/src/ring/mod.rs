@@ -14,9 +14,7 @@ mod error;
 mod link;
 mod near;
 pub mod peer;
-mod raw;
 mod report;
-mod sample;
 mod table;
 
 use std::path::PathBuf;
@@ -24,15 +22,15 @@ use std::time::Duration;
 
 use tombolo::{Domain, Fault, NodeInfo};
 
+pub use crate::sample::{Latency, Rate};
 pub use arguments::{PeerArguments, Shape};
-pub use end::{End, Ends};
+pub use end::{End, Ends, Patience};
 pub use error::Error;
 pub use report::{DISTURBED_SHARE, Goal, LinkReport, Report, Settings, Unmeasured};
-pub use sample::{Latency, Rate};
 
 use crate::cpus::{self, Pinned};
 use crate::host::Host;
-use sample::Clock;
+use crate::sample::Clock;
 
 /// What to measure, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -136,7 +134,7 @@ fn choose(nodes: Vec<NodeInfo>, names: &[String], own: &str) -> Result<Vec<NodeI
     Ok(chosen)
 }
 
-fn processors() -> Result<(usize, usize), Error> {
+pub(crate) fn processors() -> Result<(usize, usize), Error> {
     let allowed = cpus::allowed()
         .map_err(|error| Error::Cpus { what: "learn which processors this program may use".into(), error })?;
     cpus::pair(&allowed).ok_or(Error::TooFewCpus { allowed: allowed.len() })

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use super::command::{self, Command, SMALL_BYTES, USUAL_BYTES};
 use super::end::{End, Ends, STALL, recv_polling, send_polling};
 use super::peer::{stream, take};
-use super::raw::Lines;
-use super::sample::{Clock, Flow, Samples, median, sorted};
 use super::{Error, Schedule};
 use crate::cpus;
+use crate::raw::Lines;
+use crate::sample::{Clock, Flow, Samples, median, sorted};
 
 /// What is measured of a link. Slices follow one another in this order, over and over: the distance of two
 /// processors changes within seconds where a hypervisor moves them, and a ratio is taken of neighbours only.

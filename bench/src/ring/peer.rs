@@ -7,9 +7,9 @@ use tombolo::Domain;
 use super::command::{self, COMMAND_BYTES, Command, USUAL_BYTES};
 use super::end::{End, Ends, recv_polling, send_polling};
 use super::link::sleeper_name;
-use super::raw::Lines;
 use super::{Error, PeerArguments};
 use crate::cpus;
+use crate::raw::Lines;
 
 /// How long the near side may take between two commands: it may be stopped, or measure nothing for a while.
 const IDLE: Duration = Duration::from_secs(60);

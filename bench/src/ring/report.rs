@@ -1,12 +1,12 @@
 //! What was measured, for people and for programs.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tombolo::{Isa, NodeInfo, TransportKind};
 
 use super::near::{Figures, typical};
-use super::sample::{Latency, Rate};
 use super::{Error, table};
 use crate::host::Host;
+use crate::sample::{Latency, Rate};
 
 /// What a round trip of 48 bytes may cost on the host's own link, in round trips of the bare memory.
 const GOAL_RATIO: f64 = 1.25;
@@ -53,7 +53,7 @@ pub struct Settings {
 }
 
 /// A link that was measured. Round trips are of messages from the first node to the second and back.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LinkReport {
     /// The two nodes, joined by a dash.
     pub link: String,
@@ -213,7 +213,14 @@ pub(super) mod tests {
             limit_slices_ns: vec![100.0, 101.0],
             ratio_slices: vec![1.2],
         };
-        let host = Host { cpu_model: "Some CPU".into(), cores: 2, kernel: "6.1".into() };
+        let host = Host {
+            cpu_model: "Some CPU".into(),
+            cores: 2,
+            kernel: "6.1".into(),
+            caches: Vec::new(),
+            memory_nodes: 1,
+            virtual_machine: false,
+        };
         let settings = Settings {
             slices: 1,
             slice_ms: 25.0,

@@ -1,8 +1,8 @@
 //! A report as aligned text: a row for each link.
 
 use super::report::{DISTURBED_SHARE, LinkReport, Report};
-use super::sample::{Latency, Rate};
-use crate::table::align;
+use crate::sample::{Latency, Rate};
+use crate::table::{align, cells, none, significant};
 
 pub(super) fn render(report: &Report) -> String {
     let mut text = heading(report);
@@ -121,14 +121,6 @@ fn legend(report: &Report) -> String {
     )
 }
 
-fn cells(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| (*text).to_owned()).collect()
-}
-
-fn none() -> String {
-    "-".to_owned()
-}
-
 fn latency_cells(latency: Option<&Latency>, divisor: f64) -> [String; 4] {
     match latency {
         None => [none(), none(), none(), none()],
@@ -138,45 +130,10 @@ fn latency_cells(latency: Option<&Latency>, divisor: f64) -> [String; 4] {
     }
 }
 
-/// Three digits, more before the point where there are.
-fn significant(value: f64) -> String {
-    match value {
-        value if value >= 99.95 => format!("{value:.0}"),
-        value if value >= 9.995 => format!("{value:.1}"),
-        value => format!("{value:.2}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::report::Unmeasured;
     use super::super::report::tests::report;
-    use super::*;
-
-    #[test]
-    fn columns_line_up() {
-        let table = align(&[
-            cells(&["link", "over", "p50"]),
-            cells(&["host-host", "shm", "120"]),
-            cells(&["a-b", "window", "1234"]),
-        ]);
-        let expected = "  link       over     p50\n  host-host  shm      120\n  a-b        window  1234\n";
-        assert_eq!(table, expected);
-    }
-
-    #[test]
-    fn numbers_have_three_digits() {
-        for (value, text) in [
-            (0.0, "0.00"),
-            (1.234, "1.23"),
-            (9.999, "10.0"),
-            (99.96, "100"),
-            (120.4, "120"),
-            (45_000.0, "45000"),
-        ] {
-            assert_eq!(significant(value), text);
-        }
-    }
 
     #[test]
     fn without_a_link_there_is_nothing_to_explain() {

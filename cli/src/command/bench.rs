@@ -12,6 +12,7 @@ use tombolo_bench::ring::{self, Report, Schedule, Shape};
 use tombolo_bench::{latency, waitset};
 use tombolo_machine::Kit;
 
+use super::bench_suite::{self, AllOptions, FarOptions, ReportOptions};
 use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
 use crate::text::one_line;
@@ -20,9 +21,10 @@ use crate::text::one_line;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  tombolo bench ring
-  tombolo bench waitset
-  tombolo bench latency")]
+  tombolo bench ring                     the links of the machine that is up
+  tombolo bench all --json here.json     this host, beside what else there is
+  tombolo bench waitset                  waiting for many channels
+  tombolo bench latency                  the distribution of answer times")]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: BenchCommand,
@@ -33,6 +35,10 @@ enum BenchCommand {
     Ring(RingOptions),
     Waitset(WaitsetOptions),
     Latency(LatencyOptions),
+    All(AllOptions),
+    Report(ReportOptions),
+    #[command(hide = true)]
+    Far(FarOptions),
 }
 
 /// Shows the distribution of answer times, with and without a processor and a priority of its own
@@ -201,6 +207,9 @@ impl RingOptions {
 /// Status 1 when a link could not be measured; the report says which and why.
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     match &options.command {
+        BenchCommand::All(options) => bench_suite::run_all(context, options),
+        BenchCommand::Report(options) => bench_suite::run_report(options),
+        BenchCommand::Far(options) => bench_suite::run_far(options),
         BenchCommand::Ring(options) => {
             let report = measure(context, options)?;
             print(if options.json { report.to_json() } else { report.table() })?;

@@ -1,6 +1,7 @@
 //! The subcommands, one module each.
 
 mod bench;
+mod bench_suite;
 mod build;
 mod channels;
 mod console;

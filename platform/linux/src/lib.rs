@@ -8,6 +8,7 @@ pub mod clock;
 pub mod epoll;
 pub mod error;
 pub mod event;
+pub mod futex;
 pub mod guest;
 pub mod memory;
 pub mod process;

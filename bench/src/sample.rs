@@ -8,12 +8,13 @@
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
-
-use super::Error;
+use serde::{Deserialize, Serialize};
 
 /// Round trips timed as one; as many are timed singly after them.
 const BATCH: u32 = 16;
+
+/// Round trips of a batch and of those timed singly after it.
+pub(crate) const CYCLE_ROUNDS: u64 = 2 * BATCH as u64;
 
 /// Round trips before the first that counts, for caches and branch predictors; fewer where they are slow.
 const WARM_UP: u32 = 500;
@@ -22,12 +23,12 @@ const WARM_UP_TIME: Duration = Duration::from_millis(2);
 
 /// The clock, and what it costs to read it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     cost_ps: u64,
 }
 
 impl Clock {
-    pub(super) fn calibrate() -> Clock {
+    pub(crate) fn calibrate() -> Clock {
         const READS: u64 = 20_000;
         // The best of several, so that an interruption is not taken for the clock.
         let cost_ps = (0..5).map(|_| {
@@ -40,13 +41,13 @@ impl Clock {
         Clock { cost_ps: cost_ps.min().unwrap_or(0) }
     }
 
-    pub(super) fn cost_ns(self) -> f64 {
+    pub(crate) fn cost_ns(self) -> f64 {
         tenths(self.cost_ps as f64 / 1000.0)
     }
 
     /// Times `rounds` calls as one; picoseconds each.
     #[inline(always)]
-    fn time(self, rounds: u32, round: &mut impl FnMut() -> Result<(), Error>) -> Result<u64, Error> {
+    fn time<E>(self, rounds: u32, round: &mut impl FnMut() -> Result<(), E>) -> Result<u64, E> {
         let start = Instant::now();
         for _ in 0..rounds {
             round()?;
@@ -62,7 +63,7 @@ fn picoseconds(duration: Duration) -> u64 {
 
 /// Times of round trips, in picoseconds.
 #[derive(Clone, Debug)]
-pub(super) struct Samples {
+pub(crate) struct Samples {
     /// Averages of batches.
     batches: Histogram<u64>,
     singles: Histogram<u64>,
@@ -70,17 +71,17 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    pub(super) fn new() -> Samples {
+    pub(crate) fn new() -> Samples {
         Samples { batches: histogram(), singles: histogram(), rounds: 0 }
     }
 
     /// Round trips for `length`, after a few that do not count.
     #[inline(always)]
-    pub(super) fn take(
+    pub(crate) fn take<E>(
         clock: Clock,
         length: Duration,
-        mut round: impl FnMut() -> Result<(), Error>,
-    ) -> Result<Samples, Error> {
+        mut round: impl FnMut() -> Result<(), E>,
+    ) -> Result<Samples, E> {
         let mut samples = Samples::new();
         let start = Instant::now();
         for _ in 0..WARM_UP {
@@ -91,23 +92,44 @@ impl Samples {
         }
         let start = Instant::now();
         while start.elapsed() < length {
-            let batch_ps = clock.time(BATCH, &mut round)?;
-            samples.batches.saturating_record(batch_ps);
-            for _ in 0..BATCH {
-                let single_ps = clock.time(1, &mut round)?;
-                samples.singles.saturating_record(single_ps);
-            }
-            samples.rounds += 2 * u64::from(BATCH);
+            samples.take_cycle(clock, &mut round)?;
         }
         Ok(samples)
     }
 
+    /// [`CYCLE_ROUNDS`] times `cycles` round trips, of which the caller has warmed up.
+    #[inline(always)]
+    pub(crate) fn take_cycles<E>(
+        clock: Clock,
+        cycles: u64,
+        mut round: impl FnMut() -> Result<(), E>,
+    ) -> Result<Samples, E> {
+        let mut samples = Samples::new();
+        for _ in 0..cycles {
+            samples.take_cycle(clock, &mut round)?;
+        }
+        Ok(samples)
+    }
+
+    /// A batch, and as many timed singly.
+    #[inline(always)]
+    fn take_cycle<E>(&mut self, clock: Clock, round: &mut impl FnMut() -> Result<(), E>) -> Result<(), E> {
+        let batch_ps = clock.time(BATCH, round)?;
+        self.batches.saturating_record(batch_ps);
+        for _ in 0..BATCH {
+            let single_ps = clock.time(1, round)?;
+            self.singles.saturating_record(single_ps);
+        }
+        self.rounds += CYCLE_ROUNDS;
+        Ok(())
+    }
+
     /// `rounds` round trips so slow that each can be timed alone.
-    pub(super) fn take_singly(
+    pub(crate) fn take_singly<E>(
         clock: Clock,
         rounds: u64,
-        mut round: impl FnMut() -> Result<(), Error>,
-    ) -> Result<Samples, Error> {
+        mut round: impl FnMut() -> Result<(), E>,
+    ) -> Result<Samples, E> {
         let mut samples = Samples::new();
         for _ in 0..rounds {
             let single_ps = clock.time(1, &mut round)?;
@@ -118,19 +140,19 @@ impl Samples {
         Ok(samples)
     }
 
-    pub(super) fn add(&mut self, other: &Samples) {
+    pub(crate) fn add(&mut self, other: &Samples) {
         // All histograms here have the same bounds, so that adding cannot fail.
         let _ = self.batches.add(&other.batches);
         let _ = self.singles.add(&other.singles);
         self.rounds += other.rounds;
     }
 
-    pub(super) fn p50_ns(&self) -> f64 {
+    pub(crate) fn p50_ns(&self) -> f64 {
         self.batches.value_at_quantile(0.5) as f64 / 1000.0
     }
 
     /// `None` when there are none.
-    pub(super) fn summary(&self) -> Option<Latency> {
+    pub(crate) fn summary(&self) -> Option<Latency> {
         let quantile = |quantile| tenths(self.singles.value_at_quantile(quantile) as f64 / 1000.0);
         (self.rounds > 0).then(|| Latency {
             p50: tenths(self.p50_ns()),
@@ -152,7 +174,7 @@ fn tenths(value: f64) -> f64 {
 }
 
 /// Percentiles of a time, in nanoseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Latency {
     /// Half of them took no longer.
     pub p50: f64,
@@ -167,7 +189,7 @@ pub struct Latency {
 }
 
 /// How many messages arrive per second, over the slices of a measurement.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Rate {
     /// Half of the slices were as fast.
     pub p50: f64,
@@ -181,19 +203,19 @@ pub struct Rate {
 
 /// Messages and the time they took, by slice.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Flow {
+pub(crate) struct Flow {
     slices: Vec<(u64, Duration)>,
 }
 
 impl Flow {
-    pub(super) fn add(&mut self, messages: u64, elapsed: Duration) {
+    pub(crate) fn add(&mut self, messages: u64, elapsed: Duration) {
         if messages > 0 && !elapsed.is_zero() {
             self.slices.push((messages, elapsed));
         }
     }
 
     /// `None` when nothing was sent.
-    pub(super) fn summary(&self) -> Option<Rate> {
+    pub(crate) fn summary(&self) -> Option<Rate> {
         let rates = self.slices.iter().map(|(messages, elapsed)| *messages as f64 / elapsed.as_secs_f64());
         let rates = sorted(rates.collect());
         let messages = self.slices.iter().map(|(messages, _)| messages).sum::<u64>();
@@ -207,13 +229,13 @@ impl Flow {
     }
 }
 
-pub(super) fn sorted(mut values: Vec<f64>) -> Vec<f64> {
+pub(crate) fn sorted(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     values
 }
 
 /// The middle of sorted values, or of the two in the middle.
-pub(super) fn median(sorted: &[f64]) -> Option<f64> {
+pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     Some(f64::midpoint(sorted[last / 2], sorted[last.div_ceil(2)]))
 }
@@ -221,6 +243,7 @@ pub(super) fn median(sorted: &[f64]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ring::Error;
 
     #[test]
     fn percentiles_are_of_batches_and_of_singles() {
@@ -258,14 +281,14 @@ mod tests {
         let mut calls = 0;
         let mut count = || {
             calls += 1;
-            Ok(())
+            Ok::<(), Error>(())
         };
         let samples = Samples::take(clock, Duration::from_millis(1), &mut count).expect("nothing fails");
         let singly = Samples::take_singly(clock, 10, &mut count).expect("nothing fails");
         assert!(samples.rounds >= 32 && samples.rounds + singly.rounds < calls);
         assert_eq!(singly.rounds, 10);
 
-        let fail = || Err(Error::Corrupt { message: 3 });
+        let fail = || Err::<(), _>(Error::Corrupt { message: 3 });
         assert!(Samples::take(clock, Duration::from_millis(1), fail).is_err());
     }
 

@@ -1,0 +1,8 @@
+//! Aeron's C library is made of objects for link-time optimisation, which GCC's own linker reads and lld does not.
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    if std::env::var_os("CARGO_FEATURE_AERON").is_some() {
+        println!("cargo::rustc-link-arg-bins=-fuse-ld=bfd");
+    }
+}

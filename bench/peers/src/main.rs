@@ -1,0 +1,85 @@
+//! `tombolo bench all` runs this where it finds it beside itself, for peers that have dependencies of their own.
+//!
+//! `run OPTIONS` measures and writes the results to standard output, or in one line why it cannot; `far` is the far
+//! side, which the near side starts.
+
+#[cfg(feature = "aeron")]
+mod aeron;
+#[cfg(feature = "iceoryx2")]
+mod iceoryx;
+#[cfg(feature = "zeromq")]
+mod zeromq;
+
+use std::process::ExitCode;
+
+use tombolo_bench::suite::{self, Absent, Options, Peer, peers};
+
+fn all() -> Vec<Box<dyn Peer>> {
+    let mut all = peers::all();
+    #[cfg(feature = "iceoryx2")]
+    all.extend([Box::new(iceoryx::PublishSubscribe) as Box<dyn Peer>, Box::new(iceoryx::Events)]);
+    #[cfg(feature = "zeromq")]
+    all.push(Box::new(zeromq::Pairs));
+    #[cfg(feature = "aeron")]
+    all.push(Box::new(aeron::Ipc));
+    all
+}
+
+fn absent() -> Vec<Absent> {
+    let without = |peer: &str, needs: &str| Absent {
+        peer: peer.into(),
+        why: format!("this program was built without it: it needs {needs} (`make bench-peers`)"),
+    };
+    let mut absent = Vec::new();
+    if cfg!(not(feature = "iceoryx2")) {
+        absent.push(without("iceoryx2", "libclang"));
+    }
+    if cfg!(not(feature = "zeromq")) {
+        absent.push(without("ZeroMQ", "a C++ compiler"));
+    }
+    if cfg!(not(feature = "aeron")) {
+        absent.push(without("Aeron IPC", "CMake 3.30, libclang, libbsd and libuuid"));
+    }
+    absent
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["run", options] => finish(run(options)),
+        ["far"] => {
+            let all = all();
+            let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
+            finish(suite::serve(&peers).map_err(|error| error.to_string()))
+        }
+        _ => {
+            eprintln!("tombolo-bench-peers: started by `tombolo bench all`, not by hand");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn finish(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &str) -> Result<(), String> {
+    let options: Options = serde_json::from_str(options).map_err(|error| format!("no options: {error}"))?;
+    let own = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
+    let far = vec![own.to_string_lossy().into_owned(), "far".into()];
+    let all = all();
+    let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
+    let results = suite::run(&peers, &absent(), &Options { far, ..options }, &mut |line| {
+        eprint!("\r\x1b[K{line}");
+    });
+    eprint!("\r\x1b[K");
+    print!("{}", results.map_err(|error| error.to_string())?.to_json());
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Results as text, and as a page with plots.
+
+mod page;
+mod plots;
+mod svg;
+mod targets;
+mod text;
+
+use std::fs;
+use std::path::Path;
+
+use crate::suite::{Error, Results};
+
+pub use text::render as text;
+
+/// A file of a report: its name, and what it holds.
+pub type File = (String, String);
+
+/// The files of a report about `results`, one of each host: the page, and the plots of each.
+#[must_use]
+pub fn files(results: &[Results]) -> Vec<File> {
+    let mut hosts: Vec<(String, &Results, Vec<plots::Plot>)> = Vec::new();
+    for results in results {
+        let plain = slug(&results.label);
+        let same = hosts
+            .iter()
+            .filter(|(slug, ..)| *slug == plain || slug.starts_with(&format!("{plain}-")))
+            .count();
+        let slug = if same == 0 { plain } else { format!("{plain}-{}", same + 1) };
+        hosts.push((slug, results, plots::all(results)));
+    }
+    let page = ("README.md".to_owned(), page::render(&hosts));
+    let drawings = hosts.into_iter().flat_map(|(slug, _, plots)| {
+        plots.into_iter().map(move |plot| (format!("{slug}-{}.svg", plot.name), plot.svg)).collect::<Vec<_>>()
+    });
+    std::iter::once(page).chain(drawings).collect()
+}
+
+/// Writes a page about `results`, one of each host, and its plots into `folder`.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn write(results: &[Results], folder: &Path) -> Result<(), Error> {
+    let failed = |path: &Path, error: std::io::Error| Error::File {
+        path: path.to_owned(),
+        why: format!("cannot be written: {error}"),
+    };
+    fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    for (name, content) in files(results) {
+        let path = folder.join(name);
+        fs::write(&path, content).map_err(|error| failed(&path, error))?;
+    }
+    Ok(())
+}
+
+/// A label as the beginning of a file's name.
+fn slug(label: &str) -> String {
+    let plain: String =
+        label.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let words: Vec<&str> = plain.split('-').filter(|word| !word.is_empty()).collect();
+    if words.is_empty() { "host".into() } else { words.join("-") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::results::tests::results;
+
+    #[test]
+    fn every_host_has_a_part_of_the_page_and_plots_of_its_own() {
+        let files = files(&[results("Two cores"), results("two  cores!")]);
+        let (name, page) = &files[0];
+        assert_eq!(name, "README.md");
+        for part in [
+            "| [Two cores](#two-cores) | Some <CPU> | 2 |",
+            "## Two cores\n",
+            "(two-cores-round-trip-64.svg)",
+            "(two-cores-2-bandwidth.svg)",
+            "- **ZeroMQ** is not there: nobody built it",
+            "| Tombolo | near | 108 ns | 162 ns | 270 ns | 108 ns | 100 ns | 1.08 | 7 |  |",
+        ] {
+            assert!(page.contains(part), "no '{part}' in\n{page}");
+        }
+        let names: std::collections::BTreeSet<&String> = files.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), files.len());
+        for (name, content) in files.iter().skip(1) {
+            assert!(page.contains(&format!("({name})")), "{name} is not shown");
+            assert!(content.starts_with("<svg ") && content.trim_end().ends_with("</svg>"), "{name}");
+            assert!(!content.contains("NaN") && !content.contains("inf"), "{name}");
+        }
+    }
+
+    #[test]
+    fn results_without_figures_still_make_a_page() {
+        let mut empty = results("empty");
+        (empty.rows, empty.pairs, empty.placement) = (Vec::new(), Vec::new(), Vec::new());
+        let files = files(&[empty]);
+        assert_eq!(files.len(), 1);
+        assert!(files[0].1.contains("not measured"));
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_named() {
+        let error =
+            write(&[results("here")], Path::new("/proc/nothing")).expect_err("nobody can write there");
+        assert!(error.to_string().starts_with("/proc/nothing: cannot be written"), "{error}");
+    }
+
+    /// What is committed under `docs/results` is what this program makes of the files there.
+    #[test]
+    fn the_committed_page_is_what_its_files_say() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results");
+        let mut paths: Vec<_> = fs::read_dir(&folder)
+            .expect("the folder is there")
+            .map(|entry| entry.expect("an entry").path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+            .collect();
+        paths.sort();
+        let results: Vec<Results> = paths.iter().map(|path| Results::read(path).expect("results")).collect();
+        for (name, content) in files(&results) {
+            let present = fs::read_to_string(folder.join(&name)).unwrap_or_default();
+            assert!(present == content, "docs/results/{name} is stale: `make results` writes it anew");
+        }
+    }
+}

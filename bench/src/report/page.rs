@@ -1,0 +1,276 @@
+//! The page of results, in Markdown.
+
+use std::fmt::Write;
+
+use super::plots::{Plot, exact_time, shown};
+use super::targets::{self, Verdict};
+use super::text::{divisor, metrics, unit};
+use crate::suite::{Distance, Metric, NEAR_RATIO, Results, Row, Unit, disturbed_share};
+use crate::table::significant;
+
+const HEAD: &str = "\
+# Results
+
+Written by `tombolo bench report` from the JSON files beside this page; do not edit. `tombolo bench all --json FILE`
+makes such a file, and [how it is measured](../book/src/measuring.md) says what the figures mean.
+
+Absolute times differ between machines, and on a virtual machine between seconds; ratios to what was measured in the
+same run are what counts. A figure is *doubtful* when most of its slices were disturbed.
+";
+
+/// The whole page about all hosts, with the plots of each.
+pub(super) fn render(hosts: &[(String, &Results, Vec<Plot>)]) -> String {
+    let mut page = HEAD.to_owned();
+    if hosts.len() > 1 {
+        page += "\n| host | processor | processors | targets met |\n|---|---|---|---|\n";
+        for (_, results, _) in hosts {
+            let targets = targets::all(results);
+            let met = targets.iter().filter(|target| target.verdict == Verdict::Met).count();
+            let judged = targets.iter().filter(|target| target.verdict != Verdict::NotMeasured).count();
+            let _ = writeln!(
+                page,
+                "| [{}](#{}) | {} | {} | {met} of {judged} |",
+                results.label,
+                anchor(&results.label),
+                results.host.cpu_model,
+                results.host.cores
+            );
+        }
+    }
+    for (slug, results, plots) in hosts {
+        page += &host(slug, results, plots);
+    }
+    page
+}
+
+/// What a heading's link is.
+fn anchor(label: &str) -> String {
+    let kept = label
+        .to_lowercase()
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+        .collect::<String>();
+    kept.replace(' ', "-")
+}
+
+fn host(slug: &str, results: &Results, plots: &[Plot]) -> String {
+    let mut text = format!("\n## {}\n\n{}\n", results.label, machine(results));
+    text += &promised(results);
+    for plot in plots {
+        let _ = writeln!(text, "\n![{}]({slug}-{}.svg)", plot.caption, plot.name);
+    }
+    for metric in metrics(results) {
+        let rows: Vec<&Row> = results.rows.iter().filter(|row| row.metric == metric).collect();
+        text += &match metric.unit() {
+            Unit::Nanoseconds if !matches!(metric, Metric::Open) => times(metric, &rows),
+            Unit::Nanoseconds | Unit::Share | Unit::Bytes => String::new(),
+            Unit::MessagesPerSecond | Unit::BytesPerSecond => flows(metric, &rows),
+        };
+    }
+    text += &standing(results);
+    text += &links(results);
+    text += &compared(results);
+    text
+}
+
+fn machine(results: &Results) -> String {
+    let (host, settings) = (&results.host, &results.settings);
+    let mut text = format!(
+        "{}, {} processors, Linux {}. {} slices of {} ms for each figure, on processors {} and {}; {} ns for reading \
+         the clock are taken off. Taken on {} with Tombolo {}.\n",
+        host.cpu_model,
+        host.cores,
+        host.kernel,
+        settings.slices,
+        settings.slice_ms,
+        settings.cpus[0],
+        settings.cpus[1],
+        settings.clock_cost_ns,
+        date(results.taken_at),
+        results.version,
+    );
+    for (what, value) in host.details() {
+        let _ = write!(text, "{what}: {value}. ");
+    }
+    text.trim_end().to_owned() + "\n"
+}
+
+/// A day, of the proleptic Gregorian calendar in UTC.
+fn date(seconds: u64) -> String {
+    // Days are counted from 1 March of year 0, so that leap days come last (Howard Hinnant's method).
+    let days = seconds / 86_400 + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = 400 * era + year_of_era + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02}")
+}
+
+fn promised(results: &Results) -> String {
+    let mut text = "\n### What was promised\n\n| promise | found | |\n|---|---|---|\n".to_owned();
+    let mut missed = String::new();
+    for target in targets::all(results) {
+        let _ = writeln!(text, "| {} | {} | {} |", target.what, target.found, target.verdict.word());
+        if !target.why.is_empty() {
+            let _ = writeln!(missed, "- {}: {}", target.what, target.why);
+        }
+    }
+    if !missed.is_empty() {
+        text += "\nWhy these are missed, after what was tried ([ADR 0016](../adr/0016-measuring-beside-peers.md)):\n\n";
+        text += &missed;
+    }
+    text
+}
+
+fn place(row: &Row) -> &'static str {
+    match row.distance {
+        Distance::Near => "near",
+        Distance::Far => "far",
+        Distance::Any => "",
+    }
+}
+
+fn note(row: &Row) -> &'static str {
+    if row.is_doubtful() { "doubtful" } else { "" }
+}
+
+fn times(metric: Metric, rows: &[&Row]) -> String {
+    let mut text = format!(
+        "\n### {}\n\n| | where | p50 | p99 | p99.9 | mean | bare lines | p50 / bare | slices | |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---:|---|\n",
+        metric.title()
+    );
+    for row in rows {
+        let Some(latency) = &row.latency_ns else { continue };
+        let [p50, p99, p999, mean] = [latency.p50, latency.p99, latency.p999, latency.mean].map(exact_time);
+        let bare = if row.probe_ns > 0.0 { exact_time(row.probe_ns) } else { String::new() };
+        let ratio = row.probe_ratio.filter(|_| row.distance != Distance::Any);
+        let ratio = ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+        let (place, note) = (place(row), note(row));
+        let _ = writeln!(
+            text,
+            "| {} | {place} | {p50} | {p99} | {p999} | {mean} | {bare} | {ratio} | {} | {note} |",
+            row.peer, row.slices
+        );
+    }
+    text
+}
+
+fn flows(metric: Metric, rows: &[&Row]) -> String {
+    let unit = metric.unit();
+    let mut text = format!(
+        "\n### {}, {}\n\n| | where | p50 | slowest slice | mean | bare lines | slices | |\n|---|---|---:|---:|---:|---:|---:|---|\n",
+        metric.title(),
+        self::unit(unit)
+    );
+    for row in rows {
+        let Some(rate) = &row.rate_per_s else { continue };
+        let [p50, slowest, mean] =
+            [rate.p50, rate.p99, rate.mean].map(|value| significant(value / divisor(unit)));
+        let bare = if row.probe_ns > 0.0 { exact_time(row.probe_ns) } else { String::new() };
+        let (place, note) = (place(row), note(row));
+        let _ = writeln!(
+            text,
+            "| {} | {place} | {p50} | {slowest} | {mean} | {bare} | {} | {note} |",
+            row.peer, row.slices
+        );
+    }
+    text
+}
+
+fn standing(results: &Results) -> String {
+    let mut peers: Vec<&str> = Vec::new();
+    for row in results.rows.iter().filter(|row| Metric::STANDING.contains(&row.metric)) {
+        if !peers.contains(&row.peer.as_str()) {
+            peers.push(&row.peer);
+        }
+    }
+    if peers.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        "\n### What it costs to have a channel\n\n| | processor used while waiting | memory, both sides | \
+                    time to open |\n|---|---:|---:|---:|\n"
+            .to_owned();
+    for peer in peers {
+        let cell = |metric| results.row(peer, metric).map_or_else(String::new, shown);
+        let [idle, memory, open] = Metric::STANDING.map(cell);
+        let _ = writeln!(text, "| {peer} | {idle} | {memory} | {open} |");
+    }
+    text + "\nMemory is what both programs hold beyond what the first channel needs, once messages have passed; buffers \
+            in the kernel are not counted, nor is what a monitor keeps.\n"
+}
+
+fn links(results: &Results) -> String {
+    if results.links.is_empty() {
+        return "\nNo machine with several nodes was up, so there are no figures across a window.\n".into();
+    }
+    let mut text = "\n### Links of the machine\n\n| link | over | instruction sets | bare lines | 48 B | 48 B / bare | out, M/s | back, \
+                    M/s | wake-up |\n|---|---|---|---:|---:|---:|---:|---:|---:|\n"
+        .to_owned();
+    for link in &results.links {
+        let time = |latency: Option<&crate::ring::Latency>| {
+            latency.map_or_else(String::new, |it| exact_time(it.p50))
+        };
+        let rate =
+            |rate: Option<&crate::ring::Rate>| rate.map_or_else(String::new, |it| significant(it.p50 / 1e6));
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+            link.link,
+            link.transport,
+            link.isa.join(", "),
+            time(link.limit_rtt_ns.as_ref()),
+            time(link.rtt_ns.as_ref()),
+            link.rtt_ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            rate(link.rate_per_s.as_ref()),
+            rate(link.rate_back_per_s.as_ref()),
+            time(link.wake_rtt_ns.as_ref()),
+        );
+    }
+    text
+}
+
+fn compared(results: &Results) -> String {
+    let mut text = "\n### What was compared\n\n".to_owned();
+    for peer in &results.peers {
+        let _ = writeln!(text, "- **{}**: {}", peer.name, peer.about);
+    }
+    for absent in &results.absent {
+        let _ = writeln!(text, "- **{}** is not there: {}", absent.peer, absent.why);
+    }
+    let _ = writeln!(
+        text,
+        "\n*near* and *far*: the bare lines took at most {NEAR_RATIO} × as long as the shortest of the run, or longer. A \
+         slice during which they changed, or a side waited more than {:.0} % of the time for its processor, was taken \
+         again up to three times.",
+        disturbed_share() * 100.0
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days() {
+        for (seconds, day) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (1_709_251_199, "2024-02-29"),
+            (1_709_251_200, "2024-03-01"),
+            (1_798_761_599, "2026-12-31"),
+        ] {
+            assert_eq!(date(seconds), day);
+        }
+    }
+
+    #[test]
+    fn anchors_are_as_renderers_make_them() {
+        assert_eq!(anchor("16 cores (Some CPU)"), "16-cores-some-cpu");
+    }
+}

@@ -1,0 +1,105 @@
+//! Results as aligned text, for terminals.
+
+use std::fmt::Write;
+
+use crate::suite::{Distance, Metric, Results, Row, Unit};
+use crate::table::{align, significant};
+
+/// Results as tables.
+#[must_use]
+pub fn render(results: &Results) -> String {
+    let host = &results.host;
+    let mut text =
+        format!("{}: {}, {} processors, Linux {}\n", results.label, host.cpu_model, host.cores, host.kernel);
+    for metric in metrics(results) {
+        let rows: Vec<&Row> = results.rows.iter().filter(|row| row.metric == metric).collect();
+        let _ = write!(text, "\n{}, {}\n", metric.title(), unit(metric.unit()));
+        text += &table(&rows, metric.unit());
+    }
+    if !results.pairs.is_empty() {
+        text += "\nevery pair of processors, ns\n";
+        let mut cells = vec![["near", "far", "bare lines", "one slot", "ratio"].map(str::to_owned).to_vec()];
+        for pair in &results.pairs {
+            cells.push(vec![
+                pair.near.to_string(),
+                pair.far.to_string(),
+                significant(pair.probe_ns),
+                significant(pair.round_trip_ns),
+                significant(pair.ratio),
+            ]);
+        }
+        text += &align(&cells);
+    }
+    for absent in &results.absent {
+        let _ = write!(text, "\nnot available: {}: {}", absent.peer, absent.why);
+    }
+    if !results.absent.is_empty() {
+        text += "\n";
+    }
+    text
+}
+
+/// All that was measured, in the order in which it is shown.
+pub(super) fn metrics(results: &Results) -> Vec<Metric> {
+    let mut metrics: Vec<Metric> = results.rows.iter().map(|row| row.metric).collect();
+    metrics.sort_unstable();
+    metrics.dedup();
+    metrics
+}
+
+pub(super) fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Nanoseconds => "ns",
+        Unit::MessagesPerSecond => "million a second",
+        Unit::BytesPerSecond => "GB/s",
+        Unit::Share => "% of a processor",
+        Unit::Bytes => "KiB",
+    }
+}
+
+/// How many of these make one of the unit in tables.
+pub(super) fn divisor(unit: Unit) -> f64 {
+    match unit {
+        Unit::Nanoseconds => 1.0,
+        Unit::MessagesPerSecond => 1e6,
+        Unit::BytesPerSecond => 1e9,
+        Unit::Share => 0.01,
+        Unit::Bytes => 1024.0,
+    }
+}
+
+fn table(rows: &[&Row], unit: Unit) -> String {
+    let mut cells = vec![
+        ["", "where", "p50", "p99", "p99.9", "mean", "bare lines", "/ bare", "slices", "doubtful"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
+    cells.extend(rows.iter().map(|row| line(row, unit)));
+    align(&cells)
+}
+
+fn line(row: &Row, unit: Unit) -> Vec<String> {
+    let shown = |value: f64| significant(value / divisor(unit));
+    let none = || "-".to_owned();
+    let figures = match (&row.latency_ns, &row.rate_per_s) {
+        (Some(latency), _) => [latency.p50, latency.p99, latency.p999, latency.mean].map(shown),
+        (_, Some(rate)) => [shown(rate.p50), shown(rate.p99), none(), shown(rate.mean)],
+        _ => [row.value.map_or_else(none, shown), none(), none(), none()],
+    };
+    let place = match row.distance {
+        Distance::Near => "near",
+        Distance::Far => "far",
+        Distance::Any => "",
+    };
+    let mut cells = vec![row.peer.clone(), place.to_owned()];
+    cells.extend(figures);
+    cells.push(if row.probe_ns > 0.0 { significant(row.probe_ns) } else { none() });
+    cells.push(
+        row.probe_ratio
+            .filter(|_| row.distance != Distance::Any)
+            .map_or_else(none, |ratio| format!("{ratio:.2}")),
+    );
+    cells.push(row.slices.to_string());
+    cells.push(row.doubtful.to_string());
+    cells
+}

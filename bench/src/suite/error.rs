@@ -1,0 +1,70 @@
+//! What can go wrong in a comparison.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tombolo_platform::OsError;
+
+/// Why something was not measured, or a report not written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No peer of that name.
+    #[error("there is no peer called '{name}'; there are: {}", known.join(", "))]
+    UnknownPeer {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The far side ended, or speaks another version.
+    #[error("the far side of the measurement {what}")]
+    Far {
+        /// How.
+        what: String,
+    },
+    /// What a peer's own library said.
+    #[error("{peer}: cannot {what}")]
+    Peer {
+        /// Which peer.
+        peer: String,
+        /// What it could not do, and why.
+        what: String,
+    },
+    /// A peer was asked for what it does not do.
+    #[error("this peer does not do that")]
+    Unsupported,
+    /// A file of results.
+    #[error("{}: {why}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The other side says nothing.
+    #[error("the other side has not answered for {waited:?}")]
+    Stalled {
+        /// How long.
+        waited: Duration,
+    },
+    /// As the measurement of rings.
+    #[error(transparent)]
+    Ring(#[from] crate::ring::Error),
+    /// The kernel.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+impl Error {
+    /// What a peer's library could not do.
+    pub fn of_peer(peer: &str, what: impl std::fmt::Display) -> Error {
+        Error::Peer { peer: peer.to_owned(), what: what.to_string() }
+    }
+}
+
+impl From<tombolo::Error> for Error {
+    fn from(error: tombolo::Error) -> Self {
+        Error::Ring(error.into())
+    }
+}

@@ -1,0 +1,101 @@
+//! The far side: does what the near side tells it.
+
+use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
+use tombolo_platform::memory::{check_sealed, map};
+
+use super::line::{Answer, Command, Line};
+use super::peer::{MEMORY_BYTES, Meeting, Peer, Side};
+use super::placement::Rings;
+use super::work::AnyEnd;
+use super::{Error, find};
+use crate::cpus;
+use crate::raw::Lines;
+
+/// Serves the near side, which started this program with the line as its standard input, until that ends it.
+///
+/// # Errors
+/// When the line breaks, or what it says makes no sense.
+pub fn serve(peers: &[&dyn Peer]) -> Result<(), Error> {
+    let line = Line::inherited()?;
+    let (command, fds) = line.hear_with()?;
+    let Command::Meet { peer, meeting } = command else { return Err(out_of_order()) };
+    let placements = Rings::all();
+    let placement = placements.iter().find(|rings| rings.name() == peer);
+    let peer = match placement {
+        Some(rings) => rings,
+        None => find(peers, &peer)?,
+    };
+    let [file] = <[_; 1]>::try_from(fds).map_err(|_| out_of_order())?;
+    check_sealed(&file, MEMORY_BYTES as u64)?;
+    let memory = map(&file, 0, MEMORY_BYTES)?;
+    let mut ends: Vec<AnyEnd> = Vec::new();
+    line.tell(&usage(0, &ends))?;
+    loop {
+        let command: Command = line.hear()?;
+        if command == Command::Bye {
+            return Ok(());
+        }
+        let name = &meeting;
+        let start = Instant::now();
+        let done = match command {
+            Command::Open { index, metric } => {
+                let name = format!("{name}-{index}");
+                let meeting = Meeting { side: Side::Far, name: &name, line: &line, memory: &memory };
+                peer.open(&meeting, metric).map(|end| {
+                    ends.push(end);
+                    elapsed_ns(start)
+                })
+            }
+            Command::Pin { cpu } => cpus::pin(cpu)
+                .map_err(|error| Error::Far { what: format!("cannot stay on processor {cpu}: {error}") })
+                .map(|()| 0),
+            Command::Close => {
+                ends.clear();
+                Ok(0)
+            }
+            Command::Probe => {
+                Lines::new(memory.words()).and_then(Lines::serve).map_err(Error::from).map(|()| 0)
+            }
+            Command::Work { index, work } => match ends.get_mut(index as usize) {
+                Some(end) => end.follow(work),
+                None => Err(out_of_order()),
+            },
+            Command::Usage => Ok(0),
+            Command::Meet { .. } | Command::Bye => Err(out_of_order()),
+        };
+        match done {
+            Ok(elapsed_ns) => line.tell(&usage(elapsed_ns, &ends))?,
+            Err(error) => line.tell(&Answer::Failed { why: error.to_string() })?,
+        }
+    }
+}
+
+fn out_of_order() -> Error {
+    Error::Far { what: "was told something out of order: both sides must be of one build".into() }
+}
+
+pub(super) fn elapsed_ns(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What this program has used so far.
+pub(super) fn usage(elapsed_ns: u64, ends: &[AnyEnd]) -> Answer {
+    let cpu = clock_gettime(ClockId::ProcessCPUTime);
+    Answer::Done {
+        elapsed_ns,
+        cpu_ns: cpu.tv_sec as u64 * 1_000_000_000 + cpu.tv_nsec as u64,
+        waited_ns: cpus::waited_ns().unwrap_or(0),
+        resident_bytes: resident_bytes(),
+        rings: ends.iter().map(|end| end.rings()).sum(),
+    }
+}
+
+/// Memory of this program, of what is shared its part; 0 where the kernel does not say.
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
+    let kib =
+        text.lines().find_map(|line| line.strip_prefix("Pss:")?.split_whitespace().next()?.parse().ok());
+    kib.unwrap_or(0_u64) * 1024
+}

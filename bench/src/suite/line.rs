@@ -1,0 +1,179 @@
+//! The line between the two programs of a comparison: commands and answers, outside of what is measured.
+
+use std::io::IsTerminal;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::{Deadline, Errno, OsError, socket};
+
+use super::work::Work;
+use super::{Error, Metric};
+
+/// Longest command or answer, in bytes.
+const MAX_BYTES: usize = 4096;
+
+/// How long the other side may take for one command: a slice on a busy machine with blocking peers.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One end.
+#[derive(Debug)]
+pub struct Line {
+    socket: OwnedFd,
+}
+
+/// What the near side tells the far side.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) enum Command {
+    /// Which peer this is about, and what to call things. The shared memory of both comes along.
+    Meet { peer: String, meeting: String },
+    /// Stay on this processor from now on.
+    Pin { cpu: usize },
+    /// Open the far end number `index`, for measuring that.
+    Open { index: u32, metric: Metric },
+    /// Let go of all ends.
+    Close,
+    /// Serve the bare lines until they are stopped.
+    Probe,
+    /// Do the far half of this, on end `index`.
+    Work { index: u32, work: Work },
+    /// Say what is used.
+    Usage,
+    /// End.
+    Bye,
+}
+
+/// What the far side answers to each.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    /// It was done.
+    Done {
+        /// How long it took, in nanoseconds; of a stream from its first message to its last.
+        elapsed_ns: u64,
+        /// Processor time that this program has used so far.
+        cpu_ns: u64,
+        /// Time that its measuring thread has waited for a processor so far.
+        waited_ns: u64,
+        /// Memory that it has to itself, plus its part of what it shares, in bytes.
+        resident_bytes: u64,
+        /// How often it rang a sleeping peer.
+        rings: u64,
+    },
+    /// It could not be done.
+    Failed {
+        /// Why.
+        why: String,
+    },
+}
+
+impl Line {
+    pub(super) fn pair() -> Result<(Line, OwnedFd), Error> {
+        let (near, far) = socket::pair(socket::Kind::Packet)?;
+        Ok((Line { socket: near }, far))
+    }
+
+    /// The far side's end, which it is started with as its standard input.
+    pub(super) fn inherited() -> Result<Line, Error> {
+        let input = std::io::stdin();
+        if input.is_terminal() {
+            return Err(Error::Far { what: "is started by `tombolo bench`, not by hand".into() });
+        }
+        let copy = input.as_fd().try_clone_to_owned();
+        let socket = copy.map_err(|error| OsError::from_io("use the line to the near side", &error))?;
+        Ok(Line { socket })
+    }
+
+    pub(super) fn tell(&self, message: &impl Serialize) -> Result<(), Error> {
+        self.tell_with(message, &[])
+    }
+
+    pub(super) fn tell_with(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        let text = serde_json::to_vec(message)
+            .map_err(|error| Error::Far { what: format!("cannot be told: {error}") })?;
+        self.send(&text, fds)
+    }
+
+    fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        match socket::send(&self.socket, bytes, fds) {
+            Ok(_) => Ok(()),
+            Err(Errno::PIPE | Errno::CONNRESET) => Err(ended()),
+            Err(errno) => Err(OsError::new("tell the other side", errno).into()),
+        }
+    }
+
+    pub(super) fn hear<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        self.hear_with().map(|(message, _)| message)
+    }
+
+    pub(super) fn hear_with<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), Error> {
+        let (bytes, fds) = self.receive(PATIENCE)?;
+        let message = serde_json::from_slice(&bytes);
+        Ok((message.map_err(|error| Error::Far { what: format!("makes no sense: {error}") })?, fds))
+    }
+
+    fn receive(&self, patience: Duration) -> Result<(Vec<u8>, Vec<OwnedFd>), Error> {
+        let deadline = Deadline::after(patience);
+        let mut bytes = vec![0; MAX_BYTES];
+        loop {
+            match socket::receive(&self.socket, &mut bytes) {
+                Ok(received) if received.length > 0 => {
+                    bytes.truncate(received.length);
+                    return Ok((bytes, received.fds));
+                }
+                Ok(_) | Err(Errno::CONNRESET) => return Err(ended()),
+                Err(Errno::AGAIN) if deadline.passed() => return Err(Error::Stalled { waited: patience }),
+                Err(Errno::AGAIN) => {
+                    poll(&[(self.socket.as_fd(), Interest::Read)], Some(deadline))?;
+                }
+                Err(errno) => return Err(OsError::new("hear the other side", errno).into()),
+            }
+        }
+    }
+
+    /// Gives the other side a descriptor, which it [takes](Self::take_fds) in opening the same end.
+    ///
+    /// # Errors
+    /// When the other side is gone.
+    pub fn give_fds(&self, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        self.send(b"fds", fds)
+    }
+
+    /// Takes `N` descriptors that the other side gives.
+    ///
+    /// # Errors
+    /// When the other side gives others, or none in time.
+    pub fn take_fds<const N: usize>(&self) -> Result<[OwnedFd; N], Error> {
+        let (_, fds) = self.receive(PATIENCE)?;
+        let found = fds.len();
+        fds.try_into().map_err(|_| Error::Far { what: format!("gave {found} descriptors where {N} belong") })
+    }
+}
+
+fn ended() -> Error {
+    Error::Far { what: "has ended".into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_and_descriptors_arrive_and_an_end_is_told() {
+        let (near, far) = Line::pair().expect("a pair");
+        let far = Line { socket: far };
+        let command = Command::Work { index: 3, work: Work::RoundTrips { bytes: 64, warm: 1, cycles: 2 } };
+        near.tell(&command).expect("it listens");
+        assert_eq!(far.hear::<Command>().expect("one was told"), command);
+        let memory = tombolo_platform::memory::create_sealed("test", 4096).expect("memory");
+        near.give_fds(&[memory.as_fd()]).expect("it listens");
+        far.take_fds::<1>().expect("one was given");
+        near.give_fds(&[]).expect("it listens");
+        assert!(far.take_fds::<1>().is_err());
+        near.tell(&"nonsense").expect("it listens");
+        assert!(matches!(far.hear::<Command>(), Err(Error::Far { .. })));
+        drop(near);
+        assert!(matches!(far.hear::<Command>(), Err(Error::Far { .. })));
+    }
+}

@@ -1,0 +1,110 @@
+//! What is measured of each peer.
+
+use serde::{Deserialize, Serialize};
+
+/// One figure of a peer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// A message of so many bytes there and back, in nanoseconds, as the peer waits by itself.
+    RoundTrip {
+        /// Length of the message.
+        bytes: usize,
+    },
+    /// The same when both sides sleep between messages.
+    WakeUp,
+    /// Messages of so many bytes a second, one way.
+    Rate {
+        /// Length of a message.
+        bytes: usize,
+        /// How many are sent together.
+        batch: u64,
+    },
+    /// Bytes a second, one way, each written by the sender and read by the receiver.
+    Bandwidth {
+        /// Length of a buffer.
+        bytes: usize,
+    },
+    /// Share of a processor that a program uses while it waits for a message that does not come.
+    Idle,
+    /// Bytes of memory that an open channel takes, both sides together.
+    Memory,
+    /// Time to open a channel, in nanoseconds.
+    Open,
+}
+
+/// How a metric's figures are to be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// Nanoseconds; less is better.
+    Nanoseconds,
+    /// Messages a second; more is better.
+    MessagesPerSecond,
+    /// Bytes a second; more is better.
+    BytesPerSecond,
+    /// A share of one processor; less is better.
+    Share,
+    /// Bytes; less is better.
+    Bytes,
+}
+
+impl Metric {
+    /// Its unit.
+    #[must_use]
+    pub fn unit(self) -> Unit {
+        match self {
+            Metric::RoundTrip { .. } | Metric::WakeUp | Metric::Open => Unit::Nanoseconds,
+            Metric::Rate { .. } => Unit::MessagesPerSecond,
+            Metric::Bandwidth { .. } => Unit::BytesPerSecond,
+            Metric::Idle => Unit::Share,
+            Metric::Memory => Unit::Bytes,
+        }
+    }
+
+    /// What the ping-pong of the bare lines says something about: not of what passes through the kernel.
+    #[must_use]
+    pub(super) fn depends_on_distance(self) -> bool {
+        matches!(self, Metric::RoundTrip { .. } | Metric::Rate { .. } | Metric::Bandwidth { .. })
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn title(self) -> String {
+        match self {
+            Metric::RoundTrip { bytes } => format!("round trip, {}", length(bytes)),
+            Metric::WakeUp => "round trip of 8 B, both sides asleep".into(),
+            Metric::Rate { bytes, batch: 1 } => format!("one way, {} one by one", length(bytes)),
+            Metric::Rate { bytes, batch } => format!("one way, {} in batches of {batch}", length(bytes)),
+            Metric::Bandwidth { bytes } => format!("filled and read, {}", length(bytes)),
+            Metric::Idle => "processor used while waiting".into(),
+            Metric::Memory => "memory of an open channel".into(),
+            Metric::Open => "time to open a channel".into(),
+        }
+    }
+
+    /// Round trips of the usual lengths.
+    pub const ROUND_TRIPS: [Metric; 3] =
+        [Metric::RoundTrip { bytes: 8 }, Metric::RoundTrip { bytes: 64 }, Metric::RoundTrip { bytes: 1024 }];
+
+    /// Bulk data of the usual lengths.
+    pub const BANDWIDTHS: [Metric; 5] = [
+        Metric::Bandwidth { bytes: 64 << 10 },
+        Metric::Bandwidth { bytes: 256 << 10 },
+        Metric::Bandwidth { bytes: 1 << 20 },
+        Metric::Bandwidth { bytes: 4 << 20 },
+        Metric::Bandwidth { bytes: 16 << 20 },
+    ];
+
+    /// What costs nothing to measure of any peer with ends of its own.
+    pub const STANDING: [Metric; 3] = [Metric::Idle, Metric::Memory, Metric::Open];
+}
+
+/// A length with its unit.
+#[must_use]
+pub fn length(bytes: usize) -> String {
+    match bytes {
+        bytes if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        bytes if bytes >= 1 << 10 && bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
+        bytes => format!("{bytes} B"),
+    }
+}

@@ -1,0 +1,229 @@
+//! Tombolo beside what else there is, and beside what the machine can do at best: `tombolo bench all`.
+//!
+//! Everything is measured between two programs, each kept on a processor; every byte is written by the sender and
+//! checked by the receiver. Each slice of a measurement stands between two looks at the ping-pong of two bare cache
+//! lines, for where a hypervisor moves processors about, the same program differs by a factor of four from one
+//! second to the next: a slice in which they were moved is taken again, and figures of near and of far processors
+//! are never mixed.
+//!
+//! A peer is one file behind [`Peer`]. Those that need nothing but this tree are in [`peers`]; the others are in a
+//! workspace of their own, `bench/peers`, so that their dependencies burden nobody.
+
+pub mod content;
+mod error;
+mod far;
+mod line;
+mod metric;
+mod peer;
+pub mod peers;
+mod placement;
+pub(crate) mod results;
+mod session;
+mod slices;
+mod work;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub use error::Error;
+pub use far::serve;
+pub use line::Line;
+pub use metric::{Metric, Unit, length};
+pub use peer::{Absent, MEMORY_BYTES, Meeting, Peer, Side, buffers};
+pub use placement::Placed;
+pub use results::{Distance, NEAR_RATIO, Pair, PeerInfo, Results, Row, SCHEMA, Settings, disturbed_share};
+use results::{tenths, thousandths};
+pub use work::{AnyEnd, End};
+
+use crate::cpus::{self, Pinned};
+use crate::host::Host;
+use crate::ring::processors;
+use crate::sample::Clock;
+use serde::{Deserialize, Serialize};
+use session::Session;
+use slices::Slices;
+
+/// How much to measure.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Options {
+    /// What to call the machine.
+    pub label: String,
+    /// How long, and how often.
+    pub schedule: Schedule,
+    /// The peers to compare, by name; empty for all.
+    pub only: Vec<String>,
+    /// Measure every pair of processors, up to so many processors.
+    pub pairs: usize,
+    /// Measure where slots and credit may lie.
+    pub placement: bool,
+    /// The program that serves the far side, and its arguments.
+    pub far: Vec<String>,
+}
+
+/// How long and how often each figure is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Slices of each figure; at least one.
+    pub slices: u32,
+    /// Length of a slice.
+    pub slice: Duration,
+    /// How often a slice is taken again that was disturbed.
+    pub retries: u32,
+}
+
+impl Default for Schedule {
+    /// 7 slices of 20 ms, each tried up to four times.
+    fn default() -> Self {
+        Schedule { slices: 7, slice: Duration::from_millis(20), retries: 3 }
+    }
+}
+
+/// Compares `peers`. One that fails does not keep the others from being measured; it is then among the absent.
+///
+/// `progress` is called with a line about what is being measured.
+///
+/// # Errors
+/// [`Error::UnknownPeer`], too few processors.
+pub fn run(
+    peers: &[&dyn Peer],
+    absent: &[Absent],
+    options: &Options,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Results, Error> {
+    let chosen = choose(peers, absent, &options.only)?;
+    let (near, far) = processors()?;
+    let clock = Clock::calibrate();
+    let pinned = Pinned::to(near)
+        .map_err(|error| crate::ring::Error::Cpus { what: format!("stay on processor {near}"), error })?;
+    let mut results = Results {
+        schema: SCHEMA,
+        label: options.label.clone(),
+        taken_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
+        version: env!("CARGO_PKG_VERSION").into(),
+        host: Host::describe(),
+        settings: Settings {
+            slices: options.schedule.slices,
+            slice_ms: options.schedule.slice.as_secs_f64() * 1000.0,
+            clock_cost_ns: clock.cost_ns(),
+            cpus: [near, far],
+        },
+        peers: Vec::new(),
+        absent: absent.to_vec(),
+        rows: Vec::new(),
+        pairs: Vec::new(),
+        placement: Vec::new(),
+        links: Vec::new(),
+    };
+    let mut found = Vec::new();
+    for peer in chosen {
+        results.peers.push(PeerInfo { name: peer.name().into(), about: peer.about() });
+        if let Err(error) = compare(peer, options, clock, (near, far), &mut found, progress) {
+            results.absent.push(Absent { peer: peer.name().into(), why: error.to_string() });
+        }
+    }
+    let probes = found.iter().flat_map(|(_, _, slices): &(_, _, Slices)| &slices.kept);
+    let best_ns = probes.map(slices::Slice::probe_ns).filter(|ns| *ns > 0.0).fold(f64::INFINITY, f64::min);
+    for (peer, metric, slices) in &found {
+        results.rows.extend(results::rows(peer, *metric, slices, best_ns));
+    }
+    results.rows.extend(peers::copying::rows(options.schedule));
+    if options.placement {
+        progress("where slots and credit lie");
+        results.placement = place(options, clock, (near, far))?;
+    }
+    if let Some(ring) = peers.iter().find(|peer| peer.name() == peers::tombolo::NAME)
+        && options.pairs >= 2
+    {
+        progress("every pair of processors");
+        results.pairs = pairs(*ring, options, clock)?;
+    }
+    drop(pinned);
+    Ok(results)
+}
+
+/// The peers that were asked for.
+fn choose<'a>(
+    peers: &[&'a dyn Peer],
+    absent: &[Absent],
+    only: &[String],
+) -> Result<Vec<&'a dyn Peer>, Error> {
+    let known = || peers.iter().map(|peer| peer.name());
+    if let Some(name) = only.iter().find(|name| {
+        known().all(|known| known != **name) && absent.iter().all(|absent| absent.peer != **name)
+    }) {
+        return Err(Error::UnknownPeer { name: name.clone(), known: known().map(str::to_owned).collect() });
+    }
+    let wanted = |peer: &&&dyn Peer| only.is_empty() || only.iter().any(|name| name == peer.name());
+    Ok(peers.iter().filter(wanted).copied().collect())
+}
+
+/// The peer of that name.
+fn find<'a>(peers: &[&'a dyn Peer], name: &str) -> Result<&'a dyn Peer, Error> {
+    peers.iter().find(|peer| peer.name() == name).copied().ok_or_else(|| Error::UnknownPeer {
+        name: name.to_owned(),
+        known: peers.iter().map(|peer| peer.name().to_owned()).collect(),
+    })
+}
+
+type Finding = (String, Metric, Slices);
+
+fn compare(
+    peer: &dyn Peer,
+    options: &Options,
+    clock: Clock,
+    (near, far): (usize, usize),
+    found: &mut Vec<Finding>,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(), Error> {
+    let mut session = Session::start(peer, &options.far, clock)?;
+    session.pin(near, far)?;
+    for metric in peer.metrics() {
+        progress(&format!("{}: {}", peer.name(), metric.title()));
+        let slices = slices::take(&mut session, metric, &options.schedule)?;
+        found.push((peer.name().to_owned(), metric, slices));
+    }
+    Ok(())
+}
+
+/// A message of one slot for every placement of slots and credit.
+fn place(options: &Options, clock: Clock, (near, far): (usize, usize)) -> Result<Vec<Placed>, Error> {
+    let mut placed = Vec::new();
+    for rings in placement::Rings::all() {
+        let mut session = Session::start(&rings, &options.far, clock)?;
+        session.pin(near, far)?;
+        let slices = slices::take(&mut session, Metric::RoundTrip { bytes: 56 }, &options.schedule)?;
+        let row = results::rows(rings.name(), Metric::RoundTrip { bytes: 56 }, &slices, f64::INFINITY);
+        let row = row.first().ok_or(Error::Unsupported)?;
+        placed.push(rings.placed("host-host", row.probe_ns, row.latency_ns, row.probe_ratio.unwrap_or(0.0)));
+    }
+    Ok(placed)
+}
+
+/// The bare lines and a message of one slot between all pairs of processors.
+fn pairs(peer: &dyn Peer, options: &Options, clock: Clock) -> Result<Vec<Pair>, Error> {
+    const SLICE: Duration = Duration::from_millis(4);
+    let mut allowed = cpus::allowed().map_err(|error| crate::ring::Error::Cpus {
+        what: "learn which processors may be used".into(),
+        error,
+    })?;
+    allowed.truncate(options.pairs);
+    let mut session = Session::start(peer, &options.far, clock)?;
+    let metric = Metric::RoundTrip { bytes: 56 };
+    session.open(metric)?;
+    let mut pairs = Vec::new();
+    for (index, near) in allowed.iter().enumerate() {
+        for far in &allowed[index + 1..] {
+            session.pin(*near, *far)?;
+            let slice = slices::steady(&mut session, metric, SLICE, options.schedule.retries)?;
+            if let slices::Found::Times(samples) = &slice.found {
+                pairs.push(Pair {
+                    near: *near,
+                    far: *far,
+                    probe_ns: tenths(slice.probe_ns()),
+                    round_trip_ns: tenths(samples.p50_ns()),
+                    ratio: thousandths(samples.p50_ns() / slice.probe_ns()),
+                });
+            }
+        }
+    }
+    Ok(pairs)
+}

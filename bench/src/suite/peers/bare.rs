@@ -1,0 +1,184 @@
+//! What the memory itself can do: two lines that are stored and awaited in turn, and buffers handed over by a store.
+
+use tombolo_base::SharedMemory;
+use tombolo_base::sync::AtomicU64;
+use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
+
+use crate::ring::Patience;
+use crate::suite::content::{bulk_word, check_sum, word};
+use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
+
+/// The name of the ping-pong, which everything is compared with.
+pub const LINES: &str = "bare cache lines";
+/// The name of the hand-over of buffers.
+pub const BUFFERS: &str = "bare memory";
+
+/// Words so far apart that they share neither a cache line nor a pair of them.
+const APART: usize = 128 / 8;
+
+/// Two cache lines that travel between two processors: nothing is faster.
+#[derive(Debug)]
+pub struct Lines;
+
+impl Peer for Lines {
+    fn name(&self) -> &'static str {
+        LINES
+    }
+
+    fn about(&self) -> String {
+        "a word in a line of each side, stored with release and polled with acquire order; no message".into()
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        vec![Metric::RoundTrip { bytes: 8 }]
+    }
+
+    fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
+        let flags = meeting.flags();
+        let (send, recv) = own_and_other(meeting.side);
+        flags.store_le(send, u64::MAX, Release);
+        Ok(AnyEnd::new(Flags { flags, send, recv }))
+    }
+}
+
+/// The words that a side writes and reads.
+fn own_and_other(side: Side) -> (usize, usize) {
+    match side {
+        Side::Near => (0, APART),
+        Side::Far => (APART, 0),
+    }
+}
+
+/// Polls a word until it is right.
+#[inline(always)]
+fn poll(flags: &SharedMemory, index: usize, mut right: impl FnMut(u64) -> bool) -> Result<u64, Error> {
+    let mut patience = Patience::default();
+    loop {
+        let value = flags.load_le(index, Acquire);
+        if right(value) {
+            return Ok(value);
+        }
+        patience.wait()?;
+    }
+}
+
+struct Flags {
+    flags: SharedMemory,
+    send: usize,
+    recv: usize,
+}
+
+impl End for Flags {
+    #[inline(always)]
+    fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
+        self.flags.store_le(self.send, word(sequence, 0), Release);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
+        poll(&self.flags, self.recv, |value| value == word(sequence, 0)).map(|_| ())
+    }
+}
+
+/// Buffers that one side fills and the other reads, handed over by a store: the ceiling of every hand-over.
+#[derive(Debug)]
+pub struct Buffers;
+
+impl Peer for Buffers {
+    fn name(&self) -> &'static str {
+        BUFFERS
+    }
+
+    fn about(&self) -> String {
+        "2 buffers (4 below 4 MiB), filled and read in 8-byte accesses, handed over by a store each way"
+            .into()
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        Metric::BANDWIDTHS.to_vec()
+    }
+
+    fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
+        let flags = meeting.flags();
+        let (send, recv) = own_and_other(meeting.side);
+        // Each side its own: whoever comes first must not clear what the other has stored.
+        flags.store_le(send, 0, Release);
+        Ok(AnyEnd::new(BuffersEnd { flags, pool: meeting.pool(), send, recv, passed: 0 }))
+    }
+}
+
+struct BuffersEnd {
+    flags: SharedMemory,
+    pool: SharedMemory,
+    send: usize,
+    recv: usize,
+    /// Buffers that this side has filled, or read.
+    passed: u64,
+}
+
+impl BuffersEnd {
+    fn buffer(&self, bytes: usize) -> Result<&[AtomicU64], Error> {
+        let index = (self.passed % buffers(bytes) as u64) as usize;
+        place(&self.pool, bytes, index)
+    }
+}
+
+/// Buffer `index` of that length.
+pub(super) fn place(pool: &SharedMemory, bytes: usize, index: usize) -> Result<&[AtomicU64], Error> {
+    let words = bytes / 8;
+    pool.words().get(index * words..(index + 1) * words).ok_or(Error::Unsupported)
+}
+
+/// Writes every byte.
+#[inline(never)]
+pub(super) fn fill(words: &[AtomicU64], sequence: u64) {
+    let value = bulk_word(sequence).to_le();
+    for word in words {
+        word.store(value, Relaxed);
+    }
+}
+
+/// Reads every byte.
+#[inline(never)]
+pub(super) fn check(words: &[AtomicU64], sequence: u64) -> Result<(), Error> {
+    // Four sums, so that one addition need not wait for another.
+    let mut sums = [0_u64; 4];
+    let (fours, _) = words.as_chunks::<4>();
+    for four in fours {
+        for (sum, word) in sums.iter_mut().zip(four) {
+            *sum = sum.wrapping_add(u64::from_le(word.load(Relaxed)));
+        }
+    }
+    let sum = sums.iter().fold(0_u64, |all, sum| all.wrapping_add(*sum));
+    check_sum(sum, 8 * words.len(), sequence)
+}
+
+impl End for BuffersEnd {
+    fn send<const N: usize>(&mut self, _sequence: u64) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    fn recv<const N: usize>(&mut self, _sequence: u64) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    fn send_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
+        let ahead = buffers(bytes) as u64;
+        let passed = self.passed;
+        poll(&self.flags, self.recv, |read| read + ahead > passed)?;
+        fill(self.buffer(bytes)?, sequence);
+        self.passed += 1;
+        self.flags.store_le(self.send, self.passed, Release);
+        Ok(())
+    }
+
+    fn recv_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
+        let passed = self.passed;
+        poll(&self.flags, self.recv, |filled| filled > passed)?;
+        check(self.buffer(bytes)?, sequence)?;
+        self.passed += 1;
+        self.flags.store_le(self.send, self.passed, Release);
+        Ok(())
+    }
+}

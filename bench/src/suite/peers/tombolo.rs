@@ -1,0 +1,256 @@
+//! Tombolo, through the façade that programs use.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tombolo::{Channel, ChannelOptions, Domain};
+use tombolo_base::SharedMemory;
+
+use super::bare;
+use crate::ring::Patience;
+use crate::suite::content::{corrupt, word};
+use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
+
+/// Its name in tables.
+pub const NAME: &str = "Tombolo";
+/// The same with deeper rings.
+pub const DEEP: &str = "Tombolo, 1024 slots";
+/// The same with longer slots.
+pub const WIDE: &str = "Tombolo, 128 B slots";
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Messages sent, or received, together at most; a batch must fit in the ring.
+const BATCH: u64 = 32;
+
+/// A channel as programs open it unless they ask for something else.
+#[derive(Debug, Default)]
+pub struct Facade {
+    domain: OnceLock<Domain>,
+}
+
+/// A channel for streams: deeper rings.
+#[derive(Debug, Default)]
+pub struct Deep {
+    domain: OnceLock<Domain>,
+}
+
+/// A channel whose slots hold 64 bytes of payload.
+#[derive(Debug, Default)]
+pub struct Wide {
+    domain: OnceLock<Domain>,
+}
+
+impl Peer for Facade {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> String {
+        "a channel opened through the monitors with default options: rings of 64 slots of 64 bytes, of which 56 are \
+         payload; polls for 50 µs, then sleeps. Bulk data lies in shared buffers, which messages hand over"
+            .into()
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let mut metrics = Metric::ROUND_TRIPS.to_vec();
+        metrics.extend([Metric::RoundTrip { bytes: 56 }, Metric::WakeUp]);
+        metrics.extend([56, 64].map(|bytes| Metric::Rate { bytes, batch: 1 }));
+        metrics.extend([56, 64].map(|bytes| Metric::Rate { bytes, batch: BATCH }));
+        metrics.extend(Metric::BANDWIDTHS);
+        metrics.extend(Metric::STANDING);
+        metrics
+    }
+
+    fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
+        open(&self.domain, meeting, metric, ChannelOptions::default())
+    }
+}
+
+impl Peer for Wide {
+    fn name(&self) -> &'static str {
+        WIDE
+    }
+
+    fn about(&self) -> String {
+        "the same with slots of 128 bytes, of which 120 are payload: 64 bytes fit in one".into()
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let mut metrics = Metric::ROUND_TRIPS.to_vec();
+        metrics.extend([1, BATCH].map(|batch| Metric::Rate { bytes: 64, batch }));
+        metrics
+    }
+
+    fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
+        open(&self.domain, meeting, metric, ChannelOptions::default().slot_bytes(128)?)
+    }
+}
+
+impl Peer for Deep {
+    fn name(&self) -> &'static str {
+        DEEP
+    }
+
+    fn about(&self) -> String {
+        "the same with rings of 1024 slots of 64 bytes, as programs that stream ask for".into()
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let rates = |bytes| [1, BATCH].map(|batch| Metric::Rate { bytes, batch });
+        [56, 64].into_iter().flat_map(rates).collect()
+    }
+
+    fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
+        open(&self.domain, meeting, metric, ChannelOptions::default().slots(1024)?)
+    }
+}
+
+fn open(
+    domain: &OnceLock<Domain>,
+    meeting: &Meeting<'_>,
+    metric: Metric,
+    options: ChannelOptions,
+) -> Result<AnyEnd, Error> {
+    let domain = match domain.get() {
+        Some(domain) => domain,
+        None => {
+            let attached = Domain::attach()?;
+            domain.get_or_init(|| attached)
+        }
+    };
+    let options = if metric == Metric::WakeUp { options.spin_ns(0) } else { options };
+    let channel = match meeting.side {
+        Side::Near => domain.export(meeting.name, &options)?.accept(PATIENCE)?,
+        Side::Far => domain.connect(meeting.name, &options, PATIENCE)?,
+    };
+    Ok(AnyEnd::new(ChannelEnd { channel, pool: meeting.pool(), free: Free::default() }))
+}
+
+struct ChannelEnd {
+    channel: Channel,
+    pool: SharedMemory,
+    free: Free,
+}
+
+/// Which buffers this side may fill: the last that came back first, for that is still in a cache.
+#[derive(Default)]
+struct Free {
+    bytes: usize,
+    stack: Vec<usize>,
+}
+
+impl ChannelEnd {
+    /// Takes back the buffers that were read; waits for one if there is none.
+    fn take_back(&mut self, bytes: usize) -> Result<usize, Error> {
+        if self.free.bytes != bytes {
+            self.free = Free { bytes, stack: (0..buffers(bytes)).collect() };
+        }
+        let stack = &mut self.free.stack;
+        self.channel.try_recv_batch(usize::MAX, |message| {
+            stack.extend(message.read_u64_le(0).ok().map(|index| index as usize));
+        })?;
+        if let Some(index) = stack.pop() {
+            return Ok(index);
+        }
+        let index = self.channel.recv_in_place(PATIENCE, |message| message.read_u64_le(0))?;
+        index.map(|index| index as usize).map_err(|_| corrupt(0))
+    }
+}
+
+impl End for ChannelEnd {
+    #[inline(always)]
+    fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
+        let mut patience = Patience::default();
+        loop {
+            let sent = self.channel.try_send_in_place(N, |draft| {
+                for index in 0..N / 8 {
+                    // The draft is `N` bytes long.
+                    let _ = draft.write_u64_le(8 * index, word(sequence, index));
+                }
+            });
+            match sent {
+                Ok(()) => return Ok(()),
+                Err(tombolo::Error::WouldBlock) => patience.wait()?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
+        let wrong = self.channel.recv_in_place(PATIENCE, |message| wrong::<N>(message, sequence))?;
+        if wrong == 0 { Ok(()) } else { Err(corrupt(sequence)) }
+    }
+
+    #[inline(always)]
+    fn send_batch<const N: usize>(&mut self, first: u64, count: u64) -> Result<(), Error> {
+        let (mut sequence, end) = (first, first + count);
+        let mut patience = Patience::default();
+        while sequence < end {
+            let sent = self.channel.try_send_batch(|batch| {
+                let mut message = [0; N];
+                for sequence in sequence..end {
+                    crate::suite::content::fill(&mut message, sequence);
+                    if batch.push(&message).is_err() {
+                        break;
+                    }
+                }
+            })?;
+            sequence += sent;
+            if sent == 0 {
+                patience.wait()?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn recv_batch<const N: usize>(&mut self, first: u64, count: u64) -> Result<(), Error> {
+        let (mut sequence, end) = (first, first + count);
+        let mut patience = Patience::default();
+        let mut bad = 0;
+        while sequence < end {
+            let most = BATCH.min(end - sequence) as usize;
+            let received = self.channel.try_recv_batch(most, |message| {
+                bad |= wrong::<N>(message, sequence);
+                sequence += 1;
+            })?;
+            if bad != 0 {
+                return Err(corrupt(sequence));
+            }
+            if received == 0 {
+                patience.wait()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
+        let index = self.take_back(bytes)?;
+        bare::fill(bare::place(&self.pool, bytes, index)?, sequence);
+        Ok(self.channel.send(&(index as u64).to_le_bytes(), PATIENCE)?)
+    }
+
+    fn recv_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
+        let index = self.channel.recv_in_place(PATIENCE, |message| message.read_u64_le(0))?;
+        let index = index.map_err(|_| corrupt(sequence))?;
+        // Out of range is refused like any other index that a peer should not send.
+        bare::check(bare::place(&self.pool, bytes, index as usize)?, sequence)?;
+        Ok(self.channel.send(&index.to_le_bytes(), PATIENCE)?)
+    }
+
+    fn rings(&self) -> u64 {
+        self.channel.stats().rings
+    }
+}
+
+/// Zero if every byte is right.
+#[inline(always)]
+fn wrong<const N: usize>(message: &tombolo::Message<'_>, sequence: u64) -> u64 {
+    let mut wrong = (message.len() ^ N) as u64;
+    for index in 0..N / 8 {
+        wrong |= message.read_u64_le(8 * index).map_or(1, |found| found ^ word(sequence, index));
+    }
+    wrong
+}

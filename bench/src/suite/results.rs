@@ -1,0 +1,400 @@
+//! What was found: the file that a run writes and reports are made of.
+
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::peer::Absent;
+use super::slices::{DISTURBED_SHARE, Found, Slice, Slices};
+use super::{Error, Metric};
+use crate::host::Host;
+use crate::ring::LinkReport;
+use crate::sample::{Flow, Latency, Rate, Samples, median, sorted};
+
+/// The version of the file.
+pub const SCHEMA: u32 = 1;
+
+/// All that one run found.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Results {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// What to call the machine.
+    pub label: String,
+    /// When, in seconds since 1970.
+    pub taken_at: u64,
+    /// Which version of Tombolo.
+    pub version: String,
+    /// What it was measured on.
+    pub host: Host,
+    /// How.
+    pub settings: Settings,
+    /// What was compared.
+    pub peers: Vec<PeerInfo>,
+    /// What could not be, and why.
+    pub absent: Vec<Absent>,
+    /// The figures.
+    pub rows: Vec<Row>,
+    /// Every pair of processors.
+    pub pairs: Vec<Pair>,
+    /// Where slots and credit lie.
+    pub placement: Vec<super::placement::Placed>,
+    /// The links of a machine that was up.
+    pub links: Vec<LinkReport>,
+}
+
+/// How it was measured.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Settings {
+    /// Slices of each figure.
+    pub slices: u32,
+    /// Length of a slice.
+    pub slice_ms: f64,
+    /// Taken off every time that is measured.
+    pub clock_cost_ns: f64,
+    /// Where the near side and the far side ran.
+    pub cpus: [usize; 2],
+}
+
+/// A peer, and what exactly it was.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PeerInfo {
+    /// Its name in tables.
+    pub name: String,
+    /// Version, options, way of waiting.
+    pub about: String,
+}
+
+/// How far apart the two processors were.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Distance {
+    /// As near as in any slice of the run, within [`NEAR_RATIO`].
+    Near,
+    /// Further.
+    Far,
+    /// It does not matter, or differs between slices.
+    Any,
+}
+
+/// How much longer than the shortest bare round trip of a run another may be to be called near.
+pub const NEAR_RATIO: f64 = 1.6;
+
+/// A figure.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// Of which peer.
+    pub peer: String,
+    /// What.
+    pub metric: Metric,
+    /// Where.
+    pub distance: Distance,
+    /// Slices that it is made of.
+    pub slices: u32,
+    /// Of these, how many were moved or kept from a processor, all retries included: the figure is doubtful.
+    pub doubtful: u32,
+    /// Slices thrown away because the processors were moved between the two looks around them.
+    pub moved: u32,
+    /// Slices thrown away because other programs held a processor.
+    pub disturbed: u32,
+    /// The bare lines around the slices: median, in nanoseconds; 0 where it does not matter.
+    pub probe_ns: f64,
+    /// Of times: their percentiles, in nanoseconds.
+    pub latency_ns: Option<Latency>,
+    /// Of times: the median over slices of the slice's median over the bare lines around it.
+    pub probe_ratio: Option<f64>,
+    /// Of flows: messages or bytes a second.
+    pub rate_per_s: Option<Rate>,
+    /// Of single numbers: the median.
+    pub value: Option<f64>,
+    /// Share of messages that rang a sleeping peer.
+    pub ring_share: f64,
+}
+
+/// Two processors.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Pair {
+    /// Where the near side ran.
+    pub near: usize,
+    /// Where the far side ran.
+    pub far: usize,
+    /// The bare lines, in nanoseconds.
+    pub probe_ns: f64,
+    /// A message of one slot there and back, in nanoseconds.
+    pub round_trip_ns: f64,
+    /// The round trip over the bare lines around it.
+    pub ratio: f64,
+}
+
+impl Row {
+    /// The one number that a chart shows.
+    #[must_use]
+    pub fn typical(&self) -> Option<f64> {
+        self.latency_ns.map(|latency| latency.p50).or(self.rate_per_s.map(|rate| rate.p50)).or(self.value)
+    }
+
+    /// Whether it was disturbed so often that the figure says little.
+    #[must_use]
+    pub fn is_doubtful(&self) -> bool {
+        2 * self.doubtful > self.slices
+    }
+}
+
+impl Results {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`Error::File`]: it is not there, is no results, or is of another version.
+    pub fn read(path: &Path) -> Result<Results, Error> {
+        let file = |why: String| Error::File { path: path.to_owned(), why };
+        let text = fs::read_to_string(path).map_err(|error| file(format!("cannot be read: {error}")))?;
+        Self::parse(&text).map_err(file)
+    }
+
+    /// From the text of a file.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(text: &str) -> Result<Results, String> {
+        let value: serde_json::Value =
+            serde_json::from_str(text).map_err(|error| format!("is not whole JSON: {error}"))?;
+        match value.get("schema").and_then(serde_json::Value::as_u64) {
+            Some(schema) if schema == u64::from(SCHEMA) => {}
+            Some(schema) => {
+                return Err(format!("has results of version {schema}; this program reads version {SCHEMA}"));
+            }
+            None => return Err("has no results of `tombolo bench all`".into()),
+        }
+        serde_json::from_value(value)
+            .map_err(|error| format!("has no results of `tombolo bench all`: {error}"))
+    }
+
+    /// As a file.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Writing plain data to a string fails for maps without string keys only, and there is none.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// The figure of a peer, the near one where there are two.
+    #[must_use]
+    pub fn row(&self, peer: &str, metric: Metric) -> Option<&Row> {
+        self.rows.iter().filter(|row| row.peer == peer && row.metric == metric).min_by_key(|row| row.distance)
+    }
+}
+
+/// Turns what was found of a peer's metric into rows, one for each distance. `best_ns` is the shortest bare round
+/// trip of the run.
+pub(super) fn rows(peer: &str, metric: Metric, slices: &Slices, best_ns: f64) -> Vec<Row> {
+    if !metric.depends_on_distance() {
+        return row(peer, metric, Distance::Any, slices.kept.iter().collect(), slices).into_iter().collect();
+    }
+    let is_near = |slice: &&Slice| slice.probe_ns() <= NEAR_RATIO * best_ns;
+    let (near, far): (Vec<&Slice>, Vec<&Slice>) = slices.kept.iter().partition(is_near);
+    let groups = [(Distance::Near, near), (Distance::Far, far)];
+    groups.into_iter().filter_map(|(distance, group)| row(peer, metric, distance, group, slices)).collect()
+}
+
+fn row(peer: &str, metric: Metric, distance: Distance, group: Vec<&Slice>, slices: &Slices) -> Option<Row> {
+    if group.is_empty() {
+        return None;
+    }
+    let middle = |values: Vec<f64>| median(&sorted(values)).unwrap_or(0.0);
+    let mut times = Samples::new();
+    let (mut flow, mut numbers, mut ratios) = (Flow::default(), Vec::new(), Vec::new());
+    for slice in &group {
+        match &slice.found {
+            Found::Times(samples) => {
+                times.add(samples);
+                if slice.probe_ns() > 0.0 {
+                    ratios.push(samples.p50_ns() / slice.probe_ns());
+                }
+            }
+            Found::Flow { amount, elapsed_ns } => {
+                flow.add(*amount, std::time::Duration::from_nanos(*elapsed_ns));
+            }
+            Found::Number(number) => numbers.push(*number),
+        }
+    }
+    let doubtful = group.iter().filter(|slice| !slice.steady() || slice.disturbed()).count();
+    let doubtful = if numbers.is_empty() { doubtful as u32 } else { 0 };
+    Some(Row {
+        peer: peer.to_owned(),
+        metric,
+        distance,
+        slices: group.len() as u32,
+        doubtful,
+        moved: slices.moved,
+        disturbed: slices.disturbed,
+        probe_ns: tenths(middle(group.iter().map(|slice| slice.probe_ns()).collect())),
+        latency_ns: times.summary(),
+        probe_ratio: (!ratios.is_empty()).then(|| thousandths(middle(ratios))),
+        rate_per_s: flow.summary(),
+        value: (!numbers.is_empty()).then(|| thousandths(middle(numbers))),
+        ring_share: thousandths(middle(group.iter().map(|slice| slice.ring_share).collect())),
+    })
+}
+
+/// Whether a share of time is called disturbed, for legends.
+#[must_use]
+pub fn disturbed_share() -> f64 {
+    DISTURBED_SHARE
+}
+
+pub(crate) fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+pub(crate) fn thousandths(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::suite::Placed;
+    use crate::suite::peers::{bare, kernel, tombolo};
+
+    fn row(peer: &str, metric: Metric) -> Row {
+        Row {
+            peer: peer.into(),
+            metric,
+            distance: if metric.depends_on_distance() { Distance::Near } else { Distance::Any },
+            slices: 7,
+            doubtful: 0,
+            moved: 1,
+            disturbed: 2,
+            probe_ns: if metric.depends_on_distance() { 100.0 } else { 0.0 },
+            latency_ns: None,
+            probe_ratio: None,
+            rate_per_s: None,
+            value: None,
+            ring_share: 0.0,
+        }
+    }
+
+    pub(crate) fn timed(peer: &str, metric: Metric, p50: f64) -> Row {
+        let latency = Latency { p50, p99: 1.5 * p50, p999: 2.5 * p50, mean: p50, rounds: 1000 };
+        Row { latency_ns: Some(latency), probe_ratio: Some(p50 / 100.0), ..row(peer, metric) }
+    }
+
+    pub(crate) fn flowing(peer: &str, metric: Metric, p50: f64) -> Row {
+        let rate = Rate { p50, p99: 0.5 * p50, mean: p50, messages: 1000 };
+        Row { rate_per_s: Some(rate), ..row(peer, metric) }
+    }
+
+    /// A run in which every target that it measured is met.
+    pub(crate) fn results(label: &str) -> Results {
+        let mut rows = vec![
+            timed(bare::LINES, Metric::RoundTrip { bytes: 8 }, 100.0),
+            timed(tombolo::NAME, Metric::RoundTrip { bytes: 56 }, 105.0),
+            timed(tombolo::NAME, Metric::RoundTrip { bytes: 64 }, 108.0),
+            timed(tombolo::WIDE, Metric::RoundTrip { bytes: 64 }, 109.0),
+            timed("iceoryx2", Metric::RoundTrip { bytes: 64 }, 460.0),
+            timed("Aeron IPC", Metric::RoundTrip { bytes: 64 }, 108.0),
+            timed(tombolo::NAME, Metric::WakeUp, 44_000.0),
+            timed(kernel::FUTEX, Metric::WakeUp, 40_000.0),
+            flowing(tombolo::NAME, Metric::Rate { bytes: 56, batch: 1 }, 55e6),
+            flowing(tombolo::DEEP, Metric::Rate { bytes: 56, batch: 32 }, 260e6),
+            Row { value: Some(0.003), ..row(tombolo::NAME, Metric::Idle) },
+        ];
+        for metric in Metric::BANDWIDTHS {
+            rows.push(flowing(tombolo::NAME, metric, 30e9));
+            rows.push(flowing(bare::BUFFERS, metric, 33e9));
+        }
+        let latency = Some(Latency { p50: 110.0, p99: 120.0, p999: 200.0, mean: 111.0, rounds: 10 });
+        Results {
+            schema: SCHEMA,
+            label: label.into(),
+            taken_at: 1_795_275_248,
+            version: "0.1.0".into(),
+            host: Host {
+                cpu_model: "Some <CPU>".into(),
+                cores: 2,
+                kernel: "6.1".into(),
+                caches: Vec::new(),
+                memory_nodes: 1,
+                virtual_machine: true,
+            },
+            settings: Settings { slices: 7, slice_ms: 20.0, clock_cost_ns: 20.0, cpus: [0, 1] },
+            peers: vec![PeerInfo { name: tombolo::NAME.into(), about: "this".into() }],
+            absent: vec![Absent { peer: "ZeroMQ".into(), why: "nobody built it".into() }],
+            rows,
+            pairs: vec![Pair { near: 0, far: 1, probe_ns: 100.0, round_trip_ns: 105.0, ratio: 1.05 }],
+            placement: vec![Placed {
+                link: "host-host".into(),
+                variant: "used flag".into(),
+                slots: "at the sender".into(),
+                credit: "at the receiver".into(),
+                limit_ns: 100.0,
+                round_trip_ns: latency,
+                ratio: Some(1.1),
+            }],
+            links: Vec::new(),
+        }
+    }
+
+    fn slice(probes_ns: [f64; 2], waited_share: f64, elapsed_ns: u64) -> Slice {
+        Slice { found: Found::Flow { amount: 1000, elapsed_ns }, probes_ns, waited_share, ring_share: 0.0 }
+    }
+
+    #[test]
+    fn results_come_back_from_their_file() {
+        let results = results("here");
+        assert_eq!(Results::parse(&results.to_json()), Ok(results));
+    }
+
+    #[test]
+    fn files_that_are_no_results_are_refused_with_the_reason() {
+        let whole = results("here").to_json();
+        let cut = &whole[..whole.len() / 2];
+        let newer = whole.replace("\"schema\": 1", "\"schema\": 2");
+        let less = whole.replace("\"label\"", "\"lable\"");
+        for (text, why) in [
+            (cut, "is not whole JSON"),
+            ("", "is not whole JSON"),
+            ("[1, 2]", "has no results"),
+            ("{\"links\": []}", "has no results"),
+            (&newer, "version 2; this program reads version 1"),
+            (&less, "missing field `label`"),
+        ] {
+            let error = Results::parse(text).expect_err(why);
+            assert!(error.contains(why), "'{error}' does not say '{why}'");
+        }
+        let error = Results::read(Path::new("/nonexistent/results.json")).expect_err("it is not there");
+        assert!(error.to_string().starts_with("/nonexistent/results.json: cannot be read: "), "{error}");
+    }
+
+    #[test]
+    fn near_and_far_are_never_mixed() {
+        let metric = Metric::Rate { bytes: 64, batch: 1 };
+        let kept = vec![
+            slice([100.0, 104.0], 0.0, 1000),
+            slice([480.0, 500.0], 0.0, 10_000),
+            slice([110.0, 490.0], 0.0, 5000),
+            slice([110.0, 112.0], 0.5, 2000),
+        ];
+        let slices = Slices { kept, moved: 3, disturbed: 1 };
+        let rows = rows("peer", metric, &slices, 100.0);
+        let brief: Vec<_> =
+            rows.iter().map(|row| (row.distance, row.slices, row.doubtful, row.typical())).collect();
+        assert_eq!(brief, [(Distance::Near, 2, 1, Some(0.75e9)), (Distance::Far, 2, 1, Some(0.15e9))]);
+        assert!(rows.iter().all(|row| (row.moved, row.disturbed) == (3, 1) && !row.is_doubtful()));
+        // What passes through the kernel has no distance.
+        let rows = self::rows("peer", Metric::WakeUp, &slices, 100.0);
+        assert_eq!(
+            rows.iter().map(|row| (row.distance, row.slices)).collect::<Vec<_>>(),
+            [(Distance::Any, 4)]
+        );
+    }
+
+    #[test]
+    fn the_near_figure_is_the_one_that_is_shown() {
+        let mut results = results("here");
+        let metric = Metric::RoundTrip { bytes: 64 };
+        results.rows.insert(0, Row { distance: Distance::Far, ..timed("iceoryx2", metric, 1500.0) });
+        assert_eq!(results.row("iceoryx2", metric).and_then(Row::typical), Some(460.0));
+        assert_eq!(results.row("nobody", metric), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! The near side's hold on a far side.
+
+use std::os::fd::AsFd;
+use std::process::{Child, Command as Program, Stdio};
+use std::time::{Duration, Instant};
+
+use tombolo_base::SharedMemory;
+use tombolo_platform::OsError;
+use tombolo_platform::memory::{create_sealed, map};
+
+use super::far::{elapsed_ns, usage};
+use super::line::{Answer, Command, Line};
+use super::peer::{MEMORY_BYTES, Meeting, Peer, Side};
+use super::work::{AnyEnd, Work};
+use super::{Error, Metric};
+use crate::cpus;
+use crate::raw::Lines;
+use crate::sample::{Clock, Samples};
+
+/// How long a look at the distance of the processors takes.
+const PROBE: Duration = Duration::from_millis(3);
+
+/// A far side, and everything that both hold together.
+pub(super) struct Session<'a> {
+    peer: &'a dyn Peer,
+    child: Child,
+    line: Line,
+    name: String,
+    memory: SharedMemory,
+    ends: Vec<AnyEnd>,
+    opened: u32,
+    clock: Clock,
+}
+
+/// What both programs have used so far, and what the last command took the far side.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Usage {
+    pub(super) elapsed_ns: u64,
+    pub(super) far_cpu_ns: u64,
+    /// The worse of both sides.
+    pub(super) waited_ns: [u64; 2],
+    pub(super) resident_bytes: u64,
+    pub(super) rings: u64,
+}
+
+impl<'a> Session<'a> {
+    /// Starts `program` as the far side.
+    pub(super) fn start(peer: &'a dyn Peer, program: &[String], clock: Clock) -> Result<Self, Error> {
+        let [path, arguments @ ..] = program else {
+            return Err(Error::Far { what: "has no program".into() });
+        };
+        let (line, far) = Line::pair()?;
+        let file = create_sealed("tombolo-bench", MEMORY_BYTES as u64)?;
+        let memory = map(&file, 0, MEMORY_BYTES)?;
+        let child = Program::new(path).args(arguments).stdin(Stdio::from(far)).stdout(Stdio::null()).spawn();
+        let child = child.map_err(|error| OsError::from_io(format!("start {path}"), &error))?;
+        let name = format!("tombolo-bench-{}-{}", std::process::id(), child.id());
+        let session = Session { peer, child, line, name, memory, ends: Vec::new(), opened: 0, clock };
+        let meet = Command::Meet { peer: peer.name().to_owned(), meeting: session.name.clone() };
+        session.line.tell_with(&meet, &[file.as_fd()])?;
+        session.answer()?;
+        Ok(session)
+    }
+
+    fn answer(&self) -> Result<Usage, Error> {
+        let Answer::Done { waited_ns: near_ns, resident_bytes: near_bytes, rings: near_rings, .. } =
+            usage(0, &self.ends)
+        else {
+            return Err(Error::Unsupported);
+        };
+        match self.line.hear()? {
+            Answer::Done { elapsed_ns, cpu_ns, waited_ns, resident_bytes, rings } => Ok(Usage {
+                elapsed_ns,
+                far_cpu_ns: cpu_ns,
+                waited_ns: [near_ns, waited_ns],
+                resident_bytes: near_bytes + resident_bytes,
+                rings: near_rings + rings,
+            }),
+            Answer::Failed { why } => Err(Error::Far { what: format!("failed: {why}") }),
+        }
+    }
+
+    /// What both programs have used so far.
+    pub(super) fn usage(&self) -> Result<Usage, Error> {
+        self.line.tell(&Command::Usage)?;
+        self.answer()
+    }
+
+    /// Keeps both sides on a processor each.
+    pub(super) fn pin(&self, near: usize, far: usize) -> Result<(), Error> {
+        cpus::pin(near).map_err(|error| OsError::from_io(format!("stay on processor {near}"), &error))?;
+        self.line.tell(&Command::Pin { cpu: far })?;
+        self.answer()?;
+        Ok(())
+    }
+
+    /// Opens one more pair of ends; nanoseconds until both have theirs.
+    pub(super) fn open(&mut self, metric: Metric) -> Result<u64, Error> {
+        // Of all that were ever opened, so that no name comes twice.
+        let index = self.opened;
+        self.opened += 1;
+        self.line.tell(&Command::Open { index, metric })?;
+        let name = format!("{}-{index}", self.name);
+        let meeting = Meeting { side: Side::Near, name: &name, line: &self.line, memory: &self.memory };
+        let start = Instant::now();
+        let end = self.peer.open(&meeting, metric)?;
+        let near_ns = elapsed_ns(start);
+        let far = self.answer()?;
+        self.ends.push(end);
+        Ok(near_ns.max(far.elapsed_ns))
+    }
+
+    /// Lets go of all ends.
+    pub(super) fn close(&mut self) -> Result<(), Error> {
+        self.ends.clear();
+        self.line.tell(&Command::Close)?;
+        self.answer()?;
+        Ok(())
+    }
+
+    /// The round trip of two bare cache lines, in nanoseconds.
+    pub(super) fn probe(&self) -> Result<Samples, Error> {
+        self.line.tell(&Command::Probe)?;
+        let lines = Lines::new(self.memory.words())?;
+        // Numbers must differ from the last of the probe before.
+        let mut number = elapsed_ns_since_start();
+        let samples = Samples::take(self.clock, PROBE, || {
+            number += 1;
+            lines.round_trip(number)
+        })?;
+        lines.stop()?;
+        self.answer()?;
+        Ok(samples)
+    }
+
+    /// Does some work with the last pair of ends; what it was sampled, and what the far side says.
+    pub(super) fn work(&mut self, work: Work) -> Result<(Samples, Usage), Error> {
+        let last = self.ends.len().checked_sub(1).ok_or(Error::Unsupported)?;
+        self.line.tell(&Command::Work { index: last as u32, work })?;
+        let samples = self.ends[last].lead(work, self.clock)?;
+        Ok((samples, self.answer()?))
+    }
+
+    /// Lets the far side wait for a message for `length`, and then sends it.
+    pub(super) fn keep_waiting(&mut self, length: Duration) -> Result<Usage, Error> {
+        let last = self.ends.len().checked_sub(1).ok_or(Error::Unsupported)?;
+        let work = Work::Singles { bytes: 8, rounds: 1 };
+        self.line.tell(&Command::Work { index: last as u32, work })?;
+        std::thread::sleep(length);
+        self.ends[last].lead(work, self.clock)?;
+        self.answer()
+    }
+}
+
+/// A number that grows from probe to probe.
+fn elapsed_ns_since_start() -> u64 {
+    tombolo_platform::time::now_ns() >> 1
+}
+
+impl Drop for Session<'_> {
+    /// Ends the far side, and whatever it is in the middle of.
+    fn drop(&mut self) {
+        self.ends.clear();
+        let _ = self.line.tell(&Command::Bye);
+        let patience = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if patience.elapsed() > Duration::from_secs(2) {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Measuring one metric, slice by slice, each between two looks at the distance of the processors.
+
+use std::time::Duration;
+
+use super::session::{Session, Usage};
+use super::work::Work;
+use super::{Error, Metric, Schedule};
+use crate::sample::{CYCLE_ROUNDS, Samples};
+
+/// The looks before and after a slice may differ by so much, or the processors were moved in between.
+pub(super) const STEADY_RATIO: f64 = 1.25;
+
+/// A slice in which a side was kept from its processor for a larger share of the time is taken again.
+pub(super) const DISTURBED_SHARE: f64 = 0.02;
+
+/// What one slice found.
+#[derive(Clone, Debug)]
+pub(super) enum Found {
+    Times(Samples),
+    /// So many messages, or bytes, in so many nanoseconds.
+    Flow {
+        amount: u64,
+        elapsed_ns: u64,
+    },
+    Number(f64),
+}
+
+/// A slice and what was around it.
+#[derive(Clone, Debug)]
+pub(super) struct Slice {
+    pub(super) found: Found,
+    /// The bare lines before and after, in nanoseconds.
+    pub(super) probes_ns: [f64; 2],
+    pub(super) waited_share: f64,
+    /// Messages that had to ring a sleeping peer, of all that were sent.
+    pub(super) ring_share: f64,
+}
+
+impl Slice {
+    pub(super) fn probe_ns(&self) -> f64 {
+        f64::midpoint(self.probes_ns[0], self.probes_ns[1])
+    }
+
+    /// Whether the processors stayed as far apart as they were.
+    pub(super) fn steady(&self) -> bool {
+        let [before, after] = self.probes_ns;
+        before.max(after) <= STEADY_RATIO * before.min(after)
+    }
+
+    pub(super) fn disturbed(&self) -> bool {
+        self.waited_share > DISTURBED_SHARE
+    }
+}
+
+/// All slices of a metric.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slices {
+    pub(super) kept: Vec<Slice>,
+    /// Slices that were taken again because the processors were moved.
+    pub(super) moved: u32,
+    /// Slices that were taken again because other programs held a processor.
+    pub(super) disturbed: u32,
+}
+
+/// Takes all slices of `metric`.
+pub(super) fn take(session: &mut Session<'_>, metric: Metric, schedule: &Schedule) -> Result<Slices, Error> {
+    let mut slices = Slices::default();
+    match metric {
+        Metric::Open => {
+            for _ in 0..schedule.slices * OPENINGS {
+                let opened_ns = session.open(metric)?;
+                session.close()?;
+                slices.kept.push(number(opened_ns as f64));
+            }
+        }
+        Metric::Memory => {
+            // So many messages that every slot of a ring has held one.
+            let use_it = Work::RoundTrips { bytes: 8, warm: 0, cycles: 4 };
+            // The first takes what all others share.
+            session.open(metric)?;
+            session.work(use_it)?;
+            let before = session.usage()?.resident_bytes;
+            for _ in 0..CHANNELS {
+                session.open(metric)?;
+                session.work(use_it)?;
+            }
+            let after = session.usage()?.resident_bytes;
+            session.close()?;
+            slices.kept.push(number(after.saturating_sub(before) as f64 / f64::from(CHANNELS)));
+        }
+        Metric::Idle => {
+            session.open(metric)?;
+            let (before, length) = (session.usage()?, schedule.slice.max(IDLE));
+            let after = session.keep_waiting(length)?;
+            session.close()?;
+            let used_ns = after.far_cpu_ns.saturating_sub(before.far_cpu_ns);
+            slices.kept.push(number(used_ns as f64 / length.as_nanos() as f64));
+        }
+        _ => {
+            session.open(metric)?;
+            let size = find_size(session, metric, schedule.slice)?;
+            for _ in 0..schedule.slices {
+                take_steady(session, metric, size, schedule.retries, &mut slices)?;
+            }
+            session.close()?;
+        }
+    }
+    Ok(slices)
+}
+
+/// Channels opened in a slice, and all together for what a channel takes.
+const OPENINGS: u32 = 4;
+const CHANNELS: u32 = 16;
+
+/// How long an idle program is watched at least.
+const IDLE: Duration = Duration::from_millis(300);
+
+fn number(value: f64) -> Slice {
+    Slice { found: Found::Number(value), probes_ns: [0.0; 2], waited_share: 0.0, ring_share: 0.0 }
+}
+
+/// Takes a slice until it is steady and undisturbed, or there were enough; of those, the last is kept.
+fn take_steady(
+    session: &mut Session<'_>,
+    metric: Metric,
+    size: u64,
+    retries: u32,
+    slices: &mut Slices,
+) -> Result<(), Error> {
+    for retry in 0..=retries {
+        let slice = take_one(session, metric, size)?;
+        let (steady, disturbed) = (slice.steady(), slice.disturbed());
+        if retry == retries || (steady && !disturbed) {
+            slices.kept.push(slice);
+            break;
+        }
+        slices.moved += u32::from(!steady);
+        slices.disturbed += u32::from(disturbed);
+    }
+    Ok(())
+}
+
+/// One slice, steady if it can be had.
+pub(super) fn steady(
+    session: &mut Session<'_>,
+    metric: Metric,
+    length: Duration,
+    retries: u32,
+) -> Result<Slice, Error> {
+    let size = find_size(session, metric, length)?;
+    let mut slices = Slices::default();
+    take_steady(session, metric, size, retries, &mut slices)?;
+    slices.kept.pop().ok_or(Error::Unsupported)
+}
+
+fn take_one(session: &mut Session<'_>, metric: Metric, size: u64) -> Result<Slice, Error> {
+    let before = session.probe()?;
+    let used_before = session.usage()?;
+    let started_ns = tombolo_platform::time::now_ns();
+    let (samples, used) = session.work(work(metric, size))?;
+    let length_ns = tombolo_platform::time::now_ns() - started_ns;
+    let after = session.probe()?;
+    Ok(Slice {
+        found: found(metric, size, samples, used),
+        probes_ns: [before.p50_ns(), after.p50_ns()],
+        waited_share: waited_share(used_before, used, length_ns),
+        ring_share: (used.rings - used_before.rings) as f64 / messages(metric, size) as f64,
+    })
+}
+
+fn waited_share(before: Usage, after: Usage, length_ns: u64) -> f64 {
+    let waited = before.waited_ns.iter().zip(after.waited_ns).map(|(b, a)| a.saturating_sub(*b));
+    waited.max().unwrap_or(0) as f64 / length_ns.max(1) as f64
+}
+
+/// What a slice of so many rounds, messages or buffers is.
+fn work(metric: Metric, size: u64) -> Work {
+    let warm = (size / 8).clamp(1, 4096);
+    match metric {
+        Metric::RoundTrip { bytes } => Work::RoundTrips { bytes, warm, cycles: size.div_ceil(CYCLE_ROUNDS) },
+        Metric::Rate { bytes, batch } => Work::Stream { bytes, batch, warm, messages: size },
+        Metric::Bandwidth { bytes } => Work::Bulk { bytes, warm, messages: size },
+        Metric::WakeUp | Metric::Idle | Metric::Memory | Metric::Open => {
+            Work::Singles { bytes: 8, rounds: size }
+        }
+    }
+}
+
+fn messages(metric: Metric, size: u64) -> u64 {
+    match metric {
+        Metric::Rate { .. } | Metric::Bandwidth { .. } => size.max(1),
+        // There and back.
+        _ => 2 * size.max(1),
+    }
+}
+
+fn found(metric: Metric, size: u64, samples: Samples, used: Usage) -> Found {
+    match metric {
+        Metric::Rate { .. } => Found::Flow { amount: size, elapsed_ns: used.elapsed_ns },
+        Metric::Bandwidth { bytes } => {
+            Found::Flow { amount: size * bytes as u64, elapsed_ns: used.elapsed_ns }
+        }
+        _ => Found::Times(samples),
+    }
+}
+
+/// How much work fills a slice. The trial warms up as well.
+fn find_size(session: &mut Session<'_>, metric: Metric, slice: Duration) -> Result<u64, Error> {
+    const MOST: u64 = 50_000_000;
+    let mut size = match metric {
+        Metric::Bandwidth { .. } => 4,
+        _ => CYCLE_ROUNDS,
+    };
+    loop {
+        let started_ns = tombolo_platform::time::now_ns();
+        session.work(work(metric, size))?;
+        let took_ns = (tombolo_platform::time::now_ns() - started_ns).max(1);
+        let wanted_ns = slice.as_nanos() as u64;
+        let fitting = (size as f64 * wanted_ns as f64 / took_ns as f64) as u64;
+        // A trial that took a quarter of a slice tells enough; a shorter one is mostly its beginning.
+        if took_ns * 4 >= wanted_ns || size >= MOST {
+            return Ok(fitting.clamp(2, MOST));
+        }
+        size = (size * 8).min(fitting.max(size + 1)).min(MOST);
+    }
+}

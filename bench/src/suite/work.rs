@@ -1,0 +1,258 @@
+//! What is done to a peer: a near half, which leads and looks at the clock, and a far half.
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+use crate::sample::{Clock, Samples};
+
+/// One end of what is compared. Messages are filled and checked as [`content`](super::content) does, by whatever way
+/// of its own the peer has for that: where it can, in place.
+pub trait End {
+    /// Sends message `sequence` of `N` bytes, waiting for room as the peer does.
+    ///
+    /// # Errors
+    /// When the peer failed or stalled.
+    fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error>;
+
+    /// Receives message `sequence` of `N` bytes, waiting for it as the peer does, and checks all of it.
+    ///
+    /// # Errors
+    /// When the peer failed or stalled, or something else arrived.
+    fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error>;
+
+    /// Sends `count` messages, together where the peer can.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    fn send_batch<const N: usize>(&mut self, first: u64, count: u64) -> Result<(), Error> {
+        (first..first + count).try_for_each(|sequence| self.send::<N>(sequence))
+    }
+
+    /// Receives `count` messages.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    fn recv_batch<const N: usize>(&mut self, first: u64, count: u64) -> Result<(), Error> {
+        (first..first + count).try_for_each(|sequence| self.recv::<N>(sequence))
+    }
+
+    /// Sends `bytes` of bulk data, every byte of which is written.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); [`Error::Unsupported`].
+    fn send_bulk(&mut self, _bytes: usize, _sequence: u64) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    /// Receives bulk data, reads every byte and checks the sum.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv); [`Error::Unsupported`].
+    fn recv_bulk(&mut self, _bytes: usize, _sequence: u64) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    /// How often this end rang a sleeping peer, where it counts that.
+    fn rings(&self) -> u64 {
+        0
+    }
+}
+
+/// Something for both sides to do together. Counts are agreed beforehand, so that nothing but messages passes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) enum Work {
+    /// Round trips: `warm` that do not count, then cycles of batches and single ones.
+    RoundTrips { bytes: usize, warm: u64, cycles: u64 },
+    /// Round trips so slow that each is timed alone.
+    Singles { bytes: usize, rounds: u64 },
+    /// Messages from near to far, sent `batch` at a time.
+    Stream { bytes: usize, batch: u64, warm: u64, messages: u64 },
+    /// Bulk data from near to far.
+    Bulk { bytes: usize, warm: u64, messages: u64 },
+}
+
+/// An [`End`] of any type.
+pub struct AnyEnd(Box<dyn Runner>);
+
+impl AnyEnd {
+    /// What a peer opens.
+    pub fn new(end: impl End + 'static) -> Self {
+        AnyEnd(Box::new(end))
+    }
+
+    /// The near half. Streams are timed by the far half.
+    pub(super) fn lead(&mut self, work: Work, clock: Clock) -> Result<Samples, Error> {
+        self.0.lead(work, clock)
+    }
+
+    /// The far half; nanoseconds from the first message that counts to the last.
+    pub(super) fn follow(&mut self, work: Work) -> Result<u64, Error> {
+        self.0.follow(work)
+    }
+
+    /// As [`End::rings`].
+    pub(super) fn rings(&self) -> u64 {
+        self.0.rings()
+    }
+}
+
+impl std::fmt::Debug for AnyEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AnyEnd")
+    }
+}
+
+/// The loops over an end, made once for each type of end, so that a message costs no call through a table.
+trait Runner {
+    fn lead(&mut self, work: Work, clock: Clock) -> Result<Samples, Error>;
+
+    fn follow(&mut self, work: Work) -> Result<u64, Error>;
+
+    fn rings(&self) -> u64;
+}
+
+/// Calls a function for messages of a length that is known when compiling.
+macro_rules! with_length {
+    ($bytes:expr, $length:ident => $body:expr) => {
+        match $bytes {
+            8 => {
+                const $length: usize = 8;
+                $body
+            }
+            56 => {
+                const $length: usize = 56;
+                $body
+            }
+            64 => {
+                const $length: usize = 64;
+                $body
+            }
+            1024 => {
+                const $length: usize = 1024;
+                $body
+            }
+            other => Err(Error::Far { what: format!("was asked for messages of {other} bytes") }),
+        }
+    };
+}
+
+impl<E: End> Runner for E {
+    fn lead(&mut self, work: Work, clock: Clock) -> Result<Samples, Error> {
+        match work {
+            Work::RoundTrips { bytes, warm, cycles } => {
+                with_length!(bytes, N => lead_round_trips::<N, E>(self, clock, warm, cycles))
+            }
+            Work::Singles { bytes, rounds } => {
+                with_length!(bytes, N => lead_singles::<N, E>(self, clock, rounds))
+            }
+            Work::Stream { bytes, batch, warm, messages } => {
+                with_length!(bytes, N => send_stream::<N, E>(self, batch, warm + messages))?;
+                Ok(Samples::new())
+            }
+            Work::Bulk { bytes, warm, messages } => {
+                (0..warm + messages).try_for_each(|sequence| self.send_bulk(bytes, sequence))?;
+                Ok(Samples::new())
+            }
+        }
+    }
+
+    fn follow(&mut self, work: Work) -> Result<u64, Error> {
+        match work {
+            Work::RoundTrips { bytes, warm, cycles } => {
+                let rounds = warm + cycles * crate::sample::CYCLE_ROUNDS;
+                with_length!(bytes, N => echo::<N, E>(self, rounds))
+            }
+            Work::Singles { bytes, rounds } => with_length!(bytes, N => echo::<N, E>(self, rounds)),
+            Work::Stream { bytes, batch, warm, messages } => {
+                with_length!(bytes, N => take_stream::<N, E>(self, batch, warm, messages))
+            }
+            Work::Bulk { bytes, warm, messages } => {
+                (0..warm).try_for_each(|sequence| self.recv_bulk(bytes, sequence))?;
+                timed(|| (warm..warm + messages).try_for_each(|sequence| self.recv_bulk(bytes, sequence)))
+            }
+        }
+    }
+
+    fn rings(&self) -> u64 {
+        End::rings(self)
+    }
+}
+
+#[inline(never)]
+fn lead_round_trips<const N: usize, E: End>(
+    end: &mut E,
+    clock: Clock,
+    warm: u64,
+    cycles: u64,
+) -> Result<Samples, Error> {
+    let mut sequence = 0;
+    let mut round = || {
+        end.send::<N>(sequence)?;
+        end.recv::<N>(sequence)?;
+        sequence += 1;
+        Ok::<(), Error>(())
+    };
+    for _ in 0..warm {
+        round()?;
+    }
+    Samples::take_cycles(clock, cycles, round)
+}
+
+#[inline(never)]
+fn lead_singles<const N: usize, E: End>(end: &mut E, clock: Clock, rounds: u64) -> Result<Samples, Error> {
+    let mut sequence = 0;
+    Samples::take_singly(clock, rounds, || {
+        end.send::<N>(sequence)?;
+        end.recv::<N>(sequence)?;
+        sequence += 1;
+        Ok::<(), Error>(())
+    })
+}
+
+#[inline(never)]
+fn echo<const N: usize, E: End>(end: &mut E, rounds: u64) -> Result<u64, Error> {
+    timed(|| {
+        for sequence in 0..rounds {
+            end.recv::<N>(sequence)?;
+            end.send::<N>(sequence)?;
+        }
+        Ok(())
+    })
+}
+
+#[inline(never)]
+fn send_stream<const N: usize, E: End>(end: &mut E, batch: u64, messages: u64) -> Result<(), Error> {
+    if batch == 1 {
+        return (0..messages).try_for_each(|sequence| end.send::<N>(sequence));
+    }
+    let mut sequence = 0;
+    while sequence < messages {
+        let count = batch.min(messages - sequence);
+        end.send_batch::<N>(sequence, count)?;
+        sequence += count;
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn take_stream<const N: usize, E: End>(
+    end: &mut E,
+    batch: u64,
+    warm: u64,
+    messages: u64,
+) -> Result<u64, Error> {
+    if batch == 1 {
+        (0..warm).try_for_each(|sequence| end.recv::<N>(sequence))?;
+        return timed(|| (warm..warm + messages).try_for_each(|sequence| end.recv::<N>(sequence)));
+    }
+    end.recv_batch::<N>(0, warm)?;
+    timed(|| end.recv_batch::<N>(warm, messages))
+}
+
+fn timed(work: impl FnOnce() -> Result<(), Error>) -> Result<u64, Error> {
+    let start = Instant::now();
+    work()?;
+    Ok(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,109 @@
+//! The comparison, between two processes, for a few milliseconds each: what it takes no monitor to measure.
+//!
+//! A program of its own, since it starts itself a second time as the far side.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tombolo_bench::suite::peers::{bare, kernel, stream};
+use tombolo_bench::suite::{self, Absent, Distance, Error, Metric, Options, Peer, Results, Schedule, Unit};
+
+fn options(only: &[&str]) -> Options {
+    let own = std::env::current_exe().expect("this program");
+    Options {
+        label: "test".into(),
+        schedule: Schedule { slices: 1, slice: Duration::from_millis(1), retries: 0 },
+        only: only.iter().map(|name| (*name).to_owned()).collect(),
+        pairs: 0,
+        placement: true,
+        far: vec![own.to_string_lossy().into_owned(), "--far".into()],
+    }
+}
+
+/// A peer that never opens.
+struct Broken;
+
+impl Peer for Broken {
+    fn name(&self) -> &'static str {
+        "broken"
+    }
+
+    fn about(&self) -> String {
+        "nothing".into()
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        vec![Metric::Open]
+    }
+
+    fn open(&self, _: &suite::Meeting<'_>, _: Metric) -> Result<suite::AnyEnd, Error> {
+        Err(Error::of_peer("broken", "open anything"))
+    }
+}
+
+const PEERS: [&dyn Peer; 7] = [
+    &bare::Lines,
+    &kernel::Futex,
+    &kernel::EventCounter,
+    &stream::Pipe,
+    &stream::UnixStream,
+    &stream::UnixPackets,
+    &Broken,
+];
+
+fn every_figure_is_there(results: &Results) {
+    for peer in &PEERS[..6] {
+        for metric in peer.metrics() {
+            let rows: Vec<_> =
+                results.rows.iter().filter(|row| row.peer == peer.name() && row.metric == metric).collect();
+            assert!(!rows.is_empty(), "{} has no {metric:?}: {:?}", peer.name(), results.absent);
+            for row in rows {
+                let latency = row.latency_ns.is_some();
+                match metric.unit() {
+                    Unit::Nanoseconds => assert!(latency || metric == Metric::Open, "{row:?}"),
+                    Unit::MessagesPerSecond | Unit::BytesPerSecond => {
+                        assert!(row.rate_per_s.is_some(), "{row:?}");
+                    }
+                    Unit::Share | Unit::Bytes => assert!(row.value.is_some(), "{row:?}"),
+                }
+                let by_distance = matches!(metric.unit(), Unit::MessagesPerSecond | Unit::BytesPerSecond)
+                    || matches!(metric, Metric::RoundTrip { .. });
+                assert_eq!(row.distance == Distance::Any, !by_distance, "{row:?}");
+            }
+        }
+    }
+    assert_eq!(results.placement.len(), 8);
+    assert!(results.rows.iter().any(|row| row.peer == "memcpy"));
+}
+
+fn main() -> ExitCode {
+    if std::env::args().any(|argument| argument == "--far") {
+        return match suite::serve(&PEERS) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("far side: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    let absent = [Absent { peer: "elsewhere".into(), why: "not built".into() }];
+    let unknown = suite::run(&PEERS, &absent, &options(&["pipe", "nobody"]), &mut |_| {});
+    let Err(Error::UnknownPeer { name, known }) = unknown else { panic!("{unknown:?}") };
+    assert_eq!((name.as_str(), known.len()), ("nobody", PEERS.len()));
+
+    let results = match suite::run(&PEERS, &absent, &options(&[]), &mut |_| {}) {
+        Err(Error::Ring(tombolo_bench::ring::Error::TooFewCpus { allowed })) => {
+            println!("skipped: {allowed} processors are too few");
+            return ExitCode::SUCCESS;
+        }
+        results => results.expect("results"),
+    };
+    every_figure_is_there(&results);
+    let why =
+        |name: &str| &results.absent.iter().find(|absent| absent.peer == name).expect("it is absent").why;
+    assert_eq!(why("elsewhere"), "not built");
+    assert!(why("broken").contains("cannot open anything"), "{}", why("broken"));
+    assert_eq!(Results::parse(&results.to_json()), Ok(results));
+    println!("comparison: every figure is there");
+    ExitCode::SUCCESS
+}

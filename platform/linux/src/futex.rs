@@ -1,0 +1,97 @@
+//! Sleeping on a word of shared memory.
+
+use rustix::io::Errno;
+use rustix::thread::futex::{self, Flags};
+use tombolo_base::SharedMemory;
+use tombolo_base::sync::AtomicU64;
+
+use crate::error::OsError;
+use crate::time::{Deadline, timespec};
+
+/// How a sleep on a word ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Slept {
+    /// It was woken, or a signal came: look again.
+    Woken,
+    /// The word was not what was expected, so that there was no sleep.
+    Changed,
+    /// The deadline passed.
+    TimedOut,
+}
+
+/// Sleeps while the low half of word `index`, which holds a little-endian number, is `expected`, until [`wake`] or
+/// `deadline`.
+///
+/// # Errors
+/// What the kernel answered.
+///
+/// # Panics
+/// When `index` is out of range, which is a mistake of the caller.
+pub fn wait(
+    memory: &SharedMemory,
+    index: usize,
+    expected: u32,
+    deadline: Option<Deadline>,
+) -> Result<Slept, OsError> {
+    let timeout = deadline.map(|deadline| timespec(deadline.remaining()));
+    match futex::wait(low_half(&memory.words()[index]), Flags::empty(), expected.to_le(), timeout.as_ref()) {
+        Ok(()) | Err(Errno::INTR) => Ok(Slept::Woken),
+        Err(Errno::AGAIN) => Ok(Slept::Changed),
+        Err(Errno::TIMEDOUT) => Ok(Slept::TimedOut),
+        Err(errno) => Err(OsError::new("sleep on shared memory", errno)),
+    }
+}
+
+/// Wakes up to `count` that sleep on word `index`, in any process; returns how many there were.
+///
+/// # Errors
+/// What the kernel answered.
+///
+/// # Panics
+/// As [`wait`].
+pub fn wake(memory: &SharedMemory, index: usize, count: u32) -> Result<usize, OsError> {
+    futex::wake(low_half(&memory.words()[index]), Flags::empty(), count)
+        .map_err(|errno| OsError::new("wake who sleeps on shared memory", errno))
+}
+
+/// The address of the four bytes that the kernel looks at: the low half of a little-endian number is its first.
+fn low_half(word: &AtomicU64) -> &core::sync::atomic::AtomicU32 {
+    // SAFETY: the word is valid for eight bytes, aligned to eight, for as long as the borrow. Nothing in this process
+    // accesses memory through the result: only its address goes to the kernel, which loads it whole.
+    unsafe { &*core::ptr::from_ref(word).cast() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tombolo_base::sync::Ordering;
+
+    use super::*;
+    use crate::memory::{create_sealed, map};
+
+    #[test]
+    fn a_word_that_changed_is_not_slept_on_and_a_deadline_ends_a_sleep() {
+        let memory = SharedMemory::zeroed(64);
+        memory.store_le(3, 0x1_0000_0007, Ordering::Relaxed);
+        let soon = || Some(Deadline::after(Duration::from_millis(1)));
+        assert_eq!(wait(&memory, 3, 6, None), Ok(Slept::Changed));
+        assert_eq!(wait(&memory, 3, 7, soon()), Ok(Slept::TimedOut));
+        assert_eq!(wake(&memory, 3, 1), Ok(0));
+    }
+
+    #[test]
+    fn a_sleeper_is_woken_through_another_mapping() {
+        let file = create_sealed("tombolo-test", 4096).unwrap();
+        let (ours, theirs) = (map(&file, 0, 4096).unwrap(), map(&file, 0, 4096).unwrap());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while ours.load_le(0, Ordering::Acquire) == 0 {
+                    wait(&ours, 0, 0, Some(Deadline::after(Duration::from_secs(30)))).unwrap();
+                }
+            });
+            theirs.store_le(0, 1, Ordering::Release);
+            wake(&theirs, 0, 1).unwrap();
+        });
+    }
+}
