@@ -8,6 +8,7 @@
 mod capabilities;
 mod connection;
 pub mod contract;
+pub mod cost;
 pub mod error;
 mod frames;
 pub mod memory;

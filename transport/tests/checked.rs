@@ -246,7 +246,16 @@ fn each_breach_is_found_and_named() {
 /// What only a peer could have done is no breach of this end.
 #[test]
 fn one_end_is_not_blamed_for_its_peer() {
-    for wrong in [Wrong::Loses, Wrong::Swaps, Wrong::Changes, Wrong::Repeats, Wrong::ShowsNothing] {
+    for wrong in [
+        Wrong::Loses,
+        Wrong::Swaps,
+        Wrong::Changes,
+        Wrong::Repeats,
+        Wrong::ShowsNothing,
+        Wrong::Recovers,
+        Wrong::ClosesEarly,
+        Wrong::DiesAlive,
+    ] {
         let (a, b) = toys(wrong);
         assert_eq!(verdict(|| use_it((Checked::new(a), Checked::new(b)))), None, "{wrong:?}");
     }
@@ -294,7 +303,7 @@ fn a_breach_says_what_was_done_before() {
 
 #[test]
 fn what_is_unwatched_is_left_alone() {
-    for wrong in [Wrong::CountsTwice, Wrong::AcceptsLate, Wrong::Recovers] {
+    for wrong in [Wrong::CountsTwice, Wrong::AcceptsLate, Wrong::TouchesTheBuffer] {
         let (a, b) = toys(wrong);
         assert_eq!(verdict(|| use_it((Checked::unwatched(a), Checked::unwatched(b)))), None);
     }

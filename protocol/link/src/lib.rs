@@ -8,6 +8,7 @@
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+pub mod cost;
 pub mod end;
 pub mod handshake;
 pub mod hello;
@@ -16,6 +17,7 @@ pub mod link;
 #[cfg(feature = "alloc")]
 pub mod window;
 
+pub use cost::{CostCurve, CostOrigin, LinkCost};
 pub use end::{ChannelEnd, EndError};
 pub use handshake::{Handshake, HandshakeError, Progress};
 pub use hello::{Hello, Refusal};

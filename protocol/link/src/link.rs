@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::cost::{CostCurve, CostOrigin, LinkCost};
+
 /// How bytes get from one node to the other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum TransportKind {
@@ -47,6 +49,17 @@ impl TransportKind {
                 LinkTraits { coherence: Coherence::Copy, atomics: false, doorbell: Doorbell::Socket }
             }
         }
+    }
+
+    /// What a link of this kind costs, in orders of magnitude: good for choosing until somebody measures.
+    #[must_use]
+    pub const fn declared_cost(self) -> LinkCost {
+        let curve = match self {
+            TransportKind::Shm => CostCurve { latency_ns: 200, bytes_per_s: 5_000_000_000 },
+            TransportKind::Window => CostCurve { latency_ns: 2_000, bytes_per_s: 1_000_000_000 },
+            TransportKind::Socket => CostCurve { latency_ns: 20_000, bytes_per_s: 1_000_000_000 },
+        };
+        LinkCost { to_peer: curve, from_peer: curve, origin: CostOrigin::Declared }
     }
 }
 

@@ -14,6 +14,7 @@ use tombolo_transport::memory::RawMemory;
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::traced::{End, Traced};
+use tombolo_transport::wrap::{Guarded, guarded, unguarded};
 use tombolo_transport::{
     Batch, Capabilities, ChannelError, Draft, Limits, MemoryChannel, Message, Stats, StreamChannel,
     Transport, shm, window,
@@ -38,8 +39,8 @@ pub struct Channel {
     pub(crate) registration: Option<Registration>,
 }
 
-/// What carries a channel, counted and traced.
-pub(crate) type Carrier = Traced<Plain>;
+/// What carries a channel, counted and traced; in debug builds also watched.
+pub(crate) type Carrier = Traced<Guarded<Plain>>;
 
 /// What carries a channel. An enum, not a trait object: sending is a few nanoseconds.
 #[derive(Debug)]
@@ -164,7 +165,7 @@ impl Channel {
             .map_err(|error| Error::of_channel(error, grant.peer, &grant.peer_node, timeout))?;
         let accepting = grant.side == Side::B;
         let end = End { channel: grant.channel.0, accepting, peer: grant.peer.to_bits() };
-        let carrier = Traced::new(carrier, recorder, end);
+        let carrier = Traced::new(guarded(carrier), recorder, end);
         let spin = Spin::new(options.spin_ns);
         Ok(Channel {
             carrier,
@@ -377,7 +378,7 @@ impl Channel {
     /// this: the rings are of no use afterwards.
     #[must_use]
     pub fn into_raw_memory(self) -> Option<RawMemory> {
-        match self.carrier.into_inner() {
+        match unguarded(self.carrier.into_inner()) {
             Plain::Memory(channel) => Some(channel.into_raw_memory()),
             Plain::Stream(_) => None,
         }

@@ -85,5 +85,5 @@ mod checked;
 mod faulty;
 pub mod traced;
 
-pub use checked::Checked;
+pub use checked::{Checked, Guarded, guarded, unguarded};
 pub use faulty::{Ending, Faults, Faulty, Injected};

@@ -2,12 +2,18 @@
 
 use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tombolo_base::SharedMemory;
 use tombolo_link::{ChannelConfig, Hello, Side};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
+use tombolo_trace::layout::{Shape, control_on};
+use tombolo_trace::page::{control, format};
+use tombolo_transport::trace::Recorder;
 use tombolo_transport::wrap::capture::{About, Capture};
+use tombolo_transport::wrap::traced::{End, Traced};
 use tombolo_transport::wrap::{Faults, Faulty};
 use tombolo_transport::{Capabilities, ChannelError, Transport};
 
@@ -103,5 +109,31 @@ impl Wrapper for Captured {
     fn wrap<T: Transport + Send + 'static>(channel: T) -> Self::Around<T> {
         let about = About::new(channel.kind(), 0);
         Capture::new(channel, std::io::sink(), about).expect("a sink takes everything")
+    }
+}
+
+/// In [`Traced`], while somebody traces.
+pub struct TracedAll;
+
+/// Little, so that it is full most of the time.
+const TRACE: Shape = Shape { lanes: 2, lane_events: 1 << 10, rows: 4, text_bytes: 64 };
+
+fn recorder() -> &'static Arc<Recorder> {
+    static RECORDER: OnceLock<Arc<Recorder>> = OnceLock::new();
+    RECORDER.get_or_init(|| {
+        let memory = SharedMemory::zeroed(TRACE.length_bytes());
+        format(&memory, &TRACE);
+        control(&memory, control_on(1, false));
+        Recorder::new(memory, 1 << 32 | 1, 1).expect("a page that was just made")
+    })
+}
+
+impl Wrapper for TracedAll {
+    type Around<T: Transport + Send + 'static> = Traced<T>;
+    const NAME: &'static str = "traced";
+    const LACKS: Capabilities = Capabilities::NONE;
+
+    fn wrap<T: Transport + Send + 'static>(channel: T) -> Traced<T> {
+        Traced::new(channel, recorder(), End { channel: 7, accepting: false, peer: 0 })
     }
 }

@@ -1,10 +1,12 @@
 //! What a transport says of itself is so.
 
-use tombolo_link::ChannelConfig;
+use tombolo_link::{ChannelConfig, CostOrigin};
+use tombolo_transport::cost::{Effort, measure, reflect};
 use tombolo_transport::{Capabilities, Transport};
 
-use crate::carrier::{Carrier, pair};
+use crate::carrier::{Carrier, effort, pair};
 use crate::messages::{check, message, recv_awake, send};
+use crate::patience::patience;
 
 /// Both ends say what the suite was told, and go on saying it when the channel has ended.
 pub(crate) fn capabilities_are_those_of_the_carrier<C: Carrier>() {
@@ -18,6 +20,31 @@ pub(crate) fn capabilities_are_those_of_the_carrier<C: Carrier>() {
     drop(b);
     a.close();
     assert_eq!(a.capabilities(), C::CAPABILITIES);
+}
+
+/// By messages over it and back, whichever end asks; and the channel is as good afterwards.
+pub(crate) fn its_cost_can_be_measured<C: Carrier>() {
+    let (mut a, mut b) = pair::<C>(ChannelConfig::default());
+    let rounds = effort::<C>(30);
+    for _ in 0..2 {
+        let cost = std::thread::scope(|scope| {
+            let reflected = scope.spawn(|| reflect(&mut b, patience()));
+            let effort = Effort { rounds: rounds as u32, timeout: patience() };
+            let cost = measure(&mut a, effort).unwrap();
+            assert_eq!(reflected.join().unwrap(), Ok(3 * rounds));
+            cost
+        });
+        assert_eq!(cost.origin, CostOrigin::Measured);
+        let declared = a.kind().declared_cost();
+        assert_eq!(declared.origin, CostOrigin::Declared);
+        for curve in [cost.to_peer, cost.from_peer, declared.to_peer, declared.from_peer] {
+            assert!(curve.bytes_per_s > 0, "{cost:?}");
+            assert!(curve.time_ns(1 << 20) >= curve.latency_ns);
+        }
+        std::mem::swap(&mut a, &mut b);
+    }
+    send(&mut a, 0, b"after");
+    assert_eq!(recv_awake(&mut b), b"after");
 }
 
 /// Two sides that poll ring nobody and never sleep.

@@ -96,6 +96,7 @@ macro_rules! table {
 table! {
     declared {
         capabilities_are_those_of_the_carrier,
+        its_cost_can_be_measured,
         silence_while_awake [SILENT],
     }
     opening {

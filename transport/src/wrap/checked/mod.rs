@@ -41,6 +41,38 @@ pub struct Checked<T> {
     history: History,
 }
 
+/// A transport that is watched in debug builds, and is itself in others.
+#[cfg(debug_assertions)]
+pub type Guarded<T> = Checked<T>;
+
+/// A transport that is watched in debug builds, and is itself in others.
+#[cfg(not(debug_assertions))]
+pub type Guarded<T> = T;
+
+/// Has `transport` watched where debug assertions are on.
+#[cfg(debug_assertions)]
+pub fn guarded<T: Transport>(transport: T) -> Guarded<T> {
+    Checked::new(transport)
+}
+
+/// Has `transport` watched where debug assertions are on.
+#[cfg(not(debug_assertions))]
+pub fn guarded<T: Transport>(transport: T) -> Guarded<T> {
+    transport
+}
+
+/// What was [`guarded`].
+#[cfg(debug_assertions)]
+pub fn unguarded<T: Transport>(guarded: Guarded<T>) -> T {
+    guarded.into_inner()
+}
+
+/// What was [`guarded`].
+#[cfg(not(debug_assertions))]
+pub fn unguarded<T: Transport>(guarded: Guarded<T>) -> T {
+    guarded
+}
+
 /// The last operations, for whoever reads what went wrong.
 #[derive(Debug, Default)]
 struct History {
@@ -112,6 +144,16 @@ impl<T: Transport> Checked<T> {
         &self.inner
     }
 
+    /// What a peer could have brought about is a breach only where both ends are known to be good.
+    fn watches_both(&self) -> bool {
+        self.witness.is_some()
+    }
+
+    /// It has ended, and no peer can change that.
+    fn final_end(&self) -> bool {
+        self.end.is_some() && self.watches_both()
+    }
+
     #[cold]
     #[track_caller]
     fn breach(&self, who: &str, what: &str) {
@@ -155,8 +197,10 @@ impl<T: Transport> Checked<T> {
             Ok(()) => {
                 self.must(!self.closed, "it accepted a message after it was closed");
                 self.must(length_bytes <= max_bytes, "it accepted a message longer than its limit");
-                let ended = self.end.is_some() || self.unsendable.is_some();
-                self.must(!ended, "it accepted a message after it had ended");
+                self.must(
+                    !self.final_end() && self.unsendable.is_none(),
+                    "it accepted a message after it had ended",
+                );
             }
             Err(ChannelError::TooLong { length_bytes: said, max_bytes: limit }) => {
                 let fits = length_bytes > max_bytes && (*said, *limit) == (length_bytes, max_bytes);
@@ -180,8 +224,8 @@ impl<T: Transport> Checked<T> {
         let shown = std::mem::replace(&mut self.shown, false);
         let Some(error) = end else {
             self.must(!self.closed, "receiving found no end after it was closed");
-            self.must(self.end.is_none(), "receiving found no end after the end");
-            let broke_its_word = shown && received.0 == 0 && self.witness.is_some();
+            self.must(!self.final_end(), "receiving found no end after the end");
+            let broke_its_word = shown && received.0 == 0 && self.watches_both();
             self.must(!broke_its_word, "it said that there is something to receive, and there was nothing");
             return;
         };
@@ -198,7 +242,7 @@ impl<T: Transport> Checked<T> {
             return;
         }
         match &self.end {
-            Some(first) => self.must(first == error, "it ended twice, in two ways"),
+            Some(first) => self.must(first == error || !self.watches_both(), "it ended twice, in two ways"),
             None => {
                 if let Some(Err(what)) = self.witness.as_ref().map(|witness| witness.ended(error)) {
                     self.breach("the transport", &what);
@@ -263,7 +307,6 @@ impl<T: Transport> Transport for Checked<T> {
                     *length_bytes == buffer.len() && *length_bytes <= self.declared.2.max_message_bytes;
                 self.must(fits, "it received another length than there are bytes, or more than its limit");
                 self.answered_receive((1, *length_bytes as u64), before, None);
-                self.must(self.end.is_none(), "it received a message after the end");
                 self.witness_received(buffer);
             }
             Ok(None) => self.answered_receive((0, 0), before, None),
@@ -378,7 +421,7 @@ impl<T: Transport> Transport for Checked<T> {
         match &answer {
             Ok(count) => {
                 self.unchanged_but_for(before, (*count, bytes), (0, 0));
-                let late = self.closed || self.end.is_some() || self.unsendable.is_some();
+                let late = self.closed || self.final_end() || self.unsendable.is_some();
                 self.must(*count == 0 || !late, "it accepted a batch after it had ended");
             }
             Err(error) => self.answered_send(0, before, &Err(error.clone())),
@@ -389,8 +432,8 @@ impl<T: Transport> Transport for Checked<T> {
     fn readable(&mut self) -> bool {
         let readable = self.inner.readable();
         self.must(readable || !self.closed, "it shows no end after it was closed");
-        self.must(readable || self.end.is_none(), "it shows no end after the end");
-        self.must(readable || !self.shown || self.witness.is_none(), "what it showed is gone");
+        self.must(readable || !self.final_end(), "it shows no end after the end");
+        self.must(readable || !self.shown || !self.watches_both(), "what it showed is gone");
         self.shown = readable;
         readable
     }
@@ -421,7 +464,7 @@ impl<T: Transport> Transport for Checked<T> {
         if may_sleep {
             self.must(!self.closed, "it would sleep on what was closed");
             let for_messages = awaited != Interest::Write;
-            self.must(!(for_messages && self.end.is_some()), "it would sleep for messages after the end");
+            self.must(!(for_messages && self.final_end()), "it would sleep for messages after the end");
             let announced = self.announced.is_some_and(|announced| both(announced, awaited) == announced);
             if !announced {
                 self.breach("the program", "it is about to sleep and has not announced it");

@@ -1,0 +1,124 @@
+//! What it costs to get bytes across a link: a fixed part and a rate, for each direction.
+
+/// The cost of a message one way: a fixed part, and so much for each byte.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CostCurve {
+    /// What a message costs that has no bytes, in nanoseconds.
+    pub latency_ns: u64,
+    /// Bytes in a second, once it flows; at least 1.
+    pub bytes_per_s: u64,
+}
+
+const NS_PER_S: u128 = 1_000_000_000;
+
+/// A number that has room for it, or the largest.
+fn narrow(wide: u128) -> u64 {
+    u64::try_from(wide).unwrap_or(u64::MAX)
+}
+
+impl CostCurve {
+    /// The curve through what a short and a longer message took. Where the longer one took no more time the rate is as
+    /// high as can be told apart from that: the difference in a nanosecond.
+    #[must_use]
+    pub fn through((short_bytes, short_ns): (u64, u64), (long_bytes, long_ns): (u64, u64)) -> Self {
+        let more_bytes = long_bytes.saturating_sub(short_bytes).max(1);
+        let more_ns = long_ns.saturating_sub(short_ns).max(1);
+        let bytes_per_s = narrow(u128::from(more_bytes) * NS_PER_S / u128::from(more_ns)).max(1);
+        let of_short_ns = narrow(u128::from(short_bytes) * NS_PER_S / u128::from(bytes_per_s));
+        CostCurve { latency_ns: short_ns.saturating_sub(of_short_ns), bytes_per_s }
+    }
+
+    /// What a message of `length_bytes` takes, in nanoseconds.
+    #[must_use]
+    pub fn time_ns(self, length_bytes: u64) -> u64 {
+        let bytes_ns = u128::from(length_bytes) * NS_PER_S / u128::from(self.bytes_per_s.max(1));
+        narrow(u128::from(self.latency_ns) + bytes_ns)
+    }
+
+    /// The length that takes twice as long as nothing at all, in bytes: shorter messages pay mostly for being one.
+    #[must_use]
+    pub fn half_rate_bytes(self) -> u64 {
+        narrow(u128::from(self.latency_ns) * u128::from(self.bytes_per_s) / NS_PER_S)
+    }
+
+    /// The length from which on `other` is cheaper, in bytes; `None` when it never is.
+    #[must_use]
+    pub fn cheaper_from(self, other: CostCurve) -> Option<u64> {
+        if other.latency_ns < self.latency_ns {
+            return Some(0);
+        }
+        let (ours, theirs) = (u128::from(self.bytes_per_s.max(1)), u128::from(other.bytes_per_s.max(1)));
+        if theirs <= ours {
+            return None;
+        }
+        // latency + n / ours > other.latency + n / theirs
+        let more_ns = u128::from(other.latency_ns - self.latency_ns);
+        // Where that does not fit, no message is long enough.
+        let bytes = more_ns.checked_mul(ours.checked_mul(theirs)?)? / ((theirs - ours) * NS_PER_S);
+        u64::try_from(bytes).ok()?.checked_add(1)
+    }
+}
+
+/// Where a cost is from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CostOrigin {
+    /// Of every link of its kind, in orders of magnitude: good for choosing until somebody measures.
+    Declared,
+    /// Of this link, by messages that went over it and back.
+    Measured,
+}
+
+/// What a link costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkCost {
+    /// To the peer.
+    pub to_peer: CostCurve,
+    /// From the peer.
+    pub from_peer: CostCurve,
+    /// Whether it is so or only said.
+    pub origin: CostOrigin,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn curve(latency_ns: u64, bytes_per_s: u64) -> CostCurve {
+        CostCurve { latency_ns, bytes_per_s }
+    }
+
+    #[test]
+    fn a_curve_goes_through_what_was_measured() {
+        let through = CostCurve::through((8, 108), (1_008, 1_108));
+        assert_eq!(through, curve(100, 1_000_000_000));
+        assert_eq!((through.time_ns(0), through.time_ns(8), through.time_ns(1_008)), (100, 108, 1_108));
+        assert_eq!(through.half_rate_bytes(), 100);
+        // Noise: the longer one was faster, or as fast.
+        for long_ns in [0, 50, 100] {
+            let through = CostCurve::through((8, 100), (1_008, long_ns));
+            assert_eq!(through, curve(100, 1_000_000_000_000));
+        }
+        assert_eq!(CostCurve::through((0, 5), (0, u64::MAX)).bytes_per_s, 1);
+    }
+
+    #[test]
+    fn the_longest_and_dearest_saturate() {
+        assert_eq!(curve(u64::MAX, 1).time_ns(u64::MAX), u64::MAX);
+        assert_eq!(curve(3, 0).time_ns(1), 1_000_000_003);
+        assert_eq!(curve(u64::MAX, u64::MAX).half_rate_bytes(), u64::MAX);
+        assert_eq!(CostCurve::through((0, 0), (u64::MAX, 1)).bytes_per_s, u64::MAX);
+    }
+
+    #[test]
+    fn the_cheaper_one_changes_at_a_length() {
+        let (near, far) = (curve(100, 1_000_000_000), curve(1_000, 10_000_000_000));
+        let from = near.cheaper_from(far).unwrap();
+        assert_eq!(from, 1_001);
+        assert!(near.time_ns(from - 2) <= far.time_ns(from - 2));
+        assert!(near.time_ns(from + 10) > far.time_ns(from + 10));
+        assert_eq!(far.cheaper_from(near), Some(0));
+        assert_eq!(near.cheaper_from(curve(200, 1_000_000_000)), None);
+        assert_eq!(near.cheaper_from(near), None);
+        assert_eq!(curve(0, u64::MAX - 1).cheaper_from(curve(u64::MAX, u64::MAX)), None);
+    }
+}

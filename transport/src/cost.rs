@@ -1,0 +1,106 @@
+//! Measures what a link costs, from one end of a channel over it; the other end reflects.
+
+use std::time::Duration;
+
+use tombolo_link::cost::{CostCurve, CostOrigin, LinkCost};
+use tombolo_platform::time::now_ns;
+
+use crate::contract::Transport;
+use crate::error::ChannelError;
+use crate::wait::{self, Spin};
+
+/// A request: how long the answer is to be, little-endian; whatever follows is only there to be carried.
+const REQUEST_BYTES: usize = 4;
+
+/// What asks for no answer, and ends the measurement.
+const ENOUGH: u32 = u32::MAX;
+
+/// The longest message that is tried: a longer one tells nothing more.
+const LONGEST_BYTES: usize = 64 * 1024;
+
+/// How hard to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Round trips for each of three points; their median counts. At least 1.
+    pub rounds: u32,
+    /// How long one round trip may take.
+    pub timeout: Duration,
+}
+
+impl Default for Effort {
+    /// Three times 200 round trips of at most a second each.
+    fn default() -> Self {
+        Effort { rounds: 200, timeout: Duration::from_secs(1) }
+    }
+}
+
+/// Measures the link under `channel`, at whose other end somebody [reflects](reflect).
+///
+/// With one clock the two ways of a short round trip cannot be told apart: each is given half of it. The rates are
+/// each way's own.
+///
+/// # Errors
+/// The peer's end, or a round trip that took too long.
+pub fn measure<T: Transport>(channel: &mut T, effort: Effort) -> Result<LinkCost, ChannelError> {
+    let long = channel.limits().max_message_bytes.clamp(REQUEST_BYTES, LONGEST_BYTES);
+    let short_ns = median_ns(channel, effort, REQUEST_BYTES, REQUEST_BYTES)?;
+    let long_out_ns = median_ns(channel, effort, long, REQUEST_BYTES)?;
+    let long_back_ns = median_ns(channel, effort, REQUEST_BYTES, long)?;
+    wait::send(channel, &mut Spin::default(), &ENOUGH.to_le_bytes(), effort.timeout)?;
+    let half_ns = short_ns / 2;
+    let curve = |long_ns: u64| {
+        let long_way_ns = half_ns + long_ns.saturating_sub(short_ns);
+        CostCurve::through((REQUEST_BYTES as u64, half_ns), (long as u64, long_way_ns))
+    };
+    Ok(LinkCost { to_peer: curve(long_out_ns), from_peer: curve(long_back_ns), origin: CostOrigin::Measured })
+}
+
+/// The median of round trips with so many bytes each way.
+fn median_ns<T: Transport>(
+    channel: &mut T,
+    effort: Effort,
+    out_bytes: usize,
+    back_bytes: usize,
+) -> Result<u64, ChannelError> {
+    let mut request = vec![0; out_bytes];
+    request[..REQUEST_BYTES].copy_from_slice(&(back_bytes as u32).to_le_bytes());
+    let (mut spin, mut answer) = (Spin::default(), Vec::new());
+    let mut times_ns = Vec::new();
+    for _ in 0..effort.rounds.max(1) {
+        let began_ns = now_ns();
+        wait::send(channel, &mut spin, &request, effort.timeout)?;
+        let length_bytes = wait::recv_into(channel, &mut spin, &mut answer, effort.timeout)?;
+        times_ns.push(now_ns() - began_ns);
+        if length_bytes != back_bytes {
+            let what = format!("{length_bytes} bytes reflected where {back_bytes} were asked for");
+            return Err(ChannelError::Violation(what));
+        }
+    }
+    times_ns.sort_unstable();
+    Ok(times_ns[times_ns.len() / 2])
+}
+
+/// Answers one who [measures](measure), until that has measured enough; says how many answers it took.
+///
+/// # Errors
+/// The peer's end; no request within `timeout`; or a request that is none.
+pub fn reflect<T: Transport>(channel: &mut T, timeout: Duration) -> Result<u64, ChannelError> {
+    let (mut spin, mut request, mut answers) = (Spin::default(), Vec::new(), 0);
+    let max_bytes = channel.limits().max_message_bytes;
+    let answer = vec![0; max_bytes.min(LONGEST_BYTES)];
+    loop {
+        wait::recv_into(channel, &mut spin, &mut request, timeout)?;
+        let asked = request.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+        let Some(asked) = asked else {
+            return Err(ChannelError::Violation("a measurement's request without a length".into()));
+        };
+        if asked == ENOUGH {
+            return Ok(answers);
+        }
+        let Some(answer) = answer.get(..asked as usize) else {
+            return Err(ChannelError::Violation(format!("a measurement asks for {asked} bytes")));
+        };
+        wait::send(channel, &mut spin, answer, timeout)?;
+        answers += 1;
+    }
+}
