@@ -15,6 +15,7 @@ pub mod ring;
 mod sample;
 pub mod suite;
 mod table;
+pub mod tracing;
 pub mod waitset;
 
 pub use ring::Patience;

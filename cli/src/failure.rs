@@ -41,6 +41,9 @@ pub(crate) enum Failure {
     /// A comparison failed.
     #[error(transparent)]
     Comparison(#[from] tombolo_bench::suite::Error),
+    /// What tracing costs could not be measured.
+    #[error(transparent)]
+    Cost(#[from] tombolo_bench::tracing::Error),
     /// A part of the installation is missing.
     #[error(transparent)]
     Kit(#[from] KitError),

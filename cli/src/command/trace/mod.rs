@@ -1,6 +1,7 @@
 //! `tombolo trace`
 
 mod collect;
+mod cost;
 mod export;
 mod file;
 mod names;
@@ -41,6 +42,7 @@ enum TraceCommand {
     Show(show::Options),
     Stats(stats::Options),
     Export(export::Options),
+    Cost(cost::Options),
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
@@ -52,6 +54,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         TraceCommand::Show(options) => show::run(context, options)?,
         TraceCommand::Stats(options) => stats::run(context, options)?,
         TraceCommand::Export(options) => export::run(context, options)?,
+        TraceCommand::Cost(options) => cost::run(context, options)?,
     }
     Ok(0)
 }

@@ -1,0 +1,48 @@
+//! `tombolo trace cost`
+
+use clap::Args;
+use tombolo_bench::tracing::{Costs, measure};
+
+use crate::context::{Context, print, print_json};
+use crate::failure::Failure;
+use crate::text::Table;
+
+/// Measures what tracing costs on this host
+///
+/// A channel that counts and traces is measured beside the same channel that does neither, in turn with it, with both
+/// ends in one thread: what differs is instructions. OFF is what every send and every receive pays all the time, ON
+/// while somebody records. Needs no machine.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo trace cost
+  tombolo trace cost --json | jq .off_per_operation_ns")]
+pub(super) struct Options {
+    /// How often each part is measured, up to 1,000,000
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    slices: u32,
+
+    /// For machines
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    let costs = measure(options.slices)?;
+    if options.json { print_json(&costs) } else { print(render(&costs, context.colour)) }
+}
+
+fn render(costs: &Costs, colour: bool) -> String {
+    let mut table = Table::new(&["WHAT", "NS>"]);
+    let rows = [
+        ("a message without counters and tracing", costs.plain_message_ns),
+        ("OFF: counters, and a look at the switch, each operation", costs.off_per_operation_ns),
+        ("ON: an event more, each operation", costs.on_per_operation_ns),
+        ("an event alone", costs.event_ns),
+        ("of which its stamp", costs.stamp_ns),
+    ];
+    for (what, ns) in rows {
+        table.row([what.to_owned(), format!("{ns:.2}")]);
+    }
+    table.render(colour)
+}
