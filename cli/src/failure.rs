@@ -11,6 +11,7 @@ use tombolo_machine::image::ImageError;
 use tombolo_machine::kit::KitError;
 use tombolo_trace::file::FileError;
 use tombolo_trace::merge::Impossible;
+use tombolo_transport::wrap::capture::CaptureError;
 
 use crate::text::{one_line, printable};
 
@@ -73,6 +74,12 @@ pub(crate) enum Failure {
         /// What comes before the damage is of use.
         usable: bool,
     },
+    /// A capture that is damaged, or none.
+    #[error("{path}: {source}", path = path.display())]
+    Capture { path: PathBuf, source: CaptureError },
+    /// A program did not say what it had said when it was captured.
+    #[error("{path}: at byte {offset_bytes}: {what}", path = path.display())]
+    Diverged { path: PathBuf, offset_bytes: u64, what: String },
     /// A trace of what cannot have been.
     #[error("{path}: {source}", path = path.display())]
     TraceOrder { path: PathBuf, source: Impossible },

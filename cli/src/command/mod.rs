@@ -3,6 +3,7 @@
 mod bench;
 mod bench_suite;
 mod build;
+mod capture;
 mod channels;
 mod console;
 mod down;
@@ -10,6 +11,7 @@ mod image;
 mod kill;
 mod names;
 mod ps;
+mod replay;
 mod restart;
 mod run;
 mod status;
@@ -34,6 +36,8 @@ pub(crate) enum Command {
     Names(names::Options),
     Channels(channels::Options),
     Trace(trace::Options),
+    Capture(capture::Options),
+    Replay(replay::Options),
     Console(console::Options),
     Build(build::Options),
     Image(image::Options),
@@ -52,6 +56,8 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Kill(options) => kill::run(context, &options)?,
         Command::Names(options) => names::run(context, &options)?,
         Command::Channels(options) => channels::run(context, &options)?,
+        Command::Capture(options) => capture::run(context, &options)?,
+        Command::Replay(options) => replay::run(context, &options)?,
         Command::Trace(options) => return trace::run(context, &options),
         Command::Console(options) => return console::run(context, &options),
         Command::Build(options) => build::run(context, &options)?,

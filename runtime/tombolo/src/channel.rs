@@ -20,6 +20,7 @@ use tombolo_transport::{
     Transport, shm, window,
 };
 
+use crate::capture::{self, Captured};
 use crate::error::Error;
 use crate::future::Registration;
 use crate::options::ChannelOptions;
@@ -47,6 +48,7 @@ pub(crate) type Carrier = Traced<Guarded<Plain>>;
 pub(crate) enum Plain {
     Memory(Box<MemoryChannel>),
     Stream(Box<StreamChannel>),
+    Captured(Box<Captured>),
 }
 
 macro_rules! on_carrier {
@@ -54,6 +56,7 @@ macro_rules! on_carrier {
         match $carrier {
             Plain::Memory($channel) => $body,
             Plain::Stream($channel) => $body,
+            Plain::Captured($channel) => $body,
         }
     };
 }
@@ -163,6 +166,10 @@ impl Channel {
         let hello = Hello::new(config, options.interface_hash, Some(own));
         let carrier = carry(&grant, fds, hello, Deadline::after(timeout))
             .map_err(|error| Error::of_channel(error, grant.peer, &grant.peer_node, timeout))?;
+        let carrier = match capture::folder() {
+            Some(folder) => Plain::Captured(Box::new(capture::start(carrier, &folder, &grant, own)?)),
+            None => carrier,
+        };
         let accepting = grant.side == Side::B;
         let end = End { channel: grant.channel.0, accepting, peer: grant.peer.to_bits() };
         let carrier = Traced::new(guarded(carrier), recorder, end);
@@ -380,7 +387,7 @@ impl Channel {
     pub fn into_raw_memory(self) -> Option<RawMemory> {
         match unguarded(self.carrier.into_inner()) {
             Plain::Memory(channel) => Some(channel.into_raw_memory()),
-            Plain::Stream(_) => None,
+            Plain::Stream(_) | Plain::Captured(_) => None,
         }
     }
 }

@@ -77,11 +77,6 @@ impl Domain {
         (self.id, &self.recorder)
     }
 
-    /// What its channels count and trace with.
-    pub(crate) fn recorder(&self) -> &Arc<Recorder> {
-        &self.recorder
-    }
-
     /// Its id.
     #[must_use]
     pub fn id(&self) -> DomainId {

@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod capture;
 mod channel;
 mod domain;
 mod error;
@@ -40,6 +41,7 @@ pub mod trace;
 mod waitset;
 
 pub use admin::{Console, DomainInfo, NameInfo, NodeInfo};
+pub use capture::CAPTURE_VARIABLE;
 pub use channel::{Channel, wait_any, wait_any_from};
 pub use domain::{Domain, Listener};
 pub use error::Error;

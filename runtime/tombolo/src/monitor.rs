@@ -56,6 +56,8 @@ pub(crate) struct Arrived {
     listeners: HashSet<u32>,
     pub(crate) incoming: HashMap<u32, VecDeque<(Grant, Vec<OwnedFd>)>>,
     pub(crate) exits: BTreeMap<DomainId, Exit>,
+    /// When children were asked for that are not there yet, as a trace has it, by request.
+    spawning: BTreeMap<u32, u64>,
     pub(crate) console: VecDeque<ConsoleOutput>,
 }
 
@@ -146,6 +148,12 @@ impl MonitorLink {
             arrived.last_request = arrived.last_request.wrapping_add(1).max(1);
             arrived.last_request
         };
+        if matches!(body, Request::Spawn { .. })
+            && let Some(recorder) = self.recorder.get().filter(|recorder| recorder.is_on())
+        {
+            // The child may have done things before the answer is here.
+            unpoisoned(self.arrived.lock()).spawning.insert(request, recorder.ticks());
+        }
         self.send(request, body, fds)?;
         Ok(request)
     }
@@ -408,6 +416,11 @@ impl MonitorLink {
                 arrived.console.push_back(ConsoleOutput { dropped_bytes: dropped, bytes: bytes.0 });
             }
             answer => {
+                if let Some(ticks) = arrived.spawning.remove(&message.request)
+                    && let (Reply::Spawned { domain }, Some(recorder)) = (&answer, self.recorder.get())
+                {
+                    trace::spawned(recorder, ticks, *domain);
+                }
                 if let Some(index) = arrived.abandoned.iter().position(|request| *request == message.request)
                 {
                     arrived.abandoned.swap_remove(index);

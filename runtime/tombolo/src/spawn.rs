@@ -14,7 +14,6 @@ pub use tombolo_control::Exit;
 use crate::domain::Domain;
 use crate::error::Error;
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink};
-use crate::trace;
 
 /// One of a program's output streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,7 +156,6 @@ impl Domain {
         let request = Request::Spawn { spawn: options.request.clone() };
         match self.link.ask_with(request, &fds, ANSWER_TIMEOUT)? {
             (Reply::Spawned { domain }, _) => {
-                trace::spawned(self.recorder(), domain);
                 Ok(Child { id: domain, node: options.request.node.clone(), link: self.link.clone() })
             }
             (other, _) => Err(unexpected(&other)),

@@ -68,9 +68,10 @@ fn open(page: &File, domain: DomainId) -> Option<Arc<Recorder>> {
     Recorder::new(memory, domain.to_bits(), Isa::current().code()).ok()
 }
 
-pub(crate) fn spawned(recorder: &Arc<Recorder>, child: DomainId) {
+/// A child is there that was asked for at `ticks`.
+pub(crate) fn spawned(recorder: &Arc<Recorder>, ticks: u64, child: DomainId) {
     if recorder.is_on() {
-        recorder.record(Happening::of(Kind::Spawn, child.to_bits(), 0));
+        recorder.record_at(ticks, Happening::of(Kind::Spawn, child.to_bits(), 0));
     }
 }
 

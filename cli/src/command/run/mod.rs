@@ -5,11 +5,11 @@ mod job;
 mod output;
 mod placement;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use clap::Args;
-use tombolo::{Domain, NodeInfo, SpawnOptions, Target};
+use tombolo::{CAPTURE_VARIABLE, Domain, NodeInfo, SpawnOptions, Target};
 use tombolo_machine::Image;
 
 use crate::context::Context;
@@ -37,7 +37,8 @@ Examples:
   tombolo run --on host:2,arm0 work.tbi --fast input   three, with arguments
   cat graph.txt | tombolo run --on arm0 count.tbi      with input
   tombolo run --env RUST_BACKTRACE=1 hello.tbi
-  tombolo run --pin 1 --priority 10 server.tbi         kept on a processor, before all others")]
+  tombolo run --pin 1 --priority 10 server.tbi         kept on a processor, before all others
+  tombolo run --capture captures client.tbi            to see and replay what it said")]
 pub(crate) struct Options {
     /// Where: nodes, each with how many domains it gets if not one [default: the host]
     #[arg(long, value_name = "NODE[:COUNT],…", value_delimiter = ',')]
@@ -54,6 +55,11 @@ pub(crate) struct Options {
     /// A variable for the environment of each domain
     #[arg(short, long, value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
+
+    /// Capture what passes the channels of the domains into files in this folder, one for each end of a channel; not
+    /// of domains on virtual machines, whose channels are captured where they end elsewhere
+    #[arg(long, value_name = "FOLDER")]
+    capture: Option<PathBuf>,
 
     /// Leave the standard input alone
     #[arg(short, long)]
@@ -122,6 +128,7 @@ fn variable(text: &str) -> Result<(String, String), String> {
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     // Read here as well as by the monitors: what cannot run should fail before anything has started.
     let image = Image::open(&options.image)?;
+    let capture = options.capture.as_deref().map(capture_folder).transpose()?;
     let domain = context.attach()?;
     let nodes = domain.nodes()?;
     let ranks = spread(&options.on, &nodes)?;
@@ -141,8 +148,9 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         }
     });
     let with_input = !options.no_input && input::is_ours();
-    let plans: Vec<_> =
-        (0..ranks.len()).map(|rank| plan(options, &domain, &ranks, rank, with_input && rank == 0)).collect();
+    let plans: Vec<_> = (0..ranks.len())
+        .map(|rank| plan(options, (&domain, capture.as_deref()), &ranks, rank, with_input && rank == 0))
+        .collect();
     job.run(&plans)
 }
 
@@ -165,8 +173,20 @@ fn check_builds(image: &Image, ranks: &[&NodeInfo]) -> Result<(), Failure> {
     }
 }
 
+/// The folder for captures, made if need be, as every domain can name it.
+fn capture_folder(folder: &Path) -> Result<PathBuf, Failure> {
+    let made = std::fs::create_dir_all(folder).and_then(|()| folder.canonicalize());
+    made.map_err(Failure::system(format!("make the folder {}", folder.display())))
+}
+
 /// What to start as one rank.
-fn plan(options: &Options, domain: &Domain, ranks: &[&NodeInfo], rank: usize, with_input: bool) -> Plan {
+fn plan(
+    options: &Options,
+    (domain, capture): (&Domain, Option<&Path>),
+    ranks: &[&NodeInfo],
+    rank: usize,
+    with_input: bool,
+) -> Plan {
     let mut spawn = SpawnOptions::image(&options.image)
         .on(&ranks[rank].name)
         .args(&options.arguments)
@@ -180,6 +200,10 @@ fn plan(options: &Options, domain: &Domain, ranks: &[&NodeInfo], rank: usize, wi
     }
     if let Some(priority) = options.priority {
         spawn = spawn.real_time_priority(priority);
+    }
+    // The kernel of a virtual machine does not have the folder.
+    if let Some(folder) = capture.filter(|_| ranks[rank].kind != "vm") {
+        spawn = spawn.env(CAPTURE_VARIABLE, folder.to_string_lossy());
     }
     for (name, value) in &options.env {
         spawn = spawn.env(name, value);

@@ -227,10 +227,9 @@ impl Chunk {
 
 /// Of a chunk: its kind and length, and its content as it is padded.
 pub(super) fn checksum(head: &[u8], content: &[u8]) -> u64 {
-    let (words, tail) = content.as_chunks::<8>();
+    let (words, _) = content.as_chunks::<8>();
     // As many steps as there are words, not bytes: files can be large.
-    let start = fnv1a(head) ^ fnv1a(tail);
-    words.iter().fold(start, |hash, word| {
+    words.iter().fold(fnv1a(head), |hash, word| {
         (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(29)
     })
 }

@@ -3,6 +3,7 @@
 mod basics;
 mod channels;
 mod exchange;
+mod marks;
 mod member;
 
 use std::error::Error;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         // Channels that work.
         ["exchange", count] => exchange::run(count),
         ["many-channels", count] => channels::many(count),
+        ["marks"] => marks::run(),
         // Names, refusals and limits.
         ["export", name] => channels::export(name),
         ["serve", name, slot_bytes, slots, hash] => channels::serve(name, slot_bytes, slots, hash),

@@ -1,0 +1,152 @@
+//! `tombolo replay`
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use tombolo::{Channel, ChannelOptions, Domain, Error};
+use tombolo_link::Side;
+use tombolo_transport::wrap::capture::{About, Event, Record};
+
+use super::capture::{briefly, damaged, open};
+use crate::context::Context;
+use crate::failure::Failure;
+use crate::text::count;
+
+/// Bytes of a slot's payload by default: a message takes one or more.
+const SLOT_PAYLOAD_BYTES: u32 = 56;
+
+/// Plays a captured channel's peer to a program
+///
+/// The program is the one that was captured: what it sent then it must send again, and gets the answers that it got
+/// then, in the same order. Where it sends something else, replay ends with status 1 and says what and where. If it
+/// had connected, replay exports the name and waits for it; if it had accepted, replay connects to the name.
+///
+/// A peer that died then closes the channel now.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo replay captures/channel-1-connecting.tbc --name pong
+  tombolo replay captures/channel-1-connecting.tbc --name pong --as-recorded")]
+pub(crate) struct Options {
+    /// A file made by `tombolo run --capture`
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// The name that the program connects to, or exports
+    #[arg(long, value_name = "NAME")]
+    name: String,
+
+    /// Not faster than it was then
+    #[arg(long)]
+    as_recorded: bool,
+
+    /// How long the program may take for each step, in seconds
+    #[arg(long, value_name = "S", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+
+    /// What the messages mean, as a number, if the program says so when it opens the channel
+    #[arg(long, value_name = "HASH", default_value_t = 0)]
+    interface_hash: u64,
+}
+
+pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    let reader = open(&options.file)?;
+    let about = reader.about();
+    // All of it first: a damaged file should fail before anything has started.
+    let records: Vec<Record> = reader.collect::<Result<_, _>>().map_err(damaged(&options.file))?;
+    let timeout = Duration::from_secs(options.timeout);
+    let domain = context.attach()?;
+    let channel = connect(context, &domain, &about, options, timeout)?;
+    let mut player = Player {
+        channel,
+        path: &options.file,
+        timeout,
+        start: options.as_recorded.then(Instant::now),
+        buffer: Vec::new(),
+        messages: 0,
+    };
+    for record in &records {
+        if !player.play(record)? {
+            break;
+        }
+    }
+    context.say(format!("{}: replayed {}", options.file.display(), count(player.messages, "message")));
+    Ok(())
+}
+
+/// Opens the channel, as the end that the capture is not of.
+fn connect(
+    context: &Context,
+    domain: &Domain,
+    about: &About,
+    options: &Options,
+    timeout: Duration,
+) -> Result<Channel, Failure> {
+    let slots = about.max_message_bytes.div_ceil(SLOT_PAYLOAD_BYTES).clamp(64, 1 << 16).next_power_of_two();
+    let shape = ChannelOptions::default().slots(slots)?.interface_hash(options.interface_hash);
+    match about.side {
+        Some(Side::B) => Ok(domain.connect(&options.name, &shape, timeout)?),
+        Some(Side::A) => {
+            let listener = domain.export(&options.name, &shape)?;
+            context.say(format!("waiting for a program that connects to '{}'", options.name));
+            Ok(listener.accept(timeout)?)
+        }
+        None => Err(Failure::Usage {
+            message: format!("{} does not say which end it is of", options.file.display()),
+            hint: None,
+        }),
+    }
+}
+
+/// The peer.
+struct Player<'a> {
+    channel: Channel,
+    path: &'a Path,
+    timeout: Duration,
+    /// When it began, if it is to take as long as then.
+    start: Option<Instant>,
+    buffer: Vec<u8>,
+    messages: usize,
+}
+
+impl Player<'_> {
+    /// Does what the peer did; false at the end.
+    fn play(&mut self, record: &Record) -> Result<bool, Failure> {
+        let diverged =
+            |what| Failure::Diverged { path: self.path.to_owned(), offset_bytes: record.offset_bytes, what };
+        match &record.event {
+            Event::Sent(then) => match self.channel.recv_into(&mut self.buffer, self.timeout) {
+                Ok(_) if self.buffer == *then => self.messages += 1,
+                Ok(_) => {
+                    let (then, now) = (briefly(then), briefly(&self.buffer));
+                    return Err(diverged(format!("it sent {then} then, and {now} now")));
+                }
+                Err(error) => {
+                    return Err(diverged(format!("it sent {} then, and now: {error}", briefly(then))));
+                }
+            },
+            Event::Received(message) => {
+                if let Some(start) = self.start {
+                    let due = Duration::from_nanos(record.time_ns);
+                    std::thread::sleep(due.saturating_sub(start.elapsed()));
+                }
+                self.channel.send(message, self.timeout)?;
+                self.messages += 1;
+            }
+            Event::ClosedHere => match self.channel.recv_into(&mut self.buffer, self.timeout) {
+                Err(Error::Closed { .. }) => return Ok(false),
+                Ok(_) => {
+                    return Err(diverged(format!(
+                        "it closed the channel then, and sent {} now",
+                        briefly(&self.buffer)
+                    )));
+                }
+                Err(error) => return Err(diverged(format!("it closed the channel then, and now: {error}"))),
+            },
+            // The channel closes when this command ends.
+            Event::ClosedByPeer | Event::PeerDied | Event::Failed(_) | Event::End { .. } => return Ok(false),
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,42 @@
+//! Captures of a program's channels, for whoever started it (`tombolo run --capture`).
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use tombolo_base::DomainId;
+use tombolo_control::Grant;
+use tombolo_link::Side;
+use tombolo_platform::OsError;
+use tombolo_transport::Transport;
+use tombolo_transport::wrap::capture::{About, Capture};
+
+use crate::channel::Plain;
+use crate::error::Error;
+
+/// Names the folder into which a program's channels are captured, each of their ends into a file of its own.
+pub const CAPTURE_VARIABLE: &str = "TOMBOLO_CAPTURE";
+
+/// A channel that is captured.
+pub(crate) type Captured = Capture<Plain, BufWriter<File>>;
+
+/// Where to capture to, if somebody wants that.
+pub(crate) fn folder() -> Option<PathBuf> {
+    std::env::var_os(CAPTURE_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
+/// Captures an end of a channel from now on.
+pub(crate) fn start(carrier: Plain, folder: &Path, grant: &Grant, own: DomainId) -> Result<Captured, Error> {
+    let end = if grant.side == Side::A { "connecting" } else { "accepting" };
+    let path = folder.join(format!("channel-{}-{end}.tbc", grant.channel.0));
+    let max_message_bytes = u32::try_from(carrier.limits().max_message_bytes).unwrap_or(u32::MAX);
+    let about = About {
+        side: Some(grant.side),
+        channel: grant.channel.0,
+        own: own.to_bits(),
+        peer: grant.peer.to_bits(),
+        ..About::new(carrier.kind(), max_message_bytes)
+    };
+    Capture::to_file(carrier, &path, about)
+        .map_err(|error| OsError::from_io(format!("capture into {}", path.display()), &error).into())
+}
