@@ -332,3 +332,68 @@ fn a_producer_that_sleeps_for_room_is_woken() {
         assert_eq!(receive(&mut consumer), Ok(message(3, 1)));
     });
 }
+
+/// What the kernel keeps for a waitset: which bells rang, and a wait for any.
+struct Kernel {
+    rung: loom::sync::Mutex<[bool; 2]>,
+    any: Notify,
+}
+
+/// A set of two channels looks at both, arms both, and from then on looks only at those that rang. One stays armed while
+/// the other is looked at and armed again.
+#[test]
+fn a_waitset_that_looks_only_at_what_rang_misses_nothing() {
+    loom::model(|| {
+        let kernel = Arc::new(Kernel { rung: loom::sync::Mutex::new([false; 2]), any: Notify::new() });
+        let mut members = Vec::new();
+        let mut senders = Vec::new();
+        for (channel, count) in [(0, 2), (1, 1)] {
+            let (_, mut producer, consumer) = ring(config(SlotSize::B32, 2, Variant::EpochCredit));
+            let line = SharedMemory::zeroed(LINE_BYTES);
+            members.push((consumer, Sleeper::new(line.clone(), WakeOrder::Fence).unwrap(), count));
+            let mut waker = Waker::new(line, WakeOrder::Fence).unwrap();
+            let kernel = Arc::clone(&kernel);
+            senders.push(thread::spawn(move || {
+                for number in 1..=count {
+                    producer.try_send(&message(number, 1)).unwrap();
+                    if waker.must_ring() {
+                        kernel.rung.lock().unwrap()[channel] = true;
+                        kernel.any.notify();
+                    }
+                }
+            }));
+        }
+        let mut left: u64 = members.iter().map(|(_, _, count)| count).sum();
+        while left > 0 {
+            for (consumer, sleeper, _) in &mut members {
+                while !sleeper.is_armed() && consumer.try_recv().unwrap().is_some() {
+                    left -= 1;
+                }
+            }
+            if left == 0 {
+                break;
+            }
+            let fresh: Vec<bool> = members.iter().map(|(_, sleeper, _)| !sleeper.is_armed()).collect();
+            for ((_, sleeper, _), fresh) in members.iter_mut().zip(&fresh) {
+                if *fresh {
+                    sleeper.arm(|| Ok::<(), ()>(())).unwrap();
+                }
+            }
+            for ((consumer, sleeper, _), fresh) in members.iter_mut().zip(&fresh) {
+                if *fresh && consumer.poll() {
+                    sleeper.disarm();
+                }
+            }
+            if members.iter().all(|(_, sleeper, _)| sleeper.is_armed()) {
+                kernel.any.wait();
+                let rung = std::mem::take(&mut *kernel.rung.lock().unwrap());
+                for ((_, sleeper, _), rung) in members.iter_mut().zip(rung) {
+                    if rung {
+                        sleeper.disarm();
+                    }
+                }
+            }
+        }
+        senders.into_iter().for_each(|sender| sender.join().unwrap());
+    });
+}

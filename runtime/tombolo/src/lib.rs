@@ -19,6 +19,10 @@
 //! }
 //! ```
 //!
+//! Programs that wait for many things have a [`WaitSet`]; those that are async have a future of every operation that
+//! waits, such as [`Channel::recv_into_async`], for any executor; those whose answers must not be late have
+//! [`LatencyOptions`].
+//!
 //! * Every wait has a deadline and ends early, with [`Error::PeerDied`], when the peer dies.
 //! * A send that did not happen is an error, and the message is still yours.
 //! * On a plain host nothing has to be set up: the first program starts a monitor.

@@ -1,6 +1,6 @@
 //! The connection to the monitor of this node, shared by all threads of the program.
 //!
-//! There is no hidden thread. Whoever waits for something reads the socket for everybody: it files answers and
+//! It has no thread. Whoever waits for something reads the socket for everybody: it files answers and
 //! events and wakes the others.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};

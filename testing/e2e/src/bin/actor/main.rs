@@ -5,6 +5,7 @@ mod channels;
 mod exchange;
 mod marks;
 mod member;
+mod waitset;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -39,6 +40,9 @@ fn main() -> ExitCode {
         ["connect", name, slot_bytes, slots, hash] => channels::connect(name, slot_bytes, slots, hash),
         ["keep", name] => channels::keep(name),
         ["connect-in-turn", name, count] => channels::connect_in_turn(name, count),
+        // One waitset and its clients.
+        ["serve-all", name, clients] => waitset::serve(name, clients),
+        ["use-many", name, channels, rounds, then] => waitset::use_many(name, channels, rounds, then),
         // A crowd under chaos.
         ["member", name, pause_us, peers @ ..] => member::run(name, pause_us, peers),
         // Ends.

@@ -1,0 +1,57 @@
+//! One waitset over channels from every kind of node, and programs that are placed.
+
+use tombolo_e2e::{Machine, MachineFile};
+
+/// Channels from each node.
+const EACH: &str = "40";
+
+#[test]
+fn one_waitset_serves_every_kind_of_node_at_once() {
+    let machine = Machine::up(
+        &MachineFile::host()
+            .with_vm("arm0", "")
+            .with_user("arm-user", "aarch64")
+            .with_user("s390x-user", "s390x"),
+    );
+    // The server is the host, then a foreign one; some of the clients are killed in the middle.
+    for server_node in ["host", "s390x-user"] {
+        let name = format!("everybody/{server_node}");
+        let server = machine.start_actor(server_node, &["serve-all", &name, "200"]);
+        server.wait_for("serving");
+        let victims = machine.start_actor("host:1", &["use-many", &name, EACH, "2", "keep"]);
+        victims.wait_for("used");
+        let said =
+            machine.actor("host,arm0,arm-user,s390x-user", &["use-many", &name, EACH, "20", "close"]).ok();
+        assert_eq!(said.matches("used").count(), 4, "{said}");
+        let (_, victim) = machine.domains_on("host").pop().expect("the victims' domain");
+        machine.kill(victim);
+        server.wait_for("at most ");
+        let said = server.finish().ok();
+        drop(victims);
+        for end in
+            ["arm-user closed 40", "arm0 closed 40", "host closed 40", "host died 40", "s390x-user closed 40"]
+        {
+            assert!(said.contains(end), "no {end:?} in {said}");
+        }
+        assert!(said.contains("3280 echoes"), "{said}");
+    }
+    machine.down();
+}
+
+#[test]
+fn a_program_runs_where_it_is_put_or_the_reason_is_said() {
+    let machine = Machine::up(&MachineFile::host().with_user("arm-user", "aarch64"));
+    let status = "grep Cpus_allowed_list /proc/self/status; chrt -p $$ || true";
+    let said = machine.tombolo(["run", "--pin", "0", "/bin/sh", "-c", status]).ok();
+    assert!(said.contains("Cpus_allowed_list:\t0\n"), "{said}");
+    machine.tombolo(["run", "--pin", "1000", "/bin/sh", "-c", status]).fails_with(1, &["processor 1000"]);
+    // Whoever runs the tests may have a priority or not.
+    let prioritised = machine.tombolo(["run", "--priority", "7", "/bin/sh", "-c", status]);
+    if prioritised.status == 0 {
+        let said = prioritised.text();
+        assert!(said.contains("SCHED_FIFO") || !said.contains("SCHED_"), "{said}");
+    } else {
+        prioritised.fails_with(1, &["priority 7", "RLIMIT_RTPRIO"]);
+    }
+    machine.down();
+}
