@@ -34,6 +34,12 @@ struct Generator {
     generate: fn(&Workspace, &str) -> Result<String, Failure>,
 }
 
+/// Whether all of a file is generated, so that nobody reads it in one sitting.
+pub(crate) fn is_generated(path: &str) -> bool {
+    // Of ARCHITECTURE.md only a table is.
+    path != "ARCHITECTURE.md" && GENERATORS.iter().any(|generator| generator.path == path)
+}
+
 /// Every generated file of the tree. Whoever adds one adds it here.
 const GENERATORS: &[Generator] = &[
     Generator { path: "ARCHITECTURE.md", cost: Cost::Cheap, generate: code_map },

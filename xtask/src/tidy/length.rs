@@ -34,7 +34,7 @@ pub(super) fn lines(tree: &Tree) -> Vec<Finding> {
 
 fn is_written_by_hand(path: &str) -> bool {
     let code = [".rs", ".sh", ".py", ".c", ".h", ".toml", ".md"].iter().any(|ending| path.ends_with(ending));
-    code || path.ends_with("Makefile")
+    (code || path.ends_with("Makefile")) && !crate::codegen::is_generated(path)
 }
 
 #[cfg(test)]
