@@ -23,15 +23,18 @@ impl Capabilities {
     pub const BELL_FOR_MESSAGES: Capabilities = Capabilities(1 << 4);
     /// A side that sleeps for room is rung when there is some, and only then.
     pub const BELL_FOR_ROOM: Capabilities = Capabilities(1 << 5);
-    /// What ends a sleep is a file descriptor, so that a program can sleep on much else at the same time.
+    /// What ends a sleep is a file descriptor, so that a program can sleep on much else at the same time. Without,
+    /// [`crate::wait`] polls.
     pub const DESCRIPTORS: Capabilities = Capabilities(1 << 6);
     /// The death of a peer is known by evidence, as soon as the operating system has it.
     pub const EVIDENCE_OF_DEATH: Capabilities = Capabilities(1 << 7);
     /// A send is refused for want of room only, a message that has arrived is seen by the next look, and a sleep ends
     /// for a reason only.
     pub const STEADY: Capabilities = Capabilities(1 << 8);
+    /// The messages of a batch are seen all at once.
+    pub const WHOLE_BATCHES: Capabilities = Capabilities(1 << 9);
     /// Everything that rings in the coherent memory of one kernel do.
-    pub const OF_SHARED_MEMORY: Capabilities = Capabilities(0b1_1111_1111);
+    pub const OF_SHARED_MEMORY: Capabilities = Capabilities(0b11_1111_1111);
     /// Everything that rings in a window between two kernels do.
     pub const OF_WINDOW: Capabilities =
         Capabilities(Capabilities::OF_SHARED_MEMORY.0 & !Capabilities::ATOMICS.0);
@@ -41,7 +44,7 @@ impl Capabilities {
     );
 
     /// Each ability with the name that reports use.
-    pub const NAMED: [(Capabilities, &'static str); 9] = [
+    pub const NAMED: [(Capabilities, &'static str); 10] = [
         (Capabilities::SHARED_MEMORY, "shared memory"),
         (Capabilities::ATOMICS, "atomics across the link"),
         (Capabilities::SILENT, "silence while both sides are awake"),
@@ -51,6 +54,7 @@ impl Capabilities {
         (Capabilities::DESCRIPTORS, "descriptors to sleep on"),
         (Capabilities::EVIDENCE_OF_DEATH, "evidence of death"),
         (Capabilities::STEADY, "steadiness"),
+        (Capabilities::WHOLE_BATCHES, "batches that show all at once"),
     ];
 
     /// Whether all of `others` are among them.

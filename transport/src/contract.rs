@@ -162,15 +162,13 @@ pub trait Transport {
     /// than one by one. Says how many.
     ///
     /// # Errors
-    /// As [`try_send`](Self::try_send), when the channel had ended before; `fill` was not called.
+    /// As [`try_send`](Self::try_send), when the channel had ended before: `fill` was not called, or
+    /// nothing that it added was sent.
     fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError>
     where
         Self: Sized,
     {
-        let mut send = |message: &[u8]| self.try_send(message);
-        let mut batch = Batch::one_by_one(&mut send);
-        fill(&mut batch);
-        Ok(batch.commit())
+        one_by_one(self, fill)
     }
 
     /// Whether [`try_recv_into`](Self::try_recv_into) would return something other than "none yet": a message, an
@@ -222,4 +220,24 @@ pub trait Transport {
 
     /// Closes this end in order: the peer receives everything sent before, then [`ChannelError::Closed`].
     fn close(&mut self);
+}
+
+/// A batch of messages each of which is sent when it is added.
+pub(crate) fn one_by_one<T: Transport>(
+    transport: &mut T,
+    fill: impl FnOnce(&mut Batch<'_>),
+) -> Result<u64, ChannelError> {
+    let mut end = None;
+    let mut send = |message: &[u8]| {
+        transport.try_send(message).inspect_err(|error| match error {
+            ChannelError::WouldBlock | ChannelError::TooLong { .. } => {}
+            error => end = Some(error.clone()),
+        })
+    };
+    let mut batch = Batch::one_by_one(&mut send);
+    fill(&mut batch);
+    match (batch.commit(), end) {
+        (0, Some(error)) => Err(error),
+        (sent, _) => Ok(sent),
+    }
 }

@@ -6,6 +6,7 @@ use tombolo_platform::barrier;
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::{Deadline, now_ns};
 
+use crate::capabilities::Capabilities;
 use crate::contract::{Announced, Transport};
 use crate::error::{Awaited, ChannelError};
 use crate::message::Message;
@@ -142,6 +143,13 @@ fn sleep<C: Transport>(
     awaited: Interest,
     deadline: Deadline,
 ) -> Result<(), ChannelError> {
+    let can_sleep = |channel: &&mut C| channel.capabilities().contains(Capabilities::DESCRIPTORS);
+    if !channels.iter().all(can_sleep) {
+        // What cannot wake this thread has to be looked at again and again; others may run in between.
+        channels.iter_mut().for_each(|channel| channel.woken(true));
+        std::thread::yield_now();
+        return Ok(());
+    }
     let mut needs_barrier = false;
     for channel in channels.iter_mut() {
         needs_barrier |= channel.announce_sleep(awaited) == Announced::NeedsBarrier;

@@ -76,8 +76,10 @@ fn a_range_outside_the_window_is_refused() {
         assert!(matches!(&error, ChannelError::Os(error) if error.errno == Errno::OVERFLOW), "{error}");
     }
     assert!(matches!(lend(&|lent| lent.offset_bytes = 100), ChannelError::Os(_)));
+    // As much as it takes, one byte less, one more.
     assert!(matches!(lend(&|lent| lent.length_bytes -= 1), ChannelError::Violation(_)));
     assert!(matches!(lend(&|_| ()), ChannelError::TimedOut(_)));
+    assert!(matches!(lend(&|lent| lent.length_bytes += 1), ChannelError::TimedOut(_)));
 }
 
 /// Shapes that this side cannot lay out: the proposer too must learn what is wrong with them.

@@ -1,12 +1,14 @@
 //! Wrappers keep to the contract, over memory and over a stream, alone and in each other.
 
-use tombolo_conformance::carriers::{Captured, Shm, Stormy, TracedAll, UnixStream, Wrapped};
+use tombolo_conformance::carriers::{Captured, Polled, Shm, Stormy, TracedAll, UnixStream, Wrapped};
 
 tombolo_conformance::suite! {
     Wrapped<Shm, Stormy>,
     Wrapped<UnixStream, Stormy>,
     Wrapped<Wrapped<Shm, Stormy>, Captured>,
     Wrapped<UnixStream, Captured>,
+    Wrapped<Shm, Polled>,
+    Wrapped<UnixStream, Polled>,
     Wrapped<Shm, TracedAll>,
     Wrapped<UnixStream, TracedAll>,
 }

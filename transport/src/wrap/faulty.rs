@@ -29,7 +29,8 @@ impl Faults {
     pub const LACKS: Capabilities = Capabilities::STEADY
         .with(Capabilities::COUNTED_ROOM)
         .with(Capabilities::BELL_FOR_MESSAGES)
-        .with(Capabilities::BELL_FOR_ROOM);
+        .with(Capabilities::BELL_FOR_ROOM)
+        .with(Capabilities::WHOLE_BATCHES);
     /// Much of everything that passes.
     pub const STORMY: Faults =
         Faults { refusals_percent: 20, delays_percent: 20, wake_ups_percent: 30, streak: 8, ending: None };

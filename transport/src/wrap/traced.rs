@@ -8,7 +8,8 @@ use tombolo_platform::time::now_ns;
 use tombolo_trace::event::{AWAITS_MESSAGE, AWAITS_ROOM, GONE_BROKEN, GONE_CLOSED, GONE_DIED};
 use tombolo_trace::page::{Described, Row, RowState, Switch};
 
-use crate::contract::{Stats, Transport};
+use crate::capabilities::Capabilities;
+use crate::contract::{Stats, Transport, one_by_one};
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, Message};
 use crate::trace::{Happening, Kind, Recorder};
@@ -202,7 +203,12 @@ impl<T: Transport> Traced<T> {
 }
 
 impl<T: Transport> Transport for Traced<T> {
-    forward!(inner: kind capabilities limits stats readable unsent sendable announce_sleep sources);
+    /// While somebody traces, the messages of a batch are sent one by one.
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities().without(Capabilities::WHOLE_BATCHES)
+    }
+
+    forward!(inner: kind limits stats readable unsent sendable announce_sleep sources);
 
     #[inline]
     fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
@@ -320,10 +326,7 @@ impl<T: Transport> Transport for Traced<T> {
     fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError> {
         if self.probe.is_on() {
             // One by one, so that each has a stamp and a number.
-            let mut send = |message: &[u8]| self.try_send(message);
-            let mut batch = Batch::one_by_one(&mut send);
-            fill(&mut batch);
-            return Ok(batch.commit());
+            return one_by_one(self, fill);
         }
         match self.inner.try_send_batch(fill) {
             Ok(sent) => {

@@ -1,21 +1,22 @@
 //! Any of them in a wrapper: a wrapper keeps to the contract too.
 
 use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tombolo_base::SharedMemory;
-use tombolo_link::{ChannelConfig, Hello, Side};
+use tombolo_link::{ChannelConfig, Hello, Side, TransportKind};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 use tombolo_trace::layout::{Shape, control_on};
 use tombolo_trace::page::{control, format};
+use tombolo_transport::contract::Announced;
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wrap::capture::{About, Capture};
 use tombolo_transport::wrap::traced::{End, Traced};
 use tombolo_transport::wrap::{Faults, Faulty};
-use tombolo_transport::{Capabilities, ChannelError, Transport};
+use tombolo_transport::{Capabilities, ChannelError, Limits, Stats, Transport};
 
 use crate::carrier::{Carrier, Hostile, Rig};
 use crate::peer::{Doomed, Order};
@@ -104,7 +105,7 @@ pub struct Captured;
 impl Wrapper for Captured {
     type Around<T: Transport + Send + 'static> = Capture<T, std::io::Sink>;
     const NAME: &'static str = "captured";
-    const LACKS: Capabilities = Capabilities::SILENT;
+    const LACKS: Capabilities = Capabilities::SILENT.with(Capabilities::WHOLE_BATCHES);
 
     fn wrap<T: Transport + Send + 'static>(channel: T) -> Self::Around<T> {
         let about = About::new(channel.kind(), 0);
@@ -131,9 +132,77 @@ fn recorder() -> &'static Arc<Recorder> {
 impl Wrapper for TracedAll {
     type Around<T: Transport + Send + 'static> = Traced<T>;
     const NAME: &'static str = "traced";
-    const LACKS: Capabilities = Capabilities::NONE;
+    const LACKS: Capabilities = Capabilities::WHOLE_BATCHES;
 
     fn wrap<T: Transport + Send + 'static>(channel: T) -> Traced<T> {
         Traced::new(channel, recorder(), End { channel: 7, accepting: false, peer: 0 })
+    }
+}
+
+/// A channel without descriptors, as on a link that can only be looked at.
+pub struct Mute<T>(T);
+
+impl<T: Transport> Transport for Mute<T> {
+    fn kind(&self) -> TransportKind {
+        self.0.kind()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities().without(Polled::LACKS)
+    }
+
+    fn limits(&self) -> Limits {
+        self.0.limits()
+    }
+
+    fn stats(&self) -> Stats {
+        self.0.stats()
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        self.0.try_send(message)
+    }
+
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+        self.0.try_recv_into(buffer)
+    }
+
+    fn readable(&mut self) -> bool {
+        self.0.readable()
+    }
+
+    fn unsent(&mut self) -> bool {
+        self.0.unsent()
+    }
+
+    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
+        self.0.announce_sleep(awaited)
+    }
+
+    fn may_sleep(&mut self, awaited: Interest) -> bool {
+        self.0.may_sleep(awaited)
+    }
+
+    fn sources<'a>(&'a self, _awaited: Interest, _sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {}
+
+    fn woken(&mut self, rung: bool) {
+        self.0.woken(rung);
+    }
+
+    fn close(&mut self) {
+        self.0.close();
+    }
+}
+
+/// In [`Mute`]: waits have to go on polling.
+pub struct Polled;
+
+impl Wrapper for Polled {
+    type Around<T: Transport + Send + 'static> = Mute<T>;
+    const NAME: &'static str = "polled";
+    const LACKS: Capabilities = Capabilities::DESCRIPTORS.with(Capabilities::WHOLE_BATCHES);
+
+    fn wrap<T: Transport + Send + 'static>(channel: T) -> Mute<T> {
+        Mute(channel)
     }
 }

@@ -5,6 +5,7 @@ mod declared;
 mod doorbells;
 mod ending;
 mod hostile;
+mod in_place;
 mod opening;
 mod transfer;
 mod waiting;
@@ -71,6 +72,7 @@ mod needs {
     pub(super) const DESCRIPTORS: Need = Need::Able(Capabilities::DESCRIPTORS);
     pub(super) const EVIDENCE: Need = Need::Able(Capabilities::EVIDENCE_OF_DEATH);
     pub(super) const STEADY: Need = Need::Able(Capabilities::STEADY);
+    pub(super) const WHOLE_BATCHES: Need = Need::Able(Capabilities::WHOLE_BATCHES);
     pub(super) const HANDSHAKE: Need = Need::Rig(Rig::Handshake);
     pub(super) const KILLABLE: Need = Need::Rig(Rig::Killable);
     pub(super) const HOSTILE: Need = Need::Rig(Rig::Hostile);
@@ -113,7 +115,15 @@ table! {
         a_full_channel_refuses_and_loses_nothing [STEADY],
         room_around_the_number_of_slots [COUNTED],
         the_smallest_and_the_largest_shape,
+        sendable_says_whether_there_is_room,
         stats_count_what_passed,
+    }
+    in_place {
+        what_is_written_in_place_is_read_in_place [STEADY],
+        a_batch_arrives_whole_and_in_order [STEADY],
+        a_batch_fills_the_ring_and_is_refused_beyond [STEADY, COUNTED, WHOLE_BATCHES],
+        waiting_reads_in_place,
+        errors_leave_the_closures_alone [STEADY],
     }
     waiting {
         ping_pong_asleep,

@@ -2,11 +2,12 @@
 
 use tombolo_link::ChannelConfig;
 use tombolo_ring::{SlotSize, Variant};
-use tombolo_transport::{ChannelError, Stats, Transport};
+use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::{Capabilities, ChannelError, Stats, Transport};
 
 use crate::carrier::{Carrier, counts_slots, effort, pair, shape, shapes};
 use crate::messages::{check, message, recv, send, some_length};
-use crate::patience::deadline as a_deadline;
+use crate::patience::{deadline as a_deadline, in_time, patience};
 
 /// Sends message `number` from one end to the other, and polls once more, which gives all room back.
 fn pass<T: Transport>(from: &mut T, to: &mut T, number: u64, length_bytes: usize) {
@@ -202,5 +203,45 @@ pub(crate) fn the_smallest_and_the_largest_shape<C: Carrier>() {
             let error = ChannelError::TooLong { length_bytes: max_bytes + 1, max_bytes };
             assert_eq!(a.try_send(&vec![0; max_bytes + 1]), Err(error));
         }
+    }
+}
+
+/// What it shows is so: room for a message as long as the last that found none, or an end.
+pub(crate) fn sendable_says_whether_there_is_room<C: Carrier>() {
+    for config in shapes::<C>(16) {
+        let (mut a, mut b) = pair::<C>(config);
+        let length_bytes = a.limits().max_message_bytes;
+        let mut sent = 0;
+        let deadline = a_deadline();
+        // Also what is refused at times only is full in the end.
+        while a.sendable() {
+            assert!(!deadline.passed(), "it is never full");
+            match a.try_send(&message(sent, length_bytes)) {
+                Ok(()) => sent += 1,
+                Err(error) => panic!("it showed room: {error}"),
+            }
+        }
+        assert!(sent > 0 || !C::CAPABILITIES.contains(Capabilities::STEADY));
+        for number in 0..sent {
+            a.unsent();
+            check(&recv(&mut b, 0), number, length_bytes);
+        }
+        let deadline = a_deadline();
+        while !a.sendable() {
+            assert!(!deadline.passed(), "all room was given back and none is shown");
+            a.unsent();
+            assert!(!b.readable());
+        }
+        b.close();
+        let end = loop {
+            // What the kernel still has room for is accepted first.
+            let sent =
+                in_time(|| wait::send(&mut a, &mut Spin::new(0), &message(0, length_bytes), patience()));
+            if let Err(error) = sent {
+                break error;
+            }
+        };
+        assert_eq!(end, ChannelError::Closed);
+        assert!(a.sendable(), "an end is shown as well");
     }
 }

@@ -125,9 +125,9 @@ fn note<W: Write>(
 impl<T: Transport, W: Write> Transport for Capture<T, W> {
     forward!(inner: kind limits stats readable unsent sendable announce_sleep sources woken);
 
-    /// Writing it down may be a system call.
+    /// Writing it down may be a system call, and is done message by message.
     fn capabilities(&self) -> Capabilities {
-        self.inner.capabilities().without(Capabilities::SILENT)
+        self.inner.capabilities().without(Capabilities::SILENT | Capabilities::WHOLE_BATCHES)
     }
 
     fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {

@@ -1,85 +1,36 @@
 //! Messages that are read and written where they lie, and batches: the same on every way to carry a channel.
 
-use std::os::fd::OwnedFd;
-use std::time::Duration;
-
-use tombolo_link::{ChannelConfig, Hello};
-use tombolo_platform::socket::{Kind, pair};
-use tombolo_platform::time::Deadline;
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::{
-    ChannelError, Draft, MemoryChannel, Message, NotAdded, StreamChannel, Transport, shm,
-};
+use tombolo_transport::wrap::Checked;
+use tombolo_transport::{ChannelError, Draft, Message, NotAdded, Transport};
 
-const LONG: Duration = Duration::from_secs(30);
+use crate::carrier::{Carrier, pair, shape};
+use crate::patience::{in_time, patience};
+
 const SLOTS: u32 = 8;
 
-fn hello(variant: Variant) -> Hello {
-    Hello::new(ChannelConfig::new(SlotSize::B64, SLOTS, variant).unwrap(), 0, None)
+/// One of each variant.
+fn channels<C: Carrier>() -> impl Iterator<Item = (Checked<C::Channel>, Checked<C::Channel>)> {
+    let variants = [Variant::EpochCredit, Variant::UsedFlag].into_iter();
+    variants.map(|variant| pair::<C>(shape(SlotSize::B64, SLOTS, variant)))
 }
 
-fn open<C: Send>(
-    connect: impl FnOnce(OwnedFd) -> Result<C, ChannelError> + Send,
-    accept: impl FnOnce(OwnedFd) -> Result<C, ChannelError> + Send,
-) -> (C, C) {
-    let (a, b) = pair(Kind::Stream).unwrap();
-    std::thread::scope(|scope| {
-        let accepted = scope.spawn(move || accept(b).unwrap());
-        (connect(a).unwrap(), accepted.join().unwrap())
-    })
+/// Polls, for a stream is not there at once.
+fn received<T: Transport, R>(channel: &mut T, mut read: impl FnMut(&Message<'_>) -> R) -> R {
+    in_time(|| wait::recv_in_place(channel, &mut Spin::default(), patience(), &mut read)).unwrap()
 }
 
-fn memory(variant: Variant) -> (MemoryChannel, MemoryChannel) {
-    let deadline = Deadline::after(LONG);
-    open(
-        |socket| shm::connect(socket, hello(variant), deadline),
-        |socket| shm::accept(socket, hello(variant), deadline),
-    )
-}
-
-fn stream() -> (StreamChannel, StreamChannel) {
-    let deadline = Deadline::after(LONG);
-    let end = |socket| StreamChannel::open(socket, hello(Variant::EpochCredit), deadline);
-    open(end, end)
-}
-
-/// Runs a case on each.
-macro_rules! on_each {
-    ($($case:ident),* $(,)?) => {
-        $(#[test]
-        fn $case() {
-            cases::$case(memory(Variant::EpochCredit));
-            cases::$case(memory(Variant::UsedFlag));
-            cases::$case(stream());
-        })*
-    };
-}
-
-on_each!(
-    what_is_written_in_place_is_read_in_place,
-    a_batch_arrives_whole_and_in_order,
-    waiting_reads_in_place,
-    errors_leave_the_closures_alone,
-);
-
-mod cases {
-    use super::*;
-
-    /// Polls, for a stream is not there at once.
-    fn received<C: Transport, R>(channel: &mut C, mut read: impl FnMut(&Message<'_>) -> R) -> R {
-        wait::recv_in_place(channel, &mut Spin::default(), LONG, &mut read).unwrap()
+fn write(draft: &mut Draft<'_>, byte: u8) {
+    let bytes = vec![byte; draft.len()];
+    draft.write_at(0, &bytes).unwrap();
+    if draft.len() >= 8 {
+        draft.write_u64_le(0, u64::from(byte)).unwrap();
     }
+}
 
-    fn write(draft: &mut Draft<'_>, byte: u8) {
-        let bytes = vec![byte; draft.len()];
-        draft.write_at(0, &bytes).unwrap();
-        if draft.len() >= 8 {
-            draft.write_u64_le(0, u64::from(byte)).unwrap();
-        }
-    }
-
-    pub(super) fn what_is_written_in_place_is_read_in_place<C: Transport>((mut a, mut b): (C, C)) {
+pub(crate) fn what_is_written_in_place_is_read_in_place<C: Carrier>() {
+    for (mut a, mut b) in channels::<C>() {
         for (byte, length_bytes) in (1..).zip([0, 1, 8, 55, 56, 57, 64, 200, 8 * 56]) {
             a.try_send_in_place(length_bytes, |draft| write(draft, byte)).unwrap();
             received(&mut b, |message| {
@@ -99,8 +50,10 @@ mod cases {
         }
         assert_eq!(b.stats().messages_received, 9);
     }
+}
 
-    pub(super) fn a_batch_arrives_whole_and_in_order<C: Transport>((mut a, mut b): (C, C)) {
+pub(crate) fn a_batch_arrives_whole_and_in_order<C: Carrier>() {
+    for (mut a, mut b) in channels::<C>() {
         assert_eq!(a.try_send_batch(|_| ()).unwrap(), 0);
         for start in [0, 100] {
             let sent = a.try_send_batch(|batch| {
@@ -124,42 +77,46 @@ mod cases {
         assert_eq!(b.try_recv_batch(0, |_| panic!("none was asked for")).unwrap(), 0);
         assert_eq!(b.try_recv_batch(5, |_| panic!("there is none")).unwrap(), 0);
     }
+}
 
-    pub(super) fn waiting_reads_in_place<C: Transport + Send>((mut a, mut b): (C, C)) {
+pub(crate) fn waiting_reads_in_place<C: Carrier>() {
+    for (mut a, mut b) in channels::<C>() {
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for number in 0..100_u64 {
-                    wait::send(&mut a, &mut Spin::new(0), &number.to_le_bytes(), LONG).unwrap();
+                    wait::send(&mut a, &mut Spin::new(0), &number.to_le_bytes(), patience()).unwrap();
                 }
             });
             for number in 0..100_u64 {
                 let read = |message: &Message<'_>| message.read_u64_le(0).unwrap();
-                assert_eq!(wait::recv_in_place(&mut b, &mut Spin::new(0), LONG, read).unwrap(), number);
+                assert_eq!(wait::recv_in_place(&mut b, &mut Spin::new(0), patience(), read).unwrap(), number);
             }
         });
     }
+}
 
-    pub(super) fn errors_leave_the_closures_alone<C: Transport>((mut a, mut b): (C, C)) {
+pub(crate) fn errors_leave_the_closures_alone<C: Carrier>() {
+    for (mut a, mut b) in channels::<C>() {
         let too_long = ChannelError::TooLong { length_bytes: 8 * 56 + 1, max_bytes: 8 * 56 };
         let refused = a.try_send_in_place(8 * 56 + 1, |_| panic!("it is too long"));
         assert_eq!(refused, Err(too_long));
         a.try_send(b"last").unwrap();
         a.close();
         assert_eq!(received(&mut b, |message| message.to_vec()), b"last");
-        let wait = wait::recv_in_place(&mut b, &mut Spin::default(), LONG, |_| panic!("no message"));
+        let wait = wait::recv_in_place(&mut b, &mut Spin::default(), patience(), |_| panic!("no message"));
         assert_eq!(wait, Err::<(), _>(ChannelError::Closed));
         assert_eq!(b.try_recv_batch(3, |_| panic!("no message")), Err(ChannelError::Closed));
         // A stream closes one way; the other learns of it when it looks.
         let sent = b.try_send_in_place(1, |_| ()).and_then(|()| b.try_send(b"."));
         assert_eq!(sent, Err(ChannelError::Closed));
+        let batch = b.try_send_batch(|batch| assert!(batch.push(b"to nobody").is_err()));
+        assert_eq!(batch, Err(ChannelError::Closed));
     }
 }
 
 /// What only rings promise: a batch shows all at once, and ends where the ring is full.
-#[test]
-fn a_batch_fills_the_ring_and_is_refused_beyond() {
-    for variant in [Variant::EpochCredit, Variant::UsedFlag] {
-        let (mut a, mut b) = memory(variant);
+pub(crate) fn a_batch_fills_the_ring_and_is_refused_beyond<C: Carrier>() {
+    for (mut a, mut b) in channels::<C>() {
         let sent = a.try_send_batch(|batch| {
             for _ in 0..SLOTS {
                 assert_eq!(batch.push(b"x"), Ok(()));
