@@ -12,6 +12,7 @@ use tombolo_platform::error::Context;
 use tombolo_platform::event::poll;
 use tombolo_platform::guest::pci::WindowDevice;
 use tombolo_platform::guest::vfio::Interrupts;
+use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, OsError, memory, socket};
 use tombolo_transport::window;
 
@@ -117,7 +118,12 @@ fn run(mut line: Line, emulator: Option<Emulator>, window: Option<GuestWindow>) 
 }
 
 fn wait(line: &mut Line, agent: &mut Agent) -> Result<(), LeafError> {
-    let deadline = if line.about_to_sleep() { None } else { Some(Deadline::after(Duration::ZERO)) };
+    let until_tick = |agent: &Agent| {
+        let at = agent.next_tick()?;
+        Some(Deadline::after(Duration::from_nanos(at.saturating_sub(now_ns()))))
+    };
+    let quiet = line.about_to_sleep();
+    let deadline = if quiet { until_tick(agent) } else { Some(Deadline::after(Duration::ZERO)) };
     agent.let_clients_ask(!line.is_backed_up());
     let (mut sources, mut tokens) = (Vec::new(), Vec::new());
     agent.sources(&mut sources, &mut tokens);
@@ -125,6 +131,7 @@ fn wait(line: &mut Line, agent: &mut Agent) -> Result<(), LeafError> {
     let ready = poll(&sources, deadline)?;
     drop(sources);
     line.wake_up();
+    agent.tick();
     for (token, ready) in tokens.into_iter().zip(ready) {
         if ready.any() {
             agent.handle(token, ready);

@@ -9,6 +9,7 @@ pub mod core;
 pub mod keeper;
 pub mod leaf;
 pub mod link;
+pub mod names;
 mod orphans;
 pub mod root;
 

@@ -7,8 +7,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use tombolo_base::{ChannelId, DomainId, Isa};
-use tombolo_control::{Attachment, Bytes, Exit, MAX_MESSAGE_BYTES, Order, Report, StartOrder, Wire};
+use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
+use tombolo_control::{
+    Attachment, Bytes, Exit, MAX_MESSAGE_BYTES, MonitorMessage, Order, Reply, Report, StartOrder, Wire,
+};
 use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_platform_bare::board::{Board, Fault, Trap};
 use tombolo_platform_bare::call;
@@ -260,10 +262,21 @@ impl<B: Board> Leaf<B> {
             }
             Order::Stop {} => return Err(Ended::Stopped),
             Order::TraceRead { ticket, .. } => self.report(&Report::TraceRead { ticket, bytes: None }),
+            Order::NamesAsked { node, connection, request, .. } => {
+                self.refuse_names(node, connection, request);
+            }
+            Order::Admitted { .. } | Order::ServeNames { .. } | Order::NamesLeft { .. } => {}
             // Programs on boards are not traced: there is no memory that both they and the monitor write.
             Order::Trace { .. } | Order::TraceForget { .. } | Order::Signal { .. } => {}
         }
         Ok(())
+    }
+
+    /// One program at a time has nobody to share names with.
+    fn refuse_names(&mut self, node: NodeId, connection: u32, request: u32) {
+        let fault = tombolo_control::Fault::Refused { why: "a board has no names of its own".into() };
+        let message = MonitorMessage { request, body: Reply::Failed { fault } }.to_bytes();
+        self.report(&Report::NamesSay { node, connection, message: Bytes(message) });
     }
 
     fn welcomed(&mut self, name: &str, machine: &str) {

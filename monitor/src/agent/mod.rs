@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::{Order, socket_name};
 use tombolo_platform::event::{Interest, Ready};
+use tombolo_platform::time::now_ns;
 use tombolo_platform::{OsError, process, socket};
 
 use self::core::{Action, AgentCore, Outgoing, Stopped};
@@ -136,6 +137,18 @@ impl Agent {
     /// The next report to the root.
     pub fn next_report(&mut self) -> Option<Outgoing<OwnedFd>> {
         self.core.next_report()
+    }
+
+    /// When [`tick`](Self::tick) is due, in nanoseconds of the monotonic clock.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<u64> {
+        self.core.next_tick()
+    }
+
+    /// Takes note of the time, and does what is due.
+    pub fn tick(&mut self) {
+        self.core.tick(now_ns());
+        self.perform();
     }
 
     /// Everything it waits for.

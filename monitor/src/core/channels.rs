@@ -24,7 +24,7 @@ impl Core {
     /// Opens a channel to the owner of a name.
     pub(super) fn open(&mut self, client: Client, request: u32, name: &str, config: ChannelConfig) {
         let (Some(record), Some(domain)) =
-            (self.names.get(name).copied(), self.clients.get(&client).and_then(|record| record.domain))
+            (self.exported(name), self.clients.get(&client).and_then(|record| record.domain))
         else {
             return self.answer(client, request, Err(Fault::NoSuchName { name: name.to_owned() }));
         };

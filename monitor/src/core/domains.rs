@@ -229,7 +229,7 @@ impl Core {
     pub(super) fn domain_ended(&mut self, domain: DomainId, exit: Exit) {
         let Some(record) = self.domains.remove(&domain) else { return };
         self.trace_owner_gone(domain);
-        self.names.retain(|_, name| name.owner != domain);
+        self.names.domain_ended(domain);
         self.executions.retain(|(_, condemned)| *condemned != domain);
         if let Some((client, request)) = record.feeding {
             self.answer(client, request, Err(Fault::NoSuchDomain { domain }));

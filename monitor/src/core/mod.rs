@@ -11,6 +11,7 @@ mod domains;
 mod limits;
 mod names;
 mod nodes;
+mod remote_names;
 mod requests;
 #[cfg(test)]
 mod tests;
@@ -23,11 +24,14 @@ use std::time::Duration;
 use tombolo_base::{ChannelId, DomainId, NodeId, Target};
 use tombolo_control::{Attachment, Bytes, Fault, MonitorMessage, Order, Reply, Report, Wire};
 use tombolo_link::window::{WindowAllocator, WindowRange};
-use tombolo_machine::Machine;
 use tombolo_machine::image::Image;
+use tombolo_machine::{Limit, Machine};
 
 use console::ConsoleRecord;
+use remote_names::RemoteNames;
 use traces::Traces;
+
+use crate::names::{NameDesk, limits as name_limits};
 
 /// A point in time, in nanoseconds from any origin.
 pub type Nanos = u64;
@@ -188,7 +192,7 @@ struct DomainRecord {
     feeding: Option<(Client, u32)>,
 }
 
-/// A name that is taken up.
+/// A name that is exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct NameRecord {
     owner: DomainId,
@@ -226,7 +230,8 @@ pub struct Core {
     nodes: Vec<NodeRecord>,
     clients: BTreeMap<Client, ClientRecord>,
     domains: BTreeMap<DomainId, DomainRecord>,
-    names: BTreeMap<String, NameRecord>,
+    names: NameDesk,
+    remote_names: RemoteNames,
     waiting: Vec<Waiting>,
     channels: BTreeMap<ChannelId, WindowChannel>,
     next_channel: u64,
@@ -273,12 +278,15 @@ impl Core {
                 restarting: None,
             })
             .collect();
+        let limits = machine.limits();
+        let limits = name_limits(limits.of(Limit::NamesPerDomain), limits.of(Limit::WaitingPerDomain));
         Core {
+            names: NameDesk::new(None, limits, 1),
             machine,
             nodes,
             clients: BTreeMap::new(),
             domains: BTreeMap::new(),
-            names: BTreeMap::new(),
+            remote_names: RemoteNames::default(),
             waiting: Vec::new(),
             channels: BTreeMap::new(),
             next_channel: 1,
@@ -291,6 +299,7 @@ impl Core {
 
     /// What is to be done since the last call, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
+        self.tell_names();
         std::mem::take(&mut self.effects)
     }
 
@@ -302,12 +311,17 @@ impl Core {
             _ => None,
         });
         let waits = self.waiting.iter().map(|waiting| waiting.until);
-        boots.chain(waits).chain(self.executions.iter().map(|(at, _)| *at)).min()
+        boots
+            .chain(waits)
+            .chain(self.names.next_tick())
+            .chain(self.executions.iter().map(|(at, _)| *at))
+            .min()
     }
 
     /// Does what is due.
     pub fn tick(&mut self, now: Nanos) {
         self.give_up_waiting(now);
+        self.names.tick(now);
         self.execute_sentences(now);
         self.give_up_booting(now);
     }
@@ -332,6 +346,9 @@ impl Core {
             }
             Report::Asked { connection, message } => {
                 self.asked(now, (node, connection), &message.0, image);
+            }
+            Report::NamesSay { node: of, connection, message } => {
+                self.names_say(node, (of, connection), &message.0);
             }
             Report::Left { connection } => self.client_left((node, connection)),
             Report::Started { domain, pid } => self.domain_started(domain, pid),

@@ -1,4 +1,4 @@
-//! Names, machine-wide: one owner each, gone with it.
+//! Exports: records of the machine's names that domains can connect to.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use tombolo_base::DomainId;
 use tombolo_control::{Fault, Reply};
 use tombolo_link::ChannelConfig;
 use tombolo_machine::Limit;
+use tombolo_naming::NameFault;
 
 use super::{Client, Core, NameRecord, Nanos, Waiting, shown};
 
@@ -14,16 +15,26 @@ impl Core {
         if !tombolo_control::is_name(&name) {
             return Err(Fault::BadName { name: shown(&name) });
         }
-        if let Some(taken) = self.names.get(&name) {
-            return Err(Fault::NameTaken { name, owner: taken.owner });
+        if let Some(taken) = self.names.record(&name) {
+            return Err(match taken.owner {
+                Some(owner) => Fault::NameTaken { name, owner },
+                None => Fault::Name { fault: NameFault::Exists { name, owner: None } },
+            });
         }
-        let used = self.names.values().filter(|record| record.owner == owner).count();
+        let used = self.names.records_of(client);
         self.within(Limit::NamesPerDomain, used, format_args!("domain {owner}"))?;
         let record = self.clients.get_mut(&client).ok_or(Fault::NoSuchDomain { domain: owner })?;
         let listener = record.next_listener;
         record.next_listener += 1;
-        self.names.insert(name.clone(), NameRecord { owner, client, listener });
+        self.names.export(client, &name, listener).map_err(|fault| Fault::Name { fault })?;
         Ok(Reply::Exported { listener })
+    }
+
+    /// Who exports a name.
+    pub(super) fn exported(&self, name: &str) -> Option<NameRecord> {
+        let endpoint = self.names.endpoint(name)?;
+        let (client, owner) = (endpoint.session.client(), endpoint.domain);
+        Some(NameRecord { owner, client, listener: endpoint.listener })
     }
 
     /// Opens channels for those who wait for a name of `owner`, first come first served, as far as its backlog
@@ -31,7 +42,7 @@ impl Core {
     pub(super) fn serve_waiting(&mut self, owner: Client) {
         let mut index = 0;
         while index < self.waiting.len() && self.backlog_has_room(owner) {
-            if self.names.get(&self.waiting[index].name).is_some_and(|record| record.client == owner) {
+            if self.exported(&self.waiting[index].name).is_some_and(|record| record.client == owner) {
                 let Waiting { client, request, name, config, .. } = self.waiting.remove(index);
                 self.open(client, request, &name, config);
             } else {
@@ -61,7 +72,7 @@ impl Core {
             let fault = Fault::BadName { name: shown(&name) };
             return self.answer(client, request, Err(fault));
         }
-        if self.names.get(&name).is_some_and(|record| self.backlog_has_room(record.client)) {
+        if self.exported(&name).is_some_and(|record| self.backlog_has_room(record.client)) {
             return self.open(client, request, &name, config);
         }
         let used = self.waiting.iter().filter(|waiting| waiting.client == client).count();
@@ -79,7 +90,7 @@ impl Core {
             std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.until <= now);
         self.waiting = rest;
         for waiting in due {
-            let fault = match self.names.get(&waiting.name) {
+            let fault = match self.exported(&waiting.name) {
                 Some(record) => self.limit_met(Limit::Backlog, format_args!("domain {}", record.owner)),
                 None => Fault::NoSuchName { name: waiting.name },
             };

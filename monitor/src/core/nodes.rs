@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tombolo_base::{DomainId, Isa, NodeId};
-use tombolo_control::{Exit, Fault, NodeInfo, Reply};
+use tombolo_control::{Exit, Fault, NodeInfo, Order, Reply};
 use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_link::window::{WindowAllocator, heap_offset_bytes};
+use tombolo_machine::Limit;
 
 use super::{BOOT_TIMEOUT, Client, Core, Effect, Nanos, NodeState, WindowRecord, shown};
 
@@ -55,12 +56,22 @@ impl Core {
             return self.node_lost(id, &cause);
         }
         node.state = NodeState::Up;
+        let generation = node.generation.get();
         node.cores = cores;
         node.boot = Duration::from_nanos(now - since);
         if node.pid == 0 {
             node.pid = pid;
         }
-        if let Some((client, request)) = node.restarting.take() {
+        let restarting = node.restarting.take();
+        let limits = self.machine.limits();
+        let order = Order::ServeNames {
+            node: id,
+            generation,
+            records_per_domain: limits.of(Limit::NamesPerDomain),
+            waits_per_domain: limits.of(Limit::WaitingPerDomain),
+        };
+        self.order(id, order);
+        if let Some((client, request)) = restarting {
             self.answer(client, request, Ok(Reply::Done {}));
         }
         self.trace_node_ready(id);
@@ -91,6 +102,7 @@ impl Core {
         }
         self.trace_node_lost(id);
         self.channels_lost(id);
+        self.remote_names_lost(id, cause);
     }
 
     pub(super) fn give_up_booting(&mut self, now: Nanos) {

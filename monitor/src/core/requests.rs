@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_control::{ClientMessage, DomainInfo, Fault, NameInfo, Order, Reply, Request, Wire};
+use tombolo_control::{ClientMessage, DomainInfo, Fault, Order, Reply, Request, Wire};
 use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_machine::image::Image;
 
@@ -62,7 +62,7 @@ impl Core {
             }
             Request::Accepted { count } => return self.accepted(client, count),
             Request::Withdraw { listener } => {
-                self.names.retain(|_, record| record.client != client || record.listener != listener);
+                self.names.withdraw(client, listener);
                 Ok(Reply::Done {})
             }
             Request::Connect { name, timeout, config } => {
@@ -71,7 +71,13 @@ impl Core {
             Request::Spawn { spawn } => return self.spawn(now, client, request, domain, spawn, image),
             Request::Kill { domain, signal, grace } => self.kill(now, domain, signal, grace),
             Request::Domains { after } => Ok(self.list_domains(now, after)),
-            Request::Names { after } => Ok(self.list_names(&after)),
+            Request::Names { scope, operation } => {
+                let result = self.ask_names(now, client, domain, request, scope, operation);
+                if let Err(fault) = result {
+                    self.answer(client, request, Err(fault));
+                }
+                return;
+            }
             Request::Nodes {} => Ok(Reply::Nodes { nodes: self.list_nodes() }),
             Request::ConsoleOpen { node } => {
                 let result = self.console_open(client, &node);
@@ -140,6 +146,9 @@ impl Core {
         if let Some(record) = self.clients.get_mut(&client) {
             record.domain = Some(domain);
         }
+        let (_, connection) = client;
+        self.order(node, Order::Admitted { connection, domain });
+        self.names.admit(client, domain);
         Ok(Reply::Attached {
             domain,
             node: self.node_name(node),
@@ -166,25 +175,12 @@ impl Core {
         Reply::Domains { domains, more: rest.next().is_some() }
     }
 
-    fn list_names(&self, after: &str) -> Reply {
-        let mut rest = self.names.iter().filter(|(name, _)| name.as_str() > after);
-        let names = rest
-            .by_ref()
-            .take(PAGE)
-            .map(|(name, record)| NameInfo {
-                name: name.clone(),
-                owner: record.owner,
-                node: self.node_name(record.owner.node()),
-            })
-            .collect();
-        Reply::Names { names, more: rest.next().is_some() }
-    }
-
     /// A client's connection is gone, and with it everything that hangs on it.
     pub(super) fn client_left(&mut self, client: Client) {
         let Some(record) = self.clients.remove(&client) else { return };
         self.trace_client_left(client);
-        self.names.retain(|_, name| name.client != client);
+        self.names.left(client);
+        self.remote_names_left(client);
         self.waiting.retain(|waiting| waiting.client != client);
         self.nodes.iter_mut().for_each(|node| node.console.forget(client));
         let children: Vec<DomainId> = self

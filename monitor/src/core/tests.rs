@@ -13,6 +13,7 @@ use tombolo_machine::Machine;
 
 use super::{Client, Core, Effect, Resource};
 
+mod names;
 mod traces;
 
 const MACHINE: &str = r#"

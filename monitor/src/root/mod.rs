@@ -169,6 +169,7 @@ impl Root {
     fn settle(&mut self) {
         self.unsettled = true;
         self.core.tick(now_ns());
+        self.agent.tick();
         for _ in 0..BURST {
             let mut worked = false;
             while let Some((report, file)) = self.agent.next_report() {
@@ -334,6 +335,7 @@ impl Root {
         drop(sources);
         self.stopping |= ready.last().is_some_and(|keeper| keeper.any());
         self.nodes.values_mut().for_each(RunningNode::wake_up);
+        self.agent.tick();
         for (token, ready) in tokens.into_iter().zip(ready) {
             if ready.any() {
                 self.agent.handle(token, ready);
@@ -345,7 +347,7 @@ impl Root {
     fn next_deadline(&self) -> Option<Deadline> {
         let idle_ns = IDLE_LIFE.as_nanos() as u64;
         let idle = self.core.idle_since().filter(|_| self.idle_exit).map(|since| since + idle_ns);
-        let next = self.core.next_tick().into_iter().chain(idle).min()?;
+        let next = self.core.next_tick().into_iter().chain(self.agent.next_tick()).chain(idle).min()?;
         Some(Deadline::after(Duration::from_nanos(next.saturating_sub(now_ns()))))
     }
 }

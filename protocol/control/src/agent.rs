@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
+use tombolo_naming::Operation;
 
 use crate::client::{Exit, Seat};
 use crate::wire::{Bytes, wire_enum, wire_struct};
@@ -136,6 +137,44 @@ wire_enum! {
             /// Its SHA-256.
             hash: [u8; 32],
         }
+        /// A client is this domain from now on.
+        30 => Admitted {
+            /// Which client.
+            connection: u32,
+            /// Who it is.
+            domain: DomainId,
+        }
+        /// Serve the names of your node.
+        33 => ServeNames {
+            /// Which that is.
+            node: NodeId,
+            /// How often it was started.
+            generation: u16,
+            /// Records that may go with one domain.
+            records_per_domain: u32,
+            /// Requests of one domain that may wait.
+            waits_per_domain: u32,
+        }
+        /// A client of another node asks for something about the names of this one.
+        31 => NamesAsked {
+            /// Its node.
+            node: NodeId,
+            /// Its number there.
+            connection: u32,
+            /// Who it is.
+            domain: DomainId,
+            /// The number of its request.
+            request: u32,
+            /// What it asks for.
+            operation: Operation,
+        }
+        /// That client is gone.
+        32 => NamesLeft {
+            /// Its node.
+            node: NodeId,
+            /// Its number there.
+            connection: u32,
+        }
         /// Close a client's connection.
         10 => Dismiss {
             /// Which.
@@ -239,6 +278,15 @@ wire_enum! {
         10 => Released {
             /// Which.
             channel: ChannelId,
+        }
+        /// What this node's names say to a client of another node.
+        30 => NamesSay {
+            /// Its node.
+            node: NodeId,
+            /// Its number there.
+            connection: u32,
+            /// An encoded [`crate::client::MonitorMessage`].
+            message: Bytes,
         }
         /// What was fed to a domain's standard input has been taken.
         11 => InputTaken {

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
 use tombolo_link::{ChannelConfig, Side, TransportKind};
+use tombolo_naming::{Answer, Notice, Operation, Scope};
 
 use crate::error::Fault;
 use crate::wire::{Bytes, wire_enum, wire_struct};
@@ -19,6 +20,17 @@ wire_struct! {
         body: Request,
     }
 }
+
+impl ClientMessage {
+    /// Whether the bytes of a message are a [`Request::Names`], as far as can be seen without decoding them.
+    #[must_use]
+    pub fn is_about_names(bytes: &[u8]) -> bool {
+        bytes.get(size_of::<u32>()) == Some(&REQUEST_NAMES)
+    }
+}
+
+/// The tag of [`Request::Names`].
+const REQUEST_NAMES: u8 = 30;
 
 wire_struct! {
     /// What a monitor sends.
@@ -123,11 +135,6 @@ wire_enum! {
             /// Ids above this one, as bits; 0 from the start.
             after: u64,
         }
-        /// Up to a page of the names, from a name on.
-        8 => Names {
-            /// Names above this one; empty from the start.
-            after: String,
-        }
         /// The nodes.
         9 => Nodes {}
         /// Show a node's console from now on, and what is remembered of it.
@@ -164,6 +171,13 @@ wire_enum! {
             domain: DomainId,
             /// What.
             bytes: Bytes,
+        }
+        /// Something about names.
+        30 => Names {
+            /// Whose.
+            scope: Scope,
+            /// What.
+            operation: Operation,
         }
         /// Stop the machine.
         15 => Down {}
@@ -282,18 +296,6 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// A name, for lists.
-    NameInfo {
-        /// The name.
-        name: String,
-        /// Who exports it.
-        owner: DomainId,
-        /// On which node.
-        node: String,
-    }
-}
-
-wire_struct! {
     /// A node, for lists.
     NodeInfo {
         /// Its id.
@@ -383,11 +385,18 @@ wire_enum! {
             more: bool,
         }
         /// Answer to [`Request::Names`].
-        8 => Names {
-            /// A page of them, in order.
-            names: Vec<NameInfo>,
-            /// There are others.
-            more: bool,
+        30 => Named {
+            /// Whose names: a node's, or the machine's.
+            origin: Option<NodeId>,
+            /// What they say.
+            answer: Answer,
+        }
+        /// Event: what a watch reports.
+        31 => Noticed {
+            /// Whose names: a node's, or the machine's.
+            origin: Option<NodeId>,
+            /// What.
+            notice: Notice,
         }
         /// Answer to [`Request::Nodes`].
         9 => Nodes {

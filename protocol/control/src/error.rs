@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use tombolo_base::{DomainId, Target};
+use tombolo_naming::NameFault;
 
 use crate::wire::wire_enum;
 
@@ -92,6 +93,11 @@ wire_enum! {
             /// What, and its answer.
             what: String,
         }
+        /// A request about names.
+        30 => Name {
+            /// Why.
+            fault: NameFault,
+        }
     }
 }
 
@@ -129,6 +135,7 @@ impl fmt::Display for Fault {
                 f,
                 "nodes {from} and {to} share no link: only a node of the host's kernel reaches a virtual machine"
             ),
+            Fault::Name { fault } => write!(f, "{fault}"),
             Fault::Limit { what } | Fault::Refused { why: what } | Fault::System { what } => {
                 f.write_str(what)
             }

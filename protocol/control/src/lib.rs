@@ -9,28 +9,20 @@ extern crate alloc;
 pub mod agent;
 pub mod client;
 pub mod error;
+mod names;
 pub mod wire;
 
 pub use agent::{Attachment, Order, Report, StartOrder};
 pub use client::{
-    ClientMessage, DomainInfo, Exit, Grant, MonitorMessage, NameInfo, NodeInfo, Reply, Request, Seat,
-    SpawnRequest, TracedInfo, WindowPlace,
+    ClientMessage, DomainInfo, Exit, Grant, MonitorMessage, NodeInfo, Reply, Request, Seat, SpawnRequest,
+    TracedInfo, WindowPlace,
 };
 pub use error::Fault;
+pub use tombolo_naming::{MAX_NAME_BYTES, is_name};
 pub use wire::{Bytes, DecodeError, MAX_MESSAGE_BYTES, Wire};
 
 /// The most that one request reads of a trace page, in bytes: with what is around it, a message.
 pub const MAX_TRACE_READ_BYTES: u32 = 48 * 1024;
-
-/// The longest name, in bytes.
-pub const MAX_NAME_BYTES: usize = 128;
-
-/// Whether `name` can be exported: 1 to [`MAX_NAME_BYTES`] letters, digits, `.`, `_`, `-`, `/` or `:`.
-#[must_use]
-pub fn is_name(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:".contains(&byte);
-    (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(fits)
-}
 
 /// The abstract socket name of a monitor: of the machine's root, or of the agent of one of its nodes.
 ///

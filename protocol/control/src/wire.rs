@@ -82,7 +82,7 @@ macro_rules! numbers {
         }
     )*};
 }
-numbers!(u16, u32, u64, i32);
+numbers!(u16, u32, u64, i32, i64);
 
 impl Wire for u8 {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -343,4 +343,42 @@ macro_rules! wire_enum {
     };
 }
 
-pub(crate) use {wire_enum, wire_struct};
+/// As `wire_struct`, for a struct that is declared elsewhere.
+macro_rules! wire_of_struct {
+    ($name:ident { $($field:ident),* }) => {
+        impl $crate::wire::Wire for $name {
+            fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
+                $(self.$field.encode(out);)*
+            }
+
+            fn decode(input: &mut &[u8]) -> Result<Self, $crate::wire::DecodeError> {
+                Ok($name { $($field: $crate::wire::Wire::decode(input)?,)* })
+            }
+        }
+    };
+}
+
+/// As `wire_enum`, for a choice that is declared elsewhere.
+macro_rules! wire_of_enum {
+    ($name:ident { $($tag:literal => $variant:ident { $($field:ident),* })* }) => {
+        impl $crate::wire::Wire for $name {
+            fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
+                match self {
+                    $($name::$variant { $($field,)* } => {
+                        out.push($tag);
+                        $($field.encode(out);)*
+                    })*
+                }
+            }
+
+            fn decode(input: &mut &[u8]) -> Result<Self, $crate::wire::DecodeError> {
+                match <u8 as $crate::wire::Wire>::decode(input)? {
+                    $($tag => Ok($name::$variant { $($field: $crate::wire::Wire::decode(input)?,)* }),)*
+                    tag => Err($crate::wire::DecodeError::Tag { what: stringify!($name), tag: tag.into() }),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use {wire_enum, wire_of_enum, wire_of_struct, wire_struct};

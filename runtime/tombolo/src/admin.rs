@@ -6,7 +6,7 @@ use std::time::Duration;
 use tombolo_base::DomainId;
 use tombolo_control::{Bytes, Reply, Request};
 
-pub use tombolo_control::{DomainInfo, NameInfo, NodeInfo};
+pub use tombolo_control::{DomainInfo, NodeInfo};
 
 use crate::domain::Domain;
 use crate::error::Error;
@@ -40,27 +40,6 @@ impl Domain {
                 Reply::Domains { domains, more } => {
                     let done = !more || domains.is_empty();
                     all.extend(domains);
-                    if done {
-                        return Ok(all);
-                    }
-                }
-                other => return Err(unexpected(&other)),
-            }
-        }
-    }
-
-    /// The names that are taken up, in order.
-    ///
-    /// # Errors
-    /// [`Error::MonitorLost`].
-    pub fn names(&self) -> Result<Vec<NameInfo>, Error> {
-        let mut all: Vec<NameInfo> = Vec::new();
-        loop {
-            let after = all.last().map_or(String::new(), |name| name.name.clone());
-            match self.link.ask(Request::Names { after }, ANSWER_TIMEOUT)?.0 {
-                Reply::Names { names, more } => {
-                    let done = !more || names.is_empty();
-                    all.extend(names);
                     if done {
                         return Ok(all);
                     }

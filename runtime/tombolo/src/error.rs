@@ -92,6 +92,9 @@ pub enum Error {
         /// What is missing.
         why: String,
     },
+    /// A record or query as it was written cannot be understood.
+    #[error(transparent)]
+    Text(#[from] tombolo_naming::TextError),
     /// The operating system refused something.
     #[error(transparent)]
     Os(#[from] OsError),

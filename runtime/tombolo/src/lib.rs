@@ -37,6 +37,7 @@ pub mod find;
 mod future;
 mod latency;
 mod monitor;
+mod names;
 mod options;
 mod spawn;
 #[cfg(test)]
@@ -44,7 +45,7 @@ mod testing;
 pub mod trace;
 mod waitset;
 
-pub use admin::{Console, DomainInfo, NameInfo, NodeInfo};
+pub use admin::{Console, DomainInfo, NodeInfo};
 pub use capture::CAPTURE_VARIABLE;
 pub use channel::{Channel, wait_any, wait_any_from};
 pub use domain::{Domain, Listener};
@@ -52,6 +53,11 @@ pub use error::Error;
 pub use future::sleep;
 pub use latency::{LatencyOptions, Placed, Scheduling};
 pub use monitor::ConsoleOutput;
+pub use names::{
+    AttributeError, Attributes, Barrier, Change, Changed, Comparison, Condition, DeleteCause, Delivered,
+    EndCause, EventMask, Lock, LockGuard, Meeting, NameFault, Names, NewRecord, Notice, ObjectInfo, Permit,
+    PublishedEvent, Publisher, Query, Record, Semaphore, Subscriber, Value, Watch, WatchOptions,
+};
 pub use options::ChannelOptions;
 pub use spawn::{Child, Exit, SpawnOptions, Stream};
 pub use waitset::{DescriptorReady, Interest, Ready, Token, Trigger, WaitSet, WaitStats, Waker};

@@ -8,15 +8,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use tombolo_base::DomainId;
+use tombolo_base::{DomainId, NodeId};
 use tombolo_control::{ClientMessage, Exit, Fault, Grant, MonitorMessage, Reply, Request, Wire};
+use tombolo_naming::{Answer, Notice, Operation, Scope};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
 use tombolo_transport::trace::Recorder;
 
 use crate::error::Error;
 use crate::future::Watch;
-use crate::spawn::Stream;
+use crate::spawn::{Stream, unexpected};
 use crate::trace;
 
 /// How long a monitor may take to answer what it can answer at once. It is on this machine; when it takes this
@@ -52,6 +53,8 @@ pub(crate) struct Arrived {
     replies: HashMap<u32, (Reply, Vec<OwnedFd>)>,
     /// Requests whose caller gave up; their answers are thrown away.
     abandoned: Vec<u32>,
+    /// Of these the ones about names, with whose.
+    abandoned_names: HashMap<u32, Scope>,
     /// Listeners that were given and not dropped.
     listeners: HashSet<u32>,
     pub(crate) incoming: HashMap<u32, VecDeque<(Grant, Vec<OwnedFd>)>>,
@@ -59,6 +62,18 @@ pub(crate) struct Arrived {
     /// When children were asked for that are not there yet, as a trace has it, by request.
     spawning: BTreeMap<u32, u64>,
     pub(crate) console: VecDeque<ConsoleOutput>,
+    /// Of the watches that were given and not dropped.
+    notices: HashMap<WatchKey, VecDeque<Notice>>,
+}
+
+/// Whose names are watched, and the number of the watch there.
+pub(crate) type WatchKey = (Option<NodeId>, u64);
+
+impl Arrived {
+    /// The next notice of a watch.
+    pub(crate) fn take_notice(&mut self, watch: WatchKey) -> Option<Notice> {
+        self.notices.get_mut(&watch)?.pop_front()
+    }
 }
 
 impl Arrived {
@@ -169,6 +184,52 @@ impl MonitorLink {
             }
             Some(_) => {}
         }
+    }
+
+    /// Asks for something about names. Whose they are is said with the answer.
+    pub(crate) fn ask_names(
+        &self,
+        scope: &Scope,
+        operation: Operation,
+        timeout: Duration,
+    ) -> Result<(Option<NodeId>, Answer), Error> {
+        let request = self.start(Request::Names { scope: scope.clone(), operation }, &[])?;
+        let result = self.wait(timeout, "an answer of the monitor", |arrived| arrived.take_reply(request));
+        if matches!(result, Err(Error::TimedOut { .. })) {
+            self.abandon_names(request, scope);
+        }
+        match result?.0 {
+            Reply::Named { origin, answer } => Ok((origin, answer)),
+            Reply::Failed { fault } => Err(fault.into()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Nobody takes the answer to a request about names any more: what it was given, or is given yet, goes back.
+    pub(crate) fn abandon_names(&self, request: u32, scope: &Scope) {
+        let reply = {
+            let mut arrived = unpoisoned(self.arrived.lock());
+            let reply = arrived.take_reply(request);
+            if reply.is_none() {
+                arrived.abandoned_names.insert(request, scope.clone());
+            }
+            reply
+        };
+        if let Some((reply, _)) = reply {
+            self.give_back(&reply, scope.clone());
+        }
+        // If the monitor is gone, so is whatever it gave.
+        let _ = self.tell_names(scope, Operation::Cancel { request });
+    }
+
+    /// As [`ask_names`](Self::ask_names), without an answer.
+    pub(crate) fn tell_names(&self, scope: &Scope, operation: Operation) -> Result<(), Error> {
+        self.tell(Request::Names { scope: scope.clone(), operation })
+    }
+
+    /// A watch is gone, and with it what it was told and nobody took.
+    pub(crate) fn forget_watch(&self, watch: WatchKey) {
+        unpoisoned(self.arrived.lock()).notices.remove(&watch);
     }
 
     /// Sends a request that has no answer.
@@ -384,6 +445,21 @@ impl MonitorLink {
         }
     }
 
+    /// Something was given to a request about names whose caller does not wait any more. Locks and permits go back
+    /// with the request itself.
+    fn give_back(&self, answer: &Reply, scope: Scope) {
+        let operation = match answer {
+            Reply::Named { answer: Answer::Watching { watch, .. }, origin } => {
+                self.forget_watch((*origin, *watch));
+                Operation::Unwatch { watch: *watch }
+            }
+            Reply::Named { answer: Answer::Joined { place }, .. } => Operation::Leave { place: *place },
+            _ => return,
+        };
+        // If the monitor is gone, so is what it gave.
+        let _ = self.tell_names(&scope, operation);
+    }
+
     /// Puts one message where whoever waits for it looks.
     fn file(&self, bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(), String> {
         let message = MonitorMessage::from_bytes(bytes).map_err(|error| error.to_string())?;
@@ -412,6 +488,12 @@ impl MonitorLink {
                 self.recorder.get().inspect(|recorder| trace::child_ended(recorder, domain));
                 arrived.exits.insert(domain, exit);
             }
+            Reply::Noticed { origin, notice } => {
+                // Without whoever watches nobody is told.
+                if let Some(notices) = arrived.notices.get_mut(&(origin, notice.watch)) {
+                    notices.push_back(notice);
+                }
+            }
             Reply::Console { dropped, bytes, .. } => {
                 arrived.console.push_back(ConsoleOutput { dropped_bytes: dropped, bytes: bytes.0 });
             }
@@ -421,6 +503,11 @@ impl MonitorLink {
                 {
                     trace::spawned(recorder, ticks, *domain);
                 }
+                if let Some(scope) = arrived.abandoned_names.remove(&message.request) {
+                    drop(arrived);
+                    self.give_back(&answer, scope);
+                    return Ok(());
+                }
                 if let Some(index) = arrived.abandoned.iter().position(|request| *request == message.request)
                 {
                     arrived.abandoned.swap_remove(index);
@@ -429,6 +516,9 @@ impl MonitorLink {
                         let _ = self.tell(Request::Withdraw { listener });
                     }
                 } else {
+                    if let Reply::Named { origin, answer: Answer::Watching { watch, .. } } = &answer {
+                        arrived.notices.insert((*origin, *watch), VecDeque::new());
+                    }
                     if let Reply::Exported { listener } = &answer {
                         arrived.listeners.insert(*listener);
                     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tombolo_control::{ClientMessage, MAX_MESSAGE_BYTES, Request, SpawnRequest, Wire, socket_name};
 use tombolo_e2e::{Machine, MachineFile, Random, eventually};
 use tombolo_link::hello::PROTOCOL_VERSION;
+use tombolo_naming::{Comparison, EventMask, Operation, Query, Scope};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, process, socket};
 
@@ -92,7 +93,19 @@ fn requests_with_a_flipped_byte_harm_nobody() {
         Request::Connect { name: "flipped".into(), timeout: Duration::from_secs(1), config },
         Request::Spawn { spawn },
         Request::Domains { after: 0 },
-        Request::Names { after: String::new() },
+        Request::Names {
+            scope: Scope::Machine,
+            operation: Operation::Watch {
+                query: Query::glob("f*").compare("a", Comparison::Less, 7).matching("b", "^x+$"),
+                events: EventMask::RECORDS,
+                once: false,
+                capacity: 4,
+            },
+        },
+        Request::Names {
+            scope: Scope::Own,
+            operation: Operation::Lock { name: "flipped".into(), timeout: Duration::from_secs(1) },
+        },
         Request::Nodes {},
         Request::ConsoleOpen { node: "arm0".into() },
         Request::ConsoleTaken { node: "arm0".into(), bytes: 9 },

@@ -154,6 +154,7 @@ impl<D> AgentCore<D> {
         let Some(child) = self.children.get_mut(&domain) else { return };
         child.exit = Some(exit);
         self.expect_orphans();
+        self.domain_left_names(domain);
         self.report_end_if_complete(domain);
     }
 

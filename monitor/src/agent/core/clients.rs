@@ -55,6 +55,9 @@ impl<D> AgentCore<D> {
         if truncated || !(1..=MAX_MESSAGE_BYTES).contains(&message.len()) {
             return self.client_gone(connection);
         }
+        if self.asks_own_names(connection, &message) {
+            return;
+        }
         self.reports.push_back((Report::Asked { connection, message: Bytes(message) }, file));
     }
 
@@ -62,6 +65,7 @@ impl<D> AgentCore<D> {
     pub fn client_gone(&mut self, connection: u32) {
         if self.clients.remove(&connection).is_some() {
             self.actions.push_back(Action::Close { connection });
+            self.own_client_left_names(connection);
             self.report(Report::Left { connection });
         }
     }
@@ -103,6 +107,7 @@ impl<D> AgentCore<D> {
     pub(super) fn dismiss(&mut self, connection: u32) {
         if self.clients.remove(&connection).is_some() {
             self.actions.push_back(Action::Close { connection });
+            self.own_client_left_names(connection);
         }
     }
 }

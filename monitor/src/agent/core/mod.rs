@@ -4,13 +4,15 @@
 //! is to be done is an [`Action`], what the root has to hear a report. So the same agent serves a node and runs in
 //! a simulator. `D` is a descriptor: here it is only passed on.
 //!
-//! Whoever drives it performs all actions after each input, in order, before the next.
+//! Whoever drives it performs all actions after each input, in order, before the next, and says what time it is
+//! ([`AgentCore::tick`]) before the inputs of that time.
 //!
 //! **Invariant:** nothing here blocks, reads a clock, or touches a descriptor.
 
 mod channels;
 mod children;
 mod clients;
+mod names;
 mod orphans;
 #[cfg(test)]
 mod tests;
@@ -19,12 +21,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::{Bytes, Order, Report, StartOrder};
+use tombolo_naming::Nanos;
 
 use children::ChildRecord;
 pub use children::PIECE_BYTES;
 use clients::ClientRecord;
 pub use clients::{MAX_QUEUED_BYTES, MAX_QUEUED_DESCRIPTORS, PAUSE_QUEUED_BYTES, QUEUED_OVERHEAD_BYTES};
 pub use orphans::Kin;
+
+use crate::names::{NameDesk, limits};
 
 /// A report, and the descriptor that came with what it passes on.
 pub type Outgoing<D> = (Report, Option<D>);
@@ -163,6 +168,10 @@ pub struct AgentCore<D> {
     /// Channels whose lifeline this agent holds.
     lifelines: BTreeSet<ChannelId>,
     orphans_expected: bool,
+    /// The names of this node, once the root has said which it is.
+    names: Option<NameDesk>,
+    /// What time it is, as far as it was said.
+    now: Nanos,
     actions: VecDeque<Action<D>>,
     reports: VecDeque<Outgoing<D>>,
 }
@@ -178,6 +187,8 @@ impl<D> AgentCore<D> {
             children: BTreeMap::new(),
             lifelines: BTreeSet::new(),
             orphans_expected: false,
+            names: None,
+            now: 0,
             actions: VecDeque::new(),
             reports: VecDeque::new(),
         }
@@ -222,6 +233,15 @@ impl<D> AgentCore<D> {
             Order::Input { domain, bytes } => self.feed(domain, bytes.0),
             Order::OutputTaken { domain, stream, bytes } => self.output_taken(domain, stream, bytes as usize),
             Order::Dismiss { connection } => self.dismiss(connection),
+            Order::Admitted { connection, domain } => self.admitted(connection, domain),
+            Order::ServeNames { node, generation, records_per_domain, waits_per_domain } => {
+                let limits = limits(records_per_domain, waits_per_domain);
+                self.names = Some(NameDesk::new(Some(node), limits, generation));
+            }
+            Order::NamesAsked { node, connection, domain, request, operation } => {
+                self.names_asked((node, connection), domain, request, operation);
+            }
+            Order::NamesLeft { node, connection } => self.left_names((node, connection)),
             Order::Trace { word } => self.actions.push_back(Action::Trace { word }),
             Order::TraceRead { ticket, domain, offset_bytes, length_bytes } => {
                 self.actions.push_back(Action::ReadTrace { ticket, domain, offset_bytes, length_bytes });

@@ -263,6 +263,12 @@ impl Naming {
         core::mem::take(&mut self.outputs)
     }
 
+    /// How many records go with a session.
+    #[must_use]
+    pub fn records_of(&self, session: Session) -> usize {
+        self.sessions.get(&session).map_or(0, |state| state.records.len())
+    }
+
     fn answer(&mut self, (session, request): WaitKey, result: Result<Answer, NameFault>) {
         if request != 0 {
             self.outputs.push(Output::Answer { session, request, result });

@@ -1,0 +1,72 @@
+//! Changing names.
+
+use clap::Args;
+use tombolo::{Condition, NewRecord};
+
+use crate::context::{Context, print};
+use crate::failure::Failure;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo names set 'sensor/1{celsius:21.5}'
+  tombolo names set --create 'leader{host:a}'      only if there is none
+  tombolo names set --sequential 'job-{cmd:make}'  under a fresh name, which is shown")]
+pub(crate) struct SetOptions {
+    /// As it is written: NAME { ATTRIBUTE: VALUE, … }
+    record: String,
+
+    /// Keep the attributes that it has besides
+    #[arg(short, long)]
+    merge: bool,
+
+    /// Only if there is none of that name
+    #[arg(short, long)]
+    create: bool,
+
+    /// Only if it has this version
+    #[arg(long, value_name = "VERSION", conflicts_with = "create")]
+    version: Option<u64>,
+
+    /// Under a fresh name: this one and a number. The name is shown
+    #[arg(short, long, conflicts_with_all = ["merge", "create", "version"])]
+    sequential: bool,
+}
+
+pub(super) fn set(context: &Context, options: &SetOptions) -> Result<(), Failure> {
+    // What this program set for as long as it runs would be gone when anybody looks.
+    let mut record = options.record.parse::<NewRecord>()?.persistent();
+    if options.merge {
+        record = record.merged();
+    }
+    if options.create {
+        record = record.only_if(Condition::Absent);
+    }
+    if let Some(version) = options.version {
+        record = record.only_if(Condition::Version(version));
+    }
+    if options.sequential {
+        record = record.sequential();
+    }
+    let changed = context.attach_running()?.names().set(&record)?;
+    if options.sequential { print(changed.name + "\n") } else { Ok(()) }
+}
+
+pub(super) fn delete(context: &Context, names: &[String]) -> Result<(), Failure> {
+    let domain = context.attach_running()?;
+    let mut result = Ok(());
+    for name in names {
+        // One that is gone is no reason to spare the others.
+        result = result.and(domain.names().delete(name).map(|_| ()));
+    }
+    Ok(result?)
+}
+
+pub(super) fn publish(context: &Context, event: &str) -> Result<(), Failure> {
+    let delivered = context.attach_running()?.names().publish(event)?;
+    let refused = match delivered.refused {
+        0 => String::new(),
+        refused => format!(", {refused} more have not taken what they were told before"),
+    };
+    print(format!("told {}{refused}\n", delivered.told))
+}

@@ -1,0 +1,76 @@
+//! Commands under locks.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::time::Duration;
+
+use clap::Args;
+use tombolo::NameFault;
+
+use crate::command::kill::seconds;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// How long to wait for a lock, unless said.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// Tells a command its fencing token.
+const TOKEN_VARIABLE: &str = "TOMBOLO_FENCING_TOKEN";
+
+/// The status of a command that did not run because the lock was held.
+const HELD: u8 = 1;
+
+/// The lock is free again when the command has ended, or this has, however it did. The command finds the fencing token
+/// in TOMBOLO_FENCING_TOKEN: a number that is larger than that of any holder before.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo names lock deploy -- ./deploy.sh
+  tombolo names lock --timeout 0 nightly -- make test   not at all if it runs already")]
+pub(crate) struct LockOptions {
+    /// The lock; it need not be made
+    name: String,
+
+    /// Seconds to wait for it; 0 only tries [default: a day]
+    #[arg(short, long, value_parser = seconds, value_name = "SECONDS")]
+    timeout: Option<Duration>,
+
+    /// The exit status when it was held all the time
+    #[arg(short = 'E', long, value_name = "STATUS", default_value_t = HELD)]
+    conflict_exit_code: u8,
+
+    /// What to run
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(context: &Context, options: &LockOptions) -> Result<(), Failure> {
+    let domain = context.attach()?;
+    let lock = domain.names().lock(&options.name)?;
+    let guard = lock.acquire(options.timeout.unwrap_or(PATIENCE)).map_err(|error| {
+        if matches!(error.name_fault(), Some(NameFault::Locked { .. })) {
+            Failure::Job { message: error.to_string(), status: options.conflict_exit_code }
+        } else {
+            error.into()
+        }
+    })?;
+    let (program, arguments) = options
+        .command
+        .split_first()
+        .ok_or_else(|| Failure::Usage { message: "no command to run".into(), hint: None })?;
+    let status = Command::new(program)
+        .args(arguments)
+        .env(TOKEN_VARIABLE, guard.fencing_token().to_string())
+        .status()
+        .map_err(Failure::system(format!("run {}", program.display())))?;
+    guard.release()?;
+    let message = match (status.code(), status.signal()) {
+        (Some(0), _) => return Ok(()),
+        (Some(code), _) => format!("the command ended with status {code}"),
+        (None, signal) => format!("the command was ended by signal {}", signal.unwrap_or_default()),
+    };
+    // As shells tell it.
+    let status = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default());
+    Err(Failure::Job { message, status: u8::try_from(status).unwrap_or(u8::MAX) })
+}

@@ -1,0 +1,107 @@
+//! The names of this node: what its clients ask about them does not go to the root.
+
+use tombolo_base::{ChannelId, DomainId};
+use tombolo_control::{Bytes, ClientMessage, Report, Request, Wire};
+use tombolo_naming::{Nanos, Operation, Scope};
+
+use super::{Action, AgentCore};
+use crate::names::{Client, NameDesk};
+
+impl<D> AgentCore<D> {
+    /// When [`tick`](Self::tick) is due.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Nanos> {
+        self.names.as_ref().and_then(NameDesk::next_tick)
+    }
+
+    /// Says what time it is, and does what is due. Whatever comes in until the next time is taken to happen now.
+    pub fn tick(&mut self, now: Nanos) {
+        self.now = now;
+        if let Some(names) = self.names.as_mut().filter(|names| names.next_tick().is_some_and(|at| at <= now))
+        {
+            names.tick(now);
+            self.tell_names();
+        }
+    }
+
+    /// A client is this domain from now on.
+    pub(super) fn admitted(&mut self, connection: u32, domain: DomainId) {
+        if let Some(names) = self.names.as_mut().filter(|_| self.clients.contains_key(&connection)) {
+            names.admit((domain.node(), connection), domain);
+        }
+    }
+
+    /// Serves a request about the names of this node; false for any other, which is the root's.
+    pub(super) fn asks_own_names(&mut self, connection: u32, message: &[u8]) -> bool {
+        let Some(names) = self.names.as_mut().filter(|_| ClientMessage::is_about_names(message)) else {
+            return false;
+        };
+        let Ok(ClientMessage { request, body: Request::Names { scope: Scope::Own, operation } }) =
+            ClientMessage::from_bytes(message)
+        else {
+            return false;
+        };
+        names.ask(self.now, (names.node(), connection), request, operation);
+        self.tell_names();
+        true
+    }
+
+    /// A client of another node asks for something about the names of this one.
+    pub(super) fn names_asked(
+        &mut self,
+        client: Client,
+        domain: DomainId,
+        request: u32,
+        operation: Operation,
+    ) {
+        if let Some(names) = &mut self.names {
+            names.admit(client, domain);
+            names.ask(self.now, client, request, operation);
+            self.tell_names();
+        }
+    }
+
+    /// A client of this node or another is gone.
+    pub(super) fn left_names(&mut self, client: Client) {
+        if let Some(names) = &mut self.names {
+            names.left(client);
+            self.tell_names();
+        }
+    }
+
+    /// A client of this node is gone.
+    pub(super) fn own_client_left_names(&mut self, connection: u32) {
+        if let Some(node) = self.names.as_ref().map(NameDesk::node) {
+            self.left_names((node, connection));
+        }
+    }
+
+    /// A domain has ended, whoever still holds its connections open.
+    pub(super) fn domain_left_names(&mut self, domain: DomainId) {
+        if let Some(names) = &mut self.names {
+            names.domain_ended(domain);
+            self.tell_names();
+        }
+    }
+
+    fn tell_names(&mut self) {
+        let Some(names) = &mut self.names else { return };
+        let own = names.node();
+        for ((node, connection), message) in names.take_messages() {
+            let message = message.to_bytes();
+            if node != own {
+                self.report(Report::NamesSay { node, connection, message: Bytes(message) });
+                continue;
+            }
+            let length_bytes = message.len();
+            self.actions.push_back(Action::Send {
+                connection,
+                channel: ChannelId(0),
+                items: Vec::new(),
+                message,
+            });
+            // One that takes nothing is dropped here, and its session with it.
+            self.message_queued(connection, length_bytes, 0);
+        }
+    }
+}

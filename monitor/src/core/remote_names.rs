@@ -1,0 +1,139 @@
+//! Names of one node that a client of another asks for: passed on to the node's agent, and its answers back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tombolo_base::{DomainId, NodeId};
+use tombolo_control::{Fault, MonitorMessage, Order, Reply, Wire};
+use tombolo_machine::Limit;
+use tombolo_naming::{Answer, EndCause, Event, Notice, Operation, Scope};
+
+use super::{Client, Core, Nanos, NodeState, shown};
+
+/// What clients have at the agents of other nodes.
+#[derive(Debug, Default)]
+pub(super) struct RemoteNames {
+    /// Requests that an agent has not answered, with the fault for when it never will.
+    asked: BTreeMap<(Client, u32), NodeId>,
+    /// Agents that know of a client.
+    known_at: BTreeMap<Client, BTreeSet<NodeId>>,
+    watches: BTreeSet<(NodeId, Client, u64)>,
+}
+
+impl Core {
+    /// A client asks for something about names.
+    pub(super) fn ask_names(
+        &mut self,
+        now: Nanos,
+        client: Client,
+        domain: DomainId,
+        request: u32,
+        scope: Scope,
+        operation: Operation,
+    ) -> Result<(), Fault> {
+        match scope {
+            Scope::Machine => self.names.ask(now, client, request, operation),
+            Scope::Node(name) => return self.ask_remote_names(client, domain, request, &name, operation),
+            // A node whose agent passes this on has none.
+            Scope::Own => {
+                let node = self.node_name(domain.node());
+                return Err(Fault::Refused { why: format!("node {node} has no names of its own") });
+            }
+        }
+        Ok(())
+    }
+
+    /// A client asks for something about the names of the node of that name.
+    pub(super) fn ask_remote_names(
+        &mut self,
+        client: Client,
+        domain: DomainId,
+        request: u32,
+        name: &str,
+        operation: Operation,
+    ) -> Result<(), Fault> {
+        let Some(node) = self.machine.node_named(name).map(|node| node.id) else {
+            let available = self.machine.nodes().iter().map(|node| node.name.clone()).collect();
+            return Err(Fault::NoSuchNode { name: shown(name), available });
+        };
+        match self.node(node).map(|record| record.state.clone()) {
+            Some(NodeState::Up) => {}
+            Some(NodeState::Down { cause }) => return Err(Fault::NodeDown { node: name.into(), cause }),
+            _ => return Err(Fault::NodeDown { node: name.into(), cause: "it is starting".into() }),
+        }
+        if request != 0 {
+            let used = self.remote_names.asked.range((client, 0)..=(client, u32::MAX)).count();
+            self.within(Limit::WaitingPerDomain, used, format_args!("domain {domain}"))?;
+            self.remote_names.asked.insert((client, request), node);
+        }
+        self.remote_names.known_at.entry(client).or_default().insert(node);
+        let (of, connection) = client;
+        self.order(node, Order::NamesAsked { node: of, connection, domain, request, operation });
+        Ok(())
+    }
+
+    /// The names of a node say something to a client of another. They are believed about themselves only.
+    pub(super) fn names_say(&mut self, from: NodeId, client: Client, message: &[u8]) {
+        let Ok(MonitorMessage { request, body }) = MonitorMessage::from_bytes(message) else { return };
+        let may_answer = self.remote_names.asked.get(&(client, request)) == Some(&from);
+        match &body {
+            Reply::Named { origin: Some(origin), answer } if *origin == from && may_answer => {
+                if let Answer::Watching { watch, .. } = answer {
+                    self.remote_names.watches.insert((from, client, *watch));
+                }
+            }
+            Reply::Failed { .. } if may_answer => {}
+            Reply::Noticed { origin: Some(origin), notice } if *origin == from && request == 0 => {
+                let watch = (from, client, notice.watch);
+                if !self.remote_names.watches.contains(&watch) {
+                    return;
+                }
+                if notice.last {
+                    self.remote_names.watches.remove(&watch);
+                }
+            }
+            _ => return,
+        }
+        self.remote_names.asked.remove(&(client, request));
+        self.deliver(client, request, body);
+    }
+
+    /// A client is gone: agents of other nodes forget it, too.
+    pub(super) fn remote_names_left(&mut self, client: Client) {
+        self.remote_names.asked.retain(|(of, _), _| *of != client);
+        self.remote_names.watches.retain(|(_, of, _)| *of != client);
+        for node in self.remote_names.known_at.remove(&client).unwrap_or_default() {
+            let (of, connection) = client;
+            self.order(node, Order::NamesLeft { node: of, connection });
+        }
+    }
+
+    /// A node is lost, and its names with it: whoever waits for one or watches them is told.
+    pub(super) fn remote_names_lost(&mut self, node: NodeId, cause: &str) {
+        let asked = std::mem::take(&mut self.remote_names.asked);
+        let (lost, kept) = asked.into_iter().partition(|(_, at)| *at == node);
+        self.remote_names.asked = kept;
+        let lost: BTreeMap<(Client, u32), NodeId> = lost;
+        for (client, request) in lost.into_keys() {
+            let fault = Fault::NodeDown { node: self.node_name(node), cause: cause.to_owned() };
+            self.answer(client, request, Err(fault));
+        }
+        let watches = std::mem::take(&mut self.remote_names.watches);
+        let (lost, kept): (BTreeSet<_>, BTreeSet<_>) = watches.into_iter().partition(|(at, ..)| *at == node);
+        self.remote_names.watches = kept;
+        for (_, client, watch) in lost {
+            let event = Event::Ended { cause: EndCause::NodeLost };
+            let notice = Notice { watch, lost: 0, last: true, event };
+            self.deliver(client, 0, Reply::Noticed { origin: Some(node), notice });
+        }
+        self.remote_names.known_at.values_mut().for_each(|nodes| {
+            nodes.remove(&node);
+        });
+    }
+
+    /// Passes on what the machine's names say.
+    pub(super) fn tell_names(&mut self) {
+        for (client, message) in self.names.take_messages() {
+            self.deliver(client, message.request, message.body);
+        }
+    }
+}

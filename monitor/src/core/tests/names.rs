@@ -1,0 +1,182 @@
+//! The machine's names, and those of a node that clients of others ask for.
+
+use std::time::Duration;
+
+use tombolo_base::DomainId;
+use tombolo_control::{Bytes, Exit, Fault, MonitorMessage, Order, Reply, Report, Request, Wire};
+use tombolo_naming::{
+    Answer, Condition, EndCause, Event, EventMask, Lifetime, NameFault, Notice, Operation, Query, Scope,
+    SetMode,
+};
+
+use super::{ARM0, ARM1, Bench, HOST, SECOND};
+use crate::core::Client;
+
+const FIRST: Client = (HOST, 1);
+const SECOND_CLIENT: Client = (ARM0, 1);
+
+fn names(bench: &mut Bench, client: Client, operation: Operation) -> Option<Reply> {
+    bench.ask(client, Request::Names { scope: Scope::Machine, operation })
+}
+
+fn set(name: &str) -> Operation {
+    Operation::Set {
+        name: name.into(),
+        attributes: Default::default(),
+        remove: vec![],
+        mode: SetMode::Replace,
+        lifetime: Lifetime::Transient,
+        condition: Condition::Always,
+        want_previous: false,
+    }
+}
+
+fn found(reply: Option<Reply>) -> Vec<String> {
+    match reply {
+        Some(Reply::Named { origin: None, answer: Answer::Found { records, next: None } }) => {
+            records.into_iter().map(|record| record.name).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn find(query: Query) -> Operation {
+    Operation::Find { query, after: String::new(), limit: 100 }
+}
+
+fn lock(name: &str) -> Operation {
+    Operation::Lock { name: name.into(), timeout: Duration::from_secs(1) }
+}
+
+fn remote(bench: &mut Bench, operation: Operation) -> Option<Reply> {
+    bench.ask(FIRST, Request::Names { scope: Scope::Node("arm0".into()), operation })
+}
+
+/// The agent of arm0 says something to the first client.
+fn agent_says(bench: &mut Bench, from: tombolo_base::NodeId, request: u32, body: Reply) {
+    let message = Bytes(MonitorMessage { request, body }.to_bytes());
+    bench.delivered.clear();
+    bench.report(from, Report::NamesSay { node: HOST, connection: 1, message });
+}
+
+#[test]
+fn records_and_exports_share_the_names_of_the_machine_and_go_with_their_owner() {
+    let mut bench = Bench::up(4);
+    let owner = bench.attach(FIRST);
+    bench.attach(SECOND_CLIENT);
+    bench.export(FIRST, "pong");
+    names(&mut bench, FIRST, set("plain"));
+    assert_eq!(found(names(&mut bench, SECOND_CLIENT, find(Query::any()))), ["plain", "pong"]);
+    let taken = Fault::NameTaken { name: "plain".into(), owner };
+    assert_eq!(bench.export(SECOND_CLIENT, "plain"), Some(Reply::Failed { fault: taken }));
+    assert_eq!(bench.connect(SECOND_CLIENT, "plain"), None, "nobody accepts there: it waits");
+    bench.report(HOST, Report::Left { connection: 1 });
+    assert_eq!(found(names(&mut bench, SECOND_CLIENT, find(Query::any()))), [""; 0]);
+}
+
+#[test]
+fn a_lock_is_passed_on_by_the_death_of_its_holder_and_a_look_up_gives_up_in_time() {
+    let mut bench = Bench::up(4);
+    bench.attach(FIRST);
+    bench.attach(SECOND_CLIENT);
+    assert!(matches!(
+        names(&mut bench, FIRST, lock("l")),
+        Some(Reply::Named { answer: Answer::Locked { .. }, .. })
+    ));
+    assert_eq!(names(&mut bench, SECOND_CLIENT, lock("l")), None);
+    assert_eq!(bench.core.next_tick(), Some(SECOND));
+    bench.report(HOST, Report::Left { connection: 1 });
+    let answer = bench.answer(SECOND_CLIENT);
+    assert!(matches!(answer, Some(Reply::Named { answer: Answer::Locked { .. }, .. })), "{answer:?}");
+    let query = Query::exact("never");
+    let wait = Operation::Await { query, timeout: Duration::from_secs(1) };
+    assert_eq!(names(&mut bench, SECOND_CLIENT, wait), None);
+    bench.core.tick(SECOND);
+    bench.collect();
+    let fault = Fault::Name { fault: NameFault::NoSuchName { name: "never".into() } };
+    assert_eq!(bench.answer(SECOND_CLIENT), Some(Reply::Failed { fault }));
+}
+
+#[test]
+fn what_ends_with_a_domain_ends_though_somebody_keeps_its_connection_open() {
+    let mut bench = Bench::up(4);
+    bench.attach(FIRST);
+    let domain = super::start(&mut bench, FIRST);
+    bench.report(ARM0, Report::Joined { connection: 5, pid: 9, domain: Some(domain) });
+    let version = tombolo_link::hello::PROTOCOL_VERSION;
+    bench.ask((ARM0, 5), Request::Attach { version, program: "test".into() });
+    assert_eq!(bench.orders.last(), Some(&(ARM0, Order::Admitted { connection: 5, domain })));
+    names(&mut bench, (ARM0, 5), set("mine"));
+    bench.report(ARM0, Report::Ended { domain, exit: Exit::Exited { status: 0 } });
+    assert_eq!(found(names(&mut bench, FIRST, find(Query::any()))), [""; 0]);
+}
+
+#[test]
+fn names_of_a_node_are_asked_of_its_agent_and_answers_come_back() {
+    let mut bench = Bench::up(4);
+    let domain: DomainId = bench.attach(FIRST);
+    bench.orders.clear();
+    assert_eq!(remote(&mut bench, lock("l")), None);
+    let asked = Order::NamesAsked { node: HOST, connection: 1, domain, request: 9, operation: lock("l") };
+    assert_eq!(bench.orders, [(ARM0, asked)]);
+    let body = || Reply::Named { origin: Some(ARM0), answer: Answer::Locked { token: 3 } };
+    agent_says(&mut bench, ARM1, 9, body());
+    assert_eq!(bench.delivered, [], "another node has no say in it");
+    agent_says(&mut bench, ARM0, 8, body());
+    assert_eq!(bench.delivered, [], "nothing was asked under that number");
+    agent_says(&mut bench, ARM0, 9, Reply::Done {});
+    assert_eq!(bench.delivered, [], "that is nothing names say");
+    agent_says(&mut bench, ARM0, 9, body());
+    assert_eq!(bench.answer(FIRST), Some(body()));
+    agent_says(&mut bench, ARM0, 9, body());
+    assert_eq!(bench.delivered, [], "an answer comes once");
+    bench.orders.clear();
+    bench.report(HOST, Report::Left { connection: 1 });
+    assert_eq!(bench.orders, [(ARM0, Order::NamesLeft { node: HOST, connection: 1 })]);
+}
+
+#[test]
+fn with_a_node_go_its_names_and_whoever_waits_or_watches_is_told() {
+    let mut bench = Bench::up(4);
+    bench.attach(FIRST);
+    let watch = Operation::Watch { query: Query::any(), events: EventMask::SET, once: false, capacity: 4 };
+    assert_eq!(remote(&mut bench, watch), None);
+    let notice = |last, event| Reply::Noticed {
+        origin: Some(ARM0),
+        notice: Notice { watch: 5, lost: 0, last, event },
+    };
+    agent_says(&mut bench, ARM0, 0, notice(false, Event::Lost {}));
+    assert_eq!(bench.delivered, [], "nothing is watched yet");
+    let answer = Answer::Watching { watch: 5, records: vec![], next: None };
+    agent_says(&mut bench, ARM0, 9, Reply::Named { origin: Some(ARM0), answer });
+    agent_says(&mut bench, ARM0, 0, notice(false, Event::Lost {}));
+    assert_eq!(bench.delivered.len(), 1);
+    assert_eq!(remote(&mut bench, lock("l")), None);
+    bench.delivered.clear();
+    bench.core.node_lost(ARM0, "killed");
+    bench.collect();
+    let fault = Fault::NodeDown { node: "arm0".into(), cause: "killed".into() };
+    let told: Vec<Reply> = bench.delivered.iter().map(|(_, message, ..)| message.body.clone()).collect();
+    assert_eq!(
+        told,
+        [Reply::Failed { fault: fault.clone() }, notice(true, Event::Ended { cause: EndCause::NodeLost })]
+    );
+    assert_eq!(remote(&mut bench, lock("l")), Some(Reply::Failed { fault }));
+    let unknown = Request::Names { scope: Scope::Node("arm9".into()), operation: lock("l") };
+    assert!(matches!(bench.ask(FIRST, unknown), Some(Reply::Failed { fault: Fault::NoSuchNode { .. } })));
+    let own = Request::Names { scope: Scope::Own, operation: lock("l") };
+    assert!(matches!(bench.ask(FIRST, own), Some(Reply::Failed { fault: Fault::Refused { .. } })));
+}
+
+#[test]
+fn requests_to_an_agent_that_does_not_answer_are_limited() {
+    let mut bench = Bench::up_with(4, "[limits]\nwaiting_per_domain = 2");
+    bench.attach(FIRST);
+    for (request, refused) in [(1, false), (2, false), (3, true)] {
+        let body = Request::Names { scope: Scope::Node("arm0".into()), operation: lock("l") };
+        let message = Bytes(tombolo_control::ClientMessage { request, body }.to_bytes());
+        bench.delivered.clear();
+        bench.report(HOST, Report::Asked { connection: 1, message });
+        assert_eq!(!bench.delivered.is_empty(), refused, "{request}");
+    }
+}

@@ -1,0 +1,146 @@
+//! The names of a scope as a monitor serves them: clients in, messages to them out.
+//!
+//! The root has one for the machine, every agent one for its node. No I/O: see [`tombolo_naming`].
+
+use std::collections::BTreeMap;
+
+use tombolo_base::{DomainId, NodeId};
+use tombolo_control::{Fault, MonitorMessage, Reply};
+use tombolo_naming::{
+    Attributes, Endpoint, Limits, NameFault, Naming, Nanos, Operation, Output, Record, Session,
+};
+
+/// A client of an agent, by the agent's node and number for it.
+pub type Client = (NodeId, u32);
+
+/// The limits of a scope, with those that the machine file sets for each domain.
+#[must_use]
+pub fn limits(records_per_domain: u32, waits_per_domain: u32) -> Limits {
+    Limits {
+        records_per_session: records_per_domain as usize,
+        waits_per_session: waits_per_domain as usize,
+        ..Limits::default()
+    }
+}
+
+/// Serves the names of one scope.
+#[derive(Debug)]
+pub struct NameDesk {
+    /// The node whose names these are; the machine's if none.
+    origin: Option<NodeId>,
+    naming: Naming,
+    clients: BTreeMap<Client, DomainId>,
+    /// Refusals of those whom the naming does not know.
+    refused: Vec<(Client, MonitorMessage)>,
+}
+
+impl NameDesk {
+    /// Without names. `generation` is that of the node.
+    #[must_use]
+    pub fn new(origin: Option<NodeId>, limits: Limits, generation: u16) -> Self {
+        NameDesk {
+            origin,
+            naming: Naming::new(limits, generation),
+            clients: BTreeMap::new(),
+            refused: Vec::new(),
+        }
+    }
+
+    /// The node whose names these are; the host for the machine's, whose node it runs on.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.origin.unwrap_or(NodeId::HOST)
+    }
+
+    /// A client is this domain from now on.
+    pub fn admit(&mut self, client: Client, domain: DomainId) {
+        let (node, connection) = client;
+        self.clients.insert(client, domain);
+        self.naming.open(Session::of_client(node, connection), domain);
+    }
+
+    /// A client is gone, and with it everything that it had.
+    pub fn left(&mut self, (node, connection): Client) {
+        if self.clients.remove(&(node, connection)).is_some() {
+            self.naming.close(Session::of_client(node, connection));
+        }
+    }
+
+    /// A domain has ended: whoever may still hold its connections open is not it.
+    pub fn domain_ended(&mut self, domain: DomainId) {
+        let theirs: Vec<Client> =
+            self.clients.iter().filter(|(_, of)| **of == domain).map(|(client, _)| *client).collect();
+        theirs.into_iter().for_each(|client| self.left(client));
+    }
+
+    /// A client asks for something.
+    pub fn ask(&mut self, now: Nanos, client: Client, request: u32, operation: Operation) {
+        if self.clients.contains_key(&client) {
+            self.naming.request(now, Session::of_client(client.0, client.1), request, operation);
+        } else if request != 0 {
+            let fault = Fault::Refused { why: "attach to the monitor first".into() };
+            self.refused.push((client, MonitorMessage { request, body: Reply::Failed { fault } }));
+        }
+    }
+
+    /// When [`tick`](Self::tick) is due.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Nanos> {
+        self.naming.next_tick()
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Nanos) {
+        self.naming.tick(now);
+    }
+
+    /// What is to be told to clients, in order.
+    pub fn take_messages(&mut self) -> Vec<(Client, MonitorMessage)> {
+        let mut messages = std::mem::take(&mut self.refused);
+        let origin = self.origin;
+        messages.extend(self.naming.take_outputs().into_iter().map(|output| match output {
+            Output::Answer { session, request, result } => {
+                let body = match result {
+                    Ok(answer) => Reply::Named { origin, answer },
+                    Err(fault) => Reply::Failed { fault: Fault::Name { fault } },
+                };
+                (session.client(), MonitorMessage { request, body })
+            }
+            Output::Notice { session, notice } => {
+                (session.client(), MonitorMessage { request: 0, body: Reply::Noticed { origin, notice } })
+            }
+        }));
+        messages
+    }
+
+    /// Exports a name for a client.
+    ///
+    /// # Errors
+    /// [`NameFault`].
+    pub fn export(&mut self, (node, connection): Client, name: &str, listener: u32) -> Result<(), NameFault> {
+        self.naming.export(Session::of_client(node, connection), name, listener, Attributes::new())
+    }
+
+    /// Takes back what a client exports under its number for it.
+    pub fn withdraw(&mut self, (node, connection): Client, listener: u32) {
+        self.naming.withdraw(Session::of_client(node, connection), listener);
+    }
+
+    /// Who exports a name.
+    #[must_use]
+    pub fn endpoint(&self, name: &str) -> Option<Endpoint> {
+        self.naming.endpoint(name)
+    }
+
+    /// What is known under a name.
+    #[must_use]
+    pub fn record(&self, name: &str) -> Option<Record> {
+        self.naming.record(name)
+    }
+
+    /// Records that go with a client.
+    #[must_use]
+    pub fn records_of(&self, (node, connection): Client) -> usize {
+        self.naming.records_of(Session::of_client(node, connection))
+    }
+}

@@ -1,0 +1,151 @@
+//! Publishing and subscribing to events.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use tombolo_base::DomainId;
+use tombolo_naming::{Answer, Attributes, EventMask, NameFault, Operation, Record, Scope};
+
+use super::watch::{Change, Notice, Watch, WatchOptions};
+use super::{Names, NewRecord, unexpected};
+use crate::error::Error;
+
+/// How many events may wait for a subscriber, unless it says otherwise.
+const DEFAULT_CAPACITY: u32 = 256;
+
+/// Publishes events of one name.
+#[derive(Clone, Debug)]
+pub struct Publisher {
+    names: Names,
+    scope: Scope,
+    name: String,
+}
+
+/// Who got an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Delivered {
+    /// Subscribers that are told.
+    pub told: u32,
+    /// Subscribers that are not, because they have not taken what they were told before. They hear how much they lost;
+    /// a publisher that minds waits a little and publishes again.
+    pub refused: u32,
+}
+
+impl Names {
+    /// Publishes events of one name.
+    ///
+    /// # Errors
+    /// [`NameFault::BadName`] in [`Error::Monitor`].
+    pub fn publisher(&self, name: &str) -> Result<Publisher, Error> {
+        let (scope, name) = self.name(name)?;
+        Ok(Publisher { names: self.clone(), scope, name })
+    }
+
+    /// Publishes one event, as it is written: `name { attribute: value, … }`.
+    ///
+    /// # Errors
+    /// [`Error::Text`], [`Error::Monitor`].
+    pub fn publish(&self, event: &str) -> Result<Delivered, Error> {
+        let (name, attributes) = event.parse::<NewRecord>()?.into_parts();
+        self.publisher(&name)?.publish(attributes)
+    }
+
+    /// Subscribes to the events that a query matches.
+    ///
+    /// # Errors
+    /// [`Error::Text`], [`Error::Monitor`].
+    pub fn subscribe(&self, query: &str) -> Result<Subscriber, Error> {
+        self.subscribe_with(query, DEFAULT_CAPACITY)
+    }
+
+    /// As [`subscribe`](Self::subscribe), where so many events may wait: 1 to 4096.
+    ///
+    /// # Errors
+    /// As [`subscribe`](Self::subscribe).
+    pub fn subscribe_with(&self, query: &str, capacity: u32) -> Result<Subscriber, Error> {
+        let options = WatchOptions { events: EventMask::PUBLISH, once: false, capacity };
+        self.watch(query, options).map(|watch| Subscriber { watch })
+    }
+}
+
+impl Publisher {
+    /// Publishes an event.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: a limit.
+    pub fn publish(&self, attributes: Attributes) -> Result<Delivered, Error> {
+        let publish = Operation::Publish { name: self.name.clone(), attributes };
+        match self.names.ask_now(&self.scope, publish)? {
+            Answer::Published { told, refused } => Ok(Delivered { told, refused }),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+/// An event that came.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PublishedEvent {
+    /// Its name and attributes.
+    pub record: Record,
+    /// By whom.
+    pub publisher: DomainId,
+    /// Events lost before it, because too many waited.
+    pub lost: u64,
+}
+
+/// A subscription, until this is dropped or the program ends.
+#[derive(Debug)]
+pub struct Subscriber {
+    watch: Watch,
+}
+
+impl Subscriber {
+    /// Waits up to `timeout` for the next event. What is lost is said with the next that is not.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when none came; [`NameFault::NoSuchWatch`] in [`Error::Monitor`] when the subscription has
+    /// ended, as with its node.
+    pub fn next(&mut self, timeout: Duration) -> Result<PublishedEvent, Error> {
+        let deadline = tombolo_platform::Deadline::after(timeout);
+        let mut lost = 0;
+        loop {
+            let notice = self.watch.next(deadline.remaining())?;
+            if let Some(event) = as_event(notice, &mut lost)? {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// The next event, if there is one.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next), but that none came is `None`.
+    pub fn try_next(&mut self) -> Result<Option<PublishedEvent>, Error> {
+        let mut lost = 0;
+        while let Some(notice) = self.watch.try_next()? {
+            if let Some(event) = as_event(notice, &mut lost)? {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Readable when there may be something for [`try_next`](Subscriber::try_next); see [`Watch`].
+impl AsFd for Subscriber {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.watch.as_fd()
+    }
+}
+
+fn as_event(notice: Notice, lost: &mut u64) -> Result<Option<PublishedEvent>, Error> {
+    *lost += notice.lost;
+    match notice.change {
+        Change::Published { name, attributes, publisher } => {
+            let record = Record { name, attributes, version: 0, owner: Some(publisher), endpoint: false };
+            Ok(Some(PublishedEvent { record, publisher, lost: std::mem::take(lost) }))
+        }
+        Change::Ended(_) => Err(NameFault::NoSuchWatch { watch: 0 }.into()),
+        _ => Ok(None),
+    }
+}

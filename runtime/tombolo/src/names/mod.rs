@@ -1,0 +1,269 @@
+//! Names: records that programs find, wait for and watch, and the locks, semaphores, barriers and events among them.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use tombolo::{Domain, Error, NewRecord};
+//!
+//! fn main() -> Result<(), Error> {
+//!     let domain = Domain::attach()?;
+//!     let names = domain.names();
+//!     names.set(&NewRecord::new("sensor/1").with("celsius", 21.5))?;
+//!     let warm = names.wait_for("sensor/* { celsius > 20 }", Duration::from_secs(1))?;
+//!     println!("{warm}");
+//!     let guard = names.lock("setup")?.acquire(Duration::from_secs(10))?;
+//!     println!("this is turn {}", guard.fencing_token());
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A name as it stands is the machine's; `@/NAME` is one of the node that this program runs on, which is served there,
+//! and `@NODE/NAME` one of that node. What a record holds, how it is asked for, and what all of it promises when
+//! somebody dies is in `docs/specs/names.md`.
+
+mod barrier;
+mod events;
+mod lock;
+mod record;
+mod semaphore;
+mod watch;
+
+use std::time::Duration;
+
+use tombolo_control::Fault;
+use tombolo_naming::{Answer, Operation, Scope, TextError, parse_query, split_scope};
+pub use tombolo_naming::{
+    AttributeError, Attributes, Comparison, Condition, DeleteCause, EndCause, EventMask, NameFault,
+    ObjectInfo, Query, Record, Value,
+};
+
+pub use barrier::{Barrier, Meeting};
+pub use events::{Delivered, PublishedEvent, Publisher, Subscriber};
+pub use lock::{Lock, LockGuard};
+pub use record::{Changed, NewRecord};
+pub use semaphore::{Permit, Semaphore};
+pub use watch::{Change, Notice, Watch, WatchOptions};
+
+use crate::domain::Domain;
+use crate::error::Error;
+use crate::monitor::ANSWER_TIMEOUT;
+
+/// How many records one answer may hold; there are others behind it.
+const PAGE: u32 = 1024;
+
+/// The names that a domain can reach. From [`Domain::names`].
+#[derive(Clone, Debug)]
+pub struct Names {
+    domain: Domain,
+}
+
+impl Domain {
+    /// Names: records, locks, events.
+    #[must_use]
+    pub fn names(&self) -> Names {
+        Names { domain: self.clone() }
+    }
+}
+
+impl Names {
+    /// What is asked for, and of whom.
+    fn query(&self, text: &str) -> Result<(Scope, Query), Error> {
+        let (scope, rest) = split_scope(text);
+        let query = parse_query(rest).map_err(|error| Error::Text(placed(text, rest, error)))?;
+        Ok((self.scope(scope), query))
+    }
+
+    /// A name, and whose it is.
+    fn name(&self, text: &str) -> Result<(Scope, String), Error> {
+        let (scope, name) = split_scope(text);
+        if !tombolo_naming::is_name(name) {
+            return Err(NameFault::BadName { name: text.to_owned() }.into());
+        }
+        Ok((self.scope(scope), name.to_owned()))
+    }
+
+    /// The own node by its name is the own node, and as near.
+    fn scope(&self, scope: Scope) -> Scope {
+        match scope {
+            Scope::Node(node) if node == self.domain.node_name() => Scope::Own,
+            scope => scope,
+        }
+    }
+
+    /// Asks, and waits for the answer; `waits` is how long it may be held back by design.
+    fn ask(&self, scope: &Scope, operation: Operation, waits: Duration) -> Result<Answer, Error> {
+        let timeout = waits.saturating_add(ANSWER_TIMEOUT);
+        self.domain.link.ask_names(scope, operation, timeout).map(|(_, answer)| answer)
+    }
+
+    fn ask_now(&self, scope: &Scope, operation: Operation) -> Result<Answer, Error> {
+        self.ask(scope, operation, Duration::ZERO)
+    }
+
+    fn tell(&self, scope: &Scope, operation: Operation) {
+        // Where the monitor is gone, so is whatever this was about.
+        let _ = self.domain.link.tell_names(scope, operation);
+    }
+
+    /// The first record that a query matches, in natural order of names.
+    ///
+    /// # Errors
+    /// [`NameFault::NoSuchName`] in [`Error::Monitor`] when there is none; [`Error::Text`].
+    pub fn get(&self, query: &str) -> Result<Record, Error> {
+        let (scope, parsed) = self.query(query)?;
+        let mut pages = Pages::new(self, &scope, parsed, 1);
+        loop {
+            if let Some(record) = pages.next_page()?.pop() {
+                return Ok(record);
+            }
+            if pages.over {
+                return Err(NameFault::NoSuchName { name: query.to_owned() }.into());
+            }
+        }
+    }
+
+    /// All records that a query matches, in natural order of names. With more of them than fit one answer they are not
+    /// all of one moment.
+    ///
+    /// # Errors
+    /// [`Error::Text`], [`Error::Monitor`].
+    pub fn find(&self, query: &str) -> Result<Vec<Record>, Error> {
+        let (scope, query) = self.query(query)?;
+        let mut pages = Pages::new(self, &scope, query, PAGE);
+        let mut all = Vec::new();
+        while !pages.over {
+            all.extend(pages.next_page()?);
+        }
+        Ok(all)
+    }
+
+    /// Whether a query matches anything.
+    ///
+    /// # Errors
+    /// [`Error::Text`], [`Error::Monitor`].
+    pub fn exists(&self, query: &str) -> Result<bool, Error> {
+        match self.get(query) {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.name_fault(), Some(NameFault::NoSuchName { .. })) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits up to `timeout` until a query matches something, and returns the first record that it does.
+    ///
+    /// # Errors
+    /// [`NameFault::NoSuchName`] in [`Error::Monitor`] when nothing did in time; [`Error::Text`].
+    pub fn wait_for(&self, query: &str, timeout: Duration) -> Result<Record, Error> {
+        let (scope, query) = self.query(query)?;
+        match self.ask(&scope, Operation::Await { query, timeout }, timeout)? {
+            Answer::There { record } => Ok(record),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Deletes a record.
+    ///
+    /// # Errors
+    /// [`NameFault::NoSuchName`], [`NameFault::NotYours`] in [`Error::Monitor`].
+    pub fn delete(&self, name: &str) -> Result<Record, Error> {
+        self.delete_if(name, Condition::Always)
+    }
+
+    /// Deletes a record if a condition holds, and returns what it was.
+    ///
+    /// # Errors
+    /// As [`delete`](Self::delete), or what the condition says.
+    pub fn delete_if(&self, name: &str, condition: Condition) -> Result<Record, Error> {
+        let (scope, name) = self.name(name)?;
+        match self.ask_now(&scope, Operation::Delete { name, condition, want_previous: true })? {
+            Answer::Changed { previous: Some(record), .. } => Ok(record),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The locks, semaphores and barriers of a scope: `""` is the machine's, `"@/"` the own node's, `"@NODE/"` that
+    /// node's.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`].
+    pub fn objects(&self, scope: &str) -> Result<Vec<ObjectInfo>, Error> {
+        let scope = self.scope(split_scope(scope).0);
+        let mut all: Vec<ObjectInfo> = Vec::new();
+        loop {
+            let last = all.last().map(|object| (object.kind.clone(), object.name.clone()));
+            match self.ask_now(&scope, Operation::Objects { after: last.unwrap_or_default() })? {
+                Answer::Objects { objects, more } => {
+                    let done = !more || objects.is_empty();
+                    all.extend(objects);
+                    if done {
+                        return Ok(all);
+                    }
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+}
+
+/// Records, page by page.
+struct Pages<'a> {
+    names: &'a Names,
+    scope: &'a Scope,
+    query: Query,
+    after: String,
+    limit: u32,
+    over: bool,
+}
+
+impl<'a> Pages<'a> {
+    fn new(names: &'a Names, scope: &'a Scope, query: Query, limit: u32) -> Self {
+        Pages { names, scope, query, after: String::new(), limit, over: false }
+    }
+
+    /// What comes after a page that is known.
+    fn after(mut self, next: Option<String>) -> Self {
+        self.over = next.is_none();
+        self.after = next.unwrap_or_default();
+        self
+    }
+
+    fn next_page(&mut self) -> Result<Vec<Record>, Error> {
+        let find =
+            Operation::Find { query: self.query.clone(), after: self.after.clone(), limit: self.limit };
+        match self.names.ask_now(self.scope, find)? {
+            Answer::Found { records, next } => {
+                // A monitor that goes back or stands still would keep us here for ever.
+                let forward = |next: &String| *next != self.after;
+                self.over = !next.as_ref().is_some_and(forward);
+                self.after = next.unwrap_or_default();
+                Ok(records)
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn unexpected(answer: &Answer) -> Error {
+    Error::MonitorProtocol(format!("it answered with {answer:?}"))
+}
+
+/// An error of a part of a text, as one of all of it.
+fn placed(text: &str, part: &str, error: TextError) -> TextError {
+    TextError { text: text.to_owned(), offset: error.offset + text.len() - part.len(), ..error }
+}
+
+impl From<NameFault> for Error {
+    fn from(fault: NameFault) -> Error {
+        Error::Monitor(Fault::Name { fault })
+    }
+}
+
+impl Error {
+    /// Why a request about names was refused, if that is what this is.
+    #[must_use]
+    pub fn name_fault(&self) -> Option<&NameFault> {
+        match self {
+            Error::Monitor(Fault::Name { fault }) => Some(fault),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Setting records.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tombolo_naming::{
+    Answer, Attributes, Condition, Lifetime, Operation, Record, SetMode, Value, parse_record, split_scope,
+};
+
+use super::{Names, placed, unexpected};
+use crate::error::Error;
+
+/// A record to be set. It lives as long as this program, unless it is made [`persistent`](Self::persistent).
+///
+/// ```
+/// use tombolo::NewRecord;
+/// let built = NewRecord::new("obj").with("weight", 20).with("attr", "text");
+/// assert_eq!(built, "obj { attr: 'text', weight: 20 }".parse()?);
+/// # Ok::<(), tombolo::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewRecord {
+    name: String,
+    attributes: Attributes,
+    remove: Vec<String>,
+    mode: SetMode,
+    lifetime: Lifetime,
+    condition: Condition,
+}
+
+impl NewRecord {
+    /// A record without attributes.
+    #[must_use]
+    pub fn new(name: &str) -> NewRecord {
+        NewRecord {
+            name: name.to_owned(),
+            attributes: Attributes::new(),
+            remove: Vec::new(),
+            mode: SetMode::Replace,
+            lifetime: Lifetime::Transient,
+            condition: Condition::Always,
+        }
+    }
+
+    /// With an attribute.
+    #[must_use]
+    pub fn with(mut self, attribute: &str, value: impl Into<Value>) -> NewRecord {
+        self.attributes.insert(attribute.to_owned(), value.into());
+        self
+    }
+
+    /// Merged: without an attribute that it may have.
+    #[must_use]
+    pub fn without(mut self, attribute: &str) -> NewRecord {
+        self.remove.push(attribute.to_owned());
+        self.merged()
+    }
+
+    /// Beside the attributes that it has, in place of them.
+    #[must_use]
+    pub fn merged(mut self) -> NewRecord {
+        self.mode = SetMode::Merge;
+        self
+    }
+
+    /// Under a fresh name: this one and a number. Later numbers are larger, and none comes twice.
+    #[must_use]
+    pub fn sequential(mut self) -> NewRecord {
+        self.mode = SetMode::Sequential;
+        self
+    }
+
+    /// It outlives this program: it stays until somebody deletes it, or its machine or node goes.
+    #[must_use]
+    pub fn persistent(mut self) -> NewRecord {
+        self.lifetime = Lifetime::Persistent;
+        self
+    }
+
+    /// Only if this holds when it is set.
+    #[must_use]
+    pub fn only_if(mut self, condition: Condition) -> NewRecord {
+        self.condition = condition;
+        self
+    }
+}
+
+impl FromStr for NewRecord {
+    type Err = Error;
+
+    /// As it is written: `name { attribute: value, … }`, with its scope before it.
+    fn from_str(text: &str) -> Result<NewRecord, Error> {
+        let (_, rest) = split_scope(text);
+        let (name, attributes) =
+            parse_record(rest).map_err(|error| Error::Text(placed(text, rest, error)))?;
+        let name = format!("{}{name}", &text[..text.len() - rest.len()]);
+        Ok(NewRecord { attributes, ..NewRecord::new(&name) })
+    }
+}
+
+/// What became of a record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Changed {
+    /// Its name, in its scope.
+    pub name: String,
+    /// Its version, which no other state of it ever has.
+    pub version: u64,
+}
+
+impl Names {
+    /// Sets a record.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: what its condition says, a limit, or a name that is another's export.
+    pub fn set(&self, record: &NewRecord) -> Result<Changed, Error> {
+        self.change(record, false).map(|(changed, _)| changed)
+    }
+
+    /// Sets a record and returns what was there before, in one step.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub fn get_and_set(&self, record: &NewRecord) -> Result<Option<Record>, Error> {
+        self.change(record, true).map(|(_, previous)| previous)
+    }
+
+    fn change(&self, record: &NewRecord, want_previous: bool) -> Result<(Changed, Option<Record>), Error> {
+        let (scope, name) = self.name(&record.name)?;
+        let NewRecord { attributes, remove, mode, lifetime, condition, .. } = record.clone();
+        let set = Operation::Set { name, attributes, remove, mode, lifetime, condition, want_previous };
+        match self.ask_now(&scope, set)? {
+            Answer::Changed { name, version, previous } => Ok((Changed { name, version }, previous)),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl NewRecord {
+    /// With attributes that are there already.
+    #[must_use]
+    pub fn from_parts(name: &str, attributes: Attributes) -> NewRecord {
+        NewRecord { attributes, ..NewRecord::new(name) }
+    }
+
+    pub(super) fn into_parts(self) -> (String, Attributes) {
+        (self.name, self.attributes)
+    }
+}
+
+/// As it is written.
+impl fmt::Display for NewRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NewRecord { name, attributes, .. } = self.clone();
+        Record { name, attributes, version: 0, owner: None, endpoint: false }.fmt(f)
+    }
+}

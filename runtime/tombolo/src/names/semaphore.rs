@@ -1,0 +1,109 @@
+//! Semaphores.
+
+use std::time::Duration;
+
+use tombolo_naming::{Answer, NameFault, Operation, Scope};
+
+use super::{Names, unexpected};
+use crate::error::Error;
+
+/// A semaphore by its name. Permits are given in the order in which they are asked for, and those of a program that
+/// dies come back.
+#[derive(Clone, Debug)]
+pub struct Semaphore {
+    names: Names,
+    scope: Scope,
+    name: String,
+}
+
+impl Names {
+    /// A semaphore. The first who names it makes it, with so many permits; it stays until it is
+    /// [removed](Semaphore::remove).
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: a bad name, a limit.
+    pub fn semaphore(&self, name: &str, permits: u32) -> Result<Semaphore, Error> {
+        let (scope, name) = self.name(name)?;
+        self.ask_now(&scope, Operation::Semaphore { name: name.clone(), permits })?;
+        Ok(Semaphore { names: self.clone(), scope, name })
+    }
+}
+
+impl Semaphore {
+    /// Its name, in its scope.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes permits, waiting up to `timeout` for those who have asked before and for enough of them.
+    ///
+    /// # Errors
+    /// [`NameFault::NoPermits`] in [`Error::Monitor`] when there were not enough in time,
+    /// [`NameFault::NoSuchSemaphore`] when it is removed.
+    pub fn acquire(&self, permits: u32, timeout: Duration) -> Result<Permit, Error> {
+        let acquire = Operation::Acquire { name: self.name.clone(), permits, timeout };
+        match self.names.ask(&self.scope, acquire, timeout)? {
+            Answer::Acquired { permit } => Ok(Permit { semaphore: self.clone(), permit, held: true }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Takes permits if there are enough and nobody waits for some.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), but that there are not enough is `None`.
+    pub fn try_acquire(&self, permits: u32) -> Result<Option<Permit>, Error> {
+        match self.acquire(permits, Duration::ZERO) {
+            Ok(permit) => Ok(Some(permit)),
+            Err(error) if matches!(error.name_fault(), Some(NameFault::NoPermits { .. })) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Adds permits.
+    ///
+    /// # Errors
+    /// [`NameFault::NoSuchSemaphore`], [`NameFault::Limit`] in [`Error::Monitor`].
+    pub fn post(&self, permits: u32) -> Result<(), Error> {
+        self.names.ask_now(&self.scope, Operation::Post { name: self.name.clone(), permits }).map(|_| ())
+    }
+
+    /// Removes it. Whoever waits is told, and permits that are held are of no more use.
+    ///
+    /// # Errors
+    /// [`NameFault::NoSuchSemaphore`] in [`Error::Monitor`].
+    pub fn remove(self) -> Result<(), Error> {
+        self.names.ask_now(&self.scope, Operation::RemoveSemaphore { name: self.name.clone() }).map(|_| ())
+    }
+}
+
+/// Permits that this program holds, until this is dropped or the program ends.
+#[derive(Debug)]
+pub struct Permit {
+    semaphore: Semaphore,
+    permit: u64,
+    held: bool,
+}
+
+impl Permit {
+    /// Takes them out of the semaphore for good: they come back by [`Semaphore::post`] if at all, also when this
+    /// program dies. What a semaphore that counts things needs, in place of one that guards them.
+    ///
+    /// # Errors
+    /// [`NameFault::NotHeld`] in [`Error::Monitor`] when the semaphore's node was started again.
+    pub fn forget(mut self) -> Result<(), Error> {
+        self.held = false;
+        let release = Operation::Release { permit: self.permit, forget: true };
+        self.semaphore.names.ask_now(&self.semaphore.scope, release).map(|_| ())
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if self.held {
+            let release = Operation::Release { permit: self.permit, forget: false };
+            self.semaphore.names.tell(&self.semaphore.scope, release);
+        }
+    }
+}
