@@ -10,6 +10,8 @@ use super::{
     ProgramSource, QUEUED_OVERHEAD_BYTES, Stopped,
 };
 
+mod names;
+
 type Agent = AgentCore<u32>;
 
 const CHANNEL: ChannelId = ChannelId(7);

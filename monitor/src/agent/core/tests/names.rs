@@ -1,0 +1,126 @@
+//! A node's names are served by its agent, without the root.
+
+use std::time::Duration;
+
+use tombolo_control::{ClientMessage, Fault, MonitorMessage, Reply, Request, Wire};
+use tombolo_naming::{Answer, NameFault, Operation, Query, Scope};
+
+use super::*;
+
+const NODE: NodeId = NodeId(1);
+
+/// An agent that serves names, and its clients 1 and 2, which are domains.
+fn serving() -> Agent {
+    let mut agent = Agent::new();
+    agent.tick(100);
+    let serve = Order::ServeNames { node: NODE, generation: 3, records_per_domain: 10, waits_per_domain: 10 };
+    agent.execute(serve, vec![]).unwrap();
+    for connection in [1, 2] {
+        agent.client_connected(50, true);
+        agent.execute(Order::Admitted { connection, domain: domain(connection) }, vec![]).unwrap();
+    }
+    reports(&mut agent);
+    agent
+}
+
+fn lock() -> Operation {
+    Operation::Lock { name: "l".into(), timeout: Duration::from_nanos(50) }
+}
+
+fn ask(agent: &mut Agent, connection: u32, scope: Scope, operation: Operation) {
+    let message = ClientMessage { request: 9, body: Request::Names { scope, operation } }.to_bytes();
+    agent.client_asked(connection, message, false, None);
+}
+
+/// What clients are told.
+fn told(agent: &mut Agent) -> Vec<(u32, Reply)> {
+    let mut told = Vec::new();
+    for action in actions(agent) {
+        if let Action::Send { connection, message, .. } = action {
+            told.push((connection, MonitorMessage::from_bytes(&message).unwrap().body));
+        }
+    }
+    told
+}
+
+fn token(reply: &Reply) -> u64 {
+    match reply {
+        Reply::Named { origin: Some(NODE), answer: Answer::Locked { token } } => *token,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn own_names_are_answered_here_and_others_go_to_the_root() {
+    let mut agent = serving();
+    ask(&mut agent, 1, Scope::Own, lock());
+    let answers = told(&mut agent);
+    assert_eq!((answers.len(), answers[0].0), (1, 1));
+    assert_eq!(token(&answers[0].1) >> 48, 3, "tokens of a later generation are larger");
+    assert_eq!(reports(&mut agent), []);
+    for scope in [Scope::Machine, Scope::Node("other".into())] {
+        ask(&mut agent, 1, scope, lock());
+        assert!(matches!(reports(&mut agent)[..], [Report::Asked { connection: 1, .. }]));
+    }
+    // Before the root has said who it is a client has no names.
+    agent.client_connected(51, true);
+    ask(&mut agent, 3, Scope::Own, lock());
+    assert!(matches!(told(&mut agent)[..], [(3, Reply::Failed { fault: Fault::Refused { .. } })]));
+}
+
+#[test]
+fn whoever_is_gone_gives_back_what_it_held_however_that_shows() {
+    let ends: [fn(&mut Agent); 3] = [
+        |agent| agent.client_gone(1),
+        |agent| agent.execute(Order::Dismiss { connection: 1 }, vec![]).unwrap(),
+        |agent| agent.ended(domain(1), Exit::Exited { status: 0 }),
+    ];
+    for end in ends {
+        let mut agent = serving();
+        agent.started(domain(1), 60, false);
+        ask(&mut agent, 1, Scope::Own, lock());
+        ask(&mut agent, 2, Scope::Own, lock());
+        assert_eq!(told(&mut agent).len(), 1);
+        end(&mut agent);
+        let answers = told(&mut agent);
+        assert_eq!(answers.iter().map(|(connection, _)| *connection).collect::<Vec<_>>(), [2]);
+    }
+}
+
+#[test]
+fn a_wait_ends_in_time() {
+    let mut agent = serving();
+    ask(&mut agent, 1, Scope::Own, lock());
+    ask(&mut agent, 2, Scope::Own, lock());
+    told(&mut agent);
+    assert_eq!(agent.next_tick(), Some(150));
+    agent.tick(149);
+    assert_eq!(told(&mut agent), []);
+    agent.tick(150);
+    let fault = Fault::Name { fault: NameFault::Locked { name: "l".into(), holder: domain(1) } };
+    assert_eq!(told(&mut agent), [(2, Reply::Failed { fault })]);
+    assert_eq!(agent.next_tick(), None);
+}
+
+#[test]
+fn clients_of_other_nodes_are_served_through_the_root() {
+    let mut agent = serving();
+    let far = DomainId::new(NodeId(0), NonZeroU16::MIN, 4);
+    let asked =
+        |operation| Order::NamesAsked { node: NodeId(0), connection: 1, domain: far, request: 5, operation };
+    agent.execute(asked(lock()), vec![]).unwrap();
+    let said = reports(&mut agent);
+    let [Report::NamesSay { node: NodeId(0), connection: 1, message }] = said.as_slice() else {
+        panic!("{said:?}")
+    };
+    assert_eq!(MonitorMessage::from_bytes(&message.0).unwrap().request, 5);
+    // A client here has the same number, and is somebody else.
+    ask(&mut agent, 1, Scope::Own, lock());
+    assert_eq!(told(&mut agent), []);
+    agent.execute(Order::NamesLeft { node: NodeId(0), connection: 1 }, vec![]).unwrap();
+    let answers = told(&mut agent);
+    token(&answers[0].1);
+    let find = Operation::Find { query: Query::any(), after: String::new(), limit: 1 };
+    agent.execute(asked(find), vec![]).unwrap();
+    assert_eq!(reports(&mut agent).len(), 1, "it may come back");
+}
