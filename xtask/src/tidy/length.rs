@@ -6,7 +6,7 @@ use super::{Finding, Tree};
 pub(super) fn lines(tree: &Tree) -> Vec<Finding> {
     let limits = &tree.layers.lines;
     let mut findings = Vec::new();
-    for file in tree.files.iter().filter(|file| is_written_by_hand(&file.path) && !is_generated(&file.text)) {
+    for file in tree.files.iter().filter(|file| is_written_by_hand(&file.path)) {
         let count = file.text.lines().count();
         match limits.exceptions.get(&file.path) {
             None if count > limits.max => findings.push(Finding::new(
@@ -37,21 +37,10 @@ fn is_written_by_hand(path: &str) -> bool {
     (code || path.ends_with("Makefile")) && !crate::codegen::is_generated(path)
 }
 
-/// What `cargo xtask codegen` writes whole is as long as what it is made of, and says so at its head.
-fn is_generated(text: &str) -> bool {
-    text.lines().take(4).any(|line| line.contains("Written by `cargo xtask codegen`"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::fixture::{only, tree};
     use super::*;
-
-    #[test]
-    fn a_generated_file_may_be_long() {
-        let tree = tree().with_file("a.md", "# A\n\nWritten by `cargo xtask codegen`.\n4\n5\n");
-        assert!(lines(&tree).is_empty());
-    }
 
     #[test]
     fn a_long_file_is_refused() {
