@@ -5,6 +5,7 @@ mod channels;
 mod exchange;
 mod marks;
 mod member;
+mod names;
 mod waitset;
 
 use std::error::Error;
@@ -48,6 +49,15 @@ fn main() -> ExitCode {
         // Ends.
         ["hold", name] => channels::hold(name),
         ["lose-peer", how, name] => channels::lose_peer(how, name),
+        // Names, locks, barriers.
+        ["hold-lock", name] => names::hold_lock(name),
+        ["queue-for-lock", name] => names::queue_for_lock(name),
+        ["count-under-lock", name, rounds] => names::count_under_lock(name, rounds),
+        ["meet", name, parties, times] => names::meet(name, parties, times),
+        ["stay-away", name, parties] => names::stay_away(name, parties),
+        ["set-and-stay", record] => names::set_and_stay(record),
+        ["hold-permit", name] => names::hold_permit(name),
+        ["use-own-node"] => names::use_own_node(),
         // Children of its own.
         ["parent", node, rest @ ..] => basics::parent(node, rest),
         ["spawn-in-turn", node, count] => basics::spawn_in_turn(node, count),
