@@ -4,9 +4,10 @@ use std::os::fd::BorrowedFd;
 
 use tombolo_base::SharedMemory;
 use tombolo_link::{ChannelLayout, Ends, Handshake, Hello, Side, TransportKind};
+use tombolo_platform::barrier;
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::{Deadline, now_ns};
-use tombolo_ring::{RecvError, SendError, Sleeper, WakeOrder};
+use tombolo_ring::{Look, RecvError, SendError, Sleeper, WakeOrder};
 
 use crate::capabilities::Capabilities;
 use crate::connection::Connection;
@@ -120,8 +121,10 @@ impl MemoryChannel {
     /// To be called after everything that a peer asleep for a message must hear of.
     #[inline]
     fn wake_peer(&mut self) {
-        if self.ends.waker.must_ring() {
-            self.ring_peer();
+        match self.ends.waker.look() {
+            Look::Awake => {}
+            Look::Ring => self.ring_peer(),
+            Look::Calm => self.ends.waker.stop_fencing(barrier::everywhere),
         }
     }
 
@@ -131,8 +134,10 @@ impl MemoryChannel {
         let stores = self.ends.consumer.counters().credit_stores;
         if stores != self.credit_stores {
             self.credit_stores = stores;
-            if self.ends.room_waker.must_ring() {
-                self.ring_peer();
+            match self.ends.room_waker.look() {
+                Look::Awake => {}
+                Look::Ring => self.ring_peer(),
+                Look::Calm => self.ends.room_waker.stop_fencing(barrier::everywhere),
             }
         }
     }
@@ -407,14 +412,14 @@ impl Transport for MemoryChannel {
     }
 
     fn announce_sleep(&mut self, awaited: Interest) -> Announced {
-        let (ends, mut announced) = (&mut self.ends, Announced::Complete);
-        if matches!(awaited, Interest::Read | Interest::ReadWrite) {
-            announced = announce(&mut ends.sleeper);
-        }
-        if matches!(awaited, Interest::Write | Interest::ReadWrite) {
-            announced = announce(&mut ends.room_sleeper);
-        }
-        announced
+        let ends = &mut self.ends;
+        let reads = matches!(awaited, Interest::Read | Interest::ReadWrite);
+        let writes = matches!(awaited, Interest::Write | Interest::ReadWrite);
+        // Both announced, whatever the first lacks: the peer may fence for one and not for the other.
+        let needs_barrier =
+            [reads.then(|| announce(&mut ends.sleeper)), writes.then(|| announce(&mut ends.room_sleeper))]
+                .contains(&Some(Announced::NeedsBarrier));
+        if needs_barrier { Announced::NeedsBarrier } else { Announced::Complete }
     }
 
     fn may_sleep(&mut self, awaited: Interest) -> bool {

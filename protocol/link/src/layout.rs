@@ -3,7 +3,8 @@
 //! ```text
 //! line 0   hello of side A            written by A
 //! line 1   hello of side B            written by B
-//! line 2   doorbells of A             written by A: word 0 odd while it sleeps for a message, word 8 for room
+//! line 2   doorbells of A             written by A: word 0 odd while it sleeps for a message, word 8 for room;
+//!                                     words 1 and 9 not 0 while it fences before it looks whether B sleeps for them
 //! line 3   doorbells of B             written by B
 //! line 4   producer line of A         written by A: closed after so many slots
 //! line 5   producer line of B         written by B
@@ -171,10 +172,10 @@ impl ChannelLayout {
         Ok(Ends {
             producer: Producer::new(config, ring(side)?)?,
             consumer: Consumer::new(config, ring(side.other())?)?,
-            sleeper: Sleeper::new(line(1, side)?, order)?,
-            waker: Waker::new(line(1, side.other())?, order)?,
-            room_sleeper: Sleeper::new(room(side)?, order)?,
-            room_waker: Waker::new(room(side.other())?, order)?,
+            sleeper: Sleeper::new(line(1, side)?, order)?.hearing(line(1, side.other())?)?,
+            waker: Waker::new(line(1, side.other())?, order)?.saying(line(1, side)?)?,
+            room_sleeper: Sleeper::new(room(side)?, order)?.hearing(room(side.other())?)?,
+            room_waker: Waker::new(room(side.other())?, order)?.saying(room(side)?)?,
         })
     }
 }

@@ -24,6 +24,23 @@
 //! sleep must end that sleep. Events and interrupts with a count do. A ring that arrives late, after the sleeper
 //! woke for another reason, ends its next sleep early, which costs one poll.
 //!
+//! # A waker that fences for a while
+//! The sleeper's barrier under [`WakeOrder::Asymmetric`] costs nothing while nobody sleeps, and much when both sides
+//! sleep for each message: it interrupts the very processor that was just woken. So a waker that had to ring says so
+//! in a word of its own and from then on fences for itself, until a thousand messages passed without a ring; a sleeper
+//! that sees the word spares its barrier.
+//!
+//! *Saying so:* the word is stored with release after the look that rang. A sleeper that loads it, with acquire, sees
+//! every message before it, and every later one is fenced.
+//!
+//! *Taking it back:* the waker stores zero, executes the heavy barrier, and only then stops fencing. A sleeper stores
+//! its line, fences, and loads the word. If it still saw the word set, that load came before the heavy barrier took
+//! effect on its processor, and with it the store of its line, which every later look of the waker therefore sees. If
+//! it saw zero it executes the barrier itself.
+//!
+//! A peer that says it fences and does not only leaves its own messages unheard until a deadline, as one that never
+//! rings does. One that never says anything, of an earlier build, is waited for with the barrier.
+//!
 //! The waker rings once for each sleep: it remembers the odd number that it rang for. A sleeper must therefore arm
 //! anew before every sleep, and a waker must not forget a ring that its link refused. A hostile sleeper can make its
 //! own peer ring once per message, no more.
@@ -31,13 +48,22 @@
 use core::sync::atomic::compiler_fence;
 
 use tombolo_base::SharedMemory;
-use tombolo_base::sync::Ordering::{Relaxed, SeqCst};
+use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use tombolo_base::sync::fence;
 
 use crate::config::{LayoutError, check_line};
 
 /// Bytes of a sleep line that are used.
 pub const SLEEP_LINE_BYTES: usize = 8;
+
+/// Bytes of a sleep line that are used where wakers [say](Waker::saying) when they fence.
+pub const FENCE_LINE_BYTES: usize = 16;
+
+/// Word of a side's sleep line in which it says that it fences before it looks at the peer's.
+const FENCE_WORD: usize = 1;
+
+/// Messages without a ring after which a waker stops fencing.
+const CALM_MESSAGES: u32 = 1024;
 
 /// Where the barrier of the waking side comes from. Both sides must be given the same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -61,6 +87,8 @@ pub struct Sleeper {
     line: SharedMemory,
     order: WakeOrder,
     sequence: u64,
+    /// Where the peer says that it fences.
+    fences: Option<SharedMemory>,
 }
 
 impl Sleeper {
@@ -70,12 +98,27 @@ impl Sleeper {
     /// [`LayoutError::LineLength`] when it has less than [`SLEEP_LINE_BYTES`].
     pub fn new(line: SharedMemory, order: WakeOrder) -> Result<Self, LayoutError> {
         check_line("sleep", &line, SLEEP_LINE_BYTES)?;
-        Ok(Sleeper { line, order, sequence: 0 })
+        Ok(Sleeper { line, order, sequence: 0, fences: None })
+    }
+
+    /// Spares the heavy barrier while the peer says in `peer_line`, its own sleep line, that it fences.
+    ///
+    /// # Errors
+    /// [`LayoutError::LineLength`] when it has less than [`FENCE_LINE_BYTES`].
+    pub fn hearing(self, peer_line: SharedMemory) -> Result<Self, LayoutError> {
+        check_line("sleep", &peer_line, FENCE_LINE_BYTES)?;
+        Ok(Sleeper { fences: Some(peer_line), ..self })
+    }
+
+    /// Whether the peer says that it fences. The caller's line is stored, and fenced, before.
+    fn peer_fences(&self) -> bool {
+        self.fences.as_ref().is_some_and(|line| line.load_le(FENCE_WORD, Acquire) != 0)
     }
 
     /// Says that this side is about to sleep, and orders that before the poll that must follow.
     ///
-    /// `heavy_barrier` is called for [`WakeOrder::Asymmetric`] only, see there. If it fails, do not sleep:
+    /// `heavy_barrier` is called for [`WakeOrder::Asymmetric`] only, see there, and not while the peer fences for
+    /// itself. If it fails, do not sleep:
     /// [`disarm`](Self::disarm) and go on polling. Arming an armed sleeper starts another sleep.
     ///
     /// # Errors
@@ -86,9 +129,11 @@ impl Sleeper {
         match self.order {
             WakeOrder::Fence => fence(SeqCst),
             WakeOrder::Asymmetric => {
-                compiler_fence(SeqCst);
-                heavy_barrier()?;
-                compiler_fence(SeqCst);
+                fence(SeqCst);
+                if !self.peer_fences() {
+                    heavy_barrier()?;
+                    compiler_fence(SeqCst);
+                }
             }
         }
         Ok(())
@@ -116,6 +161,23 @@ pub struct Waker {
     order: WakeOrder,
     /// The sleep that was last rung for. Zero, being even, is none.
     rung: u64,
+    /// This side's own sleep line, where it says that it fences.
+    says: Option<SharedMemory>,
+    /// It does, although the order does not ask for it.
+    fencing: bool,
+    /// Messages since it last rang, while it fences.
+    calm_messages: u32,
+}
+
+/// What a waker has to do after it published.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Look {
+    /// Nothing: the peer is awake, or was rung for already.
+    Awake,
+    /// Ring the doorbell.
+    Ring,
+    /// Nothing for the peer; but this side has fenced for long in vain and may [stop](Waker::stop_fencing).
+    Calm,
 }
 
 impl Waker {
@@ -125,23 +187,63 @@ impl Waker {
     /// [`LayoutError::LineLength`] when it has less than [`SLEEP_LINE_BYTES`].
     pub fn new(line: SharedMemory, order: WakeOrder) -> Result<Self, LayoutError> {
         check_line("sleep", &line, SLEEP_LINE_BYTES)?;
-        Ok(Waker { line, order, rung: 0 })
+        Ok(Waker { line, order, rung: 0, says: None, fencing: false, calm_messages: 0 })
+    }
+
+    /// Fences after it had to ring, and says so in `own_line`, this side's own sleep line.
+    ///
+    /// # Errors
+    /// [`LayoutError::LineLength`] when it has less than [`FENCE_LINE_BYTES`].
+    pub fn saying(self, own_line: SharedMemory) -> Result<Self, LayoutError> {
+        check_line("sleep", &own_line, FENCE_LINE_BYTES)?;
+        Ok(Waker { says: Some(own_line), ..self })
     }
 
     /// To be asked after publishing: whether the doorbell must be rung now. True once for each sleep.
     #[inline]
     #[must_use = "a doorbell that is not rung leaves the peer asleep"]
     pub fn must_ring(&mut self) -> bool {
+        self.look() == Look::Ring
+    }
+
+    /// As [`must_ring`](Self::must_ring), for who can execute the heavy barrier by which a waker stops fencing.
+    #[inline]
+    #[must_use = "a doorbell that is not rung leaves the peer asleep"]
+    pub fn look(&mut self) -> Look {
         match self.order {
-            WakeOrder::Fence => fence(SeqCst),
-            WakeOrder::Asymmetric => compiler_fence(SeqCst),
+            WakeOrder::Asymmetric if !self.fencing => compiler_fence(SeqCst),
+            WakeOrder::Asymmetric | WakeOrder::Fence => fence(SeqCst),
         }
         let sequence = self.line.load_le(0, Relaxed);
         if sequence.is_multiple_of(2) || sequence == self.rung {
-            return false;
+            return if self.fencing { self.grow_calm() } else { Look::Awake };
         }
         self.rung = sequence;
-        true
+        self.start_fencing();
+        Look::Ring
+    }
+
+    #[cold]
+    fn start_fencing(&mut self) {
+        self.calm_messages = 0;
+        if let (WakeOrder::Asymmetric, Some(line), false) = (self.order, &self.says, self.fencing) {
+            self.fencing = true;
+            line.store_le(FENCE_WORD, 1, Release);
+        }
+    }
+
+    fn grow_calm(&mut self) -> Look {
+        self.calm_messages = self.calm_messages.saturating_add(1);
+        if self.calm_messages < CALM_MESSAGES { Look::Awake } else { Look::Calm }
+    }
+
+    /// Leaves the barrier to the sleeper again. `heavy_barrier` is that of [`Sleeper::arm`].
+    pub fn stop_fencing(&mut self, heavy_barrier: impl FnOnce()) {
+        if let (Some(line), true) = (&self.says, self.fencing) {
+            line.store_le(FENCE_WORD, 0, Release);
+            heavy_barrier();
+            self.fencing = false;
+        }
     }
 }
 
@@ -184,6 +286,65 @@ mod tests {
         assert!(sleeper.is_armed());
         sleeper.disarm();
         assert!(!waker.must_ring());
+    }
+
+    /// A sleeper and a waker that tell each other who fences.
+    fn talking_pair() -> (Sleeper, Waker, SharedMemory) {
+        let lines = [0, 1].map(|_| SharedMemory::zeroed(FENCE_LINE_BYTES));
+        let [sleepers, wakers] = lines;
+        let sleeper = Sleeper::new(sleepers.clone(), WakeOrder::Asymmetric).unwrap();
+        let waker = Waker::new(sleepers, WakeOrder::Asymmetric).unwrap();
+        (sleeper.hearing(wakers.clone()).unwrap(), waker.saying(wakers.clone()).unwrap(), wakers)
+    }
+
+    #[test]
+    fn a_waker_that_rang_fences_and_spares_the_sleeper_its_barrier_until_all_is_calm() {
+        let (mut sleeper, mut waker, line) = talking_pair();
+        assert_eq!(waker.look(), Look::Awake);
+        assert_eq!(sleeper.arm(|| Err("called")), Err("called"));
+        assert_eq!(waker.look(), Look::Ring);
+        assert_eq!(line.load_le(FENCE_WORD, Relaxed), 1);
+        for _ in 0..3 {
+            sleeper.disarm();
+            assert_eq!(sleeper.arm(|| Err("called")), Ok(()));
+            assert_eq!(waker.look(), Look::Ring);
+        }
+        sleeper.disarm();
+        for _ in 1..CALM_MESSAGES {
+            assert_eq!(waker.look(), Look::Awake);
+        }
+        assert_eq!(waker.look(), Look::Calm);
+        let mut called = false;
+        waker.stop_fencing(|| {
+            called = true;
+            assert_eq!(line.load_le(FENCE_WORD, Relaxed), 0, "before the barrier");
+        });
+        assert!(called);
+        assert_eq!(waker.look(), Look::Awake);
+        waker.stop_fencing(|| panic!("it does not fence"));
+        assert_eq!(sleeper.arm(|| Err("called")), Err("called"));
+    }
+
+    #[test]
+    fn a_ring_puts_off_the_calm_and_a_waker_that_cannot_say_so_never_fences() {
+        let (mut sleeper, mut waker, _) = talking_pair();
+        sleeper.arm(|| Ok::<(), ()>(())).unwrap();
+        assert!(waker.must_ring());
+        for _ in 1..CALM_MESSAGES {
+            assert_eq!(waker.look(), Look::Awake);
+        }
+        sleeper.disarm();
+        sleeper.arm(|| Ok::<(), ()>(())).unwrap();
+        assert_eq!(waker.look(), Look::Ring);
+        assert_eq!(waker.look(), Look::Awake);
+        let (mut sleeper, mut waker, _) = pair(WakeOrder::Asymmetric);
+        sleeper.arm(|| Ok::<(), ()>(())).unwrap();
+        assert!(waker.must_ring());
+        for _ in 0..2 * CALM_MESSAGES {
+            assert_eq!(waker.look(), Look::Awake);
+        }
+        let short = SharedMemory::zeroed(SLEEP_LINE_BYTES);
+        assert!(waker.saying(short.clone()).is_err() && sleeper.hearing(short).is_err());
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub use config::{
     CREDIT_LINE_BYTES, LayoutError, PRODUCER_LINE_BYTES, RingConfig, RingMemory, SlotCount, SlotSize, Variant,
 };
 pub use consumer::{Consumer, ConsumerCounters};
-pub use doorbell::{Sleeper, WakeOrder, Waker};
+pub use doorbell::{Look, Sleeper, WakeOrder, Waker};
 pub use error::{OutOfMessage, RecvError, SendError, TargetTooShort, Violation};
 pub use message::Message;
 pub use producer::{Producer, ProducerCounters};
