@@ -77,7 +77,7 @@ impl Limit {
         match self {
             // What one monitor can serve with the descriptors that a process usually may have.
             Limit::DomainsPerNode | Limit::ConnectionsPerNode => 4096,
-            Limit::ConnectionsPerProcess => 64,
+            Limit::ConnectionsPerProcess => 256,
             Limit::NamesPerDomain | Limit::WaitingPerDomain | Limit::ChildrenPerDomain => 1024,
             // As a kernel's listening socket has it.
             Limit::Backlog => 128,

@@ -6,6 +6,7 @@ mod ci;
 mod codegen;
 mod failure;
 mod foreign;
+mod fuzz;
 mod kit;
 mod layers;
 mod miri;
@@ -47,6 +48,9 @@ enum Command {
     /// Builds what nodes are made of: monitors for every instruction set, the VM's kernel, the examples' images
     Kit(kit::Options),
     Chaos(chaos::Options),
+    /// Runs what touches memory that others write with the address sanitizer
+    Asan,
+    Fuzz(fuzz::FuzzOptions),
     /// Everything that `make test` does, as named steps; stops at the first that fails
     Ci(ci::Options),
 }
@@ -72,6 +76,8 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Bare => bare::run(&workspace),
         Command::Kit(options) => kit::run(&workspace, options),
         Command::Chaos(options) => chaos::run(&workspace, options),
+        Command::Asan => fuzz::address_sanitizer(&workspace),
+        Command::Fuzz(options) => fuzz::run(&workspace, options),
         Command::Ci(options) => ci::run(&workspace, options),
     }
 }

@@ -80,3 +80,10 @@ pub(crate) fn has_miri() -> bool {
     command.args(["run", "nightly", "cargo", "miri", "--version"]);
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
+
+/// Whether rustup's nightly is there.
+pub(crate) fn has_nightly() -> bool {
+    let mut command = Command::new("rustup");
+    command.args(["run", "nightly", "rustc", "--version"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}

@@ -1,0 +1,253 @@
+//! File formats and texts.
+
+use std::io::{Cursor, Write};
+use std::path::Path;
+
+use communities::graph::{Input, Lines, debian as debian_lists};
+use communities::wire as crew;
+use tombolo_base::Isa;
+use tombolo_link::TransportKind;
+use tombolo_machine::image::{Image, ImageBuilder, elf as elf_format};
+use tombolo_machine::{Machine, Node};
+use tombolo_trace::file::{self as trace_file, Chunk};
+use tombolo_trace::{perfetto, snapshot};
+use tombolo_transport::wrap::capture::{About, Reader, Writer};
+
+pub(super) fn machine_file(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    match Machine::parse(text, Path::new("fuzz.toml"), Isa::X86_64) {
+        Ok(machine) => {
+            assert_eq!(machine.host().kind.name(), "host");
+            let named = |node: &Node| machine.node_named(&node.name).is_some_and(|found| found == node);
+            assert!(machine.nodes().iter().all(named), "a name that is not its node's");
+        }
+        Err(report) => assert!(report.to_string().contains("fuzz.toml")),
+    }
+}
+
+pub(super) fn machine_file_seeds() -> Vec<Vec<u8>> {
+    let text = "name = \"zoo\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n[[node]]\nname = \"arm0\"\nkind = \"vm\"\n\
+                isa = \"aarch64\"\nmemory_mib = 512\n[[node]]\nname = \"s390x-user\"\nkind = \"user\"\n\
+                isa = \"s390x\"\n[[link]]\nbetween = [\"host\", \"s390x-user\"]\ntransport = \"socket\"\n\
+                [limits]\nbacklog = 5\n";
+    vec![text.into(), tombolo_machine::file::DEFAULT_MACHINE_FILE.into()]
+}
+
+/// The smallest file that counts as an executable.
+fn executable(isa: Isa) -> Vec<u8> {
+    let mut bytes = vec![0_u8; 120];
+    bytes[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, if isa.big_endian() { 2 } else { 1 }, 1, 0]);
+    let fields = [
+        (16, 2, 2),
+        (18, u64::from(isa.elf_machine()), 2),
+        (20, 1, 4),
+        (32, 64, 8),
+        (52, 64, 2),
+        (54, 56, 2),
+        (56, 1, 2),
+        (64, 1, 4),
+    ];
+    for (at, value, width) in fields {
+        let (be, le) = (u64::to_be_bytes(value), u64::to_le_bytes(value));
+        let field = if isa.big_endian() { &be[8 - width..] } else { &le[..width] };
+        bytes[at..at + width].copy_from_slice(field);
+    }
+    bytes
+}
+
+pub(super) fn image(input: &[u8]) {
+    let Ok(image) = Image::from_bytes("fuzz", input.to_vec()) else { return };
+    for program in image.programs() {
+        assert!(program.bytes.len() <= input.len());
+        // What is offered for an instruction set is of it.
+        let inspected = elf_format::inspect(program.bytes).map(|executable| executable.target);
+        assert_eq!(inspected.ok(), Some(program.target));
+    }
+    assert!(image.programs().next().is_some() && !image.name().contains('/'));
+}
+
+pub(super) fn image_seeds() -> Vec<Vec<u8>> {
+    let built = [Isa::X86_64, Isa::S390x]
+        .into_iter()
+        .try_fold(ImageBuilder::new("fuzz"), |image, isa| image.with_program(executable(isa)));
+    let image = built.ok().and_then(|builder| builder.finish().ok());
+    let mut seeds = vec![executable(Isa::Aarch64)];
+    seeds.extend(image.map(|image| image.as_bytes().to_vec()));
+    seeds
+}
+
+pub(super) fn elf(input: &[u8]) {
+    match elf_format::inspect(input) {
+        Ok(_) => assert!(elf_format::is_elf(input)),
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+pub(super) fn elf_seeds() -> Vec<Vec<u8>> {
+    Isa::ALL.map(executable).into()
+}
+
+/// More vertices than that in the header of a matrix are real, but take their memory.
+const MAX_DECLARED: u64 = 1 << 16;
+
+/// Whether a line before the first entry declares a matrix that takes memory by the gigabyte.
+fn declares_much(input: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(input);
+    let numbers = |line: &str| {
+        line.split_whitespace()
+            .any(|word| word.trim_start_matches('+').parse::<u64>().is_ok_and(|n| n > MAX_DECLARED))
+    };
+    text.to_ascii_lowercase().starts_with("%%matrixmarket") && text.lines().take(64).any(numbers)
+}
+
+pub(super) fn graph(input: &[u8]) {
+    if declares_much(input) {
+        return;
+    }
+    let mut ignore = |_| {};
+    let lines = Lines::new("fuzz".into(), Cursor::new(input.to_vec()), None, &mut ignore);
+    match lines.and_then(|mut lines| Input::read_lines(&mut lines)) {
+        Ok(read) => {
+            let vertices = read.graph.vertices() as u32;
+            for vertex in 0..vertices {
+                assert!(read.graph.arcs_of(vertex).all(|(target, weight)| target < vertices && weight > 0));
+            }
+        }
+        Err(error) => assert!(error.to_string().contains("fuzz")),
+    }
+}
+
+pub(super) fn graph_seeds() -> Vec<Vec<u8>> {
+    let list = b"# a comment\n1 2\n2 3 0.5\na b 7\nb c\n".to_vec();
+    let matrix = b"%%MatrixMarket matrix coordinate integer symmetric\n% c\n3 3 2\n2 1 5\n3 1 6\n".to_vec();
+    let real = b"%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 1.5e0\n".to_vec();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    let compressed = gzip.write_all(&list).and_then(|()| gzip.finish());
+    let mut seeds = vec![list, matrix, real];
+    seeds.extend(compressed.ok());
+    seeds
+}
+
+pub(super) fn debian(input: &[u8]) {
+    let mut ignore = |_| {};
+    let lines = Lines::new("fuzz".into(), Cursor::new(input.to_vec()), None, &mut ignore);
+    if let Err(error) = lines.and_then(|mut lines| debian_lists::parse(&mut lines)) {
+        assert!(!error.to_string().is_empty());
+    }
+}
+
+pub(super) fn debian_seeds() -> Vec<Vec<u8>> {
+    let text = "Package: a\nVersion: 1\nDepends: b (>= 1), c | d:any,\n e\nProvides: x (= 1)\n\n\
+                Package: b\nPre-Depends: x\nRecommends: a\n";
+    vec![text.into()]
+}
+
+pub(super) fn wire(input: &[u8]) {
+    use crew::{Answer, Order};
+    let (mut vertices, mut moves) = (Vec::new(), Vec::new());
+    match crew::read_order(input) {
+        Ok(Order::Work { vertices: read, .. }) => {
+            let _ = read.vertices(100, &mut vertices);
+        }
+        Ok(Order::Moves(read)) => {
+            let _ = read.moves(100, &mut moves);
+        }
+        Ok(_) => {}
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    if let Ok(Answer::Found { moves: read, .. }) = crew::read_answer(input) {
+        let _ = read.moves(100, &mut moves);
+    }
+    assert!(vertices.iter().all(|vertex| *vertex < 100));
+    assert!(vertices.len() + moves.len() <= input.len());
+}
+
+pub(super) fn wire_seeds() -> Vec<Vec<u8>> {
+    let shape = crew::Shape { depth: 1, vertices: 10, arcs: 20, weight_bytes: 4, loops: false };
+    vec![
+        crew::graph(shape),
+        crew::enter(1, true),
+        crew::work(0, &[1, 2, 3]),
+        crew::finish(),
+        crew::hello(1, "x86_64"),
+        crew::found(0, 7, 9, &[]),
+        crew::give_up("tired"),
+    ]
+}
+
+pub(super) fn arguments(input: &[u8]) {
+    let text = String::from_utf8_lossy(input);
+    if let Err(error) = communities::args::parse(text.split('\n').map(str::to_owned)) {
+        assert!(!error.to_string().is_empty());
+    }
+}
+
+pub(super) fn arguments_seeds() -> Vec<Vec<u8>> {
+    [
+        "--workers\nhost:2,arm0\n--seed\n7\nfile",
+        "--debian\n--threads\n2\n--top\n3\n--json",
+        "--output\nx\n--verify\n-h",
+    ]
+    .map(|words| words.as_bytes().to_vec())
+    .into()
+}
+
+pub(super) fn trace(input: &[u8]) {
+    let (recording, error) = trace_file::salvage(input);
+    assert!(recording.events() <= input.len(), "more events than bytes");
+    let _ = recording.missed();
+    if let Some(error) = error {
+        assert!(error.offset <= input.len() as u64, "{error}");
+    }
+    if let Ok(head) = snapshot::Head::from_bytes(input) {
+        for lane in 0..head.lanes.len() {
+            let _ = head.unread(lane, 0);
+        }
+    }
+    let Ok(timeline) = tombolo_trace::merge::merge(&recording) else { return };
+    let mut export = perfetto::Export::new(&recording, &timeline);
+    let _ = export.tracks();
+    let mut pieces = 0;
+    while export.next_piece().is_some() {
+        pieces += 1;
+        assert!(pieces <= input.len(), "an export without end");
+    }
+}
+
+pub(super) fn trace_seeds() -> Vec<Vec<u8>> {
+    let mut file = trace_file::header(7).to_vec();
+    file.extend(Chunk::Machine { name: "fuzz".into(), nodes: Vec::new() }.to_bytes());
+    file.extend(Chunk::End { chunks: 1 }.to_bytes());
+    vec![trace_file::header(7).to_vec(), file]
+}
+
+pub(super) fn capture(input: &[u8]) {
+    let Ok(reader) = Reader::new(Cursor::new(input)) else { return };
+    let mut bytes = 0;
+    for record in reader {
+        match record {
+            Ok(_) => bytes += 1,
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+    assert!(bytes <= input.len(), "more records than bytes");
+}
+
+pub(super) fn capture_seeds() -> Vec<Vec<u8>> {
+    let about = About {
+        transport: TransportKind::Shm,
+        side: None,
+        channel: 1,
+        own: 2,
+        peer: 3,
+        max_message_bytes: 100,
+        began_unix_ns: 0,
+    };
+    let write = || -> std::io::Result<Vec<u8>> {
+        let mut writer = Writer::new(Vec::new(), about)?;
+        writer.sent(1, b"hello")?;
+        writer.received(2, b"world")?;
+        writer.finish(3)
+    };
+    write().into_iter().collect()
+}

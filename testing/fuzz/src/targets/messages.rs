@@ -1,0 +1,146 @@
+//! The monitors' messages: what can be read is written the same again, so that nothing has two encodings.
+
+use std::time::Duration;
+
+use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
+use tombolo_control::{
+    Attachment, Bytes, ClientMessage, Exit, Fault, Grant, MonitorMessage, Order, Reply, Report, Request,
+    SpawnRequest, StartOrder, Wire,
+};
+use tombolo_link::{ChannelConfig, Side, TransportKind};
+
+fn round_trip<M: Wire>(input: &[u8]) {
+    if let Ok(message) = M::from_bytes(input) {
+        assert_eq!(message.to_bytes(), input);
+    }
+}
+
+pub(super) fn client(input: &[u8]) {
+    round_trip::<ClientMessage>(input);
+}
+
+pub(super) fn monitor(input: &[u8]) {
+    round_trip::<MonitorMessage>(input);
+    // What people are shown of a fault is made of what the other side wrote.
+    if let Ok(MonitorMessage { body: Reply::Failed { fault }, .. }) = MonitorMessage::from_bytes(input) {
+        assert!(fault.to_string().len() < 100_000);
+    }
+}
+
+pub(super) fn order(input: &[u8]) {
+    round_trip::<Order>(input);
+}
+
+pub(super) fn report(input: &[u8]) {
+    round_trip::<Report>(input);
+}
+
+fn domain() -> DomainId {
+    DomainId::new(NodeId(1), std::num::NonZeroU16::MIN, 7)
+}
+
+pub(super) fn spawn() -> SpawnRequest {
+    SpawnRequest {
+        node: "arm0".into(),
+        own_image: true,
+        image_name: "a.tbi".into(),
+        arguments: vec!["one".into(), "two".into()],
+        environment: vec![("KEY".into(), "value".into())],
+        directory: "/".into(),
+        stdin: true,
+        seat: tombolo_control::Seat::any(),
+    }
+}
+
+pub(super) fn requests() -> Vec<Request> {
+    let config = ChannelConfig::default();
+    vec![
+        Request::Attach { version: tombolo_link::hello::PROTOCOL_VERSION, program: "fuzz".into() },
+        Request::Export { name: "pong".into() },
+        Request::Withdraw { listener: 1 },
+        Request::Connect { name: "pong".into(), timeout: Duration::from_secs(1), config },
+        Request::Spawn { spawn: spawn() },
+        Request::Kill { domain: domain(), signal: 15, grace: Duration::from_secs(1) },
+        Request::Domains { after: 0 },
+        Request::Nodes {},
+        Request::ConsoleOpen { node: "arm0".into() },
+        Request::ConsoleInput { node: "arm0".into(), bytes: Bytes(b"ls\n".to_vec()) },
+        Request::ConsoleTaken { node: "arm0".into(), bytes: 3 },
+        Request::OutputTaken { domain: domain(), stream: 1, bytes: 10 },
+        Request::Input { domain: domain(), bytes: Bytes(vec![1, 2, 3]) },
+        Request::Restart { node: "arm0".into() },
+        Request::Accepted { count: 1 },
+    ]
+}
+
+pub(super) fn client_seeds() -> Vec<Vec<u8>> {
+    requests().into_iter().map(|body| ClientMessage { request: 9, body }.to_bytes()).collect()
+}
+
+pub(super) fn monitor_seeds() -> Vec<Vec<u8>> {
+    let grant = Grant {
+        channel: ChannelId(3),
+        side: Side::B,
+        peer: domain(),
+        peer_node: "arm0".into(),
+        transport: TransportKind::Shm,
+        config: ChannelConfig::default(),
+        window: None,
+    };
+    let fault = Fault::NoSuchNode { name: "mars".into(), available: vec!["host".into(), "arm0".into()] };
+    let bodies = [
+        Reply::Failed { fault },
+        Reply::Done {},
+        Reply::Attached { domain: domain(), node: "host".into(), machine: "duo".into(), spawned: true },
+        Reply::Connected { grant: grant.clone() },
+        Reply::Incoming { listener: 1, grant },
+        Reply::Output { domain: domain(), stream: 2, bytes: Bytes(vec![7; 20]) },
+        Reply::Ended { domain: domain(), exit: Exit::NodeLost { cause: "gone".into() } },
+    ];
+    bodies.into_iter().map(|body| MonitorMessage { request: 9, body }.to_bytes()).collect()
+}
+
+pub(super) fn order_seeds() -> Vec<Vec<u8>> {
+    let start = StartOrder {
+        domain: domain(),
+        program: [7; 32],
+        name: "a".into(),
+        arguments: vec!["one".into()],
+        environment: vec![("KEY".into(), "value".into())],
+        directory: "/".into(),
+        stdin: false,
+        seat: tombolo_control::Seat::any(),
+    };
+    let orders = [
+        Order::Program { hash: [7; 32], length_bytes: 1000, window_offset_bytes: Some(4096) },
+        Order::Start { order: start },
+        Order::Deliver {
+            connection: 1,
+            channel: ChannelId(3),
+            attachments: vec![Attachment::Lifeline {}, Attachment::Interrupt { vector: 3 }],
+            message: Bytes(vec![1, 2, 3]),
+        },
+        Order::Stop {},
+    ];
+    orders.iter().map(Order::to_bytes).collect()
+}
+
+pub(super) fn reports() -> Vec<Report> {
+    let version = tombolo_link::hello::PROTOCOL_VERSION;
+    vec![
+        Report::Ready { version, isa: Isa::Aarch64, cores: 1, pid: 1 },
+        Report::Joined { connection: 1, pid: 55, domain: None },
+        Report::Left { connection: 1 },
+        Report::Started { domain: domain(), pid: 55 },
+        Report::NotStarted { domain: domain(), why: "no".into() },
+        Report::Ended { domain: domain(), exit: Exit::Signalled { signal: 9 } },
+        Report::Output { domain: domain(), stream: 1, bytes: Bytes(vec![1; 10]) },
+        Report::ProgramTaken { hash: [7; 32] },
+        Report::Released { channel: ChannelId(1) },
+        Report::InputTaken { domain: domain() },
+    ]
+}
+
+pub(super) fn report_seeds() -> Vec<Vec<u8>> {
+    reports().iter().map(Report::to_bytes).collect()
+}

@@ -1,0 +1,36 @@
+//! The targets, by what they feed.
+
+mod files;
+mod links;
+mod messages;
+mod monitor;
+mod naming;
+mod rings;
+
+use crate::Target;
+
+/// All of them.
+pub const TARGETS: &[Target] = &[
+    Target { name: "client_message", run: messages::client, seeds: messages::client_seeds },
+    Target { name: "monitor_message", run: messages::monitor, seeds: messages::monitor_seeds },
+    Target { name: "order", run: messages::order, seeds: messages::order_seeds },
+    Target { name: "report", run: messages::report, seeds: messages::report_seeds },
+    Target { name: "monitor", run: monitor::run, seeds: monitor::seeds },
+    Target { name: "hello", run: links::hello, seeds: links::hello_seeds },
+    Target { name: "handshake", run: links::handshake, seeds: links::handshake_seeds },
+    Target { name: "window_header", run: links::window_header, seeds: links::window_header_seeds },
+    Target { name: "window_allocator", run: links::allocator, seeds: links::allocator_seeds },
+    Target { name: "ring", run: rings::ring, seeds: rings::ring_seeds },
+    Target { name: "stream", run: rings::stream, seeds: rings::stream_seeds },
+    Target { name: "machine_file", run: files::machine_file, seeds: files::machine_file_seeds },
+    Target { name: "image", run: files::image, seeds: files::image_seeds },
+    Target { name: "elf", run: files::elf, seeds: files::elf_seeds },
+    Target { name: "graph", run: files::graph, seeds: files::graph_seeds },
+    Target { name: "debian", run: files::debian, seeds: files::debian_seeds },
+    Target { name: "communities_wire", run: files::wire, seeds: files::wire_seeds },
+    Target { name: "communities_arguments", run: files::arguments, seeds: files::arguments_seeds },
+    Target { name: "trace", run: files::trace, seeds: files::trace_seeds },
+    Target { name: "capture", run: files::capture, seeds: files::capture_seeds },
+    Target { name: "pattern", run: naming::pattern, seeds: naming::pattern_seeds },
+    Target { name: "name_text", run: naming::text, seeds: naming::text_seeds },
+];
