@@ -136,7 +136,7 @@ prepare_rustup() {
         rust_is_new_enough || return 1
     fi
     targets="aarch64-unknown-linux-musl $FOREIGN_TARGETS"
-    [ "$purpose" = run ] || targets="$targets aarch64-unknown-none"
+    [ "$purpose" = run ] || targets="$targets aarch64-unknown-none riscv64gc-unknown-none-elf"
     targets=$(missing_targets "$targets")
     if [ -n "$targets" ]; then
         announce "adding Rust's libraries for $targets"

@@ -1,10 +1,30 @@
-//! `cargo xtask bare`: the protocol crates without an operating system under them.
+//! `cargo xtask bare`: the protocol crates, and all that runs on boards, without an operating system under them.
 
 use crate::failure::Failure;
 use crate::toolchain::Toolchain;
 use crate::workspace::{Workspace, execute};
 
 const TARGET: &str = "aarch64-unknown-none";
+
+/// What runs on boards, as nothing else does.
+const ON_BOARDS: [&str; 4] = ["tombolo-platform-bare", "tombolo-bare", "tombolo-board", "tombolo-litmus"];
+
+/// Boards' own code is seen by the lints only when it is compiled for boards.
+fn check_boards(workspace: &Workspace) -> Result<(), Failure> {
+    for target in [TARGET, "riscv64gc-unknown-none-elf"] {
+        if !Toolchain::find()?.has(target) {
+            println!("SKIPPED: this Rust has no library for {target}; with rustup, `make setup` adds it");
+            continue;
+        }
+        let mut clippy = workspace.cargo();
+        clippy.args(["clippy", "--target", target]);
+        for package in ON_BOARDS {
+            clippy.args(["--package", package]);
+        }
+        execute(clippy.args(["--", "-D", "warnings"]))?;
+    }
+    Ok(())
+}
 
 /// Builds every `no_std` crate for a target that has no `std`, and the base also without an allocator.
 pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
@@ -18,6 +38,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
         build.args(["--package", package]);
     }
     execute(&mut build)?;
+    check_boards(workspace)?;
     let mut without_allocator = workspace.cargo();
     without_allocator.args([
         "check",

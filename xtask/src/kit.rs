@@ -14,6 +14,14 @@ use crate::workspace::{Workspace, execute};
 const IMAGES: &[(&str, &str)] =
     &[("pingpong", "examples/pingpong"), ("communities", "examples/communities"), ("bench", "bench")];
 
+/// Programs of the tree that run on boards too, and the folders of their packages.
+const BARE_IMAGES: &[(&str, &str)] =
+    &[("bare-pingpong", "examples/bare-pingpong"), ("litmus", "testing/litmus")];
+
+/// Instruction sets that there are boards of, and what Rust calls them.
+const BOARDS: [(&str, &str); 2] =
+    [("aarch64", "aarch64-unknown-none"), ("riscv64", "riscv64gc-unknown-none-elf")];
+
 /// Builds what nodes are made of: monitors for every instruction set, the VM's kernel, the examples' images.
 #[derive(Args, Default)]
 pub(crate) struct Options {
@@ -27,6 +35,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     let kit = workspace.target.join("kit");
     build_for_host(workspace)?;
     build_for_nodes(workspace, &kit)?;
+    build_for_boards(workspace, &kit)?;
     if options.programs_only {
         return Ok(());
     }
@@ -60,17 +69,39 @@ fn build_for_nodes(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A monitor for boards of each instruction set that there are boards of.
+fn build_for_boards(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
+    let toolchain = Toolchain::find()?;
+    for (isa, target) in BOARDS {
+        if !toolchain.has(target) {
+            println!("left out: boards of {isa}; this Rust has no library for {target}");
+            continue;
+        }
+        let mut build = workspace.cargo();
+        build.args(["build", "--profile", "node", "--package", "tombolo-board", "--target", target]);
+        execute(&mut build)?;
+        let program = workspace.target.join(target).join("node/tombolo-board");
+        install(&program, &kit.join(isa).join("board"))?;
+    }
+    Ok(())
+}
+
 /// An image of each program in the tree that runs on several nodes.
 fn build_images(workspace: &Workspace, images: &Path) -> Result<(), Failure> {
     fs::create_dir_all(images).map_err(Failure::file("creating", images))?;
     let program = workspace.target.join("release/tombolo");
-    for (name, package) in IMAGES {
+    let everywhere = IMAGES.iter().map(|image| (image, false));
+    for ((name, package), bare) in everywhere.chain(BARE_IMAGES.iter().map(|image| (image, true))) {
         let mut build = Command::new(&program);
         build.current_dir(&workspace.root).env("CARGO_TARGET_DIR", &workspace.target);
         // The profile of the monitors, so that both share what they depend on; all that can be built for,
         // whatever machine is up.
         build.args(["build", package, "--isa", "all", "--profile", "node", "--output"]);
-        execute(build.arg(images.join(format!("{name}.tbi"))))?;
+        build.arg(images.join(format!("{name}.tbi")));
+        if bare {
+            build.arg("--bare");
+        }
+        execute(&mut build)?;
     }
     Ok(())
 }

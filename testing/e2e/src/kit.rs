@@ -29,6 +29,17 @@ pub fn tombolo() -> PathBuf {
     target.join(parts[0])
 }
 
+/// An image of the kit, for every node and board.
+///
+/// # Panics
+/// When the kit has not been made.
+#[must_use]
+pub fn image(name: &str) -> PathBuf {
+    let path = target().join("kit/images").join(format!("{name}.tbi"));
+    assert!(path.is_file(), "{} is missing: run `make kit` first", path.display());
+    path
+}
+
 /// The test program as an executable of this host.
 #[must_use]
 pub fn host_actor() -> PathBuf {

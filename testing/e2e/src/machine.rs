@@ -40,6 +40,21 @@ impl MachineFile {
         self
     }
 
+    /// Adds a board without an operating system, with settings of its own.
+    #[must_use]
+    pub fn with_board(mut self, name: &str, isa: &str, settings: &str) -> MachineFile {
+        let head = format!("kind = \"bare\"\nisa = \"{isa}\"");
+        let _ = writeln!(self.nodes, "[[node]]\nname = \"{name}\"\n{head}\n{settings}");
+        self
+    }
+
+    /// This host with what tests across instruction sets want by default, for it comes up in a moment: a board
+    /// behind a window, and big-endian programs on this kernel.
+    #[must_use]
+    pub fn cheap() -> MachineFile {
+        MachineFile::host().with_board("bare0", "aarch64", "").with_user("s390x-user", "s390x")
+    }
+
     /// Joins two nodes by a byte stream.
     #[must_use]
     pub fn with_socket(mut self, a: &str, b: &str) -> MachineFile {

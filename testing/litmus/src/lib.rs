@@ -1,0 +1,353 @@
+//! Litmus tests of the memory between two nodes: whether it orders and keeps what the protocols rest on.
+//!
+//! Both sides run the same test at the same time, each as one of two [`Part`]s, on memory that nobody else uses and
+//! that was zero. They tell what an emulator was told wrongly, before it shows as a message lost once a day: QEMU drops
+//! the memory barriers of a board that can only ever have one processor, and makes its atomic operations plain ones.
+//!
+//! * **store buffering**: each side stores to its own word, fences, and loads the other's. That both find the old
+//!   value must never happen; the doorbells' promise that no wake-up is lost rests on it.
+//! * **publication**: a payload, then one word with release. Who sees the word with acquire sees the payload, and
+//!   every word whole.
+//! * **read-modify-write**: both add to one word, and nothing is lost. No protocol needs it across a window; a link
+//!   that declares it must keep it.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+use core::fmt;
+
+use tombolo_base::sync::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use tombolo_base::sync::{AtomicU64, Ordering, fence, spin_hint};
+use tombolo_base::{LINE_BYTES, OutOfRange, SharedMemory};
+
+/// Words of a line that one side writes.
+const LINE_WORDS: usize = LINE_BYTES / 8;
+
+/// Lines that the tests use.
+const LINES: usize = 10;
+
+/// Memory that the tests take, in bytes.
+pub const MEMORY_BYTES: usize = LINES * LINE_BYTES;
+
+/// Words of a payload in the test of publication.
+const PAYLOAD_WORDS: usize = 7;
+
+/// A word that ends a test early.
+const STOP: u64 = u64::MAX;
+
+/// Which of the two sides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// The one that ends a test whose time is over.
+    First,
+    /// The other.
+    Second,
+}
+
+impl Part {
+    const fn index(self) -> usize {
+        match self {
+            Part::First => 0,
+            Part::Second => 1,
+        }
+    }
+}
+
+/// What a side does while it waits for the other, and when it has waited too long. On a busy host the other may not
+/// even be running.
+pub trait Patience {
+    /// Called after many polls in vain. False gives up: the other side is gone.
+    fn still(&mut self) -> bool;
+
+    /// Whether the time for this test is over. Asked of the first side only.
+    fn time_is_up(&mut self) -> bool;
+}
+
+/// The other side did not come along.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Alone;
+
+impl fmt::Display for Alone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the other side stopped coming along")
+    }
+}
+
+impl core::error::Error for Alone {}
+
+/// What was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Findings {
+    /// Rounds of store buffering.
+    pub buffering_rounds: u64,
+    /// Rounds in which both sides found the old value.
+    pub both_old: u64,
+    /// Messages published.
+    pub messages: u64,
+    /// Messages whose payload was not what was published, or had a word of two halves.
+    pub torn: u64,
+    /// Additions by both sides.
+    pub additions: u64,
+    /// Additions that were lost.
+    pub lost: u64,
+}
+
+impl Findings {
+    /// Whether all is as it has to be.
+    #[must_use]
+    pub fn are_sound(&self) -> bool {
+        (self.both_old, self.torn, self.lost) == (0, 0, 0)
+    }
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Findings { buffering_rounds, both_old, messages, torn, additions, lost } = self;
+        write!(
+            f,
+            "store buffering: {both_old} of {buffering_rounds} both old; publication: {torn} of {messages} torn; \
+             read-modify-write: {lost} of {additions} lost"
+        )
+    }
+}
+
+/// How much of each test.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Amount {
+    /// Rounds of store buffering.
+    pub buffering_rounds: u64,
+    /// Messages published each way.
+    pub messages: u64,
+    /// Additions by each side.
+    pub additions: u64,
+}
+
+impl Default for Amount {
+    /// With a second processor for the other side, half a second; a wrong emulator fails it thousands of times over.
+    fn default() -> Self {
+        Amount { buffering_rounds: 200_000, messages: 50_000, additions: 200_000 }
+    }
+}
+
+/// One side of the tests.
+pub struct Litmus<'a, P> {
+    lines: [SharedMemory; LINES],
+    part: Part,
+    patience: &'a mut P,
+    steps: u64,
+}
+
+impl<'a, P: Patience> Litmus<'a, P> {
+    /// One side, in `memory`.
+    ///
+    /// # Errors
+    /// [`OutOfRange`] when the memory is shorter than [`MEMORY_BYTES`].
+    pub fn new(memory: &SharedMemory, part: Part, patience: &'a mut P) -> Result<Self, OutOfRange> {
+        let whole = memory.slice(0, MEMORY_BYTES)?;
+        // Every line lies in what was just cut.
+        let lines = core::array::from_fn(|index| {
+            whole.slice(index * LINE_BYTES, LINE_BYTES).unwrap_or_else(|_| whole.clone())
+        });
+        Ok(Litmus { lines, part, patience, steps: 0 })
+    }
+
+    /// Runs all tests, with the other side.
+    ///
+    /// # Errors
+    /// [`Alone`].
+    pub fn run(&mut self, amount: Amount) -> Result<Findings, Alone> {
+        let mut findings = Findings::default();
+        self.meet()?;
+        self.buffering(amount.buffering_rounds, &mut findings)?;
+        self.meet()?;
+        self.publication(amount.messages, &mut findings)?;
+        self.meet()?;
+        self.additions(amount.additions, &mut findings)?;
+        self.meet()?;
+        Ok(findings)
+    }
+
+    /// Own line `group`, and the peer's.
+    fn pair(&self, group: usize) -> (SharedMemory, SharedMemory) {
+        let own = self.part.index();
+        (self.lines[2 * group + own].clone(), self.lines[2 * group + 1 - own].clone())
+    }
+
+    /// Both sides get here before either goes on.
+    fn meet(&mut self) -> Result<(), Alone> {
+        self.steps += 1;
+        let (own, peer) = self.pair(0);
+        own.store_le(0, self.steps, Release);
+        let steps = self.steps;
+        self.until(&peer, 0, |word| word >= steps).map(|_| ())
+    }
+
+    /// Polls a word of a line until it is so.
+    fn until(&mut self, line: &SharedMemory, word: usize, is_so: impl Fn(u64) -> bool) -> Result<u64, Alone> {
+        loop {
+            for _ in 0..1000 {
+                let found = line.load_le(word, Acquire);
+                if is_so(found) {
+                    return Ok(found);
+                }
+                spin_hint();
+            }
+            if !self.patience.still() {
+                return Err(Alone);
+            }
+        }
+    }
+
+    fn buffering(&mut self, rounds: u64, findings: &mut Findings) -> Result<(), Alone> {
+        let ((own, peer), (own_result, peer_result)) = (self.pair(1), self.pair(2));
+        for round in 1..=rounds {
+            let last = self.part == Part::First && round % 1024 == 0 && self.patience.time_is_up();
+            own.store_le(0, round, Relaxed);
+            fence(Ordering::SeqCst);
+            let old = peer.load_le(0, Relaxed) < round;
+            // A side can be one round ahead of the other, not two, so results take turns in two words.
+            let turn = (round % 2) as usize;
+            own_result.store_le(turn, if last { STOP } else { round << 1 | u64::from(old) }, Release);
+            let theirs = self.until(&peer_result, turn, |word| word >> 1 >= round)?;
+            if last || theirs == STOP {
+                return Ok(());
+            }
+            findings.buffering_rounds = round;
+            findings.both_old += u64::from(old && theirs & 1 == 1);
+        }
+        Ok(())
+    }
+
+    /// Each side publishes to the other and checks what the other publishes, at the same time.
+    fn publication(&mut self, messages: u64, findings: &mut Findings) -> Result<(), Alone> {
+        let (own, peer) = self.pair(3);
+        for number in 1..=messages {
+            let last = self.part == Part::First && number % 1024 == 0 && self.patience.time_is_up();
+            for index in 1..=PAYLOAD_WORDS {
+                own.store_le(index, payload(number, index), Relaxed);
+            }
+            own.store_le(0, if last { STOP } else { number }, Release);
+            let seen = self.until(&peer, 0, |word| word >= number)?;
+            if last || seen == STOP {
+                return Ok(());
+            }
+            // The peer cannot go on before this side publishes its next.
+            let right = (1..=PAYLOAD_WORDS).all(|index| peer.load_le(index, Relaxed) == payload(number, index));
+            findings.torn += u64::from(!right);
+            findings.messages = number;
+            self.meet()?;
+        }
+        Ok(())
+    }
+
+    fn additions(&mut self, additions: u64, findings: &mut Findings) -> Result<(), Alone> {
+        let shared = self.lines[8].clone();
+        let word = &shared.words()[0];
+        for _ in 0..additions {
+            add_one(word);
+        }
+        self.meet()?;
+        findings.additions = 2 * additions;
+        findings.lost = findings.additions.saturating_sub(shared.load_le(0, Relaxed));
+        Ok(())
+    }
+}
+
+const _: () = assert!(PAYLOAD_WORDS < LINE_WORDS);
+
+/// A word whose two halves agree, different for each message and place.
+fn payload(number: u64, index: usize) -> u64 {
+    let half = (number as u32).wrapping_mul(0x9e37_79b9) ^ index as u32;
+    u64::from(half) << 32 | u64::from(half)
+}
+
+/// Adds one to a little-endian word, in one step.
+fn add_one(word: &AtomicU64) {
+    if cfg!(target_endian = "little") {
+        word.fetch_add(1, AcqRel);
+    } else {
+        // The addition of this processor has its bytes the other way round.
+        let add = |found: u64| Some((u64::from_le(found) + 1).to_le());
+        let mut found = word.load(Relaxed);
+        while let Some(next) = add(found) {
+            match word.compare_exchange_weak(found, next, AcqRel, Relaxed) {
+                Ok(_) => return,
+                Err(now) => found = now,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lets others run, and gives up after very long.
+    struct Threads(u32);
+
+    impl Patience for Threads {
+        fn still(&mut self) -> bool {
+            self.0 += 1;
+            std::thread::yield_now();
+            self.0 < 1_000_000
+        }
+
+        fn time_is_up(&mut self) -> bool {
+            false
+        }
+    }
+
+    fn both(amount: Amount, memory: &SharedMemory) -> [Result<Findings, Alone>; 2] {
+        let side = |part| {
+            let memory = memory.clone();
+            std::thread::spawn(move || {
+                let mut patience = Threads(0);
+                Litmus::new(&memory, part, &mut patience).unwrap().run(amount)
+            })
+        };
+        [Part::First, Part::Second].map(side).map(|thread| thread.join().unwrap())
+    }
+
+    #[test]
+    fn this_processor_is_sound() {
+        let amount = Amount { buffering_rounds: 2000, messages: 500, additions: 5000 };
+        let memory = SharedMemory::zeroed(MEMORY_BYTES);
+        for findings in both(amount, &memory) {
+            let findings = findings.unwrap();
+            assert!(findings.are_sound(), "{findings}");
+            assert_eq!((findings.buffering_rounds, findings.additions), (2000, 10_000));
+        }
+    }
+
+    #[test]
+    fn a_lost_addition_is_seen() {
+        let memory = SharedMemory::zeroed(MEMORY_BYTES);
+        // As if a thousand additions of an earlier time had never been.
+        memory.store_le(8 * LINE_WORDS, 0_u64.wrapping_sub(1000), Relaxed);
+        let amount = Amount { buffering_rounds: 1, messages: 1, additions: 2000 };
+        let findings = both(amount, &memory)[0].unwrap();
+        assert_eq!((findings.lost, findings.are_sound()), (1000, false));
+    }
+
+    #[test]
+    fn memory_that_is_too_short_is_refused() {
+        for (bytes, fits) in [(MEMORY_BYTES - 8, false), (MEMORY_BYTES, true), (MEMORY_BYTES + 8, true)] {
+            let mut patience = Threads(0);
+            assert_eq!(Litmus::new(&SharedMemory::zeroed(bytes), Part::First, &mut patience).is_ok(), fits);
+        }
+    }
+
+    #[test]
+    fn a_side_that_stays_away_is_noticed() {
+        struct None;
+        impl Patience for None {
+            fn still(&mut self) -> bool {
+                false
+            }
+            fn time_is_up(&mut self) -> bool {
+                true
+            }
+        }
+        let memory = SharedMemory::zeroed(MEMORY_BYTES);
+        assert_eq!(Litmus::new(&memory, Part::First, &mut None).unwrap().run(Amount::default()), Err(Alone));
+    }
+}

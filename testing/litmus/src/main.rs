@@ -1,0 +1,87 @@
+//! The litmus tests between two nodes: `tombolo run --on host,bare0 litmus.tbi`. Ends with status 1 when the memory
+//! between them is not what the protocols rest on, or the emulator of one is set up wrongly.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+use core::error::Error;
+use core::time::Duration;
+#[cfg(not(target_os = "none"))]
+use std::{env, process::ExitCode, time::Instant};
+
+#[cfg(target_os = "none")]
+use tombolo_bare::{self as tombolo, env, prelude::*, time::Instant};
+
+use tombolo::{ChannelOptions, Domain, Isa};
+use tombolo_litmus::{Amount, Litmus, Part, Patience};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long each test may take on a host that has no processor to spare for it.
+const TIME: Duration = Duration::from_secs(4);
+
+/// Where a channel's memory has its slots; before is the header.
+const HEADER_BYTES: usize = 1024;
+
+#[cfg(target_os = "none")]
+tombolo_bare::main!(test);
+
+#[cfg(not(target_os = "none"))]
+fn main() -> ExitCode {
+    test().into()
+}
+
+struct Clock {
+    start: Instant,
+}
+
+impl Patience for Clock {
+    fn still(&mut self) -> bool {
+        // The other side may need this processor.
+        #[cfg(not(target_os = "none"))]
+        std::thread::yield_now();
+        self.start.elapsed() < PATIENCE
+    }
+
+    fn time_is_up(&mut self) -> bool {
+        self.start.elapsed() > TIME
+    }
+}
+
+fn test() -> u8 {
+    match run() {
+        Ok(sound) => u8::from(!sound),
+        Err(error) => {
+            eprintln!("litmus: {error}");
+            2
+        }
+    }
+}
+
+fn run() -> Result<bool, Box<dyn Error>> {
+    let [rank, size, job] = ["RANK", "SIZE", "JOB"].map(|it| env::var(format!("TOMBOLO_{it}")));
+    let name = format!("{}/litmus", job.unwrap_or_default());
+    let (domain, options) = (Domain::attach()?, ChannelOptions::default());
+    let (part, channel) = match (rank.as_deref(), size.as_deref()) {
+        (Ok("0"), Ok("2")) => (Part::First, domain.export(&name, &options)?.accept(PATIENCE)?),
+        (Ok("1"), Ok("2")) => (Part::Second, domain.connect(&name, &options, PATIENCE)?),
+        _ => return Err("start two of me: tombolo run --on host,bare0 litmus.tbi".into()),
+    };
+    let peer_node = channel.peer_node().to_owned();
+    let Some(raw) = channel.into_raw_memory() else {
+        println!("litmus: no memory is shared with {peer_node}: nothing to test");
+        return Ok(true);
+    };
+    let memory = raw.memory.slice(HEADER_BYTES, tombolo_litmus::MEMORY_BYTES)?;
+    let mut clock = Clock { start: Instant::now() };
+    let findings = Litmus::new(&memory, part, &mut clock)?.run(Amount::default())?;
+    if part == Part::First {
+        println!("litmus: {} on {} with {peer_node}: {findings}", Isa::current(), domain.node_name());
+    }
+    if !findings.are_sound() {
+        eprintln!(
+            "litmus: the memory between {} and {peer_node} cannot be trusted: an emulator with `-smp 1` drops \
+             barriers, `-smp 1,maxcpus=2` does not",
+            domain.node_name()
+        );
+    }
+    Ok(findings.are_sound())
+}
