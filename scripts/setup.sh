@@ -46,6 +46,7 @@ has_libc() { have "$1" && [ "$("$1" -print-file-name=libc.a)" != libc.a ]; }
 
 find_missing_packages() {
     have qemu-system-aarch64 || want qemu-system-arm "virtual machines: node kind vm"
+    have qemu-system-riscv64 || want qemu-system-misc "boards of riscv64: node kind bare"
     { have qemu-aarch64 && have qemu-riscv64 && have qemu-s390x; } ||
         want qemu-user "programs of foreign instruction sets on this kernel: node kind user"
     have gcc || want gcc "links programs of this host"

@@ -1,7 +1,7 @@
 //! What every layer of Tombolo agrees on: shared memory as words, ids with generations, instruction sets
 //! and the atomics façade.
 //!
-//! `no_std`. This crate and `platform/linux` are the only ones that may hold `unsafe`; here it is what turns
+//! `no_std`. This crate and those of `platform` are the only ones that may hold `unsafe`; here it is what turns
 //! a raw address into a [`memory::SharedMemory`], after which every access is bounds-checked and atomic.
 #![cfg_attr(not(any(test, loom)), no_std)]
 

@@ -12,7 +12,7 @@ pub mod leftovers;
 mod machine;
 
 pub use command::{Finished, Running, eventually};
-pub use kit::{actor_image, host_actor, tombolo};
+pub use kit::{actor_image, host_actor, image, tombolo};
 pub use machine::{Machine, MachineFile};
 
 use std::time::Duration;

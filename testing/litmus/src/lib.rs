@@ -231,7 +231,8 @@ impl<'a, P: Patience> Litmus<'a, P> {
                 return Ok(());
             }
             // The peer cannot go on before this side publishes its next.
-            let right = (1..=PAYLOAD_WORDS).all(|index| peer.load_le(index, Relaxed) == payload(number, index));
+            let right =
+                (1..=PAYLOAD_WORDS).all(|index| peer.load_le(index, Relaxed) == payload(number, index));
             findings.torn += u64::from(!right);
             findings.messages = number;
             self.meet()?;

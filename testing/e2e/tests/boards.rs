@@ -1,0 +1,74 @@
+//! Boards without an operating system: up, used, killed, and told apart from what cannot be.
+
+use rustix::process::{Pid, Signal, kill_process};
+use tombolo_e2e::{Machine, MachineFile, eventually, host_actor, image};
+
+fn boards() -> MachineFile {
+    MachineFile::host().with_board("arm", "aarch64", "").with_board("riscv", "riscv64", "")
+}
+
+fn pingpong(machine: &Machine, on: &str) -> tombolo_e2e::Finished {
+    let image = image("bare-pingpong").display().to_string();
+    machine.tombolo(["run", "--on", on, &image])
+}
+
+#[test]
+fn boards_come_up_talk_both_ways_and_go_down() {
+    let machine = Machine::up(&boards());
+    for (name, isa) in [("arm", "aarch64"), ("riscv", "riscv64")] {
+        let node = machine.node(name);
+        assert_eq!((node["state"].as_str(), node["isa"].as_str()), (Some("up"), Some(isa)), "{node}");
+        assert_eq!((node["kind"].as_str(), node["cores"].as_u64()), (Some("bare"), Some(1)), "{node}");
+        for on in [format!("host,{name}"), format!("{name},host")] {
+            let said = pingpong(&machine, &on).ok();
+            assert!(said.contains("10000 round trips") && said.contains(isa), "{said}");
+        }
+        let console = machine.tombolo(["console", name, "--no-input", "--for", "1"]).ok();
+        assert!(console.contains(&format!("board: {name} of machine")), "{console}");
+        assert!(machine.domains_on(name).is_empty(), "its program has ended");
+    }
+    machine.down();
+}
+
+#[test]
+fn a_board_talks_with_big_endian_programs() {
+    let machine = Machine::up(&MachineFile::cheap());
+    let said = pingpong(&machine, "s390x-user,bare0").ok();
+    assert!(said.contains("s390x on s390x-user -> aarch64 on bare0"), "{said}");
+    machine.down();
+}
+
+#[test]
+fn a_killed_board_is_noticed_and_starts_again() {
+    let machine = Machine::up(&MachineFile::cheap());
+    let pid = machine.processes("qemu-system-aarch64")[0];
+    kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL).expect("it is ours");
+    assert!(eventually(|| machine.node("bare0")["state"] == "down"), "its end is noticed");
+    pingpong(&machine, "host,bare0").fails_with(1, &["bare0", "down"]);
+    machine.tombolo(["restart", "bare0"]).ok();
+    assert_eq!(machine.node("bare0")["generation"], 2);
+    pingpong(&machine, "host,bare0").ok();
+    machine.down();
+}
+
+#[test]
+fn what_cannot_run_on_a_board_is_refused() {
+    let machine = Machine::up(&boards());
+    let actor = host_actor().display().to_string();
+    machine
+        .tombolo(["run", "--on", "arm", &actor])
+        .fails_with(1, &["no build for aarch64-none", "which node arm runs"]);
+    // Started alone, it says so and fails; the board goes on.
+    pingpong(&machine, "arm").fails_with(1, &["start two of me"]);
+    pingpong(&machine, "arm,arm").fails_with(1, &["one program at a time"]);
+    pingpong(&machine, "host,arm").ok();
+    machine.down();
+}
+
+#[test]
+fn a_window_that_is_too_small_is_a_mistake_in_the_file() {
+    let machine = Machine::new(&MachineFile::host().with_board("arm", "aarch64", "window_mib = 0"));
+    let file = machine.file().to_owned();
+    machine.tombolo(["up".as_ref(), file.as_os_str()]).fails_with(1, &["window_mib", "machine.toml:"]);
+    machine.assert_gone();
+}
