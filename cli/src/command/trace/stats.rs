@@ -94,6 +94,12 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     if options.json { print_json(&report) } else { print(report.render(context.colour)) }
 }
 
+/// How far a clock is ahead, in words.
+fn apart(ahead_ns: i64) -> String {
+    let side = if ahead_ns < 0 { "behind" } else { "ahead" };
+    format!("{} ns {side}", ahead_ns.unsigned_abs())
+}
+
 impl Report {
     fn new(recording: &Recording, timeline: &Timeline) -> Report {
         let names = Names::new(recording);
@@ -201,9 +207,9 @@ impl Report {
         for clock in self.clocks.iter().skip(1) {
             let known = match (clock.known, clock.uncertain_ns) {
                 (false, _) => "is not known: no message was recorded between them".to_owned(),
-                (true, None) => format!("at most {} ns ahead: messages went one way only", clock.ahead_ns),
+                (true, None) => format!("{}, or less: messages went one way only", apart(clock.ahead_ns)),
                 (true, Some(uncertain)) => {
-                    format!("{} ns ahead, give or take {uncertain} ns", clock.ahead_ns)
+                    format!("{}, give or take {uncertain} ns", apart(clock.ahead_ns))
                 }
             };
             text.push_str(&format!(
