@@ -14,6 +14,7 @@ mod frames;
 pub mod memory;
 pub mod message;
 pub mod shm;
+pub mod sim;
 pub mod stream;
 pub mod trace;
 pub mod wait;

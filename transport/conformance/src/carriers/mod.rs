@@ -1,11 +1,13 @@
 //! The transports of this tree, one file each.
 
 mod shm;
+mod sim;
 mod stream;
 mod window;
 mod wrapped;
 
 pub use shm::Shm;
+pub use sim::Sim;
 pub use stream::{Tcp, UnixStream};
 pub use window::{WINDOW_OFFSET_BYTES, Window, lent};
 pub use wrapped::{Captured, Mute, Polled, Stormy, TracedAll, Wrapped, Wrapper};

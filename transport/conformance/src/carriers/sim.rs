@@ -1,0 +1,91 @@
+//! A link that does not exist.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use tombolo_link::{ChannelConfig, Hello, Side};
+use tombolo_platform::time::Deadline;
+use tombolo_transport::sim::{self, Conditions, Killer, SimChannel, SimEnd};
+use tombolo_transport::{Capabilities, ChannelError};
+
+use crate::carrier::{Carrier, Rig, hello};
+use crate::messages::{recv, send};
+use crate::patience::deadline;
+use crate::peer::{self, Doomed, Order, Role};
+
+/// Links under a clock of their own, each with another seed.
+pub struct Sim;
+
+static SEED: AtomicU64 = AtomicU64::new(1);
+
+/// A peer in this process.
+struct Inmate {
+    killer: Killer,
+    /// What it does until then.
+    thread: Option<JoinHandle<()>>,
+    /// Its channel, when it does nothing with it.
+    idle: Option<SimChannel>,
+}
+
+impl Doomed for Inmate {
+    fn kill(&mut self) {
+        self.killer.kill();
+        self.idle = None;
+        if let Some(thread) = self.thread.take() {
+            // Whatever it does next fails.
+            thread.join().expect("a peer ends with its channel");
+        }
+    }
+}
+
+impl Drop for Inmate {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.kill();
+        }
+    }
+}
+
+impl Carrier for Sim {
+    type Channel = SimChannel;
+    type End = SimEnd;
+    const NAME: &'static str = "sim";
+    const CAPABILITIES: Capabilities = Capabilities::EVIDENCE_OF_DEATH.with(Capabilities::STEADY);
+    const RIG: &'static [Rig] = &[Rig::Handshake, Rig::Killable];
+    const EFFORT_PERCENT: u64 = 25;
+
+    fn ends(_config: ChannelConfig) -> (SimEnd, SimEnd) {
+        sim::link(Conditions::default(), SEED.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn open(end: SimEnd, _side: Side, hello: Hello, deadline: Deadline) -> Result<SimChannel, ChannelError> {
+        sim::open(end, hello, deadline)
+    }
+
+    fn decline(end: SimEnd, hello: Hello, reason: u32) -> Result<(), ChannelError> {
+        sim::decline(&end, hello, reason);
+        Ok(())
+    }
+
+    fn doomed(order: Order) -> (SimChannel, Box<dyn Doomed>) {
+        let (end_a, end_b) = Self::ends(order.config());
+        let killer = end_b.killer();
+        let hello = hello(order.config());
+        let (mut thread, mut idle) = (None, None);
+        let mut channel = if order.role == Role::Idles {
+            std::thread::scope(|scope| {
+                let other = scope.spawn(|| sim::open(end_b, hello, deadline()).expect("side B"));
+                let channel = sim::open(end_a, hello, deadline()).expect("side A");
+                let mut other = other.join().expect("opening does not panic");
+                send(&mut other, 0, b"here");
+                idle = Some(other);
+                channel
+            })
+        } else {
+            thread = Some(std::thread::spawn(move || drop(peer::play::<Self>(end_b, order))));
+            sim::open(end_a, hello, deadline()).expect("side A")
+        };
+        assert_eq!(recv(&mut channel, 0), b"here");
+        (channel, Box::new(Inmate { killer, thread, idle }))
+    }
+}

@@ -1,0 +1,218 @@
+//! A channel over such a link.
+
+use std::os::fd::BorrowedFd;
+
+use tombolo_link::{ChannelConfig, HandshakeError, Hello, TransportKind};
+use tombolo_platform::event::Interest;
+use tombolo_platform::time::Deadline;
+
+use super::world::{Look, Packet, Peer, SimEnd};
+use crate::capabilities::Capabilities;
+use crate::contract::{Announced, Limits, Stats, Transport};
+use crate::error::{Awaited, ChannelError};
+
+const ACCEPTED: u64 = 1;
+const DISAGREED: u64 = 2;
+const DECLINED: u64 = 3;
+
+/// One end of a simulated channel. It stands for one over a stream: its messages are as long as one's.
+#[derive(Debug)]
+pub struct SimChannel {
+    end: SimEnd,
+    max_message_bytes: usize,
+    closed: bool,
+    /// How it ended, once that was received.
+    ended: Option<ChannelError>,
+    stats: Stats,
+}
+
+/// Opens a channel over a link. Both sides call this; neither is special.
+///
+/// # Errors
+/// What the two sides disagree on, the peer's end, or the deadline.
+pub fn open(end: SimEnd, hello: Hello, deadline: Deadline) -> Result<SimChannel, ChannelError> {
+    let hello = Hello { expedited_barrier: false, ..hello };
+    end.put(Packet::Hello(hello.to_words()));
+    let theirs = exchange(&end, deadline, |packet| match packet {
+        Packet::Hello(words) => Some(words),
+        _ => None,
+    })?;
+    let agreed = hello.agree(&theirs);
+    end.put(Packet::Verdict(if agreed.is_ok() { ACCEPTED } else { DISAGREED }));
+    if let Err(refusal) = agreed {
+        return Err(HandshakeError::from(refusal).into());
+    }
+    let verdict = exchange(&end, deadline, |packet| match packet {
+        Packet::Verdict(verdict) => Some(verdict),
+        _ => None,
+    })?;
+    match verdict & 0xffff_ffff {
+        ACCEPTED => Ok(SimChannel {
+            end,
+            max_message_bytes: max_message_bytes(hello.config),
+            closed: false,
+            ended: None,
+            stats: Stats::default(),
+        }),
+        DISAGREED => Err(HandshakeError::Refuted.into()),
+        DECLINED => Err(HandshakeError::Declined { reason: (verdict >> 32) as u32 }.into()),
+        _ => Err(HandshakeError::Nonsense { found: verdict }.into()),
+    }
+}
+
+/// Declines a peer that opens a channel, with a reason that its program understands.
+pub fn decline(end: &SimEnd, hello: Hello, reason: u32) {
+    end.put(Packet::Hello(hello.to_words()));
+    end.put(Packet::Verdict(DECLINED | u64::from(reason) << 32));
+}
+
+/// The next packet of a handshake.
+fn exchange<P>(
+    end: &SimEnd,
+    deadline: Deadline,
+    expected: impl Fn(Packet) -> Option<P>,
+) -> Result<P, ChannelError> {
+    loop {
+        match end.look(|_| true, &expected) {
+            Look::Arrived(Some(Some(found))) => return Ok(found),
+            Look::Arrived(_) => {
+                return Err(ChannelError::Violation("a handshake out of order".into()));
+            }
+            Look::Never => return Err(ChannelError::PeerDied),
+            Look::NotYet if deadline.passed() => return Err(ChannelError::TimedOut(Awaited::Handshake)),
+            Look::NotYet => std::thread::yield_now(),
+        }
+    }
+}
+
+fn max_message_bytes(config: ChannelConfig) -> usize {
+    config.slots as usize * config.slot.payload_bytes()
+}
+
+impl SimChannel {
+    /// The link under it.
+    #[must_use]
+    pub fn end(&self) -> &SimEnd {
+        &self.end
+    }
+
+    /// What keeps this end from sending, for good.
+    fn unsendable(&self) -> Option<ChannelError> {
+        if self.closed {
+            return Some(ChannelError::Closed);
+        }
+        if self.end.killed() {
+            return Some(ChannelError::PeerDied);
+        }
+        match self.end.peer() {
+            Peer::There => self.ended.clone(),
+            Peer::Closed => Some(ChannelError::Closed),
+            Peer::Gone => Some(ChannelError::PeerDied),
+        }
+    }
+
+    /// What keeps this end from receiving, for good.
+    fn unreceivable(&self) -> Option<ChannelError> {
+        if self.closed {
+            return Some(ChannelError::Closed);
+        }
+        if self.end.killed() {
+            return Some(ChannelError::PeerDied);
+        }
+        self.ended.clone()
+    }
+}
+
+impl Transport for SimChannel {
+    fn kind(&self) -> TransportKind {
+        TransportKind::Socket
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::EVIDENCE_OF_DEATH | Capabilities::STEADY
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { max_message_bytes: self.max_message_bytes }
+    }
+
+    fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        let (length_bytes, max_bytes) = (message.len(), self.max_message_bytes);
+        if length_bytes > max_bytes {
+            return Err(ChannelError::TooLong { length_bytes, max_bytes });
+        }
+        if let Some(error) = self.unsendable() {
+            return Err(error);
+        }
+        if !self.end.has_room() {
+            return Err(ChannelError::WouldBlock);
+        }
+        self.end.put(Packet::Message(message.to_vec()));
+        self.stats.messages_sent += 1;
+        self.stats.bytes_sent += length_bytes as u64;
+        Ok(())
+    }
+
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+        if let Some(error) = self.unreceivable() {
+            return Err(error);
+        }
+        let error = match self.end.look(|_| true, |packet| packet) {
+            Look::NotYet | Look::Arrived(None) => return Ok(None),
+            Look::Arrived(Some(Packet::Message(message))) => {
+                *buffer = message;
+                self.stats.messages_received += 1;
+                self.stats.bytes_received += buffer.len() as u64;
+                return Ok(Some(buffer.len()));
+            }
+            Look::Arrived(Some(Packet::Close)) => ChannelError::Closed,
+            Look::Arrived(Some(Packet::Hello(_) | Packet::Verdict(_))) => {
+                ChannelError::Violation("a handshake in the middle of a channel".into())
+            }
+            Look::Never => ChannelError::PeerDied,
+        };
+        self.ended = Some(error.clone());
+        Err(error)
+    }
+
+    fn readable(&mut self) -> bool {
+        self.unreceivable().is_some() || !matches!(self.end.look(|_| false, |_| ()), Look::NotYet)
+    }
+
+    fn unsent(&mut self) -> bool {
+        false
+    }
+
+    fn sendable(&mut self) -> bool {
+        self.unsendable().is_some() || self.end.has_room()
+    }
+
+    fn announce_sleep(&mut self, _awaited: Interest) -> Announced {
+        Announced::Complete
+    }
+
+    /// Never: nothing would wake it.
+    fn may_sleep(&mut self, _awaited: Interest) -> bool {
+        false
+    }
+
+    fn sources<'a>(&'a self, _awaited: Interest, _sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {}
+
+    fn woken(&mut self, _rung: bool) {}
+
+    fn close(&mut self) {
+        if !std::mem::replace(&mut self.closed, true) && !self.end.killed() {
+            self.end.put(Packet::Close);
+        }
+    }
+}
+
+impl Drop for SimChannel {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

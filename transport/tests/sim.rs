@@ -1,0 +1,89 @@
+//! A simulated link does the same for the same seed, keeps order, and tells a close from a death.
+
+use std::time::Duration;
+
+use tombolo_link::{ChannelConfig, Hello};
+use tombolo_platform::time::Deadline;
+use tombolo_transport::sim::{self, Conditions, SimChannel};
+use tombolo_transport::{ChannelError, Transport};
+
+fn channel(conditions: Conditions, seed: u64) -> (SimChannel, SimChannel) {
+    let (a, b) = sim::link(conditions, seed);
+    let hello = Hello::new(ChannelConfig::default(), 0, None);
+    let deadline = Deadline::after(Duration::from_secs(30));
+    std::thread::scope(|scope| {
+        let a = scope.spawn(|| sim::open(a, hello, deadline).unwrap());
+        let b = sim::open(b, hello, deadline).unwrap();
+        (a.join().unwrap(), b)
+    })
+}
+
+/// How many looks each of a hundred messages took to arrive, on a link whose clock was brought to a known time.
+fn looks(seed: u64) -> Vec<u32> {
+    let (mut a, mut b) = channel(Conditions { look_ns: 10, ..Conditions::default() }, seed);
+    let mut buffer = Vec::new();
+    (0..100_u8)
+        .map(|number| {
+            a.try_send(&[number]).unwrap();
+            let mut looks = 0;
+            while b.try_recv_into(&mut buffer).unwrap().is_none() {
+                looks += 1;
+            }
+            assert_eq!(buffer, [number]);
+            looks
+        })
+        .collect()
+}
+
+#[test]
+fn delays_come_from_the_seed() {
+    assert_eq!(looks(5), looks(5));
+    assert_ne!(looks(5), looks(6));
+    // From the shortest latency to the longest, in looks of ten nanoseconds; one goes by with the sending.
+    let Conditions { latency_ns, jitter_ns, .. } = Conditions::default();
+    let (least, most) = (latency_ns as u32 / 10, (latency_ns + jitter_ns) as u32 / 10);
+    assert!(looks(7).iter().all(|count| (least - 2..=most).contains(count)), "{:?}", looks(7));
+}
+
+#[test]
+fn none_overtakes_another() {
+    let (mut a, mut b) =
+        channel(Conditions { latency_ns: 0, jitter_ns: 100_000, ..Conditions::default() }, 9);
+    (0..200_u8).for_each(|number| a.try_send(&[number]).unwrap());
+    let mut buffer = Vec::new();
+    for number in 0..200_u8 {
+        while b.try_recv_into(&mut buffer).unwrap().is_none() {}
+        assert_eq!(buffer, [number]);
+    }
+}
+
+#[test]
+fn room_is_counted_in_bytes() {
+    let (mut a, mut b) = channel(Conditions { room_bytes: 100, ..Conditions::default() }, 1);
+    a.try_send(&[0; 99]).unwrap();
+    assert!(a.sendable());
+    a.try_send(&[0; 1]).unwrap();
+    assert!(!a.sendable());
+    assert_eq!(a.try_send(b""), Err(ChannelError::WouldBlock));
+    while b.try_recv_into(&mut Vec::new()).unwrap().is_none() {}
+    assert!(a.sendable());
+}
+
+/// What was sent before a kill arrives, then its death shows; the killed end can do nothing more.
+#[test]
+fn a_kill_is_no_close() {
+    let (mut a, mut b) = channel(Conditions::default(), 2);
+    b.try_send(b"last words").unwrap();
+    b.end().killer().kill();
+    assert_eq!(b.try_send(b"more"), Err(ChannelError::PeerDied));
+    assert_eq!(b.try_recv_into(&mut Vec::new()), Err(ChannelError::PeerDied));
+    let mut buffer = Vec::new();
+    while a.try_recv_into(&mut buffer).unwrap().is_none() {}
+    assert_eq!(buffer, b"last words");
+    // Dropping what was killed says nothing more.
+    drop(b);
+    for _ in 0..2 {
+        assert_eq!(a.try_recv_into(&mut buffer), Err(ChannelError::PeerDied));
+        assert_eq!(a.try_send(b"to nobody"), Err(ChannelError::PeerDied));
+    }
+}
