@@ -1,0 +1,44 @@
+//! The thread that wakes futures is there while something waits, and no longer. Alone in its program, so that no other
+//! test has one.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use tombolo::{WaitSet, sleep};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    // A thread may end between being listed and being asked for its name.
+    let names = tasks.map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
+    names.filter(|name| name.trim() == "tombolo-reactor").count()
+}
+
+fn settles_at(count: usize) {
+    let until = Instant::now() + LONG;
+    while threads() != count {
+        assert!(Instant::now() < until, "{} threads where {count} should be", threads());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn it_comes_with_the_first_that_waits_and_goes_with_the_last() {
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..3 {
+        settles_at(0);
+        let mut set = WaitSet::new().unwrap();
+        {
+            let mut one = pin!(sleep(LONG));
+            let mut other = pin!(set.wait_async(LONG));
+            settles_at(0);
+            assert!(one.as_mut().poll(&mut context).is_pending());
+            assert!(other.as_mut().poll(&mut context).is_pending());
+            settles_at(1);
+        }
+        settles_at(0);
+    }
+}
