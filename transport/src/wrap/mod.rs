@@ -1,8 +1,9 @@
 //! Transports around transports: each adds one thing to any of them and passes the rest on.
 //!
-//! A wrapper is a file here, generic over `T: Transport`, and a [`Transport`] itself, so that wrappers nest. It writes
-//! out the operations that it changes and names the others in `forward!`. The operations on messages in place and
-//! in batches that it does neither come from the contract, by way of the wrapper's own `try_send` and `try_recv_into`.
+//! A wrapper is a file here, generic over `T: Transport`, and a [`Transport`](crate::Transport) itself, so that
+//! wrappers nest. It writes out the operations that it changes and names the others in `forward!`. The operations on
+//! messages in place and in batches that it does neither come from the contract, by way of the wrapper's own `try_send`
+//! and `try_recv_into`.
 
 /// Passes operations on to the transport in the field named first.
 macro_rules! forward {
