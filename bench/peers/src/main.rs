@@ -1,6 +1,7 @@
 //! `tombolo bench all` runs this where it finds it beside itself, for peers that have dependencies of their own.
 //!
-//! `run OPTIONS` measures and writes the results to standard output, or in one line why it cannot; `far` is the far
+//! `all LABEL FOLDER` measures everything by itself, on a host without the rest of Tombolo but `tombolod` beside it, and
+//! writes `results.json`, the page and its plots into the folder. For `tombolo bench all`, `run OPTIONS` measures and writes the results to standard output, or in one line why it cannot; `far` is the far
 //! side, which the near side starts.
 
 #[cfg(feature = "aeron")]
@@ -10,9 +11,11 @@ mod iceoryx;
 #[cfg(feature = "zeromq")]
 mod zeromq;
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use tombolo_bench::suite::{self, Absent, Options, Peer, peers};
+use tombolo_bench::report;
+use tombolo_bench::suite::{self, Absent, Options, Peer, Results, Schedule, peers};
 
 fn all() -> Vec<Box<dyn Peer>> {
     let mut all = peers::all();
@@ -48,13 +51,17 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["run", options] => finish(run(options)),
+        ["all", label, folder] => finish(measure_all(label, Path::new(folder))),
         ["far"] => {
             let all = all();
             let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
             finish(suite::serve(&peers).map_err(|error| error.to_string()))
         }
         _ => {
-            eprintln!("tombolo-bench-peers: started by `tombolo bench all`, not by hand");
+            eprintln!(
+                "usage: tombolo-bench-peers all LABEL FOLDER\n\
+                 (its other arguments are those with which `tombolo bench all` starts it)"
+            );
             ExitCode::from(2)
         }
     }
@@ -72,6 +79,29 @@ fn finish(result: Result<(), String>) -> ExitCode {
 
 fn run(options: &str) -> Result<(), String> {
     let options: Options = serde_json::from_str(options).map_err(|error| format!("no options: {error}"))?;
+    print!("{}", measure(options)?.to_json());
+    Ok(())
+}
+
+/// Everything that can be measured without a machine.
+fn measure_all(label: &str, folder: &Path) -> Result<(), String> {
+    let options = Options {
+        label: label.to_owned(),
+        schedule: Schedule::default(),
+        only: Vec::new(),
+        pairs: 16,
+        placement: true,
+        far: Vec::new(),
+    };
+    let results = measure(options)?;
+    report::write(std::slice::from_ref(&results), folder).map_err(|error| error.to_string())?;
+    let file = folder.join("results.json");
+    std::fs::write(&file, results.to_json()).map_err(|error| format!("{}: {error}", file.display()))?;
+    print!("{}", report::text(&results));
+    Ok(())
+}
+
+fn measure(options: Options) -> Result<Results, String> {
     let own = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
     let far = vec![own.to_string_lossy().into_owned(), "far".into()];
     let all = all();
@@ -80,6 +110,5 @@ fn run(options: &str) -> Result<(), String> {
         eprint!("\r\x1b[K{line}");
     });
     eprint!("\r\x1b[K");
-    print!("{}", results.map_err(|error| error.to_string())?.to_json());
-    Ok(())
+    results.map_err(|error| error.to_string())
 }
