@@ -3,16 +3,18 @@
 //!
 //! `no_std`. This crate and those of `platform` are the only ones that may hold `unsafe`; here it is what turns
 //! a raw address into a [`memory::SharedMemory`], after which every access is bounds-checked and atomic.
-#![cfg_attr(not(any(test, loom)), no_std)]
+#![cfg_attr(not(any(test, loom, sim)), no_std)]
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
+pub mod canary;
 pub mod hash;
 pub mod ids;
 pub mod isa;
 pub mod memory;
 pub mod sync;
+pub mod tap;
 
 pub use ids::{ChannelId, DomainId, NodeId};
 pub use isa::{Isa, Target};

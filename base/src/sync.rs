@@ -1,10 +1,16 @@
-//! Atomics and fences, from `core` or, when built with `--cfg loom`, from the model checker.
+//! Atomics and fences, from `core` or, when built with `--cfg loom`, from the model checker, or, when built with
+//! `--cfg sim`, with a tap that tells a simulator of every store.
 //!
 //! Everything that touches shared memory imports from here, so that the same source runs on hardware,
-//! under miri and in loom's exhaustive schedules.
+//! under miri, in loom's exhaustive schedules and across simulated links.
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, sim)))]
 pub use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence, fence};
+
+#[cfg(all(sim, not(loom)))]
+pub use crate::tap::{AtomicU64, fence};
+#[cfg(all(sim, not(loom)))]
+pub use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};

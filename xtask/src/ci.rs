@@ -98,6 +98,8 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         documentation,
         xtask("without an OS", &["bare"]),
         xtask("loom models", &["model"]),
+        xtask("simulation", &["sim", "--seeds", "3000"]),
+        xtask("canaries", &["sim", "--canaries"]),
         xtask("foreign ISAs", &["foreign"]),
         xtask("kit", &["kit"]),
         xtask("generated files", &["codegen", "--check"]),

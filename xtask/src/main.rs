@@ -11,6 +11,7 @@ mod kit;
 mod layers;
 mod miri;
 mod model;
+mod sim;
 mod step;
 mod tidy;
 mod toolchain;
@@ -37,6 +38,8 @@ enum Command {
     Tidy,
     /// Writes the generated files anew
     Codegen(codegen::Options),
+    /// Runs whole machines under one seed each, with faults: `--seed N` runs one again
+    Sim(sim::Options),
     /// Explores every schedule of the lock-free code with loom
     Model(model::Options),
     /// Runs the protocol crates under miri, little-endian and big-endian
@@ -70,6 +73,7 @@ fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Tidy => tidy::run(&workspace),
         Command::Codegen(options) => codegen::run(&workspace, options),
+        Command::Sim(options) => sim::run(&workspace, options),
         Command::Model(options) => model::run(&workspace, options),
         Command::Miri(options) => miri::run(&workspace, options),
         Command::Foreign => foreign::run(&workspace),

@@ -84,7 +84,9 @@ impl Core {
             return;
         }
         node.state = NodeState::Down { cause: cause.to_owned() };
-        node.generation = node.generation.saturating_add(1);
+        if !tombolo_base::canary!("core reuses a generation") {
+            node.generation = node.generation.saturating_add(1);
+        }
         (node.pid, node.cores) = (0, 0);
         node.window = None;
         node.programs.clear();

@@ -60,12 +60,16 @@ impl Core {
             Some(NodeState::Down { cause }) => return Err(Fault::NodeDown { node: name.into(), cause }),
             _ => return Err(Fault::NodeDown { node: name.into(), cause: "it is starting".into() }),
         }
-        if request != 0 {
+        // The agent of the client's own node answers it itself, so nothing comes back here.
+        let own = client.0 == node;
+        if request != 0 && !own {
             let used = self.remote_names.asked.range((client, 0)..=(client, u32::MAX)).count();
             self.within(Limit::WaitingPerDomain, used, format_args!("domain {domain}"))?;
             self.remote_names.asked.insert((client, request), node);
         }
-        self.remote_names.known_at.entry(client).or_default().insert(node);
+        if !own {
+            self.remote_names.known_at.entry(client).or_default().insert(node);
+        }
         let (of, connection) = client;
         self.order(node, Order::NamesAsked { node: of, connection, domain, request, operation });
         Ok(())

@@ -47,7 +47,9 @@ impl Core {
                 let result = self.attach(now, client, *version, program);
                 return self.attached(client, request, result);
             }
-            (Some(domain), _) => domain,
+            (Some(domain), _) if self.domains.contains_key(&domain) => domain,
+            // The last words of a domain whose end was reported before its connection's: nobody is left to hear.
+            (Some(_), _) => return,
             (None, _) => {
                 let fault = Fault::Refused { why: "attach to the monitor first".into() };
                 return self.answer(client, request, Err(fault));
@@ -134,7 +136,11 @@ impl Core {
         }
         let (node, _) = client;
         let record = self.clients.get(&client).ok_or(Fault::Refused { why: "no such connection".into() })?;
-        let (pid, spawned) = (record.pid, record.spawned.filter(|domain| self.domains.contains_key(domain)));
+        let (pid, spawned) = (record.pid, record.spawned);
+        if let Some(domain) = spawned.filter(|domain| !self.domains.contains_key(domain)) {
+            // It ended before it was heard. Taken for somebody who came by itself, it would never end.
+            return Err(Fault::NoSuchDomain { domain });
+        }
         let domain = match (record.domain, spawned) {
             (Some(_), _) => return Err(Fault::Refused { why: "this connection is attached already".into() }),
             (None, Some(domain)) => domain,
@@ -179,7 +185,9 @@ impl Core {
     pub(super) fn client_left(&mut self, client: Client) {
         let Some(record) = self.clients.remove(&client) else { return };
         self.trace_client_left(client);
-        self.names.left(client);
+        if !tombolo_base::canary!("core keeps the names of the dead") {
+            self.names.left(client);
+        }
         self.remote_names_left(client);
         self.waiting.retain(|waiting| waiting.client != client);
         self.nodes.iter_mut().for_each(|node| node.console.forget(client));

@@ -497,3 +497,41 @@ fn a_fault_repeats_no_more_than_a_message_has_room_for() {
         );
     }
 }
+
+#[test]
+fn a_child_that_ended_before_it_attached_is_not_taken_for_another() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let domain = start(&mut bench, (HOST, 1));
+    bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(domain) });
+    bench.report(ARM0, Report::Ended { domain, exit: Exit::Signalled { signal: 9 } });
+    let attach = Request::Attach { version: PROTOCOL_VERSION, program: String::new() };
+    let fault = Fault::NoSuchDomain { domain };
+    assert_eq!(bench.ask((ARM0, 5), attach), Some(Reply::Failed { fault }));
+    bench.report(ARM0, Report::Left { connection: 5 });
+    let Some(Reply::Domains { domains, .. }) = bench.ask((HOST, 1), Request::Domains { after: 0 }) else {
+        panic!()
+    };
+    assert_eq!(domains.len(), 1, "only who asks is left: {domains:?}");
+}
+
+#[test]
+fn the_last_words_of_a_dead_domain_open_nothing() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let domain = start(&mut bench, (HOST, 1));
+    bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(domain) });
+    let attach = Request::Attach { version: PROTOCOL_VERSION, program: String::new() };
+    assert!(matches!(bench.ask((ARM0, 5), attach), Some(Reply::Attached { spawned: true, .. })));
+    assert_eq!(bench.connect((ARM0, 5), "late"), None);
+    bench.report(ARM0, Report::Ended { domain, exit: Exit::Signalled { signal: 9 } });
+    // Its connection is still there when the name comes up, and so may be something that it said.
+    assert_eq!(bench.export((HOST, 1), "late"), Some(Reply::Exported { listener: 1 }));
+    let incoming = |bench: &Bench| {
+        bench.delivered.iter().any(|(_, message, ..)| matches!(message.body, Reply::Incoming { .. }))
+    };
+    assert!(!incoming(&bench));
+    assert_eq!(bench.connect((ARM0, 5), "late"), None);
+    assert!(!incoming(&bench) && bench.core.next_tick().is_none());
+    assert_eq!(bench.export((ARM0, 5), "of the dead"), None);
+}

@@ -274,6 +274,9 @@ impl Consumer {
             return;
         }
         match self.config.variant() {
+            Variant::EpochCredit if tombolo_base::canary!("ring gives back too little") => {
+                self.credit_line.store_le(0, self.position - 1, Release);
+            }
             Variant::EpochCredit => self.credit_line.store_le(0, self.position, Release),
             Variant::UsedFlag => {
                 for position in self.credited..self.position {

@@ -219,6 +219,9 @@ impl Waker {
             return if self.fencing { self.grow_calm() } else { Look::Awake };
         }
         self.rung = sequence;
+        if tombolo_base::canary!("doorbell is forgotten") {
+            return Look::Awake;
+        }
         self.start_fencing();
         Look::Ring
     }

@@ -66,6 +66,9 @@ impl Slots {
     /// Fills the slot at `position` with `source` and then its control word, published by `order`.
     #[inline(always)]
     pub(crate) fn fill(&self, position: u64, source: &[u8], word: u64, order: Ordering) {
+        if tombolo_base::canary!("ring publishes before it writes") {
+            self.store_control(position, word, order);
+        }
         let control = match self.size {
             SlotSize::B32 => {
                 let [payload @ .., control] = self.sized::<4>(position);

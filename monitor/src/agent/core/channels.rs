@@ -53,6 +53,9 @@ impl<D> AgentCore<D> {
     pub fn lifeline_let_go(&mut self, channel: ChannelId) {
         if self.lifelines.remove(&channel) {
             self.actions.push_back(Action::LetGo { channel });
+            if tombolo_base::canary!("agent releases nothing") {
+                return;
+            }
             self.report(Report::Released { channel });
         }
     }

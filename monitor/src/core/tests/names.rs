@@ -180,3 +180,17 @@ fn requests_to_an_agent_that_does_not_answer_are_limited() {
         assert_eq!(!bench.delivered.is_empty(), refused, "{request}");
     }
 }
+
+#[test]
+fn what_a_client_asks_of_its_own_node_by_name_is_not_waited_for_here() {
+    let mut bench = Bench::up(4);
+    bench.attach(FIRST);
+    let own = || Request::Names { scope: Scope::Node("host".into()), operation: lock("l") };
+    // Its agent answers each of them: they do not add up to a limit.
+    for _ in 0..2000 {
+        assert_eq!(bench.ask(FIRST, own()), None);
+        assert!(matches!(bench.orders.last(), Some((HOST, Order::NamesAsked { connection: 1, .. }))));
+    }
+    bench.report(HOST, Report::Left { connection: 1 });
+    assert!(!matches!(bench.orders.last(), Some((_, Order::NamesLeft { .. }))), "it knows that itself");
+}

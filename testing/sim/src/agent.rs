@@ -1,0 +1,375 @@
+//! The hands of the real agent: sockets, processes and programs that are simulated.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tombolo_base::{ChannelId, DomainId};
+use tombolo_control::{Exit, Order, StartOrder};
+use tombolod::agent::core::{Action, AgentCore, Item, Outgoing, PIECE_BYTES, ProgramSource, Stopped};
+
+use crate::descriptor::{Actor, End, Fd};
+use crate::shared::{Birth, Event, Shared};
+use crate::window::Place;
+
+/// Messages of a client that are read in a turn.
+const BURST: usize = 16;
+
+/// Packets that fit into a pipe.
+pub const PIPE_PACKETS: usize = 8;
+
+struct Child {
+    pid: i32,
+    life: End,
+    outputs: [Option<End>; 2],
+    input: Option<End>,
+}
+
+/// An agent.
+pub struct SimAgent {
+    node: u16,
+    core: AgentCore<Fd>,
+    window: Option<Place>,
+    clients: BTreeMap<u32, End>,
+    children: BTreeMap<DomainId, Child>,
+    programs: BTreeSet<[u8; 32]>,
+    lifelines: BTreeMap<ChannelId, End>,
+    pairs: BTreeMap<ChannelId, End>,
+}
+
+impl SimAgent {
+    /// An agent that listens.
+    #[must_use]
+    pub fn new(shared: &mut Shared, node: u16, window: Option<Place>) -> Self {
+        shared.listeners.insert(node, Default::default());
+        SimAgent {
+            node,
+            core: AgentCore::new(),
+            window,
+            clients: BTreeMap::new(),
+            children: BTreeMap::new(),
+            programs: BTreeSet::new(),
+            lifelines: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+        }
+    }
+
+    fn actor(&self) -> Actor {
+        if self.node == 0 { Actor::Root } else { Actor::Node(self.node) }
+    }
+
+    /// The next report to the root.
+    pub fn next_report(&mut self) -> Option<Outgoing<Fd>> {
+        self.core.next_report()
+    }
+
+    /// Processes that it started.
+    #[must_use]
+    pub fn pids(&self) -> Vec<i32> {
+        self.children.values().map(|child| child.pid).collect()
+    }
+
+    /// What it still holds, if anything.
+    #[must_use]
+    pub fn leftovers(&self, clients: usize) -> Option<String> {
+        let counts = [
+            ("clients", self.clients.len().saturating_sub(clients)),
+            ("children", self.children.len()),
+            ("lifelines", self.lifelines.len()),
+            ("pairs", self.pairs.len()),
+        ];
+        let left: Vec<String> = counts
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(what, count)| format!("{count} {what}"))
+            .collect();
+        (!left.is_empty()).then(|| left.join(", "))
+    }
+
+    /// Takes in an order.
+    ///
+    /// # Errors
+    /// [`Stopped`].
+    pub fn execute(&mut self, shared: &mut Shared, order: Order, passed: Vec<Fd>) -> Result<(), Stopped> {
+        let outcome = self.core.execute(order, passed);
+        self.perform(shared);
+        outcome
+    }
+
+    /// Looks at everything that it waits for, in any order.
+    pub fn look(&mut self, shared: &mut Shared) {
+        self.core.tick(shared.now);
+        self.perform(shared);
+        let mut what = [0, 1, 2, 3];
+        shared.random.shuffle(&mut what);
+        for what in what {
+            match what {
+                0 => self.accept(shared),
+                1 => self.serve_clients(shared),
+                2 => self.look_at_lifelines(shared),
+                _ => self.look_at_children(shared),
+            }
+        }
+        if let Some(at) = self.core.next_tick() {
+            shared.turn_within(self.actor(), at.saturating_sub(shared.now).max(1));
+        }
+    }
+
+    fn accept(&mut self, shared: &mut Shared) {
+        while let Some((pid, end)) = shared.listeners.get_mut(&self.node).and_then(|queue| queue.pop_front())
+        {
+            if let Some(connection) = self.core.client_connected(pid, true) {
+                self.clients.insert(connection, end.owned_by(self.actor()));
+            }
+            self.perform(shared);
+        }
+    }
+
+    fn serve_clients(&mut self, shared: &mut Shared) {
+        let mut connections: Vec<u32> = self.clients.keys().copied().collect();
+        shared.random.shuffle(&mut connections);
+        for connection in connections {
+            for _ in 0..BURST {
+                let Some(end) = self.clients.get(&connection) else { break };
+                if !self.core.is_client_heard(connection) {
+                    break;
+                }
+                match end.receive() {
+                    Some((message, fds)) => {
+                        self.core.client_asked(connection, message, false, fds.into_iter().next());
+                    }
+                    None if end.is_gone() => self.core.client_gone(connection),
+                    None => break,
+                }
+                self.perform(shared);
+            }
+            // More may be there than is read at a time.
+            if self.clients.get(&connection).is_some_and(|end| end.waiting() > 0) {
+                shared.wake(self.actor());
+            }
+        }
+    }
+
+    fn look_at_lifelines(&mut self, shared: &mut Shared) {
+        let gone: Vec<ChannelId> =
+            self.lifelines.iter().filter(|(_, end)| end.is_gone()).map(|(channel, _)| *channel).collect();
+        for channel in gone {
+            self.core.lifeline_let_go(channel);
+            self.perform(shared);
+        }
+    }
+
+    fn look_at_children(&mut self, shared: &mut Shared) {
+        let mut domains: Vec<DomainId> = self.children.keys().copied().collect();
+        shared.random.shuffle(&mut domains);
+        for domain in domains {
+            self.write_input(domain);
+            for stream in [1, 2] {
+                while self.core.may_read_output(domain, stream) && self.read_output(domain, stream) {}
+            }
+            self.look_at_end(domain);
+            self.perform(shared);
+        }
+    }
+
+    fn look_at_end(&mut self, domain: DomainId) {
+        let Some(child) = self.children.get(&domain).filter(|child| child.life.is_gone()) else { return };
+        let exit = match child.life.receive().as_ref().map(|(bytes, _)| bytes.as_slice()) {
+            Some([0, status]) => Exit::Exited { status: *status },
+            Some([_, signal]) => Exit::Signalled { signal: *signal },
+            _ => Exit::Signalled { signal: 0 },
+        };
+        self.core.ended(domain, exit);
+        for stream in [1, 2] {
+            while self.read_output(domain, stream) {}
+        }
+        self.children.remove(&domain);
+    }
+
+    /// Reads one piece; at the end of the stream, closes it. Whether there was any, or the end.
+    fn read_output(&mut self, domain: DomainId, stream: u8) -> bool {
+        let Some(child) = self.children.get_mut(&domain) else { return false };
+        let output = &mut child.outputs[usize::from(stream) - 1];
+        let Some(end) = output else { return false };
+        match end.receive() {
+            Some((bytes, _)) => {
+                // There is room for more.
+                end.ring();
+                self.core.output_read(domain, stream, bytes);
+            }
+            None if end.is_gone() => {
+                *output = None;
+                self.core.output_read(domain, stream, Vec::new());
+            }
+            None => return false,
+        }
+        true
+    }
+
+    fn write_input(&mut self, domain: DomainId) {
+        while let Some(input) = self.children.get(&domain).and_then(|child| child.input.as_ref())
+            && let Some(piece) = self.core.next_input(domain)
+        {
+            let count = piece.len().min(PIECE_BYTES);
+            if input.is_gone() {
+                return self.core.input_refused(domain);
+            }
+            if input.waiting_there() >= PIPE_PACKETS {
+                return;
+            }
+            input.send((piece[..count].to_vec(), Vec::new()));
+            self.core.input_written(domain, count);
+        }
+    }
+
+    fn perform(&mut self, shared: &mut Shared) {
+        while let Some(action) = self.core.next_action() {
+            match action {
+                Action::Send { connection, channel, items, message } => {
+                    self.send(shared, connection, channel, items, message);
+                }
+                Action::Close { connection } => {
+                    self.clients.remove(&connection);
+                }
+                Action::Keep { hash, source } => self.keep(shared, hash, source),
+                Action::Forget { hash } => {
+                    self.programs.remove(&hash);
+                }
+                Action::Start { order } => self.start(shared, order),
+                Action::Signal { domain, signal } => {
+                    if let Some(child) = self.children.get(&domain) {
+                        shared.after(1_000, Event::Signal { pid: child.pid, signal });
+                    }
+                }
+                Action::Feed { domain } => self.write_input(domain),
+                Action::CloseInput { domain } => {
+                    if let Some(child) = self.children.get_mut(&domain) {
+                        child.input = None;
+                    }
+                }
+                Action::HangUp { channel } => {
+                    if let Some(lifeline) = self.lifelines.get(&channel) {
+                        lifeline.hang_up();
+                    }
+                }
+                Action::LetGo { channel } => {
+                    self.lifelines.remove(&channel);
+                }
+                // What domains trace is not simulated: no page is there.
+                Action::ReadTrace { ticket, .. } => self.core.trace_read(ticket, None),
+                Action::Trace { .. } | Action::ForgetTrace { .. } => {}
+            }
+        }
+    }
+
+    fn send(
+        &mut self,
+        shared: &mut Shared,
+        connection: u32,
+        channel: ChannelId,
+        items: Vec<Item<Fd>>,
+        message: Vec<u8>,
+    ) {
+        let made: Vec<Option<Fd>> = items.into_iter().map(|item| self.make(shared, channel, item)).collect();
+        let fds: Option<Vec<Fd>> = made.into_iter().collect();
+        let Some(end) = self.clients.get(&connection) else { return };
+        if end.send((message, fds.unwrap_or_default())) {
+            self.core.client_took(connection);
+        } else {
+            self.core.client_gone(connection);
+        }
+    }
+
+    fn make(&mut self, shared: &mut Shared, channel: ChannelId, item: Item<Fd>) -> Option<Fd> {
+        match item {
+            Item::Passed(fd) => Some(fd),
+            Item::Missing => None,
+            Item::Lifeline => {
+                // A monitor may be out of descriptors.
+                if !shared.healed && shared.random.chance(shared.plan.faults.start / 8) {
+                    self.core.lifeline_not_made(channel);
+                    return None;
+                }
+                let (ours, theirs) = End::pair(&shared.wakes);
+                self.lifelines.insert(channel, ours.owned_by(self.actor()));
+                self.core.lifeline_made(channel);
+                Some(Fd::End(theirs))
+            }
+            Item::PairEnd => Some(Fd::End(self.pairs.remove(&channel).unwrap_or_else(|| {
+                let (first, second) = End::pair(&shared.wakes);
+                self.pairs.insert(channel, second);
+                first
+            }))),
+            Item::WindowMemory => self.window.map(Fd::Window),
+            Item::Interrupt(_) | Item::Registers => self.window.map(|_| Fd::Bell),
+            Item::TracePage(_) => Some(Fd::Bell),
+        }
+    }
+
+    fn keep(&mut self, shared: &mut Shared, hash: [u8; 32], source: ProgramSource<Fd>) {
+        let arrived = match source {
+            ProgramSource::Passed(Some(Fd::Program(passed))) => passed == hash,
+            ProgramSource::Passed(_) => false,
+            ProgramSource::Window { offset_bytes, length_bytes } => {
+                let arrived = self.copy_from_window(shared, hash, offset_bytes, length_bytes);
+                self.core.program_copied(hash);
+                arrived
+            }
+        };
+        if arrived {
+            self.programs.insert(hash);
+        }
+    }
+
+    /// Whether what lies in the window is the program that the root means.
+    fn copy_from_window(&self, shared: &mut Shared, hash: [u8; 32], offset: u64, length: u64) -> bool {
+        let memory = self.window.and_then(|place| shared.windows.memory(place));
+        let mut bytes = vec![0; length as usize];
+        if memory.is_none_or(|memory| memory.copy_out(offset as usize, &mut bytes).is_err()) {
+            return false;
+        }
+        let isas = crate::plan::isas();
+        let whole = shared.images.iter().any(|image| {
+            isas.iter().any(|isa| {
+                image.program(*isa).is_ok_and(|program| program.sha256 == hash && program.bytes == bytes)
+            })
+        });
+        if !whole {
+            shared.audit.fail(format!("a program did not arrive whole in the window of node {}", self.node));
+        }
+        whole
+    }
+
+    fn start(&mut self, shared: &mut Shared, order: StartOrder) {
+        let domain = order.domain;
+        if !self.programs.contains(&order.program) {
+            return self.core.not_started(domain, "it did not arrive".into());
+        }
+        if !shared.healed && shared.random.chance(shared.plan.faults.start) {
+            return self.core.not_started(domain, "out of memory".into());
+        }
+        let pid = shared.pid();
+        let pair = || End::pair(&shared.wakes);
+        let (life, their_life) = pair();
+        let ((out, their_out), (err, their_err)) = (pair(), pair());
+        let (input, their_input) = match order.stdin {
+            true => Some(pair()).unzip(),
+            false => (None, None),
+        };
+        let actor = self.actor();
+        let child = Child {
+            pid,
+            life: life.owned_by(actor),
+            outputs: [Some(out.owned_by(actor)), Some(err.owned_by(actor))],
+            input: input.map(|input| input.owned_by(actor)),
+        };
+        self.core.started(domain, pid, child.input.is_some());
+        self.children.insert(domain, child);
+        shared.born.push(Birth {
+            pid,
+            node: self.node,
+            domain: Some(domain),
+            life: Some(their_life),
+            outputs: vec![their_out, their_err],
+            input: their_input,
+        });
+    }
+}

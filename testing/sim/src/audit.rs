@@ -1,0 +1,527 @@
+//! What must hold of the root, whatever happens: a model of its own, fed with everything that goes into the root's
+//! core and comes out of it.
+//!
+//! It knows less than the core and decides nothing, so that a mistake there does not repeat itself here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tombolo_base::{ChannelId, DomainId};
+use tombolo_control::{
+    Attachment, ClientMessage, Fault, Grant, MonitorMessage, Order, Reply, Report, Request, Wire,
+};
+use tombolo_naming::{Answer, Operation, Scope};
+use tombolod::core::{Client, Effect};
+
+/// A client as its requests and the answers show it.
+#[derive(Debug, Default)]
+struct ClientModel {
+    domain: Option<DomainId>,
+    spawned: Option<DomainId>,
+    asked: BTreeMap<u32, Request>,
+}
+
+#[derive(Debug)]
+struct DomainModel {
+    parent: Option<Client>,
+    /// The request that asked for it, until that is answered.
+    starting: Option<u32>,
+}
+
+#[derive(Debug)]
+struct ChannelModel {
+    window: u16,
+    offset_bytes: u64,
+    vector: Option<u16>,
+    held_by: Vec<u16>,
+}
+
+/// What must come out of the core before it is asked anything else.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Due {
+    Told(Client, DomainId),
+    Answer(Client, u32),
+    HangUp(u16, ChannelId),
+    Dismissed(Client),
+    Output(DomainId, u8, Vec<u8>),
+}
+
+/// A range of a window that is lent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Lent {
+    offset_bytes: u64,
+    length_bytes: u64,
+    /// To a program on its way; otherwise to a channel.
+    program: Option<[u8; 32]>,
+}
+
+/// The model.
+#[derive(Debug, Default)]
+pub struct Audit {
+    clients: BTreeMap<Client, ClientModel>,
+    joined_ever: BTreeSet<(u16, u16, u32)>,
+    domains: BTreeMap<DomainId, DomainModel>,
+    domains_ever: BTreeSet<DomainId>,
+    names: BTreeMap<String, (Client, DomainId, u32)>,
+    channels: BTreeMap<ChannelId, ChannelModel>,
+    newest_channel: u64,
+    /// Locks of the machine that are held, by whom and with which token.
+    locks: BTreeMap<String, (Client, u64)>,
+    newest_tokens: BTreeMap<String, u64>,
+    lent: BTreeMap<u16, Vec<Lent>>,
+    vectors: BTreeMap<u16, BTreeSet<u16>>,
+    generations: BTreeMap<u16, u16>,
+    down: BTreeSet<u16>,
+    /// Nodes with a window.
+    windowed: BTreeSet<u16>,
+    due: Vec<Due>,
+    current: Option<(Client, u32)>,
+    failure: Option<String>,
+}
+
+impl Audit {
+    /// A model of a machine of which these nodes have windows.
+    #[must_use]
+    pub fn new(windowed: BTreeSet<u16>) -> Self {
+        Audit { windowed, ..Audit::default() }
+    }
+
+    /// The first thing that did not hold.
+    #[must_use]
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Notes that something does not hold.
+    pub fn fail(&mut self, what: impl Into<String>) {
+        self.failure.get_or_insert(what.into());
+    }
+
+    fn require(&mut self, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.fail(what());
+        }
+    }
+
+    /// Before the core is told of a report.
+    pub fn before_report(&mut self, node: u16, report: &Report) {
+        match report {
+            Report::Joined { connection, domain, .. } => {
+                let generation = self.generations.get(&node).copied().unwrap_or(0);
+                let fresh = self.joined_ever.insert((node, generation, *connection));
+                self.require(fresh, || format!("node {node} numbered two connections {connection}"));
+                let model = ClientModel { spawned: *domain, ..ClientModel::default() };
+                self.clients.insert(client(node, *connection), model);
+            }
+            Report::Asked { connection, message } => self.asked(client(node, *connection), &message.0),
+            Report::Left { connection } => self.client_gone(client(node, *connection)),
+            Report::Started { domain, .. } => {
+                if let Some(model) = self.domains.get_mut(domain)
+                    && let (Some(request), Some(parent)) = (model.starting.take(), model.parent)
+                {
+                    self.answer_due(parent, request);
+                }
+            }
+            Report::NotStarted { domain, .. } | Report::Ended { domain, .. } => {
+                let told = matches!(report, Report::Ended { .. });
+                self.domain_ended(*domain, told);
+            }
+            Report::Output { domain, stream, bytes } => {
+                self.due.push(Due::Output(*domain, *stream, bytes.0.clone()));
+            }
+            Report::Released { channel } => self.released(node, *channel),
+            Report::ProgramTaken { hash } => {
+                let lent = self.lent.entry(node).or_default();
+                if let Some(index) = lent.iter().position(|lent| lent.program == Some(*hash)) {
+                    lent.remove(index);
+                }
+            }
+            Report::Ready { .. }
+            | Report::InputTaken { .. }
+            | Report::TraceRead { .. }
+            | Report::NamesSay { .. } => {}
+        }
+    }
+
+    fn asked(&mut self, client: Client, message: &[u8]) {
+        let Some(model) = self.clients.get_mut(&client) else { return };
+        let Ok(ClientMessage { request, body }) = ClientMessage::from_bytes(message) else {
+            self.due.push(Due::Dismissed(client));
+            return self.client_gone(client);
+        };
+        if model.domain.is_some_and(|domain| !self.domains.contains_key(&domain)) {
+            // The last words of a dead domain: there is nobody to answer.
+            return;
+        }
+        if let Request::Withdraw { listener } = body {
+            self.names.retain(|_, (by, _, of)| (*by, *of) != (client, listener));
+        }
+        if let Request::Names { scope: Scope::Machine, operation: Operation::Unlock { name, token } } = &body
+            && self.locks.get(name) == Some(&(client, *token))
+        {
+            self.locks.remove(name);
+        }
+        self.current = Some((client, request));
+        let own =
+            |name: &str| name == if client.0.0 == 0 { "host".into() } else { format!("n{}", client.0.0) };
+        let by_agent = matches!(&body, Request::Names { scope: Scope::Node(name), .. } if own(name));
+        // What a client asks about the names of its own node, by whatever scope, its agent answers.
+        if request != 0 && !by_agent {
+            model.asked.insert(request, body);
+        }
+    }
+
+    fn client_gone(&mut self, client: Client) {
+        let Some(model) = self.clients.remove(&client) else { return };
+        self.names.retain(|_, (by, ..)| *by != client);
+        self.locks.retain(|_, (by, _)| *by != client);
+        if let Some(domain) = model.domain
+            && model.spawned.is_none()
+        {
+            self.domains.remove(&domain);
+        }
+    }
+
+    fn answer_due(&mut self, client: Client, request: u32) {
+        if self.clients.get(&client).is_some_and(|model| model.asked.contains_key(&request)) {
+            self.due.push(Due::Answer(client, request));
+        }
+    }
+
+    fn domain_ended(&mut self, domain: DomainId, told: bool) {
+        let Some(model) = self.domains.remove(&domain) else { return };
+        self.names.retain(|_, (_, owner, _)| *owner != domain);
+        let clients = &self.clients;
+        self.locks.retain(|_, (by, _)| clients.get(by).is_some_and(|model| model.domain != Some(domain)));
+        let Some(parent) = model.parent.filter(|parent| self.clients.contains_key(parent)) else { return };
+        match model.starting {
+            Some(request) => self.answer_due(parent, request),
+            None if told => self.due.push(Due::Told(parent, domain)),
+            None => {}
+        }
+    }
+
+    fn released(&mut self, node: u16, channel: ChannelId) {
+        let Some(model) = self.channels.get_mut(&channel) else { return };
+        let before = model.held_by.len();
+        model.held_by.retain(|holder| *holder != node);
+        if model.held_by.len() == before {
+            return;
+        }
+        if let Some(other) = model.held_by.first() {
+            return self.due.push(Due::HangUp(*other, channel));
+        }
+        if let Some(model) = self.channels.remove(&channel) {
+            let lent = self.lent.entry(model.window).or_default();
+            lent.retain(|lent| lent.offset_bytes != model.offset_bytes);
+            if let Some(vector) = model.vector {
+                self.vectors.entry(model.window).or_default().remove(&vector);
+            }
+        }
+    }
+
+    /// Before the core is told that a node is lost.
+    pub fn before_node_lost(&mut self, node: u16) {
+        if !self.down.insert(node) {
+            return;
+        }
+        let here = |(of, _): &Client| of.0 == node;
+        let clients: Vec<Client> = self.clients.keys().copied().filter(|client| here(client)).collect();
+        clients.into_iter().for_each(|client| self.client_gone(client));
+        let domains: Vec<DomainId> =
+            self.domains.keys().copied().filter(|domain| domain.node().0 == node).collect();
+        domains.into_iter().for_each(|domain| self.domain_ended(domain, true));
+        let channels: Vec<ChannelId> = self.channels.keys().copied().collect();
+        channels.into_iter().for_each(|channel| self.released(node, channel));
+        self.channels.retain(|_, model| model.window != node);
+        self.lent.remove(&node);
+        self.vectors.remove(&node);
+    }
+
+    /// Something came out of the core.
+    pub fn effect(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Order { node, order, .. } => self.order(node.0, order),
+            Effect::Boot { node, generation } => {
+                let before = self.generations.insert(node.0, generation.get()).unwrap_or(0);
+                self.require(generation.get() > before, || {
+                    format!("node {} starts again in generation {generation}, it was {before}", node.0)
+                });
+                self.down.remove(&node.0);
+            }
+            Effect::Destroy { node } => self.before_node_lost(node.0),
+            _ => {}
+        }
+    }
+
+    fn order(&mut self, node: u16, order: &Order) {
+        match order {
+            Order::Deliver { connection, channel, attachments, message } => {
+                match MonitorMessage::from_bytes(&message.0) {
+                    Ok(message) => {
+                        self.delivered(client(node, *connection), *channel, attachments, message);
+                    }
+                    Err(error) => self.fail(format!("the root says nonsense to a client: {error}")),
+                }
+            }
+            Order::Start { order } => {
+                let (parent, request) = self.current.unzip();
+                self.admit(order.domain, DomainModel { parent, starting: request });
+            }
+            Order::Program { hash, length_bytes, window_offset_bytes: Some(offset_bytes) } => {
+                let lent = Lent {
+                    offset_bytes: *offset_bytes,
+                    length_bytes: length_bytes.next_multiple_of(4096),
+                    program: Some(*hash),
+                };
+                self.lend(node, lent);
+            }
+            Order::HangUp { channel } => self.done(&Due::HangUp(node, *channel)),
+            Order::Dismiss { connection } => {
+                let client = client(node, *connection);
+                self.done(&Due::Dismissed(client));
+                self.client_gone(client);
+            }
+            Order::OutputTaken { domain, stream, bytes } => {
+                let dropped = |due: &Due| {
+                    matches!(due, Due::Output(of, from, what)
+                        if (of, from, what.len()) == (domain, stream, *bytes as usize))
+                };
+                if let Some(index) = self.due.iter().position(dropped) {
+                    self.due.remove(index);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn done(&mut self, what: &Due) {
+        if let Some(index) = self.due.iter().position(|due| due == what) {
+            self.due.remove(index);
+        }
+    }
+
+    fn admit(&mut self, domain: DomainId, model: DomainModel) {
+        let generation = self.generations.get(&domain.node().0).copied().unwrap_or(0);
+        self.require(domain.generation().get() == generation, || {
+            format!("domain {domain} was admitted in generation {generation} of its node")
+        });
+        let fresh = self.domains_ever.insert(domain);
+        self.require(fresh, || format!("the id {domain} was given out twice"));
+        self.domains.insert(domain, model);
+    }
+
+    fn lend(&mut self, node: u16, lent: Lent) {
+        let all = self.lent.entry(node).or_default();
+        let end = lent.offset_bytes + lent.length_bytes;
+        let overlaps = all.iter().copied().find(|other| {
+            lent.offset_bytes < other.offset_bytes + other.length_bytes && other.offset_bytes < end
+        });
+        all.push(lent);
+        if let Some(other) = overlaps {
+            self.fail(format!("a range of node {node}'s window is lent twice: {lent:?} and {other:?}"));
+        }
+    }
+
+    fn delivered(
+        &mut self,
+        to: Client,
+        channel: ChannelId,
+        attachments: &[Attachment],
+        message: MonitorMessage,
+    ) {
+        let Some(model) = self.clients.get_mut(&to) else {
+            // It left meanwhile. A grant lends all the same, until the agents let go.
+            if let Reply::Connected { grant } | Reply::Incoming { grant, .. } = &message.body {
+                self.granted(to.0.0, channel, grant, attachments);
+            }
+            return;
+        };
+        let asked = model.asked.remove(&message.request);
+        if message.request != 0 {
+            self.done(&Due::Answer(to, message.request));
+            if asked.is_none() {
+                return self.fail(format!(
+                    "client {to:?} got an answer to request {}, which it did not ask or was answered: {:?}",
+                    message.request, message.body
+                ));
+            }
+        }
+        match message.body {
+            Reply::Attached { domain, spawned, .. } => self.attached(to, domain, spawned),
+            Reply::Exported { listener } => {
+                if let Some(Request::Export { name }) = asked {
+                    self.exported(to, name, listener);
+                }
+            }
+            Reply::Spawned { domain } => {
+                self.require(self.domains.contains_key(&domain), || {
+                    format!("domain {domain} was said to be spawned and does not live")
+                });
+            }
+            Reply::Connected { grant } | Reply::Incoming { grant, .. } => {
+                self.require(self.domains.contains_key(&grant.peer), || {
+                    format!("{} was granted to {to:?} with {}, which is dead", grant.channel, grant.peer)
+                });
+                self.granted(to.0.0, channel, &grant, attachments);
+            }
+            Reply::Failed { fault: Fault::NameTaken { name, owner } } => {
+                let real = self.names.get(&name).map(|(_, owner, _)| *owner);
+                self.require(real == Some(owner), || {
+                    format!("'{name}' is said to be taken by {owner}, its owner is {real:?}")
+                });
+            }
+            Reply::Named { origin: None, answer } => self.named(to, answer, asked),
+            Reply::Domains { domains, .. } => {
+                for info in domains {
+                    let lives = self.domains.contains_key(&info.id);
+                    self.require(lives, || format!("{} is listed and does not live", info.id));
+                }
+            }
+            Reply::Ended { domain, .. } => {
+                let due = Due::Told(to, domain);
+                self.require(self.due.contains(&due), || {
+                    format!("client {to:?} is told once too often that {domain} ended")
+                });
+                self.done(&due);
+            }
+            Reply::Output { domain, stream, bytes } => {
+                let due = Due::Output(domain, stream, bytes.0);
+                self.require(self.due.contains(&due), || format!("{domain} never wrote what is shown"));
+                self.done(&due);
+            }
+            _ => {}
+        }
+    }
+
+    /// The machine's names answer.
+    fn named(&mut self, to: Client, answer: Answer, asked: Option<Request>) {
+        match (answer, asked) {
+            (Answer::Found { records, .. }, _) => {
+                for record in records {
+                    let real = self.names.get(&record.name).map(|(_, owner, _)| *owner);
+                    self.require(record.owner.is_none() || record.owner == real, || {
+                        format!("'{}' is listed as of {:?}, its owner is {real:?}", record.name, record.owner)
+                    });
+                }
+            }
+            (
+                Answer::Locked { token },
+                Some(Request::Names { operation: Operation::Lock { name, .. }, .. }),
+            ) => {
+                let newest = self.newest_tokens.insert(name.clone(), token).unwrap_or(0);
+                self.require(token > newest, || format!("lock '{name}' has token {token} after {newest}"));
+                if let Some((holder, _)) = self.locks.insert(name.clone(), (to, token)) {
+                    self.fail(format!("lock '{name}' was given to {to:?} while {holder:?} holds it"));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn attached(&mut self, to: Client, domain: DomainId, spawned: bool) {
+        if spawned {
+            let lives = self.domains.contains_key(&domain);
+            self.require(lives, || format!("{domain} attached after its end"));
+        } else {
+            self.admit(domain, DomainModel { parent: None, starting: None });
+        }
+        if let Some(model) = self.clients.get_mut(&to) {
+            model.domain = Some(domain);
+            if !spawned {
+                model.spawned = None;
+            }
+        }
+    }
+
+    fn exported(&mut self, to: Client, name: String, listener: u32) {
+        let Some(owner) = self.clients.get(&to).and_then(|model| model.domain) else {
+            return self.fail(format!("'{name}' was given to a client that is not attached"));
+        };
+        let lives = self.domains.contains_key(&owner);
+        self.require(lives, || format!("'{name}' was given to {owner}, which is dead"));
+        if let Some((_, before, _)) = self.names.insert(name.clone(), (to, owner, listener)) {
+            self.fail(format!("'{name}' was given to {owner} while {before} has it"));
+        }
+    }
+
+    fn granted(&mut self, to: u16, channel: ChannelId, grant: &Grant, attachments: &[Attachment]) {
+        let Some(place) = &grant.window else {
+            return self.require(channel == grant.channel, || format!("{channel} is granted as {grant:?}"));
+        };
+        let peer = grant.peer.node().0;
+        let window = if self.windowed.contains(&to) { to } else { peer };
+        if !self.channels.contains_key(&channel) {
+            let fresh = channel.0 > self.newest_channel;
+            self.require(fresh, || format!("{channel} was given out twice"));
+            self.newest_channel = self.newest_channel.max(channel.0);
+            let offset_bytes = place.offset_bytes;
+            self.lend(window, Lent { offset_bytes, length_bytes: place.length_bytes, program: None });
+            let model = ChannelModel { window, offset_bytes, vector: None, held_by: vec![to, peer] };
+            self.channels.insert(channel, model);
+        }
+        let vector = attachments.iter().find_map(|attachment| match attachment {
+            Attachment::Interrupt { vector } => Some(*vector),
+            _ => None,
+        });
+        let Some(model) = self.channels.get_mut(&channel) else { return };
+        let same = model.offset_bytes == place.offset_bytes;
+        let free = vector.is_none_or(|vector| self.vectors.entry(window).or_default().insert(vector));
+        model.vector = model.vector.or(vector);
+        self.require(same, || format!("the two ends of {channel} were granted different ranges"));
+        self.require(free, || format!("doorbell {vector:?} of node {window} is lent twice"));
+    }
+
+    /// After the core was asked something: everything that was due has come out.
+    pub fn settled(&mut self) {
+        self.current = None;
+        let due = std::mem::take(&mut self.due);
+        let still_due = due.into_iter().find(|due| match due {
+            // Who has left meanwhile is told nothing.
+            Due::Told(client, _) | Due::Answer(client, _) => self.clients.contains_key(client),
+            Due::HangUp(node, _) => !self.down.contains(node),
+            Due::Dismissed(_) | Due::Output(..) => true,
+        });
+        if let Some(due) = still_due {
+            self.fail(format!("the root did not do what was due: {due:?}"));
+        }
+    }
+
+    /// Requests of live clients that wait for their answer.
+    #[must_use]
+    pub fn unanswered(&self) -> Vec<(Client, u32, &Request)> {
+        let of = |(client, model): (&Client, &'_ ClientModel)| {
+            let client = *client;
+            model.asked.keys().map(move |request| (client, *request)).collect::<Vec<_>>()
+        };
+        let all: Vec<(Client, u32)> = self.clients.iter().flat_map(of).collect();
+        all.into_iter()
+            .filter_map(|(client, request)| {
+                self.clients.get(&client)?.asked.get(&request).map(|body| (client, request, body))
+            })
+            .collect()
+    }
+
+    /// What is left when every domain but `clients` clients has ended.
+    #[must_use]
+    pub fn leftovers(&self, clients: usize) -> Option<String> {
+        let counts = [
+            ("clients", self.clients.len().saturating_sub(clients)),
+            ("domains", self.domains.len().saturating_sub(clients)),
+            ("names", self.names.len()),
+            ("locks", self.locks.len()),
+            ("channels in windows", self.channels.len()),
+            ("ranges lent", self.lent.values().map(Vec::len).sum()),
+            ("doorbells lent", self.vectors.values().map(BTreeSet::len).sum()),
+        ];
+        let left: Vec<String> = counts
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(what, count)| format!("{count} {what}"))
+            .collect();
+        (!left.is_empty()).then(|| left.join(", "))
+    }
+}
+
+fn client(node: u16, connection: u32) -> Client {
+    (tombolo_base::NodeId(node), connection)
+}

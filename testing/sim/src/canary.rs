@@ -1,0 +1,61 @@
+//! Mistakes that are planted in the code under test, to see that the simulator finds them.
+
+/// The mistakes that can be planted in a build with `--cfg sim`, and in how many seeds, from the first on, each must
+/// be found.
+pub const CANARIES: [(&str, u64); 12] = [
+    ("ring publishes before it writes", 50),
+    ("ring gives back too little", 50),
+    ("hello is published in no order", 3000),
+    ("doorbell is forgotten", 50),
+    ("window lends twice", 50),
+    ("core keeps the names of the dead", 50),
+    ("core tells nobody of a death", 50),
+    ("core hangs nobody up", 50),
+    ("core reuses a generation", 200),
+    ("core answers nobody who waits in vain", 50),
+    ("agent releases nothing", 50),
+    ("agent forgets who left", 50),
+];
+
+/// Plants a mistake in what this thread runs from now on; the empty name plants none.
+///
+/// # Errors
+/// When there is no such mistake, or this build has none.
+pub fn plant(name: &str) -> Result<(), NoCanary> {
+    let known = CANARIES.iter().map(|(known, _)| *known).find(|known| *known == name);
+    match known {
+        Some(known) => planting::plant(known),
+        None if name.is_empty() => planting::plant(""),
+        None => Err(NoCanary::Unknown(name.to_owned())),
+    }
+}
+
+/// A mistake cannot be planted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NoCanary {
+    /// There is none of that name.
+    #[error("there is no canary '{0}'; `--canaries` tries all of them")]
+    Unknown(String),
+    /// This build has none.
+    #[error("this build has no canaries: `cargo xtask sim` makes one that has")]
+    NotBuilt,
+}
+
+#[cfg(sim)]
+mod planting {
+    use super::NoCanary;
+
+    pub(super) fn plant(name: &'static str) -> Result<(), NoCanary> {
+        tombolo_base::canary::plant(name);
+        Ok(())
+    }
+}
+
+#[cfg(not(sim))]
+mod planting {
+    use super::NoCanary;
+
+    pub(super) fn plant(name: &'static str) -> Result<(), NoCanary> {
+        if name.is_empty() { Ok(()) } else { Err(NoCanary::NotBuilt) }
+    }
+}

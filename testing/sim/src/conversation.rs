@@ -1,0 +1,266 @@
+//! A channel between two simulated domains: numbered messages whose every byte is known beforehand.
+
+use tombolo_base::ChannelId;
+use tombolo_control::Grant;
+use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
+
+use crate::channel::{Ended, MemoryEnd};
+use crate::descriptor::{Actor, End, Fd};
+use crate::random::Random;
+use crate::shared::{ChannelLog, Shared};
+use crate::window::Place;
+
+/// Packets that fit into a stream.
+const STREAM_PACKETS: usize = 32;
+
+/// What carries it.
+enum Link {
+    /// Rings in memory, with a lifeline; for a window also where they lie.
+    Memory { channel: Box<MemoryEnd>, lifeline: End, place: Option<(Place, usize)> },
+    /// A stream.
+    Stream(End),
+}
+
+/// One end.
+pub struct Conversation {
+    id: ChannelId,
+    side: usize,
+    link: Link,
+    /// Messages that are still to be sent.
+    pub to_send: u64,
+    actor: Actor,
+}
+
+impl Conversation {
+    /// Opens the end that was granted; none when what belongs to it is missing.
+    pub fn open(shared: &mut Shared, actor: Actor, grant: &Grant, fds: Vec<Fd>) -> Option<Self> {
+        let hello = Hello::new(grant.config, 5, None);
+        let length_bytes = ChannelLayout::new(grant.config).length_bytes();
+        let mut fds = fds.into_iter();
+        let link = match (grant.transport, fds.next()?) {
+            (TransportKind::Socket, Fd::End(end)) => Link::Stream(end.owned_by(actor)),
+            (TransportKind::Shm, Fd::End(end)) => {
+                let lifeline = end.owned_by(actor);
+                let channel = MemoryEnd::open(lifeline.memory(length_bytes), grant.side, hello).ok()?;
+                Link::Memory { channel: Box::new(channel), lifeline, place: None }
+            }
+            (TransportKind::Window, Fd::Window(place)) => {
+                let window = grant.window.as_ref()?;
+                let Some(Fd::End(lifeline)) = fds.next() else { return None };
+                let offset_bytes = window.offset_bytes as usize;
+                let memory = shared.windows.memory(place)?.slice(offset_bytes, length_bytes).ok()?;
+                let channel = Box::new(MemoryEnd::open(memory, grant.side, hello).ok()?);
+                shared.windows.listen(place, offset_bytes, length_bytes, actor);
+                let place = Some((place, offset_bytes));
+                Link::Memory { channel, lifeline: lifeline.owned_by(actor), place }
+            }
+            (transport, fd) => {
+                shared.audit.fail(format!("a grant over {transport:?} came with {fd:?}"));
+                return None;
+            }
+        };
+        let side = usize::from(grant.side == Side::B);
+        let log = shared.channels.entry(grant.channel).or_default();
+        if std::mem::replace(&mut log.open[side], true) || log.let_go[side] {
+            shared.audit.fail(format!("side {:?} of {} was granted twice", grant.side, grant.channel));
+        }
+        Some(Conversation { id: grant.channel, side, link, to_send: 0, actor })
+    }
+
+    /// Which.
+    #[must_use]
+    pub fn id(&self) -> ChannelId {
+        self.id
+    }
+
+    fn log<'a>(&self, shared: &'a mut Shared) -> &'a mut ChannelLog {
+        shared.channels.entry(self.id).or_default()
+    }
+
+    /// Receives and sends what it can; false when it is over.
+    pub fn talk(&mut self, shared: &mut Shared) -> bool {
+        if let Link::Memory { channel, .. } = &mut self.link {
+            channel.wake_up();
+        }
+        let over = loop {
+            match self.receive() {
+                Ok(Some(message)) => self.check(shared, &message),
+                Ok(None) => break None,
+                Err(ended) => break Some(ended),
+            }
+        };
+        if let Some(ended) = over {
+            self.check_end(shared, ended);
+            self.ring(shared);
+            return false;
+        }
+        self.send_all(shared);
+        self.sleep(shared);
+        self.ring(shared);
+        true
+    }
+
+    fn receive(&mut self) -> Result<Option<Vec<u8>>, Ended> {
+        match &mut self.link {
+            Link::Memory { channel, lifeline, .. } => {
+                // Before the ring: whoever is gone by now has sent everything it ever will.
+                if lifeline.is_gone() {
+                    channel.note_peer_gone();
+                }
+                channel.shake()?;
+                channel.receive()
+            }
+            Link::Stream(end) => match end.receive() {
+                Some((message, _)) => {
+                    end.ring();
+                    Ok(Some(message))
+                }
+                None if end.is_gone() => Err(Ended::PeerDied),
+                None => Ok(None),
+            },
+        }
+    }
+
+    fn check(&self, shared: &mut Shared, message: &[u8]) {
+        let other = 1 - self.side;
+        let log = self.log(shared);
+        let number = log.received[self.side];
+        log.received[self.side] += 1;
+        let sent = log.sent[other];
+        let expected = content(self.id, other, number, message.len());
+        if number >= sent || message != expected {
+            let what = if number >= sent { "that was not sent" } else { "in place of another" };
+            let (id, bytes) = (self.id, message.len());
+            shared.audit.fail(format!("{id}: message {number} of {bytes} bytes was received {what}"));
+        }
+        shared.note(&[4, self.id.0, number, message.len() as u64], || {
+            format!("{} side {} received message {number}", self.id, self.side)
+        });
+    }
+
+    fn check_end(&self, shared: &mut Shared, ended: Ended) {
+        let other = 1 - self.side;
+        let log = self.log(shared);
+        let (received, sent) = (log.received[self.side], log.sent[other]);
+        let wrong = match ended {
+            Ended::Closed if !log.closed[other] => Some("it is not closed".to_owned()),
+            Ended::Closed if received < sent => Some(format!("{received} of {sent} messages were received")),
+            Ended::PeerDied if !log.let_go[other] && log.open[other] => Some("the peer lives".to_owned()),
+            Ended::PeerDied | Ended::Closed => None,
+            Ended::Handshake(_) | Ended::Violation(_) => Some("nobody here breaks the protocol".to_owned()),
+        };
+        if let Some(wrong) = wrong {
+            shared.audit.fail(format!("{} ended on side {} ({ended}), but {wrong}", self.id, self.side));
+        }
+        let (id, side) = (self.id, self.side);
+        shared.note(&[5, id.0, side as u64], || format!("{id} ended on side {side}: {ended}"));
+    }
+
+    fn send_all(&mut self, shared: &mut Shared) {
+        while self.to_send > 0 {
+            let (id, side) = (self.id, self.side);
+            let number = self.log(shared).sent[side];
+            let sent = match &mut self.link {
+                Link::Memory { channel, .. } if !channel.is_open() => Ok(false),
+                Link::Memory { channel, .. } => {
+                    let length = length(id, side, number, channel.max_message_bytes());
+                    channel.send(&content(id, side, number, length))
+                }
+                Link::Stream(end) if end.is_gone() => Err(Ended::PeerDied),
+                Link::Stream(end) if end.waiting_there() >= STREAM_PACKETS => Ok(false),
+                Link::Stream(end) => {
+                    let length = length(id, side, number, 4096);
+                    Ok(end.send((content(id, side, number, length), Vec::new())))
+                }
+            };
+            match sent {
+                Ok(true) => {
+                    self.log(shared).sent[side] += 1;
+                    self.to_send -= 1;
+                }
+                Ok(false) => return,
+                // What is still to be received says how it ended.
+                Err(Ended::Closed | Ended::PeerDied) => self.to_send = 0,
+                Err(error) => {
+                    shared.audit.fail(format!("{id} failed in sending: {error}"));
+                    self.to_send = 0;
+                }
+            }
+        }
+    }
+
+    fn sleep(&mut self, shared: &mut Shared) {
+        let for_room = self.to_send > 0;
+        if let Link::Memory { channel, .. } = &mut self.link
+            && !channel.may_sleep(for_room)
+        {
+            shared.wake(self.actor);
+        }
+    }
+
+    fn ring(&mut self, shared: &mut Shared) {
+        let Link::Memory { channel, lifeline, place } = &mut self.link else { return };
+        if !channel.take_ring() {
+            return;
+        }
+        match place {
+            None => lifeline.ring(),
+            Some((place, byte)) if shared.windows.is_coherent(place.window) => {
+                let there = Place { window: place.window, shore: place.shore.other() };
+                let listeners = shared.windows.listeners(there, *byte);
+                shared.ring(&listeners);
+            }
+            // The link rings for what arrives.
+            Some(_) => {}
+        }
+    }
+
+    /// Closes it in order.
+    pub fn close(mut self, shared: &mut Shared) {
+        let side = self.side;
+        if let Link::Memory { channel, .. } = &mut self.link {
+            if channel.is_open() {
+                channel.close();
+                self.log(shared).closed[side] = true;
+            }
+            self.ring(shared);
+        }
+        self.let_go(shared);
+    }
+
+    /// To everybody else its domain is dead: the monitor that kept its lifeline is.
+    pub fn is_lost(&self, shared: &mut Shared) {
+        self.log(shared).let_go[self.side] = true;
+    }
+
+    /// Lets go of it, as death does.
+    pub fn let_go(self, shared: &mut Shared) {
+        let log = self.log(shared);
+        log.let_go[self.side] = true;
+        log.open[self.side] = false;
+        if let Link::Memory { place: Some((place, byte)), .. } = &self.link {
+            shared.windows.ignore(*place, *byte, self.actor);
+        }
+    }
+}
+
+/// The length of a message.
+fn length(id: ChannelId, side: usize, number: u64, max_bytes: usize) -> usize {
+    let mut random = Random::new(id.0 << 40 ^ number << 1 ^ side as u64);
+    match random.below(16) {
+        0 => 0,
+        1 => random.between(0, max_bytes as u64) as usize,
+        _ => random.between(8, 100).min(max_bytes as u64) as usize,
+    }
+}
+
+/// Every byte of a message.
+fn content(id: ChannelId, side: usize, number: u64, length: usize) -> Vec<u8> {
+    let mut random = Random::new(!(id.0 << 40 ^ number << 1 ^ side as u64));
+    let mut bytes = Vec::with_capacity(length + 8);
+    while bytes.len() < length {
+        bytes.extend_from_slice(&random.word().to_le_bytes());
+    }
+    bytes.truncate(length);
+    bytes
+}

@@ -1,0 +1,153 @@
+//! The line between the root and an agent: a socket on one kernel, or real rings in a window.
+
+use std::collections::VecDeque;
+
+use tombolo_base::hash::fnv1a;
+use tombolo_link::window::{CONTROL_OFFSET_BYTES, control_config};
+use tombolo_link::{ChannelLayout, Hello, Side};
+
+use crate::channel::MemoryEnd;
+use crate::descriptor::{Actor, End, Packet};
+use crate::shared::Shared;
+use crate::window::{Place, Shore};
+
+enum Carrier {
+    Socket(End),
+    Window { place: Place, channel: Box<MemoryEnd> },
+}
+
+/// One end of a line.
+pub struct Line {
+    node: u16,
+    generation: u16,
+    carrier: Carrier,
+    /// This end is the root's.
+    at_root: bool,
+    queue: VecDeque<Packet>,
+    gone: bool,
+}
+
+impl Line {
+    /// Over an end of a socket.
+    #[must_use]
+    pub fn over_socket(node: u16, generation: u16, end: End, at_root: bool) -> Self {
+        let carrier = Carrier::Socket(end.owned_by(owner(node, at_root)));
+        Line { node, generation, carrier, at_root, queue: VecDeque::new(), gone: false }
+    }
+
+    /// Over the control channel of a window; none if that is not as it should be.
+    pub fn over_window(shared: &mut Shared, node: u16, generation: u16, place: Place) -> Option<Self> {
+        let at_root = place.shore == Shore::Near;
+        let length_bytes = ChannelLayout::new(control_config()).length_bytes();
+        let memory = shared.windows.memory(place)?.slice(CONTROL_OFFSET_BYTES, length_bytes).ok()?;
+        let side = if at_root { Side::B } else { Side::A };
+        let channel = MemoryEnd::open(memory, side, Hello::new(control_config(), 0, None)).ok()?;
+        shared.windows.listen(place, CONTROL_OFFSET_BYTES, length_bytes, owner(node, at_root));
+        let carrier = Carrier::Window { place, channel: Box::new(channel) };
+        let mut line = Line { node, generation, carrier, at_root, queue: VecDeque::new(), gone: false };
+        line.ring(shared);
+        Some(line)
+    }
+
+    /// The other end is gone, or broke the protocol.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// Sends a message, now or when there is room.
+    pub fn send(&mut self, shared: &mut Shared, packet: Packet) {
+        let key = (self.node, self.generation, self.at_root);
+        shared.lines.entry(key).or_default().push_back(fnv1a(&packet.0));
+        self.queue.push_back(packet);
+        self.flush(shared);
+    }
+
+    /// Sends what there is room for.
+    pub fn flush(&mut self, shared: &mut Shared) {
+        while let Some(packet) = self.queue.pop_front() {
+            let sent = match &mut self.carrier {
+                Carrier::Socket(end) => {
+                    self.gone |= !end.send(packet);
+                    continue;
+                }
+                Carrier::Window { channel, .. } => channel.send(&packet.0),
+            };
+            match sent {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.queue.push_front(packet);
+                    break;
+                }
+                Err(error) => {
+                    shared.audit.fail(format!("the line to node {} failed in sending: {error}", self.node));
+                    self.gone = true;
+                    self.queue.clear();
+                }
+            }
+        }
+        self.ring(shared);
+    }
+
+    /// The next message. What arrives is what was sent, in order.
+    pub fn receive(&mut self, shared: &mut Shared) -> Option<Packet> {
+        let packet = match &mut self.carrier {
+            Carrier::Socket(_) if shared.cuts.contains(&(self.node, !self.at_root)) => None,
+            Carrier::Socket(end) => {
+                let packet = end.receive();
+                self.gone |= packet.is_none() && end.is_gone();
+                packet
+            }
+            Carrier::Window { channel, .. } => match channel.shake().and_then(|()| channel.receive()) {
+                Ok(received) => received.map(|bytes| (bytes, Vec::new())),
+                Err(error) => {
+                    shared.audit.fail(format!("the line to node {} failed: {error}", self.node));
+                    self.gone = true;
+                    None
+                }
+            },
+        };
+        let packet = packet?;
+        let key = (self.node, self.generation, !self.at_root);
+        if shared.lines.entry(key).or_default().pop_front() != Some(fnv1a(&packet.0)) {
+            let (node, end) = (self.node, if self.at_root { "root" } else { "node" });
+            shared
+                .audit
+                .fail(format!("the {end} received on the line of node {node} what was not sent next"));
+        }
+        Some(packet)
+    }
+
+    /// Says asleep where that is needed; comes back at once when there is something to do.
+    pub fn sleep(&mut self, shared: &mut Shared) {
+        let for_room = !self.queue.is_empty();
+        if let Carrier::Window { channel, .. } = &mut self.carrier
+            && channel.is_open()
+            && !channel.may_sleep(for_room)
+        {
+            shared.wake(owner(self.node, self.at_root));
+        }
+        self.ring(shared);
+    }
+
+    /// Takes that back.
+    pub fn wake_up(&mut self, shared: &mut Shared) {
+        if let Carrier::Window { channel, .. } = &mut self.carrier {
+            channel.wake_up();
+        }
+        self.flush(shared);
+    }
+
+    fn ring(&mut self, shared: &mut Shared) {
+        if let Carrier::Window { place, channel } = &mut self.carrier
+            && channel.take_ring()
+            && shared.windows.is_coherent(place.window)
+        {
+            shared.ring(&[owner(self.node, !self.at_root)]);
+        }
+    }
+}
+
+fn owner(node: u16, at_root: bool) -> Actor {
+    if at_root { Actor::Root } else { Actor::Node(node) }
+}

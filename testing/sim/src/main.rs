@@ -1,0 +1,287 @@
+//! `tombolo-sim`: runs seeds, one or thousands or without end, and says how a failing one can be run again.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::{CommandFactory, Parser};
+use tombolo_sim::canary::{self, CANARIES};
+use tombolo_sim::plan::{MAX_NODES, Options, Scenario};
+use tombolo_sim::world::{Outcome, run};
+
+/// Whole machines under one seed: the real protocols and monitors, virtual time, faults.
+///
+/// Example: `cargo xtask sim --seeds 1000`, and for one that failed `cargo xtask sim --seed 17`.
+#[derive(Parser)]
+#[command(name = "cargo xtask sim", max_term_width = 100)]
+struct Arguments {
+    /// Run this seed alone, and tell what happens in it
+    #[arg(long, value_name = "N", value_parser = seed, conflicts_with_all = ["seeds", "endless", "canaries"])]
+    seed: Option<u64>,
+
+    /// Run so many seeds
+    #[arg(long, value_name = "N", default_value_t = 3000, conflicts_with = "endless")]
+    seeds: u64,
+
+    /// Run until one fails, and say now and then how far it is
+    #[arg(long)]
+    endless: bool,
+
+    /// The first seed of many
+    #[arg(long, value_name = "N", value_parser = seed, default_value = "1")]
+    from: u64,
+
+    /// How many nodes the machine has, the host included; drawn from the seed if not given
+    #[arg(long, value_name = "N", value_parser = nodes)]
+    nodes: Option<usize>,
+
+    /// What the run is about
+    #[arg(long, value_enum, default_value_t)]
+    scenario: Scenario,
+
+    /// Plant this mistake in the code under test
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    canary: String,
+
+    /// Plant every known mistake in turn, and fail unless each is found
+    #[arg(long, conflicts_with_all = ["endless", "canary"])]
+    canaries: bool,
+
+    /// Threads that run seeds at the same time; a seed itself has one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    threads: Option<u8>,
+
+    /// What the code under test was built from
+    #[arg(long, value_name = "COMMIT", default_value = "unknown", hide = true)]
+    commit: String,
+}
+
+/// A seed is a number, decimal or, with `0x`, hexadecimal.
+fn seed(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed
+        .map_err(|error| format!("a seed is a number from 0 to {}, or 0x and hexadecimal: {error}", u64::MAX))
+}
+
+fn nodes(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=MAX_NODES).contains(count));
+    count.ok_or_else(|| format!("a simulated machine has 1 to {MAX_NODES} nodes"))
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Err(error) = canary::plant(&arguments.canary) {
+        Arguments::command().error(clap::error::ErrorKind::InvalidValue, error).exit();
+    }
+    let found = if arguments.canaries {
+        try_canaries(&arguments)
+    } else if let Some(seed) = arguments.seed {
+        run_one(&arguments, seed)
+    } else {
+        run_many(&arguments)
+    };
+    if found { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Arguments {
+    fn options(&self) -> Options {
+        Options { nodes: self.nodes, scenario: self.scenario }
+    }
+
+    /// The command that runs a seed again.
+    fn again(&self, seed: u64) -> String {
+        let mut command = format!("cargo xtask sim --seed {seed}");
+        if let Some(nodes) = self.nodes {
+            command += &format!(" --nodes {nodes}");
+        }
+        if self.scenario != Scenario::default() {
+            command += &format!(" --scenario {}", self.scenario.name());
+        }
+        if !self.canary.is_empty() {
+            command += &format!(" --canary '{}'", self.canary);
+        }
+        command
+    }
+}
+
+/// Runs one seed and tells all of it; whether it passed.
+fn run_one(arguments: &Arguments, seed: u64) -> bool {
+    let outcome = run(seed, arguments.options(), true);
+    if outcome.failure.is_some() {
+        report(arguments, seed, &outcome);
+        return false;
+    }
+    say(&format!("seed {seed} passes (commit {})", arguments.commit));
+    say(&format!("{:#?}", outcome.plan));
+    say(&describe(&outcome));
+    true
+}
+
+fn describe(outcome: &Outcome) -> String {
+    format!(
+        "{} nodes, {:.3} s simulated, {} events, {} processes, {} channels, {} messages, {} deaths of nodes; \
+         hash {:016x}",
+        outcome.nodes,
+        outcome.simulated_ns as f64 / 1e9,
+        outcome.events,
+        outcome.processes,
+        outcome.channels,
+        outcome.messages,
+        outcome.deaths,
+        outcome.hash
+    )
+}
+
+/// Tells of a failure all that helps to understand it.
+fn report(arguments: &Arguments, seed: u64, outcome: &Outcome) {
+    for line in &outcome.trace {
+        let cut: String = line.chars().take(300).collect();
+        say(&cut);
+    }
+    say(&format!("{:#?}", outcome.plan));
+    say(&format!(
+        "\nseed {seed} FAILED: {}\n  commit   {}\n  scenario {}\n  run      {}\n  again    {}",
+        outcome.failure.as_deref().unwrap_or("it did not fail again"),
+        arguments.commit,
+        arguments.scenario.name(),
+        describe(outcome),
+        arguments.again(seed)
+    ));
+}
+
+/// What many runs add up to.
+#[derive(Default)]
+struct Sums {
+    runs: u64,
+    events: u64,
+    messages: u64,
+    deaths: u64,
+    simulated_ns: u64,
+    largest: usize,
+}
+
+/// Runs seeds until all are done or one fails; whether all passed.
+fn run_many(arguments: &Arguments) -> bool {
+    let started = Instant::now();
+    let sums = Mutex::new(Sums::default());
+    let first_failure = search(arguments, &arguments.canary, |outcome| {
+        let Ok(mut sums) = sums.lock() else { return };
+        sums.runs += 1;
+        sums.events += outcome.events;
+        sums.messages += outcome.messages;
+        sums.deaths += outcome.deaths;
+        sums.simulated_ns += outcome.simulated_ns;
+        sums.largest = sums.largest.max(outcome.nodes);
+        if arguments.endless && sums.runs.is_multiple_of(1000) {
+            say(&progress(&sums, started.elapsed()));
+        }
+    });
+    if let Some(seed) = first_failure {
+        report(arguments, seed, &run(seed, arguments.options(), true));
+        return false;
+    }
+    let sums = sums.into_inner().unwrap_or_default();
+    say(&progress(&sums, started.elapsed()));
+    say(&format!(
+        "all {} seeds from {} on pass (scenario {}, commit {})",
+        sums.runs,
+        arguments.from,
+        arguments.scenario.name(),
+        arguments.commit
+    ));
+    true
+}
+
+fn progress(sums: &Sums, elapsed: Duration) -> String {
+    format!(
+        "{} seeds in {:.1} s: {} events, {} messages, {} deaths of nodes, {:.1} h simulated, up to {} nodes",
+        sums.runs,
+        elapsed.as_secs_f64(),
+        sums.events,
+        sums.messages,
+        sums.deaths,
+        sums.simulated_ns as f64 / 3.6e12,
+        sums.largest
+    )
+}
+
+/// Runs seeds on several threads; the smallest that fails, of those that were tried.
+fn search(arguments: &Arguments, planted: &str, note: impl Fn(&Outcome) + Sync) -> Option<u64> {
+    let threads = arguments
+        .threads
+        .map_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get), usize::from);
+    let last = if arguments.endless { u64::MAX } else { arguments.from.saturating_add(arguments.seeds) };
+    let (next, failed) = (AtomicU64::new(arguments.from), AtomicBool::new(false));
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                // Known by now, and the same for every thread.
+                let _ = canary::plant(planted);
+                while !failed.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= last {
+                        return;
+                    }
+                    let outcome = run(seed, arguments.options(), false);
+                    note(&outcome);
+                    if outcome.failure.is_some() {
+                        failed.store(true, Ordering::Relaxed);
+                        if let Ok(mut failures) = failures.lock() {
+                            failures.push(seed);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    failures.into_inner().unwrap_or_default().into_iter().min()
+}
+
+/// Plants every mistake; whether each was found in time.
+fn try_canaries(arguments: &Arguments) -> bool {
+    let mut all_found = true;
+    for (name, within) in CANARIES {
+        let arguments = Arguments { seeds: within, canary: name.to_owned(), ..defaults(arguments) };
+        if let Err(error) = canary::plant(name) {
+            say(&format!("canary '{name}': {error}"));
+            return false;
+        }
+        match search(&arguments, name, |_| ()) {
+            Some(seed) => {
+                let failure = run(seed, arguments.options(), false).failure.unwrap_or_default();
+                say(&format!("canary '{name}' is found by seed {seed}: {failure}"));
+            }
+            None => {
+                say(&format!("canary '{name}' is NOT found by any of {within} seeds"));
+                all_found = false;
+            }
+        }
+    }
+    all_found
+}
+
+fn defaults(of: &Arguments) -> Arguments {
+    Arguments {
+        seed: None,
+        seeds: of.seeds,
+        endless: false,
+        from: of.from,
+        nodes: of.nodes,
+        scenario: of.scenario,
+        canary: String::new(),
+        canaries: false,
+        threads: of.threads,
+        commit: of.commit.clone(),
+    }
+}
+
+/// Prints a line. A terminal that is gone is no reason to stop.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

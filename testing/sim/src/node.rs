@@ -1,0 +1,90 @@
+//! A node that runs: the real agent at its end of a line.
+
+use tombolo_control::{Order, Report, Wire};
+use tombolo_link::hello::PROTOCOL_VERSION;
+
+use crate::agent::SimAgent;
+use crate::descriptor::Actor;
+use crate::line::Line;
+use crate::shared::Shared;
+use crate::window::Place;
+
+/// Orders that are taken in a row.
+const ORDERS_IN_A_ROW: usize = 32;
+
+/// A node.
+pub struct Node {
+    number: u16,
+    /// In which it runs.
+    pub generation: u16,
+    /// Where it has its window.
+    pub place: Option<Place>,
+    agent: Option<SimAgent>,
+    line: Line,
+}
+
+impl Node {
+    /// One whose monitor begins to run.
+    #[must_use]
+    pub fn new(number: u16, generation: u16, line: Line, place: Option<Place>) -> Self {
+        Node { number, generation, place, agent: None, line }
+    }
+
+    /// Processes that its agent started.
+    #[must_use]
+    pub fn pids(&self) -> Vec<i32> {
+        self.agent.as_ref().map(SimAgent::pids).unwrap_or_default()
+    }
+
+    /// What its agent holds though nobody uses it.
+    #[must_use]
+    pub fn leftovers(&self, clients: usize) -> Option<String> {
+        self.agent.as_ref().and_then(|agent| agent.leftovers(clients))
+    }
+
+    /// Something happened. An error says why the node ends.
+    pub fn turn(&mut self, shared: &mut Shared) -> Result<(), String> {
+        self.line.wake_up(shared);
+        for count in 0..=ORDERS_IN_A_ROW {
+            if count == ORDERS_IN_A_ROW {
+                shared.wake(Actor::Node(self.number));
+                break;
+            }
+            let Some((bytes, fds)) = self.line.receive(shared) else { break };
+            let order =
+                Order::from_bytes(&bytes).map_err(|error| format!("the root says nonsense: {error}"))?;
+            match &mut self.agent {
+                None => self.welcome(shared, order)?,
+                Some(agent) => {
+                    agent.execute(shared, order, fds).map_err(|_| "it was told to stop".to_owned())?;
+                }
+            }
+        }
+        if let Some(agent) = &mut self.agent {
+            agent.look(shared);
+            while let Some((report, file)) = agent.next_report() {
+                self.line.send(shared, (report.to_bytes(), file.into_iter().collect()));
+            }
+        }
+        if self.line.is_gone() {
+            return Err("the root is gone".to_owned());
+        }
+        self.line.sleep(shared);
+        Ok(())
+    }
+
+    fn welcome(&mut self, shared: &mut Shared, order: Order) -> Result<(), String> {
+        match order {
+            Order::Welcome { node, .. } if node.0 == self.number => {}
+            other => {
+                shared.audit.fail(format!("node {} was welcomed with {other:?}", self.number));
+                return Err("no welcome".to_owned());
+            }
+        }
+        self.agent = Some(SimAgent::new(shared, self.number, self.place));
+        let isa = shared.plan.nodes[usize::from(self.number) - 1].isa;
+        let ready = Report::Ready { version: PROTOCOL_VERSION, isa, cores: 1, pid: 1 };
+        self.line.send(shared, (ready.to_bytes(), Vec::new()));
+        Ok(())
+    }
+}

@@ -1,0 +1,494 @@
+//! A program: it talks to its monitor and to others, does what its habits and chance say, and may die at any time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tombolo_base::DomainId;
+use tombolo_control::{
+    Bytes, ClientMessage, Grant, MonitorMessage, Reply, Request, Seat, SpawnRequest, Wire,
+};
+use tombolo_link::ChannelConfig;
+use tombolo_link::hello::PROTOCOL_VERSION;
+use tombolo_naming::{Answer, Operation, Query, Scope};
+use tombolo_ring::{SlotSize, Variant};
+
+use crate::agent::PIPE_PACKETS;
+use crate::conversation::Conversation;
+use crate::descriptor::{Actor, End, Fd};
+use crate::shared::{Birth, Shared};
+
+/// What came of a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It goes on.
+    Lives,
+    /// It returned.
+    Exits(u8),
+    /// It was killed.
+    Killed(u8),
+}
+
+/// Something to be asked and remembered until the answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Asked {
+    Attach,
+    Export(String),
+    Spawn { stdin: bool },
+    Lock { scope: Scope, name: String },
+    Other,
+}
+
+/// Something that a process does of its own accord.
+type Action = fn(&mut Process, &mut Shared);
+
+struct Child {
+    domain: DomainId,
+    stdin: bool,
+}
+
+/// A process.
+pub struct Process {
+    pid: i32,
+    /// Whose monitor it talks to.
+    pub node: u16,
+    life: Option<End>,
+    outputs: Vec<End>,
+    input: Option<End>,
+    monitor: Option<End>,
+    /// Written, not yet taken by a pipe.
+    unwritten: [Vec<Vec<u8>>; 2],
+    asked: BTreeMap<u32, Asked>,
+    next_request: u32,
+    attached: bool,
+    names: Vec<(String, u32)>,
+    /// Locks that it holds: of which scope, which, and the token.
+    locks: Vec<(Scope, String, u64)>,
+    children: Vec<Child>,
+    conversations: Vec<Conversation>,
+    next_action_at: u64,
+    /// Does nothing of its own accord: for whoever simulates to do it.
+    pub idle: bool,
+}
+
+impl Process {
+    /// A process that begins.
+    pub fn new(shared: &mut Shared, birth: Birth) -> Self {
+        let actor = Actor::Process(birth.pid);
+        let monitor = shared.connect(birth.node, birth.pid);
+        let mut process = Process {
+            pid: birth.pid,
+            node: birth.node,
+            life: birth.life,
+            outputs: birth.outputs.into_iter().map(|output| output.owned_by(actor)).collect(),
+            input: birth.input.map(|input| input.owned_by(actor)),
+            monitor,
+            unwritten: [Vec::new(), Vec::new()],
+            asked: BTreeMap::new(),
+            next_request: 1,
+            attached: false,
+            names: Vec::new(),
+            locks: Vec::new(),
+            children: Vec::new(),
+            conversations: Vec::new(),
+            next_action_at: 0,
+            idle: false,
+        };
+        let attach = Request::Attach { version: PROTOCOL_VERSION, program: format!("p{}", birth.pid) };
+        process.ask(attach, Asked::Attach, Vec::new());
+        process.plan_action(shared);
+        process
+    }
+
+    fn actor(&self) -> Actor {
+        Actor::Process(self.pid)
+    }
+
+    /// Whether it waits for an answer.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// Whether it was started by a monitor.
+    #[must_use]
+    pub fn is_child(&self) -> bool {
+        self.life.is_some()
+    }
+
+    /// Messages that it still has to send.
+    #[must_use]
+    pub fn unsent(&self) -> u64 {
+        self.conversations.iter().map(|conversation| conversation.to_send).sum()
+    }
+
+    /// Whether it opened or accepted a channel that is still there.
+    #[must_use]
+    pub fn conversations(&self) -> &[Conversation] {
+        &self.conversations
+    }
+
+    fn ask(&mut self, body: Request, asked: Asked, fds: Vec<Fd>) {
+        let request = self.next_request;
+        self.next_request += 1;
+        self.asked.insert(request, asked);
+        self.say(request, body, fds);
+    }
+
+    fn say(&mut self, request: u32, body: Request, fds: Vec<Fd>) {
+        if let Some(monitor) = &self.monitor {
+            monitor.send((ClientMessage { request, body }.to_bytes(), fds));
+        }
+    }
+
+    /// Asks for something on behalf of whoever simulates.
+    pub fn request(&mut self, body: Request) {
+        self.ask(body, Asked::Other, Vec::new());
+    }
+
+    /// Takes up a name on behalf of whoever simulates.
+    pub fn export(&mut self, name: &str) {
+        self.ask(Request::Export { name: name.to_owned() }, Asked::Export(name.to_owned()), Vec::new());
+    }
+
+    /// Opens a channel on behalf of whoever simulates.
+    pub fn connect(&mut self, name: &str, timeout: Duration, config: ChannelConfig) {
+        self.request(Request::Connect { name: name.to_owned(), timeout, config });
+    }
+
+    /// Sends on every channel on behalf of whoever simulates.
+    pub fn send_on_all(&mut self, count: u64) {
+        self.conversations.iter_mut().for_each(|conversation| conversation.to_send += count);
+    }
+
+    fn plan_action(&mut self, shared: &mut Shared) {
+        let delay_ns = shared.random.magnitude(1_000, shared.plan.pause_ns);
+        self.next_action_at = shared.now + delay_ns;
+        shared.turn_within(self.actor(), delay_ns);
+    }
+
+    /// Something happened, or it is time.
+    pub fn turn(&mut self, shared: &mut Shared) -> Fate {
+        let Some(monitor) = &self.monitor else { return Fate::Exits(1) };
+        let mut answers = Vec::new();
+        while let Some(packet) = monitor.receive() {
+            answers.push(packet);
+        }
+        let lost = monitor.is_gone();
+        for (bytes, fds) in answers {
+            match MonitorMessage::from_bytes(&bytes) {
+                Ok(message) => self.hear(shared, message, fds),
+                Err(error) => shared.audit.fail(format!("process {} hears nonsense: {error}", self.pid)),
+            }
+        }
+        if lost {
+            return Fate::Exits(2);
+        }
+        while let Some((bytes, _)) = self.input.as_ref().and_then(End::receive) {
+            shared.note(&[6, bytes.len() as u64], || {
+                format!("process {} reads {} bytes", self.pid, bytes.len())
+            });
+            self.input.iter().for_each(End::ring);
+        }
+        self.talk(shared);
+        self.flush_outputs();
+        if !self.idle && self.attached && shared.now >= self.next_action_at {
+            if shared.healed {
+                return Fate::Lives;
+            }
+            let fate = self.act(shared);
+            self.plan_action(shared);
+            self.talk(shared);
+            return fate;
+        }
+        if !self.idle && !shared.healed && self.next_action_at > shared.now {
+            shared.turn_within(self.actor(), self.next_action_at - shared.now);
+        }
+        Fate::Lives
+    }
+
+    fn talk(&mut self, shared: &mut Shared) {
+        for mut conversation in std::mem::take(&mut self.conversations) {
+            if conversation.talk(shared) {
+                self.conversations.push(conversation);
+            } else {
+                conversation.let_go(shared);
+            }
+        }
+    }
+
+    fn flush_outputs(&mut self) {
+        for (output, unwritten) in self.outputs.iter().zip(&mut self.unwritten) {
+            while !unwritten.is_empty() && output.waiting_there() < PIPE_PACKETS {
+                output.send((unwritten.remove(0), Vec::new()));
+            }
+        }
+    }
+
+    fn hear(&mut self, shared: &mut Shared, message: MonitorMessage, fds: Vec<Fd>) {
+        shared.note(&[7, self.pid as u64, message.request.into()], || {
+            format!("process {} hears {message:?}", self.pid)
+        });
+        let asked = self.asked.remove(&message.request);
+        if message.request != 0 && asked.is_none() {
+            shared.audit.fail(format!("process {} got an answer that it did not ask for", self.pid));
+        }
+        match (message.body, asked) {
+            (Reply::Attached { .. }, _) => {
+                self.attached = true;
+                self.plan_action(shared);
+            }
+            (Reply::Exported { listener }, Some(Asked::Export(name))) => self.names.push((name, listener)),
+            (Reply::Spawned { domain }, Some(Asked::Spawn { stdin })) => {
+                self.children.push(Child { domain, stdin });
+            }
+            (Reply::Named { answer: Answer::Locked { token }, .. }, Some(Asked::Lock { scope, name })) => {
+                self.locks.push((scope, name, token));
+            }
+            (Reply::Connected { grant }, _) => self.open(shared, &grant, fds),
+            (Reply::Incoming { grant, .. }, _) => {
+                self.open(shared, &grant, fds);
+                self.say(0, Request::Accepted { count: 1 }, Vec::new());
+            }
+            (Reply::Ended { domain, .. }, _) => self.children.retain(|child| child.domain != domain),
+            (Reply::Output { domain, stream, bytes }, _) => {
+                let bytes = bytes.0.len() as u32;
+                self.say(0, Request::OutputTaken { domain, stream, bytes }, Vec::new());
+            }
+            (Reply::Console { node, bytes, .. }, _) => {
+                let bytes = bytes.0.len() as u32;
+                self.say(0, Request::ConsoleTaken { node, bytes }, Vec::new());
+            }
+            _ => {}
+        }
+    }
+
+    fn open(&mut self, shared: &mut Shared, grant: &Grant, fds: Vec<Fd>) {
+        let actor = self.actor();
+        match Conversation::open(shared, actor, grant, fds) {
+            Some(mut conversation) => {
+                conversation.to_send = shared.random.below(4);
+                self.conversations.push(conversation);
+            }
+            // What came with the grant has been dropped, which shows the other side that nobody takes it.
+            None => {
+                let side = usize::from(grant.side == tombolo_link::Side::B);
+                shared.channels.entry(grant.channel).or_default().let_go[side] = true;
+            }
+        }
+    }
+
+    fn act(&mut self, shared: &mut Shared) -> Fate {
+        if shared.actions_left == 0 {
+            return Fate::Lives;
+        }
+        shared.actions_left -= 1;
+        if shared.random.chance(shared.plan.faults.kill_process) {
+            return Fate::Killed(9);
+        }
+        let habits = shared.plan.habits;
+        let choices: [(u64, Action); 14] = [
+            (habits.export, Self::act_export),
+            (habits.withdraw, Self::act_withdraw),
+            (habits.connect, Self::act_connect),
+            (habits.spawn, Self::act_spawn),
+            (habits.kill, Self::act_kill),
+            (habits.feed, Self::act_feed),
+            (habits.write, Self::act_write),
+            (habits.send, Self::act_send),
+            (habits.close, Self::act_close),
+            (habits.list, Self::act_list),
+            (habits.lock, Self::act_lock),
+            (habits.console, Self::act_console),
+            (habits.restart, Self::act_restart),
+            (habits.nonsense, Self::act_nonsense),
+        ];
+        let sum = choices.iter().map(|(weight, _)| weight).sum::<u64>() + habits.exit;
+        let mut chosen = shared.random.below(sum);
+        for (weight, action) in choices {
+            if chosen < weight {
+                action(self, shared);
+                return Fate::Lives;
+            }
+            chosen -= weight;
+        }
+        Fate::Exits(shared.random.below(256) as u8)
+    }
+
+    fn name(shared: &mut Shared) -> String {
+        format!("name{}", shared.random.below(shared.plan.names))
+    }
+
+    fn act_export(&mut self, shared: &mut Shared) {
+        let name = if shared.random.chance(20) { "no name".to_owned() } else { Self::name(shared) };
+        self.export(&name);
+    }
+
+    fn act_withdraw(&mut self, shared: &mut Shared) {
+        let index = shared.random.below(self.names.len() as u64) as usize;
+        if index < self.names.len() {
+            let (_, listener) = self.names.remove(index);
+            self.request(Request::Withdraw { listener });
+        }
+    }
+
+    fn act_connect(&mut self, shared: &mut Shared) {
+        let name = Self::name(shared);
+        let timeout = Duration::from_nanos(match shared.random.below(3) {
+            0 => 0,
+            _ => shared.random.magnitude(1_000, 2_000_000_000),
+        });
+        let slot = shared.random.pick(&SlotSize::ALL).copied().unwrap_or(SlotSize::B64);
+        let variant = if shared.random.chance(700) { Variant::EpochCredit } else { Variant::UsedFlag };
+        let slots = 2 << shared.random.below(6);
+        if let Ok(config) = ChannelConfig::new(slot, slots, variant) {
+            self.connect(&name, timeout, config);
+        }
+    }
+
+    fn act_spawn(&mut self, shared: &mut Shared) {
+        let number = shared.random.below(shared.plan.nodes.len() as u64 + 1);
+        let node = match number {
+            0 => "host".to_owned(),
+            number => format!("n{number}"),
+        };
+        let own_image = self.is_child() && shared.random.chance(400);
+        let stdin = shared.random.chance(500);
+        let spawn = SpawnRequest {
+            node,
+            own_image,
+            image_name: "p.tbi".into(),
+            arguments: vec![],
+            environment: vec![],
+            directory: "/".into(),
+            stdin,
+            seat: Seat::any(),
+        };
+        let image = shared.random.below(shared.images.len() as u64) as usize;
+        // Only on the host's kernel do descriptors travel to the root.
+        let passes = !own_image && !shared.random.chance(30);
+        let fds = if passes && self.is_on_hosts_kernel(shared) { vec![Fd::Image(image)] } else { vec![] };
+        self.ask(Request::Spawn { spawn }, Asked::Spawn { stdin }, fds);
+    }
+
+    fn is_on_hosts_kernel(&self, shared: &Shared) -> bool {
+        self.node == 0 || !shared.plan.nodes[usize::from(self.node) - 1].vm
+    }
+
+    fn act_kill(&mut self, shared: &mut Shared) {
+        if let Some(child) = shared.random.pick(&self.children) {
+            let signal = *shared.random.pick(&[9, 15, 15, 0, 65]).unwrap_or(&9);
+            let grace = Duration::from_nanos(shared.random.magnitude(1_000, 1_000_000_000));
+            let domain = child.domain;
+            self.request(Request::Kill { domain, signal, grace });
+        }
+    }
+
+    fn act_feed(&mut self, shared: &mut Shared) {
+        let fed: Vec<DomainId> =
+            self.children.iter().filter(|child| child.stdin).map(|child| child.domain).collect();
+        if let Some(domain) = shared.random.pick(&fed).copied() {
+            let length = if shared.random.chance(200) { 0 } else { shared.random.magnitude(1, 20_000) };
+            let bytes = Bytes(vec![7; length as usize]);
+            self.request(Request::Input { domain, bytes });
+        }
+    }
+
+    fn act_write(&mut self, shared: &mut Shared) {
+        let stream = shared.random.below(2) as usize;
+        if self.outputs.len() == 2 {
+            for _ in 0..shared.random.magnitude(1, 16) {
+                let length = shared.random.magnitude(1, 8192) as usize;
+                let byte = shared.random.word() as u8;
+                self.unwritten[stream].push(vec![byte; length]);
+            }
+            self.flush_outputs();
+        }
+    }
+
+    fn act_send(&mut self, shared: &mut Shared) {
+        let index = shared.random.below(self.conversations.len() as u64) as usize;
+        if let Some(conversation) = self.conversations.get_mut(index) {
+            conversation.to_send += shared.random.magnitude(1, 40);
+        }
+    }
+
+    fn act_close(&mut self, shared: &mut Shared) {
+        let index = shared.random.below(self.conversations.len() as u64) as usize;
+        if index < self.conversations.len() {
+            self.conversations.remove(index).close(shared);
+        }
+    }
+
+    fn act_list(&mut self, shared: &mut Shared) {
+        self.request(match shared.random.below(3) {
+            0 => Request::Domains { after: 0 },
+            1 => Request::Nodes {},
+            _ => {
+                let operation = Operation::Find { query: Query::any(), after: String::new(), limit: 100 };
+                Request::Names { scope: Self::scope(shared), operation }
+            }
+        });
+    }
+
+    /// Mostly the machine's, sometimes a node's.
+    fn scope(shared: &mut Shared) -> Scope {
+        match shared.random.below(4) {
+            0 => Scope::Own,
+            1 => Scope::Node(format!("n{}", shared.random.below(shared.plan.nodes.len() as u64 + 1))),
+            _ => Scope::Machine,
+        }
+    }
+
+    /// Takes a lock, or gives one back.
+    fn act_lock(&mut self, shared: &mut Shared) {
+        if !self.locks.is_empty() && shared.random.chance(600) {
+            let index = shared.random.below(self.locks.len() as u64) as usize;
+            let (scope, name, token) = self.locks.remove(index);
+            return self.request(Request::Names { scope, operation: Operation::Unlock { name, token } });
+        }
+        let name = format!("lock{}", shared.random.below(3));
+        let scope = Self::scope(shared);
+        let timeout = Duration::from_nanos(shared.random.magnitude(1_000, 3_000_000_000));
+        let asked = Asked::Lock { scope: scope.clone(), name: name.clone() };
+        self.ask(Request::Names { scope, operation: Operation::Lock { name, timeout } }, asked, Vec::new());
+    }
+
+    fn act_console(&mut self, shared: &mut Shared) {
+        let node = format!("n{}", shared.random.below(shared.plan.nodes.len() as u64 + 1));
+        self.request(Request::ConsoleOpen { node });
+    }
+
+    fn act_restart(&mut self, shared: &mut Shared) {
+        let node = format!("n{}", shared.random.below(shared.plan.nodes.len() as u64 + 1));
+        self.request(Request::Restart { node });
+    }
+
+    fn act_nonsense(&mut self, shared: &mut Shared) {
+        let length = shared.random.between(1, 40) as usize;
+        if let Some(monitor) = &self.monitor {
+            monitor.send((vec![255; length], Vec::new()));
+        }
+    }
+
+    /// Ends. What it had open falls, in order only if it returned.
+    pub fn end(mut self, shared: &mut Shared, fate: Fate) {
+        shared.note(&[8, self.pid as u64], || format!("process {} ends: {fate:?}", self.pid));
+        self.flush_outputs();
+        let in_order = matches!(fate, Fate::Exits(_));
+        for conversation in std::mem::take(&mut self.conversations) {
+            if in_order {
+                conversation.close(shared);
+            } else {
+                conversation.let_go(shared);
+            }
+        }
+        let word = match fate {
+            Fate::Exits(status) => [0, status],
+            Fate::Killed(signal) => [1, signal],
+            Fate::Lives => [1, 0],
+        };
+        if let Some(life) = self.life.take() {
+            life.send((word.to_vec(), Vec::new()));
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The root: the real core, the real agent of the host, and what it takes to do what they decide.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
+
+use tombolo_base::{ChannelId, NodeId};
+use tombolo_control::{Order, Report, Wire};
+use tombolo_link::hello::PROTOCOL_VERSION;
+use tombolo_link::window::{WindowHeader, WindowRange};
+use tombolo_machine::{Image, Machine};
+use tombolod::core::{Core, Effect, Resource};
+
+use crate::agent::SimAgent;
+use crate::descriptor::{Actor, End, Fd};
+use crate::line::Line;
+use crate::shared::{Event, Shared};
+use crate::window::{Place, Shore};
+
+/// Orders and reports served before others get their turn.
+const BURST: usize = 256;
+
+/// Reports of one node that are heard in a row.
+const REPORTS_IN_A_ROW: usize = 32;
+
+/// A node as the root has it.
+struct RootNode {
+    generation: u16,
+    line: Line,
+    window: Option<u64>,
+    /// It has ended, and this is what the root finds.
+    ended: Option<String>,
+}
+
+/// The root.
+pub struct Root {
+    machine: Machine,
+    /// The code under test.
+    pub core: Core,
+    agent: SimAgent,
+    nodes: BTreeMap<u16, RootNode>,
+    pairs: BTreeMap<ChannelId, End>,
+    programs: BTreeSet<[u8; 32]>,
+    /// How far its clock is from the time.
+    clock_offset_ns: i64,
+    /// Ends of lines that nodes will take up when they run.
+    pub far_ends: BTreeMap<(u16, u16), End>,
+}
+
+impl Root {
+    /// A root whose machine is about to start.
+    pub fn new(shared: &mut Shared, machine: Machine) -> Self {
+        let core = Core::new(machine.clone(), 0);
+        let agent = SimAgent::new(shared, 0, None);
+        Root {
+            machine,
+            core,
+            agent,
+            nodes: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+            programs: BTreeSet::new(),
+            clock_offset_ns: 0,
+            far_ends: BTreeMap::new(),
+        }
+    }
+
+    fn clock(&self, shared: &Shared) -> u64 {
+        shared.now.saturating_add_signed(self.clock_offset_ns)
+    }
+
+    /// Its clock jumps.
+    pub fn jump(&mut self, by_ns: i64) {
+        self.clock_offset_ns += by_ns;
+    }
+
+    /// The window of a node that runs.
+    #[must_use]
+    pub fn window(&self, node: u16) -> Option<u64> {
+        self.nodes.get(&node).and_then(|node| node.window)
+    }
+
+    /// The generation of a node that runs, as far as the root knows.
+    #[must_use]
+    pub fn generation(&self, node: u16) -> Option<u16> {
+        self.nodes.get(&node).map(|node| node.generation)
+    }
+
+    /// What the host's agent and the root hold though nobody uses it.
+    #[must_use]
+    pub fn leftovers(&self, clients: usize) -> Option<String> {
+        let pairs = (!self.pairs.is_empty()).then(|| format!("{} pairs of the root", self.pairs.len()));
+        self.agent.leftovers(clients).or(pairs)
+    }
+
+    /// Starts every node.
+    pub fn boot(&mut self, shared: &mut Shared) {
+        self.core.boot_all(self.clock(shared));
+        self.perform_all(shared);
+        self.turn(shared);
+    }
+
+    /// A node has ended. What it said before is still heard.
+    pub fn node_ended(&mut self, shared: &mut Shared, node: u16, generation: u16, cause: String) {
+        if let Some(record) = self.nodes.get_mut(&node)
+            && record.generation == generation
+        {
+            record.ended = Some(cause);
+            shared.wake(Actor::Root);
+        }
+    }
+
+    /// Something happened.
+    pub fn turn(&mut self, shared: &mut Shared) {
+        for node in self.nodes.values_mut() {
+            node.line.wake_up(shared);
+        }
+        self.agent.look(shared);
+        let now = self.clock(shared);
+        self.core.tick(now);
+        self.perform_all(shared);
+        let mut unsettled = true;
+        for _ in 0..BURST {
+            let mut worked = false;
+            while let Some((report, file)) = self.agent.next_report() {
+                worked = true;
+                self.report(shared, 0, report, file);
+            }
+            let mut nodes: Vec<u16> = self.nodes.keys().copied().collect();
+            shared.random.shuffle(&mut nodes);
+            for node in nodes {
+                worked |= self.hear(shared, node);
+            }
+            if !worked {
+                unsettled = false;
+                break;
+            }
+        }
+        if unsettled {
+            shared.wake(Actor::Root);
+        }
+        for node in self.nodes.values_mut() {
+            node.line.sleep(shared);
+        }
+        if let Some(at) = self.core.next_tick() {
+            let delay_ns = at.saturating_sub(self.clock(shared));
+            shared.turn_within(Actor::Root, delay_ns.max(1));
+        }
+    }
+
+    fn report(&mut self, shared: &mut Shared, node: u16, report: Report, file: Option<Fd>) {
+        shared
+            .note(&[1, node.into(), shared.now, kind(&report)], || format!("node {node} reports {report:?}"));
+        let image: Option<Result<Image, String>> = file.map(|file| match file {
+            Fd::Image(number) => shared.images.get(number).cloned().ok_or_else(|| "empty".to_owned()),
+            _ => Err("not a regular file".to_owned()),
+        });
+        shared.audit.before_report(node, &report);
+        self.core.report(self.clock(shared), NodeId(node), report, image);
+        self.perform_all(shared);
+    }
+
+    /// Takes in what a node's agent reports; whether there was anything.
+    fn hear(&mut self, shared: &mut Shared, node: u16) -> bool {
+        let mut worked = false;
+        for _ in 0..REPORTS_IN_A_ROW {
+            let Some(record) = self.nodes.get_mut(&node) else { return worked };
+            let Some((bytes, fds)) = record.line.receive(shared) else {
+                let broken = record.line.is_gone().then(|| "its monitor is gone".to_owned());
+                if let Some(cause) = record.ended.take().or(broken) {
+                    self.lose(shared, node, &cause);
+                    return true;
+                }
+                return worked;
+            };
+            worked = true;
+            match Report::from_bytes(&bytes) {
+                Ok(report) => self.report(shared, node, report, fds.into_iter().next()),
+                Err(error) => shared.audit.fail(format!("node {node} reports nonsense: {error}")),
+            }
+        }
+        worked
+    }
+
+    fn lose(&mut self, shared: &mut Shared, node: u16, cause: &str) {
+        shared.note(&[2, node.into(), shared.now], || format!("node {node} is lost: {cause}"));
+        self.destroy(shared, node);
+        shared.audit.before_node_lost(node);
+        self.core.node_lost(NodeId(node), cause);
+        self.perform_all(shared);
+    }
+
+    fn destroy(&mut self, shared: &mut Shared, node: u16) {
+        if let Some(record) = self.nodes.remove(&node) {
+            let cause = "it was destroyed".to_owned();
+            shared.after(0, Event::Die { node, generation: record.generation, cause });
+        }
+    }
+
+    /// A node printed something.
+    pub fn console_output(&mut self, shared: &mut Shared, node: u16, bytes: &[u8]) {
+        self.core.console_output(NodeId(node), bytes);
+        self.perform_all(shared);
+    }
+
+    fn perform_all(&mut self, shared: &mut Shared) {
+        loop {
+            let effects = self.core.take_effects();
+            if effects.is_empty() {
+                break;
+            }
+            effects.iter().for_each(|effect| shared.audit.effect(effect));
+            shared.audit.settled();
+            effects.into_iter().for_each(|effect| self.perform(shared, effect));
+        }
+        shared.audit.settled();
+    }
+
+    fn perform(&mut self, shared: &mut Shared, effect: Effect) {
+        match effect {
+            Effect::Order { node, order, passed } => self.give_order(shared, node.0, order, &passed),
+            Effect::WriteProgram { node, range, image, target } => {
+                if let (Some(memory), Ok(program)) = (self.near_memory(shared, node.0), image.program(target))
+                {
+                    let _ = memory.copy_in(range.offset_bytes as usize, program.bytes);
+                }
+            }
+            Effect::KeepProgram { hash, .. } => {
+                self.programs.insert(hash);
+            }
+            Effect::ClearWindow { node, range } => self.clear(shared, node.0, range),
+            Effect::Boot { node, generation } => self.start_node(shared, node.0, generation),
+            Effect::Destroy { node } => self.destroy(shared, node.0),
+            Effect::ConsoleWrite { .. } => {}
+            Effect::Shutdown => shared.audit.fail("the root shuts the machine down, which nobody asked for"),
+        }
+    }
+
+    fn near_memory(&self, shared: &Shared, node: u16) -> Option<tombolo_base::SharedMemory> {
+        shared.windows.memory(Place { window: self.window(node)?, shore: Shore::Near })
+    }
+
+    fn clear(&mut self, shared: &mut Shared, node: u16, range: WindowRange) {
+        let part = self
+            .near_memory(shared, node)
+            .and_then(|memory| memory.slice(range.offset_bytes as usize, range.length_bytes as usize).ok());
+        match part {
+            Some(part) => part.clear(),
+            None => shared.audit.fail(format!("{range:?} does not lie in the window of node {node}")),
+        }
+    }
+
+    fn give_order(&mut self, shared: &mut Shared, node: u16, order: Order, passed: &[Resource]) {
+        shared.note(&[3, node.into(), shared.now], || format!("the root orders node {node}: {order:?}"));
+        let fds: Vec<Fd> = passed.iter().filter_map(|resource| self.resource(shared, *resource)).collect();
+        if node == 0 {
+            let _ = self.agent.execute(shared, order, fds);
+        } else if let Some(record) = self.nodes.get_mut(&node) {
+            record.line.send(shared, (order.to_bytes(), fds));
+        }
+    }
+
+    fn resource(&mut self, shared: &mut Shared, resource: Resource) -> Option<Fd> {
+        match resource {
+            Resource::PairEnd { channel, .. } => Some(Fd::End(match self.pairs.remove(&channel) {
+                Some(other) => other,
+                None => {
+                    let (first, second) = End::pair(&shared.wakes);
+                    self.pairs.insert(channel, second);
+                    first
+                }
+            })),
+            Resource::WindowMemory(node) => {
+                let window = self.window(node.0)?;
+                Some(Fd::Window(Place { window, shore: Shore::Near }))
+            }
+            Resource::HostBell(node, _) | Resource::NodeBell(node, _) => {
+                self.window(node.0).map(|_| Fd::Bell)
+            }
+            Resource::Program(hash) => self.programs.remove(&hash).then_some(Fd::Program(hash)),
+        }
+    }
+
+    fn start_node(&mut self, shared: &mut Shared, node: u16, generation: NonZeroU16) {
+        if node == 0 {
+            let isa = self.machine.host().isa;
+            let ready = Report::Ready { version: PROTOCOL_VERSION, isa, cores: 2, pid: 1 };
+            return self.report(shared, 0, ready, None);
+        }
+        let plan = shared.plan.nodes[usize::from(node) - 1];
+        if !shared.healed && shared.random.chance(shared.plan.faults.boot / 3) {
+            return self.lose(shared, node, "its emulator is missing");
+        }
+        let pid = shared.pid();
+        let number = generation.get();
+        let (line, window) = if plan.vm {
+            let length_bytes = 1 << 20;
+            let window = shared.windows.make(length_bytes, plan.coherent);
+            let place = Place { window, shore: Shore::Near };
+            if let Some(memory) = shared.windows.memory(place) {
+                let length_bytes = length_bytes as u64;
+                WindowHeader { node: NodeId(node), generation, length_bytes }.write(&memory);
+            }
+            (Line::over_window(shared, node, number, place), Some(window))
+        } else {
+            let (ours, theirs) = End::pair(&shared.wakes);
+            self.far_ends.insert((node, number), theirs);
+            (Some(Line::over_socket(node, number, ours, true)), None)
+        };
+        let Some(mut line) = line else { return self.lose(shared, node, "no line") };
+        let name = self.machine.node(NodeId(node)).map(|node| node.name.clone()).unwrap_or_default();
+        let welcome = Order::Welcome { node: NodeId(node), name, machine: self.machine.name().to_owned() };
+        line.send(shared, (welcome.to_bytes(), Vec::new()));
+        self.core.node_started(NodeId(node), pid, window.map(|_| (1 << 20, plan.doorbells)));
+        self.nodes.insert(node, RootNode { generation: number, line, window, ended: None });
+        let delay_ns = shared.random.magnitude(100_000, 500_000_000);
+        if shared.healed || !shared.random.chance(shared.plan.faults.boot / 3) {
+            // Otherwise it hangs, and is given up.
+            shared.after(delay_ns, Event::Boot { node, generation: number });
+        }
+    }
+}
+
+/// What stands for a report in the hash of a run.
+fn kind(report: &Report) -> u64 {
+    tombolo_base::hash::fnv1a(&report.to_bytes())
+}

@@ -1,0 +1,294 @@
+//! Windows: memory of which two nodes each have a copy, and a link that carries stores from one to the other.
+//!
+//! A store is a posted write: it is done for whoever made it and arrives later. The link promises what the
+//! protocols are allowed to rely on and no more: a store with release order, and the first after a fence, arrive
+//! after all stores made before; stores to one word arrive in order; other stores in any order. Words arrive whole.
+//! What has not arrived when a node dies may never do: so a slot is left torn.
+//!
+//! Where both sides map the same memory (a coherent window) stores need no link and are seen at once.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tombolo_base::SharedMemory;
+use tombolo_base::tap::Noted;
+
+use crate::descriptor::Actor;
+use crate::random::Random;
+
+/// Stores among which the link may change the order.
+const REORDERED: usize = 12;
+
+/// Which of the two nodes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Shore {
+    /// The host.
+    Near,
+    /// The virtual machine.
+    Far,
+}
+
+impl Shore {
+    /// The other.
+    #[must_use]
+    pub fn other(self) -> Shore {
+        match self {
+            Shore::Near => Shore::Far,
+            Shore::Far => Shore::Near,
+        }
+    }
+}
+
+/// A window as one of the nodes sees it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place {
+    /// Which window. Never the same for two generations of a node.
+    pub window: u64,
+    /// From where.
+    pub shore: Shore,
+}
+
+/// A store on its way.
+#[derive(Clone, Copy, Debug)]
+struct Write {
+    index: usize,
+    word: u64,
+    /// It arrives after all before it.
+    ordered: bool,
+    /// It publishes something: the link rings for it.
+    rings: bool,
+}
+
+/// One direction of a link.
+#[derive(Debug, Default)]
+struct Direction {
+    writes: VecDeque<Write>,
+    /// Nothing arrives.
+    cut: bool,
+    /// An event for the next arrival is on its way.
+    scheduled: bool,
+}
+
+/// Who is to be told of what arrives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Listener {
+    first_byte: usize,
+    length_bytes: usize,
+    actor: Actor,
+}
+
+#[derive(Debug)]
+struct Window {
+    copies: [SharedMemory; 2],
+    coherent: bool,
+    /// To the near and to the far copy.
+    directions: [Direction; 2],
+    listeners: [Vec<Listener>; 2],
+}
+
+/// All windows of a machine, those of lost nodes included: whoever has one may still use it.
+#[derive(Debug, Default)]
+pub struct Windows {
+    windows: BTreeMap<u64, Window>,
+    /// Where copies lie in this process: first byte to length and what it is.
+    addresses: BTreeMap<usize, (usize, Place)>,
+    next: u64,
+}
+
+impl Windows {
+    /// A new window of so many bytes, zero.
+    pub fn make(&mut self, length_bytes: usize, coherent: bool) -> u64 {
+        self.next += 1;
+        let near = SharedMemory::zeroed(length_bytes);
+        let far = if coherent { near.clone() } else { SharedMemory::zeroed(length_bytes) };
+        if !coherent {
+            for (shore, copy) in [(Shore::Near, &near), (Shore::Far, &far)] {
+                let address = copy.words().as_ptr().addr();
+                self.addresses.insert(address, (length_bytes, Place { window: self.next, shore }));
+            }
+        }
+        let window = Window {
+            copies: [near, far],
+            coherent,
+            directions: [Direction::default(), Direction::default()],
+            listeners: [Vec::new(), Vec::new()],
+        };
+        self.windows.insert(self.next, window);
+        self.next
+    }
+
+    /// The memory of a window as it is seen from a place.
+    #[must_use]
+    pub fn memory(&self, place: Place) -> Option<SharedMemory> {
+        self.windows.get(&place.window).map(|window| window.copies[place.shore as usize].clone())
+    }
+
+    /// Whether both nodes map the same memory.
+    #[must_use]
+    pub fn is_coherent(&self, window: u64) -> bool {
+        self.windows.get(&window).is_some_and(|window| window.coherent)
+    }
+
+    /// Tells `actor` of what arrives in a range at a place.
+    pub fn listen(&mut self, place: Place, first_byte: usize, length_bytes: usize, actor: Actor) {
+        if let Some(window) = self.windows.get_mut(&place.window) {
+            window.listeners[place.shore as usize].push(Listener { first_byte, length_bytes, actor });
+        }
+    }
+
+    /// Ends that.
+    pub fn ignore(&mut self, place: Place, first_byte: usize, actor: Actor) {
+        if let Some(window) = self.windows.get_mut(&place.window) {
+            window.listeners[place.shore as usize]
+                .retain(|listener| (listener.first_byte, listener.actor) != (first_byte, actor));
+        }
+    }
+
+    /// Whoever listens at a place to a byte: whom the doorbell of its channel wakes.
+    #[must_use]
+    pub fn listeners(&self, place: Place, byte: usize) -> Vec<Actor> {
+        let Some(window) = self.windows.get(&place.window) else { return Vec::new() };
+        window.listeners[place.shore as usize]
+            .iter()
+            .filter(|listener| {
+                (listener.first_byte..listener.first_byte + listener.length_bytes).contains(&byte)
+            })
+            .map(|listener| listener.actor)
+            .collect()
+    }
+
+    /// Takes the stores made since the last call onto their links; the places that now have something to arrive and
+    /// no event for it yet.
+    pub fn collect(&mut self) -> Vec<Place> {
+        let mut fresh = Vec::new();
+        let mut fenced = false;
+        for noted in tap::take() {
+            let (address, word, release) = match noted {
+                Noted::Store { address, word, release } => (address, word, release),
+                Noted::Fence => {
+                    fenced = true;
+                    continue;
+                }
+            };
+            let Some((&first, &(length_bytes, from))) = self.addresses.range(..=address).next_back() else {
+                continue;
+            };
+            if address >= first + length_bytes {
+                continue;
+            }
+            let Some(window) = self.windows.get_mut(&from.window) else { continue };
+            let direction = &mut window.directions[from.shore.other() as usize];
+            let ordered = release || std::mem::take(&mut fenced);
+            direction.writes.push_back(Write { index: (address - first) / 8, word, ordered, rings: release });
+            if !direction.scheduled {
+                direction.scheduled = true;
+                fresh.push(Place { window: from.window, shore: from.shore.other() });
+            }
+        }
+        fresh
+    }
+
+    /// Lets up to `count` stores arrive at a place; whom that wakes, and whether there are more to come.
+    pub fn arrive(&mut self, place: Place, count: usize, random: &mut Random) -> (Vec<Actor>, bool) {
+        let Some(window) = self.windows.get_mut(&place.window) else { return (Vec::new(), false) };
+        let direction = &mut window.directions[place.shore as usize];
+        let mut wakes = Vec::new();
+        for _ in 0..count {
+            if direction.cut {
+                break;
+            }
+            let Some(write) = next_write(&mut direction.writes, random) else { break };
+            tap::arrive(&window.copies[place.shore as usize], write.index, write.word);
+            for listener in window.listeners[place.shore as usize].iter().filter(|_| write.rings) {
+                let byte = write.index * 8;
+                let concerns =
+                    (listener.first_byte..listener.first_byte + listener.length_bytes).contains(&byte);
+                if concerns && !wakes.contains(&listener.actor) {
+                    wakes.push(listener.actor);
+                }
+            }
+        }
+        direction.scheduled = !direction.writes.is_empty() && !direction.cut;
+        (wakes, direction.scheduled)
+    }
+
+    /// Cuts or heals a direction; true when an event for what waits is needed.
+    pub fn set_cut(&mut self, place: Place, cut: bool) -> bool {
+        let Some(window) = self.windows.get_mut(&place.window) else { return false };
+        let direction = &mut window.directions[place.shore as usize];
+        direction.cut = cut;
+        let needed = !cut && !direction.scheduled && !direction.writes.is_empty();
+        direction.scheduled |= needed;
+        needed
+    }
+
+    /// The far node died: of its stores on their way some arrive, the rest never; nothing reaches it any more.
+    pub fn far_died(&mut self, window: u64, random: &mut Random) -> Vec<Actor> {
+        let near = Place { window, shore: Shore::Near };
+        let Some(record) = self.windows.get_mut(&window) else { return Vec::new() };
+        let on_their_way = record.directions[Shore::Near as usize].writes.len();
+        record.directions[Shore::Near as usize].cut = false;
+        record.directions[Shore::Far as usize].writes.clear();
+        record.listeners[Shore::Far as usize].clear();
+        let survivors = random.below(on_their_way as u64 + 1) as usize;
+        let (wakes, _) = self.arrive(near, survivors, random);
+        if let Some(record) = self.windows.get_mut(&window) {
+            let direction = &mut record.directions[Shore::Near as usize];
+            direction.writes.clear();
+            direction.scheduled = false;
+            // Whatever is still stored for the dead node goes nowhere.
+            self.addresses.retain(|_, (_, place)| place.window != window);
+        }
+        wakes
+    }
+
+    /// Whether nothing is on its way on links that are not cut.
+    #[must_use]
+    pub fn are_quiet(&self) -> bool {
+        self.windows
+            .values()
+            .all(|window| window.directions.iter().all(|direction| direction.writes.is_empty()))
+    }
+}
+
+/// One of the first stores that may arrive now.
+fn next_write(writes: &mut VecDeque<Write>, random: &mut Random) -> Option<Write> {
+    let first = writes.front()?;
+    if first.ordered {
+        return writes.pop_front();
+    }
+    let free = writes.iter().take(REORDERED).take_while(|write| !write.ordered).count();
+    let mut index = random.below(free as u64) as usize;
+    // An earlier store to the same word goes first.
+    let word = writes.get(index)?.index;
+    if let Some(earlier) = writes.iter().take(index).position(|write| write.index == word) {
+        index = earlier;
+    }
+    writes.remove(index)
+}
+
+/// The tap on stores. Without it (in a build without `--cfg sim`) no window has two copies, so nothing is ever on its
+/// way.
+#[cfg(sim)]
+mod tap {
+    use tombolo_base::SharedMemory;
+    pub(super) use tombolo_base::tap::take;
+
+    pub(super) fn arrive(memory: &SharedMemory, index: usize, word: u64) {
+        memory.words()[index].arrive(word);
+    }
+}
+
+#[cfg(not(sim))]
+mod tap {
+    use tombolo_base::SharedMemory;
+    use tombolo_base::sync::Ordering;
+    use tombolo_base::tap::Noted;
+
+    pub(super) fn take() -> Vec<Noted> {
+        Vec::new()
+    }
+
+    pub(super) fn arrive(memory: &SharedMemory, index: usize, word: u64) {
+        memory.words()[index].store(word, Ordering::Release);
+    }
+}

@@ -1,0 +1,563 @@
+//! One run of one seed: a machine starts, is used and damaged, heals, has to make progress, and comes to an end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tombolo_base::NodeId;
+use tombolo_control::Request;
+use tombolo_link::ChannelConfig;
+use tombolo_link::window::WindowHeader;
+use tombolo_machine::{Image, Machine};
+use tombolo_naming::{Operation, Query, Scope};
+
+use crate::audit::Audit;
+use crate::descriptor::Actor;
+use crate::line::Line;
+use crate::node::Node;
+use crate::plan::{Options, Plan};
+use crate::process::{Fate, Process};
+use crate::random::Random;
+use crate::root::Root;
+use crate::shared::{Birth, Event, Shared};
+use crate::window::{Place, Shore};
+
+/// Most that the faulty part may last, in simulated nanoseconds.
+const FAULTY_NS: u64 = 40_000_000_000;
+
+/// How long everything may take that has to come to an end once nothing goes wrong any more: the longest is a node
+/// that hangs in starting, which is given up after a minute and then starts again.
+const PATIENCE_NS: u64 = 400_000_000_000;
+
+/// Events after which a run is taken to turn in circles.
+const MAX_EVENTS: u64 = 8_000_000;
+
+/// How a run went.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    /// What did not hold; nothing if all did.
+    pub failure: Option<String>,
+    /// Stands for all that happened.
+    pub hash: u64,
+    /// How many events there were.
+    pub events: u64,
+    /// Nodes, the host included.
+    pub nodes: usize,
+    /// Simulated time, in nanoseconds.
+    pub simulated_ns: u64,
+    /// Messages received on channels between domains.
+    pub messages: u64,
+    /// Channels that were opened.
+    pub channels: u64,
+    /// Processes that ran.
+    pub processes: u64,
+    /// Times that a node died.
+    pub deaths: u64,
+    /// What the seed drew.
+    pub plan: Plan,
+    /// The last events, if they were to be remembered.
+    pub trace: Vec<String>,
+}
+
+/// Runs one seed.
+#[must_use]
+pub fn run(seed: u64, options: Options, traced: bool) -> Outcome {
+    tap::record();
+    let mut random = Random::new(seed);
+    let plan = Plan::draw(&mut random, options);
+    let mut world = World::new(random, plan, traced);
+    world.live();
+    world.outcome()
+}
+
+struct World {
+    shared: Shared,
+    root: Root,
+    nodes: BTreeMap<u16, Node>,
+    processes: BTreeMap<i32, Process>,
+    born: u64,
+    deaths: u64,
+}
+
+impl World {
+    fn new(random: Random, plan: Plan, traced: bool) -> Self {
+        let machine: Machine = plan.machine();
+        let windowed: BTreeSet<u16> =
+            (1..).zip(&plan.nodes).filter(|(_, node)| node.vm).map(|(number, _)| number).collect();
+        let images = images(plan.images);
+        let mut shared = Shared::new(random, plan, Audit::new(windowed), images, traced);
+        let root = Root::new(&mut shared, machine);
+        World { shared, root, nodes: BTreeMap::new(), processes: BTreeMap::new(), born: 0, deaths: 0 }
+    }
+
+    fn live(&mut self) {
+        self.root.boot(&mut self.shared);
+        for _ in 0..1 + self.shared.random.below(4) {
+            let delay_ns = self.shared.random.magnitude(1, 100_000_000);
+            self.shared.after(delay_ns, Event::Newcomer);
+        }
+        self.shared.after(self.shared.plan.beat_ns, Event::Beat);
+        self.go_on(FAULTY_NS, |world| world.shared.actions_left == 0);
+        self.heal();
+        self.settle("after everything healed");
+        self.check_talk();
+        self.restart_all();
+        self.probe();
+        self.end_all();
+        self.check_leftovers();
+    }
+
+    fn has_failed(&self) -> bool {
+        self.shared.audit.failure().is_some()
+    }
+
+    fn fail(&mut self, what: impl Into<String>) {
+        self.shared.audit.fail(what);
+    }
+
+    /// Lets things happen for so long at most, or until `done`.
+    fn go_on(&mut self, for_ns: u64, done: impl Fn(&World) -> bool) {
+        let until_ns = self.shared.now + for_ns;
+        self.flush();
+        while !self.has_failed() && !done(self) {
+            let Some(event) = self.shared.next(until_ns) else { return };
+            self.handle(event);
+            self.flush();
+            if self.shared.events() > MAX_EVENTS {
+                self.fail("it turns in circles");
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        for birth in std::mem::take(&mut self.shared.born) {
+            self.born += 1;
+            let pid = birth.pid;
+            let process = Process::new(&mut self.shared, birth);
+            self.processes.insert(pid, process);
+        }
+        self.shared.flush();
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Turn(Actor::Root) => self.root.turn(&mut self.shared),
+            Event::Turn(Actor::Node(number)) => {
+                if let Some(node) = self.nodes.get_mut(&number)
+                    && let Err(cause) = node.turn(&mut self.shared)
+                {
+                    let generation = node.generation;
+                    self.die(number, generation, cause);
+                }
+            }
+            Event::Turn(Actor::Process(pid)) => {
+                if let Some(process) = self.processes.get_mut(&pid) {
+                    let fate = process.turn(&mut self.shared);
+                    self.end_process(pid, fate);
+                }
+            }
+            Event::Arrive(place) => self.shared.arrive(place),
+            Event::Signal { pid, signal } => self.signal(pid, signal),
+            Event::Boot { node, generation } => self.boot(node, generation),
+            Event::Die { node, generation, cause } => self.die(node, generation, cause),
+            Event::Beat => self.beat(),
+            Event::Newcomer => self.newcomer(),
+            Event::Mend { node, to_node } => {
+                let window = self.root.window(node);
+                self.shared.set_cut(node, window, to_node, false);
+            }
+            Event::Hasten { node } => {
+                self.shared.slow.remove(&node);
+            }
+        }
+    }
+
+    fn signal(&mut self, pid: i32, signal: u8) {
+        // Some programs do not listen to a polite request.
+        let deaf = signal != 9 && pid % 3 == 0;
+        if !deaf {
+            self.end_process(pid, Fate::Killed(signal));
+        }
+    }
+
+    fn end_process(&mut self, pid: i32, fate: Fate) {
+        if fate != Fate::Lives
+            && let Some(process) = self.processes.remove(&pid)
+        {
+            process.end(&mut self.shared, fate);
+        }
+    }
+
+    fn newcomer(&mut self) {
+        if self.shared.healed {
+            return;
+        }
+        if self.processes.len() < self.shared.plan.processes {
+            let nodes: Vec<u16> = self.shared.listeners.keys().copied().collect();
+            let node = self.shared.random.pick(&nodes).copied().unwrap_or(0);
+            self.start_process(node);
+        }
+        let delay_ns = self.shared.random.magnitude(1_000, self.shared.plan.pause_ns * 2);
+        self.shared.after(delay_ns, Event::Newcomer);
+    }
+
+    fn start_process(&mut self, node: u16) -> i32 {
+        let pid = self.shared.pid();
+        let birth = Birth { pid, node, domain: None, life: None, outputs: Vec::new(), input: None };
+        let process = Process::new(&mut self.shared, birth);
+        self.born += 1;
+        self.processes.insert(pid, process);
+        pid
+    }
+
+    fn boot(&mut self, number: u16, generation: u16) {
+        if self.root.generation(number) != Some(generation) {
+            return;
+        }
+        let node = match self.root.window(number) {
+            Some(window) => {
+                let place = Place { window, shore: Shore::Far };
+                let header = self.shared.windows.memory(place).map(|memory| WindowHeader::read(&memory));
+                match header {
+                    Some(Ok(header))
+                        if (header.node, header.generation.get()) == (NodeId(number), generation) => {}
+                    Some(Err(_)) => {
+                        // It has not arrived yet.
+                        return self.shared.after(5_000_000, Event::Boot { node: number, generation });
+                    }
+                    other => {
+                        return self.fail(format!("node {number} finds the window of another: {other:?}"));
+                    }
+                }
+                Line::over_window(&mut self.shared, number, generation, place)
+                    .map(|line| Node::new(number, generation, line, Some(place)))
+            }
+            None => self.root.far_ends.remove(&(number, generation)).map(|end| {
+                let line = Line::over_socket(number, generation, end, false);
+                Node::new(number, generation, line, None)
+            }),
+        };
+        if let Some(node) = node {
+            self.nodes.insert(number, node);
+            self.shared.wake(Actor::Node(number));
+        }
+    }
+
+    /// A node ends, with all that runs on it.
+    fn die(&mut self, number: u16, generation: u16, cause: String) {
+        if self.nodes.get(&number).is_some_and(|node| node.generation == generation)
+            && let Some(node) = self.nodes.remove(&number)
+        {
+            self.deaths += 1;
+            self.shared.note(&[9, number.into()], || format!("node {number} dies: {cause}"));
+            self.shared.listeners.remove(&number);
+            let children = node.pids();
+            let is_vm = node.place.is_some();
+            let here: Vec<i32> = self
+                .processes
+                .iter()
+                .filter(|(pid, process)| process.node == number && (is_vm || children.contains(pid)))
+                .map(|(pid, _)| *pid)
+                .collect();
+            here.into_iter().for_each(|pid| self.end_process(pid, Fate::Killed(9)));
+            for process in self.processes.values().filter(|process| process.node == number) {
+                process.conversations().iter().for_each(|lost| lost.is_lost(&mut self.shared));
+            }
+            self.shared.flush();
+            if let Some(place) = node.place {
+                let woken = self.shared.windows.far_died(place.window, &mut self.shared.random);
+                woken.into_iter().for_each(|actor| self.shared.wake(actor));
+            }
+            self.shared.cuts.remove(&(number, true));
+            self.shared.cuts.remove(&(number, false));
+            self.shared.slow.remove(&number);
+        }
+        self.root.far_ends.remove(&(number, generation));
+        self.root.node_ended(&mut self.shared, number, generation, cause);
+    }
+
+    /// The larger faults.
+    fn beat(&mut self) {
+        if self.shared.healed {
+            return;
+        }
+        self.shared.after(self.shared.plan.beat_ns, Event::Beat);
+        let faults = self.shared.plan.faults;
+        let up: Vec<u16> = self.nodes.keys().copied().collect();
+        let node = self.shared.random.pick(&up).copied();
+        let chance = |world: &mut World, permille| world.shared.random.chance(permille);
+        if let Some(number) = node {
+            if chance(self, faults.kill_node)
+                && let Some(generation) = self.nodes.get(&number).map(|node| node.generation)
+            {
+                self.die(number, generation, "its process was ended by signal 9".into());
+            }
+            if chance(self, faults.cut) {
+                self.cut(number);
+            }
+            if self.shared.plan.nodes[usize::from(number) - 1].vm {
+                let bytes = vec![b'x'; self.shared.random.magnitude(1, 2000) as usize];
+                self.root.console_output(&mut self.shared, number, &bytes);
+            }
+        }
+        if chance(self, faults.slow) {
+            let number = if chance(self, 300) { 0 } else { node.unwrap_or(0) };
+            let times = self.shared.random.magnitude(2, 200);
+            self.shared.slow.insert(number, times);
+            let delay_ns = self.shared.random.magnitude(1_000_000, 2_000_000_000);
+            self.shared.after(delay_ns, Event::Hasten { node: number });
+        }
+        if chance(self, faults.clock) {
+            let by_ns = self.shared.random.magnitude(1_000, 3_000_000_000) as i64;
+            let by_ns = if chance(self, 300) { -by_ns.min(self.shared.now as i64 / 4) } else { by_ns };
+            self.shared.note(&[10, by_ns as u64], || format!("the root's clock jumps by {by_ns} ns"));
+            self.root.jump(by_ns);
+            self.shared.wake(Actor::Root);
+        }
+    }
+
+    fn cut(&mut self, node: u16) {
+        let directions: &[bool] = match self.shared.random.below(3) {
+            0 => &[true],
+            1 => &[false],
+            _ => &[true, false],
+        };
+        let window = self.root.window(node);
+        let delay_ns = self.shared.random.magnitude(1_000_000, 5_000_000_000);
+        for to_node in directions.iter().copied() {
+            self.shared.note(&[11, node.into()], || format!("node {node} is cut, towards it: {to_node}"));
+            self.shared.set_cut(node, window, to_node, true);
+            self.shared.after(delay_ns, Event::Mend { node, to_node });
+        }
+    }
+
+    fn heal(&mut self) {
+        self.shared.note(&[12], || "everything heals".to_owned());
+        self.shared.healed = true;
+        self.shared.slow.clear();
+        for number in 1..=self.shared.plan.nodes.len() as u16 {
+            for to_node in [true, false] {
+                let window = self.root.window(number);
+                self.shared.set_cut(number, window, to_node, false);
+            }
+        }
+        self.shared.cuts.clear();
+    }
+
+    /// Until nothing is left to happen. Every request has been answered then.
+    fn settle(&mut self, when: &str) {
+        self.go_on(PATIENCE_NS, |_| false);
+        if self.has_failed() {
+            return;
+        }
+        if let Some(at) = self.shared.next_at() {
+            return self.fail(format!("{when} there is still something to happen at {at} ns"));
+        }
+        let unanswered = self.shared.audit.unanswered();
+        if let Some((client, request, body)) = unanswered.first() {
+            let what = format!("{when} {client:?} waits for an answer to its request {request}: {body:?}");
+            return self.fail(what);
+        }
+        if let Some(pid) = self.processes.iter().find(|(_, process)| process.waits()).map(|(pid, _)| *pid) {
+            return self.fail(format!("{when} process {pid} waits for an answer that was given"));
+        }
+        if !self.shared.windows.are_quiet() {
+            self.fail(format!("{when} stores are on their way and do not arrive"));
+        }
+    }
+
+    /// Everything that was sent has been received, and nobody talks to the dead.
+    fn check_talk(&mut self) {
+        if self.has_failed() {
+            return;
+        }
+        for (pid, process) in &self.processes {
+            for conversation in process.conversations() {
+                let id = conversation.id();
+                let Some(log) = self.shared.channels.get(&id) else { continue };
+                let wrong = if log.let_go.contains(&true) {
+                    Some(format!("process {pid} has {id} open though its peer let go of it"))
+                } else if log.open == [true; 2] && (log.sent != [log.received[1], log.received[0]]) {
+                    Some(format!(
+                        "of {id}, which is open, {:?} were sent and {:?} received",
+                        log.sent, log.received
+                    ))
+                } else if conversation.to_send > 0 {
+                    Some(format!("process {pid} has {} messages left for {id}", conversation.to_send))
+                } else {
+                    None
+                };
+                if let Some(wrong) = wrong {
+                    return self.shared.audit.fail(wrong);
+                }
+            }
+        }
+    }
+
+    /// Starts again every node that is down.
+    fn restart_all(&mut self) {
+        if self.has_failed() {
+            return;
+        }
+        let operator = self.start_operator(0);
+        for number in 1..=self.shared.plan.nodes.len() as u16 {
+            if !self.nodes.contains_key(&number)
+                && let Some(operator) = self.processes.get_mut(&operator)
+            {
+                operator.request(Request::Restart { node: format!("n{number}") });
+            }
+        }
+        self.settle("after all nodes were started again");
+        let down = (1..=self.shared.plan.nodes.len() as u16).find(|number| !self.nodes.contains_key(number));
+        if let Some(down) = down {
+            self.fail(format!("node {down} did not start again"));
+        }
+        self.end_process(operator, Fate::Exits(0));
+    }
+
+    /// A process that does what it is told.
+    fn start_operator(&mut self, node: u16) -> i32 {
+        let pid = self.start_process(node);
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.idle = true;
+        }
+        pid
+    }
+
+    /// A machine that has healed works: every node reaches the host.
+    fn probe(&mut self) {
+        if self.has_failed() {
+            return;
+        }
+        let listener = self.start_operator(0);
+        self.order(listener, |process| process.export("probe"));
+        let count = self.shared.plan.nodes.len().min(12) as u16;
+        let probes: Vec<i32> = (0..=count).map(|node| self.start_operator(node)).collect();
+        self.settle("after probes were started");
+        for pid in &probes {
+            self.order(*pid, |process| {
+                process.connect("probe", Duration::from_secs(1), ChannelConfig::default());
+            });
+        }
+        self.settle("after probes have connected");
+        for pid in probes.iter().chain([&listener]) {
+            self.order(*pid, |process| process.send_on_all(100));
+            self.shared.wake(Actor::Process(*pid));
+        }
+        self.settle("after probes have talked");
+        self.check_talk();
+        let open = |pid: &i32| self.processes.get(pid).map_or(0, |process| process.conversations().len());
+        // A window whose doorbells are all in use has none for a probe.
+        let without = probes.iter().filter(|pid| open(pid) != 1).count();
+        let full = self.doorbells_in_use();
+        if without > full && !self.has_failed() {
+            self.fail(format!("{without} of {} probes have no channel to the host", probes.len()));
+        }
+    }
+
+    /// Nodes that may have no doorbell left.
+    fn doorbells_in_use(&self) -> usize {
+        let channels = |number: u16| {
+            self.processes
+                .values()
+                .filter(|process| process.node == number)
+                .map(|process| process.conversations().len())
+                .sum::<usize>()
+        };
+        (1..)
+            .zip(&self.shared.plan.nodes)
+            .filter(|(number, node)| node.vm && channels(*number) + 2 >= usize::from(node.doorbells))
+            .count()
+    }
+
+    fn order(&mut self, pid: i32, what: impl FnOnce(&mut Process)) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            what(process);
+        }
+    }
+
+    /// Everybody returns.
+    fn end_all(&mut self) {
+        if self.has_failed() {
+            return;
+        }
+        let all: Vec<i32> = self.processes.keys().copied().collect();
+        all.into_iter().for_each(|pid| self.end_process(pid, Fate::Exits(0)));
+        self.settle("after everybody ended");
+    }
+
+    fn check_leftovers(&mut self) {
+        if self.has_failed() {
+            return;
+        }
+        let operator = self.start_operator(0);
+        let find = || Operation::Find { query: Query::any(), after: String::new(), limit: 100 };
+        let names = Request::Names { scope: Scope::Machine, operation: find() };
+        self.order(operator, |process| process.request(names));
+        self.order(operator, |process| process.request(Request::Domains { after: 0 }));
+        self.settle("at the end");
+        if let Some(left) = self.shared.audit.leftovers(1) {
+            return self.fail(format!("the machine is left with {left}"));
+        }
+        let in_windows =
+            self.root.core.boot_progress().up.iter().find(|node| node.window_bytes.0 > 0).cloned();
+        if let Some(node) = in_windows {
+            let bytes = node.window_bytes.0;
+            return self.fail(format!("{bytes} bytes of the window of {} are lent to nobody", node.name));
+        }
+        if let Some(left) = self.root.leftovers(1) {
+            return self.fail(format!("the host's agent is left with {left}"));
+        }
+        let left = self.nodes.iter().find_map(|(number, node)| Some((*number, node.leftovers(0)?)));
+        if let Some((number, left)) = left {
+            self.fail(format!("the agent of node {number} is left with {left}"));
+        }
+    }
+
+    fn outcome(self) -> Outcome {
+        let shared = &self.shared;
+        Outcome {
+            failure: shared.audit.failure().map(str::to_owned),
+            hash: shared.hash(),
+            events: shared.events(),
+            nodes: shared.plan.nodes.len() + 1,
+            simulated_ns: shared.now,
+            messages: shared.channels.values().map(|log| log.received.iter().sum::<u64>()).sum(),
+            channels: shared.channels.len() as u64,
+            processes: self.born,
+            deaths: self.deaths,
+            plan: shared.plan.clone(),
+            trace: shared.trace(),
+        }
+    }
+}
+
+/// Image files: each for one instruction set, some of them small and some larger than a piece of a window.
+fn images(count: usize) -> Vec<Image> {
+    let machines = [62_u8, 183, 243];
+    (0..count.max(1))
+        .filter_map(|number| {
+            // The header of an executable, and one segment to be loaded.
+            let mut elf = vec![0; 64 + 56 + 512 * number];
+            elf[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+            let machine = machines[number % machines.len()];
+            for (offset, value) in
+                [(16, 2), (18, machine), (20, 1), (32, 64), (52, 64), (54, 56), (56, 1), (64, 1)]
+            {
+                elf[offset] = value;
+            }
+            elf.extend((0..64).map(|byte| byte ^ number as u8));
+            Image::from_bytes("p.tbi", elf).ok()
+        })
+        .collect()
+}
+
+#[cfg(sim)]
+mod tap {
+    pub(super) use tombolo_base::tap::record;
+}
+
+/// Without the tap all windows are coherent.
+#[cfg(not(sim))]
+mod tap {
+    pub(super) fn record() {}
+}

@@ -1,0 +1,47 @@
+//! `cargo xtask sim`: the simulator, built so that it sees every store, and its canaries.
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::workspace::{Workspace, capture, execute};
+
+/// Runs whole machines under one seed each; see the chapter on simulation in `docs/book`.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Options {
+    /// What the simulator is told: `--seed N`, `--seeds N`, `--endless`, `--canaries`, `--help`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// Builds the simulator and runs it. It says itself how it went, also by its exit status, which becomes this one's.
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
+    // Its own folder: `--cfg sim` changes every crate, and optimised it runs many times as many seeds.
+    let target = workspace.target.join("sim");
+    let mut build = workspace.cargo();
+    build
+        .env("CARGO_TARGET_DIR", &target)
+        .env("RUSTFLAGS", "--cfg sim")
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "2")
+        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
+        .args(["build", "--quiet", "--package", "tombolo-sim"]);
+    execute(&mut build)?;
+    let mut simulator = std::process::Command::new(target.join("debug/tombolo-sim"));
+    simulator.current_dir(&workspace.root).args(&options.arguments).args(["--commit", &commit(workspace)]);
+    let program = "tombolo-sim".to_owned();
+    let status = simulator.status().map_err(|source| Failure::NotStarted { program, source })?;
+    match status.code() {
+        Some(0) => Ok(()),
+        // Wrong usage has been explained, and so has a seed that failed.
+        Some(code) => std::process::exit(code),
+        None => Err(Failure::Found(format!("the simulator ended by {status}"))),
+    }
+}
+
+/// What is checked out, and whether it was changed since.
+fn commit(workspace: &Workspace) -> String {
+    let mut describe = std::process::Command::new("git");
+    describe.current_dir(&workspace.root).args(["describe", "--always", "--dirty=+changes", "--abbrev=12"]);
+    // A tree without its history can be simulated as well.
+    capture(&mut describe).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
