@@ -102,6 +102,11 @@ impl<B: Board> Leaf<B> {
         self.board
     }
 
+    #[cfg(test)]
+    pub(crate) fn window(&self) -> tombolo_base::SharedMemory {
+        self.board.window().clone()
+    }
+
     /// Prints a line on the console.
     pub fn say(&mut self, line: fmt::Arguments<'_>) {
         self.console.write(format!("{line}\n").as_bytes());

@@ -1,1 +1,332 @@
+//! The monitor on a board of the test's making, against a root that is the test.
 
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::num::NonZeroU16;
+use std::rc::Rc;
+
+use tombolo_base::{ChannelId, DomainId, Isa, NodeId, SharedMemory};
+use tombolo_control::{Bytes, Exit, Order, Report, StartOrder, Wire};
+use tombolo_link::end::{ChannelEnd, memory_of};
+use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
+use tombolo_link::{Handshake, Hello, Side};
+use tombolo_platform_bare::board::{Board, Fault, Reach, Trap};
+use tombolo_platform_bare::call;
+use tombolo_platform_bare::elf::{HEADER_BYTES, NOTE_OWNER, NOTE_TYPE, SEGMENT_BYTES};
+
+use crate::leaf::{Ended, Leaf};
+
+const WINDOW_BYTES: u64 = 1 << 20;
+const PROGRAMS: u64 = 0x4040_0000;
+const HASH: [u8; 32] = [7; 32];
+
+/// A board that does what it is told: its program traps as the script says.
+struct Scripted {
+    window: SharedMemory,
+    memory: Vec<u8>,
+    script: Rc<std::cell::RefCell<VecDeque<Trap>>>,
+    answers: Rc<std::cell::RefCell<Vec<u64>>>,
+    console: Rc<std::cell::RefCell<Vec<u8>>>,
+    rung: Rc<Cell<u64>>,
+    now_ns: u64,
+}
+
+impl Board for Scripted {
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn sleep(&mut self, until_ns: Option<u64>) {
+        self.now_ns = until_ns.unwrap_or(self.now_ns);
+    }
+
+    fn rung(&mut self) -> u64 {
+        self.rung.take()
+    }
+
+    fn ring(&self, _peer: u16, _vector: u16) {}
+
+    fn window(&self) -> &SharedMemory {
+        &self.window
+    }
+
+    fn write_console(&mut self, byte: u8) {
+        self.console.borrow_mut().push(byte);
+    }
+
+    fn program_memory(&mut self) -> (u64, &mut [u8]) {
+        (PROGRAMS, &mut self.memory)
+    }
+
+    fn reach_of_programs(&self) -> Reach {
+        Reach { window_address: 0x1000, registers_address: 0x2000 }
+    }
+
+    fn prepare(&mut self, _entry: u64, _stack: u64, _argument: u64) {}
+
+    fn run(&mut self) -> Trap {
+        self.script.borrow_mut().pop_front().unwrap_or(Trap::Interrupt)
+    }
+
+    fn answer(&mut self, value: u64) {
+        self.answers.borrow_mut().push(value);
+    }
+
+    fn power_off(&mut self) -> ! {
+        panic!("switched off")
+    }
+}
+
+/// The monitor, and what the test has of it and of the root.
+struct Rig {
+    leaf: Leaf<Scripted>,
+    root: ChannelEnd,
+    script: Rc<std::cell::RefCell<VecDeque<Trap>>>,
+    answers: Rc<std::cell::RefCell<Vec<u64>>>,
+    console: Rc<std::cell::RefCell<Vec<u8>>>,
+}
+
+impl Rig {
+    /// A board whose line is open and which has been welcomed.
+    fn new() -> Rig {
+        let window = SharedMemory::zeroed(WINDOW_BYTES as usize);
+        WindowHeader { node: NodeId(1), generation: NonZeroU16::MIN, length_bytes: WINDOW_BYTES }
+            .write(&window);
+        let memory = memory_of(&window, CONTROL_OFFSET_BYTES, control_config()).unwrap();
+        // The root's whole handshake, before the board's own, which then finds it done.
+        let hello = Hello::new(control_config(), tombolo_base::hash::fnv1a(b"tombolo.control.1"), None);
+        let mut theirs = Handshake::start(&memory, Side::A, hello).unwrap();
+        let mut ours = Handshake::start(&memory, Side::B, hello).unwrap();
+        let (_, _) = (ours.step().unwrap(), theirs.step().unwrap());
+        let root = ChannelEnd::attach(&memory, Side::B, control_config()).unwrap();
+        let (script, answers, console) = (Rc::default(), Rc::default(), Rc::default());
+        let board = Scripted {
+            window,
+            memory: vec![0; 4 << 20],
+            script: Rc::clone(&script),
+            answers: Rc::clone(&answers),
+            console: Rc::clone(&console),
+            rung: Rc::new(Cell::new(1)),
+            now_ns: 0,
+        };
+        let mut leaf = Leaf::new(board);
+        leaf.open_line().unwrap();
+        let mut rig = Rig { leaf, root, script, answers, console };
+        rig.order(&Order::Welcome { node: NodeId(1), name: "b0".into(), machine: "m".into() });
+        let ready = rig.turns();
+        assert!(
+            matches!(ready[..], [Report::Ready { isa, cores: 1, .. }] if isa == Isa::current()),
+            "{ready:?}"
+        );
+        rig
+    }
+
+    fn order(&mut self, order: &Order) {
+        self.root.try_send(&order.to_bytes()).unwrap();
+    }
+
+    /// A few turns, and what was reported.
+    fn turns(&mut self) -> Vec<Report> {
+        let mut reports = Vec::new();
+        for _ in 0..8 {
+            self.leaf.turn().unwrap();
+            while let Some(bytes) = self.root.try_recv(|message| message.to_vec()).unwrap() {
+                reports.push(Report::from_bytes(&bytes).unwrap());
+            }
+        }
+        reports
+    }
+
+    fn domain(index: u32) -> DomainId {
+        DomainId::new(NodeId(1), NonZeroU16::MIN, index)
+    }
+
+    fn start(&mut self, index: u32) -> Vec<Report> {
+        let program = program();
+        let offset = (WINDOW_BYTES / 2) as usize;
+        // What the root would have written there.
+        let window = self.leaf_window();
+        window.copy_in(offset, &program).unwrap();
+        self.order(&Order::Program {
+            hash: HASH,
+            length_bytes: program.len() as u64,
+            window_offset_bytes: Some(offset as u64),
+        });
+        let order = start_order(Self::domain(index));
+        self.order(&Order::Start { order });
+        self.turns()
+    }
+
+    fn leaf_window(&self) -> SharedMemory {
+        self.leaf.window()
+    }
+
+    fn traps(&self, traps: impl IntoIterator<Item = Trap>) {
+        self.script.borrow_mut().extend(traps);
+    }
+}
+
+fn start_order(domain: DomainId) -> StartOrder {
+    // Decoded from the encoding of the fields that matter here, the others being empty or zero, so that fields which
+    // do not concern boards may come and go.
+    let mut bytes = Vec::new();
+    domain.encode(&mut bytes);
+    HASH.encode(&mut bytes);
+    String::from("prog").encode(&mut bytes);
+    loop {
+        match StartOrder::from_bytes(&bytes) {
+            Ok(order) => return order,
+            Err(_) => bytes.push(0),
+        }
+        assert!(bytes.len() < 256, "an order of empty fields is short");
+    }
+}
+
+/// The smallest program for a board.
+fn program() -> Vec<u8> {
+    let note_at = (HEADER_BYTES + 2 * SEGMENT_BYTES) as u64;
+    let mut bytes = vec![0; note_at as usize];
+    bytes[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
+    let mut put = |at: usize, value: u64, width: usize| {
+        bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+    };
+    let place = PROGRAMS + call::STACK_BYTES;
+    put(16, 2, 2);
+    put(18, Isa::current().elf_machine().into(), 2);
+    put(24, place, 8);
+    put(32, HEADER_BYTES as u64, 8);
+    put(54, SEGMENT_BYTES as u64, 2);
+    put(56, 2, 2);
+    for (index, kind) in [(0, 1), (1, 4)] {
+        let head = HEADER_BYTES + index * SEGMENT_BYTES;
+        put(head, kind, 4);
+        put(head + 8, note_at, 8);
+        put(head + 24, place, 8);
+        put(head + 32, 24, 8);
+        put(head + 40, 64, 8);
+    }
+    for word in [8, 4, NOTE_TYPE] {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes.extend(NOTE_OWNER);
+    bytes.extend(call::VERSION.to_le_bytes());
+    bytes
+}
+
+fn call(number: u64, arguments: [u64; 4]) -> Trap {
+    Trap::Call { number, arguments }
+}
+
+#[test]
+fn a_program_starts_prints_and_ends() {
+    let mut rig = Rig::new();
+    // It prints its own ELF note: memory that it has.
+    let place = PROGRAMS + call::STACK_BYTES + 12;
+    rig.traps([call(call::PRINT, [1, place, 7, 0]), call(call::EXIT, [3, 0, 0, 0])]);
+    let domain = Rig::domain(1);
+    let nothing = Bytes::default;
+    let expected = vec![
+        Report::ProgramTaken { hash: HASH },
+        Report::Started { domain, pid: 1 },
+        Report::Joined { connection: 1, pid: 1, domain: Some(domain) },
+        Report::Output { domain, stream: 1, bytes: Bytes(b"Tombolo".to_vec()) },
+        Report::Output { domain, stream: 1, bytes: nothing() },
+        Report::Output { domain, stream: 2, bytes: nothing() },
+        Report::Left { connection: 1 },
+        Report::Ended { domain, exit: Exit::Exited { status: 3 } },
+    ];
+    assert_eq!(rig.start(1), expected);
+    assert_eq!(*rig.answers.borrow(), [7]);
+}
+
+#[test]
+fn a_fault_is_printed_and_ends_the_program_alone() {
+    let mut rig = Rig::new();
+    let fault = Fault { what: "touched", signal: 11, instruction: 2, address: 1, syndrome: 3 };
+    rig.traps([Trap::Fault(fault)]);
+    let reports = rig.start(1);
+    let ended = Report::Ended { domain: Rig::domain(1), exit: Exit::Signalled { signal: 11 } };
+    assert_eq!(reports.last(), Some(&ended));
+    rig.turns();
+    let console = String::from_utf8(rig.console.borrow().clone()).unwrap();
+    assert!(console.contains("board: prog touched: address 0x1, instruction 0x2"), "{console}");
+    rig.traps([call(call::EXIT, [0; 4])]);
+    assert!(
+        rig.start(2).contains(&Report::Ended { domain: Rig::domain(2), exit: Exit::Exited { status: 0 } })
+    );
+}
+
+#[test]
+fn a_program_that_loops_is_killed_and_lets_go_of_its_channels() {
+    let mut rig = Rig::new();
+    rig.start(1);
+    let channel = ChannelId(9);
+    let attachments = vec![tombolo_control::Attachment::Lifeline {}];
+    rig.order(&Order::Deliver { connection: 1, channel, attachments, message: Bytes::default() });
+    rig.order(&Order::Signal { domain: Rig::domain(1), signal: 9 });
+    let reports = rig.turns();
+    assert!(reports.contains(&Report::Released { channel }), "{reports:?}");
+    let ended = Report::Ended { domain: Rig::domain(1), exit: Exit::Signalled { signal: 9 } };
+    assert_eq!(reports.last(), Some(&ended));
+}
+
+#[test]
+fn one_program_at_a_time_and_none_that_did_not_arrive() {
+    let mut rig = Rig::new();
+    rig.start(1);
+    rig.order(&Order::Start { order: start_order(Rig::domain(2)) });
+    let refused = |reports: Vec<Report>, words: &str| {
+        let found = reports
+            .iter()
+            .any(|report| matches!(report, Report::NotStarted { why, .. } if why.contains(words)));
+        assert!(found, "{reports:?}");
+    };
+    refused(rig.turns(), "one program at a time");
+    rig.order(&Order::Signal { domain: Rig::domain(1), signal: 15 });
+    rig.order(&Order::Forget { hash: HASH });
+    rig.order(&Order::Start { order: start_order(Rig::domain(3)) });
+    refused(rig.turns(), "did not arrive");
+}
+
+#[test]
+fn calls_that_make_no_sense_are_refused() {
+    let mut rig = Rig::new();
+    let outside = PROGRAMS + (4 << 20);
+    rig.traps([
+        call(99, [0; 4]),
+        call(call::PRINT, [3, PROGRAMS, 1, 0]),
+        call(call::PRINT, [1, outside, 1, 0]),
+        call(call::PRINT, [1, PROGRAMS - 1, 1, 0]),
+        call(call::PRINT, [1, PROGRAMS, u64::MAX, 0]),
+        call(call::REPORT, [PROGRAMS, 4, 0, 0]),
+        call(call::ORDER, [PROGRAMS, 4, 0, 0]),
+        call(call::PRINT, [1, outside - 1, 1, 0]),
+    ]);
+    rig.start(1);
+    rig.turns();
+    let no = call::REFUSED;
+    assert_eq!(rig.answers.borrow()[..8], [no, no, no, no, no, no, 0, 1]);
+}
+
+#[test]
+fn a_sleep_ends_by_its_time_or_an_order() {
+    let mut rig = Rig::new();
+    rig.traps([call(call::SLEEP, [5_000, 0, 0, 0]), call(call::SLEEP, [call::FOREVER, 0, 0, 0])]);
+    rig.start(1);
+    assert_eq!(*rig.answers.borrow(), [0], "the time came, no doorbell rang");
+    rig.order(&Order::Deliver {
+        connection: 1,
+        channel: ChannelId(0),
+        attachments: Vec::new(),
+        message: Bytes::default(),
+    });
+    rig.turns();
+    assert_eq!(*rig.answers.borrow(), [0, 1], "bit 0 says that there are orders");
+}
+
+#[test]
+fn the_root_can_stop_it() {
+    let mut rig = Rig::new();
+    rig.order(&Order::Stop {});
+    assert_eq!(rig.leaf.turn(), Err(Ended::Stopped));
+}
