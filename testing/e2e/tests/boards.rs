@@ -40,7 +40,7 @@ fn a_board_talks_with_big_endian_programs() {
 
 #[test]
 fn a_killed_board_is_noticed_and_starts_again() {
-    let machine = Machine::up(&MachineFile::cheap());
+    let machine = Machine::up(&MachineFile::host().with_board("bare0", "aarch64", ""));
     let pid = machine.processes("qemu-system-aarch64")[0];
     kill_process(Pid::from_raw(pid).expect("a process"), Signal::KILL).expect("it is ours");
     assert!(eventually(|| machine.node("bare0")["state"] == "down"), "its end is noticed");
