@@ -164,7 +164,7 @@ fn take_one(session: &mut Session<'_>, metric: Metric, size: u64) -> Result<Slic
         found: found(metric, size, samples, used),
         probes_ns: [before.p50_ns(), after.p50_ns()],
         waited_share: waited_share(used_before, used, length_ns),
-        ring_share: (used.rings - used_before.rings) as f64 / messages(metric, size) as f64,
+        ring_share: (used.rings - used_before.rings) as f64 / messages(work(metric, size)).max(1) as f64,
     })
 }
 
@@ -186,11 +186,14 @@ fn work(metric: Metric, size: u64) -> Work {
     }
 }
 
-fn messages(metric: Metric, size: u64) -> u64 {
-    match metric {
-        Metric::Rate { .. } | Metric::Bandwidth { .. } => size.max(1),
-        // There and back.
-        _ => 2 * size.max(1),
+/// How many messages that is, both ways together.
+fn messages(work: Work) -> u64 {
+    match work {
+        Work::RoundTrips { warm, cycles, .. } => 2 * (warm + cycles * CYCLE_ROUNDS),
+        Work::Singles { rounds, .. } => 2 * rounds,
+        Work::Stream { warm, messages, .. } => warm + messages,
+        // Each buffer is handed over and given back.
+        Work::Bulk { warm, messages, .. } => 2 * (warm + messages),
     }
 }
 
@@ -222,5 +225,28 @@ fn find_size(session: &mut Session<'_>, metric: Metric, slice: Duration) -> Resu
             return Ok(fitting.clamp(2, MOST));
         }
         size = (size * 8).min(fitting.max(size + 1)).min(MOST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_is_counted_once() {
+        // A single round is still a whole cycle, and the warm-up before it.
+        assert_eq!(messages(work(Metric::RoundTrip { bytes: 64 }, 2)), 2 * (1 + CYCLE_ROUNDS));
+        assert_eq!(messages(work(Metric::WakeUp, 10)), 20);
+        assert_eq!(messages(work(Metric::Rate { bytes: 64, batch: 1 }, 800)), 900);
+        assert_eq!(messages(work(Metric::Bandwidth { bytes: 1 << 20 }, 8)), 18);
+    }
+
+    #[test]
+    fn a_slice_is_steady_up_to_a_quarter() {
+        let slice = |probes_ns| Slice { probes_ns, ..number(0.0) };
+        assert!(slice([100.0, 125.0]).steady() && slice([125.0, 100.0]).steady());
+        assert!(!slice([100.0, 126.0]).steady());
+        let waiting = |waited_share| Slice { waited_share, ..number(0.0) };
+        assert!(!waiting(DISTURBED_SHARE).disturbed() && waiting(DISTURBED_SHARE + 0.001).disturbed());
     }
 }
