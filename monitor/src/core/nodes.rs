@@ -58,7 +58,7 @@ impl Core {
         node.state = NodeState::Up;
         let generation = node.generation.get();
         node.cores = cores;
-        node.boot = Duration::from_nanos(now - since);
+        node.boot = Duration::from_nanos(now.saturating_sub(since));
         if node.pid == 0 {
             node.pid = pid;
         }

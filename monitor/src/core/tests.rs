@@ -535,3 +535,18 @@ fn the_last_words_of_a_dead_domain_open_nothing() {
     assert!(!incoming(&bench) && bench.core.next_tick().is_none());
     assert_eq!(bench.export((ARM0, 5), "of the dead"), None);
 }
+
+#[test]
+fn a_clock_that_goes_back_while_a_node_starts_is_survived() {
+    let machine = Machine::parse(MACHINE, std::path::Path::new("test.toml"), Isa::X86_64).unwrap();
+    let mut core = Core::new(machine, SECOND);
+    core.boot_all(SECOND);
+    core.report(
+        0,
+        HOST,
+        Report::Ready { version: PROTOCOL_VERSION, isa: Isa::X86_64, cores: 1, pid: 1 },
+        None,
+    );
+    let up = core.boot_progress().up;
+    assert_eq!((up.len(), up[0].boot), (1, Duration::ZERO));
+}

@@ -228,7 +228,9 @@ fn search(arguments: &Arguments, planted: &str, note: impl Fn(&Outcome) + Sync) 
                     if seed >= last {
                         return;
                     }
+                    let panics = Panics(arguments.again(seed));
                     let outcome = run(seed, arguments.options(), false);
+                    drop(panics);
                     note(&outcome);
                     if outcome.failure.is_some() {
                         failed.store(true, Ordering::Relaxed);
@@ -241,6 +243,17 @@ fn search(arguments: &Arguments, planted: &str, note: impl Fn(&Outcome) + Sync) 
         }
     });
     failures.into_inner().unwrap_or_default().into_iter().min()
+}
+
+/// Says how to run a seed again whose code under test panics.
+struct Panics(String);
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            say(&format!("FAILED: a panic\n  again    {}", self.0));
+        }
+    }
 }
 
 /// Plants every mistake; whether each was found in time.
