@@ -121,7 +121,7 @@ pub fn run(
         }
     }
     let probes = found.iter().flat_map(|(_, _, slices): &(_, _, Slices)| &slices.kept);
-    let best_ns = probes.map(slices::Slice::probe_ns).filter(|ns| *ns > 0.0).fold(f64::INFINITY, f64::min);
+    let best_ns = results::near_ns(probes.map(slices::Slice::probe_ns));
     for (peer, metric, slices) in &found {
         results.rows.extend(results::rows(peer, *metric, slices, best_ns));
     }
@@ -191,7 +191,7 @@ fn place(options: &Options, clock: Clock, (near, far): (usize, usize)) -> Result
         let mut session = Session::start(&rings, &options.far, clock)?;
         session.pin(near, far)?;
         let slices = slices::take(&mut session, Metric::RoundTrip { bytes: 56 }, &options.schedule)?;
-        let row = results::rows(rings.name(), Metric::RoundTrip { bytes: 56 }, &slices, f64::INFINITY);
+        let row = results::rows(rings.name(), Metric::RoundTrip { bytes: 56 }, &slices, 0.0);
         let row = row.first().ok_or(Error::Unsupported)?;
         placed.push(rings.placed("host-host", row.probe_ns, row.latency_ns, row.probe_ratio.unwrap_or(0.0)));
     }

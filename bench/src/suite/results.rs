@@ -81,6 +81,22 @@ pub enum Distance {
 /// How much longer than the shortest bare round trip of a run another may be to be called near.
 pub const NEAR_RATIO: f64 = 1.6;
 
+/// A bare round trip shorter than this share of the near ones is between two threads of one core, which a hypervisor
+/// gives now and then; such slices count for nothing.
+const SHARED_CORE_RATIO: f64 = 0.7;
+
+/// The bare round trip between near processors: the shortest that is no rarity. At least a twentieth of all are at most
+/// a quarter longer.
+pub(super) fn near_ns(probes_ns: impl Iterator<Item = f64>) -> f64 {
+    let probes = sorted(probes_ns.filter(|ns| *ns > 0.0).collect());
+    let needed = probes.len().div_ceil(20);
+    let crowded = |index: &usize| {
+        let within = probes[*index..].iter().take_while(|ns| **ns <= 1.25 * probes[*index]);
+        within.count() >= needed
+    };
+    (0..probes.len()).find(crowded).map_or(f64::INFINITY, |index| probes[index])
+}
+
 /// A figure.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
@@ -191,7 +207,8 @@ pub(super) fn rows(peer: &str, metric: Metric, slices: &Slices, best_ns: f64) ->
         return row(peer, metric, Distance::Any, slices.kept.iter().collect(), slices).into_iter().collect();
     }
     let is_near = |slice: &&Slice| slice.probe_ns() <= NEAR_RATIO * best_ns;
-    let (near, far): (Vec<&Slice>, Vec<&Slice>) = slices.kept.iter().partition(is_near);
+    let (near, far): (Vec<&Slice>, Vec<&Slice>) =
+        slices.kept.iter().filter(|slice| slice.probe_ns() >= SHARED_CORE_RATIO * best_ns).partition(is_near);
     let groups = [(Distance::Near, near), (Distance::Far, far)];
     groups.into_iter().filter_map(|(distance, group)| row(peer, metric, distance, group, slices)).collect()
 }
@@ -386,6 +403,23 @@ pub(crate) mod tests {
         assert_eq!(
             rows.iter().map(|row| (row.distance, row.slices)).collect::<Vec<_>>(),
             [(Distance::Any, 4)]
+        );
+    }
+
+    #[test]
+    fn two_threads_of_one_core_are_not_near_processors() {
+        let mut probes = vec![55.0, 56.0];
+        probes.extend((0..60).map(|step| 111.0 + f64::from(step % 10)));
+        probes.extend([480.0; 40]);
+        assert_eq!(near_ns(probes.into_iter()), 111.0);
+        assert_eq!(near_ns([480.0, 0.0, 110.0].into_iter()), 110.0);
+        assert_eq!(near_ns([].into_iter()), f64::INFINITY);
+        let kept = vec![slice([55.0, 55.0], 0.0, 500), slice([112.0, 112.0], 0.0, 1000)];
+        let slices = Slices { kept, moved: 0, disturbed: 0 };
+        let rows = rows("peer", Metric::Rate { bytes: 64, batch: 1 }, &slices, 111.0);
+        assert_eq!(
+            rows.iter().map(|row| (row.distance, row.slices)).collect::<Vec<_>>(),
+            [(Distance::Near, 1)]
         );
     }
 
