@@ -55,6 +55,7 @@ impl Slots {
     }
 
     /// The payload of the slot at `position`.
+    #[inline(always)]
     pub(crate) fn payload(&self, position: u64) -> &[AtomicU64] {
         match self.size {
             SlotSize::B32 => &self.sized::<4>(position)[..3],

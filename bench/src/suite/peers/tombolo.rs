@@ -8,7 +8,7 @@ use tombolo_base::SharedMemory;
 
 use super::bare;
 use crate::ring::Patience;
-use crate::suite::content::{corrupt, word};
+use crate::suite::content::{corrupt, fill, word};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 
 /// Its name in tables.
@@ -161,15 +161,11 @@ impl ChannelEnd {
 impl End for ChannelEnd {
     #[inline(always)]
     fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
+        let mut message = [0; N];
+        fill(&mut message, sequence);
         let mut patience = Patience::default();
         loop {
-            let sent = self.channel.try_send_in_place(N, |draft| {
-                for index in 0..N / 8 {
-                    // The draft is `N` bytes long.
-                    let _ = draft.write_u64_le(8 * index, word(sequence, index));
-                }
-            });
-            match sent {
+            match self.channel.try_send(&message) {
                 Ok(()) => return Ok(()),
                 Err(tombolo::Error::WouldBlock) => patience.wait()?,
                 Err(error) => return Err(error.into()),
@@ -191,7 +187,7 @@ impl End for ChannelEnd {
             let sent = self.channel.try_send_batch(|batch| {
                 let mut message = [0; N];
                 for sequence in sequence..end {
-                    crate::suite::content::fill(&mut message, sequence);
+                    fill(&mut message, sequence);
                     if batch.push(&message).is_err() {
                         break;
                     }
@@ -248,9 +244,11 @@ impl End for ChannelEnd {
 /// Zero if every byte is right.
 #[inline(always)]
 fn wrong<const N: usize>(message: &tombolo::Message<'_>, sequence: u64) -> u64 {
-    let mut wrong = (message.len() ^ N) as u64;
-    for index in 0..N / 8 {
-        wrong |= message.read_u64_le(8 * index).map_or(1, |found| found ^ word(sequence, index));
-    }
-    wrong
+    // From the slot straight into registers, which is where the compiler keeps a copy of known length.
+    let mut bytes = [0; N];
+    let length = message.copy_to(&mut bytes).unwrap_or(0);
+    let words = bytes.as_chunks::<8>().0.iter().enumerate();
+    words.fold((length ^ N) as u64, |wrong, (index, chunk)| {
+        wrong | (u64::from_le_bytes(*chunk) ^ word(sequence, index))
+    })
 }
