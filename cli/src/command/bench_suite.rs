@@ -30,9 +30,9 @@ const PROGRAM: &str = "tombolo-bench-peers";
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  tombolo bench all                              everything, as tables
-  tombolo bench all --json here.json             and kept for `tombolo bench report`
-  tombolo bench all --peers Tombolo,pipe --quick some of it, quickly")]
+  tombolo bench all                                everything, as tables
+  tombolo bench all --json here.json               and kept for `tombolo bench report`
+  tombolo bench all --peers Tombolo,pipe --quick   some of it, quickly")]
 pub(crate) struct AllOptions {
     /// Keep the results in this file
     #[arg(long, value_name = "FILE")]

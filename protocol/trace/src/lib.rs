@@ -2,7 +2,7 @@
 //!
 //! Each domain has a *page*, memory that it shares with the monitor of its node: a control word that says whether
 //! to trace, a row of counters for each end of a channel, and rings of events, one per thread, called *lanes*
-//! ([`layout`], [`page`]). Who records reads pages from outside ([`snapshot`]) into a file ([`file`]), which also
+//! ([`layout`], [`page`]). Who records reads pages from outside ([`snapshot`]) into a file ([`mod@file`]), which also
 //! holds what a domain wrote just before it was killed. Nodes have no common clock: [`merge`] puts their events
 //! in causal order by matching the n-th message sent on a channel with the n-th received, and [`perfetto`] and
 //! [`stats`] make something of it.
