@@ -1,14 +1,17 @@
 //! `tombolo down`
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use tombolo::Domain;
 use tombolo::find::machines_up;
+use tombolo::{Domain, Error};
 
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::text;
+
+/// How long the processes of a machine whose monitor was killed may take to end.
+const ENDING: Duration = Duration::from_secs(10);
 
 /// Takes a machine down
 ///
@@ -27,7 +30,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     if !options.all {
-        return take_down(context, &context.attach_running()?);
+        return take_down(context, || context.attach_running());
     }
     let names = machines_up()?;
     if names.is_empty() {
@@ -36,21 +39,35 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let mut result = Ok(());
     for name in names {
         // One that cannot be stopped is no reason to leave the others up.
-        let stopped = Domain::attach_to_machine(&name)
-            .map_err(Failure::from)
-            .and_then(|domain| take_down(context, &domain));
+        let stopped = take_down(context, || Ok(Domain::attach_to_machine(&name)?));
         result = result.and(stopped);
     }
     result
 }
 
-fn take_down(context: &Context, domain: &Domain) -> Result<(), Failure> {
+fn take_down(context: &Context, attach: impl FnOnce() -> Result<Domain, Failure>) -> Result<(), Failure> {
     let start = Instant::now();
-    domain.stop_machine()?;
-    context.say(format!(
-        "machine '{}' is down after {}",
-        domain.machine_name(),
-        text::duration(start.elapsed())
-    ));
+    let name = match attach() {
+        Ok(domain) => {
+            domain.stop_machine()?;
+            domain.machine_name().to_owned()
+        }
+        // It ended by itself while it was asked to: that is what was wanted, once it is true.
+        Err(Failure::Machine(Error::MonitorLost { machine })) if has_ended(&machine)? => machine,
+        Err(failure) => return Err(failure),
+    };
+    context.say(format!("machine '{name}' is down after {}", text::duration(start.elapsed())));
     Ok(())
+}
+
+/// Waits until a machine whose monitor hung up is gone; false when it is still there.
+fn has_ended(machine: &str) -> Result<bool, Error> {
+    let deadline = Instant::now() + ENDING;
+    while machines_up()?.iter().any(|name| name == machine) {
+        if Instant::now() >= deadline {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(true)
 }
