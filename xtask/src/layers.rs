@@ -43,6 +43,8 @@ pub(crate) struct Layer {
 pub(crate) struct Checks {
     pub(crate) unsafe_allowed: Vec<String>,
     pub(crate) no_std: Vec<String>,
+    /// Crates that run under miri.
+    pub(crate) miri: Vec<String>,
     pub(crate) loom: Vec<String>,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Options {
     filter: Option<String>,
 }
 
-/// Runs the tests of every `no_std` crate under nightly's miri.
+/// Runs the tests of the crates around shared memory under nightly's miri.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     if !toolchain::has_miri() {
         println!(
@@ -36,7 +36,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
             .env("PROPTEST_CASES", "4")
             .env_remove("RUSTC")
             .env_remove("CARGO");
-        for package in &workspace.layers.checks.no_std {
+        for package in &workspace.layers.checks.miri {
             test.args(["--package", package]);
         }
         if let Some(target) = target {

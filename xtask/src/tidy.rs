@@ -138,7 +138,7 @@ mod fixture {
               apart_from = ["platform"], purpose = "" },
             { name = "examples", folder = "examples", crates = ["example"], only = ["link"], purpose = "" },
         ]
-        checks = { unsafe_allowed = ["base"], no_std = ["ring"], loom = [] }
+        checks = { unsafe_allowed = ["base"], no_std = ["ring"], miri = [], loom = [] }
         lines = { max = 3, exceptions = {} }
         banned = { "secret" = "it is one" }
     "#;

@@ -119,8 +119,6 @@ fn pattern() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    // Nothing here is unsafe, and the other crate's automata take minutes where each instruction is interpreted.
-    #[cfg_attr(miri, ignore)]
     #[test]
     fn we_agree_with_the_regex_crate(pattern in pattern(), text in "[abc1 ]{0,8}") {
         // Its classes know all of Unicode; the texts are ASCII, so that makes no difference.

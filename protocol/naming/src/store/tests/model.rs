@@ -94,7 +94,7 @@ fn pick<T>(list: &[T], which: usize) -> Option<usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 200 }))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn histories(steps in proptest::collection::vec(step(), 1..120)) {
