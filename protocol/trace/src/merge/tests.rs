@@ -8,8 +8,8 @@ use super::*;
 use crate::file::{DomainHead, DomainRecording, Lane};
 use crate::page::Identity;
 
-/// Steps of a made-up run; fewer where each instruction is interpreted.
-const STEPS: usize = if cfg!(miri) { 20 } else { 200 };
+/// Steps of a made-up run.
+const STEPS: usize = 200;
 
 /// Ticks, kind, accepting end, subject, value.
 pub(crate) type Brief = (u64, Kind, bool, u64, u64);
