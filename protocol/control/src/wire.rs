@@ -298,15 +298,7 @@ macro_rules! wire_struct {
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub struct $name { $($(#[$field_meta])* pub $field: $type,)* }
 
-        impl $crate::wire::Wire for $name {
-            fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
-                $(self.$field.encode(out);)*
-            }
-
-            fn decode(input: &mut &[u8]) -> Result<Self, $crate::wire::DecodeError> {
-                Ok($name { $($field: $crate::wire::Wire::decode(input)?,)* })
-            }
-        }
+        $crate::wire::wire_of_struct!($name { $($field),* });
     };
 }
 
@@ -323,23 +315,7 @@ macro_rules! wire_enum {
             $($(#[$variant_meta])* $variant { $($(#[$field_meta])* $field: $type,)* },)*
         }
 
-        impl $crate::wire::Wire for $name {
-            fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
-                match self {
-                    $($name::$variant { $($field,)* } => {
-                        out.push($tag);
-                        $($field.encode(out);)*
-                    })*
-                }
-            }
-
-            fn decode(input: &mut &[u8]) -> Result<Self, $crate::wire::DecodeError> {
-                match <u8 as $crate::wire::Wire>::decode(input)? {
-                    $($tag => Ok($name::$variant { $($field: $crate::wire::Wire::decode(input)?,)* }),)*
-                    tag => Err($crate::wire::DecodeError::Tag { what: stringify!($name), tag: tag.into() }),
-                }
-            }
-        }
+        $crate::wire::wire_of_enum!($name { $($tag => $variant { $($field),* })* });
     };
 }
 
