@@ -102,7 +102,7 @@ impl MemoryChannel {
     fn note_received(&mut self) -> Result<(), ChannelError> {
         self.wake_peer_for_credit();
         match self.ends.producer.observe_credit(self.ends.consumer.reverse_credit()) {
-            Ok(()) | Err(SendError::Closed) => Ok(()),
+            Ok(()) | Err(SendError::Closed | SendError::Abandoned) => Ok(()),
             Err(violation) => Err(self.violated(violation.to_string())),
         }
     }
@@ -158,10 +158,12 @@ impl MemoryChannel {
 
     /// Sends nothing more to a peer that is gone or receives nothing more.
     fn note_end(&mut self) {
-        if self.connection.peer_gone() {
-            self.ends.producer.abandon();
-        } else if self.ends.producer.peer_closed() {
+        // In this order: who closes hangs up right after. What was found is kept by the ring, because the line can
+        // be overwritten by the peer at any time.
+        if self.ends.producer.peer_closed() {
             self.ends.producer.close();
+        } else if self.connection.peer_gone() {
+            self.ends.producer.abandon();
         }
     }
 
@@ -215,9 +217,9 @@ impl MemoryChannel {
                 ChannelError::TooLong { length_bytes: len_bytes, max_bytes }
             }
             SendError::Violation(violation) => self.violated(violation.to_string()),
-            SendError::Closed => match &self.broken {
+            SendError::Closed | SendError::Abandoned => match &self.broken {
                 Some(what) => ChannelError::Violation(what.clone()),
-                None if self.closed || self.ends.producer.peer_closed() => ChannelError::Closed,
+                None if self.closed || error == SendError::Closed => ChannelError::Closed,
                 None => ChannelError::PeerDied,
             },
         }

@@ -347,7 +347,7 @@ impl From<SendError> for NotAdded {
             SendError::TooLong { len_bytes, max_bytes } => {
                 NotAdded::TooLong { length_bytes: len_bytes, max_bytes }
             }
-            SendError::Closed | SendError::Violation(_) => NotAdded::Ended,
+            SendError::Closed | SendError::Abandoned | SendError::Violation(_) => NotAdded::Ended,
         }
     }
 }

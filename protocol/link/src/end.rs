@@ -128,7 +128,7 @@ impl ChannelEnd {
         self.tell_credit();
         if received.is_some() {
             match self.ends.producer.observe_credit(self.ends.consumer.reverse_credit()) {
-                Ok(()) | Err(SendError::Closed) => {}
+                Ok(()) | Err(SendError::Closed | SendError::Abandoned) => {}
                 Err(SendError::Violation(violation)) => return Err(self.violated(violation)),
                 Err(error) => return Err(self.not_sent(error, 0)),
             }
@@ -238,7 +238,7 @@ impl ChannelEnd {
                 EndError::TooLong { length_bytes: len_bytes, max_bytes }
             }
             SendError::Violation(violation) => self.violated(violation),
-            SendError::Closed => self.broken.map_or(EndError::Closed, EndError::Violation),
+            SendError::Closed | SendError::Abandoned => self.broken.map_or(EndError::Closed, EndError::Violation),
         }
     }
 }

@@ -86,6 +86,9 @@ pub enum SendError {
     /// This end or the other closed the ring.
     #[error("the ring is closed")]
     Closed,
+    /// This end gave the ring up with [`Producer::abandon`](crate::Producer::abandon).
+    #[error("the ring was given up")]
+    Abandoned,
     /// The consumer broke the protocol; the ring has failed for good.
     #[error("the receiver broke the ring protocol: {0}")]
     Violation(#[from] Violation),

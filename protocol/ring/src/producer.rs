@@ -355,9 +355,9 @@ impl Producer {
     }
 
     /// Sends nothing more. What was sent before is still received, then the consumer gets
-    /// [`RecvError::Closed`](crate::RecvError::Closed). Closing again does nothing.
+    /// [`RecvError::Closed`](crate::RecvError::Closed). Closing again, or after having given up, does nothing.
     pub fn close(&mut self) {
-        if self.ended == Some(SendError::Closed) {
+        if let Some(SendError::Closed | SendError::Abandoned) = self.ended {
             return;
         }
         self.producer_line.store_le(0, self.published() + 1, Release);
@@ -367,13 +367,13 @@ impl Producer {
     /// Sends nothing more, and tells the consumer nothing: for an end whose peer was reported dead. Should the
     /// report be about this end instead, its peer must learn of a death, not of an orderly end.
     pub fn abandon(&mut self) {
-        self.bar(self.ended.unwrap_or(SendError::Closed));
+        self.bar(self.ended.unwrap_or(SendError::Abandoned));
     }
 
     /// Whether anything can still be sent: neither closed nor failed, as far as this end knows.
     ///
     /// # Errors
-    /// [`SendError::Closed`] or [`SendError::Violation`].
+    /// [`SendError::Closed`], [`SendError::Abandoned`] or [`SendError::Violation`].
     #[inline]
     pub fn check_open(&self) -> Result<(), SendError> {
         self.ended.map_or(Ok(()), Err)

@@ -256,6 +256,19 @@ fn what_was_sent_before_a_close_is_received() {
 }
 
 #[test]
+fn a_producer_that_gave_up_says_so_and_tells_the_consumer_nothing() {
+    for variant in VARIANTS {
+        let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
+        producer.try_send(&[1]).unwrap();
+        producer.abandon();
+        producer.close();
+        assert_eq!(producer.try_send(&[2]), Err(SendError::Abandoned));
+        assert_eq!(receive(&mut consumer), Some(vec![1]));
+        assert!(consumer.try_recv().unwrap().is_none());
+    }
+}
+
+#[test]
 fn a_producer_without_room_learns_that_the_consumer_closed() {
     for variant in VARIANTS {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));

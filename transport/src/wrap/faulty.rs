@@ -198,6 +198,8 @@ impl<T: Transport> Transport for Faulty<T> {
         match &sent {
             Ok(()) => self.passes(),
             Err(ChannelError::WouldBlock | ChannelError::TooLong { .. }) => {}
+            // Nothing is received either from a peer that broke the protocol, and that shows at once.
+            Err(error @ ChannelError::Violation(_)) => self.ended = Some(error.clone()),
             Err(error) => self.unsendable = Some(error.clone()),
         }
         sent

@@ -31,6 +31,15 @@ fn victim<C: Carrier>(hello: Hello) -> (Hostile, C::Channel) {
     })
 }
 
+/// Says stop when it goes out of scope, after a failed assertion too: the threads that it stops are waited for.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// How the hostile side chooses what to write.
 #[derive(Clone, Copy)]
 enum Taste {
@@ -119,6 +128,7 @@ pub(crate) fn scribbling_costs_the_channel_only<C: Carrier>() {
             victim::<C>(hello(shape(slot, [2, 16][(round / 2 % 2) as usize], variant)));
         let stop = AtomicBool::new(false);
         let failed = std::thread::scope(|scope| {
+            let _stops = Stops(&stop);
             scope.spawn(|| scribble(&hostile, taste, 0x1234_5678 + round, &stop));
             let failed = use_it::<C>(&mut channel, &mut random, 300);
             // It stays failed, and says so at once, however it is waited for.
@@ -127,7 +137,6 @@ pub(crate) fn scribbling_costs_the_channel_only<C: Carrier>() {
                 assert_eq!(channel.try_send(b"x").as_ref(), Err(error));
                 assert!(channel.readable());
             }
-            stop.store(true, Ordering::Relaxed);
             failed
         });
         failures += u32::from(failed.is_some());
@@ -145,13 +154,13 @@ pub(crate) fn scribbling_during_the_handshake<C: Carrier>() {
         let stop = AtomicBool::new(false);
         let taste = if round % 2 == 0 { Taste::Bits } else { Taste::Lines };
         std::thread::scope(|scope| {
+            let _stops = Stops(&stop);
             scope.spawn(|| scribble(&hostile, taste, 77 + round, &stop));
             let soon = tombolo_platform::Deadline::after(Duration::from_millis(3));
             match C::open(end_b, Side::B, hello, soon) {
                 Ok(_) | Err(ChannelError::Handshake(_) | ChannelError::TimedOut(_)) => {}
                 Err(error) => panic!("{error}"),
             }
-            stop.store(true, Ordering::Relaxed);
         });
     }
 }
@@ -162,6 +171,7 @@ pub(crate) fn a_flood_of_bells_does_not_stop_the_clock<C: Carrier>() {
     let stop = AtomicBool::new(false);
     let end = deadline();
     std::thread::scope(|scope| {
+        let _stops = Stops(&stop);
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) && !end.passed() {
@@ -174,7 +184,6 @@ pub(crate) fn a_flood_of_bells_does_not_stop_the_clock<C: Carrier>() {
                 wait::recv_into(&mut channel, &mut Spin::new(0), &mut Vec::new(), Duration::from_millis(5));
             assert!(matches!(waited, Err(ChannelError::TimedOut(_))), "{waited:?}");
         }
-        stop.store(true, Ordering::Relaxed);
         assert!(!end.passed(), "the waits ended only with the flood");
     });
 }
