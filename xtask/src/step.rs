@@ -47,8 +47,8 @@ pub(crate) struct Tests {
 }
 
 impl Step {
-    /// Runs the command. Its output goes to a log in `logs`, and to the terminal when `verbose` or when it
-    /// fails.
+    /// Runs the command. Its output goes to a log in `logs`, and to the terminal when `verbose`, or an
+    /// excerpt of it when it fails.
     pub(crate) fn run(mut self, logs: &Path, verbose: bool) -> Result<Report, Failure> {
         let path = logs.join(format!("{}.log", self.name.replace(' ', "-")));
         let log = File::create(&path).map_err(Failure::file("writing", &path))?;
@@ -71,7 +71,7 @@ impl Step {
             None => Outcome::TimedOut,
         };
         if !verbose && matches!(outcome, Outcome::Failed | Outcome::TimedOut) {
-            println!("\n{text}");
+            println!("\n{}", excerpt(&text));
         }
         Ok(Report { name: self.name, outcome, time: started.elapsed(), tests: count(&text) })
     }
@@ -106,6 +106,41 @@ fn kill_with_descendants(root: u32) {
     }
     // Failure means that they are gone already.
     let _gone = Command::new("kill").arg("-KILL").args(all.iter().map(u32::to_string)).status();
+}
+
+/// How many of a failed step's last lines are shown.
+const LAST_LINES: usize = 60;
+
+/// What a reader who has only the terminal needs of a failed step's log: everything that says what went wrong, with
+/// the lines after it that say why, and how it ended.
+fn excerpt(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    let last = lines.len().saturating_sub(LAST_LINES);
+    let mut shown = vec![false; lines.len()];
+    shown[last..].fill(true);
+    for (index, line) in lines.iter().enumerate() {
+        let following = match line {
+            line if line.contains("panicked at") => 4,
+            line if line.starts_with("error") => 12,
+            line if line.ends_with("FAILED") || line.contains("has been running for over") => 0,
+            _ => continue,
+        };
+        shown[index..].iter_mut().take(following + 1).for_each(|shown| *shown = true);
+    }
+    let mut text = String::new();
+    let mut left_out = 0;
+    for (line, shown) in lines.iter().zip(shown) {
+        if !shown {
+            left_out += 1;
+            continue;
+        }
+        if std::mem::take(&mut left_out) > 0 {
+            text.push_str("[...]\n");
+        }
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
 }
 
 /// Shows a growing log.
@@ -167,6 +202,20 @@ mod tests {
         assert_eq!(skipped("a\nSKIPPED: no miri\nSKIPPED x: y\n").as_deref(), Some("no miri"));
         assert_eq!(skipped("SKIPPED s390x: no library\n").as_deref(), Some("s390x: no library"));
         assert_eq!(skipped("not SKIPPED\n"), None);
+    }
+
+    #[test]
+    fn an_excerpt_has_what_went_wrong_and_the_end() {
+        let quiet = "test good ... ok\n".repeat(100);
+        let log =
+            format!("{quiet}thread 'x' panicked at a.rs:1:2:\nwhy\n{quiet}test bad ... FAILED\n{quiet}end\n");
+        let excerpt = excerpt(&log);
+        assert!(
+            excerpt.contains("panicked at a.rs:1:2:\nwhy\n") && excerpt.contains("test bad ... FAILED\n")
+        );
+        assert!(excerpt.ends_with("end\n"));
+        assert_eq!(excerpt.matches("[...]\n").count(), 3);
+        assert!(excerpt.lines().count() < 80, "{excerpt}");
     }
 
     fn run(script: &str) -> Report {

@@ -238,7 +238,9 @@ impl ChannelEnd {
                 EndError::TooLong { length_bytes: len_bytes, max_bytes }
             }
             SendError::Violation(violation) => self.violated(violation),
-            SendError::Closed | SendError::Abandoned => self.broken.map_or(EndError::Closed, EndError::Violation),
+            SendError::Closed | SendError::Abandoned => {
+                self.broken.map_or(EndError::Closed, EndError::Violation)
+            }
         }
     }
 }
