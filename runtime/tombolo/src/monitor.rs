@@ -110,6 +110,15 @@ fn unpoisoned<'a, T>(result: Result<MutexGuard<'a, T>, PoisonError<MutexGuard<'a
     result.unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What names answered, and whose they are.
+pub(crate) fn named(reply: Reply) -> Result<(Option<NodeId>, Answer), Error> {
+    match reply {
+        Reply::Named { origin, answer } => Ok((origin, answer)),
+        Reply::Failed { fault } => Err(fault.into()),
+        other => Err(unexpected(&other)),
+    }
+}
+
 impl MonitorLink {
     pub(crate) fn new(socket: OwnedFd, machine: String, output: OutputSink) -> Self {
         MonitorLink {
@@ -198,11 +207,7 @@ impl MonitorLink {
         if matches!(result, Err(Error::TimedOut { .. })) {
             self.abandon_names(request, scope);
         }
-        match result?.0 {
-            Reply::Named { origin, answer } => Ok((origin, answer)),
-            Reply::Failed { fault } => Err(fault.into()),
-            other => Err(unexpected(&other)),
-        }
+        named(result?.0)
     }
 
     /// Nobody takes the answer to a request about names any more: what it was given, or is given yet, goes back.
@@ -366,6 +371,9 @@ impl MonitorLink {
         let mut arrived = unpoisoned(self.arrived.lock());
         if arrived.reading {
             arrived.read_again = true;
+            drop(arrived);
+            // That one may not know that there is something to send.
+            self.flush()?;
             return Ok(false);
         }
         if arrived.lost || arrived.broken.is_some() {

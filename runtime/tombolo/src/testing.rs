@@ -7,6 +7,7 @@ use std::time::Duration;
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::{ClientMessage, Exit, Grant, MonitorMessage, Reply, Request, Wire};
 use tombolo_link::{ChannelConfig, Side, TransportKind};
+use tombolo_naming::Operation;
 use tombolo_platform::Deadline;
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::socket::{self, Kind};
@@ -77,18 +78,31 @@ impl Monitor {
         socket::send(&self.socket, &MonitorMessage { request, body }.to_bytes(), &fds).unwrap();
     }
 
+    /// The next message; its number is 0 if it wants no answer.
+    pub(crate) fn next_message(&self) -> (u32, Request) {
+        let mut buffer = vec![0; socket::MAX_PACKET_BYTES];
+        let soon = Some(Deadline::after(LONG));
+        assert!(poll(&[(self.socket.as_fd(), Interest::Read)], soon).unwrap()[0].readable);
+        let received = socket::receive(&self.socket, &mut buffer).unwrap();
+        let message = ClientMessage::from_bytes(&buffer[..received.length]).unwrap();
+        (message.request, message.body)
+    }
+
     /// The next request that wants an answer.
     pub(crate) fn next_request(&self) -> (u32, Request) {
-        let mut buffer = vec![0; socket::MAX_PACKET_BYTES];
         loop {
-            let soon = Some(Deadline::after(LONG));
-            assert!(poll(&[(self.socket.as_fd(), Interest::Read)], soon).unwrap()[0].readable);
-            let received = socket::receive(&self.socket, &mut buffer).unwrap();
-            let message = ClientMessage::from_bytes(&buffer[..received.length]).unwrap();
-            if message.request != 0 {
-                return (message.request, message.body);
+            let (request, body) = self.next_message();
+            if request != 0 {
+                return (request, body);
             }
         }
+    }
+
+    /// The next thing about names.
+    pub(crate) fn next_about_names(&self) -> (u32, Operation) {
+        let (request, body) = self.next_message();
+        let Request::Names { operation, .. } = body else { panic!("{body:?}") };
+        (request, operation)
     }
 
     pub(crate) fn export(&self, listener: u32) {

@@ -7,7 +7,9 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake};
 use std::time::Duration;
 
+use tombolo_base::NodeId;
 use tombolo_control::{Exit, Grant, Reply, Request};
+use tombolo_naming::{Answer, Operation, Scope};
 use tombolo_platform::Deadline;
 
 use super::offload::offload;
@@ -15,7 +17,7 @@ use super::reactor::Registration;
 use crate::channel::Channel;
 use crate::domain::{Domain, Listener};
 use crate::error::Error;
-use crate::monitor::{ANSWER_TIMEOUT, Arrived, MonitorLink};
+use crate::monitor::{ANSWER_TIMEOUT, Arrived, MonitorLink, named};
 use crate::options::ChannelOptions;
 use crate::spawn::{Child, unexpected};
 
@@ -56,7 +58,7 @@ impl Drop for Watch {
 }
 
 /// Waits until `take` finds what it looks for among what arrived.
-struct Arrival<F> {
+pub(crate) struct Arrival<F> {
     link: Arc<MonitorLink>,
     what: String,
     timeout: Duration,
@@ -67,7 +69,7 @@ struct Arrival<F> {
 }
 
 impl<F> Arrival<F> {
-    fn new(link: &Arc<MonitorLink>, what: String, timeout: Duration, take: F) -> Self {
+    pub(crate) fn new(link: &Arc<MonitorLink>, what: String, timeout: Duration, take: F) -> Self {
         Arrival { link: Arc::clone(link), what, timeout, deadline: None, take, waiting: None }
     }
 }
@@ -115,14 +117,34 @@ impl<T, F: FnMut(&mut Arrived) -> Option<T> + Unpin> Future for Arrival<F> {
 struct Pending {
     link: Arc<MonitorLink>,
     request: Option<u32>,
+    /// Whose names it is about, if it is about names.
+    scope: Option<Scope>,
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let Some(request) = self.request {
-            self.link.abandon(request);
+        match (self.request, &self.scope) {
+            (Some(request), Some(scope)) => self.link.abandon_names(request, scope),
+            (Some(request), None) => self.link.abandon(request),
+            (None, _) => {}
         }
     }
+}
+
+/// The answer to a request, which is abandoned when it does not come in time or this is dropped.
+async fn answer(
+    link: &Arc<MonitorLink>,
+    body: Request,
+    scope: Option<Scope>,
+    timeout: Duration,
+) -> Result<(Reply, Vec<OwnedFd>), Error> {
+    let request = link.start(body, &[])?;
+    let mut pending = Pending { link: Arc::clone(link), request: Some(request), scope };
+    let what = "an answer of the monitor".to_owned();
+    let answer =
+        Arrival::new(link, what, timeout, move |arrived: &mut Arrived| arrived.take_reply(request)).await?;
+    pending.request = None;
+    Ok(answer)
 }
 
 /// [`MonitorLink::ask`] as a future.
@@ -131,16 +153,21 @@ async fn ask(
     body: Request,
     timeout: Duration,
 ) -> Result<(Reply, Vec<OwnedFd>), Error> {
-    let request = link.start(body, &[])?;
-    let mut pending = Pending { link: Arc::clone(link), request: Some(request) };
-    let what = "an answer of the monitor".to_owned();
-    let answer =
-        Arrival::new(link, what, timeout, move |arrived: &mut Arrived| arrived.take_reply(request)).await?;
-    pending.request = None;
-    match answer {
+    match answer(link, body, None, timeout).await? {
         (Reply::Failed { fault }, _) => Err(fault.into()),
         answer => Ok(answer),
     }
+}
+
+/// [`MonitorLink::ask_names`] as a future.
+pub(crate) async fn ask_names(
+    link: &Arc<MonitorLink>,
+    scope: Scope,
+    operation: Operation,
+    timeout: Duration,
+) -> Result<(Option<NodeId>, Answer), Error> {
+    let body = Request::Names { scope: scope.clone(), operation };
+    named(answer(link, body, Some(scope), timeout).await?.0)
 }
 
 /// Opens the granted end, on a thread of its own: the peer answers when it likes.

@@ -28,7 +28,7 @@ use tombolo_transport::{ChannelError, Transport};
 use crate::channel::{Carrier, Channel};
 use crate::error::Error;
 use crate::waitset::{Ready, WaitSet};
-pub(crate) use link::Watch;
+pub(crate) use link::{Arrival, Watch, ask_names};
 pub(crate) use reactor::Registration;
 
 /// Attempts in a row that fail though their peer says that they should not, before others of the executor have a turn.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tombolo_control::{Reply, Request};
 use tombolo_link::{Side, TransportKind};
+use tombolo_naming::{Answer, Operation as Asked};
 use tombolo_platform::socket::{self, Kind};
 
 use super::*;
@@ -224,6 +225,91 @@ fn the_monitor_answers_and_tells() {
     assert_eq!(socket::receive(&b, &mut [0; 8]).unwrap().length, 0, "the grant is still held");
     drop(monitor);
     assert!(matches!(block_on(listener.accept_async(LONG)), Err(Error::MonitorLost { .. })));
+}
+
+/// What a monitor is asked and told by a future about names that is dropped before `answer` is heard, or after.
+fn dropped<T>(question: impl Future<Output = Result<T, Error>>, answer: Answer, heard: bool) -> Vec<Asked>
+where
+    T: std::fmt::Debug,
+{
+    QUESTIONS.with(|(domain, monitor)| {
+        let mut question = Box::pin(question);
+        assert!(poll_once(question.as_mut()).is_pending());
+        let (request, asked) = monitor.next_about_names();
+        let say = || monitor.say(request, Reply::Named { origin: None, answer: answer.clone() }, &[]);
+        let hear =
+            || assert!(matches!(domain.next_exit(Duration::from_millis(1)), Err(Error::TimedOut { .. })));
+        let mut all = vec![asked];
+        if heard {
+            say();
+            hear();
+        }
+        drop(question);
+        if !heard {
+            say();
+            hear();
+        }
+        // An answer that is waited for comes after all that a dropped future says.
+        let names = domain.names();
+        let mut last = Box::pin(names.delete_async("last"));
+        assert!(poll_once(last.as_mut()).is_pending());
+        loop {
+            let (number, asked) = monitor.next_about_names();
+            if number != 0 {
+                monitor.say(number, Reply::Named { origin: None, answer: Answer::Done {} }, &[]);
+                assert!(matches!(block_on(last), Err(Error::MonitorProtocol(_))));
+                break;
+            }
+            all.push(if asked == (Asked::Cancel { request }) { Asked::Cancel { request: 0 } } else { asked });
+        }
+        all
+    })
+}
+
+thread_local! {
+    static QUESTIONS: (crate::Domain, Monitor) = Monitor::with_domain();
+}
+
+#[test]
+fn what_a_dropped_future_was_given_goes_back() {
+    let names = QUESTIONS.with(|(domain, _)| domain.names());
+    let cancel = Asked::Cancel { request: 0 };
+    for heard in [false, true] {
+        // The monitor takes these back itself when the request is cancelled.
+        let lock = names.lock("l").unwrap();
+        let all = dropped(assert_send(lock.acquire_async(LONG)), Answer::Locked { token: 3 }, heard);
+        assert_eq!(all, [Asked::Lock { name: "l".into(), timeout: LONG }, cancel.clone()]);
+        let record = names.wait_for_async("r", LONG);
+        let all = dropped(assert_send(record), Answer::Done {}, heard);
+        assert_eq!(all[1..], *std::slice::from_ref(&cancel));
+        // These it does not.
+        let watch = names.watch_async("r", crate::WatchOptions::default());
+        let given = Answer::Watching { watch: 7, records: Vec::new(), next: None };
+        let mut all = dropped(assert_send(watch), given, heard);
+        all.sort_by_key(|asked| matches!(asked, Asked::Unwatch { .. }));
+        assert_eq!(all[1..], [cancel.clone(), Asked::Unwatch { watch: 7 }]);
+        let barrier = names.barrier_async("b", 2);
+        let mut all = dropped(assert_send(barrier), Answer::Joined { place: 9 }, heard);
+        all.sort_by_key(|asked| matches!(asked, Asked::Leave { .. }));
+        assert_eq!(all[1..], [cancel.clone(), Asked::Leave { place: 9 }]);
+    }
+}
+
+#[test]
+fn a_future_that_was_never_polled_asks_nothing() {
+    let (domain, monitor) = Monitor::with_domain();
+    let lock = domain.names().lock("l").unwrap();
+    drop(lock.acquire_async(LONG));
+    let mut question = Box::pin(lock.acquire_async(LONG));
+    assert!(poll_once(question.as_mut()).is_pending());
+    let (request, _) = monitor.next_about_names();
+    assert_eq!(request, 1);
+    monitor.say(request, Reply::Named { origin: None, answer: Answer::Locked { token: 5 } }, &[]);
+    let guard = block_on(question).unwrap();
+    assert_eq!(guard.fencing_token(), 5);
+    // Given back by a future that is never polled, as by being dropped.
+    drop(guard.release_async());
+    assert_eq!(monitor.next_about_names(), (0, Asked::Unlock { name: "l".into(), token: 5 }));
 }
 
 #[test]

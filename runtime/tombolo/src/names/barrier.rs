@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tombolo_naming::{Answer, Operation, Scope};
 
+use super::question::{Asks, Question};
 use super::{Names, unexpected};
 use crate::error::Error;
 
@@ -34,11 +35,24 @@ impl Names {
     /// # Errors
     /// [`Error::Monitor`]: it has all its parties, or was set up for another number of them.
     pub fn barrier(&self, name: &str, parties: u32) -> Result<Barrier, Error> {
+        self.joining(name, parties)?.wait()
+    }
+
+    /// [`barrier`](Self::barrier) as a future. One that is dropped has no place.
+    ///
+    /// # Errors
+    /// As [`barrier`](Self::barrier).
+    pub async fn barrier_async(&self, name: &str, parties: u32) -> Result<Barrier, Error> {
+        self.joining(name, parties)?.answer().await
+    }
+
+    fn joining(&self, name: &str, parties: u32) -> Result<Question<impl Asks<Barrier> + use<>>, Error> {
         let (scope, name) = self.name(name)?;
-        match self.ask_now(&scope, Operation::Join { name, parties })? {
-            Answer::Joined { place } => Ok(Barrier { names: self.clone(), scope, place }),
+        let (names, of) = (self.clone(), scope.clone());
+        Ok(self.question(&scope, Operation::Join { name, parties }, |_, answer| match answer {
+            Answer::Joined { place } => Ok(Barrier { names, scope: of, place }),
             other => Err(unexpected(&other)),
-        }
+        }))
     }
 }
 
@@ -49,10 +63,25 @@ impl Barrier {
     /// [`BarrierTimeout`](super::NameFault::BarrierTimeout) in [`Error::Monitor`], after which it can be tried again;
     /// [`BarrierBroken`](super::NameFault::BarrierBroken) for good.
     pub fn wait(&self, timeout: Duration) -> Result<Meeting, Error> {
-        match self.names.ask(&self.scope, Operation::Meet { place: self.place, timeout }, timeout)? {
+        self.meeting(timeout).wait()
+    }
+
+    /// [`wait`](Self::wait) as a future. One that is dropped waits no more, and the others wait for it. If all had come
+    /// by then they have met without its taking note: [`Meeting::generation`] of the next meeting tells.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub async fn wait_async(&self, timeout: Duration) -> Result<Meeting, Error> {
+        self.meeting(timeout).answer().await
+    }
+
+    fn meeting(&self, timeout: Duration) -> Question<impl Asks<Meeting> + use<>> {
+        let meet = Operation::Meet { place: self.place, timeout };
+        let question = self.names.question(&self.scope, meet, |_, answer| match answer {
             Answer::Met { generation, leader } => Ok(Meeting { generation, leader }),
             other => Err(unexpected(&other)),
-        }
+        });
+        question.that_waits(timeout)
     }
 }
 

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tombolo_base::DomainId;
 use tombolo_naming::{Answer, Attributes, EventMask, NameFault, Operation, Record, Scope};
+use tombolo_platform::Deadline;
 
+use super::question::{Asks, Question};
 use super::watch::{Change, Notice, Watch, WatchOptions};
 use super::{Names, NewRecord, unexpected};
 use crate::error::Error;
@@ -50,6 +52,15 @@ impl Names {
         self.publisher(&name)?.publish(attributes)
     }
 
+    /// [`publish`](Self::publish) as a future. One that is dropped may have published it.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    pub async fn publish_async(&self, event: &str) -> Result<Delivered, Error> {
+        let (name, attributes) = event.parse::<NewRecord>()?.into_parts();
+        self.publisher(&name)?.publish_async(attributes).await
+    }
+
     /// Subscribes to the events that a query matches.
     ///
     /// # Errors
@@ -63,9 +74,28 @@ impl Names {
     /// # Errors
     /// As [`subscribe`](Self::subscribe).
     pub fn subscribe_with(&self, query: &str, capacity: u32) -> Result<Subscriber, Error> {
-        let options = WatchOptions { events: EventMask::PUBLISH, once: false, capacity };
-        self.watch(query, options).map(|watch| Subscriber { watch })
+        self.watch(query, to_events(capacity)).map(|watch| Subscriber { watch, lost: 0 })
     }
+
+    /// [`subscribe`](Self::subscribe) as a future. One that is dropped subscribes to nothing.
+    ///
+    /// # Errors
+    /// As [`subscribe`](Self::subscribe).
+    pub async fn subscribe_async(&self, query: &str) -> Result<Subscriber, Error> {
+        self.subscribe_with_async(query, DEFAULT_CAPACITY).await
+    }
+
+    /// [`subscribe_with`](Self::subscribe_with) as a future.
+    ///
+    /// # Errors
+    /// As [`subscribe`](Self::subscribe).
+    pub async fn subscribe_with_async(&self, query: &str, capacity: u32) -> Result<Subscriber, Error> {
+        self.watch_async(query, to_events(capacity)).await.map(|watch| Subscriber { watch, lost: 0 })
+    }
+}
+
+fn to_events(capacity: u32) -> WatchOptions {
+    WatchOptions { events: EventMask::PUBLISH, once: false, capacity }
 }
 
 impl Publisher {
@@ -74,11 +104,23 @@ impl Publisher {
     /// # Errors
     /// [`Error::Monitor`]: a limit.
     pub fn publish(&self, attributes: Attributes) -> Result<Delivered, Error> {
+        self.publication(attributes).wait()
+    }
+
+    /// [`publish`](Self::publish) as a future. One that is dropped may have published it.
+    ///
+    /// # Errors
+    /// As [`publish`](Self::publish).
+    pub async fn publish_async(&self, attributes: Attributes) -> Result<Delivered, Error> {
+        self.publication(attributes).answer().await
+    }
+
+    fn publication(&self, attributes: Attributes) -> Question<impl Asks<Delivered> + use<>> {
         let publish = Operation::Publish { name: self.name.clone(), attributes };
-        match self.names.ask_now(&self.scope, publish)? {
+        self.names.question(&self.scope, publish, |_, answer| match answer {
             Answer::Published { told, refused } => Ok(Delivered { told, refused }),
             other => Err(unexpected(&other)),
-        }
+        })
     }
 }
 
@@ -97,6 +139,8 @@ pub struct PublishedEvent {
 #[derive(Debug)]
 pub struct Subscriber {
     watch: Watch,
+    /// Events known to be lost, and not said yet.
+    lost: u64,
 }
 
 impl Subscriber {
@@ -106,11 +150,25 @@ impl Subscriber {
     /// [`Error::TimedOut`] when none came; [`NameFault::NoSuchWatch`] in [`Error::Monitor`] when the subscription has
     /// ended, as with its node.
     pub fn next(&mut self, timeout: Duration) -> Result<PublishedEvent, Error> {
-        let deadline = tombolo_platform::Deadline::after(timeout);
-        let mut lost = 0;
+        let deadline = Deadline::after(timeout);
         loop {
             let notice = self.watch.next(deadline.remaining())?;
-            if let Some(event) = as_event(notice, &mut lost)? {
+            if let Some(event) = as_event(notice, &mut self.lost)? {
+                return Ok(event);
+            }
+        }
+    }
+
+    /// [`next`](Self::next) as a future: awaited again and again, this is a stream. No event is lost with one that is
+    /// dropped.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub async fn next_async(&mut self, timeout: Duration) -> Result<PublishedEvent, Error> {
+        let deadline = Deadline::after(timeout);
+        loop {
+            let notice = self.watch.next_async(deadline.remaining()).await?;
+            if let Some(event) = as_event(notice, &mut self.lost)? {
                 return Ok(event);
             }
         }
@@ -121,9 +179,8 @@ impl Subscriber {
     /// # Errors
     /// As [`next`](Self::next), but that none came is `None`.
     pub fn try_next(&mut self) -> Result<Option<PublishedEvent>, Error> {
-        let mut lost = 0;
         while let Some(notice) = self.watch.try_next()? {
-            if let Some(event) = as_event(notice, &mut lost)? {
+            if let Some(event) = as_event(notice, &mut self.lost)? {
                 return Ok(Some(event));
             }
         }

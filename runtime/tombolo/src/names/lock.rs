@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tombolo_naming::{Answer, NameFault, Operation, Scope};
 
+use super::question::{Asks, Question, done};
 use super::{Names, unexpected};
 use crate::error::Error;
 
@@ -38,10 +39,26 @@ impl Lock {
     /// # Errors
     /// [`NameFault::Locked`] in [`Error::Monitor`] says who held it all the time.
     pub fn acquire(&self, timeout: Duration) -> Result<LockGuard, Error> {
-        match self.names.ask(&self.scope, Operation::Lock { name: self.name.clone(), timeout }, timeout)? {
-            Answer::Locked { token } => Ok(LockGuard { lock: self.clone(), token, held: true }),
+        self.acquisition(timeout).wait()
+    }
+
+    /// [`acquire`](Self::acquire) as a future. One that is dropped does not queue any more, and has no lock: if it was
+    /// given it meanwhile, it goes to the next.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_async(&self, timeout: Duration) -> Result<LockGuard, Error> {
+        self.acquisition(timeout).answer().await
+    }
+
+    fn acquisition(&self, timeout: Duration) -> Question<impl Asks<LockGuard> + use<>> {
+        let lock = self.clone();
+        let operation = Operation::Lock { name: self.name.clone(), timeout };
+        let question = self.names.question(&self.scope, operation, |_, answer| match answer {
+            Answer::Locked { token } => Ok(LockGuard { lock, token, held: true }),
             other => Err(unexpected(&other)),
-        }
+        });
+        question.that_waits(timeout)
     }
 
     /// Takes it if nobody has it.
@@ -83,7 +100,16 @@ impl LockGuard {
     /// [`NameFault::NotHeld`] in [`Error::Monitor`] when it was lost meanwhile: its node was started again.
     pub fn release(mut self) -> Result<(), Error> {
         self.held = false;
-        self.lock.names.ask_now(&self.lock.scope, self.unlock()).map(|_| ())
+        self.lock.names.question(&self.lock.scope, self.unlock(), done).wait()
+    }
+
+    /// [`release`](Self::release) as a future. One that is dropped has given it back, too.
+    ///
+    /// # Errors
+    /// As [`release`](Self::release).
+    pub async fn release_async(mut self) -> Result<(), Error> {
+        self.held = false;
+        self.lock.names.question(&self.lock.scope, self.unlock(), done).answer().await
     }
 
     fn unlock(&self) -> Operation {

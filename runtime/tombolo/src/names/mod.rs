@@ -16,6 +16,9 @@
 //! }
 //! ```
 //!
+//! Each operation that asks a monitor has a future beside it, such as [`Lock::acquire_async`], which waits without
+//! blocking a thread and on any executor. What such a future was to be given goes back when it is dropped.
+//!
 //! A name as it stands is the machine's; `@/NAME` is one of the node that this program runs on, which is served there,
 //! and `@NODE/NAME` one of that node. What a record holds, how it is asked for, and what all of it promises when
 //! somebody dies is in `docs/specs/names.md`.
@@ -23,6 +26,7 @@
 mod barrier;
 mod events;
 mod lock;
+mod question;
 mod record;
 mod semaphore;
 mod watch;
@@ -45,7 +49,7 @@ pub use watch::{Change, Notice, Watch, WatchOptions};
 
 use crate::domain::Domain;
 use crate::error::Error;
-use crate::monitor::ANSWER_TIMEOUT;
+use question::{Asks, Question};
 
 /// How many records one answer may hold; there are others behind it.
 const PAGE: u32 = 1024;
@@ -89,14 +93,10 @@ impl Names {
         }
     }
 
-    /// Asks, and waits for the answer; `waits` is how long it may be held back by design.
-    fn ask(&self, scope: &Scope, operation: Operation, waits: Duration) -> Result<Answer, Error> {
-        let timeout = waits.saturating_add(ANSWER_TIMEOUT);
-        self.domain.link.ask_names(scope, operation, timeout).map(|(_, answer)| answer)
-    }
-
-    fn ask_now(&self, scope: &Scope, operation: Operation) -> Result<Answer, Error> {
-        self.ask(scope, operation, Duration::ZERO)
+    /// A question that is answered at once.
+    fn question<T, F: Asks<T>>(&self, scope: &Scope, operation: Operation, make: F) -> Question<F> {
+        let link = std::sync::Arc::clone(&self.domain.link);
+        Question { link, scope: scope.clone(), operation, waits: Duration::ZERO, make }
     }
 
     fn tell(&self, scope: &Scope, operation: Operation) {
@@ -111,14 +111,29 @@ impl Names {
     pub fn get(&self, query: &str) -> Result<Record, Error> {
         let (scope, parsed) = self.query(query)?;
         let mut pages = Pages::new(self, &scope, parsed, 1);
-        loop {
-            if let Some(record) = pages.next_page()?.pop() {
+        while !pages.over {
+            let page = pages.next_page().wait()?;
+            if let Some(record) = pages.turn(page).pop() {
                 return Ok(record);
             }
-            if pages.over {
-                return Err(NameFault::NoSuchName { name: query.to_owned() }.into());
+        }
+        Err(NameFault::NoSuchName { name: query.to_owned() }.into())
+    }
+
+    /// [`get`](Self::get) as a future.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn get_async(&self, query: &str) -> Result<Record, Error> {
+        let (scope, parsed) = self.query(query)?;
+        let mut pages = Pages::new(self, &scope, parsed, 1);
+        while !pages.over {
+            let page = pages.next_page().answer().await?;
+            if let Some(record) = pages.turn(page).pop() {
+                return Ok(record);
             }
         }
+        Err(NameFault::NoSuchName { name: query.to_owned() }.into())
     }
 
     /// All records that a query matches, in natural order of names. With more of them than fit one answer they are not
@@ -131,7 +146,23 @@ impl Names {
         let mut pages = Pages::new(self, &scope, query, PAGE);
         let mut all = Vec::new();
         while !pages.over {
-            all.extend(pages.next_page()?);
+            let page = pages.next_page().wait()?;
+            all.extend(pages.turn(page));
+        }
+        Ok(all)
+    }
+
+    /// [`find`](Self::find) as a future.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub async fn find_async(&self, query: &str) -> Result<Vec<Record>, Error> {
+        let (scope, query) = self.query(query)?;
+        let mut pages = Pages::new(self, &scope, query, PAGE);
+        let mut all = Vec::new();
+        while !pages.over {
+            let page = pages.next_page().answer().await?;
+            all.extend(pages.turn(page));
         }
         Ok(all)
     }
@@ -141,11 +172,15 @@ impl Names {
     /// # Errors
     /// [`Error::Text`], [`Error::Monitor`].
     pub fn exists(&self, query: &str) -> Result<bool, Error> {
-        match self.get(query) {
-            Ok(_) => Ok(true),
-            Err(error) if matches!(error.name_fault(), Some(NameFault::NoSuchName { .. })) => Ok(false),
-            Err(error) => Err(error),
-        }
+        there(self.get(query))
+    }
+
+    /// [`exists`](Self::exists) as a future.
+    ///
+    /// # Errors
+    /// As [`exists`](Self::exists).
+    pub async fn exists_async(&self, query: &str) -> Result<bool, Error> {
+        there(self.get_async(query).await)
     }
 
     /// Waits up to `timeout` until a query matches something, and returns the first record that it does.
@@ -153,11 +188,24 @@ impl Names {
     /// # Errors
     /// [`NameFault::NoSuchName`] in [`Error::Monitor`] when nothing did in time; [`Error::Text`].
     pub fn wait_for(&self, query: &str, timeout: Duration) -> Result<Record, Error> {
+        self.appearance(query, timeout)?.wait()
+    }
+
+    /// [`wait_for`](Self::wait_for) as a future.
+    ///
+    /// # Errors
+    /// As [`wait_for`](Self::wait_for).
+    pub async fn wait_for_async(&self, query: &str, timeout: Duration) -> Result<Record, Error> {
+        self.appearance(query, timeout)?.answer().await
+    }
+
+    fn appearance(&self, query: &str, timeout: Duration) -> Result<Question<impl Asks<Record>>, Error> {
         let (scope, query) = self.query(query)?;
-        match self.ask(&scope, Operation::Await { query, timeout }, timeout)? {
+        let question = self.question(&scope, Operation::Await { query, timeout }, |_, answer| match answer {
             Answer::There { record } => Ok(record),
             other => Err(unexpected(&other)),
-        }
+        });
+        Ok(question.that_waits(timeout))
     }
 
     /// Deletes a record.
@@ -168,16 +216,37 @@ impl Names {
         self.delete_if(name, Condition::Always)
     }
 
+    /// [`delete`](Self::delete) as a future. One that is dropped may have deleted it.
+    ///
+    /// # Errors
+    /// As [`delete`](Self::delete).
+    pub async fn delete_async(&self, name: &str) -> Result<Record, Error> {
+        self.delete_if_async(name, Condition::Always).await
+    }
+
     /// Deletes a record if a condition holds, and returns what it was.
     ///
     /// # Errors
     /// As [`delete`](Self::delete), or what the condition says.
     pub fn delete_if(&self, name: &str, condition: Condition) -> Result<Record, Error> {
+        self.deletion(name, condition)?.wait()
+    }
+
+    /// [`delete_if`](Self::delete_if) as a future. One that is dropped may have deleted it.
+    ///
+    /// # Errors
+    /// As [`delete_if`](Self::delete_if).
+    pub async fn delete_if_async(&self, name: &str, condition: Condition) -> Result<Record, Error> {
+        self.deletion(name, condition)?.answer().await
+    }
+
+    fn deletion(&self, name: &str, condition: Condition) -> Result<Question<impl Asks<Record>>, Error> {
         let (scope, name) = self.name(name)?;
-        match self.ask_now(&scope, Operation::Delete { name, condition, want_previous: true })? {
+        let delete = Operation::Delete { name, condition, want_previous: true };
+        Ok(self.question(&scope, delete, |_, answer| match answer {
             Answer::Changed { previous: Some(record), .. } => Ok(record),
             other => Err(unexpected(&other)),
-        }
+        }))
     }
 
     /// The locks, semaphores and barriers of a scope: `""` is the machine's, `"@/"` the own node's, `"@NODE/"` that
@@ -190,19 +259,32 @@ impl Names {
         let mut all: Vec<ObjectInfo> = Vec::new();
         loop {
             let last = all.last().map(|object| (object.kind.clone(), object.name.clone()));
-            match self.ask_now(&scope, Operation::Objects { after: last.unwrap_or_default() })? {
-                Answer::Objects { objects, more } => {
-                    let done = !more || objects.is_empty();
-                    all.extend(objects);
-                    if done {
-                        return Ok(all);
-                    }
-                }
-                other => return Err(unexpected(&other)),
+            let after = last.unwrap_or_default();
+            let page = self.question(&scope, Operation::Objects { after }, |_, answer| match answer {
+                Answer::Objects { objects, more } => Ok((objects, more)),
+                other => Err(unexpected(&other)),
+            });
+            let (objects, more) = page.wait()?;
+            let done = !more || objects.is_empty();
+            all.extend(objects);
+            if done {
+                return Ok(all);
             }
         }
     }
 }
+
+/// Whether a look found something.
+fn there(found: Result<Record, Error>) -> Result<bool, Error> {
+    match found {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.name_fault(), Some(NameFault::NoSuchName { .. })) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Some records, and the name after which there may be others.
+type Page = (Vec<Record>, Option<String>);
 
 /// Records, page by page.
 struct Pages<'a> {
@@ -226,19 +308,21 @@ impl<'a> Pages<'a> {
         self
     }
 
-    fn next_page(&mut self) -> Result<Vec<Record>, Error> {
+    fn next_page(&self) -> Question<impl Asks<Page> + use<>> {
         let find =
             Operation::Find { query: self.query.clone(), after: self.after.clone(), limit: self.limit };
-        match self.names.ask_now(self.scope, find)? {
-            Answer::Found { records, next } => {
-                // A monitor that goes back or stands still would keep us here for ever.
-                let forward = |next: &String| *next != self.after;
-                self.over = !next.as_ref().is_some_and(forward);
-                self.after = next.unwrap_or_default();
-                Ok(records)
-            }
+        self.names.question(self.scope, find, |_, answer| match answer {
+            Answer::Found { records, next } => Ok((records, next)),
             other => Err(unexpected(&other)),
-        }
+        })
+    }
+
+    /// Goes on behind a page, and has its records.
+    fn turn(&mut self, (records, next): Page) -> Vec<Record> {
+        // A monitor that goes back or stands still would keep us here for ever.
+        self.over = next.as_ref().is_none_or(|next| *next == self.after);
+        self.after = next.unwrap_or_default();
+        records
     }
 }
 

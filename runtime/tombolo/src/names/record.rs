@@ -7,6 +7,7 @@ use tombolo_naming::{
     Answer, Attributes, Condition, Lifetime, Operation, Record, SetMode, Value, parse_record, split_scope,
 };
 
+use super::question::{Asks, Question};
 use super::{Names, placed, unexpected};
 use crate::error::Error;
 
@@ -113,7 +114,15 @@ impl Names {
     /// # Errors
     /// [`Error::Monitor`]: what its condition says, a limit, or a name that is another's export.
     pub fn set(&self, record: &NewRecord) -> Result<Changed, Error> {
-        self.change(record, false).map(|(changed, _)| changed)
+        self.change(record, false)?.wait().map(|(changed, _)| changed)
+    }
+
+    /// [`set`](Self::set) as a future. One that is dropped may have set it.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub async fn set_async(&self, record: &NewRecord) -> Result<Changed, Error> {
+        self.change(record, false)?.answer().await.map(|(changed, _)| changed)
     }
 
     /// Sets a record and returns what was there before, in one step.
@@ -121,17 +130,29 @@ impl Names {
     /// # Errors
     /// As [`set`](Self::set).
     pub fn get_and_set(&self, record: &NewRecord) -> Result<Option<Record>, Error> {
-        self.change(record, true).map(|(_, previous)| previous)
+        self.change(record, true)?.wait().map(|(_, previous)| previous)
     }
 
-    fn change(&self, record: &NewRecord, want_previous: bool) -> Result<(Changed, Option<Record>), Error> {
+    /// [`get_and_set`](Self::get_and_set) as a future. One that is dropped may have set it.
+    ///
+    /// # Errors
+    /// As [`set`](Self::set).
+    pub async fn get_and_set_async(&self, record: &NewRecord) -> Result<Option<Record>, Error> {
+        self.change(record, true)?.answer().await.map(|(_, previous)| previous)
+    }
+
+    fn change(
+        &self,
+        record: &NewRecord,
+        want_previous: bool,
+    ) -> Result<Question<impl Asks<(Changed, Option<Record>)> + use<>>, Error> {
         let (scope, name) = self.name(&record.name)?;
         let NewRecord { attributes, remove, mode, lifetime, condition, .. } = record.clone();
         let set = Operation::Set { name, attributes, remove, mode, lifetime, condition, want_previous };
-        match self.ask_now(&scope, set)? {
+        Ok(self.question(&scope, set, |_, answer| match answer {
             Answer::Changed { name, version, previous } => Ok((Changed { name, version }, previous)),
             other => Err(unexpected(&other)),
-        }
+        }))
     }
 }
 

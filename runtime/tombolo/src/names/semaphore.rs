@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tombolo_naming::{Answer, NameFault, Operation, Scope};
 
+use super::question::{Asks, Question, done};
 use super::{Names, unexpected};
 use crate::error::Error;
 
@@ -23,9 +24,22 @@ impl Names {
     /// # Errors
     /// [`Error::Monitor`]: a bad name, a limit.
     pub fn semaphore(&self, name: &str, permits: u32) -> Result<Semaphore, Error> {
+        self.making(name, permits)?.wait()
+    }
+
+    /// [`semaphore`](Self::semaphore) as a future. One that is dropped may have made it.
+    ///
+    /// # Errors
+    /// As [`semaphore`](Self::semaphore).
+    pub async fn semaphore_async(&self, name: &str, permits: u32) -> Result<Semaphore, Error> {
+        self.making(name, permits)?.answer().await
+    }
+
+    fn making(&self, name: &str, permits: u32) -> Result<Question<impl Asks<Semaphore> + use<>>, Error> {
         let (scope, name) = self.name(name)?;
-        self.ask_now(&scope, Operation::Semaphore { name: name.clone(), permits })?;
-        Ok(Semaphore { names: self.clone(), scope, name })
+        let semaphore = Semaphore { names: self.clone(), scope: scope.clone(), name: name.clone() };
+        let make = |origin, answer| done(origin, answer).map(|()| semaphore);
+        Ok(self.question(&scope, Operation::Semaphore { name, permits }, make))
     }
 }
 
@@ -42,11 +56,26 @@ impl Semaphore {
     /// [`NameFault::NoPermits`] in [`Error::Monitor`] when there were not enough in time,
     /// [`NameFault::NoSuchSemaphore`] when it is removed.
     pub fn acquire(&self, permits: u32, timeout: Duration) -> Result<Permit, Error> {
+        self.acquisition(permits, timeout).wait()
+    }
+
+    /// [`acquire`](Self::acquire) as a future. One that is dropped does not queue any more, and has no permits: if it
+    /// was given them meanwhile, they come back.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    pub async fn acquire_async(&self, permits: u32, timeout: Duration) -> Result<Permit, Error> {
+        self.acquisition(permits, timeout).answer().await
+    }
+
+    fn acquisition(&self, permits: u32, timeout: Duration) -> Question<impl Asks<Permit> + use<>> {
+        let semaphore = self.clone();
         let acquire = Operation::Acquire { name: self.name.clone(), permits, timeout };
-        match self.names.ask(&self.scope, acquire, timeout)? {
-            Answer::Acquired { permit } => Ok(Permit { semaphore: self.clone(), permit, held: true }),
+        let question = self.names.question(&self.scope, acquire, |_, answer| match answer {
+            Answer::Acquired { permit } => Ok(Permit { semaphore, permit, held: true }),
             other => Err(unexpected(&other)),
-        }
+        });
+        question.that_waits(timeout)
     }
 
     /// Takes permits if there are enough and nobody waits for some.
@@ -66,7 +95,19 @@ impl Semaphore {
     /// # Errors
     /// [`NameFault::NoSuchSemaphore`], [`NameFault::Limit`] in [`Error::Monitor`].
     pub fn post(&self, permits: u32) -> Result<(), Error> {
-        self.names.ask_now(&self.scope, Operation::Post { name: self.name.clone(), permits }).map(|_| ())
+        self.posting(permits).wait()
+    }
+
+    /// [`post`](Self::post) as a future. One that is dropped may have added them.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub async fn post_async(&self, permits: u32) -> Result<(), Error> {
+        self.posting(permits).answer().await
+    }
+
+    fn posting(&self, permits: u32) -> Question<impl Asks<()> + use<>> {
+        self.names.question(&self.scope, Operation::Post { name: self.name.clone(), permits }, done)
     }
 
     /// Removes it. Whoever waits is told, and permits that are held are of no more use.
@@ -74,7 +115,7 @@ impl Semaphore {
     /// # Errors
     /// [`NameFault::NoSuchSemaphore`] in [`Error::Monitor`].
     pub fn remove(self) -> Result<(), Error> {
-        self.names.ask_now(&self.scope, Operation::RemoveSemaphore { name: self.name.clone() }).map(|_| ())
+        self.names.question(&self.scope, Operation::RemoveSemaphore { name: self.name }, done).wait()
     }
 }
 
@@ -93,9 +134,21 @@ impl Permit {
     /// # Errors
     /// [`NameFault::NotHeld`] in [`Error::Monitor`] when the semaphore's node was started again.
     pub fn forget(mut self) -> Result<(), Error> {
+        self.forgetting().wait()
+    }
+
+    /// [`forget`](Self::forget) as a future. One that is dropped after it was polled has taken them out, too.
+    ///
+    /// # Errors
+    /// As [`forget`](Self::forget).
+    pub async fn forget_async(mut self) -> Result<(), Error> {
+        self.forgetting().answer().await
+    }
+
+    fn forgetting(&mut self) -> Question<impl Asks<()> + use<>> {
         self.held = false;
         let release = Operation::Release { permit: self.permit, forget: true };
-        self.semaphore.names.ask_now(&self.semaphore.scope, release).map(|_| ())
+        self.semaphore.names.question(&self.semaphore.scope, release, done)
     }
 }
 

@@ -5,12 +5,20 @@ use std::time::Duration;
 
 use tombolo_base::{DomainId, NodeId};
 use tombolo_naming::{
-    Answer, Attributes, DeleteCause, EndCause, Event, EventMask, NameFault, Operation, Record, Scope,
+    Answer, Attributes, DeleteCause, EndCause, Event, EventMask, NameFault, Operation, Query, Record, Scope,
 };
 
+use super::question::{Asks, Question, done};
 use super::{Names, Pages, unexpected};
 use crate::error::Error;
-use crate::monitor::ANSWER_TIMEOUT;
+use crate::future::Arrival;
+use crate::monitor::Arrived;
+
+/// What a watch is told, as it comes.
+type Told = tombolo_naming::Notice;
+
+/// What is waited for, in errors.
+const AWAITED: &str = "a change of what is watched";
 
 /// What a watch is told, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,29 +96,49 @@ impl Names {
     /// [`Error::Text`], [`Error::Monitor`].
     pub fn watch(&self, query: &str, options: WatchOptions) -> Result<Watch, Error> {
         let (scope, query) = self.query(query)?;
-        let WatchOptions { events, once, capacity } = options;
-        let request = Operation::Watch { query: query.clone(), events, once, capacity };
-        let (origin, answer) = self.domain.link.ask_names(&scope, request, ANSWER_TIMEOUT)?;
-        let Answer::Watching { watch, records: current, next } = answer else {
-            return Err(unexpected(&answer));
-        };
-        let mut watch = Watch {
-            names: self.clone(),
-            scope,
-            origin,
-            watch,
-            current,
-            taken: 0,
-            // Not each one alone, and early enough that others can follow meanwhile.
-            acknowledge_after: (capacity / 2).clamp(1, 64),
-            over: false,
-        };
-        let scope = watch.scope.clone();
+        let (mut watch, next) = self.watching(&scope, &query, options).wait()?;
         let mut pages = Pages::new(self, &scope, query, super::PAGE).after(next);
         while !pages.over {
-            watch.current.extend(pages.next_page()?);
+            let page = pages.next_page().wait()?;
+            watch.current.extend(pages.turn(page));
         }
         Ok(watch)
+    }
+
+    /// [`watch`](Self::watch) as a future. One that is dropped watches nothing.
+    ///
+    /// # Errors
+    /// As [`watch`](Self::watch).
+    pub async fn watch_async(&self, query: &str, options: WatchOptions) -> Result<Watch, Error> {
+        let (scope, query) = self.query(query)?;
+        let (mut watch, next) = self.watching(&scope, &query, options).answer().await?;
+        let mut pages = Pages::new(self, &scope, query, super::PAGE).after(next);
+        while !pages.over {
+            let page = pages.next_page().answer().await?;
+            watch.current.extend(pages.turn(page));
+        }
+        Ok(watch)
+    }
+
+    /// Begins a watch; some of what matches comes with it, and the name after which there may be more.
+    fn watching(
+        &self,
+        scope: &Scope,
+        query: &Query,
+        WatchOptions { events, once, capacity }: WatchOptions,
+    ) -> Question<impl Asks<(Watch, Option<String>)> + use<>> {
+        let (names, of) = (self.clone(), scope.clone());
+        let request = Operation::Watch { query: query.clone(), events, once, capacity };
+        self.question(scope, request, move |origin, answer| {
+            let Answer::Watching { watch, records: current, next } = answer else {
+                return Err(unexpected(&answer));
+            };
+            // Not each one alone, and early enough that others can follow meanwhile.
+            let acknowledge_after = (capacity / 2).clamp(1, 64);
+            let watch =
+                Watch { names, scope: of, origin, watch, current, taken: 0, acknowledge_after, over: false };
+            Ok((watch, next))
+        })
     }
 }
 
@@ -126,12 +154,33 @@ impl Watch {
     /// # Errors
     /// [`Error::TimedOut`] when nothing happened; [`NameFault::NoSuchWatch`] in [`Error::Monitor`] after the last.
     pub fn next(&mut self, timeout: Duration) -> Result<Notice, Error> {
+        let take = self.next_notice()?;
+        let notice = self.names.domain.link.wait(timeout, AWAITED, take)?;
+        Ok(self.take_note(notice))
+    }
+
+    /// [`next`](Self::next) as a future: awaited again and again, this is a stream. No notice is lost with one that is
+    /// dropped.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub async fn next_async(&mut self, timeout: Duration) -> Result<Notice, Error> {
+        let take = self.next_notice()?;
+        let notice = Arrival::new(&self.names.domain.link, AWAITED.to_owned(), timeout, take).await?;
+        // Without a pause in between, in which it could be dropped.
+        Ok(self.take_note(notice))
+    }
+
+    /// Finds the next notice among what arrived, if there can be one.
+    fn next_notice(&self) -> Result<impl FnMut(&mut Arrived) -> Option<Told> + use<>, Error> {
         if self.over {
             return Err(NameFault::NoSuchWatch { watch: self.watch }.into());
         }
         let key = (self.origin, self.watch);
-        let link = &self.names.domain.link;
-        let notice = link.wait(timeout, "a change of what is watched", |arrived| arrived.take_notice(key))?;
+        Ok(move |arrived: &mut Arrived| arrived.take_notice(key))
+    }
+
+    fn take_note(&mut self, notice: Told) -> Notice {
         self.taken += 1;
         self.over = notice.last;
         if self.taken >= self.acknowledge_after && !self.over {
@@ -147,7 +196,7 @@ impl Watch {
             Event::Lost {} => Change::Lost,
             Event::Ended { cause } => Change::Ended(cause),
         };
-        Ok(Notice { lost: notice.lost, last: notice.last, change })
+        Notice { lost: notice.lost, last: notice.last, change }
     }
 
     /// The next notice, if there is one.
@@ -168,7 +217,19 @@ impl Watch {
     /// # Errors
     /// [`NameFault::NoSuchWatch`] in [`Error::Monitor`] when it has ended already.
     pub fn stop(&mut self) -> Result<(), Error> {
-        self.names.ask_now(&self.scope, Operation::Unwatch { watch: self.watch }).map(|_| ())
+        self.unwatching().wait()
+    }
+
+    /// [`stop`](Self::stop) as a future. One that is dropped after it was polled has ended it, too.
+    ///
+    /// # Errors
+    /// As [`stop`](Self::stop).
+    pub async fn stop_async(&mut self) -> Result<(), Error> {
+        self.unwatching().answer().await
+    }
+
+    fn unwatching(&self) -> Question<impl Asks<()> + use<>> {
+        self.names.question(&self.scope, Operation::Unwatch { watch: self.watch }, done)
     }
 }
 
