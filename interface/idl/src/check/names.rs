@@ -1,0 +1,187 @@
+//! How things are called, and what is said when that goes wrong.
+
+use std::collections::BTreeMap;
+
+use crate::ast::Name;
+use crate::diagnostic::{Diagnostic, Span};
+use crate::model::Int;
+
+const MAX_NAME_BYTES: usize = 64;
+
+/// Types that need no declaration.
+pub(super) const BUILT_IN: [&str; 18] = [
+    "bool",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "f32",
+    "f64",
+    "string",
+    "bytes",
+    "domain",
+    "endpoint",
+    "region",
+    "capability",
+    "buffer",
+];
+
+/// Names that are all different.
+#[derive(Default)]
+pub(super) struct Distinct<'a> {
+    seen: BTreeMap<&'a str, &'a Span>,
+}
+
+impl<'a> Distinct<'a> {
+    pub(super) fn add(&mut self, name: &'a Name, what: &str) -> Result<(), Diagnostic> {
+        lower(name, what)?;
+        match self.seen.insert(&name.text, &name.span) {
+            None => Ok(()),
+            Some(first) => Err(Diagnostic::new(
+                &name.span,
+                format!("there are two {what}s `{}`", name.text),
+                "the second one",
+            )
+            .related(first, "the first one")
+            .hint("rename one of them")),
+        }
+    }
+}
+
+/// Types are `CamelCase`, constants `UPPER_CASE`.
+pub(super) fn declaration(name: &Name, constant: bool) -> Result<(), Diagnostic> {
+    length(name)?;
+    if BUILT_IN.contains(&&*name.text) {
+        let message = format!("`{}` is built in", name.text);
+        return Err(Diagnostic::new(&name.span, message, "taken").hint("choose another name"));
+    }
+    let text = &name.text;
+    if constant {
+        let allowed = |letter: char| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_';
+        if text.starts_with(|first: char| first.is_ascii_uppercase()) && text.chars().all(allowed) {
+            return Ok(());
+        }
+        return Err(spelling(name, "a constant", "UPPER_CASE", &text.to_ascii_uppercase()));
+    }
+    if text.starts_with(|first: char| first.is_ascii_uppercase()) && !text.contains('_') {
+        return Ok(());
+    }
+    Err(spelling(name, "a type", "CamelCase", &camel(text)))
+}
+
+/// Fields, parameters, values and messages are `lower_case`.
+pub(super) fn lower(name: &Name, what: &str) -> Result<(), Diagnostic> {
+    length(name)?;
+    let text = &name.text;
+    let allowed = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
+    let tidy = !text.ends_with('_') && !text.contains("__");
+    if text.starts_with(|first: char| first.is_ascii_lowercase()) && text.chars().all(allowed) && tidy {
+        return Ok(());
+    }
+    Err(spelling(name, &format!("a {what}"), "lower_case", &snake(text)))
+}
+
+fn length(name: &Name) -> Result<(), Diagnostic> {
+    if name.text.len() <= MAX_NAME_BYTES {
+        return Ok(());
+    }
+    let message = format!("a name of {} letters", name.text.len());
+    Err(Diagnostic::new(&name.span, message, "too long").hint(format!("at most {MAX_NAME_BYTES} letters")))
+}
+
+fn spelling(name: &Name, what: &str, case: &str, better: &str) -> Diagnostic {
+    let message = format!("the name of {what} is written in {case}");
+    Diagnostic::new(&name.span, message, "written otherwise")
+        .hint(format!("call it `{better}`: back ends spell names as their languages do"))
+}
+
+/// `two_words` as `TwoWords`.
+pub(crate) fn camel(text: &str) -> String {
+    let word = |word: &str| {
+        let mut letters = word.chars();
+        letters
+            .next()
+            .map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
+    };
+    text.split('_').map(word).collect()
+}
+
+/// `TwoWords` as `two_words`.
+pub(crate) fn snake(text: &str) -> String {
+    let mut snake = String::new();
+    let mut previous_lower = false;
+    for letter in text.chars() {
+        if letter.is_ascii_uppercase() && previous_lower {
+            snake.push('_');
+        }
+        previous_lower = letter.is_ascii_lowercase() || letter.is_ascii_digit();
+        if letter != '_' || (!snake.is_empty() && !snake.ends_with('_')) {
+            snake.push(letter.to_ascii_lowercase());
+        }
+    }
+    snake.trim_end_matches('_').to_owned()
+}
+
+/// The type of an enum's numbers.
+pub(super) fn repr(name: &Name, flags: bool) -> Result<Int, Diagnostic> {
+    let int = Int::named(&name.text).filter(|int| !(flags && int.signed));
+    int.ok_or_else(|| {
+        let (what, allowed) = if flags {
+            ("flags", "u8, u16, u32 or u64")
+        } else {
+            ("an enum", "u8, u16, u32, u64, i8, i16, i32 or i64")
+        };
+        Diagnostic::new(&name.span, format!("{what} cannot be stored as `{}`", name.text), "not possible")
+            .hint(format!("use {allowed}"))
+    })
+}
+
+pub(super) fn empty(name: &Name, what: &str, example: &str) -> Diagnostic {
+    Diagnostic::new(&name.span, format!("`{}` has no {what}s", name.text), format!("needs a {what}"))
+        .hint(format!("add one, such as `{example}`"))
+}
+
+pub(super) fn unknown_type<'a>(name: &Name, declared: impl Iterator<Item = &'a str>) -> Diagnostic {
+    let mistake = Diagnostic::new(&name.span, format!("there is no type `{}`", name.text), "not declared");
+    let hint = match &*name.text {
+        "int" | "uint" | "long" | "short" | "size" | "usize" | "isize" => {
+            "integers have a fixed width: u8, u16, u32, u64, i8, i16, i32 or i64".to_owned()
+        }
+        "float" | "double" => "floats have a fixed width: f32 or f64".to_owned(),
+        "String" | "str" | "text" => "text has a maximum: `string<64>`".to_owned(),
+        "char" => "use u8 for a byte and u32 for a Unicode scalar".to_owned(),
+        "list" | "vec" | "array" => "arrays are `[T; 4]`, lists `[T; ..4]`".to_owned(),
+        other => match closest(other, declared.chain(BUILT_IN)) {
+            Some(closest) => format!("did you mean `{closest}`?"),
+            None => format!("declare it, such as `struct {} {{ @1 id: u64 }}`", camel(other)),
+        },
+    };
+    mistake.hint(hint)
+}
+
+/// The name that differs least, if it differs little.
+pub(super) fn closest<'a>(name: &str, others: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = (name.len() / 3).max(1);
+    let distances = others.map(|other| (distance(name, other), other));
+    distances.filter(|(distance, _)| *distance <= limit).min().map(|(_, other)| other)
+}
+
+/// How many letters have to be changed, added or removed.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (index, from) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, to) in b.bytes().enumerate() {
+            let replaced = diagonal + usize::from(from != to);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
+        }
+    }
+    row[b.len()]
+}

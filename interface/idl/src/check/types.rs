@@ -1,0 +1,183 @@
+//! Types, structs and unions.
+
+use super::{Checked, Checker, names, unplaced};
+use crate::ast::{Declaration, Field as Written, Name, Number, TypeExpr, TypeKind};
+use crate::diagnostic::Diagnostic;
+use crate::model::{Case, HandleKind, Int, MAX_RECORD_BYTES, Needs, Origin, Record, Type, Union, round_up};
+
+impl<'a> Checker<'a> {
+    pub(super) fn type_of(&mut self, written: &TypeExpr) -> Checked<Type> {
+        match &written.kind {
+            TypeKind::Named(name) => self.named(name),
+            TypeKind::Sized(name, number) => self.sized(name, number),
+            TypeKind::Array(of, number) => {
+                let (of, count) = (Box::new(self.type_of(of)?), self.count(number)?);
+                Ok(Type::Array { of, count })
+            }
+            TypeKind::List(of, number) => {
+                let (of, max) = (self.type_of(of)?, self.count(number)?);
+                let byte = Type::Int(Int { signed: false, bits: 8 });
+                // The same bytes on the wire, and easier to use.
+                Ok(if of == byte { Type::Bytes { max } } else { Type::List { of: Box::new(of), max } })
+            }
+            TypeKind::Optional(of) => {
+                let of = self.type_of(of)?;
+                if matches!(of, Type::Optional(_)) {
+                    return Err(Diagnostic::new(&written.span, "optional twice", "is optional already")
+                        .hint("the alias is optional: remove the `?`"));
+                }
+                Ok(Type::Optional(Box::new(of)))
+            }
+            TypeKind::Handle { moved, name } => {
+                let kind = handle(&name.text).ok_or_else(|| {
+                    let word = if *moved { "moved" } else { "copied" };
+                    Diagnostic::new(&name.span, format!("`{}` is not {word}", name.text), "no capability")
+                        .hint("`copy` and `move` stand before endpoint, region, capability or buffer")
+                })?;
+                Ok(Type::Handle { kind, moved: *moved })
+            }
+        }
+    }
+
+    fn named(&mut self, name: &Name) -> Checked<Type> {
+        if let Some(int) = Int::named(&name.text) {
+            return Ok(Type::Int(int));
+        }
+        let wrong =
+            |message: &str, hint: String| Err(Diagnostic::new(&name.span, message, "here").hint(hint));
+        match &*name.text {
+            "bool" => Ok(Type::Bool),
+            "f32" => Ok(Type::Float { bits: 32 }),
+            "f64" => Ok(Type::Float { bits: 64 }),
+            "domain" => Ok(Type::Domain),
+            word @ ("string" | "bytes") => {
+                let message = format!("a {word} needs its longest length");
+                wrong(&message, format!("write the most bytes that it can have, as in `{word}<64>`"))
+            }
+            word if handle(word).is_some() => wrong(
+                "it is not said whether the sender keeps it",
+                format!("write `copy {word}` or `move {word}`"),
+            ),
+            _ => self.resolve(name),
+        }
+    }
+
+    fn sized(&mut self, name: &Name, number: &Number) -> Checked<Type> {
+        let max = self.count(number)?;
+        match &*name.text {
+            "string" => Ok(Type::Text { max }),
+            "bytes" => Ok(Type::Bytes { max }),
+            other => {
+                let message = format!("`{other}` takes no size");
+                Err(Diagnostic::new(&name.span, message, "only string and bytes do")
+                    .hint(format!("an array is `[{other}; 4]`, a list `[{other}; ..4]`")))
+            }
+        }
+    }
+
+    /// Places the fields, in the order in which they come.
+    pub(super) fn record(
+        &mut self,
+        mut record: Record,
+        name: &Name,
+        fields: &[(u32, &'a Written)],
+    ) -> Checked<usize> {
+        let mut align = 1;
+        record.has_default = true;
+        for (_, field) in fields {
+            let Some(written) = &field.of else { continue };
+            let of = self.type_of(written)?;
+            let layout = self.model.layout(&of);
+            let mut placed = unplaced(field, of);
+            placed.offset = round_up(record.bytes, layout.align);
+            record.bytes = placed.offset.saturating_add(layout.bytes);
+            record.outside_bytes = record.outside_bytes.saturating_add(layout.outside_bytes);
+            record.has_default &= self.model.has_default(&placed.of);
+            record.needs = record.needs.and(self.model.needs(&placed.of));
+            align = align.max(layout.align);
+            if record.bytes > MAX_RECORD_BYTES {
+                let message = format!("`{}` has {} bytes inline", name.text, record.bytes);
+                return Err(Diagnostic::new(&written.span, message, "too large")
+                    .related(&name.span, format!("may have {MAX_RECORD_BYTES}"))
+                    .hint("make the array a list: `[T; ..N]` lies out of line"));
+            }
+            record.fields.push(placed);
+        }
+        record.align = if record.frozen { align } else { 8 };
+        record.bytes = round_up(record.bytes, record.align);
+        self.model.records.push(record);
+        Ok(self.model.records.len() - 1)
+    }
+
+    pub(super) fn structure(
+        &mut self,
+        declaration: &'a Declaration,
+        frozen: bool,
+        fields: &'a [Written],
+    ) -> Checked<Type> {
+        let name = &declaration.name;
+        if fields.is_empty() {
+            return Err(names::empty(name, "field", "@1 id: u64"));
+        }
+        let fields = self.in_order(fields, "field")?;
+        let record = blank(declaration.docs.clone(), name.text.clone(), Origin::Struct, frozen);
+        self.record(record, name, &fields).map(Type::Record)
+    }
+
+    pub(super) fn union(&mut self, declaration: &'a Declaration, cases: &'a [Written]) -> Checked<Type> {
+        let name = &declaration.name;
+        if cases.is_empty() {
+            return Err(names::empty(name, "case", "@1 none"));
+        }
+        let mut union = Union {
+            docs: declaration.docs.clone(),
+            name: name.text.clone(),
+            cases: Vec::new(),
+            outside_bytes: 0,
+            needs: Needs::default(),
+        };
+        for (ordinal, case) in self.in_order(cases, "case")? {
+            let of = case.of.as_ref().map(|of| self.type_of(of)).transpose()?;
+            if let Some(of) = &of {
+                let layout = self.model.layout(of);
+                if layout.bytes > MAX_RECORD_BYTES {
+                    let message = format!("`{}` has {} bytes inline", case.name.text, layout.bytes);
+                    return Err(Diagnostic::new(&case.name.span, message, "too large")
+                        .hint("make the array a list: `[T; ..N]` lies out of line"));
+                }
+                let bytes = round_up(layout.bytes, 8).saturating_add(layout.outside_bytes);
+                union.outside_bytes = union.outside_bytes.max(bytes);
+                union.needs = union.needs.and(self.model.needs(of));
+            }
+            union.cases.push(Case { docs: case.docs.clone(), ordinal, name: case.name.text.clone(), of });
+        }
+        self.model.unions.push(union);
+        Ok(Type::Union(self.model.unions.len() - 1))
+    }
+}
+
+/// A record without fields.
+pub(super) fn blank(docs: Vec<String>, name: String, origin: Origin, frozen: bool) -> Record {
+    Record {
+        docs,
+        name,
+        origin,
+        frozen,
+        fields: Vec::new(),
+        bytes: 0,
+        align: 8,
+        outside_bytes: 0,
+        has_default: true,
+        needs: Needs::default(),
+    }
+}
+
+fn handle(word: &str) -> Option<HandleKind> {
+    Some(match word {
+        "endpoint" => HandleKind::Endpoint,
+        "region" => HandleKind::Region,
+        "capability" => HandleKind::Capability,
+        "buffer" => HandleKind::Buffer,
+        _ => return None,
+    })
+}

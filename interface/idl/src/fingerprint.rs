@@ -1,0 +1,108 @@
+//! Hashes of interfaces.
+
+use std::fmt::Write;
+
+use tombolo_base::hash::fnv1a;
+
+use crate::model::{Interface, MessageKind, Model, Type};
+
+/// What both sides of a channel must have in common: the name and the version. Everything that a version may
+/// gain keeps peers of before working, so it is not part of this hash.
+pub(crate) fn identity(package: &str, interface: &Interface) -> u64 {
+    let identity = format!("tombolo interface 1\n{package}.{}@{}", interface.name, interface.version);
+    // 0 means "no interface" in a handshake.
+    fnv1a(identity.as_bytes()).max(1)
+}
+
+/// Of all that an interface means to its peers: its canonical text.
+pub(crate) fn of(model: &Model, interface: &Interface) -> u64 {
+    fnv1a(canonical(model, interface).as_bytes()).max(1)
+}
+
+/// Everything of an interface that changes bytes or their meaning, and nothing else: no documentation, and types
+/// spelled out in the order in which they are met.
+fn canonical(model: &Model, interface: &Interface) -> String {
+    let mut text = format!("{}.{}@{}", model.package, interface.name, interface.version);
+    let mut seen = Vec::new();
+    for message in &interface.messages {
+        let _ = write!(text, "\n@{} {} ", message.ordinal, message.name);
+        text.push_str(match &message.kind {
+            MessageKind::Call { idempotent: true, .. } => "idempotent call",
+            MessageKind::Call { .. } => "call",
+            MessageKind::Message => "message",
+            MessageKind::Event => "event",
+        });
+        for record in model.records_of(message) {
+            text.push(' ');
+            spell(model, &Type::Record(record), &mut text, &mut seen);
+        }
+    }
+    text
+}
+
+fn spell(model: &Model, of: &Type, text: &mut String, seen: &mut Vec<Type>) {
+    let named = matches!(of, Type::Record(_) | Type::Union(_) | Type::Enum(_));
+    if named && let Some(place) = seen.iter().position(|earlier| earlier == of) {
+        let _ = write!(text, "#{place}");
+        return;
+    }
+    if named {
+        seen.push(of.clone());
+    }
+    match of {
+        Type::Bool => text.push_str("bool"),
+        Type::Int(int) => text.push_str(&int.name()),
+        Type::Float { bits } => text.push_str(&format!("f{bits}")),
+        Type::Text { max } => text.push_str(&format!("string<{max}>")),
+        Type::Bytes { max } => text.push_str(&format!("bytes<{max}>")),
+        Type::Domain => text.push_str("domain"),
+        Type::Handle { kind, moved } => {
+            let _ = write!(text, "{} {}", if *moved { "move" } else { "copy" }, kind.word());
+        }
+        Type::Array { of, count } => spell_inside(model, of, text, seen, &format!(";{count}")),
+        Type::List { of, max } => spell_inside(model, of, text, seen, &format!(";..{max}")),
+        Type::Optional(of) => spell_inside(model, of, text, seen, "?"),
+        Type::Enum(index) => {
+            let of = &model.enums[*index];
+            let _ =
+                write!(text, "{}{}:{}{{", flag(of.open, "open "), flag(of.flags, "flags"), of.repr.name());
+            for value in &of.values {
+                let _ = write!(text, "{}={},", value.name, value.value);
+            }
+            text.push('}');
+        }
+        Type::Record(index) => {
+            let record = &model.records[*index];
+            text.push_str(flag(record.frozen, "frozen"));
+            text.push('{');
+            for field in &record.fields {
+                let _ = write!(text, "{}:", field.name);
+                spell(model, &field.of, text, seen);
+                text.push(',');
+            }
+            text.push('}');
+        }
+        Type::Union(index) => {
+            text.push_str("union{");
+            for case in &model.unions[*index].cases {
+                let _ = write!(text, "{}:", case.name);
+                if let Some(of) = &case.of {
+                    spell(model, of, text, seen);
+                }
+                text.push(',');
+            }
+            text.push('}');
+        }
+    }
+}
+
+fn spell_inside(model: &Model, of: &Type, text: &mut String, seen: &mut Vec<Type>, ending: &str) {
+    text.push('[');
+    spell(model, of, text, seen);
+    text.push_str(ending);
+    text.push(']');
+}
+
+fn flag(set: bool, word: &'static str) -> &'static str {
+    if set { word } else { "" }
+}

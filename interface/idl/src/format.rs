@@ -1,0 +1,197 @@
+//! The one way to write a file.
+
+use crate::diagnostic::Mistakes;
+use crate::lexer::{self, Kind, Token};
+use crate::parser;
+
+/// Lines become no longer than this if their parameters can be put on lines of their own.
+const WIDTH: usize = 100;
+
+/// The text as it should be written; comments stay, and so does up to one empty line between things.
+///
+/// # Errors
+/// The mistakes of a file that cannot be parsed: it is not touched.
+pub fn format(text: &str) -> Result<String, Mistakes> {
+    parser::parse(text).map_err(Mistakes::sorted)?;
+    let tokens = lexer::tokens(text).map_err(|mistake| Mistakes(vec![mistake]))?;
+    let mut printer = Printer { text, lines: vec![Line::default()], depth: 0, parentheses: 0 };
+    let mut previous: Option<Token<'_>> = None;
+    for token in tokens.iter().filter(|token| token.kind != Kind::End) {
+        printer.token(*token, previous);
+        previous = Some(*token);
+    }
+    Ok(printer.finish())
+}
+
+#[derive(Default)]
+struct Line {
+    depth: usize,
+    text: String,
+    /// Whether an empty line stands before it.
+    apart: bool,
+}
+
+struct Printer<'a> {
+    text: &'a str,
+    lines: Vec<Line>,
+    depth: usize,
+    parentheses: usize,
+}
+
+impl Printer<'_> {
+    fn token(&mut self, token: Token<'_>, previous: Option<Token<'_>>) {
+        let gap = previous.map_or("", |previous| &self.text[previous.span().end..token.start]);
+        let breaks = gap.matches('\n').count();
+        let comment = matches!(token.kind, Kind::Comment | Kind::Doc);
+        let closes = token.text == "}" && token.kind == Kind::Mark;
+        if closes {
+            self.depth = self.depth.saturating_sub(1);
+            self.end_item();
+            if previous.is_some_and(|previous| previous.text != "{") {
+                self.new_line();
+            }
+        } else if previous.is_some_and(|previous| self.ends_line(previous, comment, breaks)) {
+            self.new_line();
+            let opened = previous.is_some_and(|previous| previous.text == "{");
+            self.last().apart = breaks > 1 && !opened;
+        }
+        if comment && breaks > 0 && !self.last().text.is_empty() {
+            self.new_line();
+        }
+        if !self.last().text.is_empty() && spaced(previous, token) {
+            self.last().text.push(' ');
+        }
+        self.last().text.push_str(token.text);
+        match token.text {
+            "{" => self.depth += 1,
+            "(" => self.parentheses += 1,
+            ")" => self.parentheses = self.parentheses.saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    /// Whether something new begins on a line of its own after that token.
+    fn ends_line(&self, token: Token<'_>, comment: bool, breaks: usize) -> bool {
+        if comment && breaks == 0 {
+            // What follows on the same line belongs to it.
+            return false;
+        }
+        match token.kind {
+            Kind::Comment | Kind::Doc => true,
+            Kind::Mark => {
+                let item = token.text == "," && self.parentheses == 0;
+                let statement = token.text == ";" && !self.in_brackets();
+                item || statement || token.text == "{" || token.text == "}"
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the `;` that was just written is that of `[T; N]`.
+    fn in_brackets(&self) -> bool {
+        let line = &self.lines[self.lines.len() - 1].text;
+        line.matches('[').count() > line.matches(']').count()
+    }
+
+    /// The last field or value of a block has a comma too.
+    fn end_item(&mut self) {
+        let last = self.lines.iter_mut().rev().find(|line| !line.text.starts_with("//"));
+        let Some(line) = last else { return };
+        let (code, comment) = match line.text.find("//") {
+            Some(at) => line.text.split_at(at),
+            None => (&*line.text, ""),
+        };
+        let code = code.trim_end();
+        if !code.is_empty() && !code.ends_with([',', ';', '{', '}']) {
+            let gap = if comment.is_empty() { "" } else { " " };
+            line.text = format!("{code},{gap}{comment}");
+        }
+    }
+
+    fn new_line(&mut self) {
+        self.lines.push(Line { depth: self.depth, ..Line::default() });
+    }
+
+    fn last(&mut self) -> &mut Line {
+        if self.lines.is_empty() {
+            self.new_line();
+        }
+        let last = self.lines.len() - 1;
+        &mut self.lines[last]
+    }
+
+    fn finish(self) -> String {
+        let mut text = String::new();
+        for line in self.lines {
+            let margin = " ".repeat(4 * line.depth);
+            if line.apart && !text.is_empty() {
+                text.push('\n');
+            }
+            for part in fold(&line.text, WIDTH.saturating_sub(margin.len())) {
+                text.push_str(&margin);
+                text.push_str(part.trim_end());
+                text.push('\n');
+            }
+        }
+        text
+    }
+}
+
+/// Whether a blank stands between two tokens of a line.
+fn spaced(previous: Option<Token<'_>>, token: Token<'_>) -> bool {
+    let Some(previous) = previous else { return false };
+    if matches!(token.kind, Kind::Comment | Kind::Doc) || token.text == "{" || token.text == "->" {
+        return true;
+    }
+    if [",", ";", ")", "]", ">", "?", ".", "<"].contains(&token.text)
+        || (token.text == "}" && previous.text == "{")
+    {
+        return false;
+    }
+    if ["(", "[", "<", "@", ".", ".."].contains(&previous.text) {
+        return false;
+    }
+    match token.text {
+        "(" => previous.text == "->",
+        // `enum Colour : u8`, but `name: u8`.
+        ":" => previous.text.starts_with(|first: char| first.is_ascii_uppercase()),
+        _ => true,
+    }
+}
+
+/// A line that is too long, with each parameter on a line of its own.
+fn fold(line: &str, width: usize) -> Vec<String> {
+    let has_list = line.contains('(') && !line.starts_with("//") && !line.contains("//");
+    if line.len() <= width || !has_list {
+        return vec![line.to_owned()];
+    }
+    let mut parts = vec![String::new()];
+    let mut inside = false;
+    for (index, letter) in line.char_indices() {
+        let last = parts.len() - 1;
+        let next = &line[index + letter.len_utf8()..];
+        match letter {
+            '(' if !next.starts_with(')') => {
+                inside = true;
+                parts[last].push('(');
+                parts.push("    ".to_owned());
+            }
+            ')' if inside => {
+                inside = false;
+                if !parts[last].trim_end().ends_with(',') {
+                    parts[last].push(',');
+                }
+                parts.push(")".to_owned());
+            }
+            ',' if inside => {
+                parts[last].push(',');
+                if !next.trim_start().starts_with(')') {
+                    parts.push("    ".to_owned());
+                }
+            }
+            ' ' if parts[last].trim().is_empty() && inside => {}
+            letter => parts[last].push(letter),
+        }
+    }
+    parts
+}

@@ -1,0 +1,96 @@
+//! Text to tokens.
+
+use crate::diagnostic::{Diagnostic, Span};
+
+/// What a token is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A name or a keyword.
+    Word,
+    /// Digits, possibly with a sign.
+    Number,
+    /// One of the punctuation marks: `{ } ( ) [ ] < > , ; : . = ? @ -> ..`
+    Mark,
+    /// `///` to the end of the line.
+    Doc,
+    /// `//` to the end of the line.
+    Comment,
+    /// The end of the file.
+    End,
+}
+
+/// A piece of the source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Token<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) text: &'a str,
+    pub(crate) start: usize,
+}
+
+impl Token<'_> {
+    pub(crate) fn span(&self) -> Span {
+        self.start..self.start + self.text.len()
+    }
+}
+
+/// The longest interface file, in bytes.
+pub(crate) const MAX_SOURCE_BYTES: usize = 4 << 20;
+
+const MARKS: [&str; 18] =
+    ["->", "..", "{", "}", "(", ")", "[", "]", "<", ">", ",", ";", ":", ".", "=", "?", "@", "|"];
+
+/// All tokens, comments among them, with the end as the last one.
+pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, Diagnostic> {
+    if text.len() > MAX_SOURCE_BYTES {
+        let message = format!("the file has {} bytes, more than {MAX_SOURCE_BYTES}", text.len());
+        return Err(Diagnostic::new(&(0..0), message, "here").hint("divide it into several interfaces"));
+    }
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while let Some(first) = text[at..].chars().next() {
+        if first.is_whitespace() {
+            at += first.len_utf8();
+            continue;
+        }
+        let (kind, length) = token(&text[at..], first).ok_or_else(|| unknown(first, at))?;
+        tokens.push(Token { kind, text: &text[at..at + length], start: at });
+        at += length;
+    }
+    tokens.push(Token { kind: Kind::End, text: "", start: text.len() });
+    Ok(tokens)
+}
+
+/// What a text that is not empty begins with, and how long that is.
+fn token(rest: &str, first: char) -> Option<(Kind, usize)> {
+    let length = |accept: fn(char) -> bool| rest.find(|next| !accept(next)).unwrap_or(rest.len());
+    if rest.starts_with("//") {
+        let line = rest.find('\n').map_or(rest, |end| &rest[..end]).trim_end();
+        let is_doc = line.starts_with("///") && !line.starts_with("////");
+        return Some((if is_doc { Kind::Doc } else { Kind::Comment }, line.len()));
+    }
+    if first.is_ascii_alphabetic() || first == '_' {
+        return Some((Kind::Word, length(|next| next.is_ascii_alphanumeric() || next == '_')));
+    }
+    if first.is_ascii_digit() {
+        return Some((Kind::Number, length(|next| next.is_ascii_alphanumeric() || next == '_')));
+    }
+    if first == '-' && rest[1..].starts_with(|next: char| next.is_ascii_digit()) {
+        let digits = rest[1..].find(|next: char| !(next.is_ascii_alphanumeric() || next == '_'));
+        return Some((Kind::Number, digits.map_or(rest.len(), |end| end + 1)));
+    }
+    let mark = MARKS.iter().find(|mark| rest.starts_with(**mark))?;
+    Some((Kind::Mark, mark.len()))
+}
+
+fn unknown(character: char, at: usize) -> Diagnostic {
+    let hint = match character {
+        '"' | '\'' => "the language has no literals of text",
+        '#' => "comments start with `//`, those of documentation with `///`",
+        '/' => "comments start with `//` and go to the end of the line",
+        '*' | '&' => "there are no pointers: use a struct, an optional field or a capability",
+        character if character.is_alphabetic() => "names consist of ASCII letters, digits and `_`",
+        _ => "remove it",
+    };
+    let span = at..at + character.len_utf8();
+    Diagnostic::new(&span, format!("unexpected character {character:?}"), "means nothing here").hint(hint)
+}

@@ -1,0 +1,40 @@
+//! The compiler of Tombolo's interface language.
+//!
+//! A file `*.tbl` declares interfaces: messages and calls with typed parameters. [`compile`] turns its text into a
+//! [`Model`], in which every name is resolved and everything has its place on the wire, or into [`Mistakes`] that
+//! point at the source and say what to do. Back ends read the model and nothing else.
+//!
+//! ```
+//! let model = tombolo_idl::compile(
+//!     "package example;
+//!      interface Echo version 1 {
+//!          @1 idempotent call echo(text: string<64>) -> (text: string<64>);
+//!      }",
+//! )?;
+//! assert_eq!(model.interfaces[0].name, "Echo");
+//! # Ok::<(), tombolo_idl::Mistakes>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod ast;
+mod check;
+pub mod compatibility;
+mod diagnostic;
+mod fingerprint;
+mod format;
+mod lexer;
+pub mod model;
+mod parser;
+
+pub use diagnostic::{Diagnostic, Mistakes, Source, Span};
+pub use format::format;
+pub use model::Model;
+
+/// What a file means.
+///
+/// # Errors
+/// All mistakes that were found.
+pub fn compile(text: &str) -> Result<Model, Mistakes> {
+    let file = parser::parse(text).map_err(Mistakes::sorted)?;
+    check::check(&file).map_err(Mistakes::sorted)
+}

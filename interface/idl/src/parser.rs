@@ -1,0 +1,424 @@
+//! Tokens to a file. Goes on after a mistake, at the next declaration, so that one run finds most of them.
+
+use crate::ast::{
+    Body, Declaration, Field, File, Message, MessageKind, Name, Number, TypeExpr, TypeKind, Value,
+};
+use crate::diagnostic::{Diagnostic, Span};
+use crate::lexer::{self, Kind, Token};
+
+/// How deep types may be written into each other.
+const MAX_DEPTH: u32 = 16;
+
+/// Words that no declaration may have as its name. Fields and messages may.
+const KEYWORDS: [&str; 17] = [
+    "package",
+    "const",
+    "type",
+    "enum",
+    "flags",
+    "struct",
+    "union",
+    "interface",
+    "open",
+    "frozen",
+    "version",
+    "call",
+    "message",
+    "event",
+    "idempotent",
+    "copy",
+    "move",
+];
+
+type Parsed<T> = Result<T, Diagnostic>;
+
+/// The file, or its mistakes.
+pub(crate) fn parse(text: &str) -> Result<File, Vec<Diagnostic>> {
+    let tokens = lexer::tokens(text).map_err(|mistake| vec![mistake])?;
+    let tokens = tokens.into_iter().filter(|token| token.kind != Kind::Comment).collect();
+    let mut parser = Parser { tokens, at: 0 };
+    let mut file = File::default();
+    let mut mistakes = Vec::new();
+    if let Err(mistake) = parser.package(&mut file) {
+        mistakes.push(mistake);
+        parser.recover();
+    }
+    while parser.peek().kind != Kind::End {
+        match parser.declaration() {
+            Ok(declaration) => file.declarations.push(declaration),
+            Err(mistake) => {
+                mistakes.push(mistake);
+                parser.recover();
+            }
+        }
+    }
+    if mistakes.is_empty() { Ok(file) } else { Err(mistakes) }
+}
+
+struct Parser<'a> {
+    /// Without comments; the last one is the end.
+    tokens: Vec<Token<'a>>,
+    at: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Token<'a> {
+        self.peek_at(0)
+    }
+
+    fn peek_at(&self, ahead: usize) -> Token<'a> {
+        let last = self.tokens.len() - 1;
+        self.tokens[(self.at + ahead).min(last)]
+    }
+
+    fn next(&mut self) -> Token<'a> {
+        let token = self.peek();
+        self.at += 1;
+        token
+    }
+
+    fn is(&self, text: &str) -> bool {
+        self.peek().text == text && matches!(self.peek().kind, Kind::Mark | Kind::Word)
+    }
+
+    fn eat(&mut self, text: &str) -> bool {
+        let found = self.is(text);
+        if found {
+            self.at += 1;
+        }
+        found
+    }
+
+    fn expect(&mut self, text: &str, after: &str) -> Parsed<Span> {
+        let token = self.peek();
+        if self.eat(text) {
+            return Ok(token.span());
+        }
+        let hint = format!("{after} is followed by `{text}`");
+        Err(unexpected(token, &format!("`{text}`")).hint(hint))
+    }
+
+    /// To the start of what looks like the next declaration.
+    fn recover(&mut self) {
+        let starts = ["const", "type", "enum", "flags", "struct", "union", "interface", "open", "frozen"];
+        loop {
+            let token = self.peek();
+            let docs = token.kind == Kind::Doc;
+            let starts_one = token.kind == Kind::Word && starts.contains(&token.text);
+            let closed = self.at > 0 && ["}", ";"].contains(&self.tokens[self.at - 1].text);
+            if token.kind == Kind::End || (closed && (starts_one || docs) && self.declares()) {
+                return;
+            }
+            self.at += 1;
+        }
+    }
+
+    /// Whether a declaration stands here, after its documentation.
+    fn declares(&self) -> bool {
+        let after = (0..).map(|ahead| self.peek_at(ahead)).find(|token| token.kind != Kind::Doc);
+        let starts = ["const", "type", "enum", "flags", "struct", "union", "interface", "open", "frozen"];
+        after.is_some_and(|token| starts.contains(&token.text))
+    }
+
+    fn docs(&mut self) -> Vec<String> {
+        let mut docs = Vec::new();
+        while self.peek().kind == Kind::Doc {
+            let line = &self.next().text[3..];
+            docs.push(line.strip_prefix(' ').unwrap_or(line).to_owned());
+        }
+        docs
+    }
+
+    fn package(&mut self, file: &mut File) -> Parsed<()> {
+        let ahead = (0..).find(|ahead| self.peek_at(*ahead).kind != Kind::Doc).unwrap_or(0);
+        if self.peek_at(ahead).text != "package" {
+            return Ok(());
+        }
+        file.docs = self.docs();
+        self.at += 1;
+        let mut name = self.name("the package")?;
+        while self.eat(".") {
+            let part = self.name("the package")?;
+            name.text = format!("{}.{}", name.text, part.text);
+            name.span.end = part.span.end;
+        }
+        self.expect(";", "the name of the package")?;
+        file.package = Some(name);
+        Ok(())
+    }
+
+    fn declaration(&mut self) -> Parsed<Declaration> {
+        let docs = self.docs();
+        let open = self.eat("open");
+        let frozen = !open && self.eat("frozen");
+        let token = self.next();
+        let wrong_mark = |mark: &str, allowed: &str| {
+            Diagnostic::new(
+                &token.span(),
+                format!("`{}` cannot be {mark}", token.text),
+                format!("not {allowed}"),
+            )
+            .hint(format!("`{mark}` stands before {allowed}"))
+        };
+        if open && !["enum", "flags"].contains(&token.text) {
+            return Err(wrong_mark("open", "an enum or flags"));
+        }
+        if frozen && token.text != "struct" {
+            return Err(wrong_mark("frozen", "a struct"));
+        }
+        let (name, body) = match token.text {
+            "const" => {
+                let name = self.declared("a constant")?;
+                self.expect("=", "the name of a constant")?;
+                let number = self.number()?;
+                self.expect(";", "the value of a constant")?;
+                (name, Body::Const(number))
+            }
+            "type" => {
+                let name = self.declared("a type")?;
+                self.expect("=", "the name of a type")?;
+                let of = self.type_expr(0)?;
+                self.expect(";", "a type's definition")?;
+                (name, Body::Alias(of))
+            }
+            "enum" | "flags" => {
+                let name = self.declared(if token.text == "enum" { "an enum" } else { "flags" })?;
+                self.expect(":", "its name")
+                    .map_err(|mistake| mistake.hint("say how it is stored, as in `enum Colour : u8`"))?;
+                let repr = self.name("an integer type")?;
+                let values = self.braced(Parser::value)?;
+                (name, Body::Enum { flags: token.text == "flags", open, repr, values })
+            }
+            "struct" => {
+                (self.declared("a struct")?, Body::Struct { frozen, fields: self.braced(Parser::field)? })
+            }
+            "union" => (self.declared("a union")?, Body::Union { cases: self.braced(Parser::case)? }),
+            "interface" => {
+                let name = self.declared("an interface")?;
+                self.expect("version", "the name of an interface")
+                    .map_err(|mistake| mistake.hint("give it a version, as in `interface Kv version 1 {`"))?;
+                let version = self.literal()?;
+                (name, Body::Interface { version, messages: self.messages()? })
+            }
+            _ => {
+                let hint = "a declaration starts with const, type, enum, flags, struct, union or interface";
+                return Err(unexpected(token, "a declaration").hint(hint));
+            }
+        };
+        Ok(Declaration { docs, name, body })
+    }
+
+    /// `{ item, item, }`
+    fn braced<T>(&mut self, item: fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        self.expect("{", "the name")?;
+        let mut items = Vec::new();
+        loop {
+            if self.eat("}") {
+                return Ok(items);
+            }
+            items.push(item(self)?);
+            if !self.eat(",") && !self.is("}") {
+                let hint = "fields and values are separated by commas";
+                return Err(unexpected(self.peek(), "`,` or `}`").hint(hint));
+            }
+        }
+    }
+
+    fn value(&mut self) -> Parsed<Value> {
+        let docs = self.docs();
+        let name = self.name("a value")?;
+        self.expect("=", "the name of a value")
+            .map_err(|mistake| mistake.hint("values are explicit, as in `red = 0`"))?;
+        Ok(Value { docs, name, number: self.number()? })
+    }
+
+    fn ordinal(&mut self, what: &str) -> Parsed<(i128, Span)> {
+        if !self.is("@") {
+            let hint = format!("each {what} starts with its ordinal, as in `@1`");
+            return Err(unexpected(self.peek(), "an ordinal").hint(hint));
+        }
+        self.at += 1;
+        self.literal()
+    }
+
+    fn field(&mut self) -> Parsed<Field> {
+        let docs = self.docs();
+        let ordinal = Some(self.ordinal("field")?);
+        let name = self.name("a field")?;
+        self.expect(":", "the name of a field")?;
+        Ok(Field { docs, ordinal, name, of: Some(self.type_expr(0)?) })
+    }
+
+    fn case(&mut self) -> Parsed<Field> {
+        let docs = self.docs();
+        let ordinal = Some(self.ordinal("case")?);
+        let name = self.name("a case")?;
+        let of = if self.eat(":") { Some(self.type_expr(0)?) } else { None };
+        Ok(Field { docs, ordinal, name, of })
+    }
+
+    fn messages(&mut self) -> Parsed<Vec<Message>> {
+        self.expect("{", "the version of an interface")?;
+        let mut messages = Vec::new();
+        while !self.eat("}") {
+            messages.push(self.message()?);
+        }
+        Ok(messages)
+    }
+
+    fn message(&mut self) -> Parsed<Message> {
+        let docs = self.docs();
+        let ordinal = self.ordinal("message")?;
+        let mark = self.peek().span();
+        let idempotent = self.eat("idempotent").then_some(mark);
+        let token = self.next();
+        let kind = match token.text {
+            "call" => MessageKind::Call,
+            "message" => MessageKind::Message,
+            "event" => MessageKind::Event,
+            _ => {
+                let hint = "`call` is answered; `message` goes to the server and `event` to the client";
+                return Err(unexpected(token, "`call`, `message` or `event`").hint(hint));
+            }
+        };
+        let name = self.name("a message")?;
+        let input = self.parameters()?;
+        let output = if self.eat("->") { self.parameters()? } else { Vec::new() };
+        let error = if self.eat("error") { Some(self.type_expr(0)?) } else { None };
+        self.expect(";", "a message")?;
+        if kind != MessageKind::Call {
+            let wrong = if error.is_some() { "an error" } else { "results" };
+            if error.is_some() || !output.is_empty() {
+                let span = name.span.clone();
+                let message = format!("`{}` is one-way and has {wrong}", name.text);
+                return Err(Diagnostic::new(&span, message, "nobody answers it").hint("make it a `call`"));
+            }
+            if let Some(span) = &idempotent {
+                return Err(Diagnostic::new(span, "only calls are idempotent", "not a call")
+                    .hint("a one-way message is never sent again: remove `idempotent`"));
+            }
+        }
+        Ok(Message { docs, ordinal, idempotent, kind, name, input, output, error })
+    }
+
+    fn parameters(&mut self) -> Parsed<Vec<Field>> {
+        self.expect("(", "a name or `->`")?;
+        let mut parameters = Vec::new();
+        loop {
+            if self.eat(")") {
+                return Ok(parameters);
+            }
+            let docs = self.docs();
+            let name = self.name("a parameter")?;
+            self.expect(":", "the name of a parameter")?;
+            parameters.push(Field { docs, ordinal: None, name, of: Some(self.type_expr(0)?) });
+            if !self.eat(",") && !self.is(")") {
+                let hint = "parameters are separated by commas";
+                return Err(unexpected(self.peek(), "`,` or `)`").hint(hint));
+            }
+        }
+    }
+
+    fn type_expr(&mut self, depth: u32) -> Parsed<TypeExpr> {
+        let start = self.peek();
+        if depth > MAX_DEPTH {
+            return Err(Diagnostic::new(&start.span(), "types are nested too deeply", "here")
+                .hint(format!("at most {MAX_DEPTH} are written into each other: name some with `type`")));
+        }
+        let kind = if self.eat("[") {
+            let of = Box::new(self.type_expr(depth + 1)?);
+            self.expect(";", "the type of the elements")
+                .map_err(|mistake| mistake.hint("write `[T; 4]` for four of T, `[T; ..4]` for up to four"))?;
+            let list = self.eat("..");
+            let number = self.number()?;
+            self.expect("]", "the number of elements")?;
+            if list { TypeKind::List(of, number) } else { TypeKind::Array(of, number) }
+        } else if self.is("copy") || self.is("move") {
+            let moved = self.next().text == "move";
+            TypeKind::Handle { moved, name: self.name("a capability type")? }
+        } else {
+            let name = self.name("a type")?;
+            if self.eat("<") {
+                let number = self.number()?;
+                self.expect(">", "a size")?;
+                TypeKind::Sized(name, number)
+            } else {
+                TypeKind::Named(name)
+            }
+        };
+        let mut of = TypeExpr { kind, span: start.start..self.end() };
+        if self.eat("?") {
+            of = TypeExpr { kind: TypeKind::Optional(Box::new(of)), span: start.start..self.end() };
+        }
+        if self.is("?") {
+            return Err(Diagnostic::new(&self.peek().span(), "optional twice", "one `?` too many")
+                .hint("a value is there or not: remove one"));
+        }
+        Ok(of)
+    }
+
+    /// Where the last token ends.
+    fn end(&self) -> usize {
+        self.tokens[self.at.saturating_sub(1).min(self.tokens.len() - 1)].span().end
+    }
+
+    fn name(&mut self, what: &str) -> Parsed<Name> {
+        let token = self.next();
+        if token.kind != Kind::Word {
+            return Err(unexpected(token, &format!("the name of {what}")));
+        }
+        Ok(Name { text: token.text.to_owned(), span: token.span() })
+    }
+
+    /// The name of a declaration, which may be no word of the language.
+    fn declared(&mut self, what: &str) -> Parsed<Name> {
+        let name = self.name(what)?;
+        if KEYWORDS.contains(&&*name.text) {
+            let message = format!("`{}` is a word of the language", name.text);
+            return Err(Diagnostic::new(&name.span, message, format!("expected the name of {what}"))
+                .hint(format!("choose another name, such as `{}_`", name.text)));
+        }
+        Ok(name)
+    }
+
+    fn number(&mut self) -> Parsed<Number> {
+        if self.peek().kind == Kind::Word {
+            return Ok(Number::Constant(self.name("a constant")?));
+        }
+        let (value, span) = self.literal()?;
+        Ok(Number::Literal(value, span))
+    }
+
+    fn literal(&mut self) -> Parsed<(i128, Span)> {
+        let token = self.next();
+        if token.kind != Kind::Number {
+            return Err(unexpected(token, "a number"));
+        }
+        let digits = token.text.replace('_', "");
+        let (negative, digits) = digits.strip_prefix('-').map_or((false, &*digits), |rest| (true, rest));
+        let value = match digits.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => digits.parse::<u64>(),
+        };
+        let value = value.map_err(|_| {
+            Diagnostic::new(&token.span(), format!("`{}` is no number", token.text), "here")
+                .hint("numbers are decimal, or hexadecimal after `0x`, and have up to 64 bits")
+        })?;
+        let value = i128::from(value);
+        Ok((if negative { -value } else { value }, token.span()))
+    }
+}
+
+fn unexpected(token: Token<'_>, expected: &str) -> Diagnostic {
+    let found = match token.kind {
+        Kind::End => "the file ends".to_owned(),
+        Kind::Doc => "a comment of documentation".to_owned(),
+        _ => format!("found `{}`", token.text),
+    };
+    let mistake = Diagnostic::new(&token.span(), format!("expected {expected}, {found}"), "here");
+    match token.kind {
+        Kind::End => mistake.hint("a `}` or `;` may be missing further up"),
+        Kind::Doc => mistake.hint("`///` stands before what it describes; elsewhere use `//`"),
+        _ => mistake.hint(format!("{expected} stands here")),
+    }
+}
