@@ -63,6 +63,18 @@ fn matrix_market() {
 }
 
 #[test]
+fn few_entries_may_name_vertices_up_to_a_bound() {
+    let matrix = |vertices: u32| {
+        let banner = "%%MatrixMarket matrix coordinate pattern general";
+        read(&format!("{banner}\n{vertices} {vertices} 1\n1 {vertices}\n"))
+    };
+    for vertices in [65_535, 65_536] {
+        assert_eq!(matrix(vertices).unwrap().graph.vertices(), vertices as usize);
+    }
+    assert!(matches!(matrix(65_537), Err(ReadError::Line { line: 2, .. })));
+}
+
+#[test]
 fn malformed_lines_are_named_with_what_was_expected() {
     let banner = "%%MatrixMarket matrix coordinate pattern general\n";
     let valued = "%%MatrixMarket matrix coordinate real general\n";
@@ -87,6 +99,12 @@ fn malformed_lines_are_named_with_what_was_expected() {
         (&format!("{banner}3 3\n"), "g:2: expected the size line"),
         (&format!("{banner}3 4 1\n"), "g:2: expected a square matrix"),
         (&format!("{banner}4294967295 4294967295 1\n"), "at most 2^32 - 2 vertices"),
+        (
+            &format!("{banner}4294967294 4294967294 1\n1 2\n"),
+            "g:2: expected at most 65,536 vertices, or 8 for",
+        ),
+        (&format!("{banner}65537 65537 8192\n1 2\n"), "g:2: expected at most 65,536 vertices"),
+        (&format!("{banner}65537 65537 8193\n1 2\n"), "found 1 of 8193: is the file cut off?"),
         (&format!("{banner}3 3 1\n0 1\n"), "g:3: expected a row and a column from 1"),
         (&format!("{banner}3 3 1\n1 4\n"), "g:3: expected a row and a column from 1"),
         (&format!("{banner}3 3 1\n1 2 3\n"), "g:3: expected `row column`, found `1 2 3`"),

@@ -12,6 +12,13 @@ pub(super) const BANNER: &[u8] = b"%%MatrixMarket";
 const HEADER: &str = "`%%MatrixMarket matrix coordinate pattern|integer|real general|symmetric` (the values of other kinds \
      of matrix are no edge weights)";
 
+/// Vertices that a matrix may have however few its entries are.
+const FREE_VERTICES: u64 = 1 << 16;
+
+/// Beyond these: how many vertices there may be for each entry. A vertex takes memory also where no entry names it, so
+/// that without a bound one line of a small file could ask for all there is.
+const VERTICES_PER_ENTRY: u64 = 8;
+
 /// Reads `lines`, the current one of which is the banner.
 pub(super) fn read(lines: &mut Lines<'_>) -> Result<Input, ReadError> {
     let has_values = read_banner(lines)?;
@@ -77,6 +84,9 @@ fn read_size(lines: &mut Lines<'_>) -> Result<(usize, u64), ReadError> {
         }
         if rows > MAX_VERTICES as u64 || entries > MAX_ARCS as u64 / 2 {
             return Err(lines.malformed("at most 2^32 - 2 vertices and 2^31 - 1 entries", quote(line)));
+        }
+        if rows > FREE_VERTICES.max(entries * VERTICES_PER_ENTRY) {
+            return Err(lines.malformed("at most 65,536 vertices, or 8 for each entry", quote(line)));
         }
         return Ok((rows as usize, entries));
     }

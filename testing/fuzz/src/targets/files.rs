@@ -87,23 +87,7 @@ pub(super) fn elf_seeds() -> Vec<Vec<u8>> {
     Isa::ALL.map(executable).into()
 }
 
-/// More vertices than that in the header of a matrix are real, but take their memory.
-const MAX_DECLARED: u64 = 1 << 16;
-
-/// Whether a line before the first entry declares a matrix that takes memory by the gigabyte.
-fn declares_much(input: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(input);
-    let numbers = |line: &str| {
-        line.split_whitespace()
-            .any(|word| word.trim_start_matches('+').parse::<u64>().is_ok_and(|n| n > MAX_DECLARED))
-    };
-    text.to_ascii_lowercase().starts_with("%%matrixmarket") && text.lines().take(64).any(numbers)
-}
-
 pub(super) fn graph(input: &[u8]) {
-    if declares_much(input) {
-        return;
-    }
     let mut ignore = |_| {};
     let lines = Lines::new("fuzz".into(), Cursor::new(input.to_vec()), None, &mut ignore);
     match lines.and_then(|mut lines| Input::read_lines(&mut lines)) {
