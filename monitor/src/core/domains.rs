@@ -175,7 +175,7 @@ impl Core {
             let range = window.allocator.lend(length_bytes).map_err(|full| Fault::Limit {
                 what: format!("a program of {length_bytes} bytes cannot travel: {full}"),
             })?;
-            window.programs.insert(hash, range);
+            window.programs.push_back((hash, range));
             let image = image.clone();
             self.effects.push(Effect::WriteProgram { node: id, range, image, target });
             Some(range.offset_bytes)
@@ -197,9 +197,12 @@ impl Core {
         Ok(())
     }
 
+    /// An agent has copied a program. One may be on its way twice, when it was forgotten before it had arrived: an
+    /// agent takes them in the order in which they were sent.
     pub(super) fn program_taken(&mut self, node: NodeId, hash: [u8; 32]) {
         if let Some(window) = self.node(node).and_then(|node| node.window.as_mut())
-            && let Some(range) = window.programs.remove(&hash)
+            && let Some(first) = window.programs.iter().position(|(sent, _)| *sent == hash)
+            && let Some((_, range)) = window.programs.remove(first)
         {
             window.allocator.take_back(range);
         }

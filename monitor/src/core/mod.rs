@@ -17,7 +17,7 @@ mod requests;
 mod tests;
 mod traces;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU16;
 use std::time::Duration;
 
@@ -158,8 +158,8 @@ struct WindowRecord {
     /// Vectors that are not lent; the first is the monitors' own and never here.
     vectors: Vec<u16>,
     vectors_total: u16,
-    /// Programs on their way.
-    programs: HashMap<[u8; 32], WindowRange>,
+    /// Programs on their way, in the order in which they were sent.
+    programs: VecDeque<([u8; 32], WindowRange)>,
 }
 
 /// A client of an agent.

@@ -479,6 +479,29 @@ fn a_program_that_did_not_start_is_sent_again() {
 }
 
 #[test]
+fn a_program_that_is_on_its_way_twice_gives_both_ranges_back() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    // Each start fails, so that the program counts as not there before the agent has said that it copied it.
+    let send = |bench: &mut Bench| {
+        let lost = start(bench, (HOST, 1));
+        bench.report(ARM0, Report::NotStarted { domain: lost, why: "it did not arrive".into() });
+        let sent = bench.orders.iter().rev().find_map(|(_, order)| match order {
+            Order::Program { hash, window_offset_bytes: Some(offset), .. } => Some((*hash, *offset)),
+            _ => None,
+        });
+        sent.expect("it was sent")
+    };
+    let (hash, first) = send(&mut bench);
+    let (_, second) = send(&mut bench);
+    assert_ne!(first, second, "one is copied while the other is written");
+    bench.report(ARM0, Report::ProgramTaken { hash });
+    assert_eq!(send(&mut bench), (hash, first), "what was sent first was taken first");
+    (0..2).for_each(|_| bench.report(ARM0, Report::ProgramTaken { hash }));
+    assert_eq!(send(&mut bench), (hash, first), "both came back");
+}
+
+#[test]
 fn a_fault_repeats_no_more_than_a_message_has_room_for() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
