@@ -33,6 +33,7 @@ mod capture;
 mod channel;
 mod domain;
 mod error;
+mod exits;
 pub mod find;
 mod future;
 mod latency;

@@ -9,13 +9,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tombolo_base::{DomainId, NodeId};
-use tombolo_control::{ClientMessage, Exit, Fault, Grant, MonitorMessage, Reply, Request, Wire};
+use tombolo_control::{ClientMessage, Fault, Grant, MonitorMessage, Reply, Request, Wire};
 use tombolo_naming::{Answer, Notice, Operation, Scope};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
 use tombolo_transport::trace::Recorder;
 
 use crate::error::Error;
+use crate::exits::{Ended, Exits};
 use crate::future::Watch;
 use crate::spawn::{Stream, unexpected};
 use crate::trace;
@@ -58,7 +59,7 @@ pub(crate) struct Arrived {
     /// Listeners that were given and not dropped.
     listeners: HashSet<u32>,
     pub(crate) incoming: HashMap<u32, VecDeque<(Grant, Vec<OwnedFd>)>>,
-    pub(crate) exits: BTreeMap<DomainId, Exit>,
+    pub(crate) exits: Exits,
     /// When children were asked for that are not there yet, as a trace has it, by request.
     spawning: BTreeMap<u32, u64>,
     pub(crate) console: VecDeque<ConsoleOutput>,
@@ -300,6 +301,8 @@ impl MonitorLink {
         mut take: impl FnMut(&mut Arrived) -> Option<T>,
     ) -> Result<T, Error> {
         let deadline = Deadline::after(timeout);
+        // What has come is taken also by those who do not wait.
+        let mut looked = false;
         let mut arrived = unpoisoned(self.arrived.lock());
         loop {
             if let Some(found) = take(&mut arrived) {
@@ -308,9 +311,10 @@ impl MonitorLink {
             if let Some(error) = self.end(&arrived) {
                 return Err(error);
             }
-            if deadline.passed() {
+            if looked && deadline.passed() {
                 return Err(Error::TimedOut { what: what.to_owned(), timeout });
             }
+            looked = true;
             if arrived.reading && !unpoisoned(self.outbox.lock()).is_empty() {
                 // Whoever reads may not know that there is something to send, and sleep.
                 drop(arrived);
@@ -397,6 +401,11 @@ impl MonitorLink {
             self.tell_observers();
         }
         result.map(|_| something)
+    }
+
+    /// Where the end of a child that was just started will be.
+    pub(crate) fn exit_of(&self, domain: DomainId) -> Ended {
+        unpoisoned(self.arrived.lock()).exits.of(domain)
     }
 
     /// Looks for something among what arrived, or why it never will.
@@ -494,7 +503,7 @@ impl MonitorLink {
             Reply::Failed { fault } if message.request == 0 => arrived.turned_away = Some(fault),
             Reply::Ended { domain, exit } => {
                 self.recorder.get().inspect(|recorder| trace::child_ended(recorder, domain));
-                arrived.exits.insert(domain, exit);
+                arrived.exits.push(domain, exit);
             }
             Reply::Noticed { origin, notice } => {
                 // Without whoever watches nobody is told.

@@ -13,6 +13,7 @@ pub use tombolo_control::Exit;
 
 use crate::domain::Domain;
 use crate::error::Error;
+use crate::exits::Ended;
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink};
 
 /// One of a program's output streams.
@@ -156,7 +157,8 @@ impl Domain {
         let request = Request::Spawn { spawn: options.request.clone() };
         match self.link.ask_with(request, &fds, ANSWER_TIMEOUT)? {
             (Reply::Spawned { domain }, _) => {
-                Ok(Child { id: domain, node: options.request.node.clone(), link: self.link.clone() })
+                let ended = self.link.exit_of(domain);
+                Ok(Child { id: domain, node: options.request.node.clone(), ended, link: self.link.clone() })
             }
             (other, _) => Err(unexpected(&other)),
         }
@@ -168,12 +170,13 @@ impl Domain {
         self.link.set_output(Box::new(sink));
     }
 
-    /// Waits until any child ends, and takes note of it.
+    /// Waits until any child ends, and takes note of it: in the order in which they ended. Of ends that nobody takes
+    /// note of the latest 4096 are kept.
     ///
     /// # Errors
     /// [`Error::TimedOut`] when none did.
     pub fn next_exit(&self, timeout: Duration) -> Result<(DomainId, Exit), Error> {
-        self.link.wait(timeout, "that a child ends", |arrived| arrived.exits.pop_first())
+        self.link.wait(timeout, "that a child ends", |arrived| arrived.exits.next())
     }
 }
 
@@ -182,6 +185,7 @@ impl Domain {
 pub struct Child {
     id: DomainId,
     node: String,
+    ended: Ended,
     link: Arc<MonitorLink>,
 }
 
@@ -202,13 +206,17 @@ impl Child {
         &self.link
     }
 
-    /// Waits until it ends.
+    pub(crate) fn ended(&self) -> &Ended {
+        &self.ended
+    }
+
+    /// Waits until it ends. May be asked again: the answer stays.
     ///
     /// # Errors
     /// [`Error::TimedOut`] when it did not in time.
     pub fn wait(&self, timeout: Duration) -> Result<Exit, Error> {
         let what = format!("that domain {} ends", self.id);
-        self.link.wait(timeout, &what, |arrived| arrived.exits.get(&self.id).cloned())
+        self.link.wait(timeout, &what, |_| self.ended.get().cloned())
     }
 
     /// Asks it to end, and kills it two seconds later if it has not.
@@ -235,4 +243,37 @@ impl Child {
 
 pub(crate) fn unexpected(reply: &Reply) -> Error {
     Error::MonitorProtocol(format!("an answer to something else: {reply:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::ChannelOptions;
+    use crate::testing::{Monitor, id};
+
+    #[test]
+    fn who_does_not_wait_is_told_of_what_has_come() {
+        let (domain, monitor) = Monitor::with_domain();
+        let listener = std::thread::scope(|scope| {
+            scope.spawn(|| monitor.export(5));
+            domain.export("name", &ChannelOptions::default()).unwrap()
+        });
+        let child = std::thread::scope(|scope| {
+            scope.spawn(|| monitor.spawn(id(0x0001_0001_0000_0007)));
+            domain.spawn(&SpawnOptions::this_image()).unwrap()
+        });
+        let now = Duration::ZERO;
+        assert!(matches!(listener.accept(now), Err(Error::TimedOut { .. })));
+        assert!(matches!(child.wait(now), Err(Error::TimedOut { .. })));
+        assert!(matches!(domain.next_exit(now), Err(Error::TimedOut { .. })));
+        let far = monitor.connect(5);
+        listener.accept(now).unwrap();
+        far.join().unwrap();
+        monitor.end_child(child.id(), 3);
+        let exit = Exit::Exited { status: 3 };
+        assert_eq!(child.wait(now).unwrap(), exit);
+        assert_eq!(child.wait(now).unwrap(), exit, "the answer stays");
+        assert_eq!(domain.next_exit(now).unwrap(), (child.id(), exit.clone()));
+        assert_eq!(child.wait(now).unwrap(), exit, "whoever else took note of it");
+    }
 }

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tombolo_base::DomainId;
 use tombolo_platform::Deadline;
 use tombolo_platform::time::now_ns;
 use tombolo_transport::contract::Endpoint;
@@ -24,6 +23,7 @@ pub use tombolo_transport::waitset::{Token, WaitStats};
 use crate::channel::{Carrier, Channel};
 use crate::domain::Listener;
 use crate::error::Error;
+use crate::exits::Ended;
 use crate::monitor::MonitorLink;
 use crate::spawn::Child;
 
@@ -115,11 +115,11 @@ struct Watched {
     what: What,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(PartialEq, Eq, Debug)]
 enum What {
     Listener(u32),
     Child {
-        domain: DomainId,
+        ended: Ended,
         told: bool,
     },
     /// The connection to the monitor itself.
@@ -242,7 +242,7 @@ impl WaitSet {
     /// # Errors
     /// [`Error::Os`].
     pub fn add_child(&mut self, child: &Child) -> Result<Token, Error> {
-        self.watch(child.link(), What::Child { domain: child.id(), told: false })
+        self.watch(child.link(), What::Child { ended: child.ended().clone(), told: false })
     }
 
     /// Adds a descriptor of something else. The set keeps a duplicate of it.
@@ -466,14 +466,12 @@ impl WaitSet {
 
 /// Whether there is something to tell of it. The end of the monitor is, of everything that it would tell of.
 fn is_ready(watched: &Watched) -> bool {
-    let found = match watched.what {
+    let found = match &watched.what {
         What::Link | What::Child { told: true, .. } => return false,
         What::Listener(number) => watched.link.peek(|arrived| {
-            arrived.incoming.get(&number).is_some_and(|waiting| !waiting.is_empty()).then_some(())
+            arrived.incoming.get(number).is_some_and(|waiting| !waiting.is_empty()).then_some(())
         }),
-        What::Child { domain, .. } => {
-            watched.link.peek(|arrived| arrived.exits.contains_key(&domain).then_some(()))
-        }
+        What::Child { ended, .. } => watched.link.peek(|_| ended.get().map(|_| ())),
     };
     !matches!(found, Ok(None))
 }

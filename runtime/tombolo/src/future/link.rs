@@ -215,7 +215,7 @@ impl Domain {
         timeout: Duration,
     ) -> impl Future<Output = Result<(tombolo_base::DomainId, Exit), Error>> + Send + 'static {
         let what = "that a child ends".to_owned();
-        Arrival::new(&self.link, what, timeout, |arrived: &mut Arrived| arrived.exits.pop_first())
+        Arrival::new(&self.link, what, timeout, |arrived: &mut Arrived| arrived.exits.next())
     }
 }
 
@@ -245,8 +245,8 @@ impl Child {
         &self,
         timeout: Duration,
     ) -> impl Future<Output = Result<Exit, Error>> + Send + 'static {
-        let id = self.id();
-        let what = format!("that domain {id} ends");
-        Arrival::new(self.link(), what, timeout, move |arrived: &mut Arrived| arrived.exits.get(&id).cloned())
+        let what = format!("that domain {} ends", self.id());
+        let ended = self.ended().clone();
+        Arrival::new(self.link(), what, timeout, move |_: &mut Arrived| ended.get().cloned())
     }
 }

@@ -1,0 +1,95 @@
+//! How children ended: kept for whoever has a child in hand, and in line for whoever asks for the next.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, OnceLock, Weak};
+
+use tombolo_base::DomainId;
+use tombolo_control::Exit;
+
+/// Ends that stand in line; a program that never asks for the next keeps no more of them.
+pub(crate) const MAX_WAITING: usize = 4096;
+
+/// What a child says of its end, once it has ended.
+pub(crate) type Ended = Arc<OnceLock<Exit>>;
+
+/// The ends of a program's children.
+#[derive(Debug, Default)]
+pub(crate) struct Exits {
+    waiting: VecDeque<(DomainId, Exit)>,
+    /// Children that live, and that somebody has in hand or had.
+    watched: HashMap<DomainId, Weak<OnceLock<Exit>>>,
+}
+
+impl Exits {
+    /// A child has ended.
+    pub(crate) fn push(&mut self, domain: DomainId, exit: Exit) {
+        if let Some(ended) = self.watched.remove(&domain).and_then(|ended| ended.upgrade()) {
+            // An id is given once, so nothing was there before.
+            let _ = ended.set(exit.clone());
+        }
+        if self.waiting.len() == MAX_WAITING {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back((domain, exit));
+    }
+
+    /// The next end in line.
+    pub(crate) fn next(&mut self) -> Option<(DomainId, Exit)> {
+        self.waiting.pop_front()
+    }
+
+    /// Where the end of a child that was just started will be, or is already.
+    pub(crate) fn of(&mut self, domain: DomainId) -> Ended {
+        let ended = Ended::default();
+        match self.waiting.iter().find(|(waiting, _)| *waiting == domain) {
+            Some((_, exit)) => {
+                let _ = ended.set(exit.clone());
+            }
+            None => {
+                self.watched.insert(domain, Arc::downgrade(&ended));
+            }
+        }
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::id;
+
+    fn child(index: usize) -> DomainId {
+        id(0x0001_0001_0000_0001 + index as u64)
+    }
+
+    fn exit(index: usize) -> Exit {
+        Exit::Exited { status: index as u8 }
+    }
+
+    #[test]
+    fn ends_that_nobody_takes_are_bounded_and_those_in_hand_are_kept() {
+        let mut exits = Exits::default();
+        let in_hand = exits.of(child(0));
+        for count in [MAX_WAITING - 1, MAX_WAITING, MAX_WAITING + 1] {
+            let mut exits = Exits::default();
+            (0..count).for_each(|index| exits.push(child(index), exit(index)));
+            assert_eq!(exits.waiting.len(), count.min(MAX_WAITING));
+            let first = count - count.min(MAX_WAITING);
+            assert_eq!(exits.next(), Some((child(first), exit(first))), "in the order of their ends");
+        }
+        (0..3 * MAX_WAITING).for_each(|index| exits.push(child(index), exit(index)));
+        assert_eq!(in_hand.get(), Some(&exit(0)), "it is in hand, wherever the line is");
+        assert!(exits.watched.is_empty());
+    }
+
+    #[test]
+    fn an_end_that_came_before_its_child_was_in_hand_is_found() {
+        let mut exits = Exits::default();
+        exits.push(child(1), exit(1));
+        assert_eq!(exits.of(child(1)).get(), Some(&exit(1)));
+        assert!(exits.watched.is_empty());
+        drop(exits.of(child(2)));
+        exits.push(child(2), exit(2));
+        assert!(exits.watched.is_empty(), "nothing is kept of whom nobody has in hand");
+    }
+}
