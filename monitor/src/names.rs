@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use tombolo_base::{DomainId, NodeId};
-use tombolo_control::{Fault, MonitorMessage, Reply};
+use tombolo_control::{Fault, MonitorMessage, NODE_LISTENERS, Reply};
 use tombolo_naming::{
     Attributes, Endpoint, Limits, NameFault, Naming, Nanos, Operation, Output, Record, Session,
 };
@@ -30,8 +30,11 @@ pub struct NameDesk {
     origin: Option<NodeId>,
     naming: Naming,
     clients: BTreeMap<Client, DomainId>,
-    /// Refusals of those whom the naming does not know.
-    refused: Vec<(Client, MonitorMessage)>,
+    /// What is not the naming's to say.
+    said: Vec<(Client, MonitorMessage)>,
+    /// Names that are exported no more.
+    withdrawn: Vec<String>,
+    next_listener: u32,
 }
 
 impl NameDesk {
@@ -42,7 +45,9 @@ impl NameDesk {
             origin,
             naming: Naming::new(limits, generation),
             clients: BTreeMap::new(),
-            refused: Vec::new(),
+            said: Vec::new(),
+            withdrawn: Vec::new(),
+            next_listener: NODE_LISTENERS,
         }
     }
 
@@ -79,7 +84,14 @@ impl NameDesk {
             self.naming.request(now, Session::of_client(client.0, client.1), request, operation);
         } else if request != 0 {
             let fault = Fault::Refused { why: "attach to the monitor first".into() };
-            self.refused.push((client, MonitorMessage { request, body: Reply::Failed { fault } }));
+            self.say(client, request, Reply::Failed { fault });
+        }
+    }
+
+    /// Says something that is not the naming's to say.
+    pub fn say(&mut self, client: Client, request: u32, body: Reply) {
+        if request != 0 {
+            self.said.push((client, MonitorMessage { request, body }));
         }
     }
 
@@ -96,21 +108,47 @@ impl NameDesk {
 
     /// What is to be told to clients, in order.
     pub fn take_messages(&mut self) -> Vec<(Client, MonitorMessage)> {
-        let mut messages = std::mem::take(&mut self.refused);
-        let origin = self.origin;
-        messages.extend(self.naming.take_outputs().into_iter().map(|output| match output {
-            Output::Answer { session, request, result } => {
-                let body = match result {
-                    Ok(answer) => Reply::Named { origin, answer },
-                    Err(fault) => Reply::Failed { fault: Fault::Name { fault } },
-                };
-                (session.client(), MonitorMessage { request, body })
-            }
-            Output::Notice { session, notice } => {
-                (session.client(), MonitorMessage { request: 0, body: Reply::Noticed { origin, notice } })
-            }
+        let mut messages = std::mem::take(&mut self.said);
+        let (origin, withdrawn) = (self.origin, &mut self.withdrawn);
+        messages.extend(self.naming.take_outputs().into_iter().filter_map(|output| {
+            Some(match output {
+                Output::Answer { session, request, result } => {
+                    let body = match result {
+                        Ok(answer) => Reply::Named { origin, answer },
+                        Err(fault) => Reply::Failed { fault: Fault::Name { fault } },
+                    };
+                    (session.client(), MonitorMessage { request, body })
+                }
+                Output::Notice { session, notice } => {
+                    (session.client(), MonitorMessage { request: 0, body: Reply::Noticed { origin, notice } })
+                }
+                Output::Withdrawn { name } => {
+                    withdrawn.push(name);
+                    return None;
+                }
+            })
         }));
         messages
+    }
+
+    /// The names that are exported no more, as far as [`take_messages`](Self::take_messages) has seen it.
+    pub fn take_withdrawn(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.withdrawn)
+    }
+
+    /// Exports a name for a client under a number of this desk.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    pub fn export_numbered(&mut self, client: Client, name: &str) -> Result<u32, Fault> {
+        let listener = self.next_listener;
+        self.export(client, name, listener).map_err(|fault| match fault {
+            NameFault::Exists { name, owner: Some(owner) } => Fault::NameTaken { name, owner },
+            NameFault::BadName { name } => Fault::BadName { name },
+            fault => Fault::Name { fault },
+        })?;
+        self.next_listener = listener.checked_add(1).unwrap_or(NODE_LISTENERS);
+        Ok(listener)
     }
 
     /// Exports a name for a client.

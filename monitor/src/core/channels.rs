@@ -5,7 +5,7 @@ use tombolo_control::{Attachment, Fault, Grant, Order, Reply, WindowPlace};
 use tombolo_link::{ChannelConfig, ChannelLayout, Side, TransportKind};
 use tombolo_machine::vm::HOST_PEER;
 
-use super::{Client, Core, Effect, Resource, WindowChannel};
+use super::{Client, Core, Effect, Place, Resource, WindowChannel};
 
 /// The two ends of a channel to be: who connects and who accepts.
 struct Ends {
@@ -22,11 +22,11 @@ struct Share {
 
 impl Core {
     /// Opens a channel to the owner of a name.
-    pub(super) fn open(&mut self, client: Client, request: u32, name: &str, config: ChannelConfig) {
+    pub(super) fn open(&mut self, client: Client, request: u32, place: &Place, config: ChannelConfig) {
         let (Some(record), Some(domain)) =
-            (self.exported(name), self.clients.get(&client).and_then(|record| record.domain))
+            (self.exported(place), self.clients.get(&client).and_then(|record| record.domain))
         else {
-            return self.answer(client, request, Err(Fault::NoSuchName { name: name.to_owned() }));
+            return self.answer(client, request, Err(Fault::NoSuchName { name: self.scoped(place) }));
         };
         let ends = Ends { connecting: (client, domain), accepting: (record.client, record.owner) };
         let channel = ChannelId(self.next_channel);

@@ -234,6 +234,7 @@ impl Core {
         self.trace_owner_gone(domain);
         if !tombolo_base::canary!("core keeps the names of the dead") {
             self.names.domain_ended(domain);
+            self.node_exports.retain(|_, record| record.owner != domain);
         }
         self.executions.retain(|(_, condemned)| *condemned != domain);
         // Its connection may still be there: a channel to it would be one to the dead.

@@ -200,12 +200,15 @@ struct NameRecord {
     listener: u32,
 }
 
+/// A name, and the node whose it is; the machine's if none.
+type Place = (Option<NodeId>, String);
+
 /// Somebody who waits for a name.
 #[derive(Debug)]
 struct Waiting {
     client: Client,
     request: u32,
-    name: String,
+    place: Place,
     config: tombolo_link::ChannelConfig,
     until: Nanos,
 }
@@ -231,6 +234,8 @@ pub struct Core {
     clients: BTreeMap<Client, ClientRecord>,
     domains: BTreeMap<DomainId, DomainRecord>,
     names: NameDesk,
+    /// Names of nodes that are exported, as their agents say.
+    node_exports: BTreeMap<(NodeId, String), NameRecord>,
     remote_names: RemoteNames,
     waiting: Vec<Waiting>,
     channels: BTreeMap<ChannelId, WindowChannel>,
@@ -286,6 +291,7 @@ impl Core {
             nodes,
             clients: BTreeMap::new(),
             domains: BTreeMap::new(),
+            node_exports: BTreeMap::new(),
             remote_names: RemoteNames::default(),
             waiting: Vec::new(),
             channels: BTreeMap::new(),
@@ -349,6 +355,12 @@ impl Core {
             }
             Report::NamesSay { node: of, connection, message } => {
                 self.names_say(node, (of, connection), &message.0);
+            }
+            Report::Exported { connection, name, listener } => {
+                self.node_exported((node, connection), name, listener);
+            }
+            Report::Withdrawn { name } => {
+                self.node_exports.remove(&(node, name));
             }
             Report::Left { connection } => self.client_left((node, connection)),
             Report::Started { domain, pid } => self.domain_started(domain, pid),

@@ -1,17 +1,36 @@
-//! Exports: records of the machine's names that domains can connect to.
+//! Exports: names of the machine or of a node that domains can connect to.
+//!
+//! Those of the machine are records of the root's names. Those of a node are records of its agent's, who says which there
+//! are.
 
 use std::time::Duration;
 
-use tombolo_base::DomainId;
+use tombolo_base::{DomainId, NodeId};
 use tombolo_control::{Fault, Reply};
 use tombolo_link::ChannelConfig;
 use tombolo_machine::Limit;
-use tombolo_naming::NameFault;
+use tombolo_naming::{NameFault, Scope};
 
-use super::{Client, Core, NameRecord, Nanos, Waiting, shown};
+use super::{Client, Core, NameRecord, Nanos, NodeState, Place, Waiting, shown};
 
 impl Core {
-    pub(super) fn export(&mut self, client: Client, owner: DomainId, name: String) -> Result<Reply, Fault> {
+    pub(super) fn export(
+        &mut self,
+        client: Client,
+        owner: DomainId,
+        scope: Scope,
+        name: String,
+    ) -> Result<Reply, Fault> {
+        match scope {
+            Scope::Machine => {}
+            // A node whose agent passes this on has none.
+            Scope::Own => return Err(self.without_names(owner.node())),
+            Scope::Node(node) => {
+                let why =
+                    format!("names of node {node} are exported by programs that run there, as '@/NAME'");
+                return Err(Fault::Refused { why: shown(&why) });
+            }
+        }
         if !tombolo_control::is_name(&name) {
             return Err(Fault::BadName { name: shown(&name) });
         }
@@ -30,8 +49,75 @@ impl Core {
         Ok(Reply::Exported { listener })
     }
 
+    /// A client of a node exports a name of the node. Its agent is believed about its own names and clients only.
+    pub(super) fn node_exported(&mut self, client: Client, name: String, listener: u32) {
+        let Some(owner) = self.clients.get(&client).and_then(|record| record.domain) else { return };
+        if tombolo_control::is_name(&name) && self.domains.contains_key(&owner) {
+            self.node_exports.insert((client.0, name), NameRecord { owner, client, listener });
+            self.serve_waiting(client);
+        }
+    }
+
+    /// Why nothing can be had from the names of a node that has none.
+    pub(super) fn without_names(&self, node: NodeId) -> Fault {
+        Fault::Refused { why: format!("node {} has no names of its own", self.node_name(node)) }
+    }
+
+    /// A name as its scope is written.
+    pub(super) fn scoped(&self, (node, name): &Place) -> String {
+        match node {
+            Some(node) => format!("@{}/{name}", self.node_name(*node)),
+            None => name.clone(),
+        }
+    }
+
+    /// Which name a client means.
+    pub(super) fn place(&self, client: Client, scope: Scope, name: String) -> Result<Place, Fault> {
+        if !tombolo_control::is_name(&name) {
+            return Err(Fault::BadName { name: shown(&name) });
+        }
+        let node = match scope {
+            Scope::Machine => return Ok((None, name)),
+            Scope::Own => client.0,
+            Scope::Node(of) => self.running_node(&of)?,
+        };
+        if self.machine.node(node).is_some_and(|node| node.as_bare().is_some()) {
+            return Err(self.without_names(node));
+        }
+        Ok((Some(node), name))
+    }
+
+    /// The node of that name, which must be up.
+    pub(super) fn running_node(&self, name: &str) -> Result<NodeId, Fault> {
+        let Some(node) = self.machine.node_named(name).map(|node| node.id) else {
+            let available = self.machine.nodes().iter().map(|node| node.name.clone()).collect();
+            return Err(Fault::NoSuchNode { name: shown(name), available });
+        };
+        match self.nodes.get(usize::from(node.0)).map(|record| &record.state) {
+            Some(NodeState::Up) => Ok(node),
+            Some(NodeState::Down { cause }) => {
+                Err(Fault::NodeDown { node: name.into(), cause: cause.clone() })
+            }
+            _ => Err(Fault::NodeDown { node: name.into(), cause: "it is starting".into() }),
+        }
+    }
+
+    /// A node is lost: whoever waits for one of its names is told.
+    pub(super) fn node_exports_lost(&mut self, node: NodeId, cause: &str) {
+        let (lost, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.place.0 == Some(node));
+        self.waiting = rest;
+        for Waiting { client, request, .. } in lost {
+            let fault = Fault::NodeDown { node: self.node_name(node), cause: cause.to_owned() };
+            self.answer(client, request, Err(fault));
+        }
+    }
+
     /// Who exports a name.
-    pub(super) fn exported(&self, name: &str) -> Option<NameRecord> {
+    pub(super) fn exported(&self, (node, name): &Place) -> Option<NameRecord> {
+        if let Some(node) = node {
+            return self.node_exports.get(&(*node, name.clone())).copied();
+        }
         let endpoint = self.names.endpoint(name)?;
         let (client, owner) = (endpoint.session.client(), endpoint.domain);
         Some(NameRecord { owner, client, listener: endpoint.listener })
@@ -42,9 +128,9 @@ impl Core {
     pub(super) fn serve_waiting(&mut self, owner: Client) {
         let mut index = 0;
         while index < self.waiting.len() && self.backlog_has_room(owner) {
-            if self.exported(&self.waiting[index].name).is_some_and(|record| record.client == owner) {
-                let Waiting { client, request, name, config, .. } = self.waiting.remove(index);
-                self.open(client, request, &name, config);
+            if self.exported(&self.waiting[index].place).is_some_and(|record| record.client == owner) {
+                let Waiting { client, request, place, config, .. } = self.waiting.remove(index);
+                self.open(client, request, &place, config);
             } else {
                 index += 1;
             }
@@ -64,16 +150,12 @@ impl Core {
         now: Nanos,
         client: Client,
         request: u32,
-        name: String,
+        place: Place,
         timeout: Duration,
         config: ChannelConfig,
     ) {
-        if !tombolo_control::is_name(&name) {
-            let fault = Fault::BadName { name: shown(&name) };
-            return self.answer(client, request, Err(fault));
-        }
-        if self.exported(&name).is_some_and(|record| self.backlog_has_room(record.client)) {
-            return self.open(client, request, &name, config);
+        if self.exported(&place).is_some_and(|record| self.backlog_has_room(record.client)) {
+            return self.open(client, request, &place, config);
         }
         let used = self.waiting.iter().filter(|waiting| waiting.client == client).count();
         if let Err(fault) = self.within(Limit::WaitingPerDomain, used, "this domain") {
@@ -81,7 +163,7 @@ impl Core {
         }
         let timeout_ns = Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX);
         let until = now.saturating_add(timeout_ns);
-        self.waiting.push(Waiting { client, request, name, config, until });
+        self.waiting.push(Waiting { client, request, place, config, until });
         self.give_up_waiting(now);
     }
 
@@ -93,9 +175,9 @@ impl Core {
             if tombolo_base::canary!("core answers nobody who waits in vain") {
                 continue;
             }
-            let fault = match self.exported(&waiting.name) {
+            let fault = match self.exported(&waiting.place) {
                 Some(record) => self.limit_met(Limit::Backlog, format_args!("domain {}", record.owner)),
-                None => Fault::NoSuchName { name: waiting.name },
+                None => Fault::NoSuchName { name: self.scoped(&waiting.place) },
             };
             self.answer(waiting.client, waiting.request, Err(fault));
         }

@@ -105,6 +105,7 @@ impl Core {
         self.trace_node_lost(id);
         self.channels_lost(id);
         self.remote_names_lost(id, cause);
+        self.node_exports_lost(id, cause);
     }
 
     pub(super) fn give_up_booting(&mut self, now: Nanos) {

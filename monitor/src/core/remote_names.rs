@@ -7,7 +7,7 @@ use tombolo_control::{Fault, MonitorMessage, Order, Reply, Wire};
 use tombolo_machine::Limit;
 use tombolo_naming::{Answer, EndCause, Event, Notice, Operation, Scope};
 
-use super::{Client, Core, Nanos, NodeState, shown};
+use super::{Client, Core, Nanos};
 
 /// What clients have at the agents of other nodes.
 #[derive(Debug, Default)]
@@ -34,10 +34,7 @@ impl Core {
             Scope::Machine => self.names.ask(now, client, request, operation),
             Scope::Node(name) => return self.ask_remote_names(client, domain, request, &name, operation),
             // A node whose agent passes this on has none.
-            Scope::Own => {
-                let node = self.node_name(domain.node());
-                return Err(Fault::Refused { why: format!("node {node} has no names of its own") });
-            }
+            Scope::Own => return Err(self.without_names(domain.node())),
         }
         Ok(())
     }
@@ -51,15 +48,7 @@ impl Core {
         name: &str,
         operation: Operation,
     ) -> Result<(), Fault> {
-        let Some(node) = self.machine.node_named(name).map(|node| node.id) else {
-            let available = self.machine.nodes().iter().map(|node| node.name.clone()).collect();
-            return Err(Fault::NoSuchNode { name: shown(name), available });
-        };
-        match self.node(node).map(|record| record.state.clone()) {
-            Some(NodeState::Up) => {}
-            Some(NodeState::Down { cause }) => return Err(Fault::NodeDown { node: name.into(), cause }),
-            _ => return Err(Fault::NodeDown { node: name.into(), cause: "it is starting".into() }),
-        }
+        let node = self.running_node(name)?;
         // The agent of the client's own node answers it itself, so nothing comes back here.
         let own = client.0 == node;
         if request != 0 && !own {

@@ -57,8 +57,8 @@ impl Core {
         };
         let result = match body {
             Request::Attach { .. } => return,
-            Request::Export { name } => {
-                let result = self.export(client, domain, name);
+            Request::Export { scope, name } => {
+                let result = self.export(client, domain, scope, name);
                 self.answer(client, request, result);
                 return self.serve_waiting(client);
             }
@@ -67,8 +67,11 @@ impl Core {
                 self.names.withdraw(client, listener);
                 Ok(Reply::Done {})
             }
-            Request::Connect { name, timeout, config } => {
-                return self.connect(now, client, request, name, timeout, config);
+            Request::Connect { scope, name, timeout, config } => {
+                return match self.place(client, scope, name) {
+                    Ok(place) => self.connect(now, client, request, place, timeout, config),
+                    Err(fault) => self.answer(client, request, Err(fault)),
+                };
             }
             Request::Spawn { spawn } => return self.spawn(now, client, request, domain, spawn, image),
             Request::Kill { domain, signal, grace } => self.kill(now, domain, signal, grace),
@@ -187,6 +190,7 @@ impl Core {
         self.trace_client_left(client);
         if !tombolo_base::canary!("core keeps the names of the dead") {
             self.names.left(client);
+            self.node_exports.retain(|_, record| record.client != client);
         }
         self.remote_names_left(client);
         self.waiting.retain(|waiting| waiting.client != client);

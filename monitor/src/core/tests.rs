@@ -10,6 +10,7 @@ use tombolo_control::{
 use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_link::{ChannelConfig, TransportKind};
 use tombolo_machine::Machine;
+use tombolo_naming::Scope;
 
 use super::{Client, Core, Effect, Resource};
 
@@ -112,13 +113,23 @@ impl Bench {
     }
 
     pub(super) fn export(&mut self, client: Client, name: &str) -> Option<Reply> {
-        self.ask(client, Request::Export { name: name.into() })
+        self.ask(client, Request::Export { scope: Scope::Machine, name: name.into() })
     }
 
     pub(super) fn connect(&mut self, client: Client, name: &str) -> Option<Reply> {
         let timeout = Duration::from_secs(1);
+        self.connect_in(client, Scope::Machine, name, timeout)
+    }
+
+    pub(super) fn connect_in(
+        &mut self,
+        client: Client,
+        scope: Scope,
+        name: &str,
+        timeout: Duration,
+    ) -> Option<Reply> {
         let config = ChannelConfig::default();
-        self.ask(client, Request::Connect { name: name.into(), timeout, config })
+        self.ask(client, Request::Connect { scope, name: name.into(), timeout, config })
     }
 
     pub(super) fn spawn(&mut self, client: Client, node: &str) -> Option<Reply> {
@@ -509,7 +520,7 @@ fn a_fault_repeats_no_more_than_a_message_has_room_for() {
     let requests = [
         Request::Restart { node: node.clone() },
         Request::ConsoleOpen { node: node.clone() },
-        Request::Export { name: node.clone() },
+        Request::Export { scope: Scope::Machine, name: node.clone() },
     ];
     let mut replies: Vec<_> = requests.into_iter().map(|request| bench.ask((HOST, 1), request)).collect();
     replies.push(bench.spawn((HOST, 1), &node));

@@ -288,6 +288,20 @@ wire_enum! {
             /// An encoded [`crate::client::MonitorMessage`].
             message: Bytes,
         }
+        /// A client exports a name of this node.
+        31 => Exported {
+            /// Which client.
+            connection: u32,
+            /// The name.
+            name: String,
+            /// The agent's number for it, from [`crate::NODE_LISTENERS`] on.
+            listener: u32,
+        }
+        /// A name of this node is exported no more.
+        32 => Withdrawn {
+            /// The name.
+            name: String,
+        }
         /// What was fed to a domain's standard input has been taken.
         11 => InputTaken {
             /// Whose.

@@ -22,15 +22,20 @@ wire_struct! {
 }
 
 impl ClientMessage {
-    /// Whether the bytes of a message are a [`Request::Names`], as far as can be seen without decoding them.
+    /// Whether the bytes of a message may be something for the names of the node, as far as can be seen without
+    /// decoding them.
     #[must_use]
     pub fn is_about_names(bytes: &[u8]) -> bool {
-        bytes.get(size_of::<u32>()) == Some(&REQUEST_NAMES)
+        bytes.get(size_of::<u32>()).is_some_and(|tag| ABOUT_NAMES.contains(tag))
     }
 }
 
-/// The tag of [`Request::Names`].
-const REQUEST_NAMES: u8 = 30;
+/// The tags of [`Request::Export`], [`Request::Withdraw`] and [`Request::Names`].
+const ABOUT_NAMES: [u8; 3] = [2, 3, 30];
+
+/// Listeners from this number on are of exports in the scope of a node, and numbered by its agent; those below by the
+/// root.
+pub const NODE_LISTENERS: u32 = 1 << 31;
 
 wire_struct! {
     /// What a monitor sends.
@@ -99,7 +104,9 @@ wire_enum! {
         }
         /// Take up a name.
         2 => Export {
-            /// Machine-wide.
+            /// The machine's, or the own node's.
+            scope: Scope,
+            /// Which.
             name: String,
         }
         /// Give a name back.
@@ -109,6 +116,8 @@ wire_enum! {
         }
         /// Open a channel to whoever exports a name.
         4 => Connect {
+            /// Whose name.
+            scope: Scope,
             /// The name.
             name: String,
             /// How long to wait for somebody to export it.

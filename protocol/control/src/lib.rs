@@ -14,8 +14,8 @@ pub mod wire;
 
 pub use agent::{Attachment, Order, Report, StartOrder};
 pub use client::{
-    ClientMessage, DomainInfo, Exit, Grant, MonitorMessage, NodeInfo, Reply, Request, Seat, SpawnRequest,
-    TracedInfo, WindowPlace,
+    ClientMessage, DomainInfo, Exit, Grant, MonitorMessage, NODE_LISTENERS, NodeInfo, Reply, Request, Seat,
+    SpawnRequest, TracedInfo, WindowPlace,
 };
 pub use error::Fault;
 pub use tombolo_naming::{MAX_NAME_BYTES, is_name};

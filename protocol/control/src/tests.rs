@@ -32,13 +32,16 @@ fn a_request_is_golden() {
     let message = ClientMessage {
         request: 0x0102,
         body: Request::Connect {
+            scope: Scope::Node("n".into()),
             name: "pong".into(),
             timeout: Duration::from_nanos(5),
             config: ChannelConfig::default(),
         },
     };
-    let expected =
-        [2, 1, 0, 0, 4, 4, 0, 0, 0, b'p', b'o', b'n', b'g', 5, 0, 0, 0, 0, 0, 0, 0, 64, 0, 64, 0, 0, 0, 0];
+    let expected = [
+        2, 1, 0, 0, 4, 3, 1, 0, 0, 0, b'n', 4, 0, 0, 0, b'p', b'o', b'n', b'g', 5, 0, 0, 0, 0, 0, 0, 0, 64,
+        0, 64, 0, 0, 0, 0,
+    ];
     assert_eq!(message.to_bytes(), expected);
     assert_eq!(ClientMessage::from_bytes(&expected), Ok(message));
 }

@@ -8,6 +8,7 @@ use core::time::Duration;
 use tombolo_base::DomainId;
 use tombolo_control::{Reply, Request};
 use tombolo_link::hello::PROTOCOL_VERSION;
+use tombolo_naming::split_scope;
 
 use crate::channel::{Channel, ChannelOptions};
 use crate::env;
@@ -64,7 +65,9 @@ impl Domain {
     /// # Errors
     /// [`Error::Monitor`]: the name is taken, or is none.
     pub fn export(&self, name: &str, options: &ChannelOptions) -> Result<Listener, Error> {
-        match self.link.ask(Request::Export { name: name.to_owned() }, ANSWER_TIMEOUT)? {
+        let (scope, own_name) = split_scope(name);
+        let request = Request::Export { scope, name: own_name.to_owned() };
+        match self.link.ask(request, ANSWER_TIMEOUT)? {
             Reply::Exported { listener } => Ok(Listener {
                 domain: self.clone(),
                 number: listener,
@@ -76,13 +79,15 @@ impl Domain {
     }
 
     /// Opens a channel to whoever exports `name`, waiting up to `timeout` for somebody to do so and to accept.
+    /// `@NODE/NAME` is a name of that node.
     ///
     /// # Errors
     /// [`Error::Monitor`]: nobody exports it in time, no link leads there. [`Error::Refused`] by the far side.
     /// [`Error::TimedOut`] when it did not accept in time.
     pub fn connect(&self, name: &str, options: &ChannelOptions, timeout: Duration) -> Result<Channel, Error> {
         let deadline = Deadline::after(timeout);
-        let request = Request::Connect { name: name.to_owned(), timeout, config: options.config };
+        let (scope, name) = split_scope(name);
+        let request = Request::Connect { scope, name: name.to_owned(), timeout, config: options.config };
         match self.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT))? {
             Reply::Connected { grant } => {
                 Channel::open(&self.link, &grant, self.id, options, deadline.remaining())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tombolo_base::DomainId;
 use tombolo_control::{Reply, Request};
 use tombolo_link::hello::PROTOCOL_VERSION;
+use tombolo_naming::{Scope, split_scope};
 use tombolo_platform::Deadline;
 use tombolo_transport::trace::Recorder;
 
@@ -101,12 +102,14 @@ impl Domain {
         self.spawned
     }
 
-    /// Takes up a name, machine-wide, under which others [`connect`](Self::connect).
+    /// Takes up a name under which others [`connect`](Self::connect): machine-wide, or of the node that this program
+    /// runs on if it is written `@/NAME`.
     ///
     /// # Errors
     /// [`Error::Monitor`]: the name is taken, or is none.
     pub fn export(&self, name: &str, options: &ChannelOptions) -> Result<Listener, Error> {
-        let request = Request::Export { name: name.to_owned() };
+        let (scope, own_name) = self.in_scope(name);
+        let request = Request::Export { scope, name: own_name };
         match self.link.ask(request, ANSWER_TIMEOUT)?.0 {
             Reply::Exported { listener } => Ok(Listener {
                 domain: self.clone(),
@@ -118,14 +121,34 @@ impl Domain {
         }
     }
 
-    /// Opens a channel to whoever exports `name`, waiting up to `timeout` for somebody to do so and to accept.
+    /// Whose name is meant, and which. The own node by its name is the own node, and as near.
+    pub(crate) fn in_scope(&self, name: &str) -> (Scope, String) {
+        let (scope, rest) = split_scope(name);
+        (self.own_or(scope), rest.to_owned())
+    }
+
+    pub(crate) fn own_or(&self, scope: Scope) -> Scope {
+        match scope {
+            Scope::Node(node) if node == self.node => Scope::Own,
+            scope => scope,
+        }
+    }
+
+    /// What is asked of the monitor to connect to a name.
+    pub(crate) fn connection(&self, name: &str, options: &ChannelOptions, timeout: Duration) -> Request {
+        let (scope, name) = self.in_scope(name);
+        Request::Connect { scope, name, timeout, config: options.config }
+    }
+
+    /// Opens a channel to whoever exports `name`, waiting up to `timeout` for somebody to do so and to accept. `@/NAME`
+    /// is a name of the node that this program runs on, `@NODE/NAME` one of that node.
     ///
     /// # Errors
     /// [`Error::Monitor`]: nobody exports it in time, no link leads there. [`Error::Refused`] by the far side.
     /// [`Error::TimedOut`] when it did not accept in time.
     pub fn connect(&self, name: &str, options: &ChannelOptions, timeout: Duration) -> Result<Channel, Error> {
         let deadline = Deadline::after(timeout);
-        let request = Request::Connect { name: name.to_owned(), timeout, config: options.config };
+        let request = self.connection(name, options, timeout);
         let (reply, fds) = self.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT))?;
         match reply {
             Reply::Connected { grant } => {

@@ -103,9 +103,14 @@ fn requests_with_a_flipped_byte_harm_nobody() {
     };
     let config = tombolo_link::ChannelConfig::default();
     let requests = [
-        Request::Export { name: "flipped".into() },
+        Request::Export { scope: Scope::Machine, name: "flipped".into() },
         Request::Withdraw { listener: 1 },
-        Request::Connect { name: "flipped".into(), timeout: Duration::from_secs(1), config },
+        Request::Connect {
+            scope: Scope::Machine,
+            name: "flipped".into(),
+            timeout: Duration::from_secs(1),
+            config,
+        },
         Request::Spawn { spawn },
         Request::Domains { after: 0 },
         Request::Names {
@@ -232,7 +237,7 @@ fn long_messages_and_many_descriptors_harm_nobody() {
                 for body in [
                     Request::Restart { node: name.clone() },
                     Request::ConsoleOpen { node: name.clone() },
-                    Request::Export { name: name.clone() },
+                    Request::Export { scope: Scope::Machine, name: name.clone() },
                     Request::Spawn { spawn },
                 ] {
                     send(&client, &ClientMessage { request: 3, body }.to_bytes(), &[]);

@@ -303,6 +303,64 @@ fn a_look_up_waits_and_exports_are_records_of_the_same_names() {
     machine.down();
 }
 
+#[test]
+fn an_export_of_a_node_is_reached_from_there_and_from_elsewhere() {
+    let machine = Machine::up(&MachineFile::cheap());
+    let domain = Domain::attach_to_machine(machine.name()).unwrap();
+    let options = tombolo::ChannelOptions::default();
+    let refused = |name: &str, patience| match domain.connect(name, &options, patience) {
+        Err(tombolo::Error::Monitor(fault)) => fault,
+        other => panic!("{name}: {other:?}"),
+    };
+    let served = machine.start_actor("s390x-user", &["serve", "@/svc", "64", "64", "0"]);
+    served.wait_for("serving");
+    for (node, name) in
+        [("s390x-user", "@/svc"), ("s390x-user", "@s390x-user/svc"), ("host", "@s390x-user/svc")]
+    {
+        let said = machine.actor(node, &["connect", name, "64", "64", "0"]).ok();
+        assert!(said.contains("connected to s390x-user by"), "{node} {name}: {said}");
+    }
+    // It is shown there, and is no name of the machine, nor of another node.
+    let listed = machine.json(&["names", "@s390x-user/*"]);
+    assert_eq!((&listed["names"][0]["name"], &listed["names"][0]["kind"]), (&"svc".into(), &"export".into()));
+    assert_eq!(machine.json(&["names"])["names"], serde_json::json!([]));
+    for (name, missing) in [("svc", "svc"), ("@/svc", "@host/svc"), ("@host/svc", "@host/svc")] {
+        assert_eq!(refused(name, QUIET), Fault::NoSuchName { name: missing.into() });
+    }
+    // Each node may have its own.
+    let listener = domain.export("@host/svc", &options).unwrap();
+    assert!(matches!(
+        domain.export("@/svc", &options),
+        Err(tombolo::Error::Monitor(Fault::NameTaken { .. }))
+    ));
+    let said = machine.actor("host", &["connect", "@s390x-user/svc", "64", "64", "0"]).ok();
+    assert!(said.contains("connected to s390x-user by"), "{said}");
+    let connecting = machine.start_actor("host", &["connect", "@/svc", "64", "64", "0"]);
+    let mut channel = listener.accept(PATIENCE).unwrap();
+    let mut message = Vec::new();
+    channel.recv_into(&mut message, PATIENCE).unwrap();
+    channel.send(&message, PATIENCE).unwrap();
+    assert!(connecting.finish().ok().contains("connected to host by"));
+    drop(listener);
+    assert_eq!(refused("@/svc", QUIET), Fault::NoSuchName { name: "@host/svc".into() });
+    // What cannot be is said at once.
+    let elsewhere = domain.export("@s390x-user/mine", &options).expect_err("it is another node's");
+    assert!(matches!(elsewhere, tombolo::Error::Monitor(Fault::Refused { .. })), "{elsewhere}");
+    assert!(matches!(refused("@bare0/svc", PATIENCE), Fault::Refused { .. }));
+    assert!(matches!(refused("@nowhere/svc", PATIENCE), Fault::NoSuchNode { .. }));
+    // With the node goes the name, and whoever waits for another of it is told.
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| refused("@s390x-user/later", PATIENCE));
+        machine.kill(machine.node("s390x-user")["pid"].as_i64().expect("a process") as i32);
+        assert!(matches!(waits.join().unwrap(), Fault::NodeDown { .. }));
+    });
+    domain.restart_node("s390x-user").unwrap();
+    let gone = Fault::NoSuchName { name: "@s390x-user/svc".into() };
+    assert_eq!(refused("@s390x-user/svc", QUIET), gone);
+    drop(served);
+    machine.down();
+}
+
 /// Kills the one program on the host that was started last, at once.
 fn kill_last(machine: &Machine, node: &str) {
     let (_, pid) = machine.domains_on(node).pop().expect("a domain");

@@ -138,7 +138,9 @@ impl Audit {
             Report::Ready { .. }
             | Report::InputTaken { .. }
             | Report::TraceRead { .. }
-            | Report::NamesSay { .. } => {}
+            | Report::NamesSay { .. }
+            | Report::Exported { .. }
+            | Report::Withdrawn { .. } => {}
         }
     }
 
@@ -349,7 +351,7 @@ impl Audit {
         match message.body {
             Reply::Attached { domain, spawned, .. } => self.attached(to, domain, spawned),
             Reply::Exported { listener } => {
-                if let Some(Request::Export { name }) = asked {
+                if let Some(Request::Export { name, .. }) = asked {
                     self.exported(to, name, listener);
                 }
             }

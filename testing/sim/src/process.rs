@@ -147,12 +147,16 @@ impl Process {
 
     /// Takes up a name on behalf of whoever simulates.
     pub fn export(&mut self, name: &str) {
-        self.ask(Request::Export { name: name.to_owned() }, Asked::Export(name.to_owned()), Vec::new());
+        self.ask(
+            Request::Export { scope: Scope::Machine, name: name.to_owned() },
+            Asked::Export(name.to_owned()),
+            Vec::new(),
+        );
     }
 
     /// Opens a channel on behalf of whoever simulates.
     pub fn connect(&mut self, name: &str, timeout: Duration, config: ChannelConfig) {
-        self.request(Request::Connect { name: name.to_owned(), timeout, config });
+        self.request(Request::Connect { scope: Scope::Machine, name: name.to_owned(), timeout, config });
     }
 
     /// Sends on every channel on behalf of whoever simulates.

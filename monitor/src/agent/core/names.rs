@@ -1,7 +1,7 @@
 //! The names of this node: what its clients ask about them does not go to the root.
 
 use tombolo_base::{ChannelId, DomainId};
-use tombolo_control::{Bytes, ClientMessage, Report, Request, Wire};
+use tombolo_control::{Bytes, ClientMessage, NODE_LISTENERS, Reply, Report, Request, Wire};
 use tombolo_naming::{Nanos, Operation, Scope};
 
 use super::{Action, AgentCore};
@@ -36,12 +36,26 @@ impl<D> AgentCore<D> {
         let Some(names) = self.names.as_mut().filter(|_| ClientMessage::is_about_names(message)) else {
             return false;
         };
-        let Ok(ClientMessage { request, body: Request::Names { scope: Scope::Own, operation } }) =
-            ClientMessage::from_bytes(message)
-        else {
-            return false;
-        };
-        names.ask(self.now, (names.node(), connection), request, operation);
+        let Ok(ClientMessage { request, body }) = ClientMessage::from_bytes(message) else { return false };
+        let client = (names.node(), connection);
+        match body {
+            Request::Names { scope: Scope::Own, operation } => {
+                names.ask(self.now, client, request, operation);
+            }
+            Request::Export { scope: Scope::Own, name } => match names.export_numbered(client, &name) {
+                Ok(listener) => {
+                    names.say(client, request, Reply::Exported { listener });
+                    // The root knows before the client does, whom it may tell.
+                    self.report(Report::Exported { connection, name, listener });
+                }
+                Err(fault) => names.say(client, request, Reply::Failed { fault }),
+            },
+            Request::Withdraw { listener } if listener >= NODE_LISTENERS => {
+                names.withdraw(client, listener);
+                names.say(client, request, Reply::Done {});
+            }
+            _ => return false,
+        }
         self.tell_names();
         true
     }
@@ -87,7 +101,11 @@ impl<D> AgentCore<D> {
     fn tell_names(&mut self) {
         let Some(names) = &mut self.names else { return };
         let own = names.node();
-        for ((node, connection), message) in names.take_messages() {
+        let messages = names.take_messages();
+        for name in names.take_withdrawn() {
+            self.report(Report::Withdrawn { name });
+        }
+        for ((node, connection), message) in messages {
             let message = message.to_bytes();
             if node != own {
                 self.report(Report::NamesSay { node, connection, message: Bytes(message) });

@@ -194,3 +194,70 @@ fn what_a_client_asks_of_its_own_node_by_name_is_not_waited_for_here() {
     bench.report(HOST, Report::Left { connection: 1 });
     assert!(!matches!(bench.orders.last(), Some((_, Order::NamesLeft { .. }))), "it knows that itself");
 }
+
+fn of_node(bench: &mut Bench, client: Client, scope: Scope) -> Option<Reply> {
+    bench.connect_in(client, scope, "svc", Duration::from_secs(1))
+}
+
+fn exported(listener: u32) -> Report {
+    Report::Exported { connection: 1, name: "svc".into(), listener }
+}
+
+#[test]
+fn names_of_a_node_are_connected_to_from_there_and_from_elsewhere() {
+    let mut bench = Bench::up(4);
+    bench.attach(FIRST);
+    let owner = bench.attach(SECOND_CLIENT);
+    let arm0 = || Scope::Node("arm0".into());
+    bench.report(ARM0, exported(70));
+    for (client, scope) in [(FIRST, arm0()), (SECOND_CLIENT, Scope::Own), (SECOND_CLIENT, arm0())] {
+        let Some(Reply::Connected { grant }) = of_node(&mut bench, client, scope) else { panic!() };
+        assert_eq!((grant.peer, grant.peer_node.as_str()), (owner, "arm0"));
+        let incoming = |body: &Reply| matches!(body, Reply::Incoming { listener: 70, .. });
+        assert!(bench.delivered.iter().any(|(to, said, ..)| *to == SECOND_CLIENT && incoming(&said.body)));
+    }
+    // It is no name of the machine, nor of another node.
+    for scope in [Scope::Machine, Scope::Own, Scope::Node("arm1".into())] {
+        assert_eq!(of_node(&mut bench, FIRST, scope), None);
+    }
+    bench.core.tick(SECOND);
+    bench.collect();
+    let missing: Vec<String> = bench
+        .delivered
+        .iter()
+        .map(|(_, message, ..)| match &message.body {
+            Reply::Failed { fault: Fault::NoSuchName { name } } => name.clone(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(missing, ["svc", "@host/svc", "@arm1/svc"]);
+    let nowhere = of_node(&mut bench, FIRST, Scope::Node("arm9".into()));
+    assert!(matches!(nowhere, Some(Reply::Failed { fault: Fault::NoSuchNode { .. } })), "{nowhere:?}");
+    for scope in [Scope::Own, arm0()] {
+        let refused = bench.ask(FIRST, Request::Export { scope, name: "svc".into() });
+        assert!(matches!(refused, Some(Reply::Failed { fault: Fault::Refused { .. } })), "{refused:?}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_name_of_a_node_is_served_or_told() {
+    let mut bench = Bench::up(4);
+    bench.attach(FIRST);
+    bench.attach(SECOND_CLIENT);
+    let arm0 = || Scope::Node("arm0".into());
+    assert_eq!(of_node(&mut bench, FIRST, arm0()), None);
+    bench.report(ARM1, exported(70));
+    assert_eq!(bench.answer(FIRST), None, "another node has no say in it");
+    bench.report(ARM0, exported(70));
+    assert!(matches!(bench.answer(FIRST), Some(Reply::Connected { .. })));
+    bench.report(ARM0, Report::Withdrawn { name: "svc".into() });
+    assert_eq!(of_node(&mut bench, FIRST, arm0()), None);
+    bench.report(ARM0, exported(71));
+    assert!(matches!(bench.answer(FIRST), Some(Reply::Connected { .. })));
+    bench.report(ARM0, Report::Left { connection: 1 });
+    assert_eq!(of_node(&mut bench, FIRST, arm0()), None, "it went with its client");
+    bench.core.node_lost(ARM0, "killed");
+    bench.collect();
+    let fault = Fault::NodeDown { node: "arm0".into(), cause: "killed".into() };
+    assert_eq!(bench.answer(FIRST), Some(Reply::Failed { fault }));
+}

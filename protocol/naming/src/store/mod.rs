@@ -76,6 +76,11 @@ pub enum Output {
         /// What.
         notice: Notice,
     },
+    /// A name is exported no more.
+    Withdrawn {
+        /// Which.
+        name: String,
+    },
 }
 
 /// Who exports a name.

@@ -7,7 +7,7 @@ use core::ops::Bound;
 use tombolo_base::DomainId;
 
 use super::waits::too_costly;
-use super::{Endpoint, Naming, Session};
+use super::{Endpoint, Naming, Output, Session};
 use crate::fault::NameFault;
 use crate::name::{NaturalName, is_attribute, is_name};
 use crate::operation::{Answer, Condition, DeleteCause, Lifetime, SetMode};
@@ -326,6 +326,9 @@ impl Naming {
         }
         self.next_revision();
         let record = stored.show(name);
+        if record.endpoint {
+            self.outputs.push(Output::Withdrawn { name: record.name.clone() });
+        }
         self.tell_deleted(&record, cause);
         Some(record)
     }

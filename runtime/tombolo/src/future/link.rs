@@ -195,7 +195,7 @@ impl Domain {
         timeout: Duration,
     ) -> impl Future<Output = Result<Channel, Error>> + Send + 'static {
         let (domain, options) = (self.clone(), options.clone());
-        let request = Request::Connect { name: name.to_owned(), timeout, config: options.config };
+        let request = self.connection(name, &options, timeout);
         async move {
             let deadline = Deadline::after(timeout);
             let (reply, fds) = ask(&domain.link, request, timeout.saturating_add(ANSWER_TIMEOUT)).await?;

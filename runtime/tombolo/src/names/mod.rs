@@ -85,12 +85,8 @@ impl Names {
         Ok((self.scope(scope), name.to_owned()))
     }
 
-    /// The own node by its name is the own node, and as near.
     fn scope(&self, scope: Scope) -> Scope {
-        match scope {
-            Scope::Node(node) if node == self.domain.node_name() => Scope::Own,
-            scope => scope,
-        }
+        self.domain.own_or(scope)
     }
 
     /// A question that is answered at once.

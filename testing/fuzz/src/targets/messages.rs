@@ -8,6 +8,7 @@ use tombolo_control::{
     SpawnRequest, StartOrder, Wire,
 };
 use tombolo_link::{ChannelConfig, Side, TransportKind};
+use tombolo_naming::Scope;
 
 fn round_trip<M: Wire>(input: &[u8]) {
     if let Ok(message) = M::from_bytes(input) {
@@ -56,9 +57,14 @@ pub(super) fn requests() -> Vec<Request> {
     let config = ChannelConfig::default();
     vec![
         Request::Attach { version: tombolo_link::hello::PROTOCOL_VERSION, program: "fuzz".into() },
-        Request::Export { name: "pong".into() },
+        Request::Export { scope: Scope::Own, name: "pong".into() },
         Request::Withdraw { listener: 1 },
-        Request::Connect { name: "pong".into(), timeout: Duration::from_secs(1), config },
+        Request::Connect {
+            scope: Scope::Machine,
+            name: "pong".into(),
+            timeout: Duration::from_secs(1),
+            config,
+        },
         Request::Spawn { spawn: spawn() },
         Request::Kill { domain: domain(), signal: 15, grace: Duration::from_secs(1) },
         Request::Domains { after: 0 },

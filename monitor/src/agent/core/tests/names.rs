@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tombolo_control::{ClientMessage, Fault, MonitorMessage, Reply, Request, Wire};
-use tombolo_naming::{Answer, NameFault, Operation, Query, Scope};
+use tombolo_control::{ClientMessage, Fault, MonitorMessage, NODE_LISTENERS, Reply, Request, Wire};
+use tombolo_naming::{Answer, Condition, NameFault, Operation, Query, Scope};
 
 use super::*;
 
@@ -123,4 +123,43 @@ fn clients_of_other_nodes_are_served_through_the_root() {
     let find = Operation::Find { query: Query::any(), after: String::new(), limit: 1 };
     agent.execute(asked(find), vec![]).unwrap();
     assert_eq!(reports(&mut agent).len(), 1, "it may come back");
+}
+
+#[test]
+fn names_of_the_node_are_exported_here_and_the_root_is_told() {
+    let mut agent = serving();
+    let says = |agent: &mut Agent, connection: u32, body: Request| {
+        agent.client_asked(connection, ClientMessage { request: 9, body }.to_bytes(), false, None);
+        told(agent).pop()
+    };
+    let export = || Request::Export { scope: Scope::Own, name: "svc".into() };
+    let exported = |listener| Report::Exported { connection: 1, name: "svc".into(), listener };
+    let withdrawn = || Report::Withdrawn { name: "svc".into() };
+    let (first, second) = (NODE_LISTENERS, NODE_LISTENERS + 1);
+    assert_eq!(says(&mut agent, 1, export()), Some((1, Reply::Exported { listener: first })));
+    assert_eq!(reports(&mut agent), [exported(first)]);
+    let fault = Fault::NameTaken { name: "svc".into(), owner: domain(1) };
+    assert_eq!(says(&mut agent, 2, export()), Some((2, Reply::Failed { fault })));
+    let delete = Operation::Delete { name: "svc".into(), condition: Condition::Always, want_previous: false };
+    let delete = || Request::Names { scope: Scope::Own, operation: delete.clone() };
+    let fault = Fault::Name { fault: NameFault::NotYours { name: "svc".into(), owner: domain(1) } };
+    assert_eq!(says(&mut agent, 2, delete()), Some((2, Reply::Failed { fault })));
+    assert_eq!(says(&mut agent, 2, Request::Withdraw { listener: first }), Some((2, Reply::Done {})));
+    assert_eq!(reports(&mut agent), [], "it is not that one's to take back");
+    assert_eq!(says(&mut agent, 1, Request::Withdraw { listener: first }), Some((1, Reply::Done {})));
+    assert_eq!(reports(&mut agent), [withdrawn()]);
+    assert_eq!(says(&mut agent, 1, export()), Some((1, Reply::Exported { listener: second })));
+    assert!(matches!(says(&mut agent, 1, delete()), Some((1, Reply::Named { .. }))));
+    assert_eq!(reports(&mut agent), [exported(second), withdrawn()]);
+    says(&mut agent, 1, export());
+    reports(&mut agent);
+    agent.client_gone(1);
+    assert_eq!(reports(&mut agent), [withdrawn(), Report::Left { connection: 1 }]);
+    let bad = Request::Export { scope: Scope::Own, name: "a b".into() };
+    let fault = Fault::BadName { name: "a b".into() };
+    assert_eq!(says(&mut agent, 2, bad), Some((2, Reply::Failed { fault })));
+    // The machine's are the root's.
+    assert_eq!(says(&mut agent, 2, Request::Export { scope: Scope::Machine, name: "svc".into() }), None);
+    assert_eq!(says(&mut agent, 2, Request::Withdraw { listener: 1 }), None);
+    assert_eq!(reports(&mut agent).len(), 2);
 }

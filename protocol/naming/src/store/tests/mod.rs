@@ -23,6 +23,7 @@ struct Bench {
     naming: Naming,
     now: Nanos,
     notices: Vec<(u64, Notice)>,
+    withdrawn: Vec<String>,
     answers: Vec<(u64, u32, Result<Answer, NameFault>)>,
     last_request: u32,
 }
@@ -39,7 +40,14 @@ impl Bench {
     fn limited(limits: Limits) -> Bench {
         let mut naming = Naming::new(limits, 1);
         (1..=4).for_each(|session| naming.open(Session(session), domain(session)));
-        Bench { naming, now: 0, notices: Vec::new(), answers: Vec::new(), last_request: 0 }
+        Bench {
+            naming,
+            now: 0,
+            notices: Vec::new(),
+            withdrawn: Vec::new(),
+            answers: Vec::new(),
+            last_request: 0,
+        }
     }
 
     fn collect(&mut self) {
@@ -49,6 +57,7 @@ impl Bench {
                     self.answers.push((session.0, request, result));
                 }
                 Output::Notice { session, notice } => self.notices.push((session.0, notice)),
+                Output::Withdrawn { name } => self.withdrawn.push(name),
             }
         }
     }

@@ -125,6 +125,14 @@ fn an_export_is_a_record_that_its_owner_alone_may_change() {
     assert!(bench.naming.endpoint("pong").is_some());
     bench.naming.withdraw(Session(1), 7);
     assert_eq!(bench.naming.record("pong"), None);
+    // However one goes, it is said.
+    bench.naming.export(Session(1), "ping", 8, Default::default()).unwrap();
+    bench.naming.export(Session(1), "pang", 9, Default::default()).unwrap();
+    bench.delete(1, "ping").unwrap();
+    bench.delete(1, "plain").unwrap();
+    bench.naming.close(Session(1));
+    bench.collect();
+    assert_eq!(bench.withdrawn, ["pong", "ping", "pang"]);
 }
 
 #[test]
