@@ -31,7 +31,8 @@ pub(crate) enum Cost {
 struct Generator {
     path: &'static str,
     cost: Cost,
-    generate: fn(&Workspace, &str) -> Result<String, Failure>,
+    /// Path and present text to the text that should be.
+    generate: fn(&Workspace, &str, &str) -> Result<String, Failure>,
 }
 
 /// Whether all of a file is generated, so that nobody reads it in one sitting.
@@ -43,6 +44,9 @@ pub(crate) fn is_generated(path: &str) -> bool {
 /// Every generated file of the tree. Whoever adds one adds it here.
 const GENERATORS: &[Generator] = &[
     Generator { path: "ARCHITECTURE.md", cost: Cost::Cheap, generate: code_map },
+    Generator { path: "interface/stubs/src/everything.rs", cost: Cost::Built, generate: stubs },
+    Generator { path: "interface/stubs/src/kv.rs", cost: Cost::Built, generate: stubs },
+    Generator { path: "interface/stubs/src/rights.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "docs/book/src/cli.md", cost: Cost::Built, generate: command_reference },
 ];
 
@@ -83,7 +87,7 @@ pub(crate) fn stale(workspace: &Workspace, cost: Cost) -> Result<Vec<&'static st
 /// The text that a file should have, if it has another.
 fn fresh_text(workspace: &Workspace, generator: &Generator) -> Result<Option<String>, Failure> {
     let present = fs::read_to_string(workspace.root.join(generator.path)).unwrap_or_default();
-    let wanted = (generator.generate)(workspace, &present)?;
+    let wanted = (generator.generate)(workspace, generator.path, &present)?;
     Ok((wanted != present).then_some(wanted))
 }
 
@@ -91,7 +95,7 @@ const MAP_BEGIN: &str = "<!-- layers: written by `cargo xtask codegen` from laye
 const MAP_END: &str = "<!-- end of layers -->\n";
 
 /// ARCHITECTURE.md with its table of layers, between the two marks, from `layers.toml`.
-fn code_map(workspace: &Workspace, present: &str) -> Result<String, Failure> {
+fn code_map(workspace: &Workspace, _path: &str, present: &str) -> Result<String, Failure> {
     replace_between(present, MAP_BEGIN, MAP_END, &layer_table(&workspace.layers))
         .ok_or_else(|| Failure::malformed("ARCHITECTURE.md", "the marks around the table of layers are gone"))
 }
@@ -120,8 +124,16 @@ fn layer_table(layers: &Layers) -> String {
     table
 }
 
+/// The stubs of the interface file of the same name.
+fn stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
+    let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
+    let file = format!("interfaces/{stem}.tbl");
+    let compile = ["run", "--quiet", "--package", "tombolo-idl", "--example", "compile", "--"];
+    capture(workspace.cargo().current_dir(&workspace.root).args(compile).arg(file))
+}
+
 /// What every command says about itself.
-fn command_reference(workspace: &Workspace, _present: &str) -> Result<String, Failure> {
+fn command_reference(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
     execute(workspace.cargo().args([
         "build",
         "--quiet",

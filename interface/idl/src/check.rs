@@ -1,7 +1,7 @@
 //! A file as it is written to what it means: names resolved, numbers bounded, everything laid out.
 
 mod interfaces;
-mod names;
+pub(crate) mod names;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet};

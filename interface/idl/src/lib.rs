@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod ast;
+pub mod build;
 mod check;
 pub mod compatibility;
 mod diagnostic;
@@ -25,6 +26,7 @@ mod format;
 mod lexer;
 pub mod model;
 mod parser;
+pub mod rust;
 
 pub use diagnostic::{Diagnostic, Mistakes, Source, Span};
 pub use format::format;

@@ -1,0 +1,125 @@
+//! The back end for Rust.
+
+mod interfaces;
+mod names;
+mod types;
+
+use std::collections::BTreeMap;
+
+use crate::model::Model;
+
+/// How Rust is written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RustOptions {
+    /// Path of the crate `tombolo-interface` in the crate that the code is part of.
+    pub runtime: String,
+    /// What the text says that it was written from.
+    pub origin: String,
+}
+
+impl Default for RustOptions {
+    fn default() -> Self {
+        RustOptions { runtime: "tombolo_interface".to_owned(), origin: "an interface file".to_owned() }
+    }
+}
+
+/// Two things of an interface file would have one name in Rust.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{first} and {second} would both be called `{name}` in Rust: rename one of them")]
+pub struct NameTaken {
+    name: String,
+    first: String,
+    second: String,
+}
+
+/// The module for a model.
+///
+/// # Errors
+/// [`NameTaken`].
+pub fn generate(model: &Model, options: &RustOptions) -> Result<String, NameTaken> {
+    distinct(model)?;
+    let mut text = Text::default();
+    for line in &model.docs {
+        text.line(0, format!("//! {line}").trim_end());
+    }
+    if !model.docs.is_empty() {
+        text.line(0, "//!");
+    }
+    text.line(0, &format!("//! Written by `tombolo idl compile` from {}.", options.origin));
+    text.line(0, "");
+    text.line(0, &format!("use {} as rt;", options.runtime));
+    text.line(0, "#[allow(unused_imports, reason = \"messages without fields put none\")]");
+    text.line(0, "use rt::Encode as _;");
+    for constant in &model.constants {
+        text.line(0, "");
+        text.docs(0, &constant.docs, &format!("`{}`.", constant.name));
+        let of = if constant.value < 0 { "i64" } else { "u64" };
+        text.line(0, &format!("pub const {}: {of} = {};", constant.name, constant.value));
+    }
+    model.enums.iter().for_each(|of| types::enumeration(&mut text, of));
+    for record in &model.records {
+        types::record(&mut text, model, record);
+    }
+    model.unions.iter().for_each(|union| types::union(&mut text, model, union));
+    for interface in &model.interfaces {
+        interfaces::interface(&mut text, model, interface);
+    }
+    Ok(text.text)
+}
+
+fn distinct(model: &Model) -> Result<(), NameTaken> {
+    let mut names: BTreeMap<String, String> = BTreeMap::new();
+    let mut add = |name: String, what: String| match names.insert(name.clone(), what.clone()) {
+        Some(first) => Err(NameTaken { name, first, second: what }),
+        None => Ok(()),
+    };
+    for of in &model.enums {
+        add(of.name.clone(), format!("`{}`", of.name))?;
+    }
+    let records = model.records.iter().map(|record| &record.name);
+    for name in records.chain(model.unions.iter().map(|union| &union.name)) {
+        add(name.clone(), format!("`{name}`"))?;
+        add(format!("{name}View"), format!("the view of `{name}`"))?;
+    }
+    for interface in &model.interfaces {
+        let name = &interface.name;
+        add(name.clone(), format!("interface `{name}`"))?;
+        for part in ["Client", "Server", "Handler", "Events", "Reply", "Failure"] {
+            add(format!("{name}{part}"), format!("the {} of `{name}`", part.to_lowercase()))?;
+        }
+        for message in interface.messages.iter().filter(|message| interfaces::is_call(message)) {
+            let what = format!("call `{}` of `{name}`", message.name);
+            add(interfaces::marker(interface, message), what)?;
+        }
+    }
+    Ok(())
+}
+
+/// Text that grows by lines.
+#[derive(Default)]
+struct Text {
+    text: String,
+}
+
+impl Text {
+    fn line(&mut self, depth: usize, line: &str) {
+        if !line.is_empty() {
+            self.text.push_str(&"    ".repeat(depth));
+            self.text.push_str(line);
+        }
+        self.text.push('\n');
+    }
+
+    /// Several lines, indented as they are relative to each other.
+    fn lines(&mut self, depth: usize, lines: &str) {
+        lines.lines().for_each(|line| self.line(depth, line));
+    }
+
+    /// Documentation, or what stands for it.
+    fn docs(&mut self, depth: usize, docs: &[String], otherwise: &str) {
+        if docs.is_empty() {
+            self.line(depth, &format!("/// {otherwise}"));
+        }
+        docs.iter().for_each(|line| self.line(depth, format!("/// {line}").trim_end()));
+    }
+}

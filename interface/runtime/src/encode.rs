@@ -1,0 +1,327 @@
+//! Values to bytes, word by word, where they will be sent from.
+
+use crate::error::OverLimit;
+use crate::source::Sink;
+
+/// Bytes before the body of a message.
+pub const HEADER_BYTES: u32 = 8;
+
+/// Up to the next multiple of eight.
+#[inline(always)]
+#[must_use]
+pub const fn round_up(bytes: u32) -> u32 {
+    bytes.saturating_add(7) & !7
+}
+
+/// The message that is written, and where the next object out of line will lie.
+pub struct Out<'a, K: Sink + ?Sized> {
+    sink: &'a mut K,
+    next: u32,
+}
+
+impl<'a, K: Sink + ?Sized> Out<'a, K> {
+    #[inline(always)]
+    pub(crate) fn new(sink: &'a mut K) -> Self {
+        Out { sink, next: 0 }
+    }
+
+    /// Room for an object of that many bytes.
+    #[inline(always)]
+    pub(crate) fn object(&mut self, bytes: u32) -> Place {
+        let start = self.next;
+        self.next = start.saturating_add(round_up(bytes));
+        Place { word_at: start, word: 0, start, end: self.next }
+    }
+
+    fn text(&mut self, bytes: &[u8]) -> (u32, u32) {
+        let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        if count == 0 {
+            return (0, 0);
+        }
+        let place = self.object(count);
+        self.sink.bytes(place.start, bytes);
+        (place.start, count)
+    }
+}
+
+/// An object that is being written from its start to its end. Words of which nothing is written are zero.
+pub struct Place {
+    word_at: u32,
+    word: u64,
+    start: u32,
+    end: u32,
+}
+
+impl Place {
+    /// Its offset in the message.
+    #[inline(always)]
+    #[must_use]
+    pub fn start(&self) -> u32 {
+        self.start
+    }
+
+    /// Writes a number at an offset of the message, not before what was written last.
+    #[inline(always)]
+    pub fn bits<K: Sink + ?Sized>(&mut self, out: &mut Out<'_, K>, at: u32, value: u64) {
+        self.flush(out, at & !7);
+        self.word |= value << ((at & 7) * 8);
+    }
+
+    /// Writes where something out of line lies.
+    #[inline(always)]
+    fn reference<K: Sink + ?Sized>(&mut self, out: &mut Out<'_, K>, at: u32, (start, count): (u32, u32)) {
+        self.bits(out, at, u64::from(start) | u64::from(count) << 32);
+    }
+
+    #[inline(always)]
+    fn flush<K: Sink + ?Sized>(&mut self, out: &mut Out<'_, K>, until: u32) {
+        while self.word_at < until {
+            out.sink.word(self.word_at, self.word);
+            self.word = 0;
+            self.word_at += 8;
+        }
+    }
+
+    /// Writes what is left.
+    #[inline(always)]
+    pub fn finish<K: Sink + ?Sized>(mut self, out: &mut Out<'_, K>) {
+        self.flush(out, self.end);
+    }
+}
+
+/// Something that a field can be.
+pub trait Encode: Sized {
+    /// Bytes of its inline form.
+    const BYTES: u32;
+
+    /// Where its inline form may lie.
+    const ALIGN: u32;
+
+    /// Writes the inline form at an offset of the message, and what belongs to it out of line.
+    fn put<K: Sink + ?Sized>(&self, place: &mut Place, at: u32, out: &mut Out<'_, K>);
+
+    /// Writes many, one after the other, as an object; returns where that is.
+    fn put_all<K: Sink + ?Sized>(items: &[Self], out: &mut Out<'_, K>) -> (u32, u32) {
+        let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
+        if count == 0 {
+            return (0, 0);
+        }
+        let mut place = out.object(count.saturating_mul(Self::BYTES));
+        let start = place.start;
+        let mut at = start;
+        for item in items {
+            item.put(&mut place, at, out);
+            at = at.saturating_add(Self::BYTES);
+        }
+        place.finish(out);
+        (start, count)
+    }
+}
+
+/// The fields of a struct, or what a message carries.
+pub trait Body {
+    /// Bytes of the fields' inline forms, a multiple of eight unless the struct is frozen.
+    fn record_bytes(&self) -> u32;
+
+    /// Bytes of what lies out of line.
+    ///
+    /// # Errors
+    /// A field that is longer than the interface allows.
+    fn measure(&self) -> Result<usize, OverLimit>;
+
+    /// Writes the fields of a record that begins at an offset of the message.
+    fn fields<K: Sink + ?Sized>(&self, place: &mut Place, at: u32, out: &mut Out<'_, K>);
+}
+
+/// Writes a struct that lies out of line.
+#[inline]
+pub fn put_record<K: Sink + ?Sized>(body: &impl Body, place: &mut Place, at: u32, out: &mut Out<'_, K>) {
+    let bytes = body.record_bytes();
+    let mut record = out.object(bytes);
+    let start = record.start;
+    body.fields(&mut record, start, out);
+    record.finish(out);
+    place.reference(out, at, (start, bytes));
+}
+
+/// Writes a case of a union: its number, and what it carries out of line.
+#[inline]
+pub fn put_case<K: Sink + ?Sized, T: Encode>(
+    ordinal: u32,
+    value: &T,
+    place: &mut Place,
+    at: u32,
+    out: &mut Out<'_, K>,
+) {
+    let bytes = round_up(T::BYTES);
+    let mut object = out.object(bytes);
+    let start = object.start;
+    value.put(&mut object, start, out);
+    object.finish(out);
+    place.reference(out, at, (ordinal, bytes));
+    place.bits(out, at.saturating_add(8), u64::from(start));
+}
+
+macro_rules! numbers {
+    ($($number:ty as $bits:ty),*) => {
+        $(impl Encode for $number {
+            const BYTES: u32 = size_of::<$number>() as u32;
+            const ALIGN: u32 = size_of::<$number>() as u32;
+
+            #[inline(always)]
+            fn put<K: Sink + ?Sized>(&self, place: &mut Place, at: u32, out: &mut Out<'_, K>) {
+                place.bits(out, at, u64::from(*self as $bits));
+            }
+        })*
+    };
+}
+
+numbers!(u16 as u16, u32 as u32, u64 as u64, i8 as u8, i16 as u16, i32 as u32, i64 as u64, bool as u8);
+
+impl Encode for u8 {
+    const BYTES: u32 = 1;
+    const ALIGN: u32 = 1;
+
+    #[inline(always)]
+    fn put<K: Sink + ?Sized>(&self, place: &mut Place, at: u32, out: &mut Out<'_, K>) {
+        place.bits(out, at, u64::from(*self));
+    }
+
+    fn put_all<K: Sink + ?Sized>(items: &[Self], out: &mut Out<'_, K>) -> (u32, u32) {
+        out.text(items)
+    }
+}
+
+macro_rules! floats {
+    ($($float:ty),*) => {
+        $(impl Encode for $float {
+            const BYTES: u32 = size_of::<$float>() as u32;
+            const ALIGN: u32 = size_of::<$float>() as u32;
+
+            #[inline(always)]
+            fn put<K: Sink + ?Sized>(&self, place: &mut Place, at: u32, out: &mut Out<'_, K>) {
+                place.bits(out, at, u64::from(self.to_bits()));
+            }
+        })*
+    };
+}
+
+floats!(f32, f64);
+
+impl Encode for &str {
+    const BYTES: u32 = 8;
+    const ALIGN: u32 = 8;
+
+    #[inline]
+    fn put<K: Sink + ?Sized>(&self, place: &mut Place, at: u32, out: &mut Out<'_, K>) {
+        let reference = out.text(self.as_bytes());
+        place.reference(out, at, reference);
+    }
+}
+
+impl<T: Encode> Encode for &[T] {
+    const BYTES: u32 = 8;
+    const ALIGN: u32 = 8;
+
+    #[inline]
+    fn put<K: Sink + ?Sized>(&self, place: &mut Place, at: u32, out: &mut Out<'_, K>) {
+        let reference = T::put_all(self, out);
+        place.reference(out, at, reference);
+    }
+}
+
+impl<T: Encode, const N: usize> Encode for [T; N] {
+    const BYTES: u32 = T::BYTES * N as u32;
+    const ALIGN: u32 = T::ALIGN;
+
+    #[inline]
+    fn put<K: Sink + ?Sized>(&self, place: &mut Place, at: u32, out: &mut Out<'_, K>) {
+        let mut at = at;
+        for item in self {
+            item.put(place, at, out);
+            at = at.saturating_add(T::BYTES);
+        }
+    }
+}
+
+impl<T: Encode> Encode for Option<T> {
+    const BYTES: u32 = T::ALIGN + T::BYTES;
+    const ALIGN: u32 = T::ALIGN;
+
+    #[inline]
+    fn put<K: Sink + ?Sized>(&self, place: &mut Place, at: u32, out: &mut Out<'_, K>) {
+        if let Some(value) = self {
+            place.bits(out, at, 1);
+            value.put(place, at.saturating_add(T::ALIGN), out);
+        }
+    }
+}
+
+/// How long things are out of line, and whether they may be: what generated `measure` is made of.
+pub mod measure {
+    use super::{Body, OverLimit};
+
+    /// Bytes of a text or of bytes.
+    ///
+    /// # Errors
+    /// More than `max`.
+    #[inline]
+    pub fn bytes(bytes: &[u8], max: usize, field: &'static str) -> Result<usize, OverLimit> {
+        within(bytes.len(), max, field)?;
+        Ok(bytes.len().next_multiple_of(8))
+    }
+
+    /// Bytes of a list of elements that take `each` bytes inline and what `outside` says out of line.
+    ///
+    /// # Errors
+    /// More than `max`, or what `outside` says.
+    #[inline]
+    pub fn list<T>(
+        items: &[T],
+        max: usize,
+        each: usize,
+        field: &'static str,
+        outside: impl Fn(&T) -> Result<usize, OverLimit>,
+    ) -> Result<usize, OverLimit> {
+        within(items.len(), max, field)?;
+        let inline = (items.len() * each).next_multiple_of(8);
+        Ok(inline + array(items, outside)?)
+    }
+
+    /// Bytes of what an array's elements have out of line.
+    ///
+    /// # Errors
+    /// What `outside` says.
+    #[inline]
+    pub fn array<T>(
+        items: &[T],
+        outside: impl Fn(&T) -> Result<usize, OverLimit>,
+    ) -> Result<usize, OverLimit> {
+        items.iter().try_fold(0, |sum, item| Ok(sum + outside(item)?))
+    }
+
+    /// Bytes of what an optional value has out of line.
+    ///
+    /// # Errors
+    /// What `outside` says.
+    #[inline]
+    pub fn optional<T>(
+        value: Option<&T>,
+        outside: impl Fn(&T) -> Result<usize, OverLimit>,
+    ) -> Result<usize, OverLimit> {
+        value.map_or(Ok(0), outside)
+    }
+
+    /// Bytes of a struct that lies out of line.
+    ///
+    /// # Errors
+    /// One of its fields is too long.
+    #[inline]
+    pub fn record(body: &impl Body) -> Result<usize, OverLimit> {
+        Ok(body.record_bytes() as usize + body.measure()?)
+    }
+
+    fn within(count: usize, max: usize, field: &'static str) -> Result<(), OverLimit> {
+        if count <= max { Ok(()) } else { Err(OverLimit { field, count, max }) }
+    }
+}

@@ -1,0 +1,37 @@
+//! What generated stubs stand on: the wire format of typed messages, clients and servers.
+//!
+//! `no_std`. Encoding and decoding never allocate and never panic, whatever a peer wrote; clients and servers
+//! allocate when they are made, and where an answer comes that nobody waits for yet. Time and bytes come from a
+//! [`Port`]. The bytes are described in `docs/specs/interface.md`.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod client;
+pub mod encode;
+mod error;
+pub mod local;
+pub mod message;
+mod port;
+pub mod server;
+mod source;
+pub mod view;
+
+pub use client::{BindError, CallError, Client, Method, Pending};
+pub use encode::{Body, Encode};
+pub use error::{Malformed, OverLimit};
+pub use message::{Fault, Header, Kind, Outgoing};
+pub use port::{Carries, Port, Sent};
+pub use server::{Decline, Later, ReplyError, ServeError, Server};
+pub use source::{Sink, Source};
+pub use view::{Array, Blob, Budget, Domain, Handle, List, Never, Record, Text, View};
+
+/// A right to an endpoint; given away if `MOVED`.
+pub type Endpoint<const MOVED: bool> = Handle<1, MOVED>;
+/// A right to a region; given away if `MOVED`.
+pub type Region<const MOVED: bool> = Handle<2, MOVED>;
+/// A right to anything; given away if `MOVED`.
+pub type Capability<const MOVED: bool> = Handle<3, MOVED>;
+/// Bulk memory out of a pool; given away if `MOVED`.
+pub type Buffer<const MOVED: bool> = Handle<4, MOVED>;

@@ -1,0 +1,108 @@
+//! A channel within a program, and within a thread: for tests of servers, and for servers that may be elsewhere or
+//! here. Nothing waits: what is not there when it is asked for counts as late.
+
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+
+use crate::encode::Body;
+use crate::message::Outgoing;
+use crate::port::{Carries, Port, Sent};
+use crate::source::Source;
+
+/// The other end was dropped, and everything that it sent was received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the other end of the channel was dropped")]
+pub struct Gone;
+
+type Queue = Rc<RefCell<VecDeque<Vec<u8>>>>;
+
+/// One end. Its clock stands still, and moves by the timeouts that pass.
+#[derive(Debug)]
+pub struct LocalPort {
+    inbound: Queue,
+    outbound: Queue,
+    clock_ns: Rc<Cell<u64>>,
+    max_messages: usize,
+    max_message_bytes: usize,
+}
+
+/// Two ends that hold up to `max_messages` each way, of up to `max_message_bytes` bytes.
+#[must_use]
+pub fn pair(max_messages: usize, max_message_bytes: usize) -> (LocalPort, LocalPort) {
+    let (there, back, clock_ns) = (Queue::default(), Queue::default(), Rc::default());
+    let end = |inbound: &Queue, outbound: &Queue| LocalPort {
+        inbound: Rc::clone(inbound),
+        outbound: Rc::clone(outbound),
+        clock_ns: Rc::clone(&clock_ns),
+        max_messages,
+        max_message_bytes,
+    };
+    (end(&back, &there), end(&there, &back))
+}
+
+impl LocalPort {
+    /// Sends bytes as they are, whatever they mean.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.outbound.borrow_mut().push_back(bytes.to_vec());
+    }
+
+    /// The next message as it is.
+    pub fn recv_bytes(&mut self) -> Option<Vec<u8>> {
+        self.inbound.borrow_mut().pop_front()
+    }
+
+    fn pass(&self, timeout: Duration) {
+        let passed = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        self.clock_ns.set(self.clock_ns.get().saturating_add(passed));
+    }
+
+    fn alone(&self) -> bool {
+        Rc::strong_count(&self.inbound) == 1
+    }
+}
+
+impl Port for LocalPort {
+    type Error = Gone;
+
+    fn now_ns(&self) -> u64 {
+        self.clock_ns.get()
+    }
+
+    fn max_message_bytes(&self) -> usize {
+        self.max_message_bytes
+    }
+
+    fn carries(&self) -> Carries {
+        Carries::BYTES
+    }
+
+    fn send<B: Body>(&mut self, message: &Outgoing<'_, B>, timeout: Duration) -> Result<Sent, Gone> {
+        if self.alone() {
+            return Err(Gone);
+        }
+        if self.outbound.borrow().len() >= self.max_messages {
+            self.pass(timeout);
+            return Ok(Sent::NoRoom);
+        }
+        let mut bytes = vec![0; message.length_bytes()];
+        message.write(&mut *bytes);
+        self.outbound.borrow_mut().push_back(bytes);
+        Ok(Sent::Accepted)
+    }
+
+    fn recv<R>(&mut self, timeout: Duration, read: impl FnOnce(&dyn Source) -> R) -> Result<Option<R>, Gone> {
+        let next = self.inbound.borrow_mut().pop_front();
+        match next {
+            Some(bytes) => Ok(Some(read(&&*bytes))),
+            None if self.alone() => Err(Gone),
+            None => {
+                self.pass(timeout);
+                Ok(None)
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Whole messages: a header and a body.
+
+use crate::encode::{Body, HEADER_BYTES, Out};
+use crate::error::{Malformed, OverLimit};
+use crate::source::{Sink, Source};
+use crate::view::Record;
+
+/// What a message is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// One-way.
+    Message = 1,
+    /// Wants an answer.
+    Call = 2,
+    /// The results of a call.
+    Reply = 3,
+    /// The declared error of a call.
+    Error = 4,
+    /// A call that was not served; see [`Fault`].
+    Fault = 5,
+    /// Whoever made a call does not want the answer any more.
+    Cancel = 6,
+}
+
+/// Why a call was not served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The server has no such call: it is older than the client.
+    #[error("the server does not know this call: it may be older than the client")]
+    Unknown,
+    /// The server could not read the request.
+    #[error("the server refused the request as malformed")]
+    Malformed,
+    /// The server serves no calls of this kind.
+    #[error("the server does not serve this call")]
+    Unserved,
+    /// The answer was longer than the interface or the channel allows.
+    #[error("the answer is longer than the interface or the channel allows")]
+    TooLong,
+    /// Too many calls wait for their answers.
+    #[error("too many calls of this client wait for their answers")]
+    Busy,
+    /// A reason that this side does not know.
+    #[error("the server gave reason {0}, which is unknown here")]
+    Other(u32),
+}
+
+impl Fault {
+    /// Its number on the wire.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        match self {
+            Fault::Unknown => 1,
+            Fault::Malformed => 2,
+            Fault::Unserved => 3,
+            Fault::TooLong => 4,
+            Fault::Busy => 5,
+            Fault::Other(number) => number,
+        }
+    }
+
+    /// The reason of that number.
+    #[must_use]
+    pub fn from_number(number: u32) -> Self {
+        match number {
+            1 => Fault::Unknown,
+            2 => Fault::Malformed,
+            3 => Fault::Unserved,
+            4 => Fault::TooLong,
+            5 => Fault::Busy,
+            other => Fault::Other(other),
+        }
+    }
+}
+
+/// What a message begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Header {
+    /// Of the message in its interface.
+    pub ordinal: u16,
+    /// What it is.
+    pub kind: Kind,
+    /// Which call it belongs to: 24 bits, chosen by the caller. 0 for those that belong to none.
+    pub call: u32,
+}
+
+impl Header {
+    pub(crate) fn word(self, record_bytes: u32) -> u64 {
+        u64::from(self.ordinal)
+            | u64::from((record_bytes / 8) & 0xffff) << 16
+            | u64::from(self.kind as u8) << 32
+            | u64::from(self.call & 0x00ff_ffff) << 40
+    }
+
+    /// The header of a message, and its body.
+    ///
+    /// # Errors
+    /// [`Malformed::Short`], [`Malformed::Kind`].
+    #[inline]
+    pub fn read(source: &dyn Source) -> Result<(Header, Record<'_>), Malformed> {
+        let length = source.len_bytes();
+        let word = source.word(0).filter(|_| length.is_multiple_of(8)).ok_or(Malformed::Short)?;
+        let record_bytes = (word >> 16 & 0xffff) as u32 * 8;
+        let kind = match (word >> 32) as u8 {
+            1 => Kind::Message,
+            2 => Kind::Call,
+            3 => Kind::Reply,
+            4 => Kind::Error,
+            5 => Kind::Fault,
+            6 => Kind::Cancel,
+            kind => return Err(Malformed::Kind { kind }),
+        };
+        let header = Header { ordinal: word as u16, kind, call: (word >> 40) as u32 };
+        let body = Record::new(source, HEADER_BYTES, record_bytes).ok_or(Malformed::Short)?;
+        Ok((header, body))
+    }
+}
+
+/// A message that is ready to be written.
+#[derive(Debug)]
+pub struct Outgoing<'a, B: Body> {
+    header: Header,
+    body: &'a B,
+    length_bytes: usize,
+}
+
+impl<'a, B: Body> Outgoing<'a, B> {
+    /// Measures a message.
+    ///
+    /// # Errors
+    /// A field that is longer than the interface allows.
+    #[inline]
+    pub fn new(header: Header, body: &'a B) -> Result<Self, OverLimit> {
+        let inline = HEADER_BYTES as usize + body.record_bytes() as usize;
+        Ok(Outgoing { header, body, length_bytes: inline + body.measure()? })
+    }
+
+    /// Length of the message, in bytes: a multiple of eight.
+    #[inline]
+    #[must_use]
+    pub fn length_bytes(&self) -> usize {
+        self.length_bytes
+    }
+
+    /// Writes all of it.
+    #[inline]
+    pub fn write<K: Sink + ?Sized>(&self, sink: &mut K) {
+        let record_bytes = self.body.record_bytes();
+        sink.word(0, self.header.word(record_bytes));
+        let mut out = Out::new(sink);
+        let _header = out.object(HEADER_BYTES);
+        let mut record = out.object(record_bytes);
+        let start = record.start();
+        self.body.fields(&mut record, start, &mut out);
+        record.finish(&mut out);
+    }
+}
+
+/// A body without fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Empty;
+
+impl Body for Empty {
+    fn record_bytes(&self) -> u32 {
+        0
+    }
+
+    fn measure(&self) -> Result<usize, OverLimit> {
+        Ok(0)
+    }
+
+    fn fields<K: Sink + ?Sized>(&self, _: &mut crate::encode::Place, _: u32, _: &mut Out<'_, K>) {}
+}
+
+/// What a fault carries.
+pub(crate) struct FaultBody(pub(crate) Fault);
+
+impl Body for FaultBody {
+    fn record_bytes(&self) -> u32 {
+        8
+    }
+
+    fn measure(&self) -> Result<usize, OverLimit> {
+        Ok(0)
+    }
+
+    fn fields<K: Sink + ?Sized>(&self, place: &mut crate::encode::Place, at: u32, out: &mut Out<'_, K>) {
+        place.bits(out, at, u64::from(self.0.number()));
+    }
+}

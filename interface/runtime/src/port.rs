@@ -1,0 +1,64 @@
+//! What clients and servers need of a channel.
+
+use core::time::Duration;
+
+use crate::encode::Body;
+use crate::message::Outgoing;
+use crate::source::Source;
+
+/// What a link can carry besides bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Carries {
+    /// Rights to endpoints, regions and the like.
+    pub capabilities: bool,
+    /// Bulk memory out of pools.
+    pub buffers: bool,
+}
+
+impl Carries {
+    /// Bytes and nothing else.
+    pub const BYTES: Carries = Carries { capabilities: false, buffers: false };
+}
+
+/// What became of a message that was to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "a message that found no room was not sent"]
+pub enum Sent {
+    /// The peer receives it, or learns that this end is gone.
+    Accepted,
+    /// There was no room in time: nothing was sent.
+    NoRoom,
+}
+
+/// One end of a channel: whole messages, in order, both ways.
+pub trait Port {
+    /// Why it is of no use any more, the death of the peer above all.
+    type Error;
+
+    /// Nanoseconds of a clock that never goes back.
+    fn now_ns(&self) -> u64;
+
+    /// The longest message, in bytes.
+    fn max_message_bytes(&self) -> usize;
+
+    /// What it can carry besides bytes.
+    fn carries(&self) -> Carries;
+
+    /// Sends a message that is not longer than [`max_message_bytes`](Self::max_message_bytes), whole or not at all,
+    /// waiting for room up to `timeout`.
+    ///
+    /// # Errors
+    /// The channel has ended.
+    fn send<B: Body>(&mut self, message: &Outgoing<'_, B>, timeout: Duration) -> Result<Sent, Self::Error>;
+
+    /// Receives the next message where it lies, waiting up to `timeout`; `None` if there was none. It is consumed
+    /// when `read` returns.
+    ///
+    /// # Errors
+    /// The channel has ended, and everything sent before was received.
+    fn recv<R>(
+        &mut self,
+        timeout: Duration,
+        read: impl FnOnce(&dyn Source) -> R,
+    ) -> Result<Option<R>, Self::Error>;
+}

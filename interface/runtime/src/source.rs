@@ -1,0 +1,68 @@
+//! Where messages are read and written.
+
+/// A received message, wherever it lies. A peer may be able to change it between two reads, so each value is read
+/// once and the copy is checked and used.
+pub trait Source {
+    /// Its length, in bytes.
+    fn len_bytes(&self) -> usize;
+
+    /// The little-endian word at an offset that is a multiple of eight, if all of it lies in the message.
+    fn word(&self, at: u32) -> Option<u64>;
+
+    /// Copies bytes from any offset on; false, and nothing copied, if they do not lie in the message.
+    fn copy(&self, at: u32, target: &mut [u8]) -> bool;
+}
+
+/// Bytes that were received: `&&bytes[..]` is a `&dyn Source`.
+impl Source for &[u8] {
+    fn len_bytes(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn word(&self, at: u32) -> Option<u64> {
+        let rest = self.get(usize::try_from(at).ok()?..)?;
+        rest.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+
+    fn copy(&self, at: u32, target: &mut [u8]) -> bool {
+        let start = usize::try_from(at).unwrap_or(usize::MAX);
+        let Some(bytes) = start.checked_add(target.len()).and_then(|end| self.get(start..end)) else {
+            return false;
+        };
+        target.copy_from_slice(bytes);
+        true
+    }
+}
+
+/// Room for a message that is to be sent. What would lie outside of it is dropped: whoever writes has measured
+/// before.
+pub trait Sink {
+    /// Writes a little-endian word at an offset that is a multiple of eight.
+    fn word(&mut self, at: u32, value: u64);
+
+    /// Writes bytes at an offset that is a multiple of eight, and zeros up to the next one.
+    fn bytes(&mut self, at: u32, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks();
+        let mut at = at;
+        for word in words {
+            self.word(at, u64::from_le_bytes(*word));
+            at = at.saturating_add(8);
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last.iter_mut().zip(rest).for_each(|(byte, value)| *byte = *value);
+            self.word(at, u64::from_le_bytes(last));
+        }
+    }
+}
+
+impl Sink for [u8] {
+    #[inline]
+    fn word(&mut self, at: u32, value: u64) {
+        let start = usize::try_from(at).unwrap_or(usize::MAX);
+        if let Some(place) = self.get_mut(start..).and_then(|rest| rest.first_chunk_mut()) {
+            *place = value.to_le_bytes();
+        }
+    }
+}

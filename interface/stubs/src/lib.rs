@@ -1,0 +1,10 @@
+//! Stubs of the interfaces under `interfaces/`, each in a module of its name. `cargo xtask codegen` writes them.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[rustfmt::skip]
+pub mod everything;
+#[rustfmt::skip]
+pub mod kv;
+#[rustfmt::skip]
+pub mod rights;

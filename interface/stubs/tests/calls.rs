@@ -1,0 +1,333 @@
+//! Clients and servers over a channel within the test.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tombolo_interface::local::{Gone, LocalPort, pair};
+use tombolo_interface::{
+    BindError, CallError, Decline, Fault, Header, Kind, Later, Malformed, Never, Outgoing, ReplyError,
+    ServeError,
+};
+use tombolo_interfaces::everything::EverythingClient;
+use tombolo_interfaces::kv::*;
+use tombolo_interfaces::rights::{RightsClient, RightsServer};
+
+const SECOND: Duration = Duration::from_secs(1);
+const NOW: Duration = Duration::ZERO;
+
+#[derive(Default)]
+struct Store {
+    values: BTreeMap<String, (Vec<u8>, u64)>,
+    waiting: Vec<Later>,
+}
+
+impl KvHandler for Store {
+    fn get<'s>(
+        &'s mut self,
+        _: Later,
+        request: KvGetRequestView<'_>,
+    ) -> Result<KvGetReply<'s>, Decline<KvError>> {
+        let key = request.key()?.to_string()?;
+        let found = self.values.get(&key).ok_or(Decline::Error(KvError::NOT_FOUND))?;
+        Ok(KvGetReply { value: &found.0, version: found.1 })
+    }
+
+    fn put(&mut self, _: Later, request: KvPutRequestView<'_>) -> Result<KvPutReply, Decline<KvError>> {
+        let key = request.key()?.to_string()?;
+        let version = self.values.get(&key).map_or(0, |known| known.1);
+        if request.expected()?.is_some_and(|expected| expected != version) {
+            return Err(Decline::Error(KvError::CONFLICT));
+        }
+        self.values.insert(key, (request.value()?.to_vec(), version + 1));
+        Ok(KvPutReply { version: version + 1 })
+    }
+
+    fn list<'s>(&'s mut self, _: Later, _: KvListRequestView<'_>) -> Result<KvListReply<'s>, Decline<Never>> {
+        Err(Decline::Unserved)
+    }
+
+    fn await_change(
+        &mut self,
+        call: Later,
+        _: KvAwaitChangeRequestView<'_>,
+    ) -> Result<KvAwaitChangeReply, Decline<KvError>> {
+        self.waiting.push(call);
+        Err(Decline::Later)
+    }
+
+    fn forget(&mut self, message: KvForgetView<'_>) -> Result<(), Malformed> {
+        self.values.remove(&message.key()?.to_string()?);
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Events(Vec<(String, u64)>);
+
+impl KvEvents for Events {
+    fn changed(&mut self, event: KvChangedView<'_>) -> Result<(), Malformed> {
+        self.0.push((event.key()?.to_string()?, event.version()?));
+        Ok(())
+    }
+}
+
+type Client = KvClient<LocalPort, Events>;
+type Server = KvServer<LocalPort>;
+
+fn both() -> (Client, Server) {
+    let (client, server) = pair(16, 4096);
+    (KvClient::bind(client, Events::default()).unwrap(), KvServer::bind(server).unwrap())
+}
+
+fn serve_all(server: &mut Server, store: &mut Store) {
+    while server.serve_one(store, NOW).unwrap() {}
+}
+
+fn start_put(client: &mut Client, key: &str, expected: Option<u64>) -> tombolo_interface::Pending<KvPut> {
+    client.start_put(&KvPutRequest { key, value: b"v", expected }, SECOND).unwrap()
+}
+
+/// The version, or the declared error.
+fn put_result(client: &mut Client, call: tombolo_interface::Pending<KvPut>) -> Result<u64, KvError> {
+    client
+        .wait_put(call, |answer| {
+            answer.map(|reply| reply.version()).map_or_else(|error| Ok(Err(error)), |version| version.map(Ok))
+        })
+        .unwrap()
+}
+
+#[test]
+fn results_and_declared_errors_come_back() {
+    let (mut client, mut server) = both();
+    let mut store = Store::default();
+    let put = start_put(&mut client, "a", Some(0));
+    let conflict = start_put(&mut client, "a", Some(0));
+    serve_all(&mut server, &mut store);
+    assert_eq!(put_result(&mut client, put), Ok(1));
+    assert_eq!(put_result(&mut client, conflict), Err(KvError::CONFLICT));
+
+    let get = client.start_get(&KvGetRequest { key: "a" }, SECOND).unwrap();
+    let none = client.start_get(&KvGetRequest { key: "b" }, SECOND).unwrap();
+    serve_all(&mut server, &mut store);
+    let read = client.wait_get(get, |answer| {
+        let reply = answer.expect("a value");
+        Ok((reply.value()?.to_vec(), reply.version()?))
+    });
+    assert_eq!(read, Ok((b"v".to_vec(), 1)));
+    client
+        .wait_get(none, |answer| {
+            assert_eq!(answer.err(), Some(KvError::NOT_FOUND));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!((client.counts().calls, client.counts().answers), (4, 4));
+    assert_eq!((server.counts().calls, server.counts().answers), (4, 4));
+}
+
+#[test]
+fn several_calls_are_in_flight_and_are_waited_for_in_any_order() {
+    let (mut client, mut server) = both();
+    let mut store = Store::default();
+    let mut calls: Vec<_> = ["a", "b", "c"].map(|key| start_put(&mut client, key, None)).into();
+    serve_all(&mut server, &mut store);
+    client.poll().unwrap();
+    assert!(calls.iter().all(|call| client.is_ready(call)));
+    calls.reverse();
+    for call in calls {
+        assert_eq!(put_result(&mut client, call), Ok(1));
+    }
+}
+
+#[test]
+fn answers_that_come_out_of_order_reach_their_calls() {
+    let (mut client, mut server) = both();
+    let mut store = Store::default();
+    let late = client.start_await_change(&KvAwaitChangeRequest { key: "a" }, SECOND).unwrap();
+    let quick = start_put(&mut client, "a", None);
+    serve_all(&mut server, &mut store);
+    assert_eq!(put_result(&mut client, quick), Ok(1));
+    assert!(!client.is_ready(&late));
+    server.reply_await_change(store.waiting[0], Ok(KvAwaitChangeReply { version: 1 }), NOW).unwrap();
+    assert_eq!(client.wait_await_change(late, |answer| answer.expect("no error").version()), Ok(1));
+    let again = server.reply_await_change(store.waiting[0], Ok(KvAwaitChangeReply { version: 1 }), NOW);
+    assert_eq!(again, Err(ReplyError::NotOutstanding));
+}
+
+#[test]
+fn a_deadline_ends_a_call_and_its_late_answer_is_dropped_and_counted() {
+    let (mut client, mut server) = both();
+    let mut store = Store::default();
+    let slow = client.start_await_change(&KvAwaitChangeRequest { key: "a" }, SECOND).unwrap();
+    assert!(server.serve_one(&mut store, NOW).unwrap());
+    // The answer crosses with the cancellation.
+    let answered = server.reply_await_change(store.waiting[0], Err(KvError::FULL), NOW);
+    let held = client.port().recv_bytes().unwrap();
+    assert_eq!(answered, Ok(()));
+    assert_eq!(client.wait_await_change(slow, |_| Ok(())), Err(CallError::TimedOut));
+    server.port().send_bytes(&held);
+    client.poll().unwrap();
+    assert_eq!(client.counts().late, 1);
+    // The place is used again, by another call: the late answer of the first is not taken for its own.
+    let put = start_put(&mut client, "b", None);
+    server.port().send_bytes(&held);
+    serve_all(&mut server, &mut store);
+    assert_eq!(put_result(&mut client, put), Ok(1));
+    assert_eq!(client.counts().late, 2);
+}
+
+#[test]
+fn a_cancelled_call_is_forgotten_by_the_server_too() {
+    let (mut client, mut server) = both();
+    let mut store = Store::default();
+    let call = client.start_await_change(&KvAwaitChangeRequest { key: "a" }, SECOND).unwrap();
+    assert!(server.serve_one(&mut store, NOW).unwrap());
+    assert!(server.is_outstanding(store.waiting[0]));
+    client.cancel(call);
+    assert!(server.serve_one(&mut store, NOW).unwrap());
+    assert!(!server.is_outstanding(store.waiting[0]));
+    let reply = server.reply_await_change(store.waiting[0], Ok(KvAwaitChangeReply { version: 1 }), NOW);
+    assert_eq!(reply, Err(ReplyError::NotOutstanding));
+}
+
+#[test]
+fn places_for_calls_are_limited_and_come_back() {
+    let (client, _server) = pair(1000, 4096);
+    let mut client = KvClient::bind(client, ()).unwrap();
+    let request = KvGetRequest { key: "a" };
+    let mut calls: Vec<_> = (0..256).map(|_| client.start_get(&request, SECOND).unwrap()).collect();
+    let refused = client.start_get(&request, SECOND).map(|_| ());
+    assert_eq!(refused, Err(CallError::InFlight { in_flight: 256 }));
+    client.cancel(calls.pop().unwrap());
+    let call = client.start_get(&request, NOW).unwrap();
+    assert!(!client.is_ready(&call));
+    // Nobody waits for those any more: their deadlines give the places back.
+    drop((call, calls));
+    let waited = client.start_get(&request, SECOND);
+    assert!(waited.is_err(), "the clock has not moved");
+}
+
+#[test]
+fn the_end_of_the_peer_ends_each_call_and_says_whether_it_can_be_repeated() {
+    let (mut client, mut server) = both();
+    let mut store = Store::default();
+    let answered = start_put(&mut client, "a", None);
+    serve_all(&mut server, &mut store);
+    let get = client.start_get(&KvGetRequest { key: "a" }, SECOND).unwrap();
+    let put = start_put(&mut client, "b", None);
+    drop(server);
+    // What was answered before the end is received.
+    assert_eq!(put_result(&mut client, answered), Ok(1));
+    assert_eq!(client.wait_get(get, |_| Ok(())), Err(CallError::Ended { error: Gone, may_repeat: true }));
+    assert_eq!(client.wait_put(put, |_| Ok(())), Err(CallError::Ended { error: Gone, may_repeat: false }));
+    let unsent = client.start_put(&KvPutRequest { key: "a", value: b"", expected: None }, NOW).map(|_| ());
+    assert_eq!(unsent, Err(CallError::Ended { error: Gone, may_repeat: true }));
+}
+
+#[test]
+fn a_server_notices_the_end_of_its_client() {
+    let (client, mut server) = both();
+    drop(client);
+    assert_eq!(server.serve_one(&mut Store::default(), SECOND), Err(ServeError::Ended(Gone)));
+}
+
+#[test]
+fn one_way_messages_go_both_ways() {
+    let (mut client, mut server) = both();
+    let mut store = Store::default();
+    let put = start_put(&mut client, "a", None);
+    client.forget(&KvForget { key: "a" }, NOW).unwrap();
+    serve_all(&mut server, &mut store);
+    assert!(store.values.is_empty());
+    server.changed(&KvChanged { key: "a", version: 1 }, NOW).unwrap();
+    assert_eq!(put_result(&mut client, put), Ok(1));
+    client.poll().unwrap();
+    assert_eq!(client.events().0, [("a".to_owned(), 1)]);
+    assert_eq!((client.counts().messages, server.counts().messages), (1, 1));
+}
+
+#[test]
+fn what_one_side_does_not_know_or_cannot_read_fails_that_call_only() {
+    let (mut client, mut server) = both();
+    let mut store = Store::default();
+    let list = client.start_list(&KvListRequest { prefix: "" }, SECOND).unwrap();
+    serve_all(&mut server, &mut store);
+    assert_eq!(client.wait_list(list, |_| Ok(())), Err(CallError::Fault(Fault::Unserved)));
+
+    let send = |client: &mut Client, kind, ordinal, bytes: &mut [u8]| {
+        let body = KvGetRequest { key: "abcdefgh" };
+        let message = Outgoing::new(Header { ordinal, kind, call: 0x00ff_ff01 }, &body).unwrap();
+        message.write(bytes);
+        client.port().send_bytes(bytes);
+    };
+    let mut bytes = [0; 24];
+    send(&mut client, Kind::Call, 99, &mut bytes);
+    send(&mut client, Kind::Message, 99, &mut bytes);
+    send(&mut client, Kind::Reply, 1, &mut bytes);
+    let mut broken = [0; 24];
+    send(&mut client, Kind::Call, 1, &mut broken);
+    broken[16] = 0xff;
+    client.port().send_bytes(&broken);
+    client.port().send_bytes(&[1, 2, 3]);
+    serve_all(&mut server, &mut store);
+    let counts = server.counts();
+    assert_eq!((counts.unknown, counts.malformed), (2, 3));
+    // The channel goes on working; answers to calls that this client never made are dropped.
+    let put = start_put(&mut client, "a", None);
+    serve_all(&mut server, &mut store);
+    assert_eq!(put_result(&mut client, put), Ok(1));
+    assert_eq!(client.counts().late, 3);
+}
+
+#[test]
+fn a_message_too_long_for_the_channel_is_not_sent() {
+    let (client, server) = pair(4, 128);
+    let mut client = KvClient::bind(client, ()).unwrap();
+    let mut server = KvServer::bind(server).unwrap();
+    let put = |client: &mut KvClient<LocalPort>, value: &[u8]| {
+        client
+            .start_put(&KvPutRequest { key: "a", value, expected: None }, SECOND)
+            .map(|call| client.cancel(call))
+    };
+    assert_eq!(put(&mut client, &[0; 80]), Ok(()));
+    let too_long = CallError::TooLong { length_bytes: 136, max_bytes: 128 };
+    assert_eq!(put(&mut client, &[0; 81]), Err(too_long));
+    // Nor an answer: the caller learns it.
+    let mut store = Store::default();
+    store.values.insert("b".into(), (vec![0; 200], 1));
+    let get = client.start_get(&KvGetRequest { key: "b" }, SECOND).unwrap();
+    while server.serve_one(&mut store, NOW).unwrap() {}
+    assert_eq!(client.wait_get(get, |_| Ok(())), Err(CallError::Fault(Fault::TooLong)));
+}
+
+#[test]
+fn a_full_channel_refuses_and_nothing_is_half_done() {
+    let (client, _server) = pair(1, 4096);
+    let mut client = KvClient::bind(client, ()).unwrap();
+    let first = client.start_get(&KvGetRequest { key: "a" }, NOW).unwrap();
+    assert_eq!(client.start_get(&KvGetRequest { key: "a" }, NOW).map(|_| ()), Err(CallError::NoRoom));
+    assert!(!client.is_ready(&first));
+    assert_eq!(client.counts().calls, 1);
+}
+
+#[test]
+fn a_link_that_cannot_carry_what_an_interface_needs_is_refused_at_bind() {
+    let (client, server) = pair(4, 4096);
+    assert_eq!(RightsClient::bind(client, ()).err(), Some(BindError::NoCapabilities));
+    assert_eq!(RightsServer::bind(server).err(), Some(BindError::NoCapabilities));
+    let (client, _server) = pair(4, 64);
+    let short = EverythingClient::bind(client, ()).err();
+    assert!(matches!(short, Some(BindError::TooShort { max_bytes: 64, .. })), "{short:?}");
+}
+
+#[test]
+fn events_cannot_keep_a_call_past_its_deadline() {
+    let (client, server) = pair(1000, 4096);
+    let mut client = KvClient::bind(client, Events::default()).unwrap();
+    let mut server = KvServer::bind(server).unwrap();
+    let call = client.start_get(&KvGetRequest { key: "a" }, NOW).unwrap();
+    for version in 0..500 {
+        server.changed(&KvChanged { key: "a", version }, NOW).unwrap();
+    }
+    assert_eq!(client.wait_get(call, |_| Ok(())), Err(CallError::TimedOut));
+    assert!(client.events().0.len() < 500);
+}

@@ -1,0 +1,42 @@
+//! The committed stubs are what the compiler writes, and the interface files are written as the formatter writes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tombolo_idl::build;
+use tombolo_idl::rust::RustOptions;
+
+fn interfaces() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interfaces");
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut paths: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|ending| ending == "tbl")).collect();
+    paths.sort();
+    paths
+}
+
+#[test]
+fn stubs_are_what_the_compiler_writes() {
+    assert!(!interfaces().is_empty());
+    for path in interfaces() {
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        let origin = format!("interfaces/{stem}.tbl");
+        let text = build::rust(&path, &RustOptions { origin, ..RustOptions::default() }).unwrap();
+        let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{stem}.rs"));
+        let committed = fs::read_to_string(committed).unwrap_or_default();
+        assert!(committed == text, "{stem}.rs is stale; `cargo xtask codegen` writes it anew");
+    }
+}
+
+#[test]
+fn interface_files_are_formatted() {
+    for path in interfaces() {
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(
+            tombolo_idl::format(&text).unwrap(),
+            text,
+            "{}: `tombolo idl fmt` puts it right",
+            path.display()
+        );
+    }
+}
