@@ -15,8 +15,11 @@ const IMAGES: &[(&str, &str)] =
     &[("pingpong", "examples/pingpong"), ("communities", "examples/communities"), ("bench", "bench")];
 
 /// Programs of the tree that run on boards too, and the folders of their packages.
-const BARE_IMAGES: &[(&str, &str)] =
-    &[("bare-pingpong", "examples/bare-pingpong"), ("litmus", "testing/litmus")];
+const BARE_IMAGES: &[(&str, &str)] = &[
+    ("bare-pingpong", "examples/bare-pingpong"),
+    ("litmus", "testing/litmus"),
+    ("far-end", "testing/far-end"),
+];
 
 /// Instruction sets that there are boards of, and what Rust calls them.
 const BOARDS: [(&str, &str); 2] =

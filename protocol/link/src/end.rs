@@ -31,6 +31,9 @@ pub enum EndError {
     /// The peer, or this end, closed; everything sent before was received.
     #[error("the channel is closed")]
     Closed,
+    /// The peer was reported gone: [`ChannelEnd::note_end`].
+    #[error("the peer died")]
+    PeerDied,
     /// The peer broke the protocol, for good.
     #[error("the peer broke the protocol: {0}")]
     Violation(Violation),
@@ -97,7 +100,11 @@ impl ChannelEnd {
         self.ends.producer.set_reverse_credit(self.ends.consumer.credit_to_piggyback());
         match self.ends.producer.try_send(message) {
             Ok(()) => {
-                self.ring_due |= self.ends.waker.must_ring();
+                if self.ends.waker.must_ring() {
+                    self.ring_due = true;
+                    // A peer that closed is rung for ever: this is how one that only sends learns of it.
+                    self.note_end(false);
+                }
                 Ok(())
             }
             Err(error) => Err(self.not_sent(error, message.len())),
@@ -122,7 +129,10 @@ impl ChannelEnd {
         };
         match failed {
             Some(RecvError::Violation(violation)) => return Err(self.violated(violation)),
-            Some(RecvError::Closed) => return Err(self.broken.map_or(EndError::Closed, EndError::Violation)),
+            Some(RecvError::Closed) => {
+                self.note_end(false);
+                return Err(self.broken.map_or(EndError::Closed, EndError::Violation));
+            }
             None => {}
         }
         self.tell_credit();
@@ -147,6 +157,18 @@ impl ChannelEnd {
     #[must_use]
     pub fn peer_closed(&self) -> bool {
         self.ends.producer.peer_closed()
+    }
+
+    /// Sends nothing more to a peer that receives nothing more, or that is reported gone: to be called with every
+    /// report, and after every sleep. What was sent before is still received.
+    pub fn note_end(&mut self, peer_gone: bool) {
+        // In this order: who closes is reported gone right after. What was found is kept by the ring, because the
+        // line can be overwritten by the peer at any time.
+        if self.ends.producer.peer_closed() {
+            self.ends.producer.close();
+        } else if peer_gone {
+            self.ends.producer.abandon();
+        }
     }
 
     /// Says that this side is about to sleep. What may follow is a look, and the sleep.
@@ -238,6 +260,9 @@ impl ChannelEnd {
                 EndError::TooLong { length_bytes: len_bytes, max_bytes }
             }
             SendError::Violation(violation) => self.violated(violation),
+            SendError::Abandoned if !self.closed => {
+                self.broken.map_or(EndError::PeerDied, EndError::Violation)
+            }
             SendError::Closed | SendError::Abandoned => {
                 self.broken.map_or(EndError::Closed, EndError::Violation)
             }
@@ -325,6 +350,35 @@ mod tests {
         assert_eq!(recv(&mut b), Err(EndError::Closed));
         assert_eq!(a.try_send(b"more"), Err(EndError::Closed));
         assert!(b.peer_closed());
+    }
+
+    #[test]
+    fn one_that_only_sends_learns_of_an_end() {
+        let (mut a, mut b) = both(64);
+        a.close();
+        assert_eq!(b.try_send(b"it may be asleep"), Ok(()));
+        assert_eq!(b.try_send(b"it is not"), Err(EndError::Closed));
+    }
+
+    #[test]
+    fn nothing_is_sent_after_an_end() {
+        let (mut a, mut b) = both(4);
+        a.close();
+        assert_eq!(recv(&mut b), Err(EndError::Closed));
+        assert_eq!(b.try_send(b"to nobody"), Err(EndError::Closed), "there is room, and nobody to read it");
+
+        let (mut a, mut b) = both(4);
+        a.try_send(b"last words").unwrap();
+        b.note_end(true);
+        assert_eq!(b.try_send(b"to nobody"), Err(EndError::PeerDied));
+        assert_eq!(recv(&mut b), Ok(Some(b"last words".to_vec())));
+
+        let (mut a, mut b) = both(4);
+        a.close();
+        b.note_end(true);
+        assert_eq!(b.try_send(b"to nobody"), Err(EndError::Closed), "who closes is reported gone as well");
+        b.close();
+        assert_eq!(b.try_send(b"to nobody"), Err(EndError::Closed));
     }
 
     #[test]

@@ -22,6 +22,9 @@ const SPIN_NS: u64 = 20_000;
 /// Fruitless polls between two looks at the clock and at what the monitor has to say.
 const POLLS_PER_LOOK: u32 = 64;
 
+/// Time between two such looks of a program that only ever polls, in nanoseconds: each is a call.
+const LOOK_EVERY_NS: u64 = 1_000_000;
+
 /// How a channel is to be.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChannelOptions {
@@ -75,6 +78,8 @@ pub struct Channel {
     peer_node: String,
     rings: u64,
     sleeps: u64,
+    fruitless_polls: u32,
+    next_look_ns: u64,
     released: bool,
 }
 
@@ -148,6 +153,8 @@ impl Channel {
             peer_node: grant.peer_node.clone(),
             rings: 0,
             sleeps: 0,
+            fruitless_polls: 0,
+            next_look_ns: 0,
             released: false,
         })
     }
@@ -162,7 +169,10 @@ impl Channel {
         self.ring_if_due();
         match sent {
             Ok(()) => Ok(()),
-            Err(EndError::Full) if self.link.is_hung_up(self.id) => Err(self.peer_died()),
+            Err(EndError::Full) => {
+                self.look_now_and_then()?;
+                Err(Error::WouldBlock)
+            }
             Err(error) => Err(Error::of_channel(error, self.peer, &self.peer_node)),
         }
     }
@@ -200,7 +210,14 @@ impl Channel {
         });
         self.ring_if_due();
         match received {
-            Ok(None) if peer_gone => Err(self.peer_died()),
+            Ok(None) if peer_gone => {
+                self.end.note_end(true);
+                Err(self.peer_died())
+            }
+            Ok(None) => {
+                self.look_now_and_then()?;
+                Ok(None)
+            }
             Ok(received) => Ok(received),
             Err(error) => Err(Error::of_channel(error, self.peer, &self.peer_node)),
         }
@@ -239,16 +256,58 @@ impl Channel {
                 break;
             }
         }
-        self.end.announce(awaited);
-        if self.end.may_sleep(awaited) {
-            self.ring_if_due();
-            self.sleeps += 1;
+        self.announce_sleep(awaited);
+        if self.may_sleep(awaited) {
             deadline.sleep();
         }
-        self.end.awake();
-        self.ring_if_due();
         self.link.listen()?;
+        self.awake();
         Ok(true)
+    }
+
+    /// Takes in what the monitor has to say now and then, for programs that poll and never sleep. An end that this
+    /// finds shows in the next operation: first the ring must be looked at again.
+    #[inline]
+    fn look_now_and_then(&mut self) -> Result<(), Error> {
+        self.fruitless_polls = self.fruitless_polls.wrapping_add(1);
+        if !self.fruitless_polls.is_multiple_of(POLLS_PER_LOOK) || program::clock_ns() < self.next_look_ns {
+            return Ok(());
+        }
+        self.next_look_ns = program::clock_ns() + LOOK_EVERY_NS;
+        self.link.listen()?;
+        self.end.note_end(self.link.is_hung_up(self.id));
+        Ok(())
+    }
+
+    /// Says that this program is about to sleep until `awaited` is possible, for one that waits for more than this
+    /// channel. What follows is [`may_sleep`](Self::may_sleep), [`Domain::sleep`](crate::Domain::sleep) if that is
+    /// true of everything that is waited for, and always [`awake`](Self::awake).
+    pub fn announce_sleep(&mut self, awaited: Awaited) {
+        self.end.announce(awaited);
+    }
+
+    /// The last look before a sleep: false when what is awaited came meanwhile, or the end.
+    ///
+    /// Once it returned true, whatever the peer does that was awaited ends the sleep.
+    #[must_use = "sleeping on what is already there can last for ever"]
+    pub fn may_sleep(&mut self, awaited: Awaited) -> bool {
+        let may_sleep = self.end.may_sleep(awaited) && !self.link.is_hung_up(self.id);
+        self.ring_if_due();
+        self.sleeps += u64::from(may_sleep);
+        may_sleep
+    }
+
+    /// After a sleep: whether what it was for has come. Unlike [`may_sleep`](Self::may_sleep) it counts no sleep.
+    #[must_use]
+    pub fn is_rung(&mut self, awaited: Awaited) -> bool {
+        self.is_ready(awaited) || self.link.is_hung_up(self.id)
+    }
+
+    /// Takes back the announcement, and takes note of an end.
+    pub fn awake(&mut self) {
+        self.end.awake();
+        self.end.note_end(self.link.is_hung_up(self.id));
+        self.ring_if_due();
     }
 
     fn is_ready(&mut self, awaited: Awaited) -> bool {
@@ -377,18 +436,13 @@ pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usiz
         if program::clock_ns() < spin_until_ns {
             continue;
         }
-        channels.iter_mut().for_each(|channel| channel.end.announce(Awaited::Message));
-        let may_sleep = channels.iter_mut().all(|channel| channel.end.may_sleep(Awaited::Message));
-        channels.iter_mut().for_each(|channel| channel.ring_if_due());
-        if may_sleep {
+        channels.iter_mut().for_each(|channel| channel.announce_sleep(Awaited::Message));
+        if channels.iter_mut().all(|channel| channel.may_sleep(Awaited::Message)) {
             deadline.sleep();
-        }
-        for channel in channels.iter_mut() {
-            channel.sleeps += u64::from(may_sleep);
-            channel.end.awake();
         }
         if let Some(channel) = channels.first() {
             channel.link.listen()?;
         }
+        channels.iter_mut().for_each(|channel| channel.awake());
     }
 }

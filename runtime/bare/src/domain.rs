@@ -95,6 +95,17 @@ impl Domain {
             other => Err(unexpected(&other)),
         }
     }
+
+    /// Sleeps until a doorbell rings, the monitor has something to say, or `timeout` has passed: for a program that
+    /// waits for several things, each of which it has announced ([`Channel::announce_sleep`]). What rang before this
+    /// was called, and since it last was, ends it at once.
+    ///
+    /// # Errors
+    /// [`Error::MonitorProtocol`].
+    pub fn sleep(&self, timeout: Duration) -> Result<(), Error> {
+        Deadline::after(timeout).sleep();
+        self.link.listen()
+    }
 }
 
 /// A name that this domain has taken up. Dropping it gives the name back.
@@ -121,6 +132,7 @@ impl Listener {
         let deadline = Deadline::after(timeout);
         let link = &self.domain.link;
         let grant = link.wait(timeout, "somebody to connect", |link| link.next_incoming(self.number))?;
+        link.accepted(1);
         let patience = deadline.remaining().max(LEAST_PATIENCE);
         Channel::open(link, &grant, self.domain.id, &self.options, patience)
     }
@@ -128,7 +140,6 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // If that cannot be said, the name goes with the program.
-        let _ = self.domain.link.tell(Request::Withdraw { listener: self.number });
+        self.domain.link.forget_listener(self.number);
     }
 }

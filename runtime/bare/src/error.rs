@@ -81,6 +81,7 @@ impl Error {
             EndError::Full => Error::WouldBlock,
             EndError::TooLong { length_bytes, max_bytes } => Error::TooLong { length_bytes, max_bytes },
             EndError::Closed => Error::Closed { peer, node },
+            EndError::PeerDied => Error::PeerDied { peer, node },
             EndError::Violation(violation) => {
                 Error::Violation { peer, node, what: alloc::format!("{violation}") }
             }

@@ -48,6 +48,7 @@ pub use start::Outcome;
 pub use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
 pub use tombolo_control::Fault;
 pub use tombolo_link::TransportKind;
+pub use tombolo_link::end::Awaited;
 #[doc(hidden)]
 pub use tombolo_platform_bare::board_program;
 

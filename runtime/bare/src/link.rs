@@ -26,6 +26,8 @@ const MAX_ORDER_BYTES: usize = MAX_MESSAGE_BYTES + 4096;
 struct Arrived {
     replies: BTreeMap<u32, Reply>,
     incoming: BTreeMap<u32, VecDeque<Grant>>,
+    /// Listeners that there are.
+    listeners: BTreeSet<u32>,
     hung_up: BTreeSet<ChannelId>,
     /// Requests whose answers nobody waits for any more.
     abandoned: BTreeSet<u32>,
@@ -97,6 +99,30 @@ impl Link {
         self.arrived.borrow_mut().incoming.get_mut(&listener)?.pop_front()
     }
 
+    /// Makes room for more of those who connect: so many were taken from those who wait.
+    pub(crate) fn accepted(&self, count: u32) {
+        // Refused only if the message were too long.
+        let _ = self.tell(Request::Accepted { count });
+    }
+
+    /// A listener is gone, and with it who connected to it and was not accepted.
+    pub(crate) fn forget_listener(&self, listener: u32) {
+        let dropped = {
+            let mut arrived = self.arrived.borrow_mut();
+            arrived.listeners.remove(&listener);
+            arrived.incoming.remove(&listener).unwrap_or_default()
+        };
+        // If that cannot be said, the name goes with the program.
+        let _ = self.tell(Request::Withdraw { listener });
+        dropped.into_iter().for_each(|grant| self.turn_away(&grant));
+    }
+
+    /// Whoever connected came too late and sees an end.
+    fn turn_away(&self, grant: &Grant) {
+        self.release(grant.channel);
+        self.accepted(1);
+    }
+
     /// Waits until `take` finds what it looks for.
     pub(crate) fn wait<T>(
         &self,
@@ -141,10 +167,18 @@ impl Link {
             Order::Deliver { message, .. } => {
                 let message = MonitorMessage::from_bytes(&message.0).map_err(|error| nonsense(&error))?;
                 match message.body {
+                    Reply::Incoming { listener, grant } if !arrived.listeners.contains(&listener) => {
+                        drop(arrived);
+                        self.turn_away(&grant);
+                    }
                     Reply::Incoming { listener, grant } => {
                         arrived.incoming.entry(listener).or_default().push_back(grant);
                     }
                     body if !arrived.abandoned.remove(&message.request) && message.request != 0 => {
+                        if let Reply::Exported { listener } = body {
+                            // Whoever connects may be next, before this answer is looked at.
+                            arrived.listeners.insert(listener);
+                        }
                         arrived.replies.insert(message.request, body);
                     }
                     _ => {}

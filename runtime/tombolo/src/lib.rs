@@ -44,6 +44,7 @@ mod spawn;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+mod transport;
 mod waitset;
 
 pub use admin::{Console, DomainInfo, NodeInfo};

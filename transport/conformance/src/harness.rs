@@ -39,7 +39,16 @@ pub fn run(entries: Vec<Entry>) -> ExitCode {
             None => ExitCode::FAILURE,
         };
     }
-    let arguments = Arguments::from_args();
+    try_all(entries, &Arguments::from_args())
+}
+
+/// [`run`] for carriers that cannot do two things at once: one case after the other, whatever the command line says.
+#[must_use]
+pub fn run_one_by_one(entries: Vec<Entry>) -> ExitCode {
+    try_all(entries, &Arguments { test_threads: Some(1), ..Arguments::from_args() })
+}
+
+fn try_all(entries: Vec<Entry>, arguments: &Arguments) -> ExitCode {
     let trials = entries.into_iter().flat_map(|Entry { name, cases, .. }| {
         cases.into_iter().map(move |case| {
             Trial::ignorable_test(format!("{name}::{}::{}", case.group, case.name), move || {
@@ -51,5 +60,5 @@ pub fn run(entries: Vec<Entry>) -> ExitCode {
             })
         })
     });
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    libtest_mimic::run(arguments, trials.collect()).exit_code()
 }

@@ -22,7 +22,7 @@ pub mod peer;
 
 pub use carrier::{Carrier, Hostile, Rig, Watch, bare_pair, hello, pair};
 pub use cases::{Case, Need, all};
-pub use harness::{Entry, run};
+pub use harness::{Entry, run, run_one_by_one};
 pub use patience::{deadline, in_time, patience, set_patience};
 
 /// The `main` of a test without a harness of its own: every case for each of the carriers named.

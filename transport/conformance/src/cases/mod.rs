@@ -106,7 +106,7 @@ table! {
         both_sides_learn_of_a_difference [HANDSHAKE],
         a_program_can_decline [HANDSHAKE],
         silence_is_a_timeout,
-        a_peer_that_is_gone_is_told_from_a_silent_one [EVIDENCE],
+        a_peer_that_is_gone_is_told_from_a_silent_one [EVIDENCE, HANDSHAKE],
     }
     transfer {
         every_length,

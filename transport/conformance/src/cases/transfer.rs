@@ -129,7 +129,7 @@ pub(crate) fn a_full_channel_refuses_and_loses_nothing<C: Carrier>() {
         let lengths =
             if counts_slots::<C>() { vec![0, 1, single] } else { vec![a.limits().max_message_bytes] };
         for length_bytes in lengths {
-            for _ in 0..3 {
+            for _ in 0..effort::<C>(3) {
                 let count = fill(&mut a, length_bytes);
                 assert!(count > 0);
                 if counts_slots::<C>() {

@@ -1,0 +1,97 @@
+//! A channel is a transport: what takes any transport, such as the conformance suite, takes it as it is.
+
+use std::os::fd::BorrowedFd;
+
+use tombolo_link::TransportKind;
+use tombolo_platform::event::Interest;
+use tombolo_transport::contract::Announced;
+use tombolo_transport::{Batch, Capabilities, ChannelError, Draft, Limits, Message, Stats, Transport};
+
+use crate::channel::Channel;
+
+impl Transport for Channel {
+    fn kind(&self) -> TransportKind {
+        self.carrier().kind()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.carrier().capabilities()
+    }
+
+    fn limits(&self) -> Limits {
+        self.carrier().limits()
+    }
+
+    fn stats(&self) -> Stats {
+        self.carrier().stats()
+    }
+
+    #[inline]
+    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        self.carrier_mut().try_send(message)
+    }
+
+    #[inline]
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+        self.carrier_mut().try_recv_into(buffer)
+    }
+
+    #[inline]
+    fn try_recv_in_place<R>(
+        &mut self,
+        read: impl FnOnce(&Message<'_>) -> R,
+    ) -> Result<Option<R>, ChannelError> {
+        self.carrier_mut().try_recv_in_place(read)
+    }
+
+    #[inline]
+    fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, ChannelError> {
+        self.carrier_mut().try_recv_batch(max, read)
+    }
+
+    #[inline]
+    fn try_send_in_place(
+        &mut self,
+        length_bytes: usize,
+        write: impl FnOnce(&mut Draft<'_>),
+    ) -> Result<(), ChannelError> {
+        self.carrier_mut().try_send_in_place(length_bytes, write)
+    }
+
+    #[inline]
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError> {
+        self.carrier_mut().try_send_batch(fill)
+    }
+
+    fn readable(&mut self) -> bool {
+        self.carrier_mut().readable()
+    }
+
+    fn unsent(&mut self) -> bool {
+        self.carrier_mut().unsent()
+    }
+
+    fn sendable(&mut self) -> bool {
+        self.carrier_mut().sendable()
+    }
+
+    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
+        self.carrier_mut().announce_sleep(awaited)
+    }
+
+    fn may_sleep(&mut self, awaited: Interest) -> bool {
+        self.carrier_mut().may_sleep(awaited)
+    }
+
+    fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+        self.carrier().sources(awaited, sources);
+    }
+
+    fn woken(&mut self, rung: bool) {
+        self.carrier_mut().woken(rung);
+    }
+
+    fn close(&mut self) {
+        self.carrier_mut().close();
+    }
+}

@@ -1,0 +1,229 @@
+//! Channels with one end in this process and the other elsewhere.
+
+use std::marker::PhantomData;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tombolo::{Channel, ChannelOptions, Error, Fault, TransportKind};
+use tombolo_conformance::peer::{Doomed, Order, Role};
+use tombolo_conformance::{Carrier, Rig, deadline, hello, patience};
+use tombolo_far_end::Opening;
+use tombolo_link::{ChannelConfig, Hello, Side};
+use tombolo_platform::Deadline;
+use tombolo_platform::event::{Interest, poll};
+use tombolo_ring::Variant;
+use tombolo_transport::contract::Announced;
+use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::{Batch, Capabilities, ChannelError, Draft, Limits, Message, Stats, Transport, error};
+
+use crate::far::FarEnd;
+use crate::fleet::{self, Convict, Place};
+
+/// Channels between this process and a far end at `P`, which connects (side A) if `FIRST` and else accepts.
+pub(crate) struct Far<P, const FIRST: bool>(PhantomData<P>);
+
+/// An end of such a channel.
+pub(crate) enum End {
+    Near(Box<Channel>),
+    Far(Box<FarEnd>),
+}
+
+macro_rules! on_end {
+    ($end:expr, $it:ident => $body:expr) => {
+        match $end {
+            End::Near($it) => $body,
+            End::Far($it) => $body,
+        }
+    };
+}
+
+impl Transport for End {
+    fn kind(&self) -> TransportKind {
+        on_end!(self, end => end.kind())
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        on_end!(self, end => end.capabilities())
+    }
+
+    fn limits(&self) -> Limits {
+        on_end!(self, end => end.limits())
+    }
+
+    fn stats(&self) -> Stats {
+        on_end!(self, end => Transport::stats(&**end))
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        on_end!(self, end => Transport::try_send(&mut **end, message))
+    }
+
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+        on_end!(self, end => Transport::try_recv_into(&mut **end, buffer))
+    }
+
+    fn try_recv_in_place<R>(
+        &mut self,
+        read: impl FnOnce(&Message<'_>) -> R,
+    ) -> Result<Option<R>, ChannelError> {
+        on_end!(self, end => Transport::try_recv_in_place(&mut **end, read))
+    }
+
+    fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, ChannelError> {
+        on_end!(self, end => Transport::try_recv_batch(&mut **end, max, read))
+    }
+
+    fn try_send_in_place(
+        &mut self,
+        length_bytes: usize,
+        write: impl FnOnce(&mut Draft<'_>),
+    ) -> Result<(), ChannelError> {
+        on_end!(self, end => Transport::try_send_in_place(&mut **end, length_bytes, write))
+    }
+
+    fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, ChannelError> {
+        on_end!(self, end => Transport::try_send_batch(&mut **end, fill))
+    }
+
+    fn readable(&mut self) -> bool {
+        on_end!(self, end => end.readable())
+    }
+
+    fn unsent(&mut self) -> bool {
+        on_end!(self, end => end.unsent())
+    }
+
+    fn sendable(&mut self) -> bool {
+        on_end!(self, end => end.sendable())
+    }
+
+    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
+        on_end!(self, end => end.announce_sleep(awaited))
+    }
+
+    fn may_sleep(&mut self, awaited: Interest) -> bool {
+        on_end!(self, end => end.may_sleep(awaited))
+    }
+
+    fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+        on_end!(self, end => end.sources(awaited, sources));
+    }
+
+    fn woken(&mut self, rung: bool) {
+        on_end!(self, end => end.woken(rung));
+    }
+
+    fn close(&mut self) {
+        on_end!(self, end => end.close());
+    }
+}
+
+/// What the error of a program is to one who has a transport.
+fn error_of(error: Error) -> ChannelError {
+    match error {
+        Error::TimedOut { .. } | Error::Monitor(Fault::NoSuchName { .. }) => {
+            ChannelError::TimedOut(error::Awaited::Handshake)
+        }
+        Error::PeerDied { .. } => ChannelError::PeerDied,
+        error => ChannelError::Violation(error.to_string()),
+    }
+}
+
+fn open_near(opening: &Opening) -> Result<Channel, Error> {
+    let config = opening.config;
+    let options = ChannelOptions::default().slot_bytes(config.slot.bytes())?.slots(config.slots)?;
+    let options = options.interface_hash(opening.interface_hash);
+    let options = if config.variant == Variant::UsedFlag { options.used_flag() } else { options };
+    let timeout = Duration::from_nanos(opening.timeout_ns);
+    if opening.accepts {
+        fleet::domain().export(&opening.name, &options)?.accept(timeout)
+    } else {
+        fleet::domain().connect(&opening.name, &options, timeout)
+    }
+}
+
+/// A name that no channel had before.
+fn new_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("tested/{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+fn opening(name: String, side: Side, hello: Hello, deadline: Deadline) -> Opening {
+    let timeout_ns = u64::try_from(deadline.remaining().as_nanos()).unwrap_or(u64::MAX);
+    let (config, interface_hash) = (hello.config, hello.interface_hash);
+    Opening { accepts: side == Side::B, name, config, interface_hash, timeout_ns }
+}
+
+impl Doomed for Convict {
+    fn kill(&mut self) {
+        self.end();
+    }
+}
+
+impl<P: Place, const FIRST: bool> Carrier for Far<P, FIRST> {
+    type Channel = End;
+    /// The name that the channel goes by: the monitors make it when it is opened.
+    type End = String;
+    const NAME: &'static str = P::NAME;
+    const CAPABILITIES: Capabilities = P::CAPABILITIES;
+    /// Programs introduce themselves as they are and open what the monitors make, so that neither false handshakes nor
+    /// memory before one can be had.
+    const RIG: &'static [Rig] = &[Rig::Killable];
+    const SHAPE_IS_A_S: bool = true;
+    const MAX_SLOTS: u32 = 2048;
+    const EFFORT_PERCENT: u64 = 1;
+
+    fn listed_as() -> String {
+        format!("{}{}", P::NAME, if FIRST { "-first" } else { "" })
+    }
+
+    fn ends(_config: ChannelConfig) -> (String, String) {
+        let name = new_name();
+        (name.clone(), name)
+    }
+
+    fn open(name: String, side: Side, hello: Hello, deadline: Deadline) -> Result<End, ChannelError> {
+        let opening = opening(name, side, hello, deadline);
+        if (side == Side::A) == FIRST {
+            FarEnd::open::<P>(opening).map(|end| End::Far(Box::new(end)))
+        } else {
+            open_near(&opening).map(|end| End::Near(Box::new(end))).map_err(error_of)
+        }
+    }
+
+    fn doomed(order: Order) -> (End, Box<dyn Doomed>) {
+        let (name, hello) = (new_name(), hello(order.config()));
+        let role = match order.role {
+            Role::Sends => "sends",
+            Role::Receives => "receives",
+            Role::Idles => "idles",
+        };
+        let ChannelConfig { slot, slots, variant, .. } = hello.config;
+        let used_flag = variant == Variant::UsedFlag;
+        let shape = [slot.bytes().to_string(), slots.to_string(), used_flag.to_string()];
+        let [slot, slots, used_flag] = shape.each_ref().map(String::as_str);
+        let hash = hello.interface_hash.to_string();
+        let words = ["play", &name, role, slot, slots, used_flag, &hash];
+        // What is on the node survives what dies on the host, or the other way round.
+        let convict = if FIRST { Convict::on_the_host(&words) } else { Convict::start::<P>(&words) };
+        let mut channel = Self::open(name.clone(), Side::A, hello, deadline()).expect("a channel");
+        let mut here = Vec::new();
+        wait::recv_into(&mut channel, &mut Spin::new(0), &mut here, patience())
+            .expect("it says that it is there");
+        assert_eq!(here, b"here");
+        (channel, Box::new(convict))
+    }
+
+    fn rung(channel: &End, awaited: Interest, timeout: Duration) -> bool {
+        match channel {
+            End::Far(end) => end.is_rung(timeout),
+            End::Near(end) => {
+                let mut sources = Vec::new();
+                end.sources(awaited, &mut sources);
+                let ready = poll(&sources, Some(Deadline::after(timeout))).expect("descriptors");
+                ready.iter().any(|ready| ready.any())
+            }
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The end of a channel that is elsewhere: every operation is an order to a program there.
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use tombolo::{Channel, TransportKind};
+use tombolo_conformance::patience;
+use tombolo_far_end::{Answer, Awaited, Counts, Failure, MAX_CARRIED_BYTES, Opening, Order};
+use tombolo_platform::event::Interest;
+use tombolo_transport::contract::Announced;
+use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::{Capabilities, ChannelError, Limits, Stats, Transport, error};
+
+use crate::fleet::{self, Place};
+
+/// How long to look for an answer before sleeping, in nanoseconds.
+const SPIN_NS: u64 = 50_000;
+
+/// An end that is elsewhere.
+pub(crate) struct FarEnd {
+    control: Option<RefCell<Channel>>,
+    /// What the control channel sleeps on, to be lent while that itself is in use.
+    bells: Vec<OwnedFd>,
+    kind: TransportKind,
+    capabilities: Capabilities,
+    max_message_bytes: usize,
+    /// As of the last answer: nothing passes there but by an order.
+    counts: Cell<Counts>,
+    /// Its sleep has ended.
+    rung: Cell<bool>,
+    give_back: fn(Channel),
+}
+
+impl FarEnd {
+    /// Opens one side there.
+    pub(crate) fn open<P: Place>(opening: Opening) -> Result<FarEnd, ChannelError> {
+        let control = fleet::control::<P>();
+        let mut sources = Vec::new();
+        control.sources(Interest::Read, &mut sources);
+        let copy = |(fd, _): &(BorrowedFd<'_>, _)| fd.try_clone_to_owned().expect("one more descriptor");
+        let bells = sources.iter().map(copy).collect();
+        let mut end = FarEnd {
+            control: Some(RefCell::new(control)),
+            bells,
+            kind: if P::CAPABILITIES.contains(Capabilities::ATOMICS) {
+                TransportKind::Shm
+            } else {
+                TransportKind::Window
+            },
+            capabilities: P::CAPABILITIES,
+            max_message_bytes: 0,
+            counts: Cell::default(),
+            rung: Cell::new(false),
+            give_back: fleet::give_back_control::<P>,
+        };
+        end.max_message_bytes = end.number(&Order::Open(opening))? as usize;
+        Ok(end)
+    }
+
+    fn control(&self) -> &RefCell<Channel> {
+        self.control.as_ref().expect("it is given back when this is dropped")
+    }
+
+    /// Gives an order; what was received, if a message was, is then in `received`.
+    fn obey(&self, order: &Order<'_>, received: &mut Vec<u8>) -> Result<Option<u64>, ChannelError> {
+        let mut control = self.control().borrow_mut();
+        let mut spin = Spin::new(SPIN_NS);
+        wait::send(&mut *control, &mut spin, &order.to_bytes(), patience())
+            .unwrap_or_else(|error| panic!("the far end cannot be told anything: {error}"));
+        let mut bytes = Vec::new();
+        // Opening may take as long as a wait does, and then the answer is on its way.
+        let time = 2 * patience();
+        loop {
+            wait::recv_into(&mut *control, &mut spin, &mut bytes, time)
+                .unwrap_or_else(|error| panic!("the far end does not answer {order:?}: {error}"));
+            let (answer, counts) = Answer::from_bytes(&bytes).expect("an answer");
+            self.counts.set(counts);
+            return match answer {
+                Answer::Rung => {
+                    self.rung.set(true);
+                    continue;
+                }
+                Answer::Done(number) => Ok(Some(number)),
+                Answer::Message(message) => {
+                    message.clone_into(received);
+                    Ok(None)
+                }
+                Answer::Failed(failure) => Err(error_of(failure)),
+            };
+        }
+    }
+
+    fn number(&self, order: &Order<'_>) -> Result<u64, ChannelError> {
+        Ok(self.obey(order, &mut Vec::new())?.expect("no message was asked for"))
+    }
+
+    fn is_so(&self, order: &Order<'_>) -> bool {
+        self.number(order).unwrap_or_else(|error| panic!("{order:?}: {error}")) == 1
+    }
+
+    /// Whether its sleep ends within `timeout`.
+    pub(crate) fn is_rung(&self, timeout: Duration) -> bool {
+        if !self.rung.get() {
+            let mut control = self.control().borrow_mut();
+            let mut bytes = Vec::new();
+            match wait::recv_into(&mut *control, &mut Spin::new(0), &mut bytes, timeout) {
+                Ok(_) => assert!(matches!(Answer::from_bytes(&bytes), Ok((Answer::Rung, _)))),
+                Err(ChannelError::TimedOut(_)) => return false,
+                Err(error) => panic!("the far end is gone: {error}"),
+            }
+            self.rung.set(true);
+        }
+        true
+    }
+}
+
+impl Drop for FarEnd {
+    fn drop(&mut self) {
+        if self.max_message_bytes > 0 {
+            // A far end that cannot do even that fails every case that follows.
+            let _ = self.obey(&Order::Drop, &mut Vec::new());
+        }
+        if let Some(control) = self.control.take() {
+            (self.give_back)(control.into_inner());
+        }
+    }
+}
+
+fn error_of(failure: Failure) -> ChannelError {
+    match failure {
+        Failure::WouldBlock => ChannelError::WouldBlock,
+        // Only opening waits.
+        Failure::TimedOut => ChannelError::TimedOut(error::Awaited::Handshake),
+        Failure::Closed => ChannelError::Closed,
+        Failure::PeerDied => ChannelError::PeerDied,
+        Failure::TooLong(length_bytes, max_bytes) => {
+            ChannelError::TooLong { length_bytes: length_bytes as usize, max_bytes: max_bytes as usize }
+        }
+        Failure::Violation(what) | Failure::Other(what) => ChannelError::Violation(what),
+    }
+}
+
+fn of(awaited: Interest) -> Awaited {
+    match awaited {
+        Interest::Read => Awaited::Message,
+        Interest::Write => Awaited::Room,
+        Interest::ReadWrite => Awaited::Both,
+    }
+}
+
+impl Transport for FarEnd {
+    fn kind(&self) -> TransportKind {
+        self.kind
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { max_message_bytes: self.max_message_bytes }
+    }
+
+    fn stats(&self) -> Stats {
+        let [messages_sent, bytes_sent, messages_received, bytes_received, rings, sleeps] =
+            self.counts.get().numbers;
+        Stats { messages_sent, bytes_sent, messages_received, bytes_received, rings, sleeps }
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        let order = if message.len() > MAX_CARRIED_BYTES {
+            Order::SendZeros(message.len() as u64)
+        } else {
+            Order::Send(message)
+        };
+        self.number(&order).map(drop)
+    }
+
+    fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+        match self.obey(&Order::Recv, buffer)? {
+            Some(_) => Ok(None),
+            None => Ok(Some(buffer.len())),
+        }
+    }
+
+    fn readable(&mut self) -> bool {
+        self.is_so(&Order::Readable)
+    }
+
+    fn unsent(&mut self) -> bool {
+        false
+    }
+
+    fn sendable(&mut self) -> bool {
+        !self.is_so(&Order::MaySleep(Awaited::Room))
+    }
+
+    fn announce_sleep(&mut self, awaited: Interest) -> Announced {
+        self.is_so(&Order::Announce(of(awaited)));
+        // Where it takes a barrier, the far end has had it.
+        Announced::Complete
+    }
+
+    fn may_sleep(&mut self, awaited: Interest) -> bool {
+        let may_sleep = self.is_so(&Order::MaySleep(of(awaited)));
+        may_sleep && !self.rung.get() && self.control().borrow_mut().about_to_sleep(Interest::Read)
+    }
+
+    fn sources<'a>(&'a self, _awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+        sources.extend(self.bells.iter().map(|bell| (bell.as_fd(), Interest::Read)));
+    }
+
+    fn woken(&mut self, rung: bool) {
+        self.control().borrow_mut().wake_up();
+        // A bell that was rung before may be on its way still: what counts is what the far end said.
+        let rung = self.is_rung(Duration::ZERO) || rung;
+        self.is_so(&Order::Awake(rung));
+        self.rung.set(false);
+    }
+
+    fn close(&mut self) {
+        self.is_so(&Order::Close);
+    }
+}

@@ -1,0 +1,201 @@
+//! The machine, and the programs on its nodes.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tombolo::{Channel, ChannelOptions, Child, Domain, SpawnOptions};
+use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually, image};
+use tombolo_far_end::{CONTROL_SLOT_BYTES, CONTROL_SLOTS};
+use tombolo_transport::Capabilities;
+
+/// Channels under test that a far end has at a time, at most: the suite waits on four at once.
+const CONTROLS: usize = 5;
+
+/// Where a far end is.
+pub(crate) trait Place: 'static {
+    /// What cases are listed under.
+    const NAME: &'static str;
+    /// The node of the far end that does what it is told.
+    const NODE: &'static str;
+    /// Nodes for far ends that are killed, two of which a case may want at once: a board runs one program.
+    const SPARES: [&'static str; 2];
+    /// What its channels can do.
+    const CAPABILITIES: Capabilities;
+}
+
+/// A board of the Arm architecture.
+pub(crate) struct ArmBoard;
+
+impl Place for ArmBoard {
+    const NAME: &'static str = "aarch64-board";
+    const NODE: &'static str = "arm";
+    const SPARES: [&'static str; 2] = ["arm-spare0", "arm-spare1"];
+    const CAPABILITIES: Capabilities = Capabilities::OF_WINDOW.without(Capabilities::WHOLE_BATCHES);
+}
+
+/// A board of the RISC-V architecture.
+pub(crate) struct RiscvBoard;
+
+impl Place for RiscvBoard {
+    const NAME: &'static str = "riscv64-board";
+    const NODE: &'static str = "riscv";
+    const SPARES: [&'static str; 2] = ["riscv-spare0", "riscv-spare1"];
+    const CAPABILITIES: Capabilities = ArmBoard::CAPABILITIES;
+}
+
+/// A big-endian program on this kernel.
+pub(crate) struct S390x;
+
+impl Place for S390x {
+    const NAME: &'static str = "s390x-user";
+    const NODE: &'static str = "s390x-user";
+    const SPARES: [&'static str; 2] = ["s390x-user"; 2];
+    const CAPABILITIES: Capabilities = Capabilities::OF_SHARED_MEMORY.without(Capabilities::WHOLE_BATCHES);
+}
+
+/// What a node has.
+struct Station {
+    _far_end: Child,
+    controls: Vec<Channel>,
+    spares: Vec<&'static str>,
+}
+
+struct Fleet {
+    /// Before the machine: what it started ends with it.
+    stations: Mutex<HashMap<&'static str, Station>>,
+    domain: Domain,
+    machine: Machine,
+}
+
+static FLEET: Mutex<Option<Arc<Fleet>>> = Mutex::new(None);
+
+/// A case that failed may have had it: what is in it is whole all the same.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The machine, which the first case brings up.
+fn fleet() -> Arc<Fleet> {
+    lock(&FLEET).get_or_insert_with(|| Arc::new(Fleet::up())).clone()
+}
+
+/// Takes the machine down, if it is up; nothing of it may be left.
+pub(crate) fn down() {
+    let Some(fleet) = lock(&FLEET).take() else { return };
+    let Fleet { stations, domain, machine } = Arc::into_inner(fleet).expect("no case runs any more");
+    drop((stations, domain));
+    machine.down();
+}
+
+impl Fleet {
+    fn up() -> Fleet {
+        // The largest message that none must carry has to fit the board's memory all the same.
+        let roomy = "memory_mib = 64";
+        let file = MachineFile::host()
+            .with_board(ArmBoard::NODE, "aarch64", roomy)
+            .with_board(ArmBoard::SPARES[0], "aarch64", "")
+            .with_board(ArmBoard::SPARES[1], "aarch64", "")
+            .with_board(RiscvBoard::NODE, "riscv64", roomy)
+            .with_board(RiscvBoard::SPARES[0], "riscv64", "")
+            .with_board(RiscvBoard::SPARES[1], "riscv64", "")
+            .with_user(S390x::NODE, "s390x");
+        let machine = Machine::up(&file);
+        let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
+        Fleet { machine, domain, stations: Mutex::default() }
+    }
+
+    fn spawn<'a>(&self, node: &str, words: impl IntoIterator<Item = &'a str>) -> Child {
+        let options = SpawnOptions::image(image("far-end")).on(node).args(words);
+        self.domain.spawn(&options).unwrap_or_else(|error| panic!("a far end on {node}: {error}"))
+    }
+
+    fn start<P: Place>(&self) -> Station {
+        let options = ChannelOptions::default().slot_bytes(CONTROL_SLOT_BYTES).expect("a size");
+        let options = options.slots(CONTROL_SLOTS).expect("a number");
+        let prefix = format!("control/{}", P::NODE);
+        let listeners = (0..CONTROLS).map(|number| {
+            self.domain.export(&format!("{prefix}/{number}"), &options).expect("a name of its own")
+        });
+        let listeners: Vec<_> = listeners.collect();
+        let far_end = self.spawn(P::NODE, ["serve", &prefix, &CONTROLS.to_string()]);
+        let accept =
+            |listener: tombolo::Listener| listener.accept(PATIENCE).expect("a far end that connects");
+        let controls = listeners.into_iter().map(accept).collect();
+        Station { _far_end: far_end, controls, spares: P::SPARES.to_vec() }
+    }
+}
+
+/// This program as a domain.
+pub(crate) fn domain() -> Domain {
+    fleet().domain.clone()
+}
+
+/// Takes something of a place's station as soon as it has one.
+fn take<P: Place, T>(what: &str, take: impl Fn(&mut Station) -> Option<T>) -> T {
+    let fleet = fleet();
+    let mut taken = None;
+    let found = eventually(|| {
+        let mut stations = lock(&fleet.stations);
+        taken = take(stations.entry(P::NODE).or_insert_with(|| fleet.start::<P>()));
+        taken.is_some()
+    });
+    assert!(found, "{} has no {what} left", P::NAME);
+    taken.expect("it was found")
+}
+
+fn give_back<P: Place>(give: impl FnOnce(&mut Station)) {
+    let fleet = fleet();
+    if let Some(station) = lock(&fleet.stations).get_mut(P::NODE) {
+        give(station);
+    }
+}
+
+/// Takes a control channel.
+pub(crate) fn control<P: Place>() -> Channel {
+    take::<P, _>("control channel", |station| station.controls.pop())
+}
+
+/// Gives it back, for the next.
+pub(crate) fn give_back_control<P: Place>(control: Channel) {
+    give_back::<P>(|station| station.controls.push(control));
+}
+
+/// A far end that will be killed.
+pub(crate) struct Convict {
+    child: Child,
+    give_back: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Convict {
+    /// Starts one.
+    pub(crate) fn start<P: Place>(words: &[&str]) -> Convict {
+        let spare = take::<P, _>("spare node", |station| station.spares.pop());
+        let child = fleet().spawn(spare, words.iter().copied());
+        let give_back = move || give_back::<P>(|station| station.spares.push(spare));
+        Convict { child, give_back: Some(Box::new(give_back)) }
+    }
+
+    /// Starts one here.
+    pub(crate) fn on_the_host(words: &[&str]) -> Convict {
+        let child = fleet().spawn("host", words.iter().copied());
+        Convict { child, give_back: Some(Box::new(|| ())) }
+    }
+
+    /// Ends it, and waits until it has ended.
+    pub(crate) fn end(&mut self) {
+        if let Some(give_back) = self.give_back.take() {
+            self.child.kill().expect("the monitor lives");
+            self.child.wait(Duration::from_secs(60)).expect("what is killed ends");
+            give_back();
+        }
+    }
+}
+
+impl Drop for Convict {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
+    }
+}
