@@ -86,8 +86,9 @@ impl Board {
         let (machine, usual_cpu) = match self.isa {
             // Interrupts of the window are messages, which only this interrupt architecture has.
             Isa::Riscv64 => ("virt,aia=aplic-imsic -bios none", "rv64"),
-            // Messages through GICv2m wake a sleeping board fastest.
-            _ => ("virt,gic-version=2", qemu::DEFAULT_CPU),
+            // Messages through GICv2m wake a sleeping board fastest. Nobody on a board reads ACPI tables, which the
+            // emulator would take a while to make.
+            _ => ("virt,gic-version=2,acpi=off", qemu::DEFAULT_CPU),
         };
         let cpu = self.cpu.as_deref().unwrap_or(usual_cpu);
         let words = [
@@ -121,7 +122,7 @@ mod tests {
         let begins = "-no-user-config -nodefaults -display none -no-reboot -machine virt,";
         assert_eq!(
             line(Isa::Aarch64, None),
-            format!("{begins}gic-version=2 -cpu cortex-a72 -smp 1,maxcpus=2 -m 32 {ends}")
+            format!("{begins}gic-version=2,acpi=off -cpu cortex-a72 -smp 1,maxcpus=2 -m 32 {ends}")
         );
         assert_eq!(
             line(Isa::Riscv64, None),

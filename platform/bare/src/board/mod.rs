@@ -12,6 +12,8 @@ mod machine;
 mod machine;
 
 #[cfg(target_os = "none")]
+mod device;
+#[cfg(target_os = "none")]
 mod start;
 
 #[cfg(target_os = "none")]

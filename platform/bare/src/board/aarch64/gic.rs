@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use super::{read_device, write_device};
+use crate::board::device::{read_device, write_device};
 use crate::pci::Messages;
 
 const DISTRIBUTOR: u64 = 0x0800_0000;

@@ -10,6 +10,7 @@ use core::sync::atomic::Ordering;
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::fence;
 
+use super::device::{Devices, Ecam, read_device, write_device};
 use super::start::die;
 use super::{Board, BoardError, Division, Fault, Reach, Trap};
 use crate::call::DOORBELL_OFFSET_BYTES;
@@ -88,7 +89,7 @@ impl Virt {
         let messages = gic::set_up(MAX_VECTORS);
         let places =
             pci::Places { registers: REGISTERS_PLACE, interrupts: INTERRUPTS_PLACE, window: WINDOW_PLACE };
-        let device = pci::set_up(&mut Ecam, &mut Devices, places, messages)?;
+        let device = pci::set_up(&mut Ecam(ECAM), &mut Devices, places, messages)?;
         gic::show_clock_to_programs();
         mmu::switch_on(division, device.window_bytes, own_window_bytes);
         heap(division.heap, (division.end - division.heap) as usize);
@@ -219,47 +220,6 @@ fn syndrome() -> u64 {
     // SAFETY: as above.
     unsafe { core::arch::asm!("mrs {it}, esr_el1", it = out(reg) syndrome, options(nomem, nostack)) };
     syndrome
-}
-
-/// Configuration space, memory-mapped.
-struct Ecam;
-
-impl Ecam {
-    fn address(slot: u8, offset: u16) -> u64 {
-        ECAM + (u64::from(slot) << 15) + u64::from(offset)
-    }
-}
-
-impl pci::Configuration for Ecam {
-    fn read(&self, slot: u8, offset: u16) -> u32 {
-        read_device(Ecam::address(slot, offset))
-    }
-
-    fn write(&mut self, slot: u8, offset: u16, value: u32) {
-        write_device(Ecam::address(slot, offset), value);
-    }
-}
-
-/// Regions of devices.
-struct Devices;
-
-impl pci::DeviceMemory for Devices {
-    fn write(&mut self, address: u64, value: u32) {
-        write_device(address, value);
-    }
-}
-
-/// Reads a register of a device of this board.
-fn read_device(address: u64) -> u32 {
-    // SAFETY: every caller names a register of the board's devices by its fixed place, aligned; reading one has no
-    // effect on memory.
-    unsafe { (address as *const u32).read_volatile() }
-}
-
-/// Writes a register of a device of this board.
-fn write_device(address: u64, value: u32) {
-    // SAFETY: as above. What devices write by themselves is interrupts, and the window's memory, which is shared.
-    unsafe { (address as *mut u32).write_volatile(value) }
 }
 
 /// Writes to the serial line.
