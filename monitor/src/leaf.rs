@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use tombolo_base::Isa;
+use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report, Wire};
-use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
 use tombolo_link::{ChannelLayout, Hello, Side};
 use tombolo_platform::error::Context;
@@ -91,7 +91,7 @@ fn run(mut line: Line, emulator: Option<Emulator>, window: Option<GuestWindow>) 
         agent.set_window(window);
     }
     let ready = Report::Ready {
-        version: PROTOCOL_VERSION,
+        version: FINGERPRINT,
         isa: Isa::current(),
         cores: crate::cores(),
         pid: std::process::id() as i32,

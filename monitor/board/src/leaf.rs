@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
+use tombolo_control::FINGERPRINT;
 use tombolo_control::{
     Attachment, Bytes, Exit, MAX_MESSAGE_BYTES, MonitorMessage, Order, Reply, Report, StartOrder, Wire,
 };
-use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_platform_bare::board::{Board, Fault, Trap};
 use tombolo_platform_bare::call;
 use tombolo_platform_bare::console::Outgoing;
@@ -289,7 +289,7 @@ impl<B: Board> Leaf<B> {
         let mib = memory.len() >> 20;
         let isa = Isa::current();
         self.say(format_args!("board: {name} of machine {machine}, {isa}, {mib} MiB for programs"));
-        self.report(&Report::Ready { version: PROTOCOL_VERSION, isa, cores: 1, pid: 1 });
+        self.report(&Report::Ready { version: FINGERPRINT, isa, cores: 1, pid: 1 });
     }
 
     /// Keeps a program; without it, the start that follows fails and says so.

@@ -1,6 +1,6 @@
 //! Consoles: what nodes print, kept for a while, and shown to whoever looks, at their own pace.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use tombolo_base::NodeId;
 use tombolo_control::{Bytes, Fault, Reply};
@@ -35,7 +35,7 @@ pub(super) struct ConsoleRecord {
     printed: u64,
     /// Bytes typed that the serial line has not taken.
     typed_bytes: usize,
-    viewers: HashMap<Client, Viewer>,
+    viewers: BTreeMap<Client, Viewer>,
 }
 
 impl ConsoleRecord {

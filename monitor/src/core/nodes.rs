@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tombolo_base::{DomainId, Isa, NodeId};
+use tombolo_control::FINGERPRINT;
 use tombolo_control::{Exit, Fault, NodeInfo, Order, Reply};
-use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_link::window::{WindowAllocator, heap_offset_bytes};
 use tombolo_machine::Limit;
 
@@ -50,10 +50,19 @@ impl Core {
         let expected = self.machine.node(id).map(|node| node.isa);
         let Some(node) = self.node(id) else { return };
         let NodeState::Booting { since } = node.state else { return };
-        if version != PROTOCOL_VERSION || Some(isa) != expected {
-            let cause = format!("its monitor is for {isa} and protocol {version}: rebuild it (`make kit`)");
+        let unfit = if version != FINGERPRINT {
+            Some(format!(
+                "its monitor speaks control protocol {version:08x}, the root's {FINGERPRINT:08x}: they are of different \
+                 releases"
+            ))
+        } else {
+            expected
+                .filter(|expected| *expected != isa)
+                .map(|expected| format!("its monitor is for {isa}, the node is of {expected}"))
+        };
+        if let Some(unfit) = unfit {
             self.effects.push(Effect::Destroy { node: id });
-            return self.node_lost(id, &cause);
+            return self.node_lost(id, &format!("{unfit}: rebuild it (`make kit`)"));
         }
         node.state = NodeState::Up;
         let generation = node.generation.get();

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tombolo_base::DomainId;
+use tombolo_control::FINGERPRINT;
 use tombolo_control::{ClientMessage, DomainInfo, Fault, Order, Reply, Request, Wire};
-use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_machine::image::Image;
 
 use super::{Client, ClientRecord, Core, Effect, MAX_PROGRAM_CHARS, Nanos};
@@ -129,11 +129,11 @@ impl Core {
     }
 
     fn attach(&mut self, now: Nanos, client: Client, version: u32, program: &str) -> Result<Reply, Fault> {
-        if version != PROTOCOL_VERSION {
+        if version != FINGERPRINT {
             return Err(Fault::Refused {
                 why: format!(
-                    "this program speaks protocol version {version}, the machine {PROTOCOL_VERSION}: build both \
-                     from the same release"
+                    "this program speaks control protocol {version:08x}, the machine {FINGERPRINT:08x}: they are of \
+                     different releases, so build the program anew (`tombolo build`) with the one that the machine runs"
                 ),
             });
         }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tombolo_base::{Isa, NodeId};
+use tombolo_control::FINGERPRINT;
 use tombolo_control::{
     Attachment, Bytes, ClientMessage, Exit, Fault, MonitorMessage, Order, Reply, Report, Request,
     SpawnRequest, Wire,
 };
-use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_link::{ChannelConfig, TransportKind};
 use tombolo_machine::Machine;
 use tombolo_naming::Scope;
@@ -61,7 +61,7 @@ impl Bench {
         bench.collect();
         for (node, isa) in [(HOST, Isa::X86_64), (ARM0, Isa::Aarch64), (ARM1, Isa::Aarch64)] {
             bench.core.node_started(node, 100, (node != HOST).then_some((1 << 20, vectors)));
-            bench.report(node, Report::Ready { version: PROTOCOL_VERSION, isa, cores: 2, pid: 100 });
+            bench.report(node, Report::Ready { version: FINGERPRINT, isa, cores: 2, pid: 100 });
         }
         assert!(bench.core.boot_progress().booting.is_empty());
         bench
@@ -92,7 +92,7 @@ impl Bench {
     pub(super) fn attach(&mut self, client: Client) -> tombolo_base::DomainId {
         let (node, connection) = client;
         self.report(node, Report::Joined { connection, pid: 7, domain: None });
-        let attach = Request::Attach { version: PROTOCOL_VERSION, program: "test".into() };
+        let attach = Request::Attach { version: FINGERPRINT, program: "test".into() };
         match self.ask(client, attach) {
             Some(Reply::Attached { domain, spawned: false, .. }) => domain,
             other => panic!("{other:?}"),
@@ -310,7 +310,7 @@ fn an_image_without_a_build_names_what_it_has() {
     bench.attach((HOST, 1));
     let parent = start(&mut bench, (HOST, 1));
     bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(parent) });
-    let attach = Request::Attach { version: PROTOCOL_VERSION, program: String::new() };
+    let attach = Request::Attach { version: FINGERPRINT, program: String::new() };
     assert!(matches!(bench.ask((ARM0, 5), attach), Some(Reply::Attached { spawned: true, .. })));
     let fault = match bench.spawn((ARM0, 5), "host") {
         Some(Reply::Failed { fault }) => fault,
@@ -357,7 +357,7 @@ fn a_lost_node_takes_its_domains_and_hangs_up_its_channels() {
     bench.attach((HOST, 1));
     let domain = start(&mut bench, (HOST, 1));
     bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(domain) });
-    bench.ask((ARM0, 5), Request::Attach { version: PROTOCOL_VERSION, program: String::new() });
+    bench.ask((ARM0, 5), Request::Attach { version: FINGERPRINT, program: String::new() });
     bench.export((HOST, 1), "pong");
     let Some(Reply::Connected { grant }) = bench.connect((ARM0, 5), "pong") else { panic!() };
     bench.delivered.clear();
@@ -383,12 +383,36 @@ fn a_restarted_node_has_a_new_generation_and_its_old_ids_are_refused() {
     bench.collect();
     assert_eq!(bench.ask((HOST, 1), restart()), None);
     bench.core.node_started(ARM0, 101, Some((1 << 20, 4)));
-    bench.report(ARM0, Report::Ready { version: PROTOCOL_VERSION, isa: Isa::Aarch64, cores: 1, pid: 1 });
+    bench.report(ARM0, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 1, pid: 1 });
     assert_eq!(bench.answer((HOST, 1)), Some(Reply::Done {}));
     let new = start(&mut bench, (HOST, 1));
     assert_eq!((old.generation().get(), new.generation().get(), old.index(), new.index()), (1, 2, 1, 1));
     let kill = Request::Kill { domain: old, signal: 9, grace: Duration::ZERO };
     assert!(matches!(bench.ask((HOST, 1), kill), Some(Reply::Failed { .. })));
+}
+
+#[test]
+fn who_was_built_from_other_messages_is_refused_with_both_fingerprints() {
+    let mut bench = Bench::up(4);
+    let other = FINGERPRINT ^ 1;
+    bench.report(HOST, Report::Joined { connection: 1, pid: 7, domain: None });
+    let answer = bench.ask((HOST, 1), Request::Attach { version: other, program: "old".into() });
+    let Some(Reply::Failed { fault: Fault::Refused { why } }) = answer else { panic!("{answer:?}") };
+    for fingerprint in [other, FINGERPRINT] {
+        assert!(why.contains(&format!("{fingerprint:08x}")), "{why}");
+    }
+    assert!(matches!(bench.attach((HOST, 2)).node(), HOST), "others are served");
+    bench.core.node_lost(ARM0, "gone");
+    bench.collect();
+    assert_eq!(bench.ask((HOST, 2), Request::Restart { node: "arm0".into() }), None);
+    bench.core.node_started(ARM0, 101, Some((1 << 20, 4)));
+    bench.report(ARM0, Report::Ready { version: other, isa: Isa::Aarch64, cores: 1, pid: 1 });
+    let answer = bench.answer((HOST, 2));
+    let Some(Reply::Failed { fault: Fault::NodeDown { node, cause } }) = answer else { panic!("{answer:?}") };
+    assert_eq!(node, "arm0");
+    for fingerprint in [other, FINGERPRINT] {
+        assert!(cause.contains(&format!("{fingerprint:08x}")), "{cause}");
+    }
 }
 
 #[test]
@@ -471,7 +495,7 @@ fn what_an_agent_says_of_domains_elsewhere_is_no_evidence() {
     bench.report(ARM1, Report::Ended { domain, exit: Exit::Exited { status: 0 } });
     bench.report(ARM1, Report::Output { domain, stream: 1, bytes: Bytes(b"x".to_vec()) });
     bench.report(ARM1, Report::Joined { connection: 1, pid: 1, domain: Some(domain) });
-    let attach = Request::Attach { version: PROTOCOL_VERSION, program: String::new() };
+    let attach = Request::Attach { version: FINGERPRINT, program: String::new() };
     assert_eq!(bench.ask((ARM1, 1), attach), None);
     assert!(bench.delivered.is_empty());
     bench.report(ARM0, Report::Ended { domain, exit: Exit::Exited { status: 0 } });
@@ -539,7 +563,7 @@ fn a_child_that_ended_before_it_attached_is_not_taken_for_another() {
     let domain = start(&mut bench, (HOST, 1));
     bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(domain) });
     bench.report(ARM0, Report::Ended { domain, exit: Exit::Signalled { signal: 9 } });
-    let attach = Request::Attach { version: PROTOCOL_VERSION, program: String::new() };
+    let attach = Request::Attach { version: FINGERPRINT, program: String::new() };
     let fault = Fault::NoSuchDomain { domain };
     assert_eq!(bench.ask((ARM0, 5), attach), Some(Reply::Failed { fault }));
     bench.report(ARM0, Report::Left { connection: 5 });
@@ -555,7 +579,7 @@ fn the_last_words_of_a_dead_domain_open_nothing() {
     bench.attach((HOST, 1));
     let domain = start(&mut bench, (HOST, 1));
     bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(domain) });
-    let attach = Request::Attach { version: PROTOCOL_VERSION, program: String::new() };
+    let attach = Request::Attach { version: FINGERPRINT, program: String::new() };
     assert!(matches!(bench.ask((ARM0, 5), attach), Some(Reply::Attached { spawned: true, .. })));
     assert_eq!(bench.connect((ARM0, 5), "late"), None);
     bench.report(ARM0, Report::Ended { domain, exit: Exit::Signalled { signal: 9 } });
@@ -575,12 +599,7 @@ fn a_clock_that_goes_back_while_a_node_starts_is_survived() {
     let machine = Machine::parse(MACHINE, std::path::Path::new("test.toml"), Isa::X86_64).unwrap();
     let mut core = Core::new(machine, SECOND);
     core.boot_all(SECOND);
-    core.report(
-        0,
-        HOST,
-        Report::Ready { version: PROTOCOL_VERSION, isa: Isa::X86_64, cores: 1, pid: 1 },
-        None,
-    );
+    core.report(0, HOST, Report::Ready { version: FINGERPRINT, isa: Isa::X86_64, cores: 1, pid: 1 }, None);
     let up = core.boot_progress().up;
     assert_eq!((up.len(), up[0].boot), (1, Duration::ZERO));
 }

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::{Command, Stdio};
 
 use tombolo_base::NodeId;
+use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report};
-use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_link::window::WindowHeader;
 use tombolo_machine::vm::{Board, Launch, Qemu, VmKit, Window, initramfs};
 use tombolo_machine::{BareNode, Node, NodeKind, VmNode, kit};
@@ -45,7 +45,7 @@ impl Root {
     /// The host's agent is part of this process.
     fn host_is_up(&mut self) {
         let ready = Report::Ready {
-            version: PROTOCOL_VERSION,
+            version: FINGERPRINT,
             isa: tombolo_base::Isa::current(),
             cores: crate::cores(),
             pid: std::process::id() as i32,

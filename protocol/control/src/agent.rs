@@ -209,7 +209,7 @@ wire_enum! {
     Report {
         /// It runs. First message.
         1 => Ready {
-            /// Of the protocol.
+            /// [`crate::FINGERPRINT`].
             version: u32,
             /// What it was compiled for.
             isa: Isa,

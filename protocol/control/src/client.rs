@@ -97,7 +97,7 @@ wire_enum! {
     Request {
         /// First message of a connection.
         1 => Attach {
-            /// [`tombolo_link::hello::PROTOCOL_VERSION`].
+            /// [`crate::FINGERPRINT`].
             version: u32,
             /// What it is called in lists.
             program: String,

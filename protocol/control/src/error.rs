@@ -131,9 +131,13 @@ impl fmt::Display for Fault {
             ),
             Fault::BadImage { why } => write!(f, "not a usable image: {why}"),
             Fault::StartFailed { node, why } => write!(f, "cannot start on node {node}: {why}"),
+            Fault::NoLink { from, to } if from == to => {
+                write!(f, "programs on node {from} share no link: a board runs one program at a time")
+            }
             Fault::NoLink { from, to } => write!(
                 f,
-                "nodes {from} and {to} share no link: only a node of the host's kernel reaches a virtual machine"
+                "nodes {from} and {to} share no link: what is behind a window, a virtual machine or a board, reaches \
+                 the nodes of the host's kernel only"
             ),
             Fault::Name { fault } => write!(f, "{fault}"),
             Fault::Limit { what } | Fault::Refused { why: what } | Fault::System { what } => {

@@ -10,6 +10,7 @@ pub mod agent;
 pub mod client;
 pub mod error;
 mod names;
+mod shape;
 pub mod wire;
 
 pub use agent::{Attachment, Order, Report, StartOrder};
@@ -20,6 +21,19 @@ pub use client::{
 pub use error::Fault;
 pub use tombolo_naming::{MAX_NAME_BYTES, is_name};
 pub use wire::{Bytes, DecodeError, MAX_MESSAGE_BYTES, Wire};
+
+/// Stands for all of the messages and their encodings, and for the protocol of channels. Both sides say theirs in their
+/// first message ([`Request::Attach`], [`Report::Ready`]), and a monitor refuses whoever has another.
+///
+/// **Invariant:** the encodings of these two, of [`Order::Welcome`] and of [`Fault::Refused`] as an answer never change, so
+/// that every build can tell every other that they differ.
+pub const FINGERPRINT: u32 = shape::fold(&[
+    ClientMessage::SHAPE,
+    MonitorMessage::SHAPE,
+    Order::SHAPE,
+    Report::SHAPE,
+    tombolo_link::hello::PROTOCOL_VERSION as u64,
+]);
 
 /// The most that one request reads of a trace page, in bytes: with what is around it, a message.
 pub const MAX_TRACE_READ_BYTES: u32 = 48 * 1024;

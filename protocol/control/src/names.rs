@@ -9,9 +9,12 @@ use tombolo_naming::{
     Value,
 };
 
+use crate::shape::{part, text, with};
 use crate::wire::{Bytes, DecodeError, Wire, wire_of_enum, wire_of_struct};
 
 impl Wire for Value {
+    const SHAPE: u64 = text("Value: 1 i64, 2 f64, 3 String, 4 bool, 5 Bytes");
+
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Value::Integer(value) => {
@@ -52,6 +55,8 @@ impl Wire for Value {
 
 /// In the order of their names, each once: there is one encoding.
 impl Wire for Attributes {
+    const SHAPE: u64 = with(with(text("Attributes"), String::SHAPE), Value::SHAPE);
+
     fn encode(&self, out: &mut Vec<u8>) {
         (self.len() as u32).encode(out);
         for (name, value) in self {
@@ -75,6 +80,8 @@ impl Wire for Attributes {
 }
 
 impl Wire for EventMask {
+    const SHAPE: u64 = text("EventMask u8");
+
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);
     }
@@ -88,6 +95,8 @@ impl Wire for EventMask {
 macro_rules! wire_of_list {
     ($($type:ty: $what:literal of $all:expr;)*) => {$(
         impl Wire for $type {
+            const SHAPE: u64 = text(stringify!($type: $all));
+
             fn encode(&self, out: &mut Vec<u8>) {
                 let code = $all.iter().position(|other| other == self).unwrap_or(0);
                 (code as u8).encode(out);
@@ -109,15 +118,38 @@ wire_of_list! {
     EndCause: "cause" of [EndCause::Unwatched, EndCause::TooCostly, EndCause::NodeLost];
 }
 
-/// A choice whose alternatives hold one thing each, or nothing.
+/// A choice whose alternatives hold one thing or two, or nothing.
 macro_rules! wire_of_choice {
-    ($name:ident { $($tag:literal => $variant:ident $(($($field:ident),*))?,)* }) => {
+    ($name:ident { $($tag:literal => $variant:ident $(($first:ident $(, $second:ident)?))?,)* }) => {
         impl Wire for $name {
+            const SHAPE: u64 = {
+                let shape = text(stringify!($name));
+                $(
+                    let shape = with(shape, $tag);
+                    let shape = with(shape, text(stringify!($variant)));
+                    $(
+                        let first = part(stringify!($first), |of: &$name| match of {
+                            $name::$variant($first, ..) => $first,
+                            _ => unreachable!(),
+                        });
+                        let shape = with(shape, first);
+                        $(
+                            let second = part(stringify!($second), |of: &$name| match of {
+                                $name::$variant(_, $second) => $second,
+                                _ => unreachable!(),
+                            });
+                            let shape = with(shape, second);
+                        )?
+                    )?
+                )*
+                shape
+            };
+
             fn encode(&self, out: &mut Vec<u8>) {
                 match self {
-                    $($name::$variant $(($($field),*))? => {
+                    $($name::$variant $(($first $(, $second)?))? => {
                         out.push($tag);
-                        $($($field.encode(out);)*)?
+                        $($first.encode(out); $($second.encode(out);)?)?
                     })*
                 }
             }
@@ -125,8 +157,8 @@ macro_rules! wire_of_choice {
             fn decode(input: &mut &[u8]) -> Result<Self, DecodeError> {
                 match u8::decode(input)? {
                     $($tag => {
-                        $($(let $field = Wire::decode(input)?;)*)?
-                        Ok($name::$variant $(($($field),*))?)
+                        $(let $first = Wire::decode(input)?; $(let $second = Wire::decode(input)?;)?)?
+                        Ok($name::$variant $(($first $(, $second)?))?)
                     })*
                     tag => Err(DecodeError::Tag { what: stringify!($name), tag: tag.into() }),
                 }
@@ -158,6 +190,8 @@ wire_of_struct!(ObjectInfo { kind, name, holders, count, waiting });
 wire_of_struct!(Notice { watch, lost, last, event });
 
 impl Wire for Condition {
+    const SHAPE: u64 = text("Condition: 1 Always, 2 Absent, 3 Version u64, 4 Fenced lock String token u64");
+
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Condition::Always => out.push(1),

@@ -279,3 +279,77 @@ proptest! {
         }
     }
 }
+
+#[allow(unreachable_pub)]
+mod shapes {
+    //! What makes two builds different, and what they can still say to each other.
+
+    use super::*;
+    use crate::wire::{wire_enum, wire_struct};
+
+    macro_rules! shape_of_struct {
+        ($($fields:tt)*) => {{
+            wire_struct! { #[allow(dead_code)] Sample { $($fields)* } }
+            Sample::SHAPE
+        }};
+    }
+
+    macro_rules! shape_of_enum {
+        ($($variants:tt)*) => {{
+            wire_enum! { #[allow(dead_code)] Sample { $($variants)* } }
+            Sample::SHAPE
+        }};
+    }
+
+    #[test]
+    fn every_change_of_a_table_shows() {
+        let shapes = [
+            shape_of_struct!(a: u32,),
+            shape_of_struct!(b: u32,),
+            shape_of_struct!(a: u64,),
+            shape_of_struct!(a: i32,),
+            shape_of_struct!(a: Vec<u32>,),
+            shape_of_struct!(a: Option<u32>,),
+            shape_of_struct!(a: u32, b: u16,),
+            shape_of_struct!(b: u16, a: u32,),
+            shape_of_enum!(1 => A {}),
+            shape_of_enum!(2 => A {}),
+            shape_of_enum!(1 => B {}),
+            shape_of_enum!(1 => A { a: u32, }),
+            shape_of_enum!(1 => A { a: String, }),
+            shape_of_enum!(1 => A {} 2 => B {}),
+            shape_of_enum!(2 => B {} 1 => A {}),
+        ];
+        for (index, shape) in shapes.iter().enumerate() {
+            assert!(!shapes[..index].contains(shape), "{index}");
+        }
+        assert_eq!(shape_of_struct!(a: u32,), shape_of_struct!(a: u32,));
+    }
+
+    #[test]
+    fn a_change_deep_inside_shows() {
+        mod other {
+            use crate::wire::wire_struct;
+            wire_struct! { Inner { a: u8, } }
+            wire_struct! { Outer { inner: Vec<(u8, Inner)>, } }
+        }
+        wire_struct! { Inner { a: u8, b: u8, } }
+        wire_struct! { Outer { inner: Vec<(u8, Inner)>, } }
+        assert_ne!(Outer::SHAPE, other::Outer::SHAPE);
+    }
+
+    /// What never changes: these have to be understood by builds that differ in all else.
+    #[test]
+    fn first_words_are_golden() {
+        let attach =
+            ClientMessage { request: 1, body: Request::Attach { version: 0x0403_0201, program: "p".into() } };
+        assert_eq!(attach.to_bytes(), [1, 0, 0, 0, 1, 1, 2, 3, 4, 1, 0, 0, 0, b'p']);
+        let fault = Fault::Refused { why: "no".into() };
+        let refused = MonitorMessage { request: 1, body: Reply::Failed { fault } };
+        assert_eq!(refused.to_bytes(), [1, 0, 0, 0, 1, 12, 2, 0, 0, 0, b'n', b'o']);
+        let welcome = Order::Welcome { node: NodeId(3), name: "n".into(), machine: "m".into() };
+        assert_eq!(welcome.to_bytes(), [1, 3, 0, 1, 0, 0, 0, b'n', 1, 0, 0, 0, b'm']);
+        let ready = Report::Ready { version: 0x0403_0201, isa: Isa::X86_64, cores: 2, pid: 5 };
+        assert_eq!(ready.to_bytes(), [1, 1, 2, 3, 4, Isa::X86_64.code(), 2, 0, 5, 0, 0, 0]);
+    }
+}

@@ -9,6 +9,8 @@ use tombolo_base::{ChannelId, DomainId, Isa, NodeId, Target};
 use tombolo_link::{ChannelConfig, Side, TransportKind};
 use tombolo_ring::{SlotSize, Variant};
 
+use crate::shape::{text, with};
+
 /// The longest encoded control message. What may be long (output, arguments) is cut or refused before.
 pub const MAX_MESSAGE_BYTES: usize = 60 * 1024;
 
@@ -36,6 +38,9 @@ pub enum DecodeError {
 
 /// Something with an encoding.
 pub trait Wire: Sized {
+    /// What the encoding is: another one has another number. See [`crate::FINGERPRINT`].
+    const SHAPE: u64;
+
     /// Appends the encoding.
     fn encode(&self, out: &mut Vec<u8>);
 
@@ -71,6 +76,8 @@ fn take<'a>(input: &mut &'a [u8], length: usize) -> Result<&'a [u8], DecodeError
 macro_rules! numbers {
     ($($type:ty),*) => {$(
         impl Wire for $type {
+            const SHAPE: u64 = text(stringify!($type));
+
             fn encode(&self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&self.to_le_bytes());
             }
@@ -85,6 +92,8 @@ macro_rules! numbers {
 numbers!(u16, u32, u64, i32, i64);
 
 impl Wire for u8 {
+    const SHAPE: u64 = text("u8");
+
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(*self);
     }
@@ -95,6 +104,8 @@ impl Wire for u8 {
 }
 
 impl Wire for bool {
+    const SHAPE: u64 = text("bool");
+
     fn encode(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
     }
@@ -109,6 +120,8 @@ impl Wire for bool {
 }
 
 impl Wire for String {
+    const SHAPE: u64 = text("String");
+
     fn encode(&self, out: &mut Vec<u8>) {
         (self.len() as u32).encode(out);
         out.extend_from_slice(self.as_bytes());
@@ -126,6 +139,8 @@ impl Wire for String {
 pub struct Bytes(pub Vec<u8>);
 
 impl Wire for Bytes {
+    const SHAPE: u64 = text("Bytes");
+
     fn encode(&self, out: &mut Vec<u8>) {
         (self.0.len() as u32).encode(out);
         out.extend_from_slice(&self.0);
@@ -138,6 +153,8 @@ impl Wire for Bytes {
 }
 
 impl Wire for [u8; 32] {
+    const SHAPE: u64 = text("[u8; 32]");
+
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self);
     }
@@ -148,6 +165,8 @@ impl Wire for [u8; 32] {
 }
 
 impl<T: Wire> Wire for Vec<T> {
+    const SHAPE: u64 = with(text("Vec"), T::SHAPE);
+
     fn encode(&self, out: &mut Vec<u8>) {
         (self.len() as u32).encode(out);
         self.iter().for_each(|item| item.encode(out));
@@ -164,6 +183,8 @@ impl<T: Wire> Wire for Vec<T> {
 }
 
 impl<T: Wire> Wire for Option<T> {
+    const SHAPE: u64 = with(text("Option"), T::SHAPE);
+
     fn encode(&self, out: &mut Vec<u8>) {
         self.is_some().encode(out);
         if let Some(value) = self {
@@ -177,6 +198,8 @@ impl<T: Wire> Wire for Option<T> {
 }
 
 impl<A: Wire, B: Wire> Wire for (A, B) {
+    const SHAPE: u64 = with(with(text("pair"), A::SHAPE), B::SHAPE);
+
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);
         self.1.encode(out);
@@ -188,6 +211,8 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
 }
 
 impl Wire for NodeId {
+    const SHAPE: u64 = text("NodeId");
+
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);
     }
@@ -198,6 +223,8 @@ impl Wire for NodeId {
 }
 
 impl Wire for ChannelId {
+    const SHAPE: u64 = text("ChannelId");
+
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);
     }
@@ -208,6 +235,8 @@ impl Wire for ChannelId {
 }
 
 impl Wire for DomainId {
+    const SHAPE: u64 = text("DomainId");
+
     fn encode(&self, out: &mut Vec<u8>) {
         self.to_bits().encode(out);
     }
@@ -219,6 +248,8 @@ impl Wire for DomainId {
 }
 
 impl Wire for Duration {
+    const SHAPE: u64 = text("Duration");
+
     fn encode(&self, out: &mut Vec<u8>) {
         u64::try_from(self.as_nanos()).unwrap_or(u64::MAX).encode(out);
     }
@@ -229,6 +260,8 @@ impl Wire for Duration {
 }
 
 impl Wire for Isa {
+    const SHAPE: u64 = text("Isa");
+
     fn encode(&self, out: &mut Vec<u8>) {
         self.code().encode(out);
     }
@@ -240,6 +273,8 @@ impl Wire for Isa {
 }
 
 impl Wire for Target {
+    const SHAPE: u64 = text("Target");
+
     fn encode(&self, out: &mut Vec<u8>) {
         self.code().encode(out);
     }
@@ -251,6 +286,8 @@ impl Wire for Target {
 }
 
 impl Wire for TransportKind {
+    const SHAPE: u64 = text("TransportKind");
+
     fn encode(&self, out: &mut Vec<u8>) {
         let code = TransportKind::ALL.iter().position(|kind| kind == self).unwrap_or(0);
         (code as u8).encode(out);
@@ -264,6 +301,8 @@ impl Wire for TransportKind {
 }
 
 impl Wire for Side {
+    const SHAPE: u64 = text("Side");
+
     fn encode(&self, out: &mut Vec<u8>) {
         (*self == Side::B).encode(out);
     }
@@ -274,6 +313,8 @@ impl Wire for Side {
 }
 
 impl Wire for ChannelConfig {
+    const SHAPE: u64 = text("ChannelConfig: slot u16, slots u32, used flag bool");
+
     fn encode(&self, out: &mut Vec<u8>) {
         (self.slot.bytes() as u16).encode(out);
         self.slots.encode(out);
@@ -323,6 +364,15 @@ macro_rules! wire_enum {
 macro_rules! wire_of_struct {
     ($name:ident { $($field:ident),* }) => {
         impl $crate::wire::Wire for $name {
+            const SHAPE: u64 = {
+                let shape = $crate::shape::text(stringify!($name));
+                $(
+                    let part = $crate::shape::part(stringify!($field), |of: &$name| &of.$field);
+                    let shape = $crate::shape::with(shape, part);
+                )*
+                shape
+            };
+
             fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
                 $(self.$field.encode(out);)*
             }
@@ -338,6 +388,24 @@ macro_rules! wire_of_struct {
 macro_rules! wire_of_enum {
     ($name:ident { $($tag:literal => $variant:ident { $($field:ident),* })* }) => {
         impl $crate::wire::Wire for $name {
+            // A choice may have one alternative only.
+            #[allow(unreachable_patterns)]
+            const SHAPE: u64 = {
+                let shape = $crate::shape::text(stringify!($name));
+                $(
+                    let shape = $crate::shape::with(shape, $tag);
+                    let shape = $crate::shape::with(shape, $crate::shape::text(stringify!($variant)));
+                    $(
+                        let part = $crate::shape::part(stringify!($field), |of: &$name| match of {
+                            $name::$variant { $field, .. } => $field,
+                            _ => unreachable!(),
+                        });
+                        let shape = $crate::shape::with(shape, part);
+                    )*
+                )*
+                shape
+            };
+
             fn encode(&self, out: &mut alloc::vec::Vec<u8>) {
                 match self {
                     $($name::$variant { $($field,)* } => {

@@ -6,8 +6,8 @@ use alloc::string::String;
 use core::time::Duration;
 
 use tombolo_base::DomainId;
+use tombolo_control::FINGERPRINT;
 use tombolo_control::{Reply, Request};
-use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_naming::split_scope;
 
 use crate::channel::{Channel, ChannelOptions};
@@ -36,7 +36,7 @@ impl Domain {
     pub fn attach() -> Result<Domain, Error> {
         let link = Rc::new(Link::new());
         let program = env::args().next().unwrap_or_default();
-        match link.ask(Request::Attach { version: PROTOCOL_VERSION, program }, ANSWER_TIMEOUT)? {
+        match link.ask(Request::Attach { version: FINGERPRINT, program }, ANSWER_TIMEOUT)? {
             Reply::Attached { domain, node, machine, .. } => Ok(Domain { link, id: domain, node, machine }),
             other => Err(unexpected(&other)),
         }

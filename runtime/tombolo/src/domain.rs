@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_base::DomainId;
+use tombolo_control::FINGERPRINT;
 use tombolo_control::{Reply, Request};
-use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_naming::{Scope, split_scope};
 use tombolo_platform::Deadline;
 use tombolo_transport::trace::Recorder;
@@ -55,7 +55,7 @@ impl Domain {
         let program = std::env::args_os().next().unwrap_or_default();
         let program = std::path::Path::new(&program).file_name().unwrap_or_default();
         let request = Request::Attach {
-            version: PROTOCOL_VERSION,
+            version: FINGERPRINT,
             program: program.to_string_lossy().chars().take(64).collect(),
         };
         match link.ask(request, ANSWER_TIMEOUT)? {

@@ -3,9 +3,9 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use tombolo_control::FINGERPRINT;
 use tombolo_control::{ClientMessage, MAX_MESSAGE_BYTES, Request, SpawnRequest, Wire, socket_name};
 use tombolo_e2e::{Machine, MachineFile, Random, eventually};
-use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_naming::{Comparison, EventMask, Operation, Query, Scope};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, process, socket};
@@ -53,7 +53,7 @@ fn takes_soon(client: &OwnedFd, bytes: &[u8]) -> bool {
 }
 
 fn attach(client: &OwnedFd) {
-    let body = Request::Attach { version: PROTOCOL_VERSION, program: "nobody".into() };
+    let body = Request::Attach { version: FINGERPRINT, program: "nobody".into() };
     assert!(send(client, &ClientMessage { request: 1, body }.to_bytes(), &[]));
 }
 

@@ -1,7 +1,7 @@
 //! A node that runs: the real agent at its end of a line.
 
+use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report, Wire};
-use tombolo_link::hello::PROTOCOL_VERSION;
 
 use crate::agent::SimAgent;
 use crate::descriptor::Actor;
@@ -83,7 +83,7 @@ impl Node {
         }
         self.agent = Some(SimAgent::new(shared, self.number, self.place));
         let isa = shared.plan.nodes[usize::from(self.number) - 1].isa;
-        let ready = Report::Ready { version: PROTOCOL_VERSION, isa, cores: 1, pid: 1 };
+        let ready = Report::Ready { version: FINGERPRINT, isa, cores: 1, pid: 1 };
         self.line.send(shared, (ready.to_bytes(), Vec::new()));
         Ok(())
     }

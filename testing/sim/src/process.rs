@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tombolo_base::DomainId;
+use tombolo_control::FINGERPRINT;
 use tombolo_control::{
     Bytes, ClientMessage, Grant, MonitorMessage, Reply, Request, Seat, SpawnRequest, Wire,
 };
 use tombolo_link::ChannelConfig;
-use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_naming::{Answer, Operation, Query, Scope};
 use tombolo_ring::{SlotSize, Variant};
 
@@ -93,7 +93,7 @@ impl Process {
             next_action_at: 0,
             idle: false,
         };
-        let attach = Request::Attach { version: PROTOCOL_VERSION, program: format!("p{}", birth.pid) };
+        let attach = Request::Attach { version: FINGERPRINT, program: format!("p{}", birth.pid) };
         process.ask(attach, Asked::Attach, Vec::new());
         process.plan_action(shared);
         process

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 
 use tombolo_base::{ChannelId, NodeId};
+use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report, Wire};
-use tombolo_link::hello::PROTOCOL_VERSION;
 use tombolo_link::window::{WindowHeader, WindowRange};
 use tombolo_machine::{Image, Machine};
 use tombolod::core::{Core, Effect, Resource};
@@ -282,7 +282,7 @@ impl Root {
     fn start_node(&mut self, shared: &mut Shared, node: u16, generation: NonZeroU16) {
         if node == 0 {
             let isa = self.machine.host().isa;
-            let ready = Report::Ready { version: PROTOCOL_VERSION, isa, cores: 2, pid: 1 };
+            let ready = Report::Ready { version: FINGERPRINT, isa, cores: 2, pid: 1 };
             return self.report(shared, 0, ready, None);
         }
         let plan = shared.plan.nodes[usize::from(node) - 1];

@@ -161,7 +161,7 @@ fn domains_on_a_node() {
     bench.attach(ATTACKER);
     bench.attach(OTHER);
     bench.report(HOST, Report::Joined { connection: 3, pid: 7, domain: None });
-    let version = tombolo_link::hello::PROTOCOL_VERSION;
+    let version = tombolo_control::FINGERPRINT;
     let attach = || Request::Attach { version, program: String::new() };
     assert_limit(bench.ask((HOST, 3), attach()), "domains_per_node");
     start(&mut bench, ATTACKER);

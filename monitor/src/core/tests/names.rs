@@ -103,7 +103,7 @@ fn what_ends_with_a_domain_ends_though_somebody_keeps_its_connection_open() {
     bench.attach(FIRST);
     let domain = super::start(&mut bench, FIRST);
     bench.report(ARM0, Report::Joined { connection: 5, pid: 9, domain: Some(domain) });
-    let version = tombolo_link::hello::PROTOCOL_VERSION;
+    let version = tombolo_control::FINGERPRINT;
     bench.ask((ARM0, 5), Request::Attach { version, program: "test".into() });
     assert_eq!(bench.orders.last(), Some(&(ARM0, Order::Admitted { connection: 5, domain })));
     names(&mut bench, (ARM0, 5), set("mine"));

@@ -54,7 +54,7 @@ fn all_nodes_start_and_stop_together_and_a_node_that_comes_later_joins() {
     ));
     bench.ask((HOST, 1), Request::Restart { node: "arm1".into() });
     bench.core.node_started(ARM1, 100, Some((1 << 20, 4)));
-    bench.report(ARM1, Report::Ready { version: PROTOCOL_VERSION, isa: Isa::Aarch64, cores: 1, pid: 1 });
+    bench.report(ARM1, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 1, pid: 1 });
     assert_eq!(told(&mut bench), [(ARM1, word)]);
     assert_eq!(bench.ask((HOST, 1), STOP), Some(Reply::Done {}));
     assert_eq!(told(&mut bench), [(HOST, 0), (ARM0, 0), (ARM1, 0)]);

@@ -56,7 +56,7 @@ pub(super) fn spawn() -> SpawnRequest {
 pub(super) fn requests() -> Vec<Request> {
     let config = ChannelConfig::default();
     vec![
-        Request::Attach { version: tombolo_link::hello::PROTOCOL_VERSION, program: "fuzz".into() },
+        Request::Attach { version: tombolo_control::FINGERPRINT, program: "fuzz".into() },
         Request::Export { scope: Scope::Own, name: "pong".into() },
         Request::Withdraw { listener: 1 },
         Request::Connect {
@@ -132,7 +132,7 @@ pub(super) fn order_seeds() -> Vec<Vec<u8>> {
 }
 
 pub(super) fn reports() -> Vec<Report> {
-    let version = tombolo_link::hello::PROTOCOL_VERSION;
+    let version = tombolo_control::FINGERPRINT;
     vec![
         Report::Ready { version, isa: Isa::Aarch64, cores: 1, pid: 1 },
         Report::Joined { connection: 1, pid: 55, domain: None },

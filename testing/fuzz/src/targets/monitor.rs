@@ -39,7 +39,7 @@ pub(super) fn run(input: &[u8]) {
     core.boot_all(0);
     for (node, isa) in [(NodeId(0), Isa::X86_64), (NodeId(1), Isa::Aarch64)] {
         core.node_started(node, 100, (node.0 == 1).then_some((1 << 20, 6)));
-        let version = tombolo_link::hello::PROTOCOL_VERSION;
+        let version = tombolo_control::FINGERPRINT;
         core.report(0, node, Report::Ready { version, isa, cores: 1, pid: 100 }, None);
     }
     let mut choices = Choices::new(input);
