@@ -63,6 +63,9 @@ pub(crate) enum Failure {
     /// A job did not end well; the programs' output has been shown.
     #[error("{message}")]
     Job { message: String, status: u8 },
+    /// An interface file with mistakes, drawn: begins with `error:` by itself.
+    #[error("{0}")]
+    Interface(String),
     /// The operating system refused something.
     #[error("cannot {operation}: {source}")]
     System { operation: String, source: io::Error },
@@ -147,6 +150,7 @@ impl Failure {
         let mut text = match self {
             // A report shows the file's own lines and starts with `error:` by itself.
             Failure::MachineFile(MachineFileError::Invalid(report)) => report.render(colour),
+            Failure::Interface(drawn) => format!("{drawn}\n"),
             // Compilers and monitors may say several lines; everybody else says one.
             Failure::Build(_) | Failure::Machine(_) => {
                 format!("{error}error:{error:#} {}\n", printable(&self.to_string()))

@@ -7,6 +7,7 @@ mod capture;
 mod channels;
 mod console;
 mod down;
+mod idl;
 mod image;
 mod kill;
 mod names;
@@ -41,6 +42,7 @@ pub(crate) enum Command {
     Console(console::Options),
     Build(build::Options),
     Image(image::Options),
+    Idl(idl::Options),
     Bench(bench::Options),
 }
 
@@ -62,6 +64,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Console(options) => return console::run(context, &options),
         Command::Build(options) => build::run(context, &options)?,
         Command::Image(options) => image::run(context, &options)?,
+        Command::Idl(options) => return idl::run(context, &options),
         Command::Bench(options) => return bench::run(context, &options),
     }
     Ok(0)

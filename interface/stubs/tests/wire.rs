@@ -223,7 +223,7 @@ fn config(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(config(512))]
+    #![proptest_config(config(128))]
 
     #[test]
     fn what_is_sent_is_what_is_read(owned in owned()) {

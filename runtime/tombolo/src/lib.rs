@@ -36,6 +36,7 @@ mod error;
 mod exits;
 pub mod find;
 mod future;
+pub mod interface;
 mod latency;
 mod monitor;
 mod names;

@@ -69,8 +69,11 @@ impl<'a> Checker<'a> {
             "bytes" => Ok(Type::Bytes { max }),
             other => {
                 let message = format!("`{other}` takes no size");
-                Err(Diagnostic::new(&name.span, message, "only string and bytes do")
-                    .hint(format!("an array is `[{other}; 4]`, a list `[{other}; ..4]`")))
+                let hint = match names::closest(other, ["string", "bytes"].into_iter()) {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => format!("an array is `[{other}; 4]`, a list `[{other}; ..4]`"),
+                };
+                Err(Diagnostic::new(&name.span, message, "only string and bytes do").hint(hint))
             }
         }
     }

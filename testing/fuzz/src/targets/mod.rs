@@ -1,6 +1,7 @@
 //! The targets, by what they feed.
 
 mod files;
+mod interfaces;
 mod links;
 mod messages;
 mod monitor;
@@ -31,6 +32,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "communities_arguments", run: files::arguments, seeds: files::arguments_seeds },
     Target { name: "trace", run: files::trace, seeds: files::trace_seeds },
     Target { name: "capture", run: files::capture, seeds: files::capture_seeds },
+    Target { name: "interface_file", run: interfaces::file, seeds: interfaces::file_seeds },
+    Target { name: "interface_message", run: interfaces::message, seeds: interfaces::message_seeds },
     Target { name: "pattern", run: naming::pattern, seeds: naming::pattern_seeds },
     Target { name: "name_text", run: naming::text, seeds: naming::text_seeds },
 ];

@@ -1,0 +1,68 @@
+//! Interface files, and what stubs receive.
+
+use tombolo_interface::local::pair;
+use tombolo_interface::{Budget, Header, Kind, Outgoing, View};
+use tombolo_interfaces::everything::{
+    Colour, Entry, EverythingPartsReply, EverythingPartsReplyView, EverythingPartsRequestView, Point, Shape,
+};
+use tombolo_interfaces::kv::{KvClient, KvGetRequest};
+
+const KV: &str = include_str!("../../../../interfaces/kv.tbl");
+const EVERYTHING: &str = include_str!("../../../../interfaces/everything.tbl");
+
+/// A file that the compiler takes means the same when it is formatted, and formatting twice changes nothing.
+pub(super) fn file(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let Ok(formatted) = tombolo_idl::format(text) else {
+        assert!(tombolo_idl::compile(text).is_err(), "compiled, but not formatted");
+        return;
+    };
+    assert_eq!(tombolo_idl::format(&formatted).as_ref(), Ok(&formatted));
+    assert_eq!(tombolo_idl::compile(text).ok(), tombolo_idl::compile(&formatted).ok());
+}
+
+pub(super) fn file_seeds() -> Vec<Vec<u8>> {
+    [KV, EVERYTHING].map(|text| text.as_bytes().to_vec()).into()
+}
+
+/// Every part of a message of any shape, read by views; and a client that receives it as an answer.
+pub(super) fn message(input: &[u8]) {
+    if let Ok((_, body)) = Header::read(&input) {
+        let _ = EverythingPartsRequestView::from(body).check(&mut Budget::of(&input));
+        let _ = EverythingPartsReplyView::from(body).check(&mut Budget::of(&input));
+    }
+    let (client, mut server) = pair(4, 4096);
+    let Ok(mut client) = KvClient::bind(client, ()) else { return };
+    let timeout = std::time::Duration::from_secs(1);
+    let call = client.start_get(&KvGetRequest { key: "k" }, timeout).expect("room for a call");
+    server.send_bytes(input);
+    let _ = client.wait_get(call, |answer| match answer {
+        Ok(reply) => {
+            assert!(reply.value()?.to_vec().len() <= 2048);
+            Ok(())
+        }
+        Err(_) => Ok(()),
+    });
+}
+
+pub(super) fn message_seeds() -> Vec<Vec<u8>> {
+    let points = [Point { x: 1.0, y: 2.0, tag: 3 }; 2];
+    let entry = Entry { name: "name", points: &points, colour: Some(Colour::Red) };
+    let shapes = [
+        Shape::Nothing,
+        Shape::Number(7),
+        Shape::Point(points[0]),
+        Shape::Entry(entry),
+        Shape::Names(&["a", "b"]),
+    ];
+    let seed = |shape| {
+        let reply = EverythingPartsReply { entry, shape, maybe_shape: Some(shape) };
+        // The number of the first call of a client.
+        let header = Header { ordinal: 1, kind: Kind::Reply, call: 0x100 };
+        let message = Outgoing::new(header, &reply).expect("within the limits");
+        let mut bytes = vec![0; message.length_bytes()];
+        message.write(&mut *bytes);
+        bytes
+    };
+    shapes.into_iter().map(seed).collect()
+}
