@@ -22,11 +22,16 @@ const NO_NIGHTLY: &str =
     "SKIPPED: sanitizers come only with rustup's nightly, which is not here; `make setup` tries to add it";
 
 /// Feeds every decoder and file format under libFuzzer and the address sanitizer. Without a target: all, in turn.
+///
 /// For example `cargo xtask fuzz --seconds 600 machine_file`
 #[derive(Args)]
 pub(crate) struct FuzzOptions {
     /// Which target; `--list` shows them
     target: Option<String>,
+
+    /// All targets, in turn; the same as naming none
+    #[arg(long, conflicts_with = "target")]
+    all: bool,
 
     /// How long each target runs
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
@@ -50,10 +55,9 @@ pub(crate) fn run(workspace: &Workspace, options: &FuzzOptions) -> Result<(), Fa
         names.iter().for_each(|name| println!("{name}"));
         return Ok(());
     }
-    let wanted: Vec<&String> = match &options.target {
-        None => names.iter().collect(),
-        Some(target) => names.iter().filter(|name| *name == target).collect(),
-    };
+    let is_wanted =
+        |name: &&String| options.all || options.target.as_ref().is_none_or(|target| *name == target);
+    let wanted: Vec<&String> = names.iter().filter(is_wanted).collect();
     if wanted.is_empty() {
         return Err(Failure::Found(format!("there is no such target; there are {}", names.join(", "))));
     }
