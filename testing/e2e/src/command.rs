@@ -103,6 +103,12 @@ impl Running {
         Running { child, said, readers, shown }
     }
 
+    /// Whether it has not ended yet. One that has is not to be signalled: its number may be somebody else's.
+    #[must_use]
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("a child of ours").is_none()
+    }
+
     /// Its process id.
     #[must_use]
     pub fn pid(&self) -> i32 {

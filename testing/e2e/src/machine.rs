@@ -229,6 +229,14 @@ impl Machine {
         std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a process of ours").count()
     }
 
+    /// The memory that a process holds, in KiB.
+    #[must_use]
+    pub fn memory_kib(&self, pid: i32) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process of ours");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
     /// Nothing that runs belongs to it.
     #[track_caller]
     pub fn assert_gone(&self) {

@@ -173,14 +173,18 @@ fn a_client_that_asks_and_does_not_listen_is_no_longer_heard() {
         let client = connect(&machine, node);
         attach(&client);
         let question = ClientMessage { request: 7, body: Request::Nodes {} }.to_bytes();
-        let before = memory_kib(root);
+        let before = machine.memory_kib(root);
         let mut asked = 0;
         while asked < 400_000 && takes_soon(&client, &question) {
             asked += 1;
         }
         assert!(asked < 400_000, "the monitor keeps all answers for whoever does not listen");
         // A quarter of a MiB of answers, and what an allocator makes of it.
-        assert!(memory_kib(root) < before + (16 << 10), "{before} KiB before, {} after", memory_kib(root));
+        assert!(
+            machine.memory_kib(root) < before + (16 << 10),
+            "{before} KiB before, {} after",
+            machine.memory_kib(root)
+        );
         assert_well(&machine);
         // Who listens after all is heard again.
         let mut answers = 0;
@@ -195,12 +199,6 @@ fn a_client_that_asks_and_does_not_listen_is_no_longer_heard() {
     }
     assert_well(&machine);
     machine.down();
-}
-
-fn memory_kib(pid: i32) -> usize {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process of ours");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
-    line.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
 #[test]

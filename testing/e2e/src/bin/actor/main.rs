@@ -3,6 +3,7 @@
 mod basics;
 mod channels;
 mod exchange;
+mod hostile;
 mod marks;
 mod member;
 mod names;
@@ -46,6 +47,15 @@ fn main() -> ExitCode {
         ["use-many", name, channels, rounds, then] => waitset::use_many(name, channels, rounds, then),
         // A crowd under chaos.
         ["member", name, pause_us, peers @ ..] => member::run(name, pause_us, peers),
+        // Bad will.
+        ["scribble", name, seed, channels] => hostile::scribble(name, seed, channels),
+        ["scribble-window", seed, rounds] => hostile::scribble_window(seed, rounds),
+        ["mute", name] => hostile::mute(name),
+        ["flood-channel", name, count] => hostile::flood_channel(name, count),
+        ["honest", name, count] => hostile::honest(name, count, false),
+        ["honest-last", name, count] => hostile::honest(name, count, true),
+        ["steadfast", name] => hostile::steadfast(name),
+        ["open-without-end", name, count] => hostile::open_without_end(name, count),
         // Ends.
         ["hold", name] => channels::hold(name),
         ["lose-peer", how, name] => channels::lose_peer(how, name),

@@ -1,0 +1,252 @@
+//! Peers of bad will, and those who have to live with them.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use tombolo::{Channel, ChannelOptions, Domain, Error, wait_any_from};
+use tombolo_platform::guest::pci::{Registers, WindowDevice};
+
+use crate::exchange::{Random, message};
+use crate::{Outcome, PATIENCE};
+
+/// What an honest client says first, and what ends its server.
+const HONEST: &[u8] = b"honest";
+const LAST: &[u8] = b"the last";
+
+/// How often a scribbler writes into one channel, if it does not fail before.
+const ROUNDS: u32 = 300;
+
+/// Time in which an honest peer makes room.
+const ROOM: Duration = Duration::from_secs(2);
+
+/// The places in this process's memory where channels lie: files in memory, or the window as the guest has it.
+fn channel_memory() -> Result<Vec<(u64, u64)>, Box<dyn std::error::Error>> {
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let place = |line: &str| {
+        let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+        Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
+    };
+    let is_shared = |line: &&str| line.contains("memfd:tombolo-channel") || line.contains("/resource2");
+    Ok(maps.lines().filter(is_shared).filter_map(place).collect())
+}
+
+/// A number that means something to whoever reads it, as often as one that does not.
+fn anything(random: &mut Random) -> u64 {
+    match random.next() % 3 {
+        0 => random.next(),
+        1 => random.next() % 64,
+        _ => 1 << (random.next() % 64),
+    }
+}
+
+/// Writes anything anywhere into the memory that it shares with a peer, while it sends and receives as if nothing
+/// were, through one channel after the other.
+pub(crate) fn scribble(name: &str, seed: &str, channels: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let own_memory = OpenOptions::new().write(true).open("/proc/self/mem")?;
+    let mut random = Random(seed.parse()?);
+    let (channels, mut failed): (u32, u32) = (channels.parse()?, 0);
+    for _ in 0..channels {
+        let mut channel = domain.connect(name, &ChannelOptions::default(), PATIENCE)?;
+        failed += u32::from(scribble_on(&mut channel, &own_memory, &mut random)?);
+    }
+    println!("{failed} of {channels} channels failed");
+    Ok(())
+}
+
+/// Whether the channel failed, as this end has it.
+fn scribble_on(
+    channel: &mut Channel,
+    own_memory: &File,
+    random: &mut Random,
+) -> Result<bool, Box<dyn std::error::Error>> {
+    let Some((start, end)) = channel_memory()?.last().copied() else {
+        return Err("no memory that is shared with a peer".into());
+    };
+    let mut buffer = Vec::new();
+    for _ in 0..ROUNDS {
+        for _ in 0..random.next() % 16 {
+            // Headers and lines as often as all the rest.
+            let length = if random.next().is_multiple_of(2) { 4096.min(end - start) } else { end - start };
+            let at = start + random.next() % (length / 8) * 8;
+            own_memory.write_all_at(&anything(random).to_le_bytes(), at)?;
+        }
+        let sent = channel.try_send(&vec![7; (random.next() % 300) as usize]);
+        let received = channel.try_recv_into(&mut buffer).map(|_| ());
+        for result in [sent, received] {
+            match result {
+                Ok(()) | Err(Error::WouldBlock) => {}
+                // It may well have hurt itself.
+                Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::Violation { .. }) => {
+                    return Ok(true);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // The peer is to see what was written before it is written over.
+        std::thread::yield_now();
+    }
+    Ok(false)
+}
+
+/// Inside a virtual machine: writes anything anywhere into the window that it shares with the host, the monitors'
+/// own part included, and rings every doorbell of everybody.
+pub(crate) fn scribble_window(seed: &str, rounds: &str) -> Outcome {
+    let device = WindowDevice::find()?;
+    let window = device.open_memory()?;
+    let memory = tombolo_platform::memory::map(&window.file, 0, usize::try_from(window.length_bytes)?)?;
+    let registers = Registers::map(device.open_registers()?)?;
+    let mut random = Random(seed.parse()?);
+    println!("{} bytes are in reach", memory.len_bytes());
+    for _ in 0..rounds.parse::<u64>()? {
+        // What the monitors say to each other, what is lent first, and all the rest.
+        let reach = [1 << 16, 1 << 20, memory.len_bytes()][(random.next() % 3) as usize];
+        let at = (random.next() as usize % (reach.min(memory.len_bytes()) / 8)) * 8;
+        memory.copy_in(at, &anything(&mut random).to_le_bytes())?;
+        let bell = random.next();
+        registers.ring((bell % 4) as u16, (bell >> 8) as u16 % 64);
+    }
+    Ok(())
+}
+
+/// Sends without end and never reads what comes back, until its server has had enough.
+pub(crate) fn mute(name: &str) -> Outcome {
+    let mut channel = Domain::attach()?.connect(name, &ChannelOptions::default(), PATIENCE)?;
+    channel.send(HONEST, PATIENCE)?;
+    let (mut taken, mut refused) = (0_u64, 0_u64);
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        match channel.try_send(&[7; 100]) {
+            Ok(()) => taken += 1,
+            Err(Error::WouldBlock) => {
+                refused += 1;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(Error::Closed { .. } | Error::PeerDied { .. }) => {
+                println!("{taken} were taken, {} refused", if refused > 0 { "more" } else { "none" });
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err("the server waits for ever".into())
+}
+
+/// Sends so many messages as fast as they are taken.
+pub(crate) fn flood_channel(name: &str, count: &str) -> Outcome {
+    let mut channel = Domain::attach()?.connect(name, &ChannelOptions::default(), PATIENCE)?;
+    let (count, mut refused): (u64, u64) = (count.parse()?, 0);
+    for number in 0..count {
+        loop {
+            match channel.try_send(&number.to_le_bytes()) {
+                Ok(()) => break,
+                Err(Error::WouldBlock) => refused += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    println!("{count} were taken, after {refused} refusals");
+    Ok(())
+}
+
+/// Sends numbered messages, which come back, and looks at every byte.
+pub(crate) fn honest(name: &str, count: &str, last: bool) -> Outcome {
+    let domain = Domain::attach()?;
+    let mut channel = domain.connect(name, &ChannelOptions::default(), PATIENCE)?;
+    channel.send(HONEST, PATIENCE)?;
+    let (mut outgoing, mut incoming) = (Vec::new(), Vec::new());
+    let count: u64 = count.parse()?;
+    for number in 0..count {
+        message(1, number, channel.max_message_bytes(), &mut outgoing);
+        channel.send(&outgoing, PATIENCE)?;
+        channel.recv_into(&mut incoming, PATIENCE)?;
+        if incoming != outgoing {
+            return Err(format!("message {number} did not come back as it was").into());
+        }
+    }
+    if last {
+        channel.send(LAST, PATIENCE)?;
+    }
+    println!("{count} came back");
+    Ok(())
+}
+
+/// A client of the steadfast server.
+struct Guest {
+    channel: Channel,
+    honest: bool,
+}
+
+/// Serves whoever connects until an honest one says that it was the last: echoes what is honest, drops what comes
+/// from others, and counts how their channels end.
+pub(crate) fn steadfast(name: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let listener = domain.export(name, &ChannelOptions::default())?;
+    println!("serving");
+    let mut guests: Vec<Guest> = Vec::new();
+    let (mut failed, mut start, mut buffer) = (0, 0, Vec::new());
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        match listener.accept(Duration::ZERO) {
+            Ok(channel) => guests.push(Guest { channel, honest: false }),
+            Err(Error::TimedOut { .. } | Error::Refused { .. }) => {}
+            // What its opening lacks is scribbled over, or it is gone already.
+            Err(Error::PeerDied { .. } | Error::Closed { .. } | Error::Violation { .. }) => failed += 1,
+            Err(error) => return Err(error.into()),
+        }
+        let mut all: Vec<&mut Channel> = guests.iter_mut().map(|guest| &mut guest.channel).collect();
+        let index = match wait_any_from(&mut all, Duration::from_millis(5), start) {
+            Ok(index) => index,
+            Err(Error::TimedOut { .. }) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        start = index + 1;
+        let guest = &mut guests[index];
+        let served = match guest.channel.try_recv_into(&mut buffer) {
+            Ok(Some(_)) if guest.honest && buffer == LAST => {
+                println!("{failed} others failed");
+                return Ok(());
+            }
+            Ok(Some(_)) if guest.honest => guest.channel.send(&buffer, ROOM),
+            Ok(Some(_)) => {
+                guest.honest = buffer == HONEST;
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        match served {
+            Ok(()) => {}
+            Err(Error::Closed { .. }) if guest.honest => drop(guests.swap_remove(index)),
+            Err(error @ (Error::Violation { .. } | Error::PeerDied { .. } | Error::TimedOut { .. }))
+                if guest.honest =>
+            {
+                println!("lost one that began honestly: {error}");
+                drop(guests.swap_remove(index));
+            }
+            Err(Error::Violation { .. } | Error::Closed { .. } | Error::PeerDied { .. }) => {
+                failed += 1;
+                drop(guests.swap_remove(index));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err("the honest client did not come to an end".into())
+}
+
+/// Opens channels one after the other and lets go of each at once.
+pub(crate) fn open_without_end(name: &str, count: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let count: u64 = count.parse()?;
+    let (mut opened, mut refused) = (0, 0);
+    for _ in 0..count {
+        match domain.connect(name, &ChannelOptions::default().slots(2)?, PATIENCE) {
+            Ok(_) => opened += 1,
+            Err(Error::Monitor(_) | Error::PeerDied { .. } | Error::Closed { .. }) => refused += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    println!("{opened} opened, {refused} refused");
+    Ok(())
+}

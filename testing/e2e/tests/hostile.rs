@@ -1,0 +1,231 @@
+//! Peers and clients of bad will: what they break is their own, what they take has a limit, and others are served.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use tombolo_control::{
+    ClientMessage, FINGERPRINT, Fault, MAX_MESSAGE_BYTES, MonitorMessage, Reply, Request, Wire, socket_name,
+};
+use tombolo_e2e::{Machine, MachineFile, Running, eventually};
+use tombolo_link::ChannelConfig;
+use tombolo_naming::Scope;
+use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::{Deadline, Errno, process, socket};
+
+/// Channels that a client without end asks for; the environment may say more.
+fn storm() -> u32 {
+    std::env::var("TOMBOLO_STORM").ok().and_then(|count| count.parse().ok()).unwrap_or(5000)
+}
+
+fn connect(machine: &Machine) -> OwnedFd {
+    socket::connect(&socket_name(process::user_id(), machine.name(), None)).expect("the monitor listens")
+}
+
+/// Sends, and takes in what comes meanwhile.
+fn send(client: &OwnedFd, request: u32, body: Request, heard: &mut Vec<MonitorMessage>) {
+    let bytes = ClientMessage { request, body }.to_bytes();
+    let until = Deadline::after(tombolo_e2e::PATIENCE);
+    loop {
+        match socket::send(client, &bytes, &[]) {
+            Ok(_) => return,
+            Err(Errno::AGAIN) => {
+                assert!(!until.passed(), "the monitor takes nothing any more");
+                poll(&[(client.as_fd(), Interest::ReadWrite)], Some(until)).expect("poll");
+                hear(client, heard);
+            }
+            Err(errno) => panic!("the monitor hung up: {errno}"),
+        }
+    }
+}
+
+fn hear(client: &OwnedFd, heard: &mut Vec<MonitorMessage>) {
+    let mut buffer = vec![0; MAX_MESSAGE_BYTES];
+    while let Ok(received) = socket::receive(client, &mut buffer) {
+        if received.length == 0 {
+            return;
+        }
+        heard.push(MonitorMessage::from_bytes(&buffer[..received.length]).expect("a message"));
+    }
+}
+
+fn attach(client: &OwnedFd) {
+    let body = Request::Attach { version: FINGERPRINT, program: "hostile".into() };
+    let mut heard = Vec::new();
+    send(client, 1, body, &mut heard);
+    assert!(eventually(|| {
+        hear(client, &mut heard);
+        !heard.is_empty()
+    }));
+    assert!(matches!(heard[0].body, Reply::Attached { .. }), "{heard:?}");
+}
+
+fn is_limit(body: &Reply, key: &str) -> bool {
+    matches!(body, Reply::Failed { fault: Fault::Limit { what } } if what.contains(key))
+}
+
+/// An honest client talks to the server until `others` have ended, and then ends the server; what that one says.
+fn talk_beside(machine: &Machine, name: &str, server: Running, mut others: Vec<Running>) -> String {
+    let mut talks = 0;
+    while talks == 0 || others.iter_mut().any(Running::is_running) {
+        machine.actor("host", &["honest", name, "200"]).ok();
+        talks += 1;
+    }
+    for other in others {
+        let finished = other.finish();
+        assert!(!finished.stderr.contains("panicked"), "{finished}");
+    }
+    machine.actor("host", &["honest-last", name, "200"]).ok();
+    server.finish().ok()
+}
+
+#[test]
+fn a_scribbling_peer_fails_its_own_channel_only() {
+    let machine = Machine::up(&MachineFile::host());
+    let server = machine.start_actor("host", &["steadfast", "rock"]);
+    server.wait_for("serving");
+    let scribble = |seed: &&str| machine.start_actor("host", &["scribble", "rock", seed, "20"]);
+    let said = talk_beside(&machine, "rock", server, ["1", "2"].iter().map(scribble).collect());
+    assert!(said.contains("others failed") && !said.contains(" 0 others"), "nothing was scribbled: {said}");
+    machine.down();
+}
+
+#[test]
+fn who_never_reads_or_floods_is_held_back_alone() {
+    let machine = Machine::up(&MachineFile::host());
+    let server = machine.start_actor("host", &["steadfast", "rock"]);
+    server.wait_for("serving");
+    let mute = machine.start_actor("host", &["mute", "rock"]);
+    let flood = machine.start_actor("host", &["flood-channel", "rock", "20000"]);
+    machine.actor("host", &["honest", "rock", "200"]).ok();
+    let said = mute.finish().ok();
+    assert!(said.contains("more refused"), "a ring has an end: {said}");
+    assert!(flood.finish().ok().contains("20000 were taken"));
+    let said = talk_beside(&machine, "rock", server, Vec::new());
+    assert!(said.contains("lost one that began honestly"), "{said}");
+    machine.down();
+}
+
+#[test]
+fn a_scribbling_virtual_machine_harms_its_own_window_only() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
+    let root = machine.pid_of("host");
+    let server = machine.start_actor("host", &["steadfast", "rock"]);
+    server.wait_for("serving");
+    // First into what was lent to it: then its neighbours in the same window have nothing to fear either.
+    let scribbler = machine.start_actor("arm0", &["scribble", "rock", "3", "4"]);
+    machine.actor("arm0", &["honest", "rock", "20"]).ok();
+    let said = talk_beside(&machine, "rock", server, vec![scribbler]);
+    assert!(said.contains("others failed") && !said.contains(" 0 others"), "nothing was scribbled: {said}");
+
+    // Then into all that it can reach, while others of the host talk.
+    let before = machine.memory_kib(root);
+    let server = machine.start_actor("host", &["steadfast", "hill"]);
+    server.wait_for("serving");
+    let scribblers = ["4", "5"].map(|seed| machine.start_actor("arm0", &["scribble-window", seed, "200000"]));
+    talk_beside(&machine, "hill", server, scribblers.into());
+    let more = machine.memory_kib(root).saturating_sub(before);
+    assert!(more < 32 * 1024, "the monitor grew by {more} KiB");
+    // The node may have lost its monitor by that. If so it says so, and comes back.
+    let node = machine.node("arm0");
+    if node["state"] == "up" {
+        machine.kill(machine.pid_of("arm0"));
+        assert!(eventually(|| machine.node("arm0")["state"] == "down"));
+    }
+    machine.tombolo(["restart", "arm0"]).ok();
+    assert_eq!(machine.actor("arm0", &["exit", "5"]).status, 5, "it was {node}");
+    machine.down();
+}
+
+#[test]
+fn connections_without_end_are_told_of_the_limit() {
+    let machine = Machine::up(&MachineFile::host());
+    let default = tombolo_limit("connections_per_process");
+    let mut open: Vec<OwnedFd> = (0..default).map(|_| connect(&machine)).collect();
+    let one_more = connect(&machine);
+    let mut heard = Vec::new();
+    let told = eventually(|| {
+        hear(&one_more, &mut heard);
+        !heard.is_empty()
+    });
+    assert!(told && is_limit(&heard[0].body, "connections_per_process"), "{heard:?}");
+    assert_eq!(machine.actor("host", &["exit", "4"]).status, 4, "others are served");
+    open.truncate(default / 2);
+    let back = eventually(|| {
+        let client = connect(&machine);
+        std::thread::sleep(Duration::from_millis(20));
+        let mut heard = Vec::new();
+        hear(&client, &mut heard);
+        heard.is_empty()
+    });
+    assert!(back, "what was given back can be had again");
+    machine.down();
+}
+
+/// The default of a limit, as the specification of machine files says.
+fn tombolo_limit(key: &str) -> usize {
+    let specification = include_str!("../../../docs/specs/machine-file.md");
+    let row = specification.lines().find(|line| line.starts_with(&format!("| `{key}`"))).expect("a row");
+    row.split('|').nth(3).and_then(|cell| cell.trim().parse().ok()).expect("a number")
+}
+
+#[test]
+fn channels_asked_for_without_end_meet_backlog_and_limits() {
+    let machine = Machine::up(&MachineFile::host());
+    let root = machine.pid_of("host");
+    // A listener that accepts nobody.
+    let victim = machine.start_actor("host", &["export", "slow"]);
+    victim.wait_for("exported");
+    let client = connect(&machine);
+    attach(&client);
+    let (before, memory) = (machine.open_descriptors(root), machine.memory_kib(root));
+    let mut heard = Vec::new();
+    let ask = |heard: &mut Vec<MonitorMessage>| {
+        for request in 0..storm() {
+            let timeout = Duration::from_secs(600);
+            let config = ChannelConfig::default();
+            let body = Request::Connect { scope: Scope::Machine, name: "slow".into(), timeout, config };
+            send(&client, request + 10, body, heard);
+        }
+    };
+    ask(&mut heard);
+    let (backlog, waiting) = (tombolo_limit("backlog"), tombolo_limit("waiting_per_domain"));
+    let expected = storm() as usize - waiting;
+    let all = eventually(|| {
+        hear(&client, &mut heard);
+        heard.len() >= expected
+    });
+    assert!(all, "{} answers of {expected}", heard.len());
+    let opened = heard.iter().filter(|message| matches!(message.body, Reply::Connected { .. })).count();
+    let refused = heard.iter().filter(|message| is_limit(&message.body, "waiting_per_domain")).count();
+    assert_eq!((opened, refused), (backlog, expected - backlog));
+    let grown = machine.memory_kib(root).saturating_sub(memory);
+    assert!(grown < 32 * 1024, "the monitor grew by {grown} KiB");
+    let during = machine.open_descriptors(root);
+    assert!(during <= before + backlog + 16, "{before} descriptors before, {during} now");
+    assert_eq!(machine.actor("host", &["exit", "4"]).status, 4, "others are served");
+    let said = machine.actor("host", &["many-channels", "20"]).ok();
+    assert!(said.contains("20 channels at once"), "{said}");
+    drop((client, victim));
+    let same = eventually(|| machine.open_descriptors(root) <= before);
+    assert!(same, "{before} descriptors before, {} after", machine.open_descriptors(root));
+    machine.down();
+}
+
+#[test]
+fn channels_opened_and_dropped_without_end_leave_nothing() {
+    let machine = Machine::up(&MachineFile::host());
+    let root = machine.pid_of("host");
+    let server = machine.start_actor("host", &["keep", "door"]);
+    server.wait_for("keeping");
+    let count = (storm() / 4).to_string();
+    machine.actor("host", &["open-without-end", "door", "20"]).ok();
+    let (before, memory) = (machine.open_descriptors(root), machine.memory_kib(root));
+    let said = machine.actor("host", &["open-without-end", "door", &count]).ok();
+    assert!(said.contains(&format!("{count} opened, 0 refused")), "{said}");
+    let same = eventually(|| machine.open_descriptors(root) <= before);
+    assert!(same, "{before} descriptors before, {} after", machine.open_descriptors(root));
+    let grown = machine.memory_kib(root).saturating_sub(memory);
+    assert!(grown < 16 * 1024, "the monitor grew by {grown} KiB");
+    drop(server);
+    machine.down();
+}
