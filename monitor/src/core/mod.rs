@@ -320,6 +320,7 @@ impl Core {
         boots
             .chain(waits)
             .chain(self.names.next_tick())
+            .chain(self.traces.ends_at())
             .chain(self.executions.iter().map(|(at, _)| *at))
             .min()
     }
@@ -328,6 +329,7 @@ impl Core {
     pub fn tick(&mut self, now: Nanos) {
         self.give_up_waiting(now);
         self.names.tick(now);
+        self.trace_tick(now);
         self.execute_sentences(now);
         self.give_up_booting(now);
     }

@@ -7,7 +7,7 @@ use tombolo_control::FINGERPRINT;
 use tombolo_control::{ClientMessage, DomainInfo, Fault, Order, Reply, Request, Wire};
 use tombolo_machine::image::Image;
 
-use super::{Client, ClientRecord, Core, Effect, MAX_PROGRAM_CHARS, Nanos};
+use super::{Client, ClientRecord, Core, MAX_PROGRAM_CHARS, Nanos};
 
 /// Entries of one answer to a listing; the rest follows on demand.
 const PAGE: usize = 100;
@@ -102,7 +102,7 @@ impl Core {
             Request::Input { domain, bytes } => return self.input(client, request, domain, bytes),
             Request::Down {} => {
                 self.answer(client, request, Ok(Reply::Done {}));
-                return self.effects.push(Effect::Shutdown);
+                return self.go_down(now);
             }
             Request::Restart { node } => return self.restart(now, client, request, &node),
             Request::Trace { on, keep_first, while_attached } => {

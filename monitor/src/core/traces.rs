@@ -6,7 +6,10 @@ use tombolo_base::{ChannelId, DomainId, NodeId};
 use tombolo_control::{Attachment, Bytes, Fault, MAX_TRACE_READ_BYTES, Order, Reply, TracedInfo};
 use tombolo_trace::layout::control_on;
 
-use super::{Client, Core, NodeState};
+use super::{Client, Core, Effect, Nanos, NodeState};
+
+/// How long a machine that is to go down waits for whoever records it to read the rest.
+const LAST_READS_NS: Nanos = 10_000_000_000;
 
 /// Entries of one answer to a listing; the rest follows on demand.
 const PAGE: usize = 100;
@@ -41,6 +44,15 @@ pub(super) struct Traces {
     dead: VecDeque<DomainId>,
     reads: BTreeMap<u64, Read>,
     next_ticket: u64,
+    /// The machine goes down when this client has left, which records, and at this time at the latest.
+    ending: Option<(Client, Nanos)>,
+}
+
+impl Traces {
+    /// When [`Core::trace_tick`] is due.
+    pub(super) fn ends_at(&self) -> Option<Nanos> {
+        self.ending.map(|(_, at)| at)
+    }
 }
 
 impl Core {
@@ -71,7 +83,7 @@ impl Core {
                 why: "the machine traces already (`tombolo trace stop` ends that)".into(),
             });
         }
-        if on || self.traces.word == 0 {
+        if (on || self.traces.word == 0) && self.traces.ending.is_none() {
             // What was kept of the recording before has been read, or nobody wants it.
             self.keep_latest(0);
             self.traces.keeping = on;
@@ -91,6 +103,27 @@ impl Core {
             .collect();
         up.into_iter().for_each(|node| self.order(node, Order::Trace { word }));
         Ok(Reply::Done {})
+    }
+
+    /// The machine is to stop: at once, or, while somebody records it, when that one has read the rest. With the nodes
+    /// would go what their domains have traced.
+    pub(super) fn go_down(&mut self, now: Nanos) {
+        match self.traces.held_by {
+            Some(recorder) if self.traces.ending.is_none() => {
+                // Whoever records sees that it is stopped, reads on until there is no more, and leaves.
+                let _ = self.trace(false, false, None);
+                self.traces.ending = Some((recorder, now.saturating_add(LAST_READS_NS)));
+            }
+            _ => self.effects.push(Effect::Shutdown),
+        }
+    }
+
+    /// Waits no longer for whoever records.
+    pub(super) fn trace_tick(&mut self, now: Nanos) {
+        if self.traces.ends_at().is_some_and(|at| at <= now) {
+            self.traces.ending = None;
+            self.effects.push(Effect::Shutdown);
+        }
     }
 
     /// A node that has come up traces if the others do.
@@ -117,6 +150,10 @@ impl Core {
 
     pub(super) fn trace_client_left(&mut self, client: Client) {
         self.traces.reads.retain(|_, read| read.client != client);
+        if self.traces.ending.is_some_and(|(recorder, _)| recorder == client) {
+            self.traces.ending = None;
+            self.effects.push(Effect::Shutdown);
+        }
         if self.traces.held_by == Some(client) {
             // Nobody will read what was recorded: stopped, and let go of.
             for _ in 0..2 {

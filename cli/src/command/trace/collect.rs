@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tombolo::trace::MAX_TRACE_READ_BYTES;
 use tombolo::{Domain, DomainId, Error, TracedInfo};
@@ -16,6 +16,9 @@ use crate::failure::Failure;
 /// Rows in one chunk.
 const ROWS_TOGETHER: usize = 4096;
 
+/// Time between two looks at the counters of a domain. They are wanted at the end, when its node may be gone.
+const ROWS_EVERY: Duration = Duration::from_millis(100);
+
 /// What has been read of a domain.
 struct Followed {
     /// Its number in the file.
@@ -26,6 +29,9 @@ struct Followed {
     text_bytes: usize,
     /// What was known of it last.
     fate: Fate,
+    /// The counters of its channels as they were last, and when that was.
+    rows: Vec<RowInfo>,
+    rows_at: Instant,
 }
 
 /// Reads the pages of a machine's domains into a file.
@@ -35,6 +41,10 @@ pub(super) struct Collector<W: Write> {
     out: W,
     chunks: u64,
     followed: BTreeMap<DomainId, Followed>,
+    /// Whether the machine traced when it was last looked at.
+    pub(super) on: bool,
+    /// Domains that went with their node while they were followed.
+    lost: usize,
     /// Events written.
     pub(super) events: u64,
     /// Events known to be missing.
@@ -44,8 +54,17 @@ pub(super) struct Collector<W: Write> {
 impl<W: Write> Collector<W> {
     /// Starts a file; `path` is what it is called in messages.
     pub(super) fn new(domain: Domain, path: PathBuf, out: W) -> Result<Self, Failure> {
-        let mut collector =
-            Collector { domain, path, out, chunks: 0, followed: BTreeMap::new(), events: 0, missed: 0 };
+        let mut collector = Collector {
+            domain,
+            path,
+            out,
+            chunks: 0,
+            followed: BTreeMap::new(),
+            on: false,
+            lost: 0,
+            events: 0,
+            missed: 0,
+        };
         let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let header = file::header(u64::try_from(created.as_nanos()).unwrap_or(0));
         collector.write_bytes(&header)?;
@@ -103,12 +122,25 @@ impl<W: Write> Collector<W> {
     /// Reads what is new; says how many events that was.
     pub(super) fn collect(&mut self) -> Result<u64, Failure> {
         let before = self.events;
-        for info in self.domain.traced()?.domains {
+        let traced = self.domain.traced()?;
+        self.on = traced.on;
+        for info in &traced.domains {
             if info.id != self.domain.id() {
-                self.follow(&info)?;
+                self.follow(info)?;
             }
         }
+        // What dies leaves its page, but for what goes with its node.
+        let gone = |id: &DomainId| traced.domains.binary_search_by_key(id, |info| info.id).is_err();
+        for (_, followed) in self.followed.iter_mut().filter(|(id, of)| of.fate.alive && gone(id)) {
+            followed.fate.alive = false;
+            self.lost += 1;
+        }
         Ok(self.events - before)
+    }
+
+    /// Writes out what was collected.
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(Failure::system(format!("write {}", self.path.display())))
     }
 
     fn follow(&mut self, info: &TracedInfo) -> Result<(), Failure> {
@@ -123,13 +155,21 @@ impl<W: Write> Collector<W> {
             self.write(&Chunk::Domain(DomainHead { identity: head.identity, node, program }))?;
             let cursors = vec![0; head.shape.lanes];
             let fate = Fate::default();
-            self.followed.insert(info.id, Followed { number, cursors, text_bytes: 0, fate });
+            let (rows, rows_at) = (self.rows(info.id)?, Instant::now());
+            let followed = Followed { number, cursors, text_bytes: 0, fate, rows, rows_at };
+            self.followed.insert(info.id, followed);
         }
         self.take_texts(info.id, &head)?;
         for lane in 0..head.lanes.len() {
             self.take_lane(info.id, &head, lane)?;
         }
+        let late = self.followed.get(&info.id).is_some_and(|of| of.rows_at.elapsed() >= ROWS_EVERY);
+        let rows = if late { Some(self.rows(info.id)?) } else { None };
         if let Some(followed) = self.followed.get_mut(&info.id) {
+            if let Some(rows) = rows.filter(|rows| !rows.is_empty()) {
+                followed.rows = rows;
+                followed.rows_at = Instant::now();
+            }
             followed.fate = Fate { alive: info.alive, losses: head.losses };
         }
         Ok(())
@@ -190,7 +230,11 @@ impl<W: Write> Collector<W> {
         let ends: Vec<(DomainId, u32, Fate)> =
             self.followed.iter().map(|(id, followed)| (*id, followed.number, followed.fate)).collect();
         for (id, domain, fate) in ends {
-            let rows = self.rows(id)?;
+            let mut rows = self.rows(id)?;
+            if rows.is_empty() {
+                // Its node is gone: as they were last.
+                rows = self.followed.get_mut(&id).map(|of| std::mem::take(&mut of.rows)).unwrap_or_default();
+            }
             for rows in rows.chunks(ROWS_TOGETHER) {
                 self.write(&Chunk::Rows { domain, rows: rows.to_vec() })?;
             }
@@ -199,8 +243,9 @@ impl<W: Write> Collector<W> {
         }
         let chunks = self.chunks;
         self.write(&Chunk::End { chunks })?;
-        self.out.flush().map_err(Failure::system(format!("write {}", self.path.display())))?;
-        Ok(Summary { events: self.events, missed: self.missed, domains: self.domains() })
+        self.flush()?;
+        let (domains, lost) = (self.domains(), self.lost);
+        Ok(Summary { events: self.events, missed: self.missed, domains, lost })
     }
 }
 
@@ -209,6 +254,8 @@ pub(super) struct Summary {
     pub(super) events: u64,
     pub(super) missed: u64,
     pub(super) domains: usize,
+    /// Of these the ones whose last moments went with their node.
+    pub(super) lost: usize,
 }
 
 /// The counters of every channel end of a machine, with whose it is.
@@ -219,6 +266,8 @@ pub(crate) fn all_rows(domain: &Domain) -> Result<Vec<(TracedInfo, Vec<RowInfo>)
         out: std::io::sink(),
         chunks: 0,
         followed: BTreeMap::new(),
+        on: false,
+        lost: 0,
         events: 0,
         missed: 0,
     };

@@ -113,7 +113,11 @@ fn say(context: &Context, path: &Path, summary: &Summary) {
         0 => String::new(),
         missed => format!("; {missed} were lost, as they came faster than they could be read"),
     };
-    context.say(format!("{}: {events} of {domains}{missed}", path.display()));
+    let lost = match summary.lost {
+        0 => String::new(),
+        lost => format!("; {} went with their node, and what they did last", count(lost, "domain")),
+    };
+    context.say(format!("{}: {events} of {domains}{missed}{lost}", path.display()));
 }
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
@@ -130,24 +134,43 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let status = loop {
         let found = collector.collect()?;
         if let Some(status) = command.ended()? {
-            break status;
+            break Some(status);
+        }
+        // Somebody else stopped it: the machine goes down when this has read the rest and left.
+        if !collector.on {
+            break None;
         }
         let over = until.is_some_and(|until| Instant::now() >= until);
         // With a command it is up to that when it ends: it has heard of the interruption too.
         if over || (interrupted.load(Ordering::Relaxed) && options.command.is_empty()) {
-            break 0;
+            break Some(0);
         }
         if found == 0 {
+            collector.flush()?;
             let left = until.map_or(PAUSE, |until| until.saturating_duration_since(Instant::now()));
             std::thread::sleep(PAUSE.min(left));
         }
     };
-    domain.stop_trace()?;
+    if status.is_some() {
+        domain.stop_trace()?;
+    }
     while collector.collect()? > 0 {}
     let summary = collector.finish()?;
-    domain.stop_trace()?;
+    let let_go = domain.stop_trace();
+    if status.is_some() {
+        let_go?;
+    }
+    drop(domain);
     say(context, &options.output, &summary);
-    Ok(status)
+    loop {
+        if let Some(status) = status.or(command.ended()?) {
+            return Ok(status);
+        }
+        if options.command.is_empty() {
+            return Ok(0);
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// What runs while it is recorded, if anything.

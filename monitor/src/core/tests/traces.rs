@@ -153,3 +153,39 @@ fn nobody_reads_more_at_once_than_allowed() {
     bench.report(ARM0, Report::TraceRead { ticket: 0, bytes: None });
     assert_eq!(bench.ask((HOST, 1), read), None);
 }
+
+fn shut_down(bench: &Bench) -> bool {
+    bench.effects.iter().any(|effect| matches!(effect, Effect::Shutdown))
+}
+
+#[test]
+fn a_machine_goes_down_when_whoever_records_has_read_the_rest() {
+    let down = |bench: &mut Bench| {
+        bench.ask((HOST, 2), Request::Down {});
+        shut_down(bench)
+    };
+    for leaves in [true, false] {
+        let mut bench = Bench::up(4);
+        bench.attach((HOST, 1));
+        bench.attach((HOST, 2));
+        assert_eq!(bench.ask((HOST, 1), start(true)), Some(Reply::Done {}));
+        assert!(!down(&mut bench), "somebody records");
+        assert!(!traced(&mut bench, (HOST, 1)).1);
+        if leaves {
+            bench.report(HOST, Report::Left { connection: 1 });
+        } else {
+            let due = bench.core.next_tick().expect("it is not waited for without end");
+            bench.core.tick(due - 1);
+            bench.collect();
+            assert!(!shut_down(&bench));
+            bench.core.tick(due);
+            bench.collect();
+        }
+        assert!(shut_down(&bench));
+    }
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    bench.attach((HOST, 2));
+    bench.ask((HOST, 1), start(true));
+    assert!(!down(&mut bench) && down(&mut bench), "asked again it does not wait");
+}
