@@ -43,6 +43,15 @@ pub enum Announced {
     NeedsBarrier,
 }
 
+/// What has passed one way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tally {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
 /// Something that holds one end of a channel, such as the end itself.
 pub trait Endpoint {
     /// What carries it.
@@ -84,6 +93,26 @@ pub trait Transport {
 
     /// What has passed so far.
     fn stats(&self) -> Stats;
+
+    /// What was sent so far: of [`stats`](Self::stats) what is asked for after every message.
+    #[inline]
+    fn sent(&self) -> Tally {
+        let stats = self.stats();
+        Tally { messages: stats.messages_sent, bytes: stats.bytes_sent }
+    }
+
+    /// What was received so far.
+    #[inline]
+    fn received(&self) -> Tally {
+        let stats = self.stats();
+        Tally { messages: stats.messages_received, bytes: stats.bytes_received }
+    }
+
+    /// How often the peer was rung so far.
+    #[inline]
+    fn rings(&self) -> u64 {
+        self.stats().rings
+    }
 
     /// Sends a message, whole or not at all.
     ///

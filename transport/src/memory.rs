@@ -11,7 +11,7 @@ use tombolo_ring::{Look, RecvError, SendError, Sleeper, WakeOrder};
 
 use crate::capabilities::Capabilities;
 use crate::connection::Connection;
-use crate::contract::{Announced, Limits, Stats, Transport};
+use crate::contract::{Announced, Limits, Stats, Tally, Transport};
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, Message};
 
@@ -94,17 +94,11 @@ impl MemoryChannel {
         RawMemory { memory: self.memory.clone(), _channel: self }
     }
 
-    /// Takes note of what came along with messages that were received: credit, and news of the peer's end.
-    ///
-    /// # Errors
-    /// A violation: the messages were good, but nothing that follows can be believed.
+    /// Takes note of what came along with messages that were received.
     #[inline(always)]
-    fn note_received(&mut self) -> Result<(), ChannelError> {
+    fn note_received(&mut self) {
         self.wake_peer_for_credit();
-        match self.ends.producer.observe_credit(self.ends.consumer.reverse_credit()) {
-            Ok(()) | Err(SendError::Closed | SendError::Abandoned) => Ok(()),
-            Err(violation) => Err(self.violated(violation.to_string())),
-        }
+        self.ends.producer.hear_credit(self.ends.consumer.reverse_credit());
     }
 
     /// After a look at the ring that found no message.
@@ -280,7 +274,24 @@ impl Transport for MemoryChannel {
         }
     }
 
-    #[inline]
+    #[inline(always)]
+    fn sent(&self) -> Tally {
+        let counters = self.ends.producer.counters();
+        Tally { messages: counters.messages, bytes: counters.bytes }
+    }
+
+    #[inline(always)]
+    fn received(&self) -> Tally {
+        let counters = self.ends.consumer.counters();
+        Tally { messages: counters.messages, bytes: counters.bytes }
+    }
+
+    #[inline(always)]
+    fn rings(&self) -> u64 {
+        self.rings
+    }
+
+    #[inline(always)]
     fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
         self.ends.producer.set_reverse_credit(self.ends.consumer.credit_to_piggyback());
         match self.ends.producer.try_send(message) {
@@ -292,7 +303,7 @@ impl Transport for MemoryChannel {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
         self.try_recv_in_place(|message| {
             message.copy_into(buffer);
@@ -314,7 +325,10 @@ impl Transport for MemoryChannel {
             Err(error) => Err(error),
         };
         match received {
-            Ok(Some(received)) => self.note_received().map(|()| Some(received)),
+            Ok(Some(received)) => {
+                self.note_received();
+                Ok(Some(received))
+            }
             Ok(None) => self.note_nothing(peer_gone).map(|()| None),
             Err(error) => Err(self.not_received(error)),
         }
@@ -341,7 +355,10 @@ impl Transport for MemoryChannel {
             received += 1;
         }
         match failed {
-            _ if received > 0 => self.note_received().map(|()| received),
+            _ if received > 0 => {
+                self.note_received();
+                Ok(received)
+            }
             // An error stays, and is found again by the next call.
             Some(error) => Err(self.not_received(error)),
             None if max == 0 => Ok(0),

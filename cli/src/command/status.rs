@@ -64,11 +64,11 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let mut names = machines_up()?;
     if let Some(wanted) = &context.machine {
         names.retain(|name| name == wanted);
-        if names.is_empty() {
-            return Err(Failure::NotUp(wanted.clone()));
-        }
     }
-    let machines: Vec<MachineReport> = names.into_iter().map(look_at).collect();
+    let machines: Vec<MachineReport> = names.into_iter().filter_map(look_at).collect();
+    if let (Some(wanted), true) = (&context.machine, machines.is_empty()) {
+        return Err(Failure::NotUp(wanted.clone()));
+    }
     if options.json {
         return print_json(&Report { machines });
     }
@@ -81,15 +81,16 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     print(shown.join("\n"))
 }
 
-/// One machine that does not answer must not hide the others.
-fn look_at(name: String) -> MachineReport {
+/// One machine that does not answer must not hide the others. `None` for one that ended while it was asked.
+fn look_at(name: String) -> Option<MachineReport> {
     let asked = Domain::attach_to_machine(&name).and_then(|domain| Ok((domain.id().node(), domain.nodes()?)));
     match asked {
         Ok((own, nodes)) => {
             let nodes = nodes.into_iter().map(|node| NodeReport::new(own == node.id, node)).collect();
-            MachineReport { name, error: None, nodes }
+            Some(MachineReport { name, error: None, nodes })
         }
-        Err(error) => MachineReport { name, error: Some(error.to_string()), nodes: Vec::new() },
+        Err(tombolo::Error::MonitorLost { .. }) => None,
+        Err(error) => Some(MachineReport { name, error: Some(error.to_string()), nodes: Vec::new() }),
     }
 }
 

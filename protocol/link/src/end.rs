@@ -137,11 +137,7 @@ impl ChannelEnd {
         }
         self.tell_credit();
         if received.is_some() {
-            match self.ends.producer.observe_credit(self.ends.consumer.reverse_credit()) {
-                Ok(()) | Err(SendError::Closed | SendError::Abandoned) => {}
-                Err(SendError::Violation(violation)) => return Err(self.violated(violation)),
-                Err(error) => return Err(self.not_sent(error, 0)),
-            }
+            self.ends.producer.hear_credit(self.ends.consumer.reverse_credit());
         }
         Ok(received)
     }

@@ -289,7 +289,7 @@ impl Consumer {
     }
 
     /// The credit that came with the latest message: how many slots of the reverse ring its consumer had consumed,
-    /// modulo 2³². To be given to that ring's [`Producer::observe_credit`](crate::Producer::observe_credit).
+    /// modulo 2³². To be given to that ring's [`Producer::hear_credit`](crate::Producer::hear_credit).
     #[inline]
     #[must_use]
     pub fn reverse_credit(&self) -> u32 {

@@ -42,7 +42,7 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     /// [`TargetTooShort`]; nothing was copied.
-    #[inline]
+    #[inline(always)]
     pub fn copy_to(&self, target: &mut [u8]) -> Result<usize, TargetTooShort> {
         let target_bytes = target.len();
         let Some(target) = target.get_mut(..self.len_bytes) else {

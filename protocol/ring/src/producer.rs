@@ -45,6 +45,8 @@ pub struct Producer {
     line_credit: u64,
     /// Slots acknowledged by the last piggybacked credit that was believed.
     piggybacked_credit: u64,
+    /// What the last message of the reverse ring said, not yet looked at.
+    heard_credit: u32,
     producer_line: SharedMemory,
     credit_line: SharedMemory,
 }
@@ -69,6 +71,7 @@ impl Producer {
             ended: None,
             line_credit: 0,
             piggybacked_credit: 0,
+            heard_credit: 0,
             producer_line: memory.producer_line,
             credit_line: memory.credit_line,
         })
@@ -240,6 +243,10 @@ impl Producer {
     #[inline(never)]
     fn refresh(&mut self, needed: u64) -> Result<(), SendError> {
         self.check_open()?;
+        self.believe_credit()?;
+        if self.limit - self.position >= needed {
+            return Ok(());
+        }
         self.counters.credit_loads += 1;
         if self.credit_line.load_le(1, Acquire) != 0 {
             return Err(self.bar(SendError::Closed));
@@ -299,28 +306,27 @@ impl Producer {
     /// [`Consumer::reverse_credit`](crate::Consumer::reverse_credit).
     ///
     /// Credit by this way spares a look at the credit line, which may be across a link; the credit line alone
-    /// would do. Only the low half of the count travels, so it is believed only while it can have one meaning: as
+    /// would do. It is kept, and looked at when there seems to be no room: this is one store, since it lies between
+    /// a message that came and the answer to it. A lie, of more than was sent, shows in the send that needs it.
+    ///
+    /// Only the low half of the count travels, so it is believed only while it can have one meaning: as
     /// long as fewer than 2³² slots were sent since the last that was believed. After that, which takes a peer
     /// that never answers, piggybacked credit is ignored. With [`Variant::UsedFlag`] it always is.
-    ///
-    /// # Errors
-    /// [`SendError::Violation`] when it acknowledges what was not sent; [`SendError::Closed`] when the ring is.
-    #[inline]
-    pub fn observe_credit(&mut self, credit: u32) -> Result<(), SendError> {
-        if credit == self.piggybacked_credit as u32 {
-            return Ok(());
-        }
-        self.observe_new_credit(credit)
+    #[inline(always)]
+    pub fn hear_credit(&mut self, credit: u32) {
+        self.heard_credit = credit;
     }
 
-    fn observe_new_credit(&mut self, credit: u32) -> Result<(), SendError> {
-        self.check_open()?;
+    /// Makes room of what was heard.
+    fn believe_credit(&mut self) -> Result<(), SendError> {
         let before = self.piggybacked_credit;
         let sent = self.published();
-        if self.config.variant() == Variant::UsedFlag || sent - before > u64::from(u32::MAX) {
+        let news = self.heard_credit.wrapping_sub(before as u32);
+        let ambiguous = sent - before > u64::from(u32::MAX);
+        if news == 0 || ambiguous || self.config.variant() == Variant::UsedFlag {
             return Ok(());
         }
-        let credit = before + u64::from(credit.wrapping_sub(before as u32));
+        let credit = before + u64::from(news);
         if credit > sent {
             return Err(self.violated(Violation::CreditBeyondSent { credit, sent }));
         }
@@ -421,8 +427,14 @@ mod tests {
         producer.line_credit = position;
         producer.limit = position + producer.slots.count();
         producer.piggybacked_credit = piggybacked;
+        producer.heard_credit = piggybacked as u32;
         producer.move_to(position);
         producer
+    }
+
+    fn hear(producer: &mut Producer, credit: u32) {
+        producer.hear_credit(credit);
+        producer.believe_credit().unwrap();
     }
 
     #[test]
@@ -432,19 +444,19 @@ mod tests {
         producer.try_send(&[1]).unwrap();
         producer.try_send(&[2]).unwrap();
         // One of the two: the count passes 2³².
-        producer.observe_credit(0).unwrap();
+        hear(&mut producer, 0);
         assert_eq!(producer.free_slots(), Ok(1));
         assert_eq!(producer.piggybacked_credit, 1 << 32);
         // Late news is no violation on its own path, and changes nothing.
-        producer.observe_credit(0).unwrap();
-        producer.observe_credit(1).unwrap();
+        hear(&mut producer, 0);
+        hear(&mut producer, 1);
         assert_eq!(producer.free_slots(), Ok(2));
     }
 
     #[test]
     fn piggybacked_credit_behind_the_line_changes_nothing() {
         let mut producer = late_in_life(1000, 10);
-        producer.observe_credit(900).unwrap();
+        hear(&mut producer, 900);
         assert_eq!(producer.free_slots(), Ok(2));
         assert_eq!(producer.limit, 1002);
     }
@@ -452,11 +464,11 @@ mod tests {
     #[test]
     fn piggybacked_credit_of_two_meanings_is_not_believed() {
         let mut producer = late_in_life((1 << 32) + 9, 10);
-        producer.observe_credit(5).unwrap();
+        hear(&mut producer, 5);
         assert_eq!(producer.piggybacked_credit, (1 << 32) + 5);
         let mut producer = late_in_life((1 << 32) + 10, 10);
         for credit in [5, 10, 11, u32::MAX] {
-            producer.observe_credit(credit).unwrap();
+            hear(&mut producer, credit);
         }
         assert_eq!(producer.piggybacked_credit, 10);
         assert_eq!(producer.limit, (1 << 32) + 12);

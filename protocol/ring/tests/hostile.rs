@@ -111,7 +111,8 @@ fn each_lie_of_a_consumer_has_its_name() {
         memory.credit_line.store_le(0, 4, Relaxed);
         assert_eq!(full(&mut producer), violation);
         assert_eq!(producer.batch().push(&[1]), Err(violation));
-        assert_eq!(producer.observe_credit(3), Err(violation));
+        producer.hear_credit(3);
+        assert_eq!(producer.free_slots(), Err(violation));
         producer.close();
         assert_eq!(producer.try_send(&[1]), Err(violation));
         assert_eq!(memory.producer_line.load_le(0, Relaxed), 5);
@@ -126,9 +127,11 @@ fn each_lie_of_a_consumer_has_its_name() {
 
     let (_, mut producer, _) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
     producer.try_send(&[1]).unwrap();
-    let violation = Violation::CreditBeyondSent { credit: 2, sent: 1 }.into();
-    assert_eq!(producer.observe_credit(2), Err(violation));
-    assert_eq!(producer.try_send(&[1]), Err(violation));
+    let violation = Violation::CreditBeyondSent { credit: 5, sent: 4 }.into();
+    producer.hear_credit(5);
+    assert_eq!(producer.check_open(), Ok(()), "nobody looked at it yet");
+    assert_eq!(full(&mut producer), violation);
+    assert_eq!(producer.check_open(), Err(violation));
 }
 
 /// A batch that meets a violation half-way can still be dropped, and nothing passes afterwards.
@@ -159,7 +162,7 @@ enum Step {
     Send(usize),
     Batch(usize, bool),
     Receive(usize),
-    Observe(u32),
+    Hear(u32),
     /// Word index, anywhere in the ring's memory, and what is written there.
     Scribble(usize, u64),
     CloseProducer,
@@ -185,8 +188,8 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0..600_usize).prop_map(Step::Send),
         2 => (0..200_usize, any::<bool>()).prop_map(|(len, commit)| Step::Batch(len, commit)),
         6 => (1..10_usize).prop_map(Step::Receive),
-        1 => any::<u32>().prop_map(Step::Observe),
-        1 => (0..20_u32).prop_map(Step::Observe),
+        1 => any::<u32>().prop_map(Step::Hear),
+        1 => (0..20_u32).prop_map(Step::Hear),
         8 => (any::<usize>(), any_word()).prop_map(|(place, word)| Step::Scribble(place, word)),
         1 => Just(Step::CloseProducer),
     ]
@@ -245,7 +248,10 @@ fn run(config: RingConfig, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 failed_receive = error;
                 Ok(())
             }
-            Step::Observe(credit) => producer.observe_credit(credit),
+            Step::Hear(credit) => {
+                producer.hear_credit(credit);
+                Ok(())
+            }
             Step::Scribble(place, word) => {
                 scribble(&memory, place, word);
                 Ok(())

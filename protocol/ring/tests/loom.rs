@@ -205,7 +205,7 @@ fn two_rings_carry_each_others_credit() {
         let server = thread::spawn(move || {
             for number in 1..=3 {
                 assert_eq!(receive(&mut served), Ok(message(number, 1)));
-                replies.observe_credit(served.reverse_credit()).unwrap();
+                replies.hear_credit(served.reverse_credit());
                 replies.set_reverse_credit(served.credit_to_piggyback());
                 replies.try_send(&message(number, 2)).unwrap();
             }
@@ -215,7 +215,7 @@ fn two_rings_carry_each_others_credit() {
             requests.set_reverse_credit(answered.credit_to_piggyback());
             requests.try_send(&message(number, 1)).unwrap();
             assert_eq!(receive(&mut answered), Ok(message(number, 2)));
-            requests.observe_credit(answered.reverse_credit()).unwrap();
+            requests.hear_credit(answered.reverse_credit());
         }
         assert_eq!(requests.counters().credit_loads, 0);
         server.join().unwrap();

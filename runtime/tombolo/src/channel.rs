@@ -9,7 +9,7 @@ use tombolo_control::Grant;
 use tombolo_link::{Hello, Side, TransportKind};
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Deadline, Errno, OsError};
-use tombolo_transport::contract::Announced;
+use tombolo_transport::contract::{Announced, Tally};
 use tombolo_transport::memory::RawMemory;
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wait::{self, Spin};
@@ -78,12 +78,27 @@ impl Transport for Plain {
         on_carrier!(self, channel => channel.stats())
     }
 
-    #[inline]
+    #[inline(always)]
+    fn sent(&self) -> Tally {
+        on_carrier!(self, channel => channel.sent())
+    }
+
+    #[inline(always)]
+    fn received(&self) -> Tally {
+        on_carrier!(self, channel => channel.received())
+    }
+
+    #[inline(always)]
+    fn rings(&self) -> u64 {
+        on_carrier!(self, channel => channel.rings())
+    }
+
+    #[inline(always)]
     fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
         on_carrier!(self, channel => channel.try_send(message))
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
         on_carrier!(self, channel => channel.try_recv_into(buffer))
     }
@@ -184,7 +199,6 @@ impl Channel {
         })
     }
 
-    /// Out of line, but for what is no error at all: whoever polls meets that more often than a message.
     /// What carries it.
     #[inline]
     pub(crate) fn carrier(&self) -> &Carrier {

@@ -30,6 +30,22 @@ macro_rules! forward {
             $crate::contract::Transport::stats(&self.$inner)
         }
     };
+    (@tallies $inner:ident) => {
+        #[inline]
+        fn sent(&self) -> $crate::contract::Tally {
+            $crate::contract::Transport::sent(&self.$inner)
+        }
+
+        #[inline]
+        fn received(&self) -> $crate::contract::Tally {
+            $crate::contract::Transport::received(&self.$inner)
+        }
+
+        #[inline]
+        fn rings(&self) -> u64 {
+            $crate::contract::Transport::rings(&self.$inner)
+        }
+    };
     (@readable $inner:ident) => {
         #[inline]
         fn readable(&mut self) -> bool {

@@ -65,21 +65,23 @@ impl Probe {
         }
     }
 
-    /// Publishes what was sent.
-    #[inline]
-    fn count_sent(&mut self, stats: Stats, ticks: u64) {
-        self.row.set_sent(stats.messages_sent, stats.bytes_sent);
-        if stats.rings != self.rings {
-            self.count_waits(stats, ticks);
+    /// Publishes what was sent, and whether that rang the peer.
+    #[inline(always)]
+    fn count_sent(&mut self, inner: &impl Transport, ticks: u64) {
+        let sent = inner.sent();
+        self.row.set_sent(sent.messages, sent.bytes);
+        if inner.rings() != self.rings {
+            self.count_waits(inner.stats(), ticks);
         }
     }
 
-    /// Publishes what was received.
-    #[inline]
-    fn count_received(&mut self, stats: Stats) {
-        self.row.set_received(stats.messages_received, stats.bytes_received);
-        if stats.rings != self.rings {
-            self.count_waits(stats, 0);
+    /// Publishes what was received, and whether giving the room back rang the peer.
+    #[inline(always)]
+    fn count_received(&mut self, inner: &impl Transport) {
+        let received = inner.received();
+        self.row.set_received(received.messages, received.bytes);
+        if inner.rings() != self.rings {
+            self.count_waits(inner.stats(), 0);
         }
     }
 
@@ -184,21 +186,19 @@ impl<T: Transport> Traced<T> {
 
     fn note_send(&mut self, ticks: u64, length_bytes: usize, result: &Result<(), ChannelError>) {
         if result.is_ok() {
-            let stats = self.inner.stats();
             let size = u32::try_from(length_bytes).unwrap_or(u32::MAX);
-            let happening = self.probe.happening(Kind::Send, size, stats.messages_sent);
+            let happening = self.probe.happening(Kind::Send, size, self.inner.sent().messages);
             self.probe.recorder.record_at(ticks, happening);
-            self.probe.count_sent(stats, ticks);
+            self.probe.count_sent(&self.inner, ticks);
         }
     }
 
     /// After something was received that is to be traced.
     #[cold]
     fn note_receive(&mut self, length_bytes: usize) {
-        let stats = self.inner.stats();
         let size = u32::try_from(length_bytes).unwrap_or(u32::MAX);
-        self.probe.record(Kind::Receive, size, stats.messages_received);
-        self.probe.count_received(stats);
+        self.probe.record(Kind::Receive, size, self.inner.received().messages);
+        self.probe.count_received(&self.inner);
     }
 }
 
@@ -208,16 +208,16 @@ impl<T: Transport> Transport for Traced<T> {
         self.inner.capabilities().without(Capabilities::WHOLE_BATCHES)
     }
 
-    forward!(inner: kind limits stats readable unsent sendable announce_sleep sources);
+    forward!(inner: kind limits stats tallies readable unsent sendable announce_sleep sources);
 
-    #[inline]
+    #[inline(always)]
     fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
         if self.probe.is_on() {
             return self.try_send_traced(message).inspect_err(|error| self.probe.failed(error));
         }
         match self.inner.try_send(message) {
             Ok(()) => {
-                self.probe.count_sent(self.inner.stats(), 0);
+                self.probe.count_sent(&self.inner, 0);
                 Ok(())
             }
             Err(ChannelError::WouldBlock) => Err(ChannelError::WouldBlock),
@@ -228,7 +228,7 @@ impl<T: Transport> Transport for Traced<T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
         match self.inner.try_recv_into(buffer) {
             Ok(None) => Ok(None),
@@ -236,7 +236,7 @@ impl<T: Transport> Transport for Traced<T> {
                 if self.probe.is_on() {
                     self.note_receive(length);
                 } else {
-                    self.probe.count_received(self.inner.stats());
+                    self.probe.count_received(&self.inner);
                 }
                 Ok(Some(length))
             }
@@ -263,7 +263,7 @@ impl<T: Transport> Transport for Traced<T> {
                 if self.probe.is_on() {
                     self.note_receive(length);
                 } else {
-                    self.probe.count_received(self.inner.stats());
+                    self.probe.count_received(&self.inner);
                 }
                 Ok(Some(result))
             }
@@ -294,7 +294,7 @@ impl<T: Transport> Transport for Traced<T> {
         match self.inner.try_recv_batch(max, read) {
             Ok(0) => Ok(0),
             Ok(received) => {
-                self.probe.count_received(self.inner.stats());
+                self.probe.count_received(&self.inner);
                 Ok(received)
             }
             Err(error) => {
@@ -315,7 +315,7 @@ impl<T: Transport> Transport for Traced<T> {
         let result = self.inner.try_send_in_place(length_bytes, write);
         match &result {
             Ok(()) if traced => self.note_send(ticks, length_bytes, &result),
-            Ok(()) => self.probe.count_sent(self.inner.stats(), 0),
+            Ok(()) => self.probe.count_sent(&self.inner, 0),
             Err(ChannelError::WouldBlock) => {}
             Err(error) => self.probe.failed(error),
         }
@@ -330,7 +330,7 @@ impl<T: Transport> Transport for Traced<T> {
         }
         match self.inner.try_send_batch(fill) {
             Ok(sent) => {
-                self.probe.count_sent(self.inner.stats(), 0);
+                self.probe.count_sent(&self.inner, 0);
                 Ok(sent)
             }
             Err(error) => {
