@@ -101,6 +101,23 @@ impl MemoryChannel {
         self.ends.producer.hear_credit(self.ends.consumer.reverse_credit());
     }
 
+    /// What a look at the ring comes to, `peer_gone` having been looked at before it.
+    #[inline(always)]
+    fn after_look<R>(
+        &mut self,
+        received: Result<Option<R>, RecvError>,
+        peer_gone: bool,
+    ) -> Result<Option<R>, ChannelError> {
+        match received {
+            Ok(Some(received)) => {
+                self.note_received();
+                Ok(Some(received))
+            }
+            Ok(None) => self.note_nothing(peer_gone).map(|()| None),
+            Err(error) => Err(self.not_received(error)),
+        }
+    }
+
     /// After a look at the ring that found no message.
     #[inline(always)]
     fn note_nothing(&mut self, peer_gone: bool) -> Result<(), ChannelError> {
@@ -123,16 +140,21 @@ impl MemoryChannel {
     }
 
     /// A peer asleep for room must hear of credit that was given back.
-    #[inline]
+    #[inline(always)]
     fn wake_peer_for_credit(&mut self) {
         let stores = self.ends.consumer.counters().credit_stores;
         if stores != self.credit_stores {
             self.credit_stores = stores;
-            match self.ends.room_waker.look() {
-                Look::Awake => {}
-                Look::Ring => self.ring_peer(),
-                Look::Calm => self.ends.room_waker.stop_fencing(barrier::everywhere),
-            }
+            self.wake_peer_for_room();
+        }
+    }
+
+    #[inline(never)]
+    fn wake_peer_for_room(&mut self) {
+        match self.ends.room_waker.look() {
+            Look::Awake => {}
+            Look::Ring => self.ring_peer(),
+            Look::Calm => self.ends.room_waker.stop_fencing(barrier::everywhere),
         }
     }
 
@@ -305,10 +327,17 @@ impl Transport for MemoryChannel {
 
     #[inline(always)]
     fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
-        self.try_recv_in_place(|message| {
-            message.copy_into(buffer);
-            buffer.len()
-        })
+        // Not by a closure, as below: it would be called, and this lies between a message and its answer.
+        let peer_gone = self.connection.peer_gone();
+        let received = match self.ends.consumer.try_recv() {
+            Ok(Some(message)) => {
+                Message::in_slots(message).copy_into(buffer);
+                Ok(Some(buffer.len()))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        self.after_look(received, peer_gone)
     }
 
     #[inline(always)]
@@ -324,14 +353,7 @@ impl Transport for MemoryChannel {
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         };
-        match received {
-            Ok(Some(received)) => {
-                self.note_received();
-                Ok(Some(received))
-            }
-            Ok(None) => self.note_nothing(peer_gone).map(|()| None),
-            Err(error) => Err(self.not_received(error)),
-        }
+        self.after_look(received, peer_gone)
     }
 
     #[inline(always)]
