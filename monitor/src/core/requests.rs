@@ -194,7 +194,14 @@ impl Core {
         }
         self.remote_names_left(client);
         self.waiting.retain(|waiting| waiting.client != client);
-        self.nodes.iter_mut().for_each(|node| node.console.forget(client));
+        // A node that starts anew numbers its connections anew: what this one still awaits is not for the next.
+        for node in &mut self.nodes {
+            node.console.forget(client);
+            node.restarting.take_if(|(by, _)| *by == client);
+        }
+        for domain in self.domains.values_mut() {
+            domain.feeding.take_if(|(by, _)| *by == client);
+        }
         let children: Vec<DomainId> = self
             .domains
             .iter()

@@ -334,6 +334,35 @@ fn a_domain_dies_with_whoever_started_it() {
 }
 
 #[test]
+fn what_a_lost_client_waited_for_is_not_told_to_the_next_of_its_number() {
+    let comes_back = |bench: &mut Bench, node| {
+        bench.core.node_started(node, 101, Some((1 << 20, 4)));
+        bench.report(node, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 1, pid: 1 });
+    };
+    let is_replaced = |bench: &mut Bench| {
+        bench.core.node_lost(ARM1, "gone");
+        bench.ask((HOST, 1), Request::Restart { node: "arm1".into() });
+        comes_back(bench, ARM1);
+        bench.attach((ARM1, 1));
+        bench.delivered.clear();
+    };
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    bench.attach((ARM1, 1));
+    let domain = start(&mut bench, (HOST, 1));
+    assert_eq!(bench.ask((ARM1, 1), Request::Input { domain, bytes: Bytes(vec![1]) }), None);
+    is_replaced(&mut bench);
+    bench.report(ARM0, Report::InputTaken { domain });
+    assert_eq!(bench.answer((ARM1, 1)), None);
+
+    bench.core.node_lost(ARM0, "gone");
+    assert_eq!(bench.ask((ARM1, 1), Request::Restart { node: "arm0".into() }), None);
+    is_replaced(&mut bench);
+    comes_back(&mut bench, ARM0);
+    assert_eq!(bench.answer((ARM1, 1)), None);
+}
+
+#[test]
 fn an_asked_domain_that_stays_is_killed_after_its_grace() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
