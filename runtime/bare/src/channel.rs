@@ -297,6 +297,12 @@ impl Channel {
         may_sleep
     }
 
+    /// Whether the monitor has reported that the peer is gone. What it sent before may still be there.
+    #[must_use]
+    pub fn is_hung_up(&self) -> bool {
+        self.link.is_hung_up(self.id)
+    }
+
     /// After a sleep: whether what it was for has come. Unlike [`may_sleep`](Self::may_sleep) it counts no sleep.
     #[must_use]
     pub fn is_rung(&mut self, awaited: Awaited) -> bool {

@@ -44,6 +44,13 @@ pub(crate) fn close(end: &mut Channel) {
 /// A doorbell does not say whose it is: what ended the sleep is looked for. An end that was not rung is not looked at
 /// before something else rings, so a ring that was lost shows as a wait in vain on the other side.
 pub(crate) fn sleep(domain: &Domain, stations: &mut [Station]) -> Outcome<()> {
+    // A report that came before the last order was followed has been taken in, and ends no sleep.
+    for station in stations.iter_mut().filter(|station| station.asleep.is_some()) {
+        station.rung = station.end.as_ref().is_some_and(Channel::is_hung_up);
+    }
+    if stations.iter().any(|station| station.rung) {
+        return Ok(());
+    }
     stations.iter_mut().for_each(|station| station.control.announce_sleep(Sleep::Message));
     if stations.iter_mut().all(|station| station.control.may_sleep(Sleep::Message)) {
         domain.sleep(PATIENCE)?;
