@@ -248,20 +248,12 @@ pub(crate) fn unexpected(reply: &Reply) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::ChannelOptions;
-    use crate::testing::{Monitor, id};
+    use crate::testing::Monitor;
 
     #[test]
     fn who_does_not_wait_is_told_of_what_has_come() {
         let (domain, monitor) = Monitor::with_domain();
-        let listener = std::thread::scope(|scope| {
-            scope.spawn(|| monitor.export(5));
-            domain.export("name", &ChannelOptions::default()).unwrap()
-        });
-        let child = std::thread::scope(|scope| {
-            scope.spawn(|| monitor.spawn(id(0x0001_0001_0000_0007)));
-            domain.spawn(&SpawnOptions::this_image()).unwrap()
-        });
+        let (listener, child) = monitor.listener_and_child(&domain);
         let now = Duration::ZERO;
         assert!(matches!(listener.accept(now), Err(Error::TimedOut { .. })));
         assert!(matches!(child.wait(now), Err(Error::TimedOut { .. })));

@@ -14,9 +14,10 @@ use tombolo_platform::socket::{self, Kind};
 use tombolo_transport::trace::Recorder;
 
 use crate::channel::Channel;
-use crate::domain::Domain;
+use crate::domain::{Domain, Listener};
 use crate::monitor::MonitorLink;
 use crate::options::ChannelOptions;
+use crate::spawn::{Child, SpawnOptions};
 
 /// Longer than anything here takes on a machine that does ten other things.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -103,6 +104,19 @@ impl Monitor {
         let (request, body) = self.next_message();
         let Request::Names { operation, .. } = body else { panic!("{body:?}") };
         (request, operation)
+    }
+
+    /// An export of `domain`, of number 5, and a child of it.
+    pub(crate) fn listener_and_child(&self, domain: &Domain) -> (Listener, Child) {
+        let listener = std::thread::scope(|scope| {
+            scope.spawn(|| self.export(5));
+            domain.export("name", &ChannelOptions::default()).unwrap()
+        });
+        let child = std::thread::scope(|scope| {
+            scope.spawn(|| self.spawn(id(0x0001_0001_0000_0007)));
+            domain.spawn(&SpawnOptions::this_image()).unwrap()
+        });
+        (listener, child)
     }
 
     pub(crate) fn export(&self, listener: u32) {

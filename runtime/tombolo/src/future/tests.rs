@@ -11,8 +11,8 @@ use tombolo_platform::socket::{self, Kind};
 
 use super::*;
 use crate::options::ChannelOptions;
-use crate::spawn::{Exit, SpawnOptions};
-use crate::testing::{LONG, Monitor, grant, id, pair, pair_over};
+use crate::spawn::Exit;
+use crate::testing::{LONG, Monitor, grant, pair, pair_over};
 
 /// An executor of one future.
 #[derive(Default)]
@@ -176,14 +176,7 @@ fn sleeping_takes_its_time() {
 #[test]
 fn the_monitor_answers_and_tells() {
     let (domain, monitor) = Monitor::with_domain();
-    let listener = std::thread::scope(|scope| {
-        scope.spawn(|| monitor.export(5));
-        domain.export("name", &ChannelOptions::default()).unwrap()
-    });
-    let child = std::thread::scope(|scope| {
-        scope.spawn(|| monitor.spawn(id(0x0001_0001_0000_0007)));
-        domain.spawn(&SpawnOptions::this_image()).unwrap()
-    });
+    let (listener, child) = monitor.listener_and_child(&domain);
     let short = Duration::from_millis(2);
     assert!(matches!(block_on(listener.accept_async(short)), Err(Error::TimedOut { .. })));
     assert!(poll_once(listener.accept_async(LONG)).is_pending());

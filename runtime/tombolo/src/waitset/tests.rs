@@ -6,8 +6,8 @@ use tombolo_platform::event::{eventfd, poll, signal};
 
 use super::*;
 use crate::options::ChannelOptions;
-use crate::spawn::{Exit, SpawnOptions};
-use crate::testing::{LONG, Monitor, id, pair, pair_over};
+use crate::spawn::Exit;
+use crate::testing::{LONG, Monitor, pair, pair_over};
 
 fn nothing(set: &mut WaitSet) -> bool {
     matches!(set.wait(Duration::ZERO), Err(Error::TimedOut { .. }))
@@ -17,14 +17,7 @@ fn nothing(set: &mut WaitSet) -> bool {
 fn everything_is_told_in_one_place() {
     let (domain, monitor) = Monitor::with_domain();
     let mut set = WaitSet::new().unwrap();
-    let listener = std::thread::scope(|scope| {
-        scope.spawn(|| monitor.export(5));
-        domain.export("name", &ChannelOptions::default()).unwrap()
-    });
-    let child = std::thread::scope(|scope| {
-        scope.spawn(|| monitor.spawn(id(0x0001_0001_0000_0007)));
-        domain.spawn(&SpawnOptions::this_image()).unwrap()
-    });
+    let (listener, child) = monitor.listener_and_child(&domain);
     let listening = set.add_listener(&listener).unwrap();
     let childs = set.add_child(&child).unwrap();
     assert!(nothing(&mut set));
