@@ -66,8 +66,7 @@ impl Agent {
 
     fn try_start(&self, order: StartOrder) -> Result<ChildProcess, OsError> {
         let domain = order.domain;
-        let missing = || OsError::new("start a program that did not arrive", Errno::NOENT);
-        let program = self.programs.get(&order.program).ok_or_else(missing)?;
+        let program = self.program(&order.program)?;
         let path = format!("/proc/self/fd/{}", program.as_raw_fd());
         let mut command = match &self.emulator {
             None => {

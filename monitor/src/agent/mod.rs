@@ -78,7 +78,8 @@ pub struct Agent {
     /// See [`clients::spare`].
     spare: Option<OwnedFd>,
     children: HashMap<DomainId, ChildProcess>,
-    programs: HashMap<[u8; 32], OwnedFd>,
+    /// What the root sent, or why it could not be kept.
+    programs: HashMap<[u8; 32], Result<OwnedFd, OsError>>,
     /// The agent's ends of lifelines. A domain's end shows a hang-up when the peer is gone; this one when the domain
     /// has let go of the channel or died.
     lifelines: HashMap<ChannelId, OwnedFd>,

@@ -13,19 +13,26 @@ use super::core::ProgramSource;
 const PIECE_BYTES: usize = 64 * 1024;
 
 impl Agent {
-    /// Keeps a program that came as a descriptor, or lies in the window.
+    /// Keeps a program that came as a descriptor, or lies in the window; or why it could not, for whoever starts it.
     pub(super) fn keep_program(&mut self, hash: [u8; 32], source: ProgramSource<OwnedFd>) {
-        let file = match source {
-            ProgramSource::Passed(file) => file,
+        let kept = match source {
+            // The root sends none without it: what is left is that this process could not take it.
+            ProgramSource::Passed(file) => {
+                file.ok_or_else(|| OsError::new("take the descriptor of a program", Errno::MFILE))
+            }
             ProgramSource::Window { offset_bytes, length_bytes } => {
                 let copied = self.copy_from_window(offset_bytes, length_bytes);
                 self.core.program_copied(hash);
-                copied.ok()
+                copied
             }
         };
-        if let Some(file) = file {
-            self.programs.insert(hash, file);
-        }
+        self.programs.insert(hash, kept);
+    }
+
+    /// The file of a program that was kept.
+    pub(super) fn program(&self, hash: &[u8; 32]) -> Result<&OwnedFd, OsError> {
+        let missing = || OsError::new("start a program that was not sent", Errno::NOENT);
+        self.programs.get(hash).ok_or_else(missing)?.as_ref().map_err(Clone::clone)
     }
 
     fn copy_from_window(&self, offset_bytes: u64, length_bytes: u64) -> Result<OwnedFd, OsError> {
@@ -63,8 +70,11 @@ fn program_file() -> Result<OwnedFd, OsError> {
         .context("keep a program in memory")
 }
 
+/// Nobody may change the program from here on. There are no mappings yet, so refusing what is to come is enough;
+/// `SealFlags::WRITE` would first wait that nobody else holds one of the pages, and give up with `EBUSY` after a
+/// while, and the kernel itself holds pages when it looks for some to reclaim or to move.
 fn seal(file: &OwnedFd) -> Result<(), OsError> {
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(file, seals).context("seal a program")
 }
 
@@ -74,4 +84,24 @@ fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), OsError> {
         bytes = &bytes[written..];
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::pipe::{SpliceFlags, pipe, splice};
+
+    use super::*;
+
+    #[test]
+    fn a_program_is_sealed_while_somebody_holds_its_pages() {
+        let file = program_file().unwrap();
+        write_all(&file, &[7; 8192]).unwrap();
+        let (_reader, writer) = pipe().unwrap();
+        let mut offset = 0;
+        let held = splice(&file, Some(&mut offset), &writer, None, 8192, SpliceFlags::empty()).unwrap();
+        assert!(held > 0);
+        seal(&file).unwrap();
+        assert_eq!(rustix::io::pwrite(&file, b"x", 0), Err(Errno::PERM));
+        assert_eq!(rustix::fs::ftruncate(&file, 0), Err(Errno::PERM));
+    }
 }

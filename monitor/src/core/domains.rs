@@ -180,7 +180,7 @@ impl Core {
             self.effects.push(Effect::WriteProgram { node: id, range, image, target });
             Some(range.offset_bytes)
         } else {
-            self.effects.push(Effect::KeepProgram { hash, image: image.clone(), target });
+            self.effects.push(Effect::KeepProgram { node: id, hash, image: image.clone(), target });
             None
         };
         let passed = if through_window { Vec::new() } else { vec![Resource::Program(hash)] };
@@ -206,6 +206,16 @@ impl Core {
         {
             window.allocator.take_back(range);
         }
+    }
+
+    /// A program cannot be passed to a node: what was to run there does not start.
+    pub fn program_not_kept(&mut self, node: NodeId, hash: [u8; 32], why: &str) {
+        let waits = |id: &DomainId, record: &DomainRecord| {
+            id.node() == node && record.build == hash && record.pid == 0
+        };
+        let waiting: Vec<DomainId> =
+            self.domains.iter().filter(|(id, record)| waits(id, record)).map(|(id, _)| *id).collect();
+        waiting.into_iter().for_each(|domain| self.domain_not_started(domain, why.to_owned()));
     }
 
     pub(super) fn domain_started(&mut self, domain: DomainId, pid: i32) {

@@ -84,8 +84,10 @@ pub enum Effect {
         /// The build.
         target: Target,
     },
-    /// Keep a program, so that it can be passed as a resource.
+    /// Keep a program, so that it can be passed as a resource; else tell [`Core::program_not_kept`].
     KeepProgram {
+        /// For which node.
+        node: NodeId,
         /// Its SHA-256.
         hash: [u8; 32],
         /// From this image.

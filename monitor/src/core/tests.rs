@@ -6,7 +6,7 @@ use tombolo_base::{Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{
     Attachment, Bytes, ClientMessage, Exit, Fault, MonitorMessage, Order, Reply, Report, Request,
-    SpawnRequest, Wire,
+    SpawnRequest, StartOrder, Wire,
 };
 use tombolo_link::{ChannelConfig, TransportKind};
 use tombolo_machine::Machine;
@@ -263,6 +263,14 @@ fn image() -> tombolo_machine::Image {
 
 /// Starts a domain on arm0 for a client and returns its id.
 pub(super) fn start(bench: &mut Bench, client: Client) -> tombolo_base::DomainId {
+    let domain = order_start(bench, client).domain;
+    bench.report(ARM0, Report::Started { domain, pid: 55 });
+    assert_eq!(bench.answer(client), Some(Reply::Spawned { domain }));
+    domain
+}
+
+/// What the agent is told to start when a client asks for a domain.
+fn order_start(bench: &mut Bench, client: Client) -> StartOrder {
     let spawn = Request::Spawn {
         spawn: SpawnRequest {
             node: "arm0".into(),
@@ -281,10 +289,7 @@ pub(super) fn start(bench: &mut Bench, client: Client) -> tombolo_base::DomainId
     bench.core.report(0, client.0, report, Some(Ok(image())));
     bench.collect();
     let Some((ARM0, Order::Start { order })) = bench.orders.last() else { panic!("{:?}", bench.delivered) };
-    let domain = order.domain;
-    bench.report(ARM0, Report::Started { domain, pid: 55 });
-    assert_eq!(bench.answer(client), Some(Reply::Spawned { domain }));
-    domain
+    order.clone()
 }
 
 #[test]
@@ -540,6 +545,26 @@ fn a_program_that_did_not_start_is_sent_again() {
     start(&mut bench, (HOST, 1));
     let programs = bench.orders.iter().filter(|(_, order)| matches!(order, Order::Program { .. }));
     assert_eq!(programs.count(), 2);
+}
+
+#[test]
+fn a_program_that_cannot_be_passed_fails_the_start_with_the_reason() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    start(&mut bench, (HOST, 1));
+    let StartOrder { domain, program, .. } = order_start(&mut bench, (HOST, 1));
+    let why = "cannot keep a program in memory: full";
+    bench.core.program_not_kept(ARM1, program, why);
+    bench.core.program_not_kept(ARM0, program, why);
+    bench.collect();
+    let answers: Vec<_> = bench.delivered.iter().map(|(_, message, ..)| &message.body).collect();
+    let [Reply::Failed { fault: Fault::StartFailed { node, why: said } }] = answers[..] else {
+        panic!("{answers:?} in place of a failed start")
+    };
+    assert_eq!((node.as_str(), said.as_str()), ("arm0", why));
+    // The agent says so too, later.
+    bench.report(ARM0, Report::NotStarted { domain, why: "it was not sent".into() });
+    assert_eq!(bench.delivered.len(), 1);
 }
 
 #[test]

@@ -258,11 +258,15 @@ impl Root {
                     node.write_window(range, program.bytes);
                 }
             }
-            Effect::KeepProgram { hash, image, target } => {
-                if let Ok(program) = image.program(target)
-                    && let Ok(file) = program_from_bytes(program.bytes)
-                {
-                    self.programs.insert(hash, file);
+            Effect::KeepProgram { node, hash, image, target } => {
+                let program = image.program(target).map_err(|error| error.to_string());
+                let kept = program
+                    .and_then(|program| program_from_bytes(program.bytes).map_err(|error| error.to_string()));
+                match kept {
+                    Ok(file) => {
+                        self.programs.insert(hash, file);
+                    }
+                    Err(why) => self.core.program_not_kept(node, hash, &why),
                 }
             }
             Effect::ClearWindow { node, range } => {
