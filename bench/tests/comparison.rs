@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tombolo_bench::suite::peers::{bare, kernel, stream};
-use tombolo_bench::suite::{self, Absent, Distance, Error, Metric, Options, Peer, Results, Schedule, Unit};
+use tombolo_bench::suite::{
+    self, Absent, Distance, Error, Failed, Metric, Options, Peer, Results, Schedule, Unit,
+};
 
 fn options(only: &[&str]) -> Options {
     let own = std::env::current_exe().expect("this program");
@@ -51,9 +53,23 @@ const PEERS: [&dyn Peer; 7] = [
     &Broken,
 ];
 
+/// Some kernels, and emulators, do not let a thread's system calls be counted.
+fn uncounted<'a>(results: &'a Results, peer: &dyn Peer, metric: Metric) -> Option<&'a Failed> {
+    let refused = |failed: &&Failed| {
+        metric == Metric::SystemCalls
+            && failed.what.starts_with(peer.name())
+            && failed.why.contains("count the system calls")
+    };
+    results.failed.iter().find(refused)
+}
+
 fn every_figure_is_there(results: &Results) {
     for peer in &PEERS[..6] {
         for metric in peer.metrics() {
+            if let Some(failed) = uncounted(results, *peer, metric) {
+                println!("skipped: {}: {}", failed.what, failed.why);
+                continue;
+            }
             let rows: Vec<_> =
                 results.rows.iter().filter(|row| row.peer == peer.name() && row.metric == metric).collect();
             assert!(!rows.is_empty(), "{} has no {metric:?}: {:?}", peer.name(), results.absent);
@@ -64,7 +80,7 @@ fn every_figure_is_there(results: &Results) {
                     Unit::MessagesPerSecond | Unit::BytesPerSecond => {
                         assert!(row.rate_per_s.is_some(), "{row:?}");
                     }
-                    Unit::Share | Unit::Bytes => assert!(row.value.is_some(), "{row:?}"),
+                    Unit::Share | Unit::Bytes | Unit::PerMessage => assert!(row.value.is_some(), "{row:?}"),
                 }
                 let by_distance = matches!(metric.unit(), Unit::MessagesPerSecond | Unit::BytesPerSecond)
                     || matches!(metric, Metric::RoundTrip { .. });
@@ -102,7 +118,8 @@ fn main() -> ExitCode {
     let why =
         |name: &str| &results.absent.iter().find(|absent| absent.peer == name).expect("it is absent").why;
     assert_eq!(why("elsewhere"), "not built");
-    assert!(why("broken").contains("cannot open anything"), "{}", why("broken"));
+    let broken: Vec<_> = results.failed.iter().filter(|failed| failed.what.starts_with("broken")).collect();
+    assert!(matches!(broken.as_slice(), [only] if only.why.contains("cannot open anything")), "{broken:?}");
     assert_eq!(Results::parse(&results.to_json()), Ok(results));
     println!("comparison: every figure is there");
     ExitCode::SUCCESS

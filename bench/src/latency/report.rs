@@ -1,6 +1,6 @@
 //! Distributions, for people and for programs.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::host::Host;
 use crate::table::align;
@@ -12,7 +12,7 @@ pub(super) struct Histogram {
 }
 
 /// Of round trips, in nanoseconds.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Distribution {
     /// How many.
     pub rounds: usize,
@@ -83,7 +83,7 @@ impl Histogram {
 }
 
 /// One treatment of the two threads.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// What they had.
     pub treatment: String,
@@ -94,7 +94,7 @@ pub struct Row {
 }
 
 /// All that was measured in one run.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// What it was measured on.
     pub host: Host,

@@ -63,7 +63,7 @@ fn host(slug: &str, results: &Results, plots: &[Plot]) -> String {
         let rows: Vec<&Row> = results.rows.iter().filter(|row| row.metric == metric).collect();
         text += &match metric.unit() {
             Unit::Nanoseconds if !matches!(metric, Metric::Open) => times(metric, &rows),
-            Unit::Nanoseconds | Unit::Share | Unit::Bytes => String::new(),
+            Unit::Nanoseconds | Unit::Share | Unit::Bytes | Unit::PerMessage => String::new(),
             Unit::MessagesPerSecond | Unit::BytesPerSecond => flows(metric, &rows),
         };
     }
@@ -193,15 +193,16 @@ fn standing(results: &Results) -> String {
     }
     let mut text =
         "\n### What it costs to have a channel\n\n| | processor used while waiting | memory, both sides | \
-                    time to open |\n|---|---:|---:|---:|\n"
+                    time to open | system calls per message, awake |\n|---|---:|---:|---:|---:|\n"
             .to_owned();
     for peer in peers {
         let cell = |metric| results.row(peer, metric).map_or_else(String::new, shown);
-        let [idle, memory, open] = Metric::STANDING.map(cell);
-        let _ = writeln!(text, "| {peer} | {idle} | {memory} | {open} |");
+        let [idle, memory, open, calls] = Metric::STANDING.map(cell);
+        let _ = writeln!(text, "| {peer} | {idle} | {memory} | {open} | {calls} |");
     }
     text + "\nMemory is what both programs hold beyond what the first channel needs, once messages have passed; buffers \
-            in the kernel are not counted, nor is what a monitor keeps.\n"
+            in the kernel are not counted, nor is what a monitor keeps. System calls are those of the two threads that \
+            send and receive, counted by the kernel (seccomp); the median of the slices.\n"
 }
 
 fn links(results: &Results) -> String {

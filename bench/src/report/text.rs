@@ -30,10 +30,13 @@ pub fn render(results: &Results) -> String {
         }
         text += &align(&cells);
     }
+    for failed in &results.failed {
+        let _ = write!(text, "\nfailed: {}: {}", failed.what, failed.why);
+    }
     for absent in &results.absent {
         let _ = write!(text, "\nnot available: {}: {}", absent.peer, absent.why);
     }
-    if !results.absent.is_empty() {
+    if !results.absent.is_empty() || !results.failed.is_empty() {
         text += "\n";
     }
     text
@@ -54,6 +57,7 @@ pub(super) fn unit(unit: Unit) -> &'static str {
         Unit::BytesPerSecond => "GB/s",
         Unit::Share => "% of a processor",
         Unit::Bytes => "KiB",
+        Unit::PerMessage => "a message",
     }
 }
 
@@ -65,6 +69,7 @@ pub(super) fn divisor(unit: Unit) -> f64 {
         Unit::BytesPerSecond => 1e9,
         Unit::Share => 0.01,
         Unit::Bytes => 1024.0,
+        Unit::PerMessage => 1.0,
     }
 }
 

@@ -34,6 +34,13 @@ pub(super) enum Command {
         /// How many.
         rounds: u64,
     },
+    /// Make an end of rings that are [placed](crate::suite) so, say that it is there, and return so many messages.
+    Place {
+        /// Which placement.
+        rings: u64,
+        /// How many messages.
+        rounds: u64,
+    },
     /// Answer with the time spent waiting for a processor, in nanoseconds, and end.
     Bye,
 }
@@ -48,6 +55,7 @@ impl Command {
             Command::Give { length_ns } => pack(5, length_ns),
             Command::Wake { rounds } => pack(6, rounds),
             Command::Bye => pack(7, 0),
+            Command::Place { rings, rounds } => pack(8 + rings, rounds),
         }
     }
 
@@ -60,6 +68,7 @@ impl Command {
             Some((5, length_ns)) => Ok(Command::Give { length_ns }),
             Some((6, rounds)) => Ok(Command::Wake { rounds }),
             Some((7, _)) => Ok(Command::Bye),
+            Some((code @ 8..ANSWER, rounds)) => Ok(Command::Place { rings: code - 8, rounds }),
             _ => Err(Error::Unexpected { length_bytes: bytes.len() }),
         }
     }
@@ -129,6 +138,7 @@ mod tests {
             Command::Give { length_ns: 25_000_000 },
             Command::Wake { rounds: u64::MAX },
             Command::Bye,
+            Command::Place { rings: 7, rounds: 3200 },
         ];
         for command in commands {
             assert_eq!(Command::from_bytes(&command.to_bytes()).expect("it is one"), command);

@@ -83,6 +83,12 @@ pub enum Error {
         /// What is needed.
         need_bytes: usize,
     },
+    /// Rings that are placed by hand.
+    #[error("cannot measure where slots and credit lie: {what}")]
+    Placement {
+        /// What failed.
+        what: String,
+    },
     /// The peer's arguments.
     #[error("'{found}' are not arguments of this program, which `tombolo bench ring` starts")]
     Arguments {
@@ -92,6 +98,12 @@ pub enum Error {
     /// A channel or the monitor.
     #[error(transparent)]
     Tombolo(#[from] tombolo::Error),
+}
+
+impl Error {
+    pub(super) fn of_placement(error: &crate::suite::Error) -> Error {
+        Error::Placement { what: error.to_string() }
+    }
 }
 
 fn because(cause: &str) -> String {

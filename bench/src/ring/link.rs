@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tombolo::{Channel, Child, Domain, Exit, Listener, NodeInfo, SpawnOptions, TransportKind};
+use tombolo::{
+    Channel, ChannelOptions, Child, Domain, Exit, Listener, NodeInfo, SpawnOptions, TransportKind,
+};
 
 use super::end::Ends;
 use super::near::{self, Figures};
@@ -34,11 +36,11 @@ pub(super) fn measure(
     let listener = domain.export(&name, &shape)?;
     // A name is one listener's, so all channels have its options; the ends that sleep at once are asked for by
     // another name.
-    let sleeper = domain.export(&sleeper_name(&name), &shape.spin_ns(0))?;
+    let sleeper = domain.export(&sleeper_name(&name), &shape.clone().spin_ns(0))?;
     let arguments = PeerArguments { name, shape: options.shape, cpu: peer_cpu };
     let spawn = SpawnOptions::image(&options.image).on(&node.name).args(arguments.to_arguments());
     let child = domain.spawn(&spawn)?;
-    let result = open(&listener, &sleeper, &child).and_then(|mut ends| {
+    let result = open(domain, &listener, &sleeper, (&child, &arguments, &shape)).and_then(|mut ends| {
         let transport = ends.ring.transport();
         near::measure(&mut ends, clock, &options.schedule, progress).map(|figures| (transport, figures))
     });
@@ -50,11 +52,31 @@ pub(super) fn sleeper_name(name: &str) -> String {
     format!("{name}/sleeper")
 }
 
-fn open(listener: &Listener, sleeper: &Listener, child: &Child) -> Result<Ends<Channel>, Error> {
+/// The name of the channel that the near side opens.
+pub(super) fn back_name(name: &str) -> String {
+    format!("{name}/back")
+}
+
+/// Whether the side that opens a channel makes its memory.
+pub(super) fn opener_makes_memory(ring: &Channel) -> bool {
+    ring.transport() == TransportKind::Shm
+}
+
+fn open(
+    domain: &Domain,
+    listener: &Listener,
+    sleeper: &Listener,
+    (child, arguments, shape): (&Child, &PeerArguments, &ChannelOptions),
+) -> Result<Ends<Channel>, Error> {
     let ring = accept(listener, child)?;
     let raw = accept(listener, child)?.into_raw_memory();
     let wake = accept(sleeper, child)?;
-    Ok(Ends { ring, raw, wake })
+    let own = if opener_makes_memory(&ring) {
+        domain.connect(&back_name(&arguments.name), shape, OPEN)?.into_raw_memory()
+    } else {
+        None
+    };
+    Ok(Ends { ring, raw, own, wake })
 }
 
 /// Accepts the peer's next channel, unless it ends before.

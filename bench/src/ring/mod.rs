@@ -14,6 +14,7 @@ mod error;
 mod link;
 mod near;
 pub mod peer;
+mod placed;
 mod report;
 mod table;
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::command::{self, Command, SMALL_BYTES, USUAL_BYTES};
 use super::end::{End, Ends, STALL, recv_polling, send_polling};
 use super::peer::{stream, take};
+use super::placed::{self, PlacedFigures};
 use super::{Error, Schedule};
 use crate::cpus;
 use crate::raw::Lines;
@@ -14,6 +15,9 @@ use crate::sample::{Clock, Flow, Samples, median, sorted};
 /// processors changes within seconds where a hypervisor moves them, and a ratio is taken of neighbours only.
 const CYCLE: [Part; 6] =
     [Part::Limit, Part::Usual, Part::Limit, Part::Small, Part::StreamOut, Part::StreamBack];
+
+/// The limits around a slice may differ by so much, or the processors were moved in between.
+const STEADY_RATIO: f64 = 1.25;
 
 /// Rounds by which the length of a slice of wake-ups is found.
 const WAKE_PROBES: u64 = 8;
@@ -35,6 +39,8 @@ pub(super) struct Figures {
     pub(super) out: Flow,
     pub(super) back: Flow,
     pub(super) wake: Samples,
+    /// Where slots and credit lie.
+    pub(super) placed: Vec<PlacedFigures>,
     /// Messages of `wake` that rang a sleeping peer.
     pub(super) rings: u64,
     /// Share of the time in which a side was ready to run and something else ran in its place: the worse of both.
@@ -48,14 +54,19 @@ impl Figures {
         self.history.iter().filter(|(part, _)| *part == Part::Limit).map(|(_, p50_ns)| *p50_ns).collect()
     }
 
+    /// Slices of 48-byte messages during which the processors were moved: they count for no ratio.
+    pub(super) fn moved(&self) -> usize {
+        ratios(&self.history, Part::Usual, false).len() - ratios(&self.history, Part::Usual, true).len()
+    }
+
     /// Of each slice of 48-byte messages: how many times the limit around it.
     pub(super) fn usual_ratios(&self) -> Vec<f64> {
-        ratios(&self.history, Part::Usual)
+        steady_or_all(&self.history, Part::Usual)
     }
 
     /// The same for 8 bytes.
     pub(super) fn small_ratios(&self) -> Vec<f64> {
-        ratios(&self.history, Part::Small)
+        steady_or_all(&self.history, Part::Small)
     }
 }
 
@@ -64,13 +75,23 @@ pub(super) fn typical(ratios: Vec<f64>) -> Option<f64> {
     median(&sorted(ratios))
 }
 
-/// The median of each slice of `part` over the mean of the slices of the limit right before and after it.
-fn ratios(history: &[(Part, f64)], part: Part) -> Vec<f64> {
+/// The steady ones, or, where there is none, all.
+fn steady_or_all(history: &[(Part, f64)], part: Part) -> Vec<f64> {
+    let steady = ratios(history, part, true);
+    if steady.is_empty() { ratios(history, part, false) } else { steady }
+}
+
+/// The median of each slice of `part` over the mean of the slices of the limit right before and after it; of the
+/// `steady` ones only, around which these are much the same.
+fn ratios(history: &[(Part, f64)], part: Part, steady: bool) -> Vec<f64> {
     let limit = |(part, p50_ns): &(Part, f64)| (*part == Part::Limit).then_some(*p50_ns);
     let ratio = |(index, (found, p50_ns)): (usize, &(Part, f64))| {
         let before = history[..index].iter().rev().find_map(limit);
         let after = history[index..].iter().find_map(limit);
         let limit_ns = match (before, after) {
+            (Some(before), Some(after)) if steady && before.max(after) > STEADY_RATIO * before.min(after) => {
+                return None;
+            }
             (Some(before), Some(after)) => f64::midpoint(before, after),
             (before, after) => before.or(after)?,
         };
@@ -96,15 +117,21 @@ pub(super) fn measure<E: End>(
         out: Flow::default(),
         back: Flow::default(),
         wake: Samples::new(),
+        placed: Vec::new(),
         rings: 0,
         waited_share: 0.0,
         history: Vec::new(),
     };
     let (start, waited_before_ns) = (Instant::now(), cpus::waited_ns());
-    for slice in 1..=schedule.slices {
+    for slice in 1..=2 * schedule.slices {
         progress(&format!("rings, slice {slice} of {}", schedule.slices));
         for part in CYCLE {
             figures.measure_part(part, ends, clock, schedule.slice)?;
+        }
+        // As many as were asked for, and more where the processors were moved in between, up to twice as many.
+        let steady = ratios(&figures.history, Part::Usual, true).len();
+        if slice >= schedule.slices && steady >= schedule.slices as usize {
+            break;
         }
     }
     figures.measure_part(Part::Limit, ends, clock, schedule.slice)?;
@@ -112,6 +139,8 @@ pub(super) fn measure<E: End>(
         progress(&format!("wake-ups, slice {slice} of {}", schedule.slices));
         figures.measure_wake(ends, clock, schedule.slice)?;
     }
+    // Last, for the memory is used up by it.
+    figures.placed = placed::measure(ends, clock, schedule, progress)?;
     let waited_ns = cpus::waited_ns().zip(waited_before_ns).map_or(0, |(now, before)| now - before);
     let waited_ns = waited_ns.max(end_peer(&mut ends.ring)?);
     figures.waited_share = waited_ns as f64 / start.elapsed().as_nanos() as f64;
@@ -174,8 +203,17 @@ impl Figures {
     }
 }
 
+/// Nothing can lie in memory that is not shared.
+pub(super) fn no_memory() -> Error {
+    Error::TooSmall { have_bytes: 0, need_bytes: crate::suite::placement::BYTES }
+}
+
 /// Round trips of the bare cache lines; `None` where no memory is shared.
-fn limit<E: End>(ends: &mut Ends<E>, clock: Clock, slice: Duration) -> Result<Option<Samples>, Error> {
+pub(super) fn limit<E: End>(
+    ends: &mut Ends<E>,
+    clock: Clock,
+    slice: Duration,
+) -> Result<Option<Samples>, Error> {
     let Some(raw) = &ends.raw else { return Ok(None) };
     let lines = Lines::new(raw.memory.words())?;
     ends.ring.send(&Command::Raw.to_bytes(), STALL)?;
@@ -259,14 +297,17 @@ mod tests {
             (Usual, 400.0),
             (Limit, 600.0),
         ];
-        assert_eq!(ratios(&history, Usual), [1.0, 1.0]);
-        assert_eq!(ratios(&history, Small), [1.1]);
-        assert_eq!(typical(ratios(&history, Small)), Some(1.1));
-        assert_eq!(ratios(&history[1..3], Usual), [0.75]);
+        assert_eq!(ratios(&history, Usual, false), [1.0, 1.0]);
+        assert_eq!(ratios(&history, Small, true), [1.1]);
+        assert_eq!(typical(ratios(&history, Small, true)), Some(1.1));
+        assert_eq!(ratios(&history[1..3], Usual, true), [0.75]);
+        // The processors were moved during both: there is nothing better.
+        assert!(ratios(&history, Usual, true).is_empty());
+        assert_eq!(steady_or_all(&history, Usual), [1.0, 1.0]);
     }
 
     #[test]
     fn without_a_limit_there_is_no_ratio() {
-        assert_eq!(typical(ratios(&[(Part::Usual, 100.0)], Part::Usual)), None);
+        assert_eq!(typical(ratios(&[(Part::Usual, 100.0)], Part::Usual, true)), None);
     }
 }

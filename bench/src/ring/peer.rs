@@ -6,10 +6,11 @@ use tombolo::Domain;
 
 use super::command::{self, COMMAND_BYTES, Command, USUAL_BYTES};
 use super::end::{End, Ends, recv_polling, send_polling};
-use super::link::sleeper_name;
-use super::{Error, PeerArguments};
+use super::link::{back_name, opener_makes_memory, sleeper_name};
+use super::{Error, PeerArguments, placed};
 use crate::cpus;
 use crate::raw::Lines;
+use crate::suite::Side;
 
 /// How long the near side may take between two commands: it may be stopped, or measure nothing for a while.
 const IDLE: Duration = Duration::from_secs(60);
@@ -32,8 +33,13 @@ pub fn run(arguments: &PeerArguments) -> Result<(), Error> {
     let options = arguments.shape.options()?;
     let ring = domain.connect(&arguments.name, &options, OPEN)?;
     let raw = domain.connect(&arguments.name, &options, OPEN)?.into_raw_memory();
-    let wake = domain.connect(&sleeper_name(&arguments.name), &options.spin_ns(0), OPEN)?;
-    serve(&mut Ends { ring, raw, wake })
+    let wake = domain.connect(&sleeper_name(&arguments.name), &options.clone().spin_ns(0), OPEN)?;
+    let own = if opener_makes_memory(&ring) {
+        domain.export(&back_name(&arguments.name), &options)?.accept(OPEN)?.into_raw_memory()
+    } else {
+        None
+    };
+    serve(&mut Ends { ring, raw, own, wake })
 }
 
 /// Serves one side of a link until it is told to end.
@@ -65,6 +71,7 @@ pub fn serve<E: End>(ends: &mut Ends<E>) -> Result<(), Error> {
                 Lines::new(raw.memory.words())?.serve()?;
             }
             Command::Wake { rounds } => wake(&mut ends.wake, rounds)?,
+            Command::Place { rings, rounds } => return_placed(ends, rings, rounds)?,
             Command::Bye => {
                 let waited_ns =
                     cpus::waited_ns().zip(waited_before_ns).map_or(0, |(now, before)| now - before);
@@ -113,6 +120,13 @@ pub(super) fn stream(ring: &mut impl End, length: Duration) -> Result<u64, Error
         count += 1;
     }
     Ok(count)
+}
+
+/// Returns messages over rings that lie where the near side says.
+fn return_placed<E: End>(ends: &mut Ends<E>, rings: u64, rounds: u64) -> Result<(), Error> {
+    let mut end = placed::end(ends, Side::Far, rings)?;
+    send_polling(&mut ends.ring, &command::answer(0))?;
+    placed::serve(&mut end, rounds)
 }
 
 /// Returns `rounds` messages, sleeping for each.

@@ -7,6 +7,7 @@ use super::near::{Figures, typical};
 use super::{Error, table};
 use crate::host::Host;
 use crate::sample::{Latency, Rate};
+use crate::suite::Placed;
 
 /// What a round trip of 48 bytes may cost on the host's own link, in round trips of the bare memory.
 const GOAL_RATIO: f64 = 1.25;
@@ -84,6 +85,11 @@ pub struct LinkReport {
     /// Share of the time in which one of the two programs was ready to run and another ran in its place: beyond
     /// [`DISTURBED_SHARE`] the figures, most of all the rare ones, are not the link's.
     pub waited_share: f64,
+    /// Slices during which the processors were moved, so that they count for no ratio.
+    pub moved_slices: usize,
+    /// Where slots and credit may lie, and what a message of one slot there and back then costs; empty where no memory
+    /// is shared.
+    pub placement: Vec<Placed>,
     /// `limit_rtt_ns.p50` slice by slice: how the distance of the processors changed.
     pub limit_slices_ns: Vec<f64>,
     /// The ratio slice by slice.
@@ -160,8 +166,15 @@ impl Goal {
 impl LinkReport {
     pub(super) fn new(nodes: [&str; 2], isa: [&str; 2], transport: &str, figures: &Figures) -> LinkReport {
         let wake = figures.wake.summary();
+        let link = nodes.join("-");
+        let one_memory = match figures.placed.len() {
+            0..=2 if transport == "window" => Some("in the window"),
+            0..=2 => Some("in the memory of both"),
+            _ => None,
+        };
         LinkReport {
-            link: nodes.join("-"),
+            placement: figures.placed.iter().map(|placed| placed.to_row(&link, one_memory)).collect(),
+            link,
             nodes: nodes.map(str::to_owned),
             isa: isa.map(str::to_owned),
             transport: transport.to_owned(),
@@ -175,13 +188,14 @@ impl LinkReport {
             wake_ring_share: wake.map(|wake| thousandths(figures.rings as f64 / wake.rounds as f64)),
             wake_rtt_ns: wake,
             waited_share: thousandths(figures.waited_share),
+            moved_slices: figures.moved(),
             limit_slices_ns: figures.limit_slices_ns().into_iter().map(thousandths).collect(),
             ratio_slices: figures.usual_ratios().into_iter().map(thousandths).collect(),
         }
     }
 }
 
-fn thousandths(value: f64) -> f64 {
+pub(super) fn thousandths(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
@@ -210,6 +224,8 @@ pub(super) mod tests {
             wake_rtt_ns: Some(latency(45_000.0)),
             wake_ring_share: Some(1.0),
             waited_share: 0.0,
+            moved_slices: 0,
+            placement: Vec::new(),
             limit_slices_ns: vec![100.0, 101.0],
             ratio_slices: vec![1.2],
         };

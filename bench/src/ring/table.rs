@@ -12,6 +12,11 @@ pub(super) fn render(report: &Report) -> String {
         text += "\nOne way, 48 bytes a message, million messages a second; and wake-ups, µs\n";
         text += &align(&rates_and_wakes(&report.links));
     }
+    let placed = placements(&report.links);
+    if placed.len() > 1 {
+        text += "\nWhere slots and credit lie: round trip of 56 bytes over bare rings, ns\n";
+        text += &align(&placed);
+    }
     for remarks in [failures(report), verdict(report), disturbances(report)] {
         if !remarks.is_empty() {
             text += "\n";
@@ -71,6 +76,17 @@ fn rates_and_wakes(links: &[LinkReport]) -> Vec<Vec<String>> {
         }
         row.extend(latency_cells(link.wake_rtt_ns.as_ref(), 1000.0));
         rows.push(row);
+    }
+    rows
+}
+
+fn placements(links: &[LinkReport]) -> Vec<Vec<String>> {
+    let mut rows = vec![cells(&["link", "variant", "slots", "credit", "p50", "p99", "/ limit"])];
+    for placed in links.iter().flat_map(|link| &link.placement) {
+        let [p50, p99, ..] = latency_cells(placed.round_trip_ns.as_ref(), 1.0);
+        let ratio = placed.ratio.map_or_else(none, |ratio| format!("{ratio:.2}"));
+        let texts = [&placed.link, &placed.variant, &placed.slots, &placed.credit].map(Clone::clone);
+        rows.push(texts.into_iter().chain([p50, p99, ratio]).collect());
     }
     rows
 }

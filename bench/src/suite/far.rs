@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
+use tombolo_platform::calls::Calls;
 use tombolo_platform::memory::{check_sealed, map};
 
 use super::line::{Answer, Command, Line};
@@ -31,7 +32,8 @@ pub fn serve(peers: &[&dyn Peer]) -> Result<(), Error> {
     check_sealed(&file, MEMORY_BYTES as u64)?;
     let memory = map(&file, 0, MEMORY_BYTES)?;
     let mut ends: Vec<AnyEnd> = Vec::new();
-    line.tell(&usage(0, &ends))?;
+    let mut watched: Option<Calls> = None;
+    line.tell(&usage(0, 0, &ends))?;
     loop {
         let command: Command = line.hear()?;
         if command == Command::Bye {
@@ -39,6 +41,7 @@ pub fn serve(peers: &[&dyn Peer]) -> Result<(), Error> {
         }
         let name = &meeting;
         let start = Instant::now();
+        let mut calls = 0;
         let done = match command {
             Command::Open { index, metric } => {
                 let name = format!("{name}-{index}");
@@ -62,11 +65,18 @@ pub fn serve(peers: &[&dyn Peer]) -> Result<(), Error> {
                 Some(end) => end.follow(work),
                 None => Err(out_of_order()),
             },
+            Command::Count { index, rounds } => match ends.get_mut(index as usize) {
+                Some(end) => watch(&mut watched).and_then(|watched| {
+                    calls = end.count_calls(Side::Far, rounds, watched)?;
+                    Ok(0)
+                }),
+                None => Err(out_of_order()),
+            },
             Command::Usage => Ok(0),
             Command::Meet { .. } | Command::Bye => Err(out_of_order()),
         };
         match done {
-            Ok(elapsed_ns) => line.tell(&usage(elapsed_ns, &ends))?,
+            Ok(elapsed_ns) => line.tell(&usage(elapsed_ns, calls, &ends))?,
             Err(error) => line.tell(&Answer::Failed { why: error.to_string() })?,
         }
     }
@@ -76,12 +86,20 @@ fn out_of_order() -> Error {
     Error::Far { what: "was told something out of order: both sides must be of one build".into() }
 }
 
+/// Watches this thread's system calls from the first time that they are to be counted.
+pub(super) fn watch(watched: &mut Option<Calls>) -> Result<&Calls, Error> {
+    Ok(match watched {
+        Some(calls) => calls,
+        None => watched.insert(Calls::watch()?),
+    })
+}
+
 pub(super) fn elapsed_ns(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What this program has used so far.
-pub(super) fn usage(elapsed_ns: u64, ends: &[AnyEnd]) -> Answer {
+pub(super) fn usage(elapsed_ns: u64, calls: u64, ends: &[AnyEnd]) -> Answer {
     let cpu = clock_gettime(ClockId::ProcessCPUTime);
     Answer::Done {
         elapsed_ns,
@@ -89,6 +107,7 @@ pub(super) fn usage(elapsed_ns: u64, ends: &[AnyEnd]) -> Answer {
         waited_ns: cpus::waited_ns().unwrap_or(0),
         resident_bytes: resident_bytes(),
         rings: ends.iter().map(|end| end.rings()).sum(),
+        calls,
     }
 }
 

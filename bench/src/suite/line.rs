@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
 
-use super::work::Work;
+use super::work::{Counted, Work};
 use super::{Error, Metric};
 
 /// Longest command or answer, in bytes.
@@ -39,6 +39,8 @@ pub(super) enum Command {
     Probe,
     /// Do the far half of this, on end `index`.
     Work { index: u32, work: Work },
+    /// Do the far half of these round trips on end `index`, and say how many system calls that took.
+    Count { index: u32, rounds: Counted },
     /// Say what is used.
     Usage,
     /// End.
@@ -60,6 +62,8 @@ pub(super) enum Answer {
         resident_bytes: u64,
         /// How often it rang a sleeping peer.
         rings: u64,
+        /// System calls of what was just done, where they were to be counted.
+        calls: u64,
     },
     /// It could not be done.
     Failed {

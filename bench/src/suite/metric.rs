@@ -31,6 +31,9 @@ pub enum Metric {
     Memory,
     /// Time to open a channel, in nanoseconds.
     Open,
+    /// System calls for each message of 8 bytes there and back, while both sides are awake: of the two threads that send
+    /// and receive, as the kernel counts them.
+    SystemCalls,
 }
 
 /// How a metric's figures are to be read.
@@ -46,6 +49,8 @@ pub enum Unit {
     Share,
     /// Bytes; less is better.
     Bytes,
+    /// So many for each message; less is better.
+    PerMessage,
 }
 
 impl Metric {
@@ -58,6 +63,7 @@ impl Metric {
             Metric::Bandwidth { .. } => Unit::BytesPerSecond,
             Metric::Idle => Unit::Share,
             Metric::Memory => Unit::Bytes,
+            Metric::SystemCalls => Unit::PerMessage,
         }
     }
 
@@ -79,6 +85,7 @@ impl Metric {
             Metric::Idle => "processor used while waiting".into(),
             Metric::Memory => "memory of an open channel".into(),
             Metric::Open => "time to open a channel".into(),
+            Metric::SystemCalls => "system calls per message, both sides awake".into(),
         }
     }
 
@@ -96,7 +103,7 @@ impl Metric {
     ];
 
     /// What costs nothing to measure of any peer with ends of its own.
-    pub const STANDING: [Metric; 3] = [Metric::Idle, Metric::Memory, Metric::Open];
+    pub const STANDING: [Metric; 4] = [Metric::Idle, Metric::Memory, Metric::Open, Metric::SystemCalls];
 }
 
 /// A length with its unit.

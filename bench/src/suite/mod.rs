@@ -16,7 +16,7 @@ mod line;
 mod metric;
 mod peer;
 pub mod peers;
-mod placement;
+pub(crate) mod placement;
 pub(crate) mod results;
 mod session;
 mod slices;
@@ -30,7 +30,9 @@ pub use line::Line;
 pub use metric::{Metric, Unit, length};
 pub use peer::{Absent, MEMORY_BYTES, Meeting, Peer, Side, buffers};
 pub use placement::Placed;
-pub use results::{Distance, NEAR_RATIO, Pair, PeerInfo, Results, Row, SCHEMA, Settings, disturbed_share};
+pub use results::{
+    Distance, Failed, NEAR_RATIO, Pair, PeerInfo, Results, Row, SCHEMA, Settings, disturbed_share,
+};
 use results::{tenths, thousandths};
 pub use work::{AnyEnd, End};
 
@@ -77,7 +79,7 @@ impl Default for Schedule {
     }
 }
 
-/// Compares `peers`. One that fails does not keep the others from being measured; it is then among the absent.
+/// Compares `peers`. What fails does not keep anything else from being measured; it is then among [`Results::failed`].
 ///
 /// `progress` is called with a line about what is being measured.
 ///
@@ -112,13 +114,13 @@ pub fn run(
         pairs: Vec::new(),
         placement: Vec::new(),
         links: Vec::new(),
+        distribution: None,
+        failed: Vec::new(),
     };
     let mut found = Vec::new();
     for peer in chosen {
         results.peers.push(PeerInfo { name: peer.name().into(), about: peer.about() });
-        if let Err(error) = compare(peer, options, clock, (near, far), &mut found, progress) {
-            results.absent.push(Absent { peer: peer.name().into(), why: error.to_string() });
-        }
+        compare(peer, options, clock, (near, far), (&mut found, &mut results.failed), progress);
     }
     let probes = found.iter().flat_map(|(_, _, slices): &(_, _, Slices)| &slices.kept);
     let best_ns = results::near_ns(probes.map(slices::Slice::probe_ns));
@@ -128,13 +130,19 @@ pub fn run(
     results.rows.extend(peers::copying::rows(options.schedule));
     if options.placement {
         progress("where slots and credit lie");
-        results.placement = place(options, clock, (near, far))?;
+        match place(options, clock, (near, far)) {
+            Ok(placed) => results.placement = placed,
+            Err(error) => results.failed.push(Failed::new("where slots and credit lie", &error)),
+        }
     }
     if let Some(ring) = peers.iter().find(|peer| peer.name() == peers::tombolo::NAME)
         && options.pairs >= 2
     {
         progress("every pair of processors");
-        results.pairs = pairs(*ring, options, clock)?;
+        match pairs(*ring, options, clock) {
+            Ok(pairs) => results.pairs = pairs,
+            Err(error) => results.failed.push(Failed::new("every pair of processors", &error)),
+        }
     }
     drop(pinned);
     Ok(results)
@@ -166,22 +174,77 @@ fn find<'a>(peers: &[&'a dyn Peer], name: &str) -> Result<&'a dyn Peer, Error> {
 
 type Finding = (String, Metric, Slices);
 
+/// So many failures in a row end a peer's part: each may have taken a minute.
+const FAILURES: usize = 2;
+
+/// Measures everything of a peer. What fails is noted, and the next begins with a far side of its own.
 fn compare(
     peer: &dyn Peer,
     options: &Options,
     clock: Clock,
-    (near, far): (usize, usize),
-    found: &mut Vec<Finding>,
+    cpus: (usize, usize),
+    (found, failed): (&mut Vec<Finding>, &mut Vec<Failed>),
     progress: &mut dyn FnMut(&str),
-) -> Result<(), Error> {
-    let mut session = Session::start(peer, &options.far, clock)?;
-    session.pin(near, far)?;
+) {
+    let mut session = None;
+    let mut failures = 0;
     for metric in peer.metrics() {
         progress(&format!("{}: {}", peer.name(), metric.title()));
-        let slices = slices::take(&mut session, metric, &options.schedule)?;
-        found.push((peer.name().to_owned(), metric, slices));
+        let slices = if metric == Metric::SystemCalls {
+            count_calls(peer, options, clock, cpus)
+        } else {
+            measure(&mut session, peer, metric, options, clock, cpus)
+        };
+        match slices {
+            Ok(slices) => {
+                failures = 0;
+                found.push((peer.name().to_owned(), metric, slices));
+            }
+            Err(error) => {
+                session = None;
+                failures += 1;
+                failed.push(Failed::new(format!("{}: {}", peer.name(), metric.title()), &error));
+                if failures >= FAILURES {
+                    return;
+                }
+            }
+        }
     }
-    Ok(())
+}
+
+/// Measures one figure, with the far side that there is or a new one.
+fn measure<'a>(
+    session: &mut Option<Session<'a>>,
+    peer: &'a dyn Peer,
+    metric: Metric,
+    options: &Options,
+    clock: Clock,
+    (near, far): (usize, usize),
+) -> Result<Slices, Error> {
+    let session = match session {
+        Some(session) => session,
+        None => {
+            let started = Session::start(peer, &options.far, clock)?;
+            started.pin(near, far)?;
+            session.insert(started)
+        }
+    };
+    slices::take(session, metric, &options.schedule)
+}
+
+/// Counts system calls in a thread of its own, for the calls of one that was watched are slow for ever.
+fn count_calls(
+    peer: &dyn Peer,
+    options: &Options,
+    clock: Clock,
+    cpus: (usize, usize),
+) -> Result<Slices, Error> {
+    std::thread::scope(|scope| {
+        let counting = scope.spawn(|| measure(&mut None, peer, Metric::SystemCalls, options, clock, cpus));
+        counting
+            .join()
+            .unwrap_or_else(|_| Err(Error::Far { what: "was not told to the end: a panic".into() }))
+    })
 }
 
 /// A message of one slot for every placement of slots and credit.

@@ -64,7 +64,7 @@ pub fn buffers(bytes: usize) -> usize {
 }
 
 /// Something to send messages with.
-pub trait Peer {
+pub trait Peer: Sync {
     /// Its name in tables.
     fn name(&self) -> &'static str;
 

@@ -1,8 +1,11 @@
 //! Where slots and credit lie: on the side of the sender or of the receiver, for both variants of the ring.
 //!
-//! Each program makes a memory file and touches it first, so that on a host with several memories its pages lie in
-//! that of the program's processor. Across a window there is nothing to choose: it is one memory, the host's, and the
-//! far side reaches no other.
+//! Each program makes a memory and touches it first, so that on a host with several memories its pages lie in that of
+//! the program's processor. Across a window there is nothing to choose but the variant: it is one memory, the host's,
+//! and the far side reaches no other.
+//!
+//! Between two programs of this host each makes a file; across a link of a machine each opens a channel, for the side
+//! that opens it makes its memory.
 
 use std::os::fd::AsFd;
 
@@ -49,21 +52,38 @@ impl Placed {
 }
 
 /// A ring each way, placed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rings {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rings {
     variant: Variant,
     /// Whether the slots lie with the one who receives.
     slots_at_receiver: bool,
     credit_at_receiver: bool,
 }
 
-/// Bytes that each program gives.
-const BYTES: usize = 16 << 10;
-const SLOTS: u32 = 64;
+/// Bytes that each program gives: two rings of 32 slots.
+pub(crate) const BYTES: usize = 8 << 10;
+const SLOTS: u32 = 32;
 
 impl Rings {
+    /// Both variants in one memory.
+    pub(crate) fn in_one_memory() -> Vec<Rings> {
+        Self::all()
+            .into_iter()
+            .filter(|rings| !rings.slots_at_receiver && !rings.credit_at_receiver)
+            .collect()
+    }
+
+    /// The `index`-th of [`all`](Self::all), and the reverse.
+    pub(crate) fn at(index: u64) -> Option<Rings> {
+        Self::all().into_iter().nth(usize::try_from(index).ok()?)
+    }
+
+    pub(crate) fn index(self) -> u64 {
+        Self::all().iter().position(|rings| *rings == self).unwrap_or(0) as u64
+    }
+
     /// Every placement of both variants.
-    pub(super) fn all() -> Vec<Rings> {
+    pub(crate) fn all() -> Vec<Rings> {
         let variants = [Variant::EpochCredit, Variant::UsedFlag];
         let places = [(false, false), (false, true), (true, false), (true, true)];
         let of = |variant| {
@@ -76,7 +96,7 @@ impl Rings {
         variants.into_iter().flat_map(of).collect()
     }
 
-    pub(super) fn placed(
+    pub(crate) fn placed(
         self,
         link: &str,
         limit_ns: f64,
@@ -97,6 +117,16 @@ impl Rings {
             round_trip_ns,
             ratio: Some(ratio),
         }
+    }
+
+    /// An end of a ring each way; `memories` are the near side's and the far side's, zero at first.
+    pub(crate) fn end(self, side: Side, memories: &[SharedMemory; 2]) -> Result<RingsEnd, Error> {
+        let ring_error = |error| Error::of_peer("placement", error);
+        let there = if side == Side::Near { Side::Far } else { Side::Near };
+        let config = self.config()?;
+        let producer = Producer::new(config, self.ring(side, memories)?).map_err(ring_error)?;
+        let consumer = Consumer::new(config, self.ring(there, memories)?).map_err(ring_error)?;
+        Ok(RingsEnd { producer, consumer })
     }
 
     /// The ring that `sender` sends on; `memories` are the near side's and the far side's.
@@ -152,19 +182,13 @@ impl Peer for Rings {
         let [other] = meeting.line.take_fds()?;
         check_sealed(&other, BYTES as u64)?;
         let other = map(&other, 0, BYTES)?;
-        let (memories, there) = match meeting.side {
-            Side::Near => ([own, other], Side::Far),
-            Side::Far => ([other, own], Side::Near),
-        };
-        let ring_error = |error| Error::of_peer("placement", error);
-        let config = self.config()?;
-        let producer = Producer::new(config, self.ring(meeting.side, &memories)?).map_err(ring_error)?;
-        let consumer = Consumer::new(config, self.ring(there, &memories)?).map_err(ring_error)?;
-        Ok(AnyEnd::new(RingsEnd { producer, consumer }))
+        let memories = if meeting.side == Side::Near { [own, other] } else { [other, own] };
+        Ok(AnyEnd::new(self.end(meeting.side, &memories)?))
     }
 }
 
-struct RingsEnd {
+/// One end of placed rings.
+pub(crate) struct RingsEnd {
     producer: Producer,
     consumer: Consumer,
 }
@@ -210,13 +234,8 @@ mod tests {
         let memories = [SharedMemory::zeroed(BYTES), SharedMemory::zeroed(BYTES)];
         for rings in Rings::all() {
             memories.iter().for_each(SharedMemory::clear);
-            let config = rings.config().expect("a shape");
-            let mut ends = [Side::Near, Side::Far].map(|side| {
-                let other = if side == Side::Near { Side::Far } else { Side::Near };
-                let producer = Producer::new(config, rings.ring(side, &memories).expect("it fits"));
-                let consumer = Consumer::new(config, rings.ring(other, &memories).expect("it fits"));
-                RingsEnd { producer: producer.expect("a ring"), consumer: consumer.expect("a ring") }
-            });
+            let mut ends = [Side::Near, Side::Far].map(|side| rings.end(side, &memories).expect("it fits"));
+            assert_eq!(Rings::at(rings.index()), Some(rings));
             for sequence in 0..3 * u64::from(SLOTS) {
                 let [near, far] = &mut ends;
                 near.send::<56>(sequence).expect("room");
@@ -228,5 +247,6 @@ mod tests {
         let titles: std::collections::BTreeSet<String> =
             Rings::all().iter().map(|rings| rings.placed("host-host", 1.0, None, 1.0).title()).collect();
         assert_eq!(titles.len(), 8);
+        assert_eq!((Rings::in_one_memory().len(), Rings::at(8)), (2, None));
     }
 }

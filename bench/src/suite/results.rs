@@ -42,6 +42,26 @@ pub struct Results {
     pub placement: Vec<super::placement::Placed>,
     /// The links of a machine that was up.
     pub links: Vec<LinkReport>,
+    /// How answer times are distributed, with and without processors and a priority of their own.
+    pub distribution: Option<crate::latency::Report>,
+    /// What could not be measured although it is there.
+    pub failed: Vec<Failed>,
+}
+
+/// Something that could not be measured.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Failed {
+    /// What.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+impl Failed {
+    /// Of an error.
+    pub fn new(what: impl Into<String>, why: &dyn std::fmt::Display) -> Failed {
+        Failed { what: what.into(), why: why.to_string() }
+    }
 }
 
 /// How it was measured.
@@ -191,6 +211,16 @@ impl Results {
     pub fn to_json(&self) -> String {
         // Writing plain data to a string fails for maps without string keys only, and there is none.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// Adds the links of a machine, and where slots and credit may lie on those that were not looked at before.
+    pub fn add_links(&mut self, links: Vec<LinkReport>) {
+        for link in &links {
+            if !self.placement.iter().any(|placed| placed.link == link.link) {
+                self.placement.extend(link.placement.iter().cloned());
+            }
+        }
+        self.links.extend(links);
     }
 
     /// The figure of a peer, the near one where there are two.
@@ -349,6 +379,8 @@ pub(crate) mod tests {
                 ratio: Some(1.1),
             }],
             links: Vec::new(),
+            distribution: None,
+            failed: vec![Failed::new("pipe: time to open a channel", &"no descriptors left")],
         }
     }
 

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use tombolo_base::SharedMemory;
 use tombolo_platform::OsError;
+use tombolo_platform::calls::Calls;
 use tombolo_platform::memory::{create_sealed, map};
 
-use super::far::{elapsed_ns, usage};
+use super::far::{elapsed_ns, usage, watch};
 use super::line::{Answer, Command, Line};
 use super::peer::{MEMORY_BYTES, Meeting, Peer, Side};
-use super::work::{AnyEnd, Work};
+use super::work::{AnyEnd, Counted, Work};
 use super::{Error, Metric};
 use crate::cpus;
 use crate::raw::Lines;
@@ -30,6 +31,7 @@ pub(super) struct Session<'a> {
     ends: Vec<AnyEnd>,
     opened: u32,
     clock: Clock,
+    watched: Option<Calls>,
 }
 
 /// What both programs have used so far, and what the last command took the far side.
@@ -41,6 +43,8 @@ pub(super) struct Usage {
     pub(super) waited_ns: [u64; 2],
     pub(super) resident_bytes: u64,
     pub(super) rings: u64,
+    /// System calls of the far side in what was just done, where they were to be counted.
+    pub(super) calls: u64,
 }
 
 impl<'a> Session<'a> {
@@ -55,7 +59,8 @@ impl<'a> Session<'a> {
         let child = Program::new(path).args(arguments).stdin(Stdio::from(far)).stdout(Stdio::null()).spawn();
         let child = child.map_err(|error| OsError::from_io(format!("start {path}"), &error))?;
         let name = format!("tombolo-bench-{}-{}", std::process::id(), child.id());
-        let session = Session { peer, child, line, name, memory, ends: Vec::new(), opened: 0, clock };
+        let session =
+            Session { peer, child, line, name, memory, ends: Vec::new(), opened: 0, clock, watched: None };
         let meet = Command::Meet { peer: peer.name().to_owned(), meeting: session.name.clone() };
         session.line.tell_with(&meet, &[file.as_fd()])?;
         session.answer()?;
@@ -64,17 +69,18 @@ impl<'a> Session<'a> {
 
     fn answer(&self) -> Result<Usage, Error> {
         let Answer::Done { waited_ns: near_ns, resident_bytes: near_bytes, rings: near_rings, .. } =
-            usage(0, &self.ends)
+            usage(0, 0, &self.ends)
         else {
             return Err(Error::Unsupported);
         };
         match self.line.hear()? {
-            Answer::Done { elapsed_ns, cpu_ns, waited_ns, resident_bytes, rings } => Ok(Usage {
+            Answer::Done { elapsed_ns, cpu_ns, waited_ns, resident_bytes, rings, calls } => Ok(Usage {
                 elapsed_ns,
                 far_cpu_ns: cpu_ns,
                 waited_ns: [near_ns, waited_ns],
                 resident_bytes: near_bytes + resident_bytes,
                 rings: near_rings + rings,
+                calls,
             }),
             Answer::Failed { why } => Err(Error::Far { what: format!("failed: {why}") }),
         }
@@ -139,6 +145,17 @@ impl<'a> Session<'a> {
         self.line.tell(&Command::Work { index: last as u32, work })?;
         let samples = self.ends[last].lead(work, self.clock)?;
         Ok((samples, self.answer()?))
+    }
+
+    /// Does round trips of 8 bytes with the last pair of ends; how many system calls both sides made for a message. The
+    /// calls of the thread that asks are counted from the first time to its end, which makes all of them slower.
+    pub(super) fn count_calls(&mut self, rounds: Counted) -> Result<f64, Error> {
+        let last = self.ends.len().checked_sub(1).ok_or(Error::Unsupported)?;
+        let watched = watch(&mut self.watched)?;
+        self.line.tell(&Command::Count { index: last as u32, rounds })?;
+        let near = self.ends[last].count_calls(Side::Near, rounds, watched)?;
+        let far = self.answer()?.calls;
+        Ok((near + far) as f64 / (2 * rounds.rounds).max(1) as f64)
     }
 
     /// Lets the far side wait for a message for `length`, and then sends it.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::session::{Session, Usage};
-use super::work::Work;
+use super::work::{Counted, Work};
 use super::{Error, Metric, Schedule};
 use crate::sample::{CYCLE_ROUNDS, Samples};
 
@@ -96,6 +96,14 @@ pub(super) fn take(session: &mut Session<'_>, metric: Metric, schedule: &Schedul
             let used_ns = after.far_cpu_ns.saturating_sub(before.far_cpu_ns);
             slices.kept.push(number(used_ns as f64 / length.as_nanos() as f64));
         }
+        Metric::SystemCalls => {
+            session.open(metric)?;
+            let rounds = find_rounds(session, schedule.slice)?;
+            for _ in 0..schedule.slices {
+                slices.kept.push(number(session.count_calls(rounds)?));
+            }
+            session.close()?;
+        }
         _ => {
             session.open(metric)?;
             let size = find_size(session, metric, schedule.slice)?;
@@ -180,7 +188,7 @@ fn work(metric: Metric, size: u64) -> Work {
         Metric::RoundTrip { bytes } => Work::RoundTrips { bytes, warm, cycles: size.div_ceil(CYCLE_ROUNDS) },
         Metric::Rate { bytes, batch } => Work::Stream { bytes, batch, warm, messages: size },
         Metric::Bandwidth { bytes } => Work::Bulk { bytes, warm, messages: size },
-        Metric::WakeUp | Metric::Idle | Metric::Memory | Metric::Open => {
+        Metric::WakeUp | Metric::Idle | Metric::Memory | Metric::Open | Metric::SystemCalls => {
             Work::Singles { bytes: 8, rounds: size }
         }
     }
@@ -205,6 +213,17 @@ fn found(metric: Metric, size: u64, samples: Samples, used: Usage) -> Found {
         }
         _ => Found::Times(samples),
     }
+}
+
+/// How many round trips fill a slice while system calls are counted.
+fn find_rounds(session: &mut Session<'_>, slice: Duration) -> Result<Counted, Error> {
+    const TRIAL: Counted = Counted { warm: 0, rounds: 128 };
+    let started_ns = tombolo_platform::time::now_ns();
+    session.count_calls(TRIAL)?;
+    let took_ns = (tombolo_platform::time::now_ns() - started_ns).max(1);
+    let fitting = u128::from(TRIAL.rounds) * slice.as_nanos() / u128::from(took_ns);
+    let rounds = u64::try_from(fitting).unwrap_or(u64::MAX).clamp(16, 1 << 20);
+    Ok(Counted { warm: 1000.min(rounds), rounds })
 }
 
 /// How much work fills a slice. The trial warms up as well.

@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::Error;
+use tombolo_platform::calls::Calls;
+
+use super::{Error, Side};
 use crate::sample::{Clock, Samples};
 
 /// One end of what is compared. Messages are filled and checked as [`content`](super::content) does, by whatever way
@@ -96,6 +98,21 @@ impl AnyEnd {
     pub(super) fn rings(&self) -> u64 {
         self.0.rings()
     }
+
+    /// One side of round trips of 8 bytes, the first `warm` of which do not count: the system calls of this thread in
+    /// all others.
+    pub(super) fn count_calls(&mut self, side: Side, rounds: Counted, calls: &Calls) -> Result<u64, Error> {
+        self.0.count_calls(side, rounds, calls)
+    }
+}
+
+/// Round trips during which system calls are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Counted {
+    /// Before counting.
+    pub(super) warm: u64,
+    /// While counting.
+    pub(super) rounds: u64,
 }
 
 impl std::fmt::Debug for AnyEnd {
@@ -111,6 +128,8 @@ trait Runner {
     fn follow(&mut self, work: Work) -> Result<u64, Error>;
 
     fn rings(&self) -> u64;
+
+    fn count_calls(&mut self, side: Side, rounds: Counted, calls: &Calls) -> Result<u64, Error>;
 }
 
 /// Calls a function for messages of a length that is known when compiling.
@@ -177,6 +196,26 @@ impl<E: End> Runner for E {
 
     fn rings(&self) -> u64 {
         End::rings(self)
+    }
+
+    fn count_calls(&mut self, side: Side, rounds: Counted, calls: &Calls) -> Result<u64, Error> {
+        let mut before = 0;
+        for sequence in 0..rounds.warm + rounds.rounds {
+            if sequence == rounds.warm {
+                before = calls.so_far();
+            }
+            match side {
+                Side::Near => {
+                    self.send::<8>(sequence)?;
+                    self.recv::<8>(sequence)?;
+                }
+                Side::Far => {
+                    self.recv::<8>(sequence)?;
+                    self.send::<8>(sequence)?;
+                }
+            }
+        }
+        Ok(calls.so_far() - before)
     }
 }
 

@@ -244,7 +244,7 @@ fn measure(context: &Context, options: &RingOptions) -> Result<Report, Failure> 
 }
 
 /// Shows what is being measured: one line that is written over, for people who wait; files have no use for it.
-fn showing<T>(context: &Context, measure: impl FnOnce(&mut dyn FnMut(&str)) -> T) -> T {
+pub(super) fn showing<T>(context: &Context, measure: impl FnOnce(&mut dyn FnMut(&str)) -> T) -> T {
     let shown = io::stderr().is_terminal() && !context.quiet;
     let result = measure(&mut |line| {
         if shown {

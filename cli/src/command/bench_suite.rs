@@ -7,12 +7,19 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::Args;
-use tombolo_bench::report;
-use tombolo_bench::suite::{self, Absent, Peer, Results, Schedule, peers};
+use tombolo::Domain;
+use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers};
 
+use tombolo_bench::{latency, report, ring};
+use tombolo_machine::{Kit, Machine};
+
+use super::bench::showing;
 use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
 use crate::text::one_line;
+
+/// How long each row of the distribution takes: eight rows.
+const DISTRIBUTION: Duration = Duration::from_secs(4);
 
 /// The program that has the peers with dependencies of their own.
 const PROGRAM: &str = "tombolo-bench-peers";
@@ -22,8 +29,8 @@ const PROGRAM: &str = "tombolo-bench-peers";
 /// Round trips of 8 B, 64 B and 1 KiB, messages per second, bandwidth from 64 KiB to 16 MiB, wake-ups, the processor
 /// used while idle, the memory of a channel and the time to open one; of Tombolo, pipes, local sockets and, where
 /// `make bench-peers` has built them, iceoryx2, ZeroMQ and Aeron; beside the ping-pong of two bare cache lines, the
-/// bare futex, the bare memory and memcpy. Then every pair of processors, where slots and credit lie, and every link
-/// of the machine that is up.
+/// bare futex, the bare memory and memcpy. Then every pair of processors, where slots and credit lie, the distribution
+/// of answer times with processors and a priority of their own, and every link of the machine that is up.
 ///
 /// Each measurement stands between two looks at the bare ping-pong. One during which a hypervisor moved the
 /// processors, or other programs held one, is taken again.
@@ -32,6 +39,7 @@ const PROGRAM: &str = "tombolo-bench-peers";
 Examples:
   tombolo bench all                                everything, as tables
   tombolo bench all --json here.json               and kept for `tombolo bench report`
+  tombolo bench all --up machines/zoo.toml         with the links of this machine
   tombolo bench all --peers Tombolo,pipe --quick   some of it, quickly")]
 pub(crate) struct AllOptions {
     /// Keep the results in this file
@@ -61,6 +69,10 @@ pub(crate) struct AllOptions {
     /// Little of everything: to see that it works
     #[arg(long, conflicts_with_all = ["slices", "slice_ms"])]
     quick: bool,
+
+    /// Bring up the machine of this file for its links, and take it down again
+    #[arg(long, value_name = "FILE")]
+    up: Option<PathBuf>,
 
     /// Measure every pair of the first so many processors; 0 for none
     #[arg(long, value_name = "COUNT", default_value_t = 16)]
@@ -116,14 +128,18 @@ impl AllOptions {
     }
 }
 
-/// Status 1 when a peer that is there could not be measured.
+/// Status 1 when something that is there could not be measured.
 pub(crate) fn run_all(context: &Context, options: &AllOptions) -> Result<u8, Failure> {
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
     let suite = options.to_suite();
-    let results = match beside(&own) {
+    let mut results = match beside(&own) {
         Some(program) => run_program(context, &program, suite)?,
         None => run_here(context, &own, suite)?,
     };
+    if options.peers.is_empty() {
+        add_distribution(context, options, &mut results);
+        add_links(context, &own, options, &mut results);
+    }
     if let Some(path) = &options.json {
         std::fs::write(path, results.to_json())
             .map_err(Failure::system(format!("write {}", path.display())))?;
@@ -132,9 +148,83 @@ pub(crate) fn run_all(context: &Context, options: &AllOptions) -> Result<u8, Fai
         report::write(std::slice::from_ref(&results), folder)?;
     }
     print(report::text(&results))?;
-    Ok(u8::from(
-        results.peers.iter().any(|peer| results.absent.iter().any(|absent| absent.peer == peer.name)),
-    ))
+    Ok(u8::from(!results.failed.is_empty()))
+}
+
+/// Answer times with and without a processor and a priority.
+fn add_distribution(context: &Context, options: &AllOptions, results: &mut Results) {
+    let length = if options.quick { Duration::from_millis(50) } else { DISTRIBUTION };
+    let peer_arguments = ["bench", "latency", "--peer"].map(Into::into).to_vec();
+    let options = latency::Options { length, peer_arguments };
+    match showing(context, |progress| latency::run(&options, progress)) {
+        Ok(report) => results.distribution = Some(report),
+        Err(error) => results.failed.push(Failed::new("the distribution of answer times", &error)),
+    }
+}
+
+/// The links of the machine of the file that was named, or of the one that is up if there is one.
+fn add_links(context: &Context, own: &Path, options: &AllOptions, results: &mut Results) {
+    let links = match &options.up {
+        Some(file) => Brought::up(own, file).and_then(|machine| {
+            let domain = Domain::attach_to_machine(&machine.name)?;
+            measure_links(context, options, &domain)
+        }),
+        None => match context.attach_running() {
+            Err(Failure::NothingUp) => return,
+            attached => attached.and_then(|domain| measure_links(context, options, &domain)),
+        },
+    };
+    match links {
+        Ok(report) => {
+            let failed =
+                |node: &ring::Unmeasured| Failed::new(format!("the link to {}", node.node), &node.why);
+            results.failed.extend(report.unmeasured.iter().map(failed));
+            results.add_links(report.links);
+        }
+        Err(error) => results.failed.push(Failed::new("the links of a machine", &error)),
+    }
+}
+
+fn measure_links(context: &Context, options: &AllOptions, domain: &Domain) -> Result<ring::Report, Failure> {
+    let image = Kit::locate()?.root().join("images/bench.tbi");
+    let mut ring = ring::Options::new(image);
+    if options.quick {
+        ring.schedule = ring::Schedule { slices: 1, slice: Duration::from_millis(2) };
+    }
+    // Boards run one program at a time, built for them, and this image holds none.
+    let nodes = domain.nodes()?.into_iter().filter(|node| node.kind != "bare");
+    ring.nodes = nodes.map(|node| node.name).collect();
+    Ok(showing(context, |progress| ring::run(domain, &ring, progress))?)
+}
+
+/// A machine that was brought up for this; taken down when dropped.
+struct Brought {
+    name: String,
+    program: PathBuf,
+}
+
+impl Brought {
+    fn up(own: &Path, file: &Path) -> Result<Brought, Failure> {
+        let name = Machine::open(file)?.name().to_owned();
+        let command = || format!("run {} up {}", own.display(), file.display());
+        let mut up = Command::new(own);
+        up.args(["--quiet", "--machine", &name, "up"]).arg(file).stdin(Stdio::null()).stdout(Stdio::null());
+        let output = up.stderr(Stdio::piped()).output().map_err(Failure::system(command()))?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(suite::Error::File { path: file.to_owned(), why }.into());
+        }
+        Ok(Brought { name, program: own.to_owned() })
+    }
+}
+
+impl Drop for Brought {
+    fn drop(&mut self) {
+        let mut down = Command::new(&self.program);
+        down.args(["--quiet", "--machine", &self.name, "down"]).stdin(Stdio::null()).stdout(Stdio::null());
+        // A machine that does not go down says so by itself; the figures are worth keeping.
+        let _ = down.status();
+    }
 }
 
 /// The program with the other peers, beside this one.

@@ -4,6 +4,7 @@
 //! With `base`, the only crate that may hold `unsafe`. It knows no protocol.
 
 pub mod barrier;
+pub mod calls;
 pub mod clock;
 pub mod epoll;
 pub mod error;

@@ -10,7 +10,7 @@ use crate::suite::content::{check, check_sum, fill, fill_bulk, sum};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 
 /// The name of the stream socket.
-pub const UNIX_STREAM: &str = "Unix socket, stream";
+pub const UNIX_STREAM: &str = "Unix stream socket";
 
 fn metrics() -> Vec<Metric> {
     let mut metrics = Metric::ROUND_TRIPS.to_vec();
@@ -109,7 +109,7 @@ pub struct UnixPackets;
 
 impl Peer for UnixPackets {
     fn name(&self) -> &'static str {
-        "Unix socket, packets"
+        "Unix packet socket"
     }
 
     fn about(&self) -> String {

@@ -14,9 +14,9 @@ use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 /// Its name in tables.
 pub const NAME: &str = "Tombolo";
 /// The same with deeper rings.
-pub const DEEP: &str = "Tombolo, 1024 slots";
+pub const DEEP: &str = "Tombolo with 1024 slots";
 /// The same with longer slots.
-pub const WIDE: &str = "Tombolo, 128 B slots";
+pub const WIDE: &str = "Tombolo with 128 B slots";
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -1,0 +1,141 @@
+//! Where slots and credit lie, across a link: a ring each way in memory of either side.
+
+use super::command::{Command, answered};
+use super::end::{End, Ends, STALL, recv_polling};
+use super::near::{self, limit};
+use super::{Error, Schedule};
+use crate::sample::{CYCLE_ROUNDS, Clock, Samples, median, sorted};
+use crate::suite::placement::{BYTES, Placed, Rings, RingsEnd};
+use crate::suite::{End as _, Side};
+
+/// Length of the messages: one slot.
+const MESSAGE_BYTES: usize = 56;
+
+/// Round trips before the first that counts.
+const WARM: u64 = 500;
+
+/// What was measured of one placement.
+pub(super) struct PlacedFigures {
+    rings: Rings,
+    limit: Samples,
+    found: Samples,
+    ratios: Vec<f64>,
+}
+
+impl PlacedFigures {
+    /// As a row of the link `link`; `one_memory` is what holds everything where there is nothing to choose.
+    pub(super) fn to_row(&self, link: &str, one_memory: Option<&str>) -> Placed {
+        let ratio = median(&sorted(self.ratios.clone())).unwrap_or(0.0);
+        let limit_ns = self.limit.summary().map_or(0.0, |limit| limit.p50);
+        let ratio = super::report::thousandths(ratio);
+        let mut row = self.rings.placed(link, limit_ns, self.found.summary(), ratio);
+        if let Some(memory) = one_memory {
+            (row.slots, row.credit) = (memory.to_owned(), memory.to_owned());
+        }
+        row
+    }
+}
+
+/// Measures every placement that the link has; nothing where no memory is shared.
+pub(super) fn measure<E: End>(
+    ends: &mut Ends<E>,
+    clock: Clock,
+    schedule: &Schedule,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Vec<PlacedFigures>, Error> {
+    if ends.raw.is_none() {
+        return Ok(Vec::new());
+    }
+    let all = if ends.own.is_some() { Rings::all() } else { Rings::in_one_memory() };
+    let mut figures: Vec<PlacedFigures> = Vec::with_capacity(all.len());
+    for rings in all {
+        let (limit, found) = (Samples::new(), Samples::new());
+        figures.push(PlacedFigures { rings, limit, found, ratios: Vec::new() });
+    }
+    let slices = schedule.slices.div_ceil(4);
+    for slice in 1..=slices {
+        progress(&format!("placement, slice {slice} of {slices}"));
+        let mut before = bare(ends, clock, schedule)?;
+        for placed in &mut figures {
+            let cycles = schedule.slice.as_nanos() as f64 / (2.0 * before.p50_ns().max(1.0));
+            let cycles = (cycles as u64 / CYCLE_ROUNDS).max(1);
+            let found = round_trips(ends, placed.rings, clock, cycles)?;
+            let after = bare(ends, clock, schedule)?;
+            let limit_ns = f64::midpoint(before.p50_ns(), after.p50_ns());
+            if limit_ns > 0.0 {
+                placed.ratios.push(found.p50_ns() / limit_ns);
+            }
+            placed.found.add(&found);
+            placed.limit.add(&before);
+            before = after;
+        }
+    }
+    Ok(figures)
+}
+
+/// The bare lines in the memory of the link, which is left zero.
+fn bare<E: End>(ends: &mut Ends<E>, clock: Clock, schedule: &Schedule) -> Result<Samples, Error> {
+    for memory in memories(ends)? {
+        memory.clear();
+    }
+    let samples = limit(ends, clock, schedule.slice / 4)?.ok_or_else(near::no_memory)?;
+    for memory in memories(ends)? {
+        memory.clear();
+    }
+    Ok(samples)
+}
+
+fn round_trips<E: End>(
+    ends: &mut Ends<E>,
+    rings: Rings,
+    clock: Clock,
+    cycles: u64,
+) -> Result<Samples, Error> {
+    let rounds = WARM + cycles * CYCLE_ROUNDS;
+    ends.ring.send(&Command::Place { rings: rings.index(), rounds }.to_bytes(), STALL)?;
+    let mut answer = Vec::with_capacity(64);
+    recv_polling(&mut ends.ring, &mut answer)?;
+    answered(&answer)?;
+    let mut end = end(ends, Side::Near, rings.index())?;
+    let mut sequence = 0;
+    let mut round = || {
+        end.send::<MESSAGE_BYTES>(sequence)?;
+        end.recv::<MESSAGE_BYTES>(sequence)?;
+        sequence += 1;
+        Ok(())
+    };
+    let measured =
+        (0..WARM).try_for_each(|_| round()).and_then(|()| Samples::take_cycles(clock, cycles, &mut round));
+    measured.map_err(|error: crate::suite::Error| Error::of_placement(&error))
+}
+
+/// The memory of both sides, behind what the channel itself needs to end.
+fn memories<E: End>(ends: &Ends<E>) -> Result<[tombolo_base::SharedMemory; 2], Error> {
+    let far = &ends.raw.as_ref().ok_or_else(near::no_memory)?.memory;
+    let near = ends.own.as_ref().map_or(far, |own| &own.memory);
+    let part = |memory: &tombolo_base::SharedMemory| {
+        memory.slice(tombolo_link::layout::HEADER_BYTES, BYTES).map_err(|_| Error::TooSmall {
+            have_bytes: memory.words().len() * 8,
+            need_bytes: tombolo_link::layout::HEADER_BYTES + BYTES,
+        })
+    };
+    Ok([part(near)?, part(far)?])
+}
+
+/// An end of placed rings in the memory of the link.
+pub(super) fn end<E: End>(ends: &Ends<E>, side: Side, rings: u64) -> Result<RingsEnd, Error> {
+    let rings = Rings::at(rings).ok_or(Error::Unexpected { length_bytes: super::command::COMMAND_BYTES })?;
+    rings.end(side, &memories(ends)?).map_err(|error| Error::of_placement(&error))
+}
+
+/// Returns `rounds` messages.
+pub(super) fn serve(end: &mut RingsEnd, rounds: u64) -> Result<(), Error> {
+    let mut serve = || {
+        for sequence in 0..rounds {
+            end.recv::<MESSAGE_BYTES>(sequence)?;
+            end.send::<MESSAGE_BYTES>(sequence)?;
+        }
+        Ok(())
+    };
+    serve().map_err(|error: crate::suite::Error| Error::of_placement(&error))
+}
