@@ -4,12 +4,14 @@ use std::env;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::step::{Outcome, Report, Step, Tests};
+use crate::step::{Lane, Outcome, Report, Step, Tests};
 use crate::workspace::Workspace;
 
 /// Everything that `make test` does, as named steps. One that fails does not keep the others from being tried:
@@ -28,8 +30,9 @@ pub(crate) struct Options {
     verbose: bool,
 }
 
-/// Runs the steps in order and prints how each went. The last line is `N passed, N failed`.
+/// Runs the steps and prints how each went. The last line is `N passed, N failed`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
+    let started = Instant::now();
     let logs = workspace.target.join("ci");
     std::fs::create_dir_all(&logs).map_err(Failure::file("creating", &logs))?;
     let wanted =
@@ -38,24 +41,76 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     if steps.is_empty() {
         return Err(Failure::Found(format!("no step is called {:?}", options.steps)));
     }
-    let total = steps.len();
-    let mut reports = Vec::new();
-    for step in steps {
-        print!("{:>2}/{total} {:<24}", reports.len() + 1, step.name);
-        if options.verbose {
-            println!();
-        }
-        // A terminal that is gone is no reason to stop the checks.
-        let _flushed = io::stdout().flush();
-        let report = step.run(&logs, options.verbose)?;
-        println!("{}", describe(&report));
-        let failed = matches!(report.outcome, Outcome::Failed | Outcome::TimedOut);
-        reports.push(report);
-        if failed && options.fail_fast {
-            break;
-        }
+    let board = Board::new(&steps, &logs, options);
+    // One at a time where somebody watches, or wants the first failure to be the last.
+    let (front, beside): (Vec<Step>, Vec<Step>) = if options.verbose || options.fail_fast {
+        (steps, Vec::new())
+    } else {
+        steps.into_iter().partition(|step| step.lane == Lane::Front)
+    };
+    let mut reports = thread::scope(|scope| {
+        let beside = scope.spawn(|| board.run(beside));
+        let front = board.run(front);
+        // A step that panics is a mistake of this program; it shows as what it is.
+        let beside = beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        front.and_then(|mut reports| {
+            reports.extend(beside?);
+            Ok(reports)
+        })
+    })?;
+    reports.sort_by_key(|report| board.order(report.name));
+    summarise(&reports, board.names.len(), started.elapsed(), &logs)
+}
+
+/// Where both lanes tell how far they are.
+struct Board<'a> {
+    names: Vec<&'static str>,
+    logs: &'a Path,
+    options: &'a Options,
+    done: Mutex<usize>,
+}
+
+impl<'a> Board<'a> {
+    fn new(steps: &[Step], logs: &'a Path, options: &'a Options) -> Self {
+        Self { names: steps.iter().map(|step| step.name).collect(), logs, options, done: Mutex::new(0) }
     }
-    summarise(&reports, total, &logs)
+
+    fn order(&self, name: &str) -> usize {
+        self.names.iter().position(|known| *known == name).unwrap_or(self.names.len())
+    }
+
+    /// Runs steps one after the other.
+    fn run(&self, steps: Vec<Step>) -> Result<Vec<Report>, Failure> {
+        let mut reports = Vec::new();
+        for step in steps {
+            self.say(|_| format!("      {:<24}started", step.name));
+            let report = step.run(self.logs, self.options.verbose)?;
+            self.say(|done| {
+                *done += 1;
+                // What a failed step said stands above its line, in one piece.
+                format!(
+                    "{}{done:>2}/{} {:<24}{}",
+                    report.excerpt,
+                    self.names.len(),
+                    report.name,
+                    describe(&report)
+                )
+            });
+            let failed = report.failed();
+            reports.push(report);
+            if failed && self.options.fail_fast {
+                break;
+            }
+        }
+        Ok(reports)
+    }
+
+    /// Writes lines that no other lane's come between.
+    fn say(&self, line: impl FnOnce(&mut usize) -> String) {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        // A terminal that is gone is no reason to stop the checks.
+        let _ = writeln!(io::stdout(), "{}", line(&mut done)).and_then(|()| io::stdout().flush());
+    }
 }
 
 fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
@@ -63,12 +118,19 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     let cargo = |name, words: &[&str]| {
         let mut command = workspace.cargo();
         command.args(words);
-        Step { name, command }
+        Step { name, command, lane: Lane::Front }
     };
     let xtask = |name, words: &[&str]| {
         let mut command = Command::new(&itself);
         command.current_dir(&workspace.root).args(words);
-        Step { name, command }
+        Step { name, command, lane: Lane::Front }
+    };
+    // Computes on its own, in a target folder of its own: it takes what processor time the front leaves, which is a
+    // good deal while compilers link and machines boot, and disturbs nobody.
+    let beside = |name, words: &[&str]| {
+        let mut command = Command::new("nice");
+        command.current_dir(&workspace.root).args(["-n", "19"]).arg(&itself).args(words);
+        Step { name, command, lane: Lane::Beside }
     };
     let mut documentation =
         cargo("documentation", &["doc", "--workspace", "--no-deps", "--document-private-items"]);
@@ -97,15 +159,15 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         cargo("doc tests", &[&everything_else[..], &["--doc"]].concat()),
         documentation,
         xtask("without an OS", &["bare"]),
-        xtask("loom models", &["model"]),
-        xtask("simulation", &["sim", "--seeds", "3000"]),
-        xtask("canaries", &["sim", "--canaries"]),
-        xtask("foreign ISAs", &["foreign"]),
         xtask("kit", &["kit"]),
         xtask("generated files", &["codegen", "--check"]),
         cargo("litmus", litmus),
         cargo("end to end", end_to_end),
-        xtask("miri", &["miri"]),
+        beside("loom models", &["model"]),
+        beside("simulation", &["sim", "--seeds", "3000"]),
+        beside("canaries", &["sim", "--canaries"]),
+        beside("miri", &["miri"]),
+        beside("foreign ISAs", &["foreign"]),
     ])
 }
 
@@ -131,7 +193,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
-fn summarise(reports: &[Report], total: usize, logs: &Path) -> Result<(), Failure> {
+fn summarise(reports: &[Report], total: usize, time: Duration, logs: &Path) -> Result<(), Failure> {
     println!("\nstep                     result       time");
     for report in reports {
         println!("{:<25}{}", report.name, describe(report));
@@ -139,7 +201,6 @@ fn summarise(reports: &[Report], total: usize, logs: &Path) -> Result<(), Failur
     if reports.len() < total {
         println!("{} steps were not run", total - reports.len());
     }
-    let time: Duration = reports.iter().map(|report| report.time).sum();
     println!("{:<25}         {:>8}  logs in {}\n", "all", seconds(time), logs.display());
     let Tests { passed, failed, skipped } = add_up(reports);
     if skipped > 0 {
@@ -153,7 +214,7 @@ fn summarise(reports: &[Report], total: usize, logs: &Path) -> Result<(), Failur
 fn add_up(reports: &[Report]) -> Tests {
     let mut sum = Tests::default();
     for report in reports {
-        let broken = matches!(report.outcome, Outcome::Failed | Outcome::TimedOut);
+        let broken = report.failed();
         let counted = report.tests.passed + report.tests.failed > 0;
         sum.skipped += report.tests.skipped;
         sum.passed += if counted { report.tests.passed } else { usize::from(!broken) };
@@ -167,7 +228,13 @@ mod tests {
     use super::*;
 
     fn report(outcome: Outcome, passed: usize, failed: usize) -> Report {
-        Report { name: "step", outcome, time: Duration::ZERO, tests: Tests { passed, failed, skipped: 0 } }
+        Report {
+            name: "step",
+            outcome,
+            time: Duration::ZERO,
+            excerpt: String::new(),
+            tests: Tests { passed, failed, skipped: 0 },
+        }
     }
 
     #[test]

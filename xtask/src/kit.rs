@@ -7,19 +7,45 @@ use std::process::Command;
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::toolchain::{Toolchain, add_target};
+use crate::toolchain::{Toolchain, add_target, target_variable};
 use crate::workspace::{Workspace, execute};
 
-/// The images that the kit has, and the folders of their packages.
-const IMAGES: &[(&str, &str)] =
-    &[("pingpong", "examples/pingpong"), ("communities", "examples/communities"), ("bench", "bench")];
+/// An image of the kit: a program of the tree that runs on several nodes.
+struct Image {
+    /// What the image is called.
+    name: &'static str,
+    /// The folder of the program's package.
+    folder: &'static str,
+    package: &'static str,
+    program: &'static str,
+    /// Whether it runs on boards too.
+    bare: bool,
+}
 
-/// Programs of the tree that run on boards too, and the folders of their packages.
-const BARE_IMAGES: &[(&str, &str)] = &[
-    ("bare-pingpong", "examples/bare-pingpong"),
-    ("litmus", "testing/litmus"),
-    ("far-end", "testing/far-end"),
+const IMAGES: &[Image] = &[
+    Image::new("pingpong", "examples/pingpong", "pingpong", "pingpong"),
+    Image::new("communities", "examples/communities", "communities", "communities"),
+    Image::new("bench", "bench", "tombolo-bench", "bench-peer"),
+    Image::new("bare-pingpong", "examples/bare-pingpong", "bare-pingpong", "bare-pingpong").on_boards(),
+    Image::new("litmus", "testing/litmus", "tombolo-litmus", "tombolo-litmus").on_boards(),
+    Image::new("far-end", "testing/far-end", "tombolo-far-end", "tombolo-far-end").on_boards(),
 ];
+
+impl Image {
+    const fn new(
+        name: &'static str,
+        folder: &'static str,
+        package: &'static str,
+        program: &'static str,
+    ) -> Self {
+        Self { name, folder, package, program, bare: false }
+    }
+
+    const fn on_boards(mut self) -> Self {
+        self.bare = true;
+        self
+    }
+}
 
 /// Instruction sets that there are boards of, and what Rust calls them.
 const BOARDS: [(&str, &str); 2] =
@@ -42,6 +68,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     if options.programs_only {
         return Ok(());
     }
+    compile_images(workspace)?;
     let mut fetch = Command::new("sh");
     execute(fetch.current_dir(&workspace.root).arg("scripts/fetch-vm-kit.sh").arg(&workspace.target))?;
     build_images(workspace, &kit.join("images"))
@@ -75,33 +102,66 @@ fn build_for_nodes(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
 /// A monitor for boards of each instruction set that there are boards of.
 fn build_for_boards(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     let toolchain = Toolchain::find()?;
-    for (isa, target) in BOARDS {
-        if !toolchain.has(target) {
-            println!("left out: boards of {isa}; this Rust has no library for {target}");
-            continue;
-        }
-        let mut build = workspace.cargo();
-        build.args(["build", "--profile", "node", "--package", "tombolo-board", "--target", target]);
-        execute(&mut build)?;
+    let (found, missing): (Vec<_>, Vec<_>) =
+        BOARDS.into_iter().partition(|(_, target)| toolchain.has(target));
+    for (isa, target) in missing {
+        println!("left out: boards of {isa}; this Rust has no library for {target}");
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    let mut build = workspace.cargo();
+    build.args(["build", "--profile", "node", "--package", "tombolo-board"]);
+    for (_, target) in &found {
+        build.args(["--target", target]);
+    }
+    execute(&mut build)?;
+    for (isa, target) in found {
         let program = workspace.target.join(target).join("node/tombolo-board");
         install(&program, &kit.join(isa).join("board"))?;
     }
     Ok(())
 }
 
-/// An image of each program in the tree that runs on several nodes.
+/// Compiles the images' programs for all nodes at once, which keeps every processor busy: packing the images one by one
+/// then finds all of it done. The words are those of `tombolo build`; with others it would all be compiled again.
+fn compile_images(workspace: &Workspace) -> Result<(), Failure> {
+    let toolchain = Toolchain::find()?;
+    let mut everywhere = workspace.cargo();
+    everywhere.args(["build", "--profile", "node", "--target", &toolchain.host()?]);
+    toolchain.foreign_targets().iter().for_each(|(_, target)| add_target(&mut everywhere, target));
+    let mut boards = workspace.cargo();
+    boards.args(["build", "--profile", "node"]);
+    let mut has_boards = false;
+    for (_, target) in BOARDS.iter().filter(|(_, target)| toolchain.has(target)) {
+        has_boards = true;
+        boards
+            .args(["--target", target])
+            .env(target_variable(target, "RUSTFLAGS"), "-C link-arg=-Ttombolo-program.x");
+    }
+    for image in IMAGES {
+        let program = ["--package", image.package, "--bin", image.program];
+        everywhere.args(program);
+        if image.bare {
+            boards.args(program);
+        }
+    }
+    execute(&mut everywhere)?;
+    if has_boards { execute(&mut boards) } else { Ok(()) }
+}
+
+/// Packs an image of each program.
 fn build_images(workspace: &Workspace, images: &Path) -> Result<(), Failure> {
     fs::create_dir_all(images).map_err(Failure::file("creating", images))?;
     let program = workspace.target.join("release/tombolo");
-    let everywhere = IMAGES.iter().map(|image| (image, false));
-    for ((name, package), bare) in everywhere.chain(BARE_IMAGES.iter().map(|image| (image, true))) {
+    for image in IMAGES {
         let mut build = Command::new(&program);
         build.current_dir(&workspace.root).env("CARGO_TARGET_DIR", &workspace.target);
         // The profile of the monitors, so that both share what they depend on; all that can be built for,
         // whatever machine is up.
-        build.args(["build", package, "--isa", "all", "--profile", "node", "--output"]);
-        build.arg(images.join(format!("{name}.tbi")));
-        if bare {
+        build.args(["build", image.folder, "--isa", "all", "--profile", "node", "--output"]);
+        build.arg(images.join(format!("{}.tbi", image.name)));
+        if image.bare {
             build.arg("--bare");
         }
         execute(&mut build)?;

@@ -1,12 +1,13 @@
 //! `cargo xtask miri`: the protocol crates where every undefined behaviour is an error.
 
 use std::process::Command;
+use std::thread;
 
 use clap::Args;
 
 use crate::failure::Failure;
 use crate::toolchain;
-use crate::workspace::{Workspace, execute};
+use crate::workspace::{Workspace, execute, execute_whole};
 
 /// Big-endian: what it reads must still be the little-endian bytes of the protocol.
 const BIG_ENDIAN: &str = "s390x-unknown-linux-gnu";
@@ -27,23 +28,42 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         return Ok(());
     }
     for target in [None, Some(BIG_ENDIAN)] {
-        let mut test = Command::new("rustup");
-        test.current_dir(&workspace.root)
-            .args(["run", "nightly", "cargo", "miri", "test", "--lib", "--tests"])
-            .env("CARGO_TARGET_DIR", workspace.target.join("miri"))
-            .env("MIRIFLAGS", "-Zmiri-strict-provenance -Zmiri-disable-isolation")
-            // A few cases are enough to see every path under miri; the many run natively.
-            .env("PROPTEST_CASES", "4")
-            .env_remove("RUSTC")
-            .env_remove("CARGO");
-        for package in &workspace.layers.checks.miri {
-            test.args(["--package", package]);
-        }
-        if let Some(target) = target {
-            test.args(["--target", target]);
-        }
-        test.args(&options.filter);
-        execute(&mut test)?;
+        // The library that is interpreted along; both come to lie in one folder.
+        execute(cargo_miri(workspace, "setup", target).arg("--quiet"))?;
     }
-    Ok(())
+    // An interpreter takes one processor, so both go at once; what each says is told in one piece.
+    let (little, big) = thread::scope(|scope| {
+        let little = scope.spawn(|| interpret(workspace, options, None));
+        let big = interpret(workspace, options, Some(BIG_ENDIAN));
+        (little.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), big)
+    });
+    little.and(big)
+}
+
+/// Runs the tests under miri for a target, or for this machine's own.
+fn interpret(workspace: &Workspace, options: &Options, target: Option<&str>) -> Result<(), Failure> {
+    let mut test = cargo_miri(workspace, "test", target);
+    test.args(["--no-fail-fast", "--lib", "--tests"])
+        .env("CARGO_TARGET_DIR", workspace.target.join("miri"))
+        .env("MIRIFLAGS", "-Zmiri-strict-provenance -Zmiri-disable-isolation")
+        // A few cases are enough to see every path under miri; the many run natively.
+        .env("PROPTEST_CASES", "4");
+    for package in &workspace.layers.checks.miri {
+        test.args(["--package", package]);
+    }
+    test.args(&options.filter);
+    execute_whole(&mut test)
+}
+
+fn cargo_miri(workspace: &Workspace, command: &str, target: Option<&str>) -> Command {
+    let mut cargo = Command::new("rustup");
+    cargo
+        .current_dir(&workspace.root)
+        .args(["run", "nightly", "cargo", "miri", command])
+        .env_remove("RUSTC")
+        .env_remove("CARGO");
+    if let Some(target) = target {
+        cargo.args(["--target", target]);
+    }
+    cargo
 }

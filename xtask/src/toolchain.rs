@@ -47,6 +47,13 @@ impl Toolchain {
         Ok(Self { libraries: PathBuf::from(sysroot.trim()).join("lib/rustlib") })
     }
 
+    /// The target of this machine itself.
+    pub(crate) fn host(&self) -> Result<String, Failure> {
+        let version = capture(Command::new("rustc").arg("-vV"))?;
+        let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+        host.map(str::to_owned).ok_or_else(|| Failure::Found("`rustc -vV` names no host".to_owned()))
+    }
+
     /// Whether there is a standard (or core) library for `target`.
     pub(crate) fn has(&self, target: &str) -> bool {
         self.libraries.join(target).join("lib").is_dir()

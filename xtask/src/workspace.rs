@@ -1,8 +1,9 @@
 //! The tree: where it is, its crates, its files.
 
 use std::env;
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
@@ -122,7 +123,7 @@ fn cargo() -> String {
 pub(crate) fn capture(command: &mut Command) -> Result<String, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
-        .stderr(std::process::Stdio::inherit())
+        .stderr(Stdio::inherit())
         .output()
         .map_err(|source| Failure::NotStarted { program, source })?;
     if !output.status.success() {
@@ -135,6 +136,27 @@ pub(crate) fn capture(command: &mut Command) -> Result<String, Failure> {
 pub(crate) fn execute(command: &mut Command) -> Result<(), Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let status = command.status().map_err(|source| Failure::NotStarted { program, source })?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::CommandFailed { command: line(command), status: status.to_string() })
+    }
+}
+
+/// Runs a command, and writes what it said in one piece when it has ended, apart from what others say meanwhile.
+pub(crate) fn execute_whole(command: &mut Command) -> Result<(), Failure> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let failed = |source| Failure::NotStarted { program: program.clone(), source };
+    let (mut said, writer) = io::pipe().map_err(failed)?;
+    let second = writer.try_clone().map_err(failed)?;
+    let mut child = command.stdout(writer).stderr(second).spawn().map_err(failed)?;
+    // The command holds the writing ends until it is told anew; reading would not end before.
+    command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    let mut text = Vec::new();
+    said.read_to_end(&mut text).map_err(failed)?;
+    let status = child.wait().map_err(failed)?;
+    // A terminal that is gone is no reason to stop the checks.
+    let _ = io::stdout().lock().write_all(&text);
     if status.success() {
         Ok(())
     } else {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{VARIANTS, config, memory, ring};
+use common::{VARIANTS, cases, config, memory, ring};
 use proptest::prelude::*;
 use tombolo_base::sync::Ordering::Relaxed;
 use tombolo_ring::{
@@ -278,11 +278,7 @@ fn run(config: RingConfig, steps: Vec<Step>) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 1000 },
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(cases(1000))]
 
     #[test]
     fn scribbling_harms_nobody_else(

@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::VecDeque;
 
-use common::{VARIANTS, pattern, ring};
+use common::{VARIANTS, cases, pattern, ring};
 use proptest::prelude::*;
 use tombolo_ring::{Consumer, Producer, RecvError, RingConfig, SendError, SlotCount, SlotSize, Variant};
 
@@ -251,11 +251,7 @@ fn batch(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 400 },
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(cases(400))]
 
     #[test]
     fn a_ring_is_a_queue(
