@@ -84,12 +84,20 @@ fn undocumented(source: &Source, index: usize) -> Option<String> {
     if after.starts_with('(') || after.starts_with("fn(") || after.starts_with("fn (") {
         return None;
     }
-    let declares = after.starts_with("fn ") || after.starts_with("trait ");
+    let foreign = after.starts_with("extern ");
+    if foreign && after.contains(" fn(") {
+        return None;
+    }
+    // One that is handed to foreign code as a callback has a reason instead.
+    let above = comment_above(source, index);
+    let declares = after.starts_with("fn ")
+        || after.starts_with("trait ")
+        || (foreign && after.contains(" fn ") && !above.contains("SAFETY:"));
     let marker = if declares { "# Safety" } else { "SAFETY:" };
     if declares && implements_a_trait(source, index) {
         return None;
     }
-    if source.comments[index].contains(marker) || comment_above(source, index).contains(marker) {
+    if source.comments[index].contains(marker) || above.contains(marker) {
         return None;
     }
     Some(if declares {
@@ -206,6 +214,8 @@ mod tests {
         assert!(only(&comments("/// Does.\npub unsafe fn f() {}\n")).contains("# Safety"));
         let method = "    fn g() {}\n\n    unsafe fn f() {}\n}\n";
         assert!(only(&comments(&format!("impl X {{\n{method}"))).contains("# Safety"));
+        assert_eq!(comments("/// # Safety\n/// None.\npub unsafe extern \"C\" fn f() {}\n"), []);
+        assert!(only(&comments("/// Does.\npub unsafe extern \"C\" fn f() {}\n")).contains("# Safety"));
         assert_eq!(comments(&format!("// SAFETY: fine\nunsafe impl T for X {{\n{method}")), []);
     }
 }

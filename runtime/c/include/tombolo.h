@@ -1,0 +1,299 @@
+/*
+ * Tombolo for C: message passing between programs on unlike processors.
+ *
+ * C11, or C++11. Link with -ltombolo (`pkg-config --cflags --libs tombolo`).
+ *
+ * Handles are opaque. What makes one says which function gives it back; afterwards it must not be used. Unless it is said
+ * otherwise, pointers must not be null (TOMBOLO_INVALID_ARGUMENT if they are), texts are UTF-8 and end with a zero byte, and
+ * what is passed in is read before the function returns and not kept.
+ *
+ * Functions return TOMBOLO_OK or a status above 0, and then have done nothing; tombolo_last_error() says what happened to
+ * whom and what can be done. What is written through pointers is written only with TOMBOLO_OK, unless it is said otherwise.
+ *
+ * Timeouts are in nanoseconds. 0 does not wait: what is not ready is TOMBOLO_WOULD_BLOCK where a channel is used and
+ * TOMBOLO_TIMED_OUT elsewhere.
+ *
+ * Threads: domains, listeners and children may be used by several at once. A channel is used by one at a time, whichever;
+ * TOMBOLO_BUSY tells a second one. No function calls another one's callback from another thread.
+ *
+ * Sending and receiving allocate nothing, unless they fail.
+ */
+#ifndef TOMBOLO_H
+#define TOMBOLO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a function came to. The numbers are fixed; new ones may be added. */
+typedef int32_t tombolo_status;
+
+enum {
+    TOMBOLO_OK = 0,
+    TOMBOLO_WOULD_BLOCK = 1,       /* no room, or nothing there, right now */
+    TOMBOLO_TIMED_OUT = 2,         /* the deadline passed */
+    TOMBOLO_CLOSED = 3,            /* the peer closed the channel; everything it sent before has been received */
+    TOMBOLO_PEER_DIED = 4,         /* the peer died, or its node was lost; everything it sent before has been received */
+    TOMBOLO_TOO_LONG = 5,          /* the message is longer than the channel carries */
+    TOMBOLO_REFUSED = 6,           /* the two sides of a channel do not fit */
+    TOMBOLO_VIOLATION = 7,         /* the peer broke the protocol; its channel is of no use any more */
+    TOMBOLO_NO_SUCH_NAME = 8,      /* nobody has that name, or nobody took it up in time */
+    TOMBOLO_NAME_TAKEN = 9,        /* somebody has it already */
+    TOMBOLO_BAD_NAME = 10,         /* it is no name */
+    TOMBOLO_NO_SUCH_NODE = 11,     /* no node of that name in the machine */
+    TOMBOLO_NODE_DOWN = 12,        /* the node is not running */
+    TOMBOLO_NO_SUCH_DOMAIN = 13,   /* no live domain with that id */
+    TOMBOLO_BAD_IMAGE = 14,        /* the image cannot be read, or has no build for the node */
+    TOMBOLO_START_FAILED = 15,     /* the program did not start */
+    TOMBOLO_NO_LINK = 16,          /* the two nodes cannot reach each other */
+    TOMBOLO_LIMIT = 17,            /* a limit of the machine was met */
+    TOMBOLO_DENIED = 18,           /* the monitor declined */
+    TOMBOLO_MONITOR_LOST = 19,     /* the monitor is gone, and the machine with it */
+    TOMBOLO_NO_MACHINE = 20,       /* there is no machine to attach to */
+    TOMBOLO_MONITOR_PROTOCOL = 21, /* the monitor said something that cannot be */
+    TOMBOLO_BAD_TEXT = 22,         /* a record or query as it was written cannot be understood */
+    TOMBOLO_SYSTEM = 23,           /* the operating system refused something */
+    TOMBOLO_INVALID_ARGUMENT = 24, /* an argument is null, no UTF-8 or out of range */
+    TOMBOLO_BUFFER_TOO_SHORT = 25, /* the caller's buffer is too short; nothing is lost */
+    TOMBOLO_BUSY = 26,             /* the handle is in use */
+    TOMBOLO_INTERNAL = 27,         /* a defect of the library */
+
+    /* Of typed interfaces; see tombolo/interface.h. */
+    TOMBOLO_DECLINED = 40,         /* the server answered with the error that the interface declares */
+    TOMBOLO_OVER_LIMIT = 41,       /* a value is longer than the interface allows, or has no form on the wire */
+    TOMBOLO_MALFORMED = 42,        /* what the peer sent was refused */
+    TOMBOLO_UNKNOWN_CALL = 43,     /* the server does not know the call: it may be older */
+    TOMBOLO_REQUEST_REFUSED = 44,  /* the server refused the request as malformed */
+    TOMBOLO_UNSERVED = 45,         /* the server does not serve the call */
+    TOMBOLO_ANSWER_TOO_LONG = 46,  /* the answer is longer than the interface or the channel allows */
+    TOMBOLO_SERVER_BUSY = 47,      /* too many calls of this client wait for their answers */
+    TOMBOLO_FAULT = 48,            /* the server gave a reason that is unknown here */
+    TOMBOLO_NO_MEMORY = 49,        /* the memory given to a client or server is too small */
+    TOMBOLO_LATER = 50,            /* from a handler: it answers later */
+    TOMBOLO_NOT_OUTSTANDING = 51,  /* nobody waits for that answer any more */
+    TOMBOLO_CANNOT_CARRY = 52,     /* the link cannot carry what the interface passes */
+    TOMBOLO_NO_ROOM = 53,          /* there was no room for the message in time: nothing was sent */
+    TOMBOLO_UNKNOWN_MESSAGE = 54   /* a one-way message with an ordinal that this side does not know */
+};
+
+/* As long as it takes: some 584 years. */
+#define TOMBOLO_FOREVER UINT64_MAX
+#define TOMBOLO_SECOND UINT64_C(1000000000)
+#define TOMBOLO_MILLISECOND UINT64_C(1000000)
+
+/* "TOMBOLO_PEER_DIED" and the like; never null. */
+const char *tombolo_error_name(tombolo_status status);
+
+/* What happened to whom when a function last failed in this thread, and what can be done. Never null; good until the next
+ * failure in this thread. */
+const char *tombolo_last_error(void);
+
+/* Makes `what` the text of this thread's last failure, and returns `status`: for stubs and libraries on top. */
+tombolo_status tombolo_explain(tombolo_status status, const char *what);
+
+/* Nanoseconds of a clock that never goes back. */
+uint64_t tombolo_now_ns(void);
+
+/* The library's version, such as "0.1.0". */
+const char *tombolo_version(void);
+
+/* --- domains ------------------------------------------------------------------------------------------------------- */
+
+/* This program as a domain of a machine. */
+typedef struct tombolo_domain tombolo_domain;
+
+/* Attaches to the machine that started this program, or that TOMBOLO_MACHINE names, or to the only one that is up. On a plain
+ * host with none it starts a monitor for this host alone. Give it back with tombolo_detach. */
+tombolo_status tombolo_attach(tombolo_domain **domain);
+
+/* Attaches to the machine of that name. */
+tombolo_status tombolo_attach_to_machine(const char *name, tombolo_domain **domain);
+
+/* Leaves the machine once listeners, channels and children are given back too. Null is allowed. */
+void tombolo_detach(tombolo_domain *domain);
+
+/* Its id; 0 for null. */
+uint64_t tombolo_domain_id(const tombolo_domain *domain);
+
+/* The name of its node, and of its machine; good as long as the domain. */
+const char *tombolo_node_name(const tombolo_domain *domain);
+const char *tombolo_machine_name(const tombolo_domain *domain);
+
+/* Whether the machine started it. */
+bool tombolo_was_spawned(const tombolo_domain *domain);
+
+/* --- opening channels ---------------------------------------------------------------------------------------------- */
+
+/* How a channel is opened. All zero is what is meant by null. */
+typedef struct tombolo_options {
+    uint32_t slot_bytes;     /* 32, 64 or 128; both sides must agree; 0 for 64 */
+    uint32_t slots;          /* of each ring, a power of two from 2 to 65,536; the connecting side's choice; 0 for 64 */
+    uint64_t interface_hash; /* both sides must agree; 0 for none */
+    uint64_t spin_ns;        /* before sleeping; 0 for about the cost of a wake, 1 for not at all */
+    uint32_t flags;          /* TOMBOLO_USED_FLAG or 0 */
+    uint32_t reserved;       /* 0 */
+} tombolo_options;
+
+/* Returns slots by a flag in the slot rather than by credit: for coherent memory only. */
+#define TOMBOLO_USED_FLAG UINT32_C(1)
+
+/* A name that this domain has taken up. */
+typedef struct tombolo_listener tombolo_listener;
+
+/* One end of a channel: whole messages, in order, both ways. */
+typedef struct tombolo_channel tombolo_channel;
+
+/* Takes up a name under which others connect: machine-wide, or of the own node if it is written "@/NAME". Options may be null.
+ * Give it back with tombolo_unexport. */
+tombolo_status tombolo_export(const tombolo_domain *domain, const char *name, const tombolo_options *options,
+                              tombolo_listener **listener);
+
+/* Gives the name back. Null is allowed. */
+void tombolo_unexport(tombolo_listener *listener);
+
+/* Waits for somebody to connect, and opens the channel. After TOMBOLO_REFUSED others can still be accepted. */
+tombolo_status tombolo_accept(const tombolo_listener *listener, uint64_t timeout_ns, tombolo_channel **channel);
+
+/* Opens a channel to whoever exports the name, waiting for somebody to do so and to accept. Options may be null. */
+tombolo_status tombolo_connect(const tombolo_domain *domain, const char *name, const tombolo_options *options,
+                               uint64_t timeout_ns, tombolo_channel **channel);
+
+/* Closes this end: the peer receives everything sent before and then TOMBOLO_CLOSED. Null is allowed. With TOMBOLO_BUSY, from a
+ * function that the channel is calling or while another thread uses it, it is still open. */
+tombolo_status tombolo_close(tombolo_channel *channel);
+
+/* --- messages ------------------------------------------------------------------------------------------------------ */
+
+/* Sends a message, whole or not at all, waiting for room. `message` may be null if `length` is 0. */
+tombolo_status tombolo_send(tombolo_channel *channel, const void *message, size_t length, uint64_t timeout_ns);
+
+/* Receives the next message into a buffer. With TOMBOLO_BUFFER_TOO_SHORT its length is in `*length` and it waits for the next
+ * call; tombolo_max_message_bytes() bytes do for any. */
+tombolo_status tombolo_receive(tombolo_channel *channel, void *buffer, size_t capacity, size_t *length,
+                               uint64_t timeout_ns);
+
+/* A received message where it lies. A hostile peer may change its bytes between two reads: read once, check the copy. */
+typedef struct tombolo_message tombolo_message;
+
+/* Receives the next message where it lies: it is consumed when `read` returns. */
+tombolo_status tombolo_receive_in_place(tombolo_channel *channel,
+                                        void (*read)(const tombolo_message *message, void *context), void *context,
+                                        uint64_t timeout_ns);
+
+/* Its length, in bytes. */
+size_t tombolo_message_length(const tombolo_message *message);
+
+/* Copies a part of it. */
+tombolo_status tombolo_message_read(const tombolo_message *message, size_t offset, void *target, size_t length);
+
+/* Room for a message that is being sent. */
+typedef struct tombolo_draft tombolo_draft;
+
+/* Sends a message of `length` bytes that `write` writes where it will be sent from, if there is room: over shared memory that is
+ * where the peer reads it. Never waits; without room `write` is not called. Bytes that it does not write have any value. */
+tombolo_status tombolo_send_in_place(tombolo_channel *channel, size_t length,
+                                     void (*write)(tombolo_draft *draft, void *context), void *context);
+
+/* Writes a part of it, at any offset. */
+tombolo_status tombolo_draft_write(tombolo_draft *draft, size_t offset, const void *source, size_t length);
+
+/* Waits until one of several channels has something to receive or has ended, looking from `start` on, and puts its index into
+ * `*index`. Pass one more than the last answer to serve all of them in turn. TOMBOLO_TIMED_OUT when nothing happened. */
+tombolo_status tombolo_wait(tombolo_channel *const *channels, size_t count, size_t start, uint64_t timeout_ns,
+                            size_t *index);
+
+/* Prepares to wait in an event loop. TOMBOLO_WOULD_BLOCK: nothing is there, and `*descriptor`, which was written, becomes readable
+ * (poll, epoll) when something is. TOMBOLO_OK: there is something to receive now. The descriptor stays the channel's; call this
+ * again before each time that it is waited for. */
+tombolo_status tombolo_arm(tombolo_channel *channel, int *descriptor);
+
+/* The longest message that it carries, in bytes. */
+size_t tombolo_max_message_bytes(const tombolo_channel *channel);
+
+/* Its id, the same on both sides, and the id of the domain at the other end. */
+uint64_t tombolo_channel_id(const tombolo_channel *channel);
+uint64_t tombolo_peer(const tombolo_channel *channel);
+
+/* The name of the peer's node; good as long as the channel. */
+const char *tombolo_peer_node(const tombolo_channel *channel);
+
+/* What carries it: "shm", "window" or "socket". */
+const char *tombolo_transport(const tombolo_channel *channel);
+
+/* What has passed through this end. */
+typedef struct tombolo_stats {
+    uint64_t messages_sent;
+    uint64_t bytes_sent;
+    uint64_t messages_received;
+    uint64_t bytes_received;
+    uint64_t rings;  /* how often it rang a sleeping peer */
+    uint64_t sleeps; /* how often it went to sleep */
+} tombolo_stats;
+
+tombolo_status tombolo_channel_stats(tombolo_channel *channel, tombolo_stats *stats);
+
+/* --- names --------------------------------------------------------------------------------------------------------- */
+
+/* The first record that a query matches ("sensor { unit: 'K' }"), as text, waiting for one; with timeout 0 only if there is one.
+ * TOMBOLO_NO_SUCH_NAME if there is none. `*length` gets its length without the zero byte, also with TOMBOLO_BUFFER_TOO_SHORT, and
+ * may be null. */
+tombolo_status tombolo_look_up(const tombolo_domain *domain, const char *query, uint64_t timeout_ns, char *buffer,
+                               size_t capacity, size_t *length);
+
+/* Sets a record ("sensor { unit: 'K', value: 20 }"), which lives as long as this program. `version` may be null. */
+tombolo_status tombolo_set_record(const tombolo_domain *domain, const char *record, uint64_t *version);
+
+/* Deletes one. */
+tombolo_status tombolo_delete_record(const tombolo_domain *domain, const char *name);
+
+/* --- starting domains ---------------------------------------------------------------------------------------------- */
+
+/* What to start. Lists end with a null pointer; pointers may be null but for what is said. */
+typedef struct tombolo_spawn_options {
+    const char *image;              /* an image file or an executable; null for the image of this program itself */
+    const char *node;               /* "host" if null */
+    const char *const *arguments;
+    const char *const *environment; /* "NAME=VALUE" */
+    const char *directory;          /* this program's if null */
+} tombolo_spawn_options;
+
+/* A domain that this one started. */
+typedef struct tombolo_child tombolo_child;
+
+enum {
+    TOMBOLO_EXITED = 1,    /* number: its status */
+    TOMBOLO_SIGNALLED = 2, /* number: the signal */
+    TOMBOLO_NODE_LOST = 3, /* it went with its node */
+    TOMBOLO_LEFT = 4       /* how is not known */
+};
+
+/* How a domain ended. */
+typedef struct tombolo_exit {
+    uint32_t how;
+    uint32_t number;
+} tombolo_exit;
+
+/* Starts a domain, which is killed when this one ends. Forget it with tombolo_child_forget, which leaves it running. */
+tombolo_status tombolo_spawn(const tombolo_domain *domain, const tombolo_spawn_options *options, tombolo_child **child);
+
+/* Its id; 0 for null. */
+uint64_t tombolo_child_id(const tombolo_child *child);
+
+/* Waits until it ends. May be asked again. */
+tombolo_status tombolo_child_wait(const tombolo_child *child, uint64_t timeout_ns, tombolo_exit *exit);
+
+/* Asks it to end, and kills it two seconds later if it has not. */
+tombolo_status tombolo_child_kill(const tombolo_child *child);
+
+/* Null is allowed. */
+void tombolo_child_forget(tombolo_child *child);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,163 @@
+//! Starting domains on any node.
+
+use std::ffi::c_char;
+use std::time::Duration;
+
+use tombolo::{Child, Exit, SpawnOptions};
+
+use crate::boundary::{ask, guard, hand_out, present, put, shared, take_back, text};
+use crate::domain::DomainHandle;
+use crate::status::{Failure, Status};
+
+/// `tombolo_child`.
+#[derive(Debug)]
+pub struct ChildHandle {
+    child: Child,
+}
+
+/// `tombolo_spawn_options`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Spawn {
+    image: *const c_char,
+    node: *const c_char,
+    arguments: *const *const c_char,
+    environment: *const *const c_char,
+    directory: *const c_char,
+}
+
+/// `tombolo_exit`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Ended {
+    how: u32,
+    number: u32,
+}
+
+/// Texts up to a null pointer.
+///
+/// # Safety
+/// The pointer is null, or points to pointers to texts, of which the last is null.
+unsafe fn texts<'a>(list: *const *const c_char, what: &'static str) -> Result<Vec<&'a str>, Failure> {
+    let mut texts = Vec::new();
+    if list.is_null() {
+        return Ok(texts);
+    }
+    loop {
+        // SAFETY: not past the null pointer that ends the list, by this function's condition.
+        let one = unsafe { *list.add(texts.len()) };
+        if one.is_null() {
+            return Ok(texts);
+        }
+        // SAFETY: a text, by this function's condition.
+        texts.push(unsafe { text(one, what) }?);
+    }
+}
+
+/// # Safety
+/// As `tombolo.h` says of `tombolo_spawn_options`.
+unsafe fn read(options: &Spawn) -> Result<SpawnOptions, Failure> {
+    // SAFETY: texts and lists of texts, by the contract.
+    let (arguments, environment) =
+        unsafe { (texts(options.arguments, "an argument")?, texts(options.environment, "a variable")?) };
+    let mut spawn = if options.image.is_null() {
+        SpawnOptions::this_image()
+    } else {
+        // SAFETY: a text, by the contract.
+        SpawnOptions::image(unsafe { text(options.image, "the image") }?)
+    };
+    if !options.node.is_null() {
+        // SAFETY: a text, by the contract.
+        spawn = spawn.on(unsafe { text(options.node, "the node") }?);
+    }
+    if !options.directory.is_null() {
+        // SAFETY: a text, by the contract.
+        spawn = spawn.directory(unsafe { text(options.directory, "the directory") }?);
+    }
+    for variable in environment {
+        let (name, value) = variable
+            .split_once('=')
+            .ok_or_else(|| Failure::invalid(format!("'{variable}' is no variable: write NAME=VALUE")))?;
+        spawn = spawn.env(name, value);
+    }
+    Ok(spawn.args(arguments))
+}
+
+/// `tombolo_spawn`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_spawn(
+    domain: *const DomainHandle,
+    options: *const Spawn,
+    result: *mut *mut ChildHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the child")?;
+        // SAFETY: a live handle and options, by the contract.
+        let (domain, options) =
+            unsafe { (shared(domain, "the domain")?, read(shared(options, "what to start")?)?) };
+        let child = hand_out(ChildHandle { child: domain.domain.spawn(&options)? });
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, child, "where to put the child") }
+    })
+}
+
+/// `tombolo_child_id`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_child_id(child: *const ChildHandle) -> u64 {
+    // SAFETY: a live handle, by the contract.
+    ask(0, || Ok(unsafe { shared(child, "the child") }?.child.id().to_bits()))
+}
+
+/// `tombolo_child_wait`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_child_wait(
+    child: *const ChildHandle,
+    timeout_ns: u64,
+    result: *mut Ended,
+) -> Status {
+    guard(|| {
+        present(result, "where to put how it ended")?;
+        // SAFETY: a live handle, by the contract; the façade's threads may share it.
+        let child = unsafe { shared(child, "the child") }?;
+        let ended = match child.child.wait(Duration::from_nanos(timeout_ns))? {
+            Exit::Exited { status } => Ended { how: 1, number: status.into() },
+            Exit::Signalled { signal } => Ended { how: 2, number: signal.into() },
+            Exit::NodeLost { .. } => Ended { how: 3, number: 0 },
+            Exit::Left {} => Ended { how: 4, number: 0 },
+        };
+        // SAFETY: the caller's room, by the contract.
+        unsafe { put(result, ended, "where to put how it ended") }
+    })
+}
+
+/// `tombolo_child_kill`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_child_kill(child: *const ChildHandle) -> Status {
+    // SAFETY: a live handle, by the contract; the façade's threads may share it.
+    guard(|| Ok(unsafe { shared(child, "the child") }?.child.kill()?))
+}
+
+/// `tombolo_child_forget`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_child_forget(child: *mut ChildHandle) {
+    guard(|| {
+        // SAFETY: a handle that is given back once, by the contract.
+        drop(unsafe { take_back(child) });
+        Ok(())
+    });
+}

@@ -1,0 +1,238 @@
+//! Domains, listeners, and how channels are opened.
+
+use std::ffi::{CString, c_char};
+use std::time::Duration;
+
+use tombolo::{ChannelOptions, Domain, Listener};
+
+use crate::boundary::{ask, c_text, guard, hand_out, present, put, shared, take_back, text};
+use crate::channel::ChannelHandle;
+use crate::status::{Failure, Status};
+
+/// `tombolo_domain`.
+#[derive(Debug)]
+pub struct DomainHandle {
+    pub(crate) domain: Domain,
+    node: CString,
+    machine: CString,
+}
+
+/// `tombolo_listener`.
+#[derive(Debug)]
+pub struct ListenerHandle {
+    listener: Listener,
+}
+
+/// `tombolo_options`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Options {
+    slot_bytes: u32,
+    slots: u32,
+    interface_hash: u64,
+    spin_ns: u64,
+    flags: u32,
+    reserved: u32,
+}
+
+/// `TOMBOLO_USED_FLAG`.
+const USED_FLAG: u32 = 1;
+
+impl Options {
+    fn read(&self) -> Result<ChannelOptions, Failure> {
+        let mut options = ChannelOptions::default().interface_hash(self.interface_hash);
+        if self.flags & !USED_FLAG != 0 || self.reserved != 0 {
+            return Err(Failure::invalid("options have flags that this library does not know"));
+        }
+        let out_of_range = |error: tombolo::Error| Failure::invalid(error.to_string());
+        if self.slot_bytes != 0 {
+            options = options.slot_bytes(self.slot_bytes as usize).map_err(out_of_range)?;
+        }
+        if self.slots != 0 {
+            options = options.slots(self.slots).map_err(out_of_range)?;
+        }
+        if self.spin_ns != 0 {
+            options = options.spin_ns(self.spin_ns);
+        }
+        Ok(if self.flags & USED_FLAG != 0 { options.used_flag() } else { options })
+    }
+}
+
+/// # Safety
+/// The pointer is null, or points to options.
+unsafe fn options(pointer: *const Options) -> Result<ChannelOptions, Failure> {
+    // SAFETY: as this function asks for.
+    match unsafe { pointer.as_ref() } {
+        None => Ok(ChannelOptions::default()),
+        Some(options) => options.read(),
+    }
+}
+
+fn handle(domain: Domain) -> *mut DomainHandle {
+    let (node, machine) = (c_text(domain.node_name()), c_text(domain.machine_name()));
+    hand_out(DomainHandle { domain, node, machine })
+}
+
+/// `tombolo_attach`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_attach(result: *mut *mut DomainHandle) -> Status {
+    guard(|| {
+        present(result, "where to put the domain")?;
+        let domain = handle(Domain::attach()?);
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, domain, "where to put the domain") }
+    })
+}
+
+/// `tombolo_attach_to_machine`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_attach_to_machine(
+    name: *const c_char,
+    result: *mut *mut DomainHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the domain")?;
+        // SAFETY: a text, by the contract.
+        let name = unsafe { text(name, "the name of the machine") }?;
+        let domain = handle(Domain::attach_to_machine(name)?);
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, domain, "where to put the domain") }
+    })
+}
+
+/// `tombolo_detach`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_detach(domain: *mut DomainHandle) {
+    guard(|| {
+        // SAFETY: a handle that is given back once, by the contract.
+        drop(unsafe { take_back(domain) });
+        Ok(())
+    });
+}
+
+/// `tombolo_domain_id`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_domain_id(domain: *const DomainHandle) -> u64 {
+    // SAFETY: a live handle, by the contract; nothing of it ever changes.
+    ask(0, || Ok(unsafe { shared(domain, "the domain") }?.domain.id().to_bits()))
+}
+
+/// `tombolo_node_name`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_node_name(domain: *const DomainHandle) -> *const c_char {
+    // SAFETY: a live handle, by the contract; nothing of it ever changes.
+    ask(c"".as_ptr(), || Ok(unsafe { shared(domain, "the domain") }?.node.as_ptr()))
+}
+
+/// `tombolo_machine_name`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_machine_name(domain: *const DomainHandle) -> *const c_char {
+    // SAFETY: a live handle, by the contract; nothing of it ever changes.
+    ask(c"".as_ptr(), || Ok(unsafe { shared(domain, "the domain") }?.machine.as_ptr()))
+}
+
+/// `tombolo_was_spawned`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_was_spawned(domain: *const DomainHandle) -> bool {
+    // SAFETY: a live handle, by the contract; nothing of it ever changes.
+    ask(false, || Ok(unsafe { shared(domain, "the domain") }?.domain.was_spawned()))
+}
+
+/// `tombolo_export`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_export(
+    domain: *const DomainHandle,
+    name: *const c_char,
+    how: *const Options,
+    result: *mut *mut ListenerHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the listener")?;
+        // SAFETY: a live handle, a text and options, by the contract.
+        let (domain, name, how) =
+            unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
+        let listener = hand_out(ListenerHandle { listener: domain.domain.export(name, &how)? });
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, listener, "where to put the listener") }
+    })
+}
+
+/// `tombolo_unexport`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_unexport(listener: *mut ListenerHandle) {
+    guard(|| {
+        // SAFETY: a handle that is given back once, by the contract.
+        drop(unsafe { take_back(listener) });
+        Ok(())
+    });
+}
+
+/// `tombolo_accept`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_accept(
+    listener: *const ListenerHandle,
+    timeout_ns: u64,
+    result: *mut *mut ChannelHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the channel")?;
+        // SAFETY: a live handle, by the contract; the façade's threads may share it.
+        let listener = unsafe { shared(listener, "the listener") }?;
+        let channel = ChannelHandle::hand_out(listener.listener.accept(Duration::from_nanos(timeout_ns))?);
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, channel, "where to put the channel") }
+    })
+}
+
+/// `tombolo_connect`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_connect(
+    domain: *const DomainHandle,
+    name: *const c_char,
+    how: *const Options,
+    timeout_ns: u64,
+    result: *mut *mut ChannelHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the channel")?;
+        // SAFETY: a live handle, a text and options, by the contract.
+        let (domain, name, how) =
+            unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
+        let channel = domain.domain.connect(name, &how, Duration::from_nanos(timeout_ns))?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
+    })
+}

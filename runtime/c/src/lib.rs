@@ -1,0 +1,21 @@
+//! Tombolo for C: what `tombolo.h` declares.
+//!
+//! The header is the documentation; this crate does what it says. A handle is a box that C holds by its address. Every
+//! function checks what can be checked (null, UTF-8, a handle that is in use), turns errors into a [`Status`] and keeps
+//! their text for `tombolo_last_error`; a panic becomes [`Status::Internal`] and goes no further. Sending and receiving
+//! allocate nothing unless they fail.
+//!
+//! What cannot be checked is the contract of the header, and the `# Safety` of each function names it: pointers are null
+//! or point to what they are said to point to, handles came from this library and were not given back.
+
+mod boundary;
+pub mod channel;
+pub mod child;
+pub mod domain;
+pub mod names;
+pub mod status;
+
+pub use channel::ChannelHandle;
+pub use child::ChildHandle;
+pub use domain::{DomainHandle, ListenerHandle, Options};
+pub use status::Status;

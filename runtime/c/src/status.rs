@@ -1,0 +1,264 @@
+//! What a function came to: a number with a name, and a text that says what happened to whom.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use tombolo::{Error, Fault, NameFault};
+
+use crate::boundary::{c_text, guard, text};
+
+macro_rules! statuses {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
+        /// What a function came to; the numbers of `tombolo.h`.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(i32)]
+        pub enum Status {
+            $($(#[$doc])* $name = $number,)*
+        }
+
+        impl Status {
+            /// All of them, in order.
+            pub const ALL: &'static [Status] = &[$(Status::$name),*];
+
+            /// Its name in `tombolo.h`.
+            #[must_use]
+            pub fn name(self) -> &'static CStr {
+                match self {
+                    $(Status::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+statuses! {
+    /// It was done.
+    Ok = 0, c"TOMBOLO_OK";
+    /// No room, or nothing there, right now.
+    WouldBlock = 1, c"TOMBOLO_WOULD_BLOCK";
+    /// The deadline passed.
+    TimedOut = 2, c"TOMBOLO_TIMED_OUT";
+    /// The peer closed the channel.
+    Closed = 3, c"TOMBOLO_CLOSED";
+    /// The peer died, or its node was lost.
+    PeerDied = 4, c"TOMBOLO_PEER_DIED";
+    /// The message is longer than the channel carries.
+    TooLong = 5, c"TOMBOLO_TOO_LONG";
+    /// The two sides do not fit.
+    Refused = 6, c"TOMBOLO_REFUSED";
+    /// The peer broke the protocol.
+    Violation = 7, c"TOMBOLO_VIOLATION";
+    /// Nobody has that name.
+    NoSuchName = 8, c"TOMBOLO_NO_SUCH_NAME";
+    /// Somebody has it already.
+    NameTaken = 9, c"TOMBOLO_NAME_TAKEN";
+    /// It is no name.
+    BadName = 10, c"TOMBOLO_BAD_NAME";
+    /// No node of that name.
+    NoSuchNode = 11, c"TOMBOLO_NO_SUCH_NODE";
+    /// The node is not running.
+    NodeDown = 12, c"TOMBOLO_NODE_DOWN";
+    /// No live domain with that id.
+    NoSuchDomain = 13, c"TOMBOLO_NO_SUCH_DOMAIN";
+    /// The image cannot be used there.
+    BadImage = 14, c"TOMBOLO_BAD_IMAGE";
+    /// The program did not start.
+    StartFailed = 15, c"TOMBOLO_START_FAILED";
+    /// The nodes cannot reach each other.
+    NoLink = 16, c"TOMBOLO_NO_LINK";
+    /// A limit of the machine was met.
+    Limit = 17, c"TOMBOLO_LIMIT";
+    /// The monitor declined.
+    Denied = 18, c"TOMBOLO_DENIED";
+    /// The monitor is gone.
+    MonitorLost = 19, c"TOMBOLO_MONITOR_LOST";
+    /// There is no machine.
+    NoMachine = 20, c"TOMBOLO_NO_MACHINE";
+    /// The monitor broke the protocol.
+    MonitorProtocol = 21, c"TOMBOLO_MONITOR_PROTOCOL";
+    /// A query as it was written cannot be understood.
+    BadText = 22, c"TOMBOLO_BAD_TEXT";
+    /// The operating system refused something.
+    System = 23, c"TOMBOLO_SYSTEM";
+    /// An argument is null, or no UTF-8, or out of range.
+    InvalidArgument = 24, c"TOMBOLO_INVALID_ARGUMENT";
+    /// The caller's buffer is too short.
+    BufferTooShort = 25, c"TOMBOLO_BUFFER_TOO_SHORT";
+    /// The handle is in use.
+    Busy = 26, c"TOMBOLO_BUSY";
+    /// A defect of the library.
+    Internal = 27, c"TOMBOLO_INTERNAL";
+    /// The server answered with the error that the interface declares.
+    Declined = 40, c"TOMBOLO_DECLINED";
+    /// A value is longer than the interface allows.
+    OverLimit = 41, c"TOMBOLO_OVER_LIMIT";
+    /// What the peer sent was refused.
+    Malformed = 42, c"TOMBOLO_MALFORMED";
+    /// The server does not know the call.
+    UnknownCall = 43, c"TOMBOLO_UNKNOWN_CALL";
+    /// The server refused the request as malformed.
+    RequestRefused = 44, c"TOMBOLO_REQUEST_REFUSED";
+    /// The server does not serve the call.
+    Unserved = 45, c"TOMBOLO_UNSERVED";
+    /// The answer is longer than the interface or the channel allows.
+    AnswerTooLong = 46, c"TOMBOLO_ANSWER_TOO_LONG";
+    /// Too many calls wait for their answers.
+    ServerBusy = 47, c"TOMBOLO_SERVER_BUSY";
+    /// The server gave a reason that is unknown here.
+    Fault = 48, c"TOMBOLO_FAULT";
+    /// The memory given to a client or server is too small.
+    NoMemory = 49, c"TOMBOLO_NO_MEMORY";
+    /// A handler answers later.
+    Later = 50, c"TOMBOLO_LATER";
+    /// Nobody waits for that answer any more.
+    NotOutstanding = 51, c"TOMBOLO_NOT_OUTSTANDING";
+    /// The link cannot carry what the interface passes.
+    CannotCarry = 52, c"TOMBOLO_CANNOT_CARRY";
+    /// There was no room for a message in time.
+    NoRoom = 53, c"TOMBOLO_NO_ROOM";
+    /// A one-way message with an ordinal that is unknown.
+    UnknownMessage = 54, c"TOMBOLO_UNKNOWN_MESSAGE";
+}
+
+/// Why something was not done.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) status: Status,
+    pub(crate) text: Cow<'static, str>,
+}
+
+impl Failure {
+    pub(crate) fn new(status: Status, text: impl Into<Cow<'static, str>>) -> Failure {
+        Failure { status, text: text.into() }
+    }
+
+    pub(crate) fn invalid(text: impl Into<Cow<'static, str>>) -> Failure {
+        Failure::new(Status::InvalidArgument, text)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error {
+            // Who polls meets it more often than a message: no text is made for it.
+            Error::WouldBlock => Failure::new(Status::WouldBlock, "not ready: try again or wait"),
+            error => Failure::new(status_of(&error), error.to_string()),
+        }
+    }
+}
+
+fn status_of(error: &Error) -> Status {
+    match error {
+        Error::WouldBlock => Status::WouldBlock,
+        Error::TimedOut { .. } => Status::TimedOut,
+        Error::Closed { .. } => Status::Closed,
+        Error::PeerDied { .. } => Status::PeerDied,
+        Error::TooLong { .. } => Status::TooLong,
+        Error::Refused { .. } => Status::Refused,
+        Error::Violation { .. } => Status::Violation,
+        Error::Monitor(fault) => status_of_fault(fault),
+        Error::MonitorLost { .. } => Status::MonitorLost,
+        Error::NoMachine(_) => Status::NoMachine,
+        Error::MonitorProtocol(_) => Status::MonitorProtocol,
+        Error::Text(_) => Status::BadText,
+        _ => Status::System,
+    }
+}
+
+fn status_of_fault(fault: &Fault) -> Status {
+    match fault {
+        Fault::NoSuchNode { .. } => Status::NoSuchNode,
+        Fault::NodeDown { .. } => Status::NodeDown,
+        Fault::NoSuchName { .. } => Status::NoSuchName,
+        Fault::NameTaken { .. } => Status::NameTaken,
+        Fault::BadName { .. } => Status::BadName,
+        Fault::NoSuchDomain { .. } => Status::NoSuchDomain,
+        Fault::NoBuildForIsa { .. } | Fault::BadImage { .. } => Status::BadImage,
+        Fault::StartFailed { .. } => Status::StartFailed,
+        Fault::NoLink { .. } => Status::NoLink,
+        Fault::Limit { .. } => Status::Limit,
+        Fault::System { .. } => Status::System,
+        Fault::Name { fault: NameFault::NoSuchName { .. } } => Status::NoSuchName,
+        Fault::Name { fault: NameFault::Exists { .. } } => Status::NameTaken,
+        Fault::Name { fault: NameFault::BadName { .. } } => Status::BadName,
+        _ => Status::Denied,
+    }
+}
+
+/// The text of the last failure of a thread.
+enum Last {
+    Fixed(&'static CStr),
+    Own(CString),
+}
+
+thread_local! {
+    static LAST: RefCell<Last> = const { RefCell::new(Last::Fixed(c"nothing has failed in this thread")) };
+}
+
+/// Keeps what happened for whoever asks.
+pub(crate) fn remember(failure: Failure) -> Status {
+    if failure.status == Status::WouldBlock {
+        replace(Last::Fixed(c"not ready: try again or wait"));
+    } else {
+        keep(&failure.text);
+    }
+    failure.status
+}
+
+fn keep(text: &str) {
+    replace(Last::Own(c_text(text)));
+}
+
+fn replace(last: Last) {
+    // A thread that is ending has nobody who asks.
+    let _ = LAST.try_with(|kept| *kept.borrow_mut() = last);
+}
+
+/// `tombolo_last_error`: see `tombolo.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tombolo_last_error() -> *const c_char {
+    let text = LAST.try_with(|last| match &*last.borrow() {
+        Last::Fixed(text) => text.as_ptr(),
+        Last::Own(text) => text.as_ptr(),
+    });
+    text.unwrap_or(c"the thread is ending".as_ptr())
+}
+
+/// `tombolo_explain`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_explain(status: i32, what: *const c_char) -> i32 {
+    guard(|| {
+        // SAFETY: a text, by the contract.
+        let what = unsafe { text(what, "the text") }?.to_owned();
+        keep(&what);
+        Ok(())
+    });
+    status
+}
+
+/// `tombolo_error_name`: see `tombolo.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tombolo_error_name(status: i32) -> *const c_char {
+    let found = Status::ALL.iter().find(|known| **known as i32 == status);
+    found.map_or(c"TOMBOLO_UNKNOWN_STATUS", |status| status.name()).as_ptr()
+}
+
+/// `tombolo_now_ns`: see `tombolo.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tombolo_now_ns() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let passed = START.get_or_init(Instant::now).elapsed();
+    u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// `tombolo_version`: see `tombolo.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn tombolo_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
