@@ -44,6 +44,9 @@ pub(crate) fn is_generated(path: &str) -> bool {
 /// Every generated file of the tree. Whoever adds one adds it here.
 const GENERATORS: &[Generator] = &[
     Generator { path: "ARCHITECTURE.md", cost: Cost::Cheap, generate: code_map },
+    Generator { path: "interface/c/everything.h", cost: Cost::Built, generate: c_stubs },
+    Generator { path: "interface/c/kv.h", cost: Cost::Built, generate: c_stubs },
+    Generator { path: "interface/c/rights.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/stubs/src/everything.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/kv.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/rights.rs", cost: Cost::Built, generate: stubs },
@@ -126,10 +129,19 @@ fn layer_table(layers: &Layers) -> String {
 
 /// The stubs of the interface file of the same name.
 fn stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
+    compiled(workspace, path, &[])
+}
+
+/// The header of the interface file of the same name.
+fn c_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
+    compiled(workspace, path, &["--c"])
+}
+
+fn compiled(workspace: &Workspace, path: &str, options: &[&str]) -> Result<String, Failure> {
     let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
     let file = format!("interfaces/{stem}.tbl");
     let compile = ["run", "--quiet", "--package", "tombolo-idl", "--example", "compile", "--"];
-    capture(workspace.cargo().current_dir(&workspace.root).args(compile).arg(file))
+    capture(workspace.cargo().current_dir(&workspace.root).args(compile).args(options).arg(file))
 }
 
 /// What every command says about itself.

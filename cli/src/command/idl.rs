@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
+use tombolo_idl::c::{self, COptions};
 use tombolo_idl::compatibility::{Verdict, compare, verdict};
 use tombolo_idl::rust::{RustOptions, generate};
 use tombolo_idl::{Mistakes, Model, Source};
@@ -16,6 +17,7 @@ use crate::failure::Failure;
 #[command(after_help = "\
 Examples:
   tombolo idl compile interfaces/kv.tbl --output src/kv.rs   write the stubs in Rust
+  tombolo idl compile interfaces/kv.tbl --lang c -o kv.h     write them in C
   tombolo idl fmt interfaces/kv.tbl                          write the file as it should be written
   tombolo idl check old/kv.tbl interfaces/kv.tbl             do peers of before go on working?")]
 pub(crate) struct Options {
@@ -35,13 +37,14 @@ enum IdlCommand {
 #[command(after_help = "\
 Examples:
   tombolo idl compile interfaces/kv.tbl
-  tombolo idl compile interfaces/kv.tbl --output src/kv.rs --runtime tombolo::interface")]
+  tombolo idl compile interfaces/kv.tbl --output src/kv.rs --runtime tombolo::interface
+  tombolo idl compile interfaces/kv.tbl --lang c --output kv.h --prefix store_")]
 struct CompileOptions {
     /// The interface file
     file: PathBuf,
 
     /// The language of the stubs
-    #[arg(long, default_value = "rust")]
+    #[arg(long, visible_alias = "language", default_value = "rust")]
     lang: Language,
 
     /// Where to write them; to the terminal if it is not said
@@ -51,12 +54,18 @@ struct CompileOptions {
     /// Path of what stubs stand on, in the crate that they are part of
     #[arg(long, value_name = "PATH", default_value = "tombolo_interface")]
     runtime: String,
+
+    /// What names in C begin with [default: the last word of the package and `_`]
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Language {
     /// A module
     Rust,
+    /// A header
+    C,
 }
 
 /// Writes interface files as they should be written
@@ -102,9 +111,12 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
 fn compile(context: &Context, options: &CompileOptions) -> Result<u8, Failure> {
     let model = read(context, &options.file)?;
     let origin = options.file.to_string_lossy().into_owned();
-    let Language::Rust = options.lang;
-    let stubs = generate(&model, &RustOptions { runtime: options.runtime.clone(), origin })
-        .map_err(|taken| Failure::Interface(format!("error: {taken}")))?;
+    let stubs = match options.lang {
+        Language::Rust => generate(&model, &RustOptions { runtime: options.runtime.clone(), origin })
+            .map_err(|taken| Failure::Interface(format!("error: {taken}")))?,
+        Language::C => c::generate(&model, &COptions { prefix: options.prefix.clone(), origin })
+            .map_err(|error| Failure::Interface(format!("error: {error}")))?,
+    };
     match &options.output {
         None => print(stubs)?,
         Some(path) => {

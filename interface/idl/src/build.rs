@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
+use crate::c::{CError, COptions};
 use crate::diagnostic::Source;
+use crate::model::Model;
 use crate::rust::{NameTaken, RustOptions, generate};
 
 /// Why a build script got no code.
@@ -26,6 +28,9 @@ pub enum BuildError {
     /// Two things would have one name.
     #[error(transparent)]
     NameTaken(#[from] NameTaken),
+    /// There is no header.
+    #[error(transparent)]
+    C(#[from] CError),
 }
 
 /// The Rust of an interface file, as text.
@@ -33,14 +38,24 @@ pub enum BuildError {
 /// # Errors
 /// [`BuildError`].
 pub fn rust(path: impl AsRef<Path>, options: &RustOptions) -> Result<String, BuildError> {
-    let path = path.as_ref();
+    Ok(generate(&model(path.as_ref())?, options)?)
+}
+
+/// The header in C of an interface file, as text.
+///
+/// # Errors
+/// [`BuildError`].
+pub fn c(path: impl AsRef<Path>, options: &COptions) -> Result<String, BuildError> {
+    Ok(crate::c::generate(&model(path.as_ref())?, options)?)
+}
+
+fn model(path: &Path) -> Result<Model, BuildError> {
     let failed = |error| BuildError::File { path: path.to_owned(), error };
     let text = fs::read_to_string(path).map_err(failed)?;
-    let model = crate::compile(&text).map_err(|mistakes| {
+    crate::compile(&text).map_err(|mistakes| {
         let source = Source { path: &path.to_string_lossy(), text: &text };
         BuildError::Mistakes(mistakes.render(&source, false))
-    })?;
-    Ok(generate(&model, options)?)
+    })
 }
 
 /// Compiles an interface file from a build script: `interfaces/kv.tbl` to `kv.rs` in `OUT_DIR`, for

@@ -18,6 +18,7 @@
 
 mod ast;
 pub mod build;
+pub mod c;
 mod check;
 pub mod compatibility;
 mod diagnostic;

@@ -1,0 +1,244 @@
+/*
+ * Capabilities and bulk memory, for tests of links that cannot carry them.
+ *
+ * Written by `tombolo idl compile --lang c` from interfaces/rights.tbl.
+ */
+#ifndef TESTING_RIGHTS_H
+#define TESTING_RIGHTS_H
+
+#include <tombolo/interface.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct testing_optional_right {
+    bool there;
+    tombolo_right value;
+} testing_optional_right;
+
+typedef struct testing_list_right {
+    const tombolo_right *items;
+    uint32_t count;
+} testing_list_right;
+
+/* What is sent. */
+typedef struct testing_rights_pass_request {
+    tombolo_right endpoint; /* copies: endpoint */
+    tombolo_right region; /* gives away: region */
+    testing_optional_right any; /* copies: capability */
+    testing_list_right buffers; /* up to 2, each of gives away: buffer */
+} testing_rights_pass_request;
+/* Its fields on the wire. */
+#define TESTING_RIGHTS_PASS_REQUEST_BYTES 64
+
+static inline void testing_rights_pass_request_put(tombolo_writer *w, uint32_t at, const testing_rights_pass_request *value)
+{
+    tombolo_put_right(w, at, value->endpoint, 0x1);
+    tombolo_put_right(w, at + 16, value->region, 0x102);
+    if (value->any.there) {
+        tombolo_put(w, at + 32, 1, 1);
+        tombolo_put_right(w, at + 32 + 8, value->any.value, 0x3);
+    }
+    {
+        const uint32_t list0 = tombolo_put_list(w, at + 56, value->buffers.items, value->buffers.count, 16, 2, "RightsPassRequest.buffers");
+        for (uint32_t i0 = 0; i0 < value->buffers.count && tombolo_is_writing(w); i0++) {
+            tombolo_put_right(w, list0 + i0 * 16, value->buffers.items[i0], 0x104);
+        }
+    }
+}
+
+static inline void testing_rights_pass_request_get(tombolo_reader *r, tombolo_record in, uint32_t at, testing_rights_pass_request *value)
+{
+    value->endpoint = tombolo_get_right(r, in, at, 0x1);
+    value->region = tombolo_get_right(r, in, at + 16, 0x102);
+    value->any.there = tombolo_get_bool(r, in, at + 32);
+    if (value->any.there) {
+        value->any.value = tombolo_get_right(r, in, at + 32 + 8, 0x3);
+    }
+    {
+        tombolo_record list0;
+        tombolo_right *items0 = (tombolo_right *)tombolo_get_list(r, in, at + 56, 16, 2, sizeof(tombolo_right), &list0, &value->buffers.count);
+        for (uint32_t i0 = 0; i0 < value->buffers.count && tombolo_is_reading(r); i0++) {
+            items0[i0] = tombolo_get_right(r, list0, list0.start + i0 * 16, 0x104);
+        }
+        value->buffers.items = items0;
+    }
+}
+
+/* --- interface Rights ---------------------------------------------------------------------------- */
+
+/* Passes rights on. */
+#define TESTING_RIGHTS_VERSION 1
+/* What both sides must have in common: its package, name and version. */
+#define TESTING_RIGHTS_HASH UINT64_C(0x7e6393de63d8dffb)
+/* Of everything that peers can notice: tells builds apart. */
+#define TESTING_RIGHTS_FINGERPRINT UINT64_C(0x96999c2c98922066)
+/* Memory for the lists of a message, at most. */
+#define TESTING_RIGHTS_LIST_BYTES (2 * sizeof(tombolo_right) + 8)
+
+/* How to open its channels, for tombolo_connect and tombolo_export. */
+static inline tombolo_options testing_rights_options(void)
+{
+    tombolo_options options = {0, 0, 0, 0, 0, 0};
+    options.interface_hash = TESTING_RIGHTS_HASH;
+    return options;
+}
+
+/* --- client of Rights ---------------------------------------------------------------------------- */
+
+/* The calling end of a channel. */
+typedef struct testing_rights_client {
+    tombolo_client base; /* base.port.counts says what has passed */
+} testing_rights_client;
+
+/* What this client does with a one-way message. */
+static inline bool testing_rights_client_event(
+    tombolo_client *base, uint16_t ordinal, tombolo_reader *r, tombolo_record body)
+{
+    (void)base;
+    (void)ordinal;
+    (void)r;
+    (void)body;
+    return false;
+}
+
+/* The memory that a client of this channel needs, in bytes. */
+static inline size_t testing_rights_client_memory(const tombolo_channel *channel)
+{
+    return tombolo_port_memory(channel, TESTING_RIGHTS_LIST_BYTES);
+}
+
+/* Makes a client of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
+ * testing_rights_client_memory() says does while no message has lists that do not fit. */
+static inline tombolo_status testing_rights_client_bind(
+    testing_rights_client *client, tombolo_channel *channel, void *memory, size_t bytes)
+{
+    const tombolo_needs needs = {true, 72};
+    memset(client, 0, sizeof *client);
+    client->base.on_event = testing_rights_client_event;
+    return tombolo_port_bind(&client->base.port, channel, memory, bytes, needs);
+}
+
+/* Takes the one-way messages that have come, waiting for the first. TOMBOLO_TIMED_OUT: there was none. */
+static inline tombolo_status testing_rights_client_poll(testing_rights_client *client, uint64_t timeout_ns)
+{
+    return tombolo_client_poll(&client->base, timeout_ns);
+}
+
+/* Of all kinds. */
+static inline tombolo_status testing_rights_call_pass(
+    testing_rights_client *client, const testing_rights_pass_request *request, uint64_t timeout_ns)
+{
+    tombolo_reader r;
+    tombolo_record body;
+    tombolo_status status;
+    tombolo_writer w = tombolo_client_begin(&client->base, 1, TOMBOLO_CALL, TESTING_RIGHTS_PASS_REQUEST_BYTES);
+    testing_rights_pass_request_put(&w, TOMBOLO_HEADER_BYTES, request);
+    status = tombolo_client_call(&client->base, &w, 1, timeout_ns, &r, &body);
+    if (status == TOMBOLO_OK) {
+        return tombolo_client_read(&client->base, &r, TOMBOLO_OK);
+    }
+    if (status == TOMBOLO_DECLINED) {
+        tombolo_get_fail(&r, TOMBOLO_MALFORMED, 0, "an error where the interface declares none");
+        return tombolo_client_read(&client->base, &r, TOMBOLO_OK);
+    }
+    return status;
+}
+
+/* --- server of Rights ---------------------------------------------------------------------------- */
+
+/* What serves. A call's function fills in the reply and returns TOMBOLO_OK, or the error and TOMBOLO_DECLINED, or
+ * keeps `pending` for the function that answers it and returns TOMBOLO_LATER. All else, and null, is not served. The
+ * request and its texts are good until it returns; what the reply refers to has to be good a moment longer. */
+typedef struct testing_rights_handler {
+    /* Of all kinds. */
+    tombolo_status (*pass)(void *context, tombolo_pending pending, const testing_rights_pass_request *request);
+} testing_rights_handler;
+
+/* The serving end of a channel. */
+typedef struct testing_rights_server {
+    tombolo_server base; /* base.port.counts says what has passed */
+    const testing_rights_handler *handler;
+    void *context;
+} testing_rights_server;
+
+/* The memory that a server of this channel needs, in bytes. */
+static inline size_t testing_rights_server_memory(const tombolo_channel *channel)
+{
+    return tombolo_port_memory(channel, TESTING_RIGHTS_LIST_BYTES);
+}
+
+/* Makes a server of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
+ * testing_rights_server_memory() says does while no message has lists that do not fit. */
+static inline tombolo_status testing_rights_server_bind(
+    testing_rights_server *server, tombolo_channel *channel, void *memory, size_t bytes, const testing_rights_handler *handler, void *context)
+{
+    const tombolo_needs needs = {true, 72};
+    memset(server, 0, sizeof *server);
+    server->handler = handler;
+    server->context = context;
+    return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
+}
+
+/* Answers a call of `pass` that was kept: with the reply for TOMBOLO_OK, else that it is not served.
+ * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+static inline tombolo_status testing_rights_answer_pass(
+    testing_rights_server *server, tombolo_pending pending, tombolo_status result)
+{
+    if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+    }
+    if (result == TOMBOLO_OK) {
+        tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, 0);
+        return tombolo_server_answer(&server->base, pending, &w);
+    }
+    return tombolo_server_fault(&server->base, pending, 3);
+}
+
+/* Takes one message, waiting for it, and serves it. TOMBOLO_TIMED_OUT: there was none. TOMBOLO_CLOSED, TOMBOLO_PEER_DIED:
+ * the client is gone. TOMBOLO_NO_ROOM: it takes no answers, and its channel should be closed. */
+static inline tombolo_status testing_rights_serve(testing_rights_server *server, uint64_t timeout_ns)
+{
+    tombolo_pending pending = {0, 0};
+    tombolo_reader r;
+    tombolo_record body;
+    uint8_t kind;
+    tombolo_status status = tombolo_server_receive(&server->base, timeout_ns, &kind, &pending, &r, &body);
+    if (status != TOMBOLO_OK || kind == 0) {
+        return status;
+    }
+    if (kind == TOMBOLO_MESSAGE) {
+        switch (pending.ordinal) {
+        default:
+            return tombolo_server_took(&server->base, &r, false);
+        }
+    }
+    switch (pending.ordinal) {
+    case 1: {
+        testing_rights_pass_request request;
+        memset(&request, 0, sizeof request);
+        testing_rights_pass_request_get(&r, body, body.start, &request);
+        if (!tombolo_is_reading(&r)) {
+            return tombolo_server_fault(&server->base, pending, 2);
+        }
+        status = TOMBOLO_UNSERVED;
+        (void)tombolo_server_keep(&server->base, pending);
+        if (server->handler->pass != NULL) {
+            status = server->handler->pass(server->context, pending, &request);
+        }
+        if (status == TOMBOLO_LATER) {
+            return TOMBOLO_OK;
+        }
+        return testing_rights_answer_pass(server, pending, status);
+    }
+    default:
+        return tombolo_server_fault(&server->base, pending, 1);
+    }
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,186 @@
+//! The back end for C: one header for an interface file, which stands on `tombolo/interface.h`.
+
+mod interfaces;
+mod names;
+mod read;
+mod types;
+mod write;
+
+use std::collections::BTreeMap;
+
+use crate::check::names::snake;
+use crate::model::Model;
+use names::Names;
+
+/// How C is written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct COptions {
+    /// What all names begin with; the last word of the package and `_` if it is not said.
+    pub prefix: Option<String>,
+    /// What the text says that it was written from.
+    pub origin: String,
+}
+
+impl Default for COptions {
+    fn default() -> Self {
+        COptions { prefix: None, origin: "an interface file".to_owned() }
+    }
+}
+
+/// Why there is no header.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CError {
+    /// Two things of an interface file would have one name in C.
+    #[error("{first} and {second} would both be called `{name}` in C: rename one of them")]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// What has it.
+        first: String,
+        /// What would have it too.
+        second: String,
+    },
+    /// What names are to begin with is no beginning of a name.
+    #[error("names in C cannot begin with `{prefix}`: use letters, digits and `_`, a letter first")]
+    BadPrefix {
+        /// What was given.
+        prefix: String,
+    },
+}
+
+/// The header for a model.
+///
+/// # Errors
+/// [`CError`].
+pub fn generate(model: &Model, options: &COptions) -> Result<String, CError> {
+    let last = model.package.rsplit('.').next().unwrap_or_default();
+    let prefix = options.prefix.clone().unwrap_or_else(|| format!("{last}_"));
+    let letters = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    let is_beginning =
+        prefix.starts_with(|first: char| first.is_ascii_alphabetic()) && prefix.chars().all(letters);
+    if !(prefix.is_empty() || is_beginning) {
+        return Err(CError::BadPrefix { prefix });
+    }
+    let names = Names::new(model, prefix);
+    let mut text = Text::default();
+    head(&mut text, model, options, &names);
+    for constant in &model.constants {
+        text.blank();
+        text.docs(0, &constant.docs);
+        let value = names::literal(constant.value);
+        text.line(0, &format!("#define {} {value}", names.upper(&constant.name)));
+    }
+    let composites = types::all(&mut text, model, &names);
+    distinct(model, &names, composites)?;
+    for interface in &model.interfaces {
+        interfaces::interface(&mut text, model, &names, interface);
+    }
+    text.line(0, "");
+    text.lines(0, "#ifdef __cplusplus\n}\n#endif\n\n#endif");
+    Ok(text.text)
+}
+
+fn head(text: &mut Text, model: &Model, options: &COptions, names: &Names<'_>) {
+    text.line(0, "/*");
+    for line in &model.docs {
+        text.line(0, format!(" * {}", names::comment(line)).trim_end());
+    }
+    if !model.docs.is_empty() {
+        text.line(0, " *");
+    }
+    text.line(
+        0,
+        &format!(" * Written by `tombolo idl compile --lang c` from {}.", names::comment(&options.origin)),
+    );
+    text.line(0, " */");
+    // The file may hold no interface: the package is then told apart by what it holds.
+    let first = model.interfaces.first().map(|interface| &interface.name);
+    let first = first.or(model.records.first().map(|record| &record.name));
+    let guard = names.upper(&format!("{}_H", snake(first.map_or("types", String::as_str))));
+    text.line(0, &format!("#ifndef {guard}\n#define {guard}\n\n#include <tombolo/interface.h>\n"));
+    text.lines(0, "#ifdef __cplusplus\nextern \"C\" {\n#endif");
+}
+
+/// All names of one header are different.
+fn distinct(model: &Model, names: &Names<'_>, composites: Vec<(String, String)>) -> Result<(), CError> {
+    let mut taken: BTreeMap<String, String> = BTreeMap::new();
+    let mut add = |name: String, what: String| match taken.insert(name.clone(), what.clone()) {
+        Some(first) if first != what => Err(CError::NameTaken { name, first, second: what }),
+        _ => Ok(()),
+    };
+    for (name, what) in composites {
+        add(name, what)?;
+    }
+    let types = model.enums.iter().map(|of| &of.name).chain(model.records.iter().map(|record| &record.name));
+    for name in types.chain(model.unions.iter().map(|union| &union.name)) {
+        let type_name = names.lower(name);
+        for part in ["", "_put", "_get", "_is_known", "_name"] {
+            add(format!("{type_name}{part}"), format!("`{name}`"))?;
+        }
+    }
+    for record in &model.records {
+        add(names.value(&record.name, "BYTES"), format!("the length of `{}`", record.name))?;
+    }
+    for of in &model.enums {
+        for value in &of.values {
+            let what = format!("`{}` of `{}`", value.name, of.name);
+            add(names.value(&of.name, &value.name), what)?;
+        }
+    }
+    for union in &model.unions {
+        for case in &union.cases {
+            let what = format!("`{}` of `{}`", case.name, union.name);
+            add(names.value(&union.name, &case.name), what)?;
+        }
+    }
+    for constant in &model.constants {
+        add(names.upper(&constant.name), format!("constant `{}`", constant.name))?;
+    }
+    for interface in &model.interfaces {
+        interfaces::names(names, interface, &mut add)?;
+    }
+    Ok(())
+}
+
+/// Text that grows by lines.
+#[derive(Default)]
+struct Text {
+    text: String,
+}
+
+impl Text {
+    fn line(&mut self, depth: usize, line: &str) {
+        if !line.is_empty() {
+            self.text.push_str(&"    ".repeat(depth));
+            self.text.push_str(line);
+        }
+        self.text.push('\n');
+    }
+
+    fn lines(&mut self, depth: usize, lines: &str) {
+        lines.lines().for_each(|line| self.line(depth, line));
+    }
+
+    /// An empty line, unless there is one.
+    fn blank(&mut self) {
+        if !self.text.ends_with("\n\n") {
+            self.text.push('\n');
+        }
+    }
+
+    /// Documentation, if there is any.
+    fn docs(&mut self, depth: usize, docs: &[String]) {
+        match docs {
+            [] => {}
+            [one] => self.line(depth, &format!("/* {} */", names::comment(one))),
+            [first, rest @ ..] => {
+                self.line(depth, &format!("/* {}", names::comment(first)));
+                for (index, line) in rest.iter().enumerate() {
+                    let end = if index + 1 == rest.len() { " */" } else { "" };
+                    self.line(depth, format!(" * {}{end}", names::comment(line)).trim_end());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,609 @@
+//! Clients and servers.
+
+use super::names::Names;
+use super::{CError, Text};
+use crate::model::{Interface, Message, MessageKind, Model, Type};
+
+/// A call with what answers it.
+struct Call<'m> {
+    message: &'m Message,
+    output: usize,
+    error: Option<usize>,
+}
+
+fn calls(interface: &Interface) -> impl Iterator<Item = Call<'_>> {
+    interface.messages.iter().filter_map(|message| match message.kind {
+        MessageKind::Call { output, error, .. } => Some(Call { message, output, error }),
+        _ => None,
+    })
+}
+
+fn of_kind<'m>(interface: &'m Interface, kind: &'m MessageKind) -> impl Iterator<Item = &'m Message> {
+    interface.messages.iter().filter(move |message| message.kind == *kind)
+}
+
+/// The names that an interface takes.
+pub(super) fn names(
+    names: &Names<'_>,
+    interface: &Interface,
+    add: &mut dyn FnMut(String, String) -> Result<(), CError>,
+) -> Result<(), CError> {
+    let own = names.lower(&interface.name);
+    let what = format!("interface `{}`", interface.name);
+    let parts = ["client", "client_bind", "client_memory", "client_poll", "client_event", "events"];
+    for part in
+        parts.into_iter().chain(["server", "server_bind", "server_memory", "serve", "handler", "options"])
+    {
+        add(format!("{own}_{part}"), what.clone())?;
+    }
+    for message in &interface.messages {
+        let what = format!("`{}` of `{}`", message.name, interface.name);
+        let verbs: &[&str] =
+            if matches!(message.kind, MessageKind::Call { .. }) { &["call", "answer"] } else { &["send"] };
+        for verb in verbs {
+            add(format!("{own}_{verb}_{}", message.name), what.clone())?;
+        }
+    }
+    let macros = ["HASH", "FINGERPRINT", "VERSION", "LIST_BYTES"];
+    macros.into_iter().try_for_each(|name| add(names.value(&interface.name, name), what.clone()))
+}
+
+pub(super) fn interface(text: &mut Text, model: &Model, names: &Names<'_>, interface: &Interface) {
+    let writer = &mut Interfaces { text, model, names, interface, own: names.lower(&interface.name) };
+    writer.constants();
+    writer.client();
+    writer.server();
+}
+
+struct Interfaces<'a, 'm> {
+    text: &'a mut Text,
+    model: &'m Model,
+    names: &'a Names<'m>,
+    interface: &'m Interface,
+    /// What its names begin with.
+    own: String,
+}
+
+impl Interfaces<'_, '_> {
+    fn section(&mut self, title: &str) {
+        self.text.blank();
+        let line = format!("/* --- {title} ");
+        self.text.line(0, &format!("{line}{} */", "-".repeat(100_usize.saturating_sub(line.len()))));
+    }
+
+    /// The type of a record, if it has fields.
+    fn of(&self, record: usize) -> Option<String> {
+        self.names.has_fields(record).then(|| self.names.lower(&self.model.records[record].name))
+    }
+
+    /// What the fields of a record take on the wire.
+    fn bytes(&self, record: usize) -> String {
+        let named = self.names.has_fields(record);
+        if named { self.names.value(&self.model.records[record].name, "BYTES") } else { "0".to_owned() }
+    }
+
+    /// Parameters of a function, those that are there.
+    fn parameters(list: &[Option<String>]) -> String {
+        list.iter().flatten().cloned().collect::<Vec<_>>().join(", ")
+    }
+
+    /// Opens a function; a long head goes on in the next line.
+    fn function(&mut self, result: &str, name: &str, parameters: &str) {
+        let head = format!("static inline {result} {name}(");
+        if head.len() + parameters.len() < 110 {
+            self.text.line(0, &format!("{head}{parameters})\n{{"));
+        } else {
+            self.text.line(0, &head);
+            self.text.line(1, &format!("{parameters})\n{{"));
+        }
+    }
+
+    fn constants(&mut self) {
+        let (interface, own) = (self.interface, self.own.clone());
+        self.section(&format!("interface {}", interface.name));
+        self.text.blank();
+        self.text.docs(0, &interface.docs);
+        let value = |name: &str| self.names.value(&interface.name, name);
+        let lines = [
+            format!("#define {} {}", value("VERSION"), interface.version),
+            "/* What both sides must have in common: its package, name and version. */".to_owned(),
+            format!("#define {} UINT64_C({:#018x})", value("HASH"), interface.hash),
+            "/* Of everything that peers can notice: tells builds apart. */".to_owned(),
+            format!("#define {} UINT64_C({:#018x})", value("FINGERPRINT"), interface.fingerprint),
+            "/* Memory for the lists of a message, at most. */".to_owned(),
+            format!("#define {} ({})", value("LIST_BYTES"), self.list_bytes()),
+        ];
+        lines.iter().for_each(|line| self.text.line(0, line));
+        self.text.blank();
+        self.text.line(0, "/* How to open its channels, for tombolo_connect and tombolo_export. */");
+        self.function("tombolo_options", &format!("{own}_options"), "void");
+        self.text.line(1, "tombolo_options options = {0, 0, 0, 0, 0, 0};");
+        self.text
+            .line(1, &format!("options.interface_hash = {};", self.names.value(&interface.name, "HASH")));
+        self.text.lines(0, "    return options;\n}");
+    }
+
+    /// The most memory that lists of one message take: a C expression.
+    fn list_bytes(&self) -> String {
+        let records = self.interface.messages.iter().flat_map(|message| self.model.records_of(message));
+        let mut longest: Vec<String> = Vec::new();
+        for record in records {
+            let mut terms = Vec::new();
+            let fields = &self.model.records[record].fields;
+            fields.iter().for_each(|field| self.lists(&field.of, 1, &mut terms));
+            let sum = terms.join(" + ");
+            if !sum.is_empty() && !longest.contains(&sum) {
+                longest.push(sum);
+            }
+        }
+        longest
+            .into_iter()
+            .reduce(|a, b| format!("({a}) > ({b}) ? ({a}) : ({b})"))
+            .unwrap_or_else(|| "0".into())
+    }
+
+    /// What lists in a type take, so many times.
+    fn lists(&self, of: &Type, times: u64, terms: &mut Vec<String>) {
+        match of {
+            Type::List { of: inner, max } => {
+                let times_max = times.saturating_mul(u64::from(*max));
+                terms.push(format!(
+                    "{times_max} * sizeof({}) + {}",
+                    self.names.element(inner),
+                    times.saturating_mul(8)
+                ));
+                self.lists(inner, times_max, terms);
+            }
+            Type::Array { of, count } => self.lists(of, times.saturating_mul(u64::from(*count)), terms),
+            Type::Optional(of) => self.lists(of, times, terms),
+            Type::Record(index) => {
+                self.model.records[*index]
+                    .fields
+                    .iter()
+                    .for_each(|field| self.lists(&field.of, times, terms));
+            }
+            Type::Union(index) => {
+                let cases = self.model.unions[*index].cases.iter().filter_map(|case| case.of.as_ref());
+                cases.for_each(|of| self.lists(of, times, terms));
+            }
+            _ => {}
+        }
+    }
+
+    /// What is needed of a link, as arguments of `tombolo_port_bind`.
+    fn needs(&self) -> String {
+        let records = self.interface.messages.iter().flat_map(|message| self.model.records_of(message));
+        let fixed =
+            records.map(|record| self.model.records[record].bytes + u64::from(crate::model::HEADER_BYTES));
+        let needs = self.interface.needs;
+        format!("{{{}, {}}}", needs.capabilities || needs.buffers, fixed.max().unwrap_or(8))
+    }
+
+    fn memory(&mut self, side: &str) {
+        let own = self.own.clone();
+        self.text.blank();
+        self.text.line(0, &format!("/* The memory that a {side} of this channel needs, in bytes. */"));
+        self.function("size_t", &format!("{own}_{side}_memory"), "const tombolo_channel *channel");
+        let bytes = self.names.value(&self.interface.name, "LIST_BYTES");
+        self.text.line(1, &format!("return tombolo_port_memory(channel, {bytes});"));
+        self.text.line(0, "}");
+    }
+
+    fn client(&mut self) {
+        let (interface, own) = (self.interface, self.own.clone());
+        self.section(&format!("client of {}", interface.name));
+        let events: Vec<&Message> = of_kind(interface, &MessageKind::Event).collect();
+        if !events.is_empty() {
+            self.text.blank();
+            self.text.line(0, "/* What is done with one-way messages of the server; null for those that are passed over. */");
+            self.text.line(0, &format!("typedef struct {own}_events {{"));
+            for event in &events {
+                self.text.docs(1, &event.docs);
+                let input = self.of(event.input).map(|of| format!("const {of} *event"));
+                let parameters = Self::parameters(&[Some("void *context".to_owned()), input]);
+                self.text.line(1, &format!("void (*{})({parameters});", super::names::field(&event.name)));
+            }
+            self.text.line(0, &format!("}} {own}_events;"));
+        }
+        self.text.blank();
+        self.text.line(0, "/* The calling end of a channel. */");
+        self.text.line(0, &format!("typedef struct {own}_client {{"));
+        self.text.line(1, "tombolo_client base; /* base.port.counts says what has passed */");
+        if !events.is_empty() {
+            self.text.lines(1, &format!("const {own}_events *events;\nvoid *context;"));
+        }
+        self.text.line(0, &format!("}} {own}_client;"));
+        self.client_event(&events);
+        self.memory("client");
+        self.bind("client", !events.is_empty());
+        self.text.blank();
+        self.text.line(0, "/* Takes the one-way messages that have come, waiting for the first. TOMBOLO_TIMED_OUT: there was none. */");
+        self.function(
+            "tombolo_status",
+            &format!("{own}_client_poll"),
+            &format!("{own}_client *client, uint64_t timeout_ns"),
+        );
+        self.text.lines(0, "    return tombolo_client_poll(&client->base, timeout_ns);\n}");
+        calls(interface).for_each(|call| self.call(&call));
+        of_kind(interface, &MessageKind::Message).for_each(|message| self.send(message, "client"));
+    }
+
+    fn client_event(&mut self, events: &[&Message]) {
+        let own = self.own.clone();
+        self.text.blank();
+        self.text.line(0, "/* What this client does with a one-way message. */");
+        let parameters = "tombolo_client *base, uint16_t ordinal, tombolo_reader *r, tombolo_record body";
+        self.function("bool", &format!("{own}_client_event"), parameters);
+        if events.is_empty() {
+            self.text.lines(
+                0,
+                "    (void)base;\n    (void)ordinal;\n    (void)r;\n    (void)body;\n    return false;\n}",
+            );
+            return;
+        }
+        // The base is the first member.
+        self.text.line(1, &format!("{own}_client *client = ({own}_client *)(void *)base;"));
+        if events.iter().all(|event| self.of(event.input).is_none()) {
+            self.text.lines(1, "(void)r;\n(void)body;");
+        }
+        self.text.line(1, "switch (ordinal) {");
+        for event in events {
+            let field = super::names::field(&event.name);
+            self.text.line(1, &format!("case {}: {{", event.ordinal));
+            let mut arguments = "client->context".to_owned();
+            let mut ready = format!("client->events != NULL && client->events->{field} != NULL");
+            if let Some(of) = self.of(event.input) {
+                self.text.lines(2, &format!("{of} event;\nmemset(&event, 0, sizeof event);\n{of}_get(r, body, body.start, &event);"));
+                arguments.push_str(", &event");
+                ready = format!("tombolo_is_reading(r) && {ready}");
+            }
+            self.text.line(2, &format!("if ({ready}) {{"));
+            self.text.line(3, &format!("client->events->{field}({arguments});"));
+            self.text.lines(2, "}\nreturn true;");
+            self.text.line(1, "}");
+        }
+        self.text.lines(1, "default:\n    return false;\n}");
+        self.text.line(0, "}");
+    }
+
+    fn bind(&mut self, side: &str, with_table: bool) {
+        let own = self.own.clone();
+        let table = if side == "client" { "events" } else { "handler" };
+        self.text.blank();
+        self.text.line(0, &format!("/* Makes a {side} of an open channel, in memory of the caller's, which both have to outlive it. Less memory than"));
+        self.text.line(
+            0,
+            &format!(" * {own}_{side}_memory() says does while no message has lists that do not fit. */"),
+        );
+        let tables = with_table.then(|| format!("const {own}_{table} *{table}, void *context"));
+        let channel = format!("{own}_{side} *{side}, tombolo_channel *channel, void *memory, size_t bytes");
+        self.function(
+            "tombolo_status",
+            &format!("{own}_{side}_bind"),
+            &Self::parameters(&[Some(channel), tables]),
+        );
+        self.text.line(1, &format!("const tombolo_needs needs = {};", self.needs()));
+        self.text.line(1, &format!("memset({side}, 0, sizeof *{side});"));
+        if side == "client" {
+            self.text.line(1, &format!("client->base.on_event = {own}_client_event;"));
+        }
+        if with_table {
+            self.text.lines(1, &format!("{side}->{table} = {table};\n{side}->context = context;"));
+        }
+        self.text.line(
+            1,
+            &format!("return tombolo_port_bind(&{side}->base.port, channel, memory, bytes, needs);"),
+        );
+        self.text.line(0, "}");
+    }
+
+    fn call(&mut self, call: &Call<'_>) {
+        let (own, message) = (self.own.clone(), call.message);
+        let (input, output) = (self.of(message.input), self.of(call.output));
+        let error = call.error.map(|error| self.error_type(error));
+        self.text.blank();
+        self.text.docs(0, &message.docs);
+        let idempotent = matches!(message.kind, MessageKind::Call { idempotent: true, .. });
+        if idempotent {
+            self.text.line(0, "/* It may be called again when nobody knows whether it was served. */");
+        }
+        if error.is_some() {
+            self.text.line(0, "/* TOMBOLO_DECLINED: `error` says why. */");
+        }
+        let parameters = Self::parameters(&[
+            Some(format!("{own}_client *client")),
+            input.as_ref().map(|of| format!("const {of} *request")),
+            output.as_ref().map(|of| format!("{of} *reply")),
+            error.as_ref().map(|of| format!("{of} *error")),
+            Some("uint64_t timeout_ns".to_owned()),
+        ]);
+        self.function("tombolo_status", &format!("{own}_call_{}", message.name), &parameters);
+        let bytes = self.bytes(message.input);
+        self.text.lines(1, "tombolo_reader r;\ntombolo_record body;\ntombolo_status status;");
+        self.text.line(
+            1,
+            &format!(
+                "tombolo_writer w = tombolo_client_begin(&client->base, {}, TOMBOLO_CALL, {bytes});",
+                message.ordinal
+            ),
+        );
+        if let Some(of) = &input {
+            self.text.line(1, &format!("{of}_put(&w, TOMBOLO_HEADER_BYTES, request);"));
+        }
+        self.text.line(
+            1,
+            &format!(
+                "status = tombolo_client_call(&client->base, &w, {}, timeout_ns, &r, &body);",
+                message.ordinal
+            ),
+        );
+        self.text.line(1, "if (status == TOMBOLO_OK) {");
+        if let Some(of) = &output {
+            self.text.lines(
+                2,
+                &format!("memset(reply, 0, sizeof *reply);\n{of}_get(&r, body, body.start, reply);"),
+            );
+        }
+        self.text.lines(2, "return tombolo_client_read(&client->base, &r, TOMBOLO_OK);");
+        self.text.line(1, "}");
+        self.text.line(1, "if (status == TOMBOLO_DECLINED) {");
+        match (call.error, &error) {
+            (Some(record), Some(_)) => {
+                self.error_get(record);
+                self.text.line(2, "return tombolo_client_read(&client->base, &r, TOMBOLO_DECLINED);");
+            }
+            _ => self.text.lines(
+                2,
+                "tombolo_get_fail(&r, TOMBOLO_MALFORMED, 0, \"an error where the interface declares none\");\nreturn tombolo_client_read(&client->base, &r, TOMBOLO_OK);",
+            ),
+        }
+        self.text.lines(0, "    }\n    return status;\n}");
+    }
+
+    /// The type that a call declines with: the one field of its error record.
+    fn error_type(&self, record: usize) -> String {
+        self.model.records[record]
+            .fields
+            .first()
+            .map_or_else(String::new, |field| self.names.element(&field.of))
+    }
+
+    fn error_get(&mut self, record: usize) {
+        let of = self.names.lower(&self.model.records[record].name);
+        let field = self.model.records[record].fields.first().map(|field| super::names::field(&field.name));
+        let field = field.unwrap_or_default();
+        self.text.lines(2, &format!("{of} declined;\nmemset(&declined, 0, sizeof declined);"));
+        self.text
+            .lines(2, &format!("{of}_get(&r, body, body.start, &declined);\n*error = declined.{field};"));
+    }
+
+    fn send(&mut self, message: &Message, side: &str) {
+        let own = self.own.clone();
+        let input = self.of(message.input);
+        self.text.blank();
+        self.text.docs(0, &message.docs);
+        self.text.line(0, "/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */");
+        let parameters = Self::parameters(&[
+            Some(format!("{own}_{side} *{side}")),
+            input.as_ref().map(|of| format!("const {of} *message")),
+            Some("uint64_t timeout_ns".to_owned()),
+        ]);
+        self.function("tombolo_status", &format!("{own}_send_{}", message.name), &parameters);
+        let bytes = self.bytes(message.input);
+        if side == "client" {
+            self.text.line(
+                1,
+                &format!(
+                    "tombolo_writer w = tombolo_client_begin(&client->base, {}, TOMBOLO_MESSAGE, {bytes});",
+                    message.ordinal
+                ),
+            );
+        } else {
+            self.text.line(1, &format!("const tombolo_pending none = {{0, {}}};", message.ordinal));
+            self.text.line(
+                1,
+                &format!(
+                    "tombolo_writer w = tombolo_server_begin(&server->base, none, TOMBOLO_MESSAGE, {bytes});"
+                ),
+            );
+        }
+        if let Some(of) = &input {
+            self.text.line(1, &format!("{of}_put(&w, TOMBOLO_HEADER_BYTES, message);"));
+        }
+        self.text.line(1, &format!("return tombolo_port_send(&{side}->base.port, &w, timeout_ns);"));
+        self.text.line(0, "}");
+    }
+
+    fn server(&mut self) {
+        let (interface, own) = (self.interface, self.own.clone());
+        self.section(&format!("server of {}", interface.name));
+        self.text.blank();
+        self.text.line(0, "/* What serves. A call's function fills in the reply and returns TOMBOLO_OK, or the error and TOMBOLO_DECLINED, or");
+        self.text.line(0, " * keeps `pending` for the function that answers it and returns TOMBOLO_LATER. All else, and null, is not served. The");
+        self.text.line(0, " * request and its texts are good until it returns; what the reply refers to has to be good a moment longer. */");
+        self.text.line(0, &format!("typedef struct {own}_handler {{"));
+        for message in &interface.messages {
+            self.handler(message);
+        }
+        self.text.line(0, &format!("}} {own}_handler;"));
+        self.text.blank();
+        self.text.line(0, "/* The serving end of a channel. */");
+        self.text.line(0, &format!("typedef struct {own}_server {{"));
+        self.text.line(1, "tombolo_server base; /* base.port.counts says what has passed */");
+        self.text.lines(1, &format!("const {own}_handler *handler;\nvoid *context;"));
+        self.text.line(0, &format!("}} {own}_server;"));
+        self.memory("server");
+        self.bind("server", true);
+        calls(interface).for_each(|call| self.answer(&call));
+        of_kind(interface, &MessageKind::Event).for_each(|event| self.send(event, "server"));
+        self.serve();
+    }
+
+    fn handler(&mut self, message: &Message) {
+        let input = self.of(message.input).map(|of| format!("const {of} *request"));
+        let context = Some("void *context".to_owned());
+        let field = super::names::field(&message.name);
+        match message.kind {
+            MessageKind::Call { output, error, .. } => {
+                self.text.docs(1, &message.docs);
+                let parameters = Self::parameters(&[
+                    context,
+                    Some("tombolo_pending pending".to_owned()),
+                    input,
+                    self.of(output).map(|of| format!("{of} *reply")),
+                    error.map(|error| format!("{} *error", self.error_type(error))),
+                ]);
+                self.text.line(1, &format!("tombolo_status (*{field})({parameters});"));
+            }
+            MessageKind::Message => {
+                self.text.docs(1, &message.docs);
+                let input = input.map(|input| input.replace("*request", "*message"));
+                self.text.line(1, &format!("void (*{field})({});", Self::parameters(&[context, input])));
+            }
+            MessageKind::Event => {}
+        }
+    }
+
+    /// The function that answers a call, now or later.
+    fn answer(&mut self, call: &Call<'_>) {
+        let (own, message) = (self.own.clone(), call.message);
+        let output = self.of(call.output);
+        let error = call.error.map(|error| self.error_type(error));
+        self.text.blank();
+        self.text.line(0, &format!("/* Answers a call of `{}` that was kept: with the reply for TOMBOLO_OK,{} else that it is not served.", message.name, if error.is_some() { " the error for TOMBOLO_DECLINED," } else { "" }));
+        self.text.line(0, " * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */");
+        let parameters = Self::parameters(&[
+            Some(format!("{own}_server *server, tombolo_pending pending, tombolo_status result")),
+            output.as_ref().map(|of| format!("const {of} *reply")),
+            error.as_ref().map(|of| format!("const {of} *error")),
+        ]);
+        self.function("tombolo_status", &format!("{own}_answer_{}", message.name), &parameters);
+        self.text.line(
+            1,
+            &format!(
+                "if (pending.ordinal != {} || !tombolo_server_forget(&server->base, pending)) {{",
+                message.ordinal
+            ),
+        );
+        self.text.line(
+            2,
+            "return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, \"nobody waits for the answer any more\");",
+        );
+        self.text.line(1, "}");
+        self.text.line(1, "if (result == TOMBOLO_OK) {");
+        let bytes = self.bytes(call.output);
+        self.text.line(
+            2,
+            &format!(
+                "tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, {bytes});"
+            ),
+        );
+        if let Some(of) = &output {
+            self.text.line(2, &format!("{of}_put(&w, TOMBOLO_HEADER_BYTES, reply);"));
+        }
+        self.text.line(2, "return tombolo_server_answer(&server->base, pending, &w);");
+        self.text.line(1, "}");
+        if let Some(record) = call.error {
+            let of = self.names.lower(&self.model.records[record].name);
+            let bytes = self.bytes(record);
+            let field =
+                self.model.records[record].fields.first().map(|field| super::names::field(&field.name));
+            self.text.line(1, "if (result == TOMBOLO_DECLINED) {");
+            self.text.lines(2, &format!("{of} declined;\ntombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_ERROR, {bytes});"));
+            self.text.line(2, &format!("declined.{} = *error;", field.unwrap_or_default()));
+            self.text.line(2, &format!("{of}_put(&w, TOMBOLO_HEADER_BYTES, &declined);"));
+            self.text.line(2, "return tombolo_server_answer(&server->base, pending, &w);");
+            self.text.line(1, "}");
+        }
+        self.text.lines(0, "    return tombolo_server_fault(&server->base, pending, 3);\n}");
+    }
+
+    fn serve(&mut self) {
+        let (interface, own) = (self.interface, self.own.clone());
+        self.text.blank();
+        self.text.line(0, "/* Takes one message, waiting for it, and serves it. TOMBOLO_TIMED_OUT: there was none. TOMBOLO_CLOSED, TOMBOLO_PEER_DIED:");
+        self.text.line(0, " * the client is gone. TOMBOLO_NO_ROOM: it takes no answers, and its channel should be closed. */");
+        self.function(
+            "tombolo_status",
+            &format!("{own}_serve"),
+            &format!("{own}_server *server, uint64_t timeout_ns"),
+        );
+        self.text.lines(
+            1,
+            "tombolo_pending pending = {0, 0};\ntombolo_reader r;\ntombolo_record body;\nuint8_t kind;",
+        );
+        self.text.line(1, "tombolo_status status = tombolo_server_receive(&server->base, timeout_ns, &kind, &pending, &r, &body);");
+        self.text.lines(1, "if (status != TOMBOLO_OK || kind == 0) {\n    return status;\n}");
+        self.text.line(1, "if (kind == TOMBOLO_MESSAGE) {");
+        self.text.line(2, "switch (pending.ordinal) {");
+        for message in of_kind(interface, &MessageKind::Message) {
+            self.serve_message(message);
+        }
+        self.text.lines(2, "default:\n    return tombolo_server_took(&server->base, &r, false);\n}");
+        self.text.line(1, "}");
+        self.text.line(1, "switch (pending.ordinal) {");
+        calls(interface).for_each(|call| self.serve_call(&call));
+        self.text.lines(1, "default:\n    return tombolo_server_fault(&server->base, pending, 1);\n}");
+        self.text.line(0, "}");
+    }
+
+    fn serve_message(&mut self, message: &Message) {
+        let field = super::names::field(&message.name);
+        self.text.line(2, &format!("case {}: {{", message.ordinal));
+        let mut arguments = "server->context".to_owned();
+        let mut ready = format!("server->handler->{field} != NULL");
+        if let Some(of) = self.of(message.input) {
+            self.text.lines(3, &format!("{of} message;\nmemset(&message, 0, sizeof message);\n{of}_get(&r, body, body.start, &message);"));
+            arguments.push_str(", &message");
+            ready = format!("tombolo_is_reading(&r) && {ready}");
+        }
+        self.text.line(3, &format!("if ({ready}) {{"));
+        self.text.line(4, &format!("server->handler->{field}({arguments});"));
+        self.text.lines(3, "}\nreturn tombolo_server_took(&server->base, &r, true);");
+        self.text.line(2, "}");
+    }
+
+    fn serve_call(&mut self, call: &Call<'_>) {
+        let (own, message) = (self.own.clone(), call.message);
+        let field = super::names::field(&message.name);
+        let (input, output) = (self.of(message.input), self.of(call.output));
+        let error = call.error.map(|error| self.error_type(error));
+        self.text.line(1, &format!("case {}: {{", message.ordinal));
+        let locals = [(&input, "request"), (&output, "reply"), (&error, "error")];
+        for (of, name) in locals {
+            if let Some(of) = of {
+                self.text.line(2, &format!("{of} {name};"));
+            }
+        }
+        for (of, name) in locals {
+            if of.is_some() {
+                self.text.line(2, &format!("memset(&{name}, 0, sizeof {name});"));
+            }
+        }
+        if let Some(of) = &input {
+            self.text.line(2, &format!("{of}_get(&r, body, body.start, &request);"));
+            self.text.lines(2, "if (!tombolo_is_reading(&r)) {\n    return tombolo_server_fault(&server->base, pending, 2);\n}");
+        }
+        let given = |of: &Option<String>, text: &str| of.as_ref().map(|_| text.to_owned());
+        let arguments = Self::parameters(&[
+            Some("server->context, pending".to_owned()),
+            given(&input, "&request"),
+            given(&output, "&reply"),
+            given(&error, "&error"),
+        ]);
+        self.text.line(2, "status = TOMBOLO_UNSERVED;");
+        // A handler may answer it before it returns.
+        self.text.line(2, "(void)tombolo_server_keep(&server->base, pending);");
+        self.text.line(2, &format!("if (server->handler->{field} != NULL) {{"));
+        self.text.line(3, &format!("status = server->handler->{field}({arguments});"));
+        self.text.line(2, "}");
+        self.text.lines(2, "if (status == TOMBOLO_LATER) {\n    return TOMBOLO_OK;\n}");
+        let arguments = Self::parameters(&[
+            Some("server, pending, status".to_owned()),
+            given(&output, "&reply"),
+            given(&error, "&error"),
+        ]);
+        self.text.line(2, &format!("return {own}_answer_{}({arguments});", message.name));
+        self.text.line(1, "}");
+    }
+}

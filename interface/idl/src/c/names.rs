@@ -1,0 +1,204 @@
+//! Names and types as C spells them.
+
+use crate::check::names::snake;
+use crate::model::{Model, Type};
+
+/// Words of C and C++, and what the headers below define as macros.
+const KEYWORDS: &[&str] = &[
+    "alignas",
+    "alignof",
+    "and",
+    "and_eq",
+    "asm",
+    "auto",
+    "bitand",
+    "bitor",
+    "bool",
+    "break",
+    "case",
+    "catch",
+    "char",
+    "char8_t",
+    "char16_t",
+    "char32_t",
+    "class",
+    "co_await",
+    "co_return",
+    "co_yield",
+    "compl",
+    "concept",
+    "const",
+    "const_cast",
+    "consteval",
+    "constexpr",
+    "constinit",
+    "continue",
+    "decltype",
+    "default",
+    "delete",
+    "do",
+    "double",
+    "dynamic_cast",
+    "else",
+    "enum",
+    "explicit",
+    "export",
+    "extern",
+    "false",
+    "float",
+    "for",
+    "friend",
+    "goto",
+    "if",
+    "inline",
+    "int",
+    "linux",
+    "long",
+    "mutable",
+    "namespace",
+    "new",
+    "noexcept",
+    "not",
+    "not_eq",
+    "nullptr",
+    "operator",
+    "or",
+    "or_eq",
+    "private",
+    "protected",
+    "public",
+    "register",
+    "reinterpret_cast",
+    "requires",
+    "restrict",
+    "return",
+    "short",
+    "signed",
+    "sizeof",
+    "static",
+    "static_assert",
+    "static_cast",
+    "struct",
+    "switch",
+    "template",
+    "this",
+    "thread_local",
+    "throw",
+    "true",
+    "try",
+    "typedef",
+    "typeid",
+    "typename",
+    "typeof",
+    "union",
+    "unix",
+    "unsigned",
+    "using",
+    "virtual",
+    "void",
+    "volatile",
+    "wchar_t",
+    "while",
+    "xor",
+    "xor_eq",
+];
+
+/// What names are made of.
+pub(super) struct Names<'a> {
+    pub(super) model: &'a Model,
+    prefix: String,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(model: &'a Model, prefix: String) -> Self {
+        Names { model, prefix }
+    }
+
+    /// A name of a type or function.
+    pub(super) fn lower(&self, name: &str) -> String {
+        format!("{}{}", self.prefix, snake(name))
+    }
+
+    /// A name of a macro.
+    pub(super) fn upper(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix).to_uppercase()
+    }
+
+    /// A value of an enum, or the number of a case.
+    pub(super) fn value(&self, of: &str, value: &str) -> String {
+        format!("{}_{value}", self.lower(of)).to_uppercase()
+    }
+
+    /// A type as a part of another one's name.
+    pub(super) fn part(&self, of: &Type) -> String {
+        match of {
+            Type::Bool => "bool".to_owned(),
+            Type::Int(int) => int.name(),
+            Type::Float { bits } => format!("f{bits}"),
+            Type::Text { .. } => "text".to_owned(),
+            Type::Bytes { .. } => "bytes".to_owned(),
+            Type::Array { of, count } => format!("array_{count}_{}", self.part(of)),
+            Type::List { of, .. } => format!("list_{}", self.part(of)),
+            Type::Optional(of) => format!("optional_{}", self.part(of)),
+            Type::Enum(index) => snake(&self.model.enums[*index].name),
+            Type::Record(index) => snake(&self.model.records[*index].name),
+            Type::Union(index) => snake(&self.model.unions[*index].name),
+            Type::Domain => "domain".to_owned(),
+            Type::Handle { .. } => "right".to_owned(),
+        }
+    }
+
+    /// The type of a value; of an array the one that wraps it, as an element of a list.
+    pub(super) fn element(&self, of: &Type) -> String {
+        match of {
+            Type::Bool => "bool".to_owned(),
+            Type::Int(int) => format!("{}int{}_t", if int.signed { "" } else { "u" }, int.bits),
+            Type::Float { bits: 32 } => "float".to_owned(),
+            Type::Float { .. } => "double".to_owned(),
+            Type::Text { .. } => "tombolo_text".to_owned(),
+            Type::Bytes { .. } => "tombolo_bytes".to_owned(),
+            Type::Domain => "uint64_t".to_owned(),
+            Type::Handle { .. } => "tombolo_right".to_owned(),
+            other => format!("{}{}", self.prefix, self.part(other)),
+        }
+    }
+
+    /// What is behind the element of a list to get at its value.
+    pub(super) fn inside(of: &Type) -> &'static str {
+        if matches!(of, Type::Array { .. }) { ".items" } else { "" }
+    }
+
+    /// A declaration of something of that type.
+    pub(super) fn declare(&self, of: &Type, name: &str) -> String {
+        match of {
+            Type::Array { of, count } => self.declare(of, &format!("{name}[{count}]")),
+            other => format!("{} {name}", self.element(other)),
+        }
+    }
+
+    /// Whether a record has fields; those that have none are no types in C.
+    pub(super) fn has_fields(&self, record: usize) -> bool {
+        !self.model.records[record].fields.is_empty()
+    }
+}
+
+/// A name of a field.
+pub(super) fn field(name: &str) -> String {
+    if KEYWORDS.contains(&name) { format!("{name}_") } else { name.to_owned() }
+}
+
+/// A number.
+pub(super) fn literal(value: i128) -> String {
+    match value {
+        value if value == i128::from(i64::MIN) => "INT64_MIN".to_owned(),
+        value if value < 0 => format!("(-INT64_C({}))", -value),
+        value if value > i128::from(i64::MAX) => format!("UINT64_C({value})"),
+        value if value > i128::from(i32::MAX) => format!("INT64_C({value})"),
+        value => value.to_string(),
+    }
+}
+
+/// Text that does not end a comment.
+pub(super) fn comment(text: &str) -> String {
+    text.replace("*/", "* /").replace("/*", "/ *")
+}

@@ -1,0 +1,200 @@
+//! Types, each after those that it has inside.
+
+use std::collections::BTreeSet;
+
+use super::names::{Names, comment, field, literal};
+use super::{Text, read, write};
+use crate::model::{Enum, Field, Model, Origin, Record, Type, Union};
+
+/// Writes all types; returns the names of those that the language has no name for.
+pub(super) fn all(text: &mut Text, model: &Model, names: &Names<'_>) -> Vec<(String, String)> {
+    let mut types = Types { text, model, names, done: BTreeSet::new(), composites: Vec::new() };
+    model.enums.iter().for_each(|of| types.enumeration(of));
+    for index in 0..model.records.len() {
+        types.need(&Type::Record(index));
+    }
+    for index in 0..model.unions.len() {
+        types.need(&Type::Union(index));
+    }
+    types.composites
+}
+
+struct Types<'a, 'm> {
+    text: &'a mut Text,
+    model: &'m Model,
+    names: &'a Names<'m>,
+    done: BTreeSet<String>,
+    composites: Vec<(String, String)>,
+}
+
+impl Types<'_, '_> {
+    /// Writes a type unless it is there, after what it needs. Nothing contains itself, so this ends.
+    fn need(&mut self, of: &Type) {
+        match of {
+            Type::Array { of, .. } => self.need(of),
+            Type::List { of: inner, .. } => {
+                self.need(inner);
+                if let Type::Array { of: each, count } = &**inner {
+                    let name = self.names.element(inner);
+                    let items = self.names.declare(each, &format!("items[{count}]"));
+                    self.composite(&name, &format!("{count} of `{}`", self.names.part(each)), &[items]);
+                }
+                let name = self.names.element(of);
+                let items = format!("const {} *items", self.names.element(inner));
+                let what = format!("a list of `{}`", self.names.part(inner));
+                self.composite(&name, &what, &[items, "uint32_t count".to_owned()]);
+            }
+            Type::Optional(inner) => {
+                self.need(inner);
+                let value = self.names.declare(inner, "value");
+                let what = format!("an optional `{}`", self.names.part(inner));
+                self.composite(&self.names.element(of), &what, &["bool there".to_owned(), value]);
+            }
+            Type::Record(index) => {
+                let record = &self.model.records[*index];
+                if self.names.has_fields(*index) && !self.done.contains(&record.name) {
+                    record.fields.iter().for_each(|field| self.need(&field.of));
+                    self.done.insert(record.name.clone());
+                    self.record(record);
+                }
+            }
+            Type::Union(index) => {
+                let union = &self.model.unions[*index];
+                if !self.done.contains(&union.name) {
+                    union.cases.iter().filter_map(|case| case.of.as_ref()).for_each(|of| self.need(of));
+                    self.done.insert(union.name.clone());
+                    self.union(union);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A type that the language has no name for: what a list or an optional value is.
+    fn composite(&mut self, name: &str, what: &str, fields: &[String]) {
+        if !self.done.insert(name.to_owned()) {
+            return;
+        }
+        self.composites.push((name.to_owned(), what.to_owned()));
+        self.text.blank();
+        self.text.line(0, &format!("typedef struct {name} {{"));
+        fields.iter().for_each(|field| self.text.line(1, &format!("{field};")));
+        self.text.line(0, &format!("}} {name};"));
+    }
+
+    fn enumeration(&mut self, of: &Enum) {
+        let (name, repr) = (self.names.lower(&of.name), self.names.element(&Type::Int(of.repr)));
+        let text = &mut *self.text;
+        text.blank();
+        text.docs(0, &of.docs);
+        text.line(0, &format!("typedef {repr} {name};"));
+        for value in &of.values {
+            text.docs(0, &value.docs);
+            let number = literal(value.value);
+            text.line(0, &format!("#define {} (({name}){number})", self.names.value(&of.name, &value.name)));
+        }
+        let known: Vec<String> =
+            of.values.iter().map(|value| self.names.value(&of.name, &value.name)).collect();
+        if !of.open {
+            text.blank();
+            text.line(0, "/* Whether it has no other values than those above. */");
+            text.line(0, &format!("static inline bool {name}_is_known({name} value)\n{{"));
+            if of.flags {
+                let mask = of.values.iter().fold(0_u64, |mask, value| mask | value.value as u64);
+                text.line(1, &format!("return (value & ~UINT64_C({mask:#x})) == 0;"));
+            } else {
+                let tests: Vec<String> = known.iter().map(|known| format!("value == {known}")).collect();
+                text.line(1, &format!("return {};", tests.join(" || ")));
+            }
+            text.line(0, "}");
+        }
+        if !of.flags {
+            text.blank();
+            text.line(0, "/* Its name in the interface file, or \"unknown\". */");
+            text.line(0, &format!("static inline const char *{name}_name({name} value)\n{{"));
+            for (value, known) in of.values.iter().zip(&known) {
+                text.lines(1, &format!("if (value == {known}) {{\n    return \"{}\";\n}}", value.name));
+            }
+            text.lines(0, "    return \"unknown\";\n}");
+        }
+    }
+
+    fn record(&mut self, record: &Record) {
+        let name = self.names.lower(&record.name);
+        self.text.blank();
+        if record.docs.is_empty() {
+            let what = match record.origin {
+                Origin::Struct => "A struct.",
+                Origin::Input => "What is sent.",
+                Origin::Output => "What answers.",
+                Origin::Error => "What declines.",
+            };
+            self.text.line(0, &format!("/* {what} */"));
+        }
+        self.text.docs(0, &record.docs);
+        self.text.line(0, &format!("typedef struct {name} {{"));
+        for of in &record.fields {
+            self.text.docs(1, &of.docs);
+            let note = limit(&of.of).map_or_else(String::new, |note| format!(" /* {note} */"));
+            self.text.line(1, &format!("{};{note}", self.names.declare(&of.of, &field(&of.name))));
+        }
+        self.text.line(0, &format!("}} {name};"));
+        self.text.line(0, "/* Its fields on the wire. */");
+        self.text.line(0, &format!("#define {} {}", self.names.value(&record.name, "BYTES"), record.bytes));
+        write::record(self.text, self.names, record);
+        read::record(self.text, self.names, record);
+    }
+
+    fn union(&mut self, union: &Union) {
+        let name = self.names.lower(&union.name);
+        let text = &mut *self.text;
+        text.blank();
+        for case in &union.cases {
+            text.docs(0, &case.docs);
+            text.line(
+                0,
+                &format!("#define {} UINT32_C({})", self.names.value(&union.name, &case.name), case.ordinal),
+            );
+        }
+        text.blank();
+        text.docs(0, &union.docs);
+        text.line(0, &format!("typedef struct {name} {{"));
+        text.line(1, "uint32_t which; /* one of the numbers above; another one comes from a newer peer */");
+        let valued: Vec<Field> = union
+            .cases
+            .iter()
+            .filter_map(|case| {
+                let of = case.of.clone()?;
+                Some(Field { docs: Vec::new(), name: case.name.clone(), of, offset: 0 })
+            })
+            .collect();
+        if !valued.is_empty() {
+            text.line(1, "union {");
+            for of in &valued {
+                let note = limit(&of.of).map_or_else(String::new, |note| format!(" /* {note} */"));
+                text.line(2, &format!("{};{note}", self.names.declare(&of.of, &field(&of.name))));
+            }
+            text.line(1, "} as;");
+        }
+        text.line(0, &format!("}} {name};"));
+        write::union(text, self.names, union);
+        read::union(text, self.names, union);
+    }
+}
+
+/// What a comment says of how much there may be.
+fn limit(of: &Type) -> Option<String> {
+    Some(match of {
+        Type::Text { max } | Type::Bytes { max } => format!("up to {max} bytes"),
+        Type::List { of, max } => match limit(of) {
+            Some(inner) => comment(&format!("up to {max}, each of {inner}")),
+            None => format!("up to {max}"),
+        },
+        Type::Optional(of) => limit(of)?,
+        Type::Handle { kind, moved } => {
+            format!("{} {}", if *moved { "gives away: " } else { "copies: " }, kind.word())
+                .replace(":  ", ": ")
+        }
+        _ => return None,
+    })
+}
