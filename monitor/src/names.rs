@@ -57,6 +57,13 @@ impl NameDesk {
         self.origin.unwrap_or(NodeId::HOST)
     }
 
+    /// The size of every table, by what is in it.
+    #[must_use]
+    pub fn held(&self) -> Vec<(&'static str, usize)> {
+        let own = [("clients of names", self.clients.len()), ("answers of names", self.said.len())];
+        own.into_iter().chain(self.naming.held()).collect()
+    }
+
     /// A client is this domain from now on.
     pub fn admit(&mut self, client: Client, domain: DomainId) {
         let (node, connection) = client;

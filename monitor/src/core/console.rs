@@ -39,6 +39,10 @@ pub(super) struct ConsoleRecord {
 }
 
 impl ConsoleRecord {
+    pub(super) fn viewers(&self) -> usize {
+        self.viewers.len()
+    }
+
     fn print(&mut self, bytes: &[u8]) {
         self.printed += bytes.len() as u64;
         self.remembered.extend(bytes);

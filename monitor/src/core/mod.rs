@@ -8,6 +8,7 @@
 mod channels;
 mod console;
 mod domains;
+mod held;
 mod limits;
 mod names;
 mod nodes;

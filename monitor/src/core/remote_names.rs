@@ -19,6 +19,16 @@ pub(super) struct RemoteNames {
     watches: BTreeSet<(NodeId, Client, u64)>,
 }
 
+impl RemoteNames {
+    pub(super) fn held(&self) -> [(&'static str, usize); 3] {
+        [
+            ("requests to agents", self.asked.len()),
+            ("clients known to agents", self.known_at.len()),
+            ("watches at agents", self.watches.len()),
+        ]
+    }
+}
+
 impl Core {
     /// A client asks for something about names.
     pub(super) fn ask_names(

@@ -14,6 +14,7 @@ use tombolo_naming::Scope;
 
 use super::{Client, Core, Effect, Resource};
 
+mod held;
 mod names;
 mod traces;
 

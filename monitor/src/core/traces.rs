@@ -49,6 +49,14 @@ pub(super) struct Traces {
 }
 
 impl Traces {
+    pub(super) fn held(&self) -> [(&'static str, usize); 3] {
+        [
+            ("trace pages", self.pages.len()),
+            ("trace pages of the dead", self.dead.len()),
+            ("reads of trace pages", self.reads.len()),
+        ]
+    }
+
     /// When [`Core::trace_tick`] is due.
     pub(super) fn ends_at(&self) -> Option<Nanos> {
         self.ending.map(|(_, at)| at)

@@ -1,9 +1,10 @@
 //! The root monitor: does what [`crate::core`] decides, and tells it what happens.
 //!
-//! One thread, one loop. Everything it waits for is a descriptor; nothing in the loop blocks but the handshake with
-//! a virtual machine that has just rung for it.
+//! One loop, and a thread beside it that reads images. Everything it waits for is a descriptor; nothing in the loop
+//! blocks but the handshake with a virtual machine that has just rung for it.
 
 mod boot;
+mod images;
 mod node;
 
 use std::collections::HashMap;
@@ -12,7 +13,6 @@ use std::time::Duration;
 
 use tombolo_base::{ChannelId, NodeId};
 use tombolo_control::{NodeInfo, Order, Report, Wire};
-use tombolo_machine::image::Image;
 use tombolo_machine::{Kit, Machine};
 use tombolo_platform::event::{Interest, Ready, poll};
 use tombolo_platform::time::{Deadline, now_ns};
@@ -21,13 +21,11 @@ use tombolo_platform::{OsError, socket};
 use crate::agent::{Agent, program_from_bytes};
 use crate::core::{Core, Effect, Resource};
 use crate::orphans;
+use images::ImageReader;
 use node::RunningNode;
 
 /// The monitor of a plain host ends by itself when nobody has used it for so long.
 const IDLE_LIFE: Duration = Duration::from_secs(10);
-
-/// Largest image file that is read.
-const MAX_IMAGE_BYTES: u64 = 1 << 30;
 
 /// Rounds of orders and reports before clients and clocks get their turn.
 const BURST: usize = 16;
@@ -62,6 +60,13 @@ pub enum RootError {
     Os(#[from] OsError),
 }
 
+/// A report that came with an image that is being read.
+struct AwaitsImage {
+    node: NodeId,
+    losses: u64,
+    report: Report,
+}
+
 /// The root monitor.
 pub struct Root {
     machine: Machine,
@@ -73,6 +78,9 @@ pub struct Root {
     pairs: HashMap<ChannelId, OwnedFd>,
     /// Programs on their way to agents of this kernel.
     programs: HashMap<[u8; 32], OwnedFd>,
+    images: ImageReader<AwaitsImage>,
+    /// How often each node was lost: what one asked for that is gone is not for the next.
+    losses: HashMap<NodeId, u64>,
     stopping: bool,
     /// There is more to do, whatever the descriptors say.
     unsettled: bool,
@@ -107,6 +115,8 @@ impl Root {
             nodes: HashMap::new(),
             pairs: HashMap::new(),
             programs: HashMap::new(),
+            images: ImageReader::start()?,
+            losses: HashMap::new(),
             stopping: false,
             unsettled: false,
             keeper,
@@ -180,6 +190,7 @@ impl Root {
             for id in ids {
                 worked |= self.hear_node(id);
             }
+            worked |= self.take_images();
             for effect in self.core.take_effects() {
                 worked = true;
                 self.perform(effect);
@@ -193,18 +204,41 @@ impl Root {
         }
     }
 
+    /// Takes in a report; with a file that came along, when that has been read.
     fn take_report(&mut self, node: NodeId, report: Report, file: Option<OwnedFd>) {
-        let image = file.map(read_image);
-        self.core.report(now_ns(), node, report, image);
+        match file {
+            None => self.core.report(now_ns(), node, report, None),
+            Some(file) => {
+                let losses = self.losses_of(node);
+                self.images.read(AwaitsImage { node, losses, report }, file);
+            }
+        }
+    }
+
+    /// Takes in the reports whose images have been read; whether there were any.
+    fn take_images(&mut self) -> bool {
+        let mut worked = false;
+        while let Some((AwaitsImage { node, losses, report }, image)) = self.images.next() {
+            worked = true;
+            // A node that started anew numbers its connections anew.
+            if losses == self.losses_of(node) {
+                self.core.report(now_ns(), node, report, Some(image));
+            }
+        }
+        worked
+    }
+
+    fn losses_of(&self, node: NodeId) -> u64 {
+        self.losses.get(&node).copied().unwrap_or(0)
     }
 
     /// Takes in what a node's agent reports; whether there was anything.
     fn hear_node(&mut self, id: NodeId) -> bool {
-        let Some(node) = self.nodes.get_mut(&id) else { return false };
         let mut worked = false;
         let mut heard = 0;
         let lost = loop {
-            if heard == REPORTS_PER_ROUND {
+            let Some(node) = self.nodes.get_mut(&id) else { return worked };
+            if heard == REPORTS_PER_ROUND || self.images.is_full() {
                 break None;
             }
             match node.hear() {
@@ -217,8 +251,7 @@ impl Root {
                             if matches!(report, Report::Ended { .. }) {
                                 self.agent.expect_orphans();
                             }
-                            let image = fds.into_iter().next().map(read_image);
-                            self.core.report(now_ns(), id, report, image);
+                            self.take_report(id, report, fds.into_iter().next());
                         }
                         Err(error) => break Some(format!("its monitor broke the protocol: {error}")),
                     }
@@ -227,6 +260,7 @@ impl Root {
                 Err(cause) => break Some(cause),
             }
         };
+        let Some(node) = self.nodes.get_mut(&id) else { return worked };
         let printed = node.take_console();
         self.core.console_waits(id, node.typed_bytes());
         if !printed.is_empty() {
@@ -247,6 +281,7 @@ impl Root {
             let printed = node.take_console();
             self.core.console_output(id, &printed);
         }
+        *self.losses.entry(id).or_default() += 1;
         self.core.node_lost(id, cause);
     }
 
@@ -276,6 +311,7 @@ impl Root {
             }
             Effect::Boot { node, generation } => self.boot_node(node, generation),
             Effect::Destroy { node } => {
+                *self.losses.entry(node).or_default() += 1;
                 if let Some(mut node) = self.nodes.remove(&node) {
                     node.destroy();
                     self.agent.expect_orphans();
@@ -329,14 +365,18 @@ impl Root {
         for node in self.nodes.values_mut() {
             quiet &= node.about_to_sleep();
         }
+        let may_ask = !self.images.is_full();
+        self.agent.let_clients_ask(may_ask);
         let (mut sources, mut tokens) = (Vec::new(), Vec::new());
         self.agent.sources(&mut sources, &mut tokens);
         // What comes after the agent's needs no tokens: nodes are all listened to whenever anything happens.
-        self.nodes.values().for_each(|node| node.sources(&mut sources));
+        self.nodes.values().for_each(|node| node.sources(may_ask, &mut sources));
+        sources.push((self.images.ready_fd(), Interest::Read));
         sources.push((self.keeper.as_fd(), Interest::Read));
         let deadline = if quiet { self.next_deadline() } else { Some(Deadline::after(Duration::ZERO)) };
         let ready: Vec<Ready> = poll(&sources, deadline)?;
         drop(sources);
+        self.images.hush();
         self.stopping |= ready.last().is_some_and(|keeper| keeper.any());
         self.nodes.values_mut().for_each(RunningNode::wake_up);
         self.agent.tick();
@@ -362,19 +402,4 @@ impl Drop for Root {
         self.nodes.values_mut().for_each(RunningNode::destroy);
         orphans::end_all();
     }
-}
-
-/// Reads an image out of a file that a client passed.
-fn read_image(file: OwnedFd) -> Result<Image, String> {
-    use std::io::{Read, Seek};
-    let mut file = std::fs::File::from(file);
-    let mut bytes = Vec::new();
-    // A client may pass anything: a pipe that never ends would keep everybody waiting.
-    let kind = file.metadata().map_err(|error| error.to_string())?;
-    if !kind.is_file() || kind.len() > MAX_IMAGE_BYTES {
-        return Err(format!("not a regular file of at most {} MiB", MAX_IMAGE_BYTES >> 20));
-    }
-    file.rewind().map_err(|error| error.to_string())?;
-    file.take(MAX_IMAGE_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    Image::from_bytes("the image", bytes).map_err(|error| error.to_string())
 }

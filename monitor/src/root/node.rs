@@ -207,10 +207,13 @@ impl RunningNode {
         }
     }
 
-    pub(super) fn sources<'a>(&'a self, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
+    /// What it may be heard by; its line only if it `may_ask`.
+    pub(super) fn sources<'a>(&'a self, may_ask: bool, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
         sources.push((self.process.ended_fd(), Interest::Read));
         sources.extend(self.errors.iter().map(|pipe| (pipe.as_fd(), Interest::Read)));
-        if let NodeLine::Made(line) = &self.line {
+        if let NodeLine::Made(line) = &self.line
+            && may_ask
+        {
             line.sources(sources);
         }
         if let Some(vm) = &self.vm {

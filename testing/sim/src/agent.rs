@@ -81,7 +81,7 @@ impl SimAgent {
             .filter(|(_, count)| *count > 0)
             .map(|(what, count)| format!("{count} {what}"))
             .collect();
-        (!left.is_empty()).then(|| left.join(", "))
+        (!left.is_empty()).then(|| left.join(", ")).or_else(|| left_in(&self.core.held(), clients))
     }
 
     /// Takes in an order.
@@ -372,4 +372,16 @@ impl SimAgent {
             input: their_input,
         });
     }
+}
+
+/// What the tables of a monitor hold beside what so many clients, each a domain that asks for nothing, have in them.
+pub fn left_in(held: &[(&'static str, usize)], clients: usize) -> Option<String> {
+    const OF_EACH_CLIENT: [&str; 5] = ["clients", "domains", "clients of names", "sessions", "trace pages"];
+    let due = |what: &str| if OF_EACH_CLIENT.contains(&what) { clients } else { 0 };
+    let left: Vec<String> = held
+        .iter()
+        .filter(|(what, count)| *count > due(what))
+        .map(|(what, count)| format!("{count} {what} in its tables"))
+        .collect();
+    (!left.is_empty()).then(|| left.join(", "))
 }

@@ -10,7 +10,7 @@ use tombolo_link::window::{WindowHeader, WindowRange};
 use tombolo_machine::{Image, Machine};
 use tombolod::core::{Core, Effect, Resource};
 
-use crate::agent::SimAgent;
+use crate::agent::{SimAgent, left_in};
 use crate::descriptor::{Actor, End, Fd};
 use crate::line::Line;
 use crate::shared::{Event, Shared};
@@ -88,7 +88,7 @@ impl Root {
     #[must_use]
     pub fn leftovers(&self, clients: usize) -> Option<String> {
         let pairs = (!self.pairs.is_empty()).then(|| format!("{} pairs of the root", self.pairs.len()));
-        self.agent.leftovers(clients).or(pairs)
+        self.agent.leftovers(clients).or(pairs).or_else(|| left_in(&self.core.held(), clients))
     }
 
     /// Starts every node.

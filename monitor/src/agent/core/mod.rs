@@ -194,6 +194,19 @@ impl<D> AgentCore<D> {
         }
     }
 
+    /// The size of every table, by what is in it: as much as before when those who came are gone.
+    #[must_use]
+    pub fn held(&self) -> Vec<(&'static str, usize)> {
+        let own = [
+            ("clients", self.clients.len()),
+            ("children", self.children.len()),
+            ("lifelines", self.lifelines.len()),
+            ("actions", self.actions.len()),
+            ("reports", self.reports.len()),
+        ];
+        own.into_iter().chain(self.names.iter().flat_map(NameDesk::held)).collect()
+    }
+
     /// The next thing to be done.
     pub fn next_action(&mut self) -> Option<Action<D>> {
         self.actions.pop_front()

@@ -60,7 +60,7 @@ impl<D> AgentCore<D> {
         true
     }
 
-    /// A client of another node asks for something about the names of this one.
+    /// A client of another node, or one of this that calls it by its name, asks for something about its names.
     pub(super) fn names_asked(
         &mut self,
         client: Client,
@@ -68,7 +68,12 @@ impl<D> AgentCore<D> {
         request: u32,
         operation: Operation,
     ) {
+        let (node, connection) = client;
         if let Some(names) = &mut self.names {
+            if node == names.node() && !self.clients.contains_key(&connection) {
+                // It left while this was on its way through the root. Nobody would ever take from it what it got.
+                return;
+            }
             names.admit(client, domain);
             names.ask(self.now, client, request, operation);
             self.tell_names();

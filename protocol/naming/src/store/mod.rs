@@ -120,6 +120,25 @@ pub struct Naming {
 }
 
 impl Naming {
+    /// The size of every table, by what is in it: the bytes of records last.
+    #[must_use]
+    pub fn held(&self) -> [(&'static str, usize); 12] {
+        [
+            ("sessions", self.sessions.len()),
+            ("records", self.records.len()),
+            ("watches", self.watches.len()),
+            ("waits", self.waits.len()),
+            ("deadlines", self.deadlines.len()),
+            ("locks", self.locks.len()),
+            ("semaphores", self.semaphores.len()),
+            ("permits", self.permits.len()),
+            ("barriers", self.barriers.len()),
+            ("names of barriers", self.barrier_names.len()),
+            ("places at barriers", self.places.len()),
+            ("bytes of records", self.store_bytes),
+        ]
+    }
+
     /// An empty scope, in the given generation of its node. Numbers of a later generation are larger than any of an
     /// earlier one, so fencing tokens grow across restarts.
     #[must_use]

@@ -163,3 +163,26 @@ fn names_of_the_node_are_exported_here_and_the_root_is_told() {
     assert_eq!(says(&mut agent, 2, Request::Withdraw { listener: 1 }), None);
     assert_eq!(reports(&mut agent).len(), 2);
 }
+
+#[test]
+fn what_comes_after_its_asker_left_takes_nothing() {
+    let mut agent = serving();
+    let before = agent.held();
+    let by_name = |connection| Order::NamesAsked {
+        node: NODE,
+        connection,
+        domain: domain(connection),
+        request: 0,
+        operation: lock(),
+    };
+    // It calls its own node by name, so the root has a part in it, and it is gone before that comes back.
+    agent.client_connected(50, true);
+    agent.execute(Order::Admitted { connection: 3, domain: domain(3) }, vec![]).unwrap();
+    agent.client_gone(3);
+    agent.execute(by_name(3), vec![]).unwrap();
+    reports(&mut agent);
+    actions(&mut agent);
+    assert_eq!(agent.held(), before);
+    ask(&mut agent, 1, Scope::Own, lock());
+    token(&told(&mut agent)[0].1);
+}

@@ -1,0 +1,35 @@
+//! How much the root holds. When those are gone who came, it has to be as much as before they came.
+
+use super::Core;
+
+impl Core {
+    /// The size of every table, by what is in it.
+    ///
+    /// The programs that agents keep for later starts and what consoles remember are bounded and stay; they are not
+    /// counted.
+    #[must_use]
+    pub fn held(&self) -> Vec<(&'static str, usize)> {
+        let windows = || self.nodes.iter().filter_map(|node| node.window.as_ref());
+        let lent_vectors = |window: &super::WindowRecord| {
+            usize::from(window.vectors_total).saturating_sub(window.vectors.len())
+        };
+        let mut held = vec![
+            ("clients", self.clients.len()),
+            ("domains", self.domains.len()),
+            ("exports of nodes", self.node_exports.len()),
+            ("connections that wait for a name", self.waiting.len()),
+            ("channels in windows", self.channels.len()),
+            ("sentences", self.executions.len()),
+            ("effects", self.effects.len()),
+            ("restarts awaited", self.nodes.iter().filter(|node| node.restarting.is_some()).count()),
+            ("viewers of consoles", self.nodes.iter().map(|node| node.console.viewers()).sum()),
+            ("programs in windows", windows().map(|window| window.programs.len()).sum()),
+            ("doorbells lent", windows().map(lent_vectors).sum()),
+            ("bytes of windows lent", windows().map(|window| window.allocator.lent_bytes() as usize).sum()),
+        ];
+        held.extend(self.names.held());
+        held.extend(self.remote_names.held());
+        held.extend(self.traces.held());
+        held
+    }
+}
