@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use tombolo_idl::c::{self, COptions};
 use tombolo_idl::compatibility::{Verdict, compare, verdict};
 use tombolo_idl::rust::{RustOptions, generate};
-use tombolo_idl::{Mistakes, Model, Source};
+use tombolo_idl::{FileError, Mistakes, Model, Source, compile_file};
 
 use crate::context::{Context, print};
 use crate::failure::Failure;
@@ -168,8 +168,12 @@ fn check(context: &Context, options: &CheckOptions) -> Result<u8, Failure> {
 }
 
 fn read(context: &Context, path: &Path) -> Result<Model, Failure> {
-    let text = fs::read_to_string(path).map_err(failed("read", path))?;
-    tombolo_idl::compile(&text).map_err(|mistakes| shown(context, path, &text, &mistakes))
+    match compile_file(path) {
+        Ok(compiled) => Ok(compiled.model),
+        Err(FileError::File { path, error }) => Err(failed("read", &path)(error)),
+        Err(FileError::Mistakes(mistakes)) => Err(Failure::Interface(mistakes.render(context.colour_errors))),
+        Err(other) => Err(Failure::Interface(other.to_string())),
+    }
 }
 
 /// Mistakes as they are drawn.

@@ -92,11 +92,15 @@ pub(crate) struct Declaration {
     pub(crate) docs: Vec<String>,
     pub(crate) name: Name,
     pub(crate) body: Body,
+    /// The file that it stands in, if that is included, without folder and ending.
+    pub(crate) module: Option<String>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct File {
     pub(crate) docs: Vec<String>,
     pub(crate) package: Option<Name>,
+    /// Paths of files whose types and constants are used.
+    pub(crate) uses: Vec<Name>,
     pub(crate) declarations: Vec<Declaration>,
 }

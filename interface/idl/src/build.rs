@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 use crate::c::{CError, COptions};
-use crate::diagnostic::Source;
-use crate::model::Model;
+use crate::files::{FileError, compile_file};
 use crate::rust::{NameTaken, RustOptions, generate};
 
 /// Why a build script got no code.
@@ -22,7 +21,7 @@ pub enum BuildError {
     /// Not called from a build script.
     #[error("OUT_DIR is not set: call this from build.rs")]
     NoOutput,
-    /// The interface file has mistakes; they are drawn as on a terminal.
+    /// The interface file, or one that it includes, has mistakes; they are drawn as on a terminal.
     #[error("\n{0}")]
     Mistakes(String),
     /// Two things would have one name.
@@ -33,12 +32,21 @@ pub enum BuildError {
     C(#[from] CError),
 }
 
+impl From<FileError> for BuildError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::File { path, error } => BuildError::File { path, error },
+            FileError::Mistakes(mistakes) => BuildError::Mistakes(mistakes.render(false)),
+        }
+    }
+}
+
 /// The Rust of an interface file, as text.
 ///
 /// # Errors
 /// [`BuildError`].
 pub fn rust(path: impl AsRef<Path>, options: &RustOptions) -> Result<String, BuildError> {
-    Ok(generate(&model(path.as_ref())?, options)?)
+    Ok(generate(&compile_file(path)?.model, options)?)
 }
 
 /// The header in C of an interface file, as text.
@@ -46,20 +54,12 @@ pub fn rust(path: impl AsRef<Path>, options: &RustOptions) -> Result<String, Bui
 /// # Errors
 /// [`BuildError`].
 pub fn c(path: impl AsRef<Path>, options: &COptions) -> Result<String, BuildError> {
-    Ok(crate::c::generate(&model(path.as_ref())?, options)?)
-}
-
-fn model(path: &Path) -> Result<Model, BuildError> {
-    let failed = |error| BuildError::File { path: path.to_owned(), error };
-    let text = fs::read_to_string(path).map_err(failed)?;
-    crate::compile(&text).map_err(|mistakes| {
-        let source = Source { path: &path.to_string_lossy(), text: &text };
-        BuildError::Mistakes(mistakes.render(&source, false))
-    })
+    Ok(crate::c::generate(&compile_file(path)?.model, options)?)
 }
 
 /// Compiles an interface file from a build script: `interfaces/kv.tbl` to `kv.rs` in `OUT_DIR`, for
-/// `include!(concat!(env!("OUT_DIR"), "/kv.rs"))` in a module of its own.
+/// `include!(concat!(env!("OUT_DIR"), "/kv.rs"))` in a module of its own. The modules of files that it includes stand
+/// beside that, under their names.
 ///
 /// ```no_run
 /// // build.rs
@@ -74,8 +74,12 @@ fn model(path: &Path) -> Result<Model, BuildError> {
 pub fn compile(path: impl AsRef<Path>, options: &RustOptions) -> Result<PathBuf, BuildError> {
     let path = path.as_ref();
     println!("cargo::rerun-if-changed={}", path.display());
+    let compiled = compile_file(path)?;
+    for file in &compiled.files {
+        println!("cargo::rerun-if-changed={}", file.display());
+    }
     // Documentation of a module cannot be included into one.
-    let text = rust(path, options)?.replace("\n//!", "\n//").replacen("//!", "//", 1);
+    let text = generate(&compiled.model, options)?.replace("\n//!", "\n//").replacen("//!", "//", 1);
     let folder = env::var_os("OUT_DIR").ok_or(BuildError::NoOutput)?;
     let name = path.with_extension("rs");
     let target = Path::new(&folder).join(name.file_name().unwrap_or(name.as_os_str()));

@@ -56,7 +56,12 @@ impl<'a> Checker<'a> {
                 ),
             ),
         }
-        file.declarations.iter().for_each(|declaration| self.declare(declaration));
+        for declaration in &file.declarations {
+            self.declare(declaration);
+            if let Some(module) = &declaration.module {
+                self.model.included.insert(declaration.name.text.clone(), module.clone());
+            }
+        }
         for declaration in &file.declarations {
             if let Body::Const(number) = &declaration.body {
                 let value = self.constant(declaration, number);

@@ -57,6 +57,16 @@ impl Diagnostic {
         self
     }
 
+    /// The same, as much further on.
+    pub(crate) fn shifted(mut self, bytes: usize) -> Self {
+        let shift = |span: &mut Span| *span = span.start + bytes..span.end + bytes;
+        shift(&mut self.0.span);
+        if let Some((span, _)) = &mut self.0.related {
+            shift(span);
+        }
+        self
+    }
+
     /// Follows from another mistake, which is told.
     pub(crate) fn consequence(span: &Span) -> Self {
         let mistake = Diagnostic::new(span, "what stands here has a mistake of its own", "used here");
@@ -85,14 +95,35 @@ impl Diagnostic {
     /// The mistake with its line underlined, as it is shown on a terminal.
     #[must_use]
     pub fn render(&self, source: &Source<'_>, colour: bool) -> String {
-        let mut snippet = Snippet::source(source.text)
-            .path(source.path)
-            .annotation(AnnotationKind::Primary.span(within(&self.0.span, source.text)).label(&self.0.label));
+        self.render_among(&[(0, *source)], colour)
+    }
+
+    /// The same if it is in one of several texts, each of which begins at an offset of all together.
+    fn render_among(&self, sources: &[(usize, Source<'_>)], colour: bool) -> String {
+        let place = |span: &Span| sources.iter().rposition(|(base, _)| *base <= span.start).unwrap_or(0);
+        let annotated = |index: usize, kind: AnnotationKind, span: &Span, label| {
+            let (base, source) = sources[index];
+            let span = span.start.saturating_sub(base)..span.end.saturating_sub(base);
+            kind.span(within(&span, source.text)).label(label)
+        };
+        let snippet = |index: usize| Snippet::source(sources[index].1.text).path(sources[index].1.path);
+        let primary = place(&self.0.span);
+        let mut first = snippet(primary);
+        first = first.annotation(annotated(primary, AnnotationKind::Primary, &self.0.span, &self.0.label));
+        let mut second = None;
         if let Some((span, label)) = &self.0.related {
-            let annotation = AnnotationKind::Context.span(within(span, source.text)).label(label);
-            snippet = snippet.annotation(annotation);
+            let index = place(span);
+            let annotation = annotated(index, AnnotationKind::Context, span, label);
+            if index == primary {
+                first = first.annotation(annotation);
+            } else {
+                second = Some(snippet(index).annotation(annotation));
+            }
         }
-        let mut group = Level::ERROR.primary_title(&self.0.message).element(snippet);
+        let mut group = Level::ERROR.primary_title(&self.0.message).element(first);
+        if let Some(second) = second {
+            group = group.element(second);
+        }
         if !self.0.hint.is_empty() {
             group = group.element(Level::HELP.message(&self.0.hint));
         }
@@ -130,7 +161,11 @@ impl Mistakes {
     /// All of them as they are shown on a terminal.
     #[must_use]
     pub fn render(&self, source: &Source<'_>, colour: bool) -> String {
-        let each: Vec<String> = self.0.iter().map(|diagnostic| diagnostic.render(source, colour)).collect();
+        self.render_among(&[(0, *source)], colour)
+    }
+
+    pub(crate) fn render_among(&self, sources: &[(usize, Source<'_>)], colour: bool) -> String {
+        let each: Vec<String> = self.0.iter().map(|mistake| mistake.render_among(sources, colour)).collect();
         each.join("\n\n")
     }
 }

@@ -9,6 +9,8 @@ pub(crate) enum Kind {
     Word,
     /// Digits, possibly with a sign.
     Number,
+    /// A path in quotation marks, with them.
+    Path,
     /// One of the punctuation marks: `{ } ( ) [ ] < > , ; : . = ? @ -> ..`
     Mark,
     /// `///` to the end of the line.
@@ -78,13 +80,21 @@ fn token(rest: &str, first: char) -> Option<(Kind, usize)> {
         let digits = rest[1..].find(|next: char| !(next.is_ascii_alphanumeric() || next == '_'));
         return Some((Kind::Number, digits.map_or(rest.len(), |end| end + 1)));
     }
+    if first == '"' {
+        let allowed = |letter: char| letter.is_ascii_alphanumeric() || "_-./".contains(letter);
+        let end = rest[1..].find(|letter| !allowed(letter)).filter(|end| rest[1 + end..].starts_with('"'))?;
+        return Some((Kind::Path, end + 2));
+    }
     let mark = MARKS.iter().find(|mark| rest.starts_with(**mark))?;
     Some((Kind::Mark, mark.len()))
 }
 
 fn unknown(character: char, at: usize) -> Diagnostic {
     let hint = match character {
-        '"' | '\'' => "the language has no literals of text",
+        '"' => {
+            "a path consists of ASCII letters, digits and `_ - . /`; other literals of text there are none"
+        }
+        '\'' => "the language has no literals of text",
         '#' => "comments start with `//`, those of documentation with `///`",
         '/' => "comments start with `//` and go to the end of the line",
         '*' | '&' => "there are no pointers: use a struct, an optional field or a capability",

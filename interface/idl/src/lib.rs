@@ -22,6 +22,7 @@ pub mod c;
 mod check;
 pub mod compatibility;
 mod diagnostic;
+mod files;
 mod fingerprint;
 mod format;
 mod lexer;
@@ -30,14 +31,19 @@ mod parser;
 pub mod rust;
 
 pub use diagnostic::{Diagnostic, Mistakes, Source, Span};
+pub use files::{Compiled, FileError, FileMistakes, compile_file};
 pub use format::format;
 pub use model::Model;
 
-/// What a file means.
+/// What a text means by itself: it includes no files; [`compile_file`] reads those.
 ///
 /// # Errors
 /// All mistakes that were found.
 pub fn compile(text: &str) -> Result<Model, Mistakes> {
     let file = parser::parse(text).map_err(Mistakes::sorted)?;
+    if let Some(used) = file.uses.first() {
+        let mistake = Diagnostic::new(&used.span, "a text by itself includes no files", "nowhere to look");
+        return Err(Mistakes(vec![mistake.hint("compile the file that it is, not its text")]));
+    }
     check::check(&file).map_err(Mistakes::sorted)
 }

@@ -26,6 +26,9 @@ pub struct Model {
     pub unions: Vec<Union>,
     /// Interfaces.
     pub interfaces: Vec<Interface>,
+    /// Types and constants that are declared in other files, and those files' names without folder and ending: back
+    /// ends that write a module for each file leave them out.
+    pub included: std::collections::BTreeMap<String, String>,
 }
 
 /// A named number.

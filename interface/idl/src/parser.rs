@@ -10,8 +10,9 @@ use crate::lexer::{self, Kind, Token};
 const MAX_DEPTH: u32 = 16;
 
 /// Words that no declaration may have as its name. Fields and messages may.
-const KEYWORDS: [&str; 17] = [
+const KEYWORDS: [&str; 18] = [
     "package",
+    "use",
     "const",
     "type",
     "enum",
@@ -34,14 +35,29 @@ type Parsed<T> = Result<T, Diagnostic>;
 
 /// The file, or its mistakes.
 pub(crate) fn parse(text: &str) -> Result<File, Vec<Diagnostic>> {
-    let tokens = lexer::tokens(text).map_err(|mistake| vec![mistake])?;
-    let tokens = tokens.into_iter().filter(|token| token.kind != Kind::Comment).collect();
+    parse_at(text, 0)
+}
+
+/// The same for a text that begins at an offset of all sources together.
+pub(crate) fn parse_at(text: &str, base: usize) -> Result<File, Vec<Diagnostic>> {
+    let tokens = lexer::tokens(text).map_err(|mistake| vec![mistake.shifted(base)])?;
+    let tokens = tokens.into_iter().filter(|token| token.kind != Kind::Comment);
+    let tokens = tokens.map(|token| Token { start: token.start + base, ..token }).collect();
     let mut parser = Parser { tokens, at: 0 };
     let mut file = File::default();
     let mut mistakes = Vec::new();
     if let Err(mistake) = parser.package(&mut file) {
         mistakes.push(mistake);
         parser.recover();
+    }
+    while parser.is("use") {
+        match parser.included() {
+            Ok(path) => file.uses.push(path),
+            Err(mistake) => {
+                mistakes.push(mistake);
+                parser.recover();
+            }
+        }
     }
     while parser.peek().kind != Kind::End {
         match parser.declaration() {
@@ -147,6 +163,18 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
+    /// `use "path";`
+    fn included(&mut self) -> Parsed<Name> {
+        self.at += 1;
+        let token = self.next();
+        if token.kind != Kind::Path {
+            let hint = "name the file from the folder of this one, as in `use \"common.tbl\";`";
+            return Err(unexpected(token, "a path").hint(hint));
+        }
+        self.expect(";", "the path of a file")?;
+        Ok(Name { text: token.text.trim_matches('"').to_owned(), span: token.span() })
+    }
+
     fn declaration(&mut self) -> Parsed<Declaration> {
         let docs = self.docs();
         let open = self.eat("open");
@@ -200,12 +228,16 @@ impl<'a> Parser<'a> {
                 let version = self.literal()?;
                 (name, Body::Interface { version, messages: self.messages()? })
             }
+            "use" => {
+                return Err(unexpected(token, "a declaration")
+                    .hint("files are included before everything else but the package: move it there"));
+            }
             _ => {
                 let hint = "a declaration starts with const, type, enum, flags, struct, union or interface";
                 return Err(unexpected(token, "a declaration").hint(hint));
             }
         };
-        Ok(Declaration { docs, name, body })
+        Ok(Declaration { docs, name, body, module: None })
     }
 
     /// `{ item, item, }`
@@ -418,6 +450,7 @@ fn unexpected(token: Token<'_>, expected: &str) -> Diagnostic {
     let mistake = Diagnostic::new(&token.span(), format!("expected {expected}, {found}"), "here");
     match token.kind {
         Kind::End => mistake.hint("a `}` or `;` may be missing further up"),
+        Kind::Path => mistake.hint("the language has no literals of text; paths stand after `use`"),
         Kind::Doc => mistake.hint("`///` stands before what it describes; elsewhere use `//`"),
         _ => mistake.hint(format!("{expected} stands here")),
     }

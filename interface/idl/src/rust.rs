@@ -4,7 +4,7 @@ mod interfaces;
 mod names;
 mod types;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::Model;
 
@@ -48,19 +48,27 @@ pub fn generate(model: &Model, options: &RustOptions) -> Result<String, NameTake
     text.line(0, &format!("//! Written by `tombolo idl compile` from {}.", options.origin));
     text.line(0, "");
     text.line(0, &format!("use {} as rt;", options.runtime));
-    text.line(0, "#[allow(unused_imports, reason = \"messages without fields put none\")]");
-    text.line(0, "use rt::Encode as _;");
-    for constant in &model.constants {
+    let modules: BTreeSet<&String> = model.included.values().collect();
+    for module in modules {
+        text.line(0, "#[allow(unused_imports, reason = \"not all of a file is used\")]");
+        text.line(0, &format!("use super::{}::*;", names::lower(module)));
+    }
+    let own = |name: &str| !model.included.contains_key(name);
+    for constant in model.constants.iter().filter(|constant| own(&constant.name)) {
         text.line(0, "");
         text.docs(0, &constant.docs, &format!("`{}`.", constant.name));
         let of = if constant.value < 0 { "i64" } else { "u64" };
         text.line(0, &format!("pub const {}: {of} = {};", constant.name, constant.value));
     }
-    model.enums.iter().for_each(|of| types::enumeration(&mut text, of));
-    for record in &model.records {
+    model.enums.iter().filter(|of| own(&of.name)).for_each(|of| types::enumeration(&mut text, of));
+    for record in model.records.iter().filter(|record| own(&record.name)) {
         types::record(&mut text, model, record);
     }
-    model.unions.iter().for_each(|union| types::union(&mut text, model, union));
+    model
+        .unions
+        .iter()
+        .filter(|union| own(&union.name))
+        .for_each(|union| types::union(&mut text, model, union));
     for interface in &model.interfaces {
         interfaces::interface(&mut text, model, interface);
     }
@@ -84,7 +92,7 @@ fn distinct(model: &Model) -> Result<(), NameTaken> {
     for interface in &model.interfaces {
         let name = &interface.name;
         add(name.clone(), format!("interface `{name}`"))?;
-        for part in ["Client", "Server", "Handler", "Events", "Reply", "Failure"] {
+        for part in ["Client", "Server", "Handler", "Events", "Answer"] {
             add(format!("{name}{part}"), format!("the {} of `{name}`", part.to_lowercase()))?;
         }
         for message in interface.messages.iter().filter(|message| interfaces::is_call(message)) {

@@ -1,34 +1,19 @@
 //! The calling side: several calls in flight on one channel, each with a deadline.
 
-use alloc::vec;
-use alloc::vec::Vec;
 use core::marker::PhantomData;
 use core::time::Duration;
 
+use crate::declare::{Answered, Hears, Method, OneWay, Request};
 use crate::encode::Body;
 use crate::error::{Malformed, OverLimit};
+pub use crate::flight::MAX_IN_FLIGHT;
+use crate::flight::{Flight, Known};
 use crate::message::{Empty, Fault, Header, Kind, Outgoing};
 use crate::port::{Carries, Port, Sent};
-use crate::source::Source;
 use crate::view::{Record, View};
-
-/// The most calls in flight on a channel.
-pub const MAX_IN_FLIGHT: usize = 256;
 
 /// The most messages that are taken at once, whatever the peer sends.
 const MAX_POLLED: usize = 1024;
-
-/// A call of an interface.
-pub trait Method {
-    /// Its ordinal.
-    const ORDINAL: u16;
-    /// Whether it may be repeated when nobody knows whether it was served.
-    const IDEMPOTENT: bool;
-    /// Its results, read.
-    type Reply<'m>: From<Record<'m>>;
-    /// Its error, read; [`Never`](crate::Never) if it declares none.
-    type Error<'m>: View<'m>;
-}
 
 /// Why a call has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -150,52 +135,36 @@ pub struct Counts {
 #[derive(Debug)]
 #[must_use = "an answer is only received by waiting for it"]
 pub struct Pending<M> {
-    token: u32,
+    number: u32,
     of: PhantomData<fn() -> M>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Free,
-    Waiting {
-        ordinal: u16,
-        deadline_ns: u64,
-    },
-    /// The answer is in the slot.
-    Arrived {
-        deadline_ns: u64,
-    },
+impl<M> Pending<M> {
+    /// Its number on the wire: no two calls in flight have the same.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
 }
 
+/// The calling end of a channel: calls of `I` over `P`; `E` takes the events.
 #[derive(Debug)]
-struct Slot {
-    generation: u16,
-    state: State,
-    /// An answer that came before it was waited for. Kept when the slot is free, so that it is not allocated anew.
-    answer: Vec<u8>,
-}
-
-/// Takes the one-way messages of a server: ordinal and body. False for an ordinal that it does not know.
-pub type OnEvent<'a> = &'a mut dyn FnMut(u16, Record<'_>) -> Result<bool, Malformed>;
-
-/// The calling end of a channel.
-#[derive(Debug)]
-pub struct Client<P> {
+pub struct Client<I, P, E = ()> {
     port: P,
-    slots: Vec<Slot>,
+    events: E,
+    flight: Flight,
     counts: Counts,
+    of: PhantomData<fn() -> I>,
 }
 
-impl<P: Port> Client<P> {
-    /// A client with room for `in_flight` calls, from 1 to [`MAX_IN_FLIGHT`].
+impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
+    /// A client over a channel that was opened with [`Interface::HASH`](crate::Interface::HASH). It has room for [`MAX_IN_FLIGHT`] calls.
     ///
     /// # Errors
     /// The link lacks what the interface needs.
-    pub fn bind(port: P, needs: Needs, in_flight: usize) -> Result<Self, BindError> {
-        needs.check(&port)?;
-        let slot = |_| Slot { generation: 0, state: State::Free, answer: Vec::new() };
-        let slots = (0..in_flight.clamp(1, MAX_IN_FLIGHT)).map(slot).collect();
-        Ok(Client { port, slots, counts: Counts::default() })
+    pub fn bind(port: P, events: E) -> Result<Self, BindError> {
+        I::NEEDS.check(&port)?;
+        Ok(Client { port, events, flight: Flight::new(), counts: Counts::default(), of: PhantomData })
     }
 
     /// What has passed.
@@ -214,124 +183,166 @@ impl<P: Port> Client<P> {
         self.port
     }
 
+    /// What takes the events.
+    pub fn events(&mut self) -> &mut E {
+        &mut self.events
+    }
+
+    /// Makes a call and reads the answer where it lies, waiting for it up to `timeout`.
+    ///
+    /// # Errors
+    /// [`CallError`]; an error that the interface declares is given to `read`.
+    #[inline]
+    pub fn call<Q, R>(
+        &mut self,
+        request: &Q,
+        timeout: Duration,
+        read: impl FnOnce(Answered<'_, Q::Method>) -> Result<R, Malformed>,
+    ) -> Result<R, CallError<P::Error>>
+    where
+        Q: Request<Method: Method<Interface = I>>,
+    {
+        let call = self.start(request, timeout)?;
+        self.wait(call, read)
+    }
+
     /// Makes a call, which waits for its answer up to `timeout`; so does sending it, for room.
     ///
     /// # Errors
     /// [`CallError`]: nothing was sent.
     #[inline]
-    pub fn start<M: Method>(
+    pub fn start<Q>(
         &mut self,
-        request: &impl Body,
+        request: &Q,
         timeout: Duration,
-    ) -> Result<Pending<M>, CallError<P::Error>> {
-        let deadline_ns = self.port.now_ns().saturating_add(nanoseconds(timeout));
-        let index = self.free_slot()?;
-        let slot = &mut self.slots[index];
-        // Never 0: that is the call of messages which belong to none.
-        slot.generation = slot.generation.checked_add(1).unwrap_or(1);
-        let token = index as u32 | u32::from(slot.generation) << 8;
-        let header = Header { ordinal: M::ORDINAL, kind: Kind::Call, call: token };
-        send(&mut self.port, header, request, timeout)?;
-        self.slots[index].state = State::Waiting { ordinal: M::ORDINAL, deadline_ns };
-        self.counts.calls += 1;
-        Ok(Pending { token, of: PhantomData })
+    ) -> Result<Pending<Q::Method>, CallError<P::Error>>
+    where
+        Q: Request<Method: Method<Interface = I>>,
+    {
+        let now_ns = self.port.now_ns();
+        self.send_call(request, timeout, now_ns.saturating_add(nanoseconds(timeout)), now_ns)
     }
 
-    /// A place for a call. One whose deadline passed without anybody waiting for it is given up.
-    fn free_slot(&mut self) -> Result<usize, CallError<P::Error>> {
-        if let Some(index) = self.slots.iter().position(|slot| slot.state == State::Free) {
-            return Ok(index);
-        }
+    /// Makes a call if there is room for it now; its answer is waited for up to `timeout`.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    #[inline]
+    pub fn try_start<Q>(
+        &mut self,
+        request: &Q,
+        timeout: Duration,
+    ) -> Result<Pending<Q::Method>, CallError<P::Error>>
+    where
+        Q: Request<Method: Method<Interface = I>>,
+    {
         let now_ns = self.port.now_ns();
-        let passed = |state| match state {
-            State::Free => true,
-            State::Waiting { deadline_ns, .. } | State::Arrived { deadline_ns } => deadline_ns < now_ns,
-        };
-        let in_flight = self.slots.len();
-        let index = self.slots.iter().position(|slot| passed(slot.state));
-        let index = index.ok_or(CallError::InFlight { in_flight })?;
-        self.give_up(index);
-        Ok(index)
+        self.send_call(request, Duration::ZERO, now_ns.saturating_add(nanoseconds(timeout)), now_ns)
+    }
+
+    #[inline]
+    fn send_call<Q>(
+        &mut self,
+        request: &Q,
+        room_timeout: Duration,
+        deadline_ns: u64,
+        now_ns: u64,
+    ) -> Result<Pending<Q::Method>, CallError<P::Error>>
+    where
+        Q: Request<Method: Method<Interface = I>>,
+    {
+        let place = self.flight.place(now_ns);
+        let (number, given_up) = place.ok_or(CallError::InFlight { in_flight: MAX_IN_FLIGHT })?;
+        self.tell_given_up(given_up);
+        let ordinal = Q::Method::ORDINAL;
+        send(&mut self.port, Header { ordinal, kind: Kind::Call, call: number }, request, room_timeout)?;
+        self.flight.begin(number, ordinal, deadline_ns);
+        self.counts.calls += 1;
+        Ok(Pending { number, of: PhantomData })
     }
 
     /// Sends a one-way message, waiting for room up to `timeout`.
     ///
     /// # Errors
     /// [`CallError`]: nothing was sent.
-    pub fn tell(
+    pub fn tell<B: OneWay<Interface = I>>(
         &mut self,
-        ordinal: u16,
-        message: &impl Body,
+        message: &B,
         timeout: Duration,
     ) -> Result<(), CallError<P::Error>> {
-        let header = Header { ordinal, kind: Kind::Message, call: 0 };
-        send(&mut self.port, header, message, timeout)
+        send(&mut self.port, Header { ordinal: B::ORDINAL, kind: Kind::Message, call: 0 }, message, timeout)
     }
 
-    /// Takes what has arrived, up to 1024 messages, without waiting. Answers are kept until they are waited for.
+    /// Takes what has arrived, up to 1024 messages, without waiting. Answers are kept until they are waited for. Says
+    /// how many messages there were.
     ///
     /// # Errors
     /// The channel has ended; answers that arrived before can still be waited for.
-    pub fn poll(&mut self, on_event: OnEvent<'_>) -> Result<(), P::Error> {
-        for _ in 0..MAX_POLLED {
-            if self.receive(Duration::ZERO, None, on_event, |_, _| ())?.is_none() {
-                break;
+    pub fn poll(&mut self) -> Result<usize, P::Error> {
+        for taken in 0..MAX_POLLED {
+            if self.receive(Duration::ZERO, 0, |_, _| ())?.is_none() {
+                return Ok(taken);
             }
         }
-        Ok(())
+        Ok(MAX_POLLED)
     }
 
     /// Whether [`wait`](Self::wait) would return at once.
     #[must_use]
     pub fn is_ready<M>(&self, call: &Pending<M>) -> bool {
-        self.slot(call.token).is_none_or(|index| matches!(self.slots[index].state, State::Arrived { .. }))
+        !self.is_waiting(call.number)
+    }
+
+    /// Whether the call of that number waits for its answer.
+    #[must_use]
+    pub fn is_waiting(&self, number: u32) -> bool {
+        matches!(self.flight.known(number), Known::Waiting { .. })
     }
 
     /// Waits for the answer to a call until the call's deadline, and reads it where it lies. Answers to other calls
     /// are kept for them.
     ///
     /// # Errors
-    /// [`CallError`].
+    /// [`CallError`]; an error that the interface declares is given to `read`.
     #[inline]
-    pub fn wait<M: Method, R>(
+    pub fn wait<M, R>(
         &mut self,
         call: Pending<M>,
-        on_event: OnEvent<'_>,
-        read: impl FnOnce(Result<M::Reply<'_>, M::Error<'_>>) -> Result<R, Malformed>,
-    ) -> Result<R, CallError<P::Error>> {
-        let index = self.slot(call.token).ok_or(CallError::NotInFlight)?;
+        read: impl FnOnce(Answered<'_, M>) -> Result<R, Malformed>,
+    ) -> Result<R, CallError<P::Error>>
+    where
+        M: Method<Interface = I>,
+    {
+        let number = call.number;
         let mut read = Some(read);
         let mut answer = |header: Header, body: Record<'_>| match read.take() {
             Some(read) => answer::<M, R, P::Error>(header, body, read),
             None => Err(CallError::NotInFlight),
         };
         loop {
-            let deadline_ns = match self.slots[index].state {
-                State::Free => return Err(CallError::NotInFlight),
-                State::Arrived { .. } => {
-                    self.slots[index].state = State::Free;
-                    let bytes: &[u8] = &self.slots[index].answer;
+            let deadline_ns = match self.flight.known(number) {
+                Known::Nothing => return Err(CallError::NotInFlight),
+                Known::Arrived => {
+                    let bytes = self.flight.take(number);
                     let (header, body) = Header::read(&bytes)?;
                     return answer(header, body);
                 }
-                State::Waiting { deadline_ns, .. } => deadline_ns,
+                Known::Waiting { deadline_ns } => deadline_ns,
             };
             let left_ns = deadline_ns.saturating_sub(self.port.now_ns());
-            let received =
-                self.receive(Duration::from_nanos(left_ns), Some(call.token), on_event, &mut answer);
-            match received {
+            match self.receive(Duration::from_nanos(left_ns), number, &mut answer) {
                 Ok(Some(Some(result))) => {
-                    self.slots[index].state = State::Free;
+                    self.flight.end(number);
                     return result;
                 }
                 // A peer that floods this end does not keep it past its deadline.
                 Ok(Some(None)) if left_ns > 0 => {}
                 Ok(_) => {
-                    self.give_up(index);
+                    self.give_up(number);
                     return Err(CallError::TimedOut);
                 }
                 Err(error) => {
-                    self.slots[index].state = State::Free;
+                    self.flight.end(number);
                     return Err(CallError::Ended { error, may_repeat: M::IDEMPOTENT });
                 }
             }
@@ -340,53 +351,49 @@ impl<P: Port> Client<P> {
 
     /// Gives a call up: its answer is dropped when it comes, and the server is told.
     pub fn cancel<M>(&mut self, call: Pending<M>) {
-        if let Some(index) = self.slot(call.token) {
-            self.give_up(index);
-        }
+        self.give_up(call.number);
     }
 
-    fn give_up(&mut self, index: usize) {
-        let slot = &mut self.slots[index];
-        if let State::Waiting { ordinal, .. } = slot.state {
-            let call = index as u32 | u32::from(slot.generation) << 8;
+    /// Gives up the call of that number; see [`cancel`](Self::cancel).
+    pub fn give_up(&mut self, number: u32) {
+        let told = self.flight.give_up(number);
+        self.tell_given_up(told);
+    }
+
+    #[inline]
+    fn tell_given_up(&mut self, given_up: Option<(u16, u32)>) {
+        if let Some((ordinal, call)) = given_up {
             let header = Header { ordinal, kind: Kind::Cancel, call };
             // It spares the server work. Without room, or a server, there is nothing to spare.
             let _told = send(&mut self.port, header, &Empty, Duration::ZERO);
         }
-        slot.state = State::Free;
     }
 
-    /// The place of a call in flight.
-    fn slot(&self, token: u32) -> Option<usize> {
-        let index = (token & 0xff) as usize;
-        let slot = self.slots.get(index)?;
-        let valid = slot.state != State::Free && u32::from(slot.generation) == token >> 8;
-        valid.then_some(index)
-    }
-
-    /// Receives one message. `None` if there was none in time; what `read` made of it if it answers the call that is
-    /// waited for.
+    /// Receives one message. `None` if there was none in time; what `read` made of it if it answers the awaited call,
+    /// which is 0 for none.
     #[inline]
     fn receive<R>(
         &mut self,
         timeout: Duration,
-        awaited: Option<u32>,
-        on_event: OnEvent<'_>,
+        awaited: u32,
         read: impl FnOnce(Header, Record<'_>) -> R,
     ) -> Result<Option<Option<R>>, P::Error> {
-        let Client { port, slots, counts } = self;
+        let Client { port, events, flight, counts, .. } = self;
         port.recv(timeout, |source| {
             let Ok((header, body)) = Header::read(source) else {
                 counts.malformed += 1;
                 return None;
             };
             match header.kind {
-                Kind::Reply | Kind::Error | Kind::Fault if awaited == Some(header.call) => {
+                Kind::Reply | Kind::Error | Kind::Fault if awaited == header.call && awaited != 0 => {
                     counts.answers += 1;
                     return Some(read(header, body));
                 }
-                Kind::Reply | Kind::Error | Kind::Fault => keep(slots, counts, header, source),
-                Kind::Message => match on_event(header.ordinal, body) {
+                Kind::Reply | Kind::Error | Kind::Fault if flight.keep(header.call, source) => {
+                    counts.answers += 1;
+                }
+                Kind::Reply | Kind::Error | Kind::Fault => counts.late += 1,
+                Kind::Message => match I::hear(events, header.ordinal, body) {
                     Ok(true) => counts.messages += 1,
                     Ok(false) => counts.unknown += 1,
                     Err(_) => counts.malformed += 1,
@@ -398,42 +405,25 @@ impl<P: Port> Client<P> {
     }
 }
 
-/// Keeps an answer for whoever will wait for it.
-fn keep(slots: &mut [Slot], counts: &mut Counts, header: Header, source: &dyn Source) {
-    let slot = slots.get_mut((header.call & 0xff) as usize);
-    let slot = slot.filter(|slot| u32::from(slot.generation) == header.call >> 8);
-    let Some((slot, State::Waiting { deadline_ns, .. })) = slot.map(|slot| {
-        let state = slot.state;
-        (slot, state)
-    }) else {
-        counts.late += 1;
-        return;
-    };
-    slot.answer.clear();
-    slot.answer.extend(vec![0; source.len_bytes()]);
-    if source.copy(0, &mut slot.answer) {
-        slot.state = State::Arrived { deadline_ns };
-        counts.answers += 1;
-    }
-}
-
 /// What an answer says.
+#[inline]
 fn answer<M: Method, R, E>(
     header: Header,
     body: Record<'_>,
-    read: impl FnOnce(Result<M::Reply<'_>, M::Error<'_>>) -> Result<R, Malformed>,
+    read: impl FnOnce(Answered<'_, M>) -> Result<R, Malformed>,
 ) -> Result<R, CallError<E>> {
     if header.ordinal != M::ORDINAL {
         return Err(CallError::Malformed(Malformed::Answer));
     }
     Ok(match header.kind {
-        Kind::Reply => read(Ok(M::Reply::from(body)))?,
-        Kind::Error => read(Err(M::Error::view(body, 0)?))?,
+        Kind::Reply => read(Ok(M::ReplyView::from(body)))?,
+        Kind::Error => read(Err(M::ErrorView::view(body, 0)?))?,
         _ => return Err(CallError::Fault(Fault::from_number(u32::view(body, 0)?))),
     })
 }
 
 /// Sends a message if it may be sent at all.
+#[inline]
 pub(crate) fn send<P: Port>(
     port: &mut P,
     header: Header,

@@ -257,71 +257,9 @@ impl<T: Encode> Encode for Option<T> {
     }
 }
 
-/// How long things are out of line, and whether they may be: what generated `measure` is made of.
-pub mod measure {
-    use super::{Body, OverLimit};
-
-    /// Bytes of a text or of bytes.
-    ///
-    /// # Errors
-    /// More than `max`.
-    #[inline]
-    pub fn bytes(bytes: &[u8], max: usize, field: &'static str) -> Result<usize, OverLimit> {
-        within(bytes.len(), max, field)?;
-        Ok(bytes.len().next_multiple_of(8))
-    }
-
-    /// Bytes of a list of elements that take `each` bytes inline and what `outside` says out of line.
-    ///
-    /// # Errors
-    /// More than `max`, or what `outside` says.
-    #[inline]
-    pub fn list<T>(
-        items: &[T],
-        max: usize,
-        each: usize,
-        field: &'static str,
-        outside: impl Fn(&T) -> Result<usize, OverLimit>,
-    ) -> Result<usize, OverLimit> {
-        within(items.len(), max, field)?;
-        let inline = (items.len() * each).next_multiple_of(8);
-        Ok(inline + array(items, outside)?)
-    }
-
-    /// Bytes of what an array's elements have out of line.
-    ///
-    /// # Errors
-    /// What `outside` says.
-    #[inline]
-    pub fn array<T>(
-        items: &[T],
-        outside: impl Fn(&T) -> Result<usize, OverLimit>,
-    ) -> Result<usize, OverLimit> {
-        items.iter().try_fold(0, |sum, item| Ok(sum + outside(item)?))
-    }
-
-    /// Bytes of what an optional value has out of line.
-    ///
-    /// # Errors
-    /// What `outside` says.
-    #[inline]
-    pub fn optional<T>(
-        value: Option<&T>,
-        outside: impl Fn(&T) -> Result<usize, OverLimit>,
-    ) -> Result<usize, OverLimit> {
-        value.map_or(Ok(0), outside)
-    }
-
-    /// Bytes of a struct that lies out of line.
-    ///
-    /// # Errors
-    /// One of its fields is too long.
-    #[inline]
-    pub fn record(body: &impl Body) -> Result<usize, OverLimit> {
-        Ok(body.record_bytes() as usize + body.measure()?)
-    }
-
-    fn within(count: usize, max: usize, field: &'static str) -> Result<(), OverLimit> {
-        if count <= max { Ok(()) } else { Err(OverLimit { field, count, max }) }
-    }
+/// Bytes of what a case of a union carries, without what lies out of line of it.
+#[inline(always)]
+#[must_use]
+pub const fn case_bytes<T: Encode>() -> usize {
+    round_up(T::BYTES) as usize
 }

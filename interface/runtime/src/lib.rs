@@ -9,21 +9,27 @@
 extern crate alloc;
 
 pub mod client;
+mod declare;
 pub mod encode;
 mod error;
+mod fits;
+mod flight;
 pub mod local;
+mod macros;
 pub mod message;
 mod port;
 pub mod server;
 mod source;
 pub mod view;
 
-pub use client::{BindError, CallError, Client, Method, Pending};
+pub use client::{BindError, CallError, Client, Pending};
+pub use declare::{Answered, Declined, Event, Hears, Interface, Method, OneWay, Request, Serves};
 pub use encode::{Body, Encode};
 pub use error::{Malformed, OverLimit};
+pub use fits::Fits;
 pub use message::{Fault, Header, Kind, Outgoing};
 pub use port::{Carries, Port, Sent};
-pub use server::{Decline, Later, ReplyError, ServeError, Server};
+pub use server::{Answer, Decline, Incoming, Later, ReplyError, ServeError, Server};
 pub use source::{Sink, Source};
 pub use view::{Array, Blob, Budget, Domain, Handle, List, Never, Record, Text, View};
 

@@ -1,14 +1,16 @@
 //! The serving side.
 
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 use core::time::Duration;
 
-use crate::client::{BindError, CallError, Counts, Needs, send};
+use crate::client::{BindError, CallError, Counts, send};
+use crate::declare::{Declined, Event, Interface, Method, Serves};
 use crate::encode::Body;
 use crate::error::{Malformed, OverLimit};
 use crate::message::{Fault, FaultBody, Header, Kind};
 use crate::port::Port;
-use crate::view::Record;
+use crate::view::{Never, Record};
 
 /// The most calls of a client whose answers may be outstanding.
 pub const MAX_OUTSTANDING: usize = 256;
@@ -16,11 +18,64 @@ pub const MAX_OUTSTANDING: usize = 256;
 /// How long an answer waits for room before the server gives it up.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A call that is answered later.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Later {
-    ordinal: u16,
+/// A call that is answered later: its ordinal and number.
+type Outstanding = (u16, u32);
+
+/// A call `M` that can be answered later.
+#[derive(Debug)]
+pub struct Later<M> {
     call: u32,
+    of: PhantomData<fn() -> M>,
+}
+
+impl<M> Clone for Later<M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M> Copy for Later<M> {}
+
+impl<M: Method> Later<M> {
+    fn outstanding(self) -> Outstanding {
+        (M::ORDINAL, self.call)
+    }
+}
+
+/// A call or a one-way message that is to be served.
+#[derive(Clone, Copy, Debug)]
+pub struct Incoming<'m> {
+    header: Header,
+    body: Record<'m>,
+}
+
+impl<'m> Incoming<'m> {
+    /// Whether it is a call, and its ordinal.
+    #[inline]
+    #[must_use]
+    pub fn what(&self) -> (Kind, u16) {
+        (self.header.kind, self.header.ordinal)
+    }
+
+    /// What it carries.
+    #[inline]
+    #[must_use]
+    pub fn view<V: From<Record<'m>>>(&self) -> V {
+        V::from(self.body)
+    }
+
+    /// By which it can be answered later.
+    #[inline]
+    #[must_use]
+    pub fn later<M: Method>(&self) -> Later<M> {
+        Later { call: self.header.call, of: PhantomData }
+    }
+
+    /// What becomes of one with an ordinal that is unknown.
+    #[must_use]
+    pub fn unknown<B>(&self) -> Answer<B> {
+        if self.header.kind == Kind::Call { Answer::Fault(Fault::Unknown) } else { Answer::Unknown }
+    }
 }
 
 /// Why a handler has no results.
@@ -43,11 +98,12 @@ impl<E> From<Malformed> for Decline<E> {
 }
 
 /// What is sent for a call.
-pub enum Answer<R, E> {
+#[derive(Debug)]
+pub enum Answer<B> {
     /// Its results.
-    Reply(R),
+    Reply(B),
     /// Its declared error.
-    Error(E),
+    Error(B),
     /// Neither.
     Fault(Fault),
     /// Nothing, now.
@@ -60,20 +116,27 @@ pub enum Answer<R, E> {
     Malformed,
 }
 
-impl<R, E> Answer<R, E> {
+impl<B> Answer<B> {
     /// What a handler's result comes to.
-    pub fn of<A, B>(
-        result: Result<A, Decline<B>>,
-        reply: impl FnOnce(A) -> R,
-        error: impl FnOnce(B) -> E,
+    #[inline]
+    pub fn of<M, R, E>(
+        result: Result<R, Decline<E>>,
+        reply: impl FnOnce(R) -> B,
+        declined: impl FnOnce(Declined<M, E>) -> B,
     ) -> Self {
         match result {
             Ok(results) => Answer::Reply(reply(results)),
-            Err(Decline::Error(declared)) => Answer::Error(error(declared)),
+            Err(Decline::Error(error)) => Answer::Error(declined(Declined::new(error))),
             Err(Decline::Later) => Answer::Later,
             Err(Decline::Unserved) => Answer::Fault(Fault::Unserved),
             Err(Decline::Malformed(_)) => Answer::Fault(Fault::Malformed),
         }
+    }
+
+    /// What the result of a handler that declares no error comes to.
+    #[inline]
+    pub fn of_sure<R>(result: Result<R, Decline<Never>>, reply: impl FnOnce(R) -> B) -> Self {
+        Answer::of(result, reply, |declined: Declined<(), Never>| declined.never())
     }
 
     /// What a handler of one-way messages comes to.
@@ -107,22 +170,24 @@ pub enum ServeError<E> {
     ClientStuck,
 }
 
-/// The serving end of a channel.
+/// The serving end of a channel: serves `I` over `P`.
 #[derive(Debug)]
-pub struct Server<P> {
+pub struct Server<I, P> {
     port: P,
-    outstanding: Vec<Later>,
+    outstanding: Vec<Outstanding>,
     counts: Counts,
+    of: PhantomData<fn() -> I>,
 }
 
-impl<P: Port> Server<P> {
-    /// A server.
+impl<I: Interface, P: Port> Server<I, P> {
+    /// A server over a channel that was opened with [`Interface::HASH`].
     ///
     /// # Errors
     /// The link lacks what the interface needs.
-    pub fn bind(port: P, needs: Needs) -> Result<Self, BindError> {
-        needs.check(&port)?;
-        Ok(Server { port, outstanding: Vec::with_capacity(MAX_OUTSTANDING), counts: Counts::default() })
+    pub fn bind(port: P) -> Result<Self, BindError> {
+        I::NEEDS.check(&port)?;
+        let outstanding = Vec::with_capacity(MAX_OUTSTANDING);
+        Ok(Server { port, outstanding, counts: Counts::default(), of: PhantomData })
     }
 
     /// What has passed.
@@ -136,23 +201,30 @@ impl<P: Port> Server<P> {
         &mut self.port
     }
 
+    /// The channel, without the server: calls that wait for their answers get none.
+    pub fn into_port(self) -> P {
+        self.port
+    }
+
     /// Takes one message, waiting for it up to `timeout`, and answers it if it is a call. Says whether one came.
     ///
     /// # Errors
     /// [`ServeError`]: the channel is of no use any more.
     #[inline]
-    pub fn serve<R: Body, E: Body>(
+    pub fn serve_one<H: ?Sized>(
         &mut self,
+        handler: &mut H,
         timeout: Duration,
-        dispatch: impl FnOnce(Header, Later, Record<'_>) -> Answer<R, E>,
-    ) -> Result<bool, ServeError<P::Error>> {
+    ) -> Result<bool, ServeError<P::Error>>
+    where
+        I: Serves<H>,
+    {
         let full = self.outstanding.len() >= MAX_OUTSTANDING;
         let received = self.port.recv(timeout, |source| {
             let (header, body) = Header::read(source)?;
-            let later = Later { ordinal: header.ordinal, call: header.call };
             let answer = match header.kind {
                 Kind::Call if full => Answer::Fault(Fault::Busy),
-                Kind::Call | Kind::Message => dispatch(header, later, body),
+                Kind::Call | Kind::Message => I::dispatch(handler, Incoming { header, body }),
                 Kind::Cancel => Answer::Taken,
                 Kind::Reply | Kind::Error | Kind::Fault => Answer::Malformed,
             };
@@ -167,53 +239,36 @@ impl<P: Port> Server<P> {
     }
 
     #[inline]
-    fn settle<R: Body, E: Body>(
-        &mut self,
-        header: Header,
-        answer: Answer<R, E>,
-    ) -> Result<(), ServeError<P::Error>> {
-        let later = Later { ordinal: header.ordinal, call: header.call };
+    fn settle<B: Body>(&mut self, header: Header, answer: Answer<B>) -> Result<(), ServeError<P::Error>> {
         match header.kind {
             Kind::Cancel => {
-                self.outstanding.retain(|other| *other != later);
+                self.forget((header.ordinal, header.call));
                 return Ok(());
             }
             Kind::Call => self.counts.calls += 1,
             _ => {}
         }
         match answer {
-            Answer::Reply(body) => self.answer(later, Kind::Reply, &body),
-            Answer::Error(body) => self.answer(later, Kind::Error, &body),
+            Answer::Reply(body) => return self.answer(Header { kind: Kind::Reply, ..header }, &body),
+            Answer::Error(body) => return self.answer(Header { kind: Kind::Error, ..header }, &body),
             Answer::Fault(fault) => {
                 match fault {
                     Fault::Malformed => self.counts.malformed += 1,
                     Fault::Unknown => self.counts.unknown += 1,
                     _ => {}
                 }
-                self.answer(later, Kind::Fault, &FaultBody(fault))
+                return self.answer(Header { kind: Kind::Fault, ..header }, &FaultBody(fault));
             }
-            Answer::Later => {
-                self.outstanding.push(later);
-                Ok(())
-            }
-            Answer::Taken => {
-                self.counts.messages += 1;
-                Ok(())
-            }
-            Answer::Unknown => {
-                self.counts.unknown += 1;
-                Ok(())
-            }
-            Answer::Malformed => {
-                self.counts.malformed += 1;
-                Ok(())
-            }
+            Answer::Later => self.outstanding.push((header.ordinal, header.call)),
+            Answer::Taken => self.counts.messages += 1,
+            Answer::Unknown => self.counts.unknown += 1,
+            Answer::Malformed => self.counts.malformed += 1,
         }
+        Ok(())
     }
 
     #[inline]
-    fn answer(&mut self, call: Later, kind: Kind, body: &impl Body) -> Result<(), ServeError<P::Error>> {
-        let header = Header { ordinal: call.ordinal, kind, call: call.call };
+    fn answer(&mut self, header: Header, body: &impl Body) -> Result<(), ServeError<P::Error>> {
         let sent = match send(&mut self.port, header, body, ANSWER_TIMEOUT) {
             Err(CallError::OverLimit(OverLimit { .. }) | CallError::TooLong { .. }) => {
                 let header = Header { kind: Kind::Fault, ..header };
@@ -229,33 +284,38 @@ impl<P: Port> Server<P> {
         }
     }
 
-    /// Whether somebody still waits for the answer to a call.
-    #[must_use]
-    pub fn is_outstanding(&self, call: Later) -> bool {
-        self.outstanding.contains(&call)
+    fn forget(&mut self, call: Outstanding) {
+        self.outstanding.retain(|other| *other != call);
     }
 
-    /// Answers a call later. If it was not sent the call stays outstanding.
+    /// Whether somebody still waits for the answer to a call.
+    #[must_use]
+    pub fn is_outstanding<M: Method<Interface = I>>(&self, call: Later<M>) -> bool {
+        self.outstanding.contains(&call.outstanding())
+    }
+
+    /// Answers a call later. If that was not sent the call stays outstanding.
     ///
     /// # Errors
     /// [`ReplyError`].
-    pub fn reply<R: Body, E: Body>(
+    pub fn reply<M: Method<Interface = I>>(
         &mut self,
-        call: Later,
-        ordinal: u16,
-        result: Result<R, E>,
+        call: Later<M>,
+        result: Result<M::Reply<'_>, M::Error<'_>>,
         timeout: Duration,
     ) -> Result<(), ReplyError<P::Error>> {
-        if call.ordinal != ordinal || !self.is_outstanding(call) {
+        if !self.is_outstanding(call) {
             return Err(ReplyError::NotOutstanding);
         }
-        let header = |kind| Header { ordinal, kind, call: call.call };
+        let header = |kind| Header { ordinal: M::ORDINAL, kind, call: call.call };
         match result {
             Ok(body) => send(&mut self.port, header(Kind::Reply), &body, timeout)?,
-            Err(body) => send(&mut self.port, header(Kind::Error), &body, timeout)?,
+            Err(error) => {
+                send(&mut self.port, header(Kind::Error), &Declined::<M, _>::new(error), timeout)?;
+            }
         }
         self.counts.answers += 1;
-        self.outstanding.retain(|other| *other != call);
+        self.forget(call.outstanding());
         Ok(())
     }
 
@@ -263,32 +323,11 @@ impl<P: Port> Server<P> {
     ///
     /// # Errors
     /// [`CallError`]: it was not sent.
-    pub fn tell(
+    pub fn tell<B: Event<Interface = I>>(
         &mut self,
-        ordinal: u16,
-        event: &impl Body,
+        event: &B,
         timeout: Duration,
     ) -> Result<(), CallError<P::Error>> {
-        send(&mut self.port, Header { ordinal, kind: Kind::Message, call: 0 }, event, timeout)
-    }
-}
-
-/// The body of an answer that cannot be: for interfaces whose calls declare no errors.
-impl Body for crate::view::Never {
-    fn record_bytes(&self) -> u32 {
-        match *self {}
-    }
-
-    fn measure(&self) -> Result<usize, OverLimit> {
-        match *self {}
-    }
-
-    fn fields<K: crate::source::Sink + ?Sized>(
-        &self,
-        _: &mut crate::encode::Place,
-        _: u32,
-        _: &mut crate::encode::Out<'_, K>,
-    ) {
-        match *self {}
+        send(&mut self.port, Header { ordinal: B::ORDINAL, kind: Kind::Message, call: 0 }, event, timeout)
     }
 }

@@ -3,8 +3,6 @@
 //! Written by `tombolo idl compile` from interfaces/kv.tbl.
 
 use tombolo_interface as rt;
-#[allow(unused_imports, reason = "messages without fields put none")]
-use rt::Encode as _;
 
 /// The longest key, in bytes.
 pub const MAX_KEY: u64 = 64;
@@ -12,1019 +10,141 @@ pub const MAX_KEY: u64 = 64;
 /// The longest value, in bytes.
 pub const MAX_VALUE: u64 = 2048;
 
-/// Why a call was declined.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct KvError(
-    /// Its number; it may be one without a name.
-    pub u8,
-);
-
-impl KvError {
+rt::number! {
+    /// Why a call was declined.
+    pub open KvError: u8;
     /// There is no such key.
-    pub const NOT_FOUND: KvError = KvError(1);
+    NOT_FOUND = 1,
     /// The value has another version than was expected.
-    pub const CONFLICT: KvError = KvError(2);
+    CONFLICT = 2,
     /// There is no room for more.
-    pub const FULL: KvError = KvError(3);
-
-    /// Its number on the wire.
-    #[inline]
-    #[must_use]
-    pub fn number(self) -> u8 {
-        self.0
-    }
-
-    /// The value of that number.
-    #[inline]
-    #[must_use]
-    pub fn from_number(number: u8) -> Option<Self> {
-        Some(KvError(number))
-    }
+    FULL = 3,
 }
 
-impl rt::Encode for KvError {
-    const BYTES: u32 = 1;
-    const ALIGN: u32 = 1;
-
-    #[inline(always)]
-    fn put<K: rt::Sink + ?Sized>(&self, place: &mut rt::encode::Place, at: u32, out: &mut rt::encode::Out<'_, K>) {
-        self.number().put(place, at, out);
-    }
-}
-
-impl rt::View<'_> for KvError {
-    const BYTES: u32 = 1;
-    const ALIGN: u32 = 1;
-
-    #[inline]
-    fn view(record: rt::Record<'_>, at: u32) -> Result<Self, rt::Malformed> {
-        let number = u8::view(record, at)?;
-        KvError::from_number(number).ok_or_else(|| record.unnamed(at, number))
-    }
-}
-
-/// What is sent: kv get request.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct KvGetRequest<'a> {
+rt::record! {
+    /// What is sent: kv get request.
+    pub struct KvGetRequest<'a> => KvGetRequestView<'m>, apart 8 / 8;
     /// `key`, up to 64 bytes.
-    pub key: &'a str,
+    key @ 0: &'a str => rt::Text<'m, 64>,
 }
 
-impl rt::Body for KvGetRequest<'_> {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        8
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        let mut bytes = 0;
-        bytes += rt::encode::measure::bytes(self.key.as_bytes(), 64, "KvGetRequest.key")?;
-        Ok(bytes)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        self.key.put(place, at, out);
-    }
-}
-
-/// [`KvGetRequest`] where it lies in a message.
-#[derive(Clone, Copy, Debug)]
-pub struct KvGetRequestView<'m> {
-    record: rt::Record<'m>,
-}
-
-impl<'m> From<rt::Record<'m>> for KvGetRequestView<'m> {
-    #[inline]
-    fn from(record: rt::Record<'m>) -> Self {
-        KvGetRequestView { record }
-    }
-}
-
-impl<'m> KvGetRequestView<'m> {
-    /// `key`, up to 64 bytes.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn key(&self) -> Result<rt::Text<'m, 64>, rt::Malformed> {
-        rt::View::view(self.record, 0)
-    }
-}
-
-impl<'m> rt::View<'m> for KvGetRequestView<'m> {
-    const BYTES: u32 = 8;
-    const ALIGN: u32 = 8;
-
-    #[inline]
-    fn view(record: rt::Record<'m>, at: u32) -> Result<Self, rt::Malformed> {
-        record.record(at).map(Self::from)
-    }
-
-    fn check(&self, budget: &mut rt::Budget) -> Result<(), rt::Malformed> {
-        self.record.spend(budget)?;
-        self.key()?.check(budget)?;
-        Ok(())
-    }
-}
-
-/// What answers: kv get reply.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct KvGetReply<'a> {
+rt::record! {
+    /// What answers: kv get reply.
+    pub struct KvGetReply<'a> => KvGetReplyView<'m>, apart 16 / 8;
     /// `value`, up to 2048 bytes.
-    pub value: &'a [u8],
+    value @ 0: &'a [u8] => rt::Blob<'m, 2048>,
     /// `version`.
-    pub version: u64,
+    version @ 8: u64 => u64,
 }
 
-impl rt::Body for KvGetReply<'_> {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        16
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        let mut bytes = 0;
-        bytes += rt::encode::measure::bytes(self.value, 2048, "KvGetReply.value")?;
-        Ok(bytes)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        self.value.put(place, at, out);
-        self.version.put(place, at + 8, out);
-    }
-}
-
-/// [`KvGetReply`] where it lies in a message.
-#[derive(Clone, Copy, Debug)]
-pub struct KvGetReplyView<'m> {
-    record: rt::Record<'m>,
-}
-
-impl<'m> From<rt::Record<'m>> for KvGetReplyView<'m> {
-    #[inline]
-    fn from(record: rt::Record<'m>) -> Self {
-        KvGetReplyView { record }
-    }
-}
-
-impl<'m> KvGetReplyView<'m> {
-    /// `value`, up to 2048 bytes.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn value(&self) -> Result<rt::Blob<'m, 2048>, rt::Malformed> {
-        rt::View::view(self.record, 0)
-    }
-
-    /// `version`.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn version(&self) -> Result<u64, rt::Malformed> {
-        rt::View::view(self.record, 8)
-    }
-}
-
-impl<'m> rt::View<'m> for KvGetReplyView<'m> {
-    const BYTES: u32 = 8;
-    const ALIGN: u32 = 8;
-
-    #[inline]
-    fn view(record: rt::Record<'m>, at: u32) -> Result<Self, rt::Malformed> {
-        record.record(at).map(Self::from)
-    }
-
-    fn check(&self, budget: &mut rt::Budget) -> Result<(), rt::Malformed> {
-        self.record.spend(budget)?;
-        self.value()?.check(budget)?;
-        Ok(())
-    }
-}
-
-/// What declines: kv get error.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct KvGetError {
-    /// `error`.
-    pub error: KvError,
-}
-
-impl rt::Body for KvGetError {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        8
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        Ok(0)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        self.error.put(place, at, out);
-    }
-}
-
-/// What is sent: kv put request.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct KvPutRequest<'a> {
+rt::record! {
+    /// What is sent: kv put request.
+    pub struct KvPutRequest<'a> => KvPutRequestView<'m>, apart 32 / 8;
     /// `key`, up to 64 bytes.
-    pub key: &'a str,
+    key @ 0: &'a str => rt::Text<'m, 64>,
     /// `value`, up to 2048 bytes.
-    pub value: &'a [u8],
+    value @ 8: &'a [u8] => rt::Blob<'m, 2048>,
     /// `expected`.
-    pub expected: Option<u64>,
+    expected @ 16: Option<u64> => Option<u64>,
 }
 
-impl rt::Body for KvPutRequest<'_> {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        32
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        let mut bytes = 0;
-        bytes += rt::encode::measure::bytes(self.key.as_bytes(), 64, "KvPutRequest.key")?;
-        bytes += rt::encode::measure::bytes(self.value, 2048, "KvPutRequest.value")?;
-        Ok(bytes)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        self.key.put(place, at, out);
-        self.value.put(place, at + 8, out);
-        self.expected.put(place, at + 16, out);
-    }
-}
-
-/// [`KvPutRequest`] where it lies in a message.
-#[derive(Clone, Copy, Debug)]
-pub struct KvPutRequestView<'m> {
-    record: rt::Record<'m>,
-}
-
-impl<'m> From<rt::Record<'m>> for KvPutRequestView<'m> {
-    #[inline]
-    fn from(record: rt::Record<'m>) -> Self {
-        KvPutRequestView { record }
-    }
-}
-
-impl<'m> KvPutRequestView<'m> {
-    /// `key`, up to 64 bytes.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn key(&self) -> Result<rt::Text<'m, 64>, rt::Malformed> {
-        rt::View::view(self.record, 0)
-    }
-
-    /// `value`, up to 2048 bytes.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn value(&self) -> Result<rt::Blob<'m, 2048>, rt::Malformed> {
-        rt::View::view(self.record, 8)
-    }
-
-    /// `expected`.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn expected(&self) -> Result<Option<u64>, rt::Malformed> {
-        rt::View::view(self.record, 16)
-    }
-}
-
-impl<'m> rt::View<'m> for KvPutRequestView<'m> {
-    const BYTES: u32 = 8;
-    const ALIGN: u32 = 8;
-
-    #[inline]
-    fn view(record: rt::Record<'m>, at: u32) -> Result<Self, rt::Malformed> {
-        record.record(at).map(Self::from)
-    }
-
-    fn check(&self, budget: &mut rt::Budget) -> Result<(), rt::Malformed> {
-        self.record.spend(budget)?;
-        self.key()?.check(budget)?;
-        self.value()?.check(budget)?;
-        self.expected()?.check(budget)?;
-        Ok(())
-    }
-}
-
-/// What answers: kv put reply.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct KvPutReply {
+rt::record! {
+    /// What answers: kv put reply.
+    pub struct KvPutReply => KvPutReplyView<'m>, apart 8 / 8;
     /// `version`.
-    pub version: u64,
+    version @ 0: u64 => u64,
 }
 
-impl rt::Body for KvPutReply {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        8
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        Ok(0)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        self.version.put(place, at, out);
-    }
-}
-
-/// [`KvPutReply`] where it lies in a message.
-#[derive(Clone, Copy, Debug)]
-pub struct KvPutReplyView<'m> {
-    record: rt::Record<'m>,
-}
-
-impl<'m> From<rt::Record<'m>> for KvPutReplyView<'m> {
-    #[inline]
-    fn from(record: rt::Record<'m>) -> Self {
-        KvPutReplyView { record }
-    }
-}
-
-impl<'m> KvPutReplyView<'m> {
-    /// `version`.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn version(&self) -> Result<u64, rt::Malformed> {
-        rt::View::view(self.record, 0)
-    }
-}
-
-impl<'m> rt::View<'m> for KvPutReplyView<'m> {
-    const BYTES: u32 = 8;
-    const ALIGN: u32 = 8;
-
-    #[inline]
-    fn view(record: rt::Record<'m>, at: u32) -> Result<Self, rt::Malformed> {
-        record.record(at).map(Self::from)
-    }
-
-    fn check(&self, budget: &mut rt::Budget) -> Result<(), rt::Malformed> {
-        self.record.spend(budget)?;
-        Ok(())
-    }
-}
-
-/// What declines: kv put error.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct KvPutError {
-    /// `error`.
-    pub error: KvError,
-}
-
-impl rt::Body for KvPutError {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        8
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        Ok(0)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        self.error.put(place, at, out);
-    }
-}
-
-/// What is sent: kv list request.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct KvListRequest<'a> {
+rt::record! {
+    /// What is sent: kv list request.
+    pub struct KvListRequest<'a> => KvListRequestView<'m>, apart 8 / 8;
     /// `prefix`, up to 64 bytes.
-    pub prefix: &'a str,
+    prefix @ 0: &'a str => rt::Text<'m, 64>,
 }
 
-impl rt::Body for KvListRequest<'_> {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        8
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        let mut bytes = 0;
-        bytes += rt::encode::measure::bytes(self.prefix.as_bytes(), 64, "KvListRequest.prefix")?;
-        Ok(bytes)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        self.prefix.put(place, at, out);
-    }
-}
-
-/// [`KvListRequest`] where it lies in a message.
-#[derive(Clone, Copy, Debug)]
-pub struct KvListRequestView<'m> {
-    record: rt::Record<'m>,
-}
-
-impl<'m> From<rt::Record<'m>> for KvListRequestView<'m> {
-    #[inline]
-    fn from(record: rt::Record<'m>) -> Self {
-        KvListRequestView { record }
-    }
-}
-
-impl<'m> KvListRequestView<'m> {
-    /// `prefix`, up to 64 bytes.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn prefix(&self) -> Result<rt::Text<'m, 64>, rt::Malformed> {
-        rt::View::view(self.record, 0)
-    }
-}
-
-impl<'m> rt::View<'m> for KvListRequestView<'m> {
-    const BYTES: u32 = 8;
-    const ALIGN: u32 = 8;
-
-    #[inline]
-    fn view(record: rt::Record<'m>, at: u32) -> Result<Self, rt::Malformed> {
-        record.record(at).map(Self::from)
-    }
-
-    fn check(&self, budget: &mut rt::Budget) -> Result<(), rt::Malformed> {
-        self.record.spend(budget)?;
-        self.prefix()?.check(budget)?;
-        Ok(())
-    }
-}
-
-/// What answers: kv list reply.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct KvListReply<'a> {
+rt::record! {
+    /// What answers: kv list reply.
+    pub struct KvListReply<'a> => KvListReplyView<'m>, apart 8 / 8;
     /// `keys`, up to 64.
-    pub keys: &'a [&'a str],
+    keys @ 0: &'a [&'a str] => rt::List<'m, rt::Text<'m, 64>, 64>,
 }
 
-impl rt::Body for KvListReply<'_> {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        8
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        let mut bytes = 0;
-        bytes += rt::encode::measure::list(self.keys, 64, 8, "KvListReply.keys", |item| rt::encode::measure::bytes(item.as_bytes(), 64, "KvListReply.keys"))?;
-        Ok(bytes)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        self.keys.put(place, at, out);
-    }
-}
-
-/// [`KvListReply`] where it lies in a message.
-#[derive(Clone, Copy, Debug)]
-pub struct KvListReplyView<'m> {
-    record: rt::Record<'m>,
-}
-
-impl<'m> From<rt::Record<'m>> for KvListReplyView<'m> {
-    #[inline]
-    fn from(record: rt::Record<'m>) -> Self {
-        KvListReplyView { record }
-    }
-}
-
-impl<'m> KvListReplyView<'m> {
-    /// `keys`, up to 64.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn keys(&self) -> Result<rt::List<'m, rt::Text<'m, 64>, 64>, rt::Malformed> {
-        rt::View::view(self.record, 0)
-    }
-}
-
-impl<'m> rt::View<'m> for KvListReplyView<'m> {
-    const BYTES: u32 = 8;
-    const ALIGN: u32 = 8;
-
-    #[inline]
-    fn view(record: rt::Record<'m>, at: u32) -> Result<Self, rt::Malformed> {
-        record.record(at).map(Self::from)
-    }
-
-    fn check(&self, budget: &mut rt::Budget) -> Result<(), rt::Malformed> {
-        self.record.spend(budget)?;
-        self.keys()?.check(budget)?;
-        Ok(())
-    }
-}
-
-/// What is sent: kv await change request.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct KvAwaitChangeRequest<'a> {
+rt::record! {
+    /// What is sent: kv await change request.
+    pub struct KvAwaitChangeRequest<'a> => KvAwaitChangeRequestView<'m>, apart 8 / 8;
     /// `key`, up to 64 bytes.
-    pub key: &'a str,
+    key @ 0: &'a str => rt::Text<'m, 64>,
 }
 
-impl rt::Body for KvAwaitChangeRequest<'_> {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        8
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        let mut bytes = 0;
-        bytes += rt::encode::measure::bytes(self.key.as_bytes(), 64, "KvAwaitChangeRequest.key")?;
-        Ok(bytes)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        self.key.put(place, at, out);
-    }
-}
-
-/// [`KvAwaitChangeRequest`] where it lies in a message.
-#[derive(Clone, Copy, Debug)]
-pub struct KvAwaitChangeRequestView<'m> {
-    record: rt::Record<'m>,
-}
-
-impl<'m> From<rt::Record<'m>> for KvAwaitChangeRequestView<'m> {
-    #[inline]
-    fn from(record: rt::Record<'m>) -> Self {
-        KvAwaitChangeRequestView { record }
-    }
-}
-
-impl<'m> KvAwaitChangeRequestView<'m> {
-    /// `key`, up to 64 bytes.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn key(&self) -> Result<rt::Text<'m, 64>, rt::Malformed> {
-        rt::View::view(self.record, 0)
-    }
-}
-
-impl<'m> rt::View<'m> for KvAwaitChangeRequestView<'m> {
-    const BYTES: u32 = 8;
-    const ALIGN: u32 = 8;
-
-    #[inline]
-    fn view(record: rt::Record<'m>, at: u32) -> Result<Self, rt::Malformed> {
-        record.record(at).map(Self::from)
-    }
-
-    fn check(&self, budget: &mut rt::Budget) -> Result<(), rt::Malformed> {
-        self.record.spend(budget)?;
-        self.key()?.check(budget)?;
-        Ok(())
-    }
-}
-
-/// What answers: kv await change reply.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct KvAwaitChangeReply {
+rt::record! {
+    /// What answers: kv await change reply.
+    pub struct KvAwaitChangeReply => KvAwaitChangeReplyView<'m>, apart 8 / 8;
     /// `version`.
-    pub version: u64,
+    version @ 0: u64 => u64,
 }
 
-impl rt::Body for KvAwaitChangeReply {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        8
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        Ok(0)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        self.version.put(place, at, out);
-    }
+rt::record! {
+    /// What is sent: kv forget.
+    pub struct KvForget<'a> => KvForgetView<'m>, apart 8 / 8;
+    /// `key`, up to 64 bytes.
+    key @ 0: &'a str => rt::Text<'m, 64>,
 }
 
-/// [`KvAwaitChangeReply`] where it lies in a message.
-#[derive(Clone, Copy, Debug)]
-pub struct KvAwaitChangeReplyView<'m> {
-    record: rt::Record<'m>,
-}
-
-impl<'m> From<rt::Record<'m>> for KvAwaitChangeReplyView<'m> {
-    #[inline]
-    fn from(record: rt::Record<'m>) -> Self {
-        KvAwaitChangeReplyView { record }
-    }
-}
-
-impl<'m> KvAwaitChangeReplyView<'m> {
+rt::record! {
+    /// What is sent: kv changed.
+    pub struct KvChanged<'a> => KvChangedView<'m>, apart 16 / 8;
+    /// `key`, up to 64 bytes.
+    key @ 0: &'a str => rt::Text<'m, 64>,
     /// `version`.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn version(&self) -> Result<u64, rt::Malformed> {
-        rt::View::view(self.record, 0)
-    }
+    version @ 8: u64 => u64,
 }
 
-impl<'m> rt::View<'m> for KvAwaitChangeReplyView<'m> {
-    const BYTES: u32 = 8;
-    const ALIGN: u32 = 8;
-
-    #[inline]
-    fn view(record: rt::Record<'m>, at: u32) -> Result<Self, rt::Malformed> {
-        record.record(at).map(Self::from)
-    }
-
-    fn check(&self, budget: &mut rt::Budget) -> Result<(), rt::Malformed> {
-        self.record.spend(budget)?;
-        Ok(())
-    }
+rt::interface! {
+    /// A store of values by name.
+    pub struct Kv = "tombolo.example.Kv" version 1;
+    hash 0x07b5d475eb0914df, fingerprint 0xe720e3936141ea35;
+    capabilities false, buffers false, message_bytes 40;
+    client KvClient<KvEvents>, server KvServer;
 }
 
-/// What declines: kv await change error.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct KvAwaitChangeError {
-    /// `error`.
-    pub error: KvError,
+rt::method! {
+    /// The value of a key, and how often it was set.
+    pub struct KvGet of Kv @ 1, idempotent true;
+    KvGetRequest<'_>;
+    KvGetReply<'a> => KvGetReplyView;
+    error KvError => KvError;
 }
 
-impl rt::Body for KvAwaitChangeError {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        8
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        Ok(0)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        self.error.put(place, at, out);
-    }
+rt::method! {
+    /// Sets a key, if its version is the expected one or none is expected.
+    pub struct KvPut of Kv @ 2, idempotent false;
+    KvPutRequest<'_>;
+    KvPutReply => KvPutReplyView;
+    error KvError => KvError;
 }
 
-/// What is sent: kv forget.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct KvForget<'a> {
-    /// `key`, up to 64 bytes.
-    pub key: &'a str,
+rt::method! {
+    /// Up to 64 keys that begin with a prefix.
+    pub struct KvList of Kv @ 3, idempotent true;
+    KvListRequest<'_>;
+    KvListReply<'a> => KvListReplyView;
+    error rt::Never => rt::Never;
 }
 
-impl rt::Body for KvForget<'_> {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        8
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        let mut bytes = 0;
-        bytes += rt::encode::measure::bytes(self.key.as_bytes(), 64, "KvForget.key")?;
-        Ok(bytes)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        self.key.put(place, at, out);
-    }
+rt::method! {
+    /// Waits until a key is set, and answers then.
+    pub struct KvAwaitChange of Kv @ 4, idempotent true;
+    KvAwaitChangeRequest<'_>;
+    KvAwaitChangeReply => KvAwaitChangeReplyView;
+    error KvError => KvError;
 }
 
-/// [`KvForget`] where it lies in a message.
-#[derive(Clone, Copy, Debug)]
-pub struct KvForgetView<'m> {
-    record: rt::Record<'m>,
-}
+rt::one_way! { OneWay KvForget<'_>, of Kv @ 5 }
 
-impl<'m> From<rt::Record<'m>> for KvForgetView<'m> {
-    #[inline]
-    fn from(record: rt::Record<'m>) -> Self {
-        KvForgetView { record }
-    }
-}
-
-impl<'m> KvForgetView<'m> {
-    /// `key`, up to 64 bytes.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn key(&self) -> Result<rt::Text<'m, 64>, rt::Malformed> {
-        rt::View::view(self.record, 0)
-    }
-}
-
-impl<'m> rt::View<'m> for KvForgetView<'m> {
-    const BYTES: u32 = 8;
-    const ALIGN: u32 = 8;
-
-    #[inline]
-    fn view(record: rt::Record<'m>, at: u32) -> Result<Self, rt::Malformed> {
-        record.record(at).map(Self::from)
-    }
-
-    fn check(&self, budget: &mut rt::Budget) -> Result<(), rt::Malformed> {
-        self.record.spend(budget)?;
-        self.key()?.check(budget)?;
-        Ok(())
-    }
-}
-
-/// What is sent: kv changed.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct KvChanged<'a> {
-    /// `key`, up to 64 bytes.
-    pub key: &'a str,
-    /// `version`.
-    pub version: u64,
-}
-
-impl rt::Body for KvChanged<'_> {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        16
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        let mut bytes = 0;
-        bytes += rt::encode::measure::bytes(self.key.as_bytes(), 64, "KvChanged.key")?;
-        Ok(bytes)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        self.key.put(place, at, out);
-        self.version.put(place, at + 8, out);
-    }
-}
-
-/// [`KvChanged`] where it lies in a message.
-#[derive(Clone, Copy, Debug)]
-pub struct KvChangedView<'m> {
-    record: rt::Record<'m>,
-}
-
-impl<'m> From<rt::Record<'m>> for KvChangedView<'m> {
-    #[inline]
-    fn from(record: rt::Record<'m>) -> Self {
-        KvChangedView { record }
-    }
-}
-
-impl<'m> KvChangedView<'m> {
-    /// `key`, up to 64 bytes.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn key(&self) -> Result<rt::Text<'m, 64>, rt::Malformed> {
-        rt::View::view(self.record, 0)
-    }
-
-    /// `version`.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn version(&self) -> Result<u64, rt::Malformed> {
-        rt::View::view(self.record, 8)
-    }
-}
-
-impl<'m> rt::View<'m> for KvChangedView<'m> {
-    const BYTES: u32 = 8;
-    const ALIGN: u32 = 8;
-
-    #[inline]
-    fn view(record: rt::Record<'m>, at: u32) -> Result<Self, rt::Malformed> {
-        record.record(at).map(Self::from)
-    }
-
-    fn check(&self, budget: &mut rt::Budget) -> Result<(), rt::Malformed> {
-        self.record.spend(budget)?;
-        self.key()?.check(budget)?;
-        Ok(())
-    }
-}
-
-/// A store of values by name.
-#[derive(Clone, Copy, Debug)]
-pub struct Kv;
-
-impl Kv {
-    /// Package and name.
-    pub const NAME: &'static str = "tombolo.example.Kv";
-    /// Grows when peers of before cannot be served.
-    pub const VERSION: u32 = 1;
-    /// What both sides of a channel must have in common, of package, name and version.
-    pub const HASH: u64 = 0x07b5d475eb0914df;
-    /// Of everything that peers can notice.
-    pub const FINGERPRINT: u64 = 0xe720e3936141ea35;
-    /// What the link must be able to carry.
-    pub const NEEDS: rt::client::Needs = rt::client::Needs {
-        carries: rt::Carries { capabilities: false, buffers: false },
-        message_bytes: 40,
-    };
-}
-
-/// The call `get`, as a type.
-#[derive(Clone, Copy, Debug)]
-pub struct KvGet;
-
-impl rt::Method for KvGet {
-    const ORDINAL: u16 = 1;
-    const IDEMPOTENT: bool = true;
-    type Reply<'m> = KvGetReplyView<'m>;
-    type Error<'m> = KvError;
-}
-
-/// The call `put`, as a type.
-#[derive(Clone, Copy, Debug)]
-pub struct KvPut;
-
-impl rt::Method for KvPut {
-    const ORDINAL: u16 = 2;
-    const IDEMPOTENT: bool = false;
-    type Reply<'m> = KvPutReplyView<'m>;
-    type Error<'m> = KvError;
-}
-
-/// The call `list`, as a type.
-#[derive(Clone, Copy, Debug)]
-pub struct KvList;
-
-impl rt::Method for KvList {
-    const ORDINAL: u16 = 3;
-    const IDEMPOTENT: bool = true;
-    type Reply<'m> = KvListReplyView<'m>;
-    type Error<'m> = rt::Never;
-}
-
-/// The call `await_change`, as a type.
-#[derive(Clone, Copy, Debug)]
-pub struct KvAwaitChange;
-
-impl rt::Method for KvAwaitChange {
-    const ORDINAL: u16 = 4;
-    const IDEMPOTENT: bool = true;
-    type Reply<'m> = KvAwaitChangeReplyView<'m>;
-    type Error<'m> = KvError;
-}
-
-/// The calling side of [`Kv`]. `E` takes its events.
-#[derive(Debug)]
-pub struct KvClient<P, E = ()> {
-    client: rt::Client<P>,
-    events: E,
-}
+rt::one_way! { Event KvChanged<'_>, of Kv @ 6 }
 
 impl<P: rt::Port, E: KvEvents> KvClient<P, E> {
-    /// A client over a channel that was opened with [`Kv::HASH`].
-    ///
-    /// # Errors
-    /// The link lacks what the interface needs.
-    pub fn bind(port: P, events: E) -> Result<Self, rt::BindError> {
-        let client = rt::Client::bind(port, Kv::NEEDS, rt::client::MAX_IN_FLIGHT)?;
-        Ok(KvClient { client, events })
-    }
-
-    /// What has passed.
-    #[must_use]
-    pub fn counts(&self) -> rt::client::Counts {
-        self.client.counts()
-    }
-
-    /// The channel.
-    pub fn port(&mut self) -> &mut P {
-        self.client.port()
-    }
-
-    /// What takes the events.
-    pub fn events(&mut self) -> &mut E {
-        &mut self.events
-    }
-
-    /// Takes what has arrived, without waiting.
-    ///
-    /// # Errors
-    /// The channel has ended; answers that arrived before can still be waited for.
-    pub fn poll(&mut self) -> Result<(), P::Error> {
-        let Self { client, events } = self;
-        client.poll(&mut |ordinal, body| events.dispatch(ordinal, body))
-    }
-
-    /// Whether waiting for a call would return at once.
-    #[must_use]
-    pub fn is_ready<M>(&self, call: &rt::Pending<M>) -> bool {
-        self.client.is_ready(call)
-    }
-
-    /// Gives a call up; the server is told.
-    pub fn cancel<M>(&mut self, call: rt::Pending<M>) {
-        self.client.cancel(call);
-    }
-
     /// The value of a key, and how often it was set.
-    ///
-    /// The answer is read where it lies.
     ///
     /// # Errors
     /// [`rt::CallError`]; an error that the interface declares is given to `read`.
@@ -1035,40 +155,10 @@ impl<P: rt::Port, E: KvEvents> KvClient<P, E> {
         timeout: core::time::Duration,
         read: impl FnOnce(Result<KvGetReplyView<'_>, KvError>) -> Result<R, rt::Malformed>,
     ) -> Result<R, rt::CallError<P::Error>> {
-        let call = self.start_get(request, timeout)?;
-        self.wait_get(call, read)
-    }
-
-    /// Calls `get` without waiting for its answer.
-    ///
-    /// # Errors
-    /// [`rt::CallError`]: nothing was sent.
-    #[inline]
-    pub fn start_get(
-        &mut self,
-        request: &KvGetRequest<'_>,
-        timeout: core::time::Duration,
-    ) -> Result<rt::Pending<KvGet>, rt::CallError<P::Error>> {
-        self.client.start::<KvGet>(request, timeout)
-    }
-
-    /// Waits for the answer to `get`.
-    ///
-    /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
-    #[inline]
-    pub fn wait_get<R>(
-        &mut self,
-        call: rt::Pending<KvGet>,
-        read: impl FnOnce(Result<KvGetReplyView<'_>, KvError>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        let Self { client, events } = self;
-        client.wait::<KvGet, R>(call, &mut |ordinal, body| events.dispatch(ordinal, body), read)
+        self.0.call(request, timeout, read)
     }
 
     /// Sets a key, if its version is the expected one or none is expected.
-    ///
-    /// The answer is read where it lies.
     ///
     /// # Errors
     /// [`rt::CallError`]; an error that the interface declares is given to `read`.
@@ -1079,40 +169,10 @@ impl<P: rt::Port, E: KvEvents> KvClient<P, E> {
         timeout: core::time::Duration,
         read: impl FnOnce(Result<KvPutReplyView<'_>, KvError>) -> Result<R, rt::Malformed>,
     ) -> Result<R, rt::CallError<P::Error>> {
-        let call = self.start_put(request, timeout)?;
-        self.wait_put(call, read)
-    }
-
-    /// Calls `put` without waiting for its answer.
-    ///
-    /// # Errors
-    /// [`rt::CallError`]: nothing was sent.
-    #[inline]
-    pub fn start_put(
-        &mut self,
-        request: &KvPutRequest<'_>,
-        timeout: core::time::Duration,
-    ) -> Result<rt::Pending<KvPut>, rt::CallError<P::Error>> {
-        self.client.start::<KvPut>(request, timeout)
-    }
-
-    /// Waits for the answer to `put`.
-    ///
-    /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
-    #[inline]
-    pub fn wait_put<R>(
-        &mut self,
-        call: rt::Pending<KvPut>,
-        read: impl FnOnce(Result<KvPutReplyView<'_>, KvError>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        let Self { client, events } = self;
-        client.wait::<KvPut, R>(call, &mut |ordinal, body| events.dispatch(ordinal, body), read)
+        self.0.call(request, timeout, read)
     }
 
     /// Up to 64 keys that begin with a prefix.
-    ///
-    /// The answer is read where it lies.
     ///
     /// # Errors
     /// [`rt::CallError`]; an error that the interface declares is given to `read`.
@@ -1123,40 +183,10 @@ impl<P: rt::Port, E: KvEvents> KvClient<P, E> {
         timeout: core::time::Duration,
         read: impl FnOnce(Result<KvListReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
     ) -> Result<R, rt::CallError<P::Error>> {
-        let call = self.start_list(request, timeout)?;
-        self.wait_list(call, read)
-    }
-
-    /// Calls `list` without waiting for its answer.
-    ///
-    /// # Errors
-    /// [`rt::CallError`]: nothing was sent.
-    #[inline]
-    pub fn start_list(
-        &mut self,
-        request: &KvListRequest<'_>,
-        timeout: core::time::Duration,
-    ) -> Result<rt::Pending<KvList>, rt::CallError<P::Error>> {
-        self.client.start::<KvList>(request, timeout)
-    }
-
-    /// Waits for the answer to `list`.
-    ///
-    /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
-    #[inline]
-    pub fn wait_list<R>(
-        &mut self,
-        call: rt::Pending<KvList>,
-        read: impl FnOnce(Result<KvListReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        let Self { client, events } = self;
-        client.wait::<KvList, R>(call, &mut |ordinal, body| events.dispatch(ordinal, body), read)
+        self.0.call(request, timeout, read)
     }
 
     /// Waits until a key is set, and answers then.
-    ///
-    /// The answer is read where it lies.
     ///
     /// # Errors
     /// [`rt::CallError`]; an error that the interface declares is given to `read`.
@@ -1167,47 +197,15 @@ impl<P: rt::Port, E: KvEvents> KvClient<P, E> {
         timeout: core::time::Duration,
         read: impl FnOnce(Result<KvAwaitChangeReplyView<'_>, KvError>) -> Result<R, rt::Malformed>,
     ) -> Result<R, rt::CallError<P::Error>> {
-        let call = self.start_await_change(request, timeout)?;
-        self.wait_await_change(call, read)
-    }
-
-    /// Calls `await_change` without waiting for its answer.
-    ///
-    /// # Errors
-    /// [`rt::CallError`]: nothing was sent.
-    #[inline]
-    pub fn start_await_change(
-        &mut self,
-        request: &KvAwaitChangeRequest<'_>,
-        timeout: core::time::Duration,
-    ) -> Result<rt::Pending<KvAwaitChange>, rt::CallError<P::Error>> {
-        self.client.start::<KvAwaitChange>(request, timeout)
-    }
-
-    /// Waits for the answer to `await_change`.
-    ///
-    /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
-    #[inline]
-    pub fn wait_await_change<R>(
-        &mut self,
-        call: rt::Pending<KvAwaitChange>,
-        read: impl FnOnce(Result<KvAwaitChangeReplyView<'_>, KvError>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        let Self { client, events } = self;
-        client.wait::<KvAwaitChange, R>(call, &mut |ordinal, body| events.dispatch(ordinal, body), read)
+        self.0.call(request, timeout, read)
     }
 
     /// Forgets a key, if it is there. Nobody answers.
     ///
     /// # Errors
     /// [`rt::CallError`]: it was not sent.
-    pub fn forget(
-        &mut self,
-        message: &KvForget<'_>,
-        timeout: core::time::Duration,
-    ) -> Result<(), rt::CallError<P::Error>> {
-        self.client.tell(5, message, timeout)
+    pub fn forget(&mut self, message: &KvForget<'_>, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message, timeout)
     }
 }
 
@@ -1221,19 +219,19 @@ pub trait KvEvents {
         let _ = event;
         Ok(())
     }
-    /// Passes an event on; false if its ordinal is unknown.
-    ///
-    /// # Errors
-    /// It could not be read.
-    fn dispatch(&mut self, ordinal: u16, body: rt::Record<'_>) -> Result<bool, rt::Malformed> {
+}
+
+impl KvEvents for () {}
+
+impl<E: KvEvents + ?Sized> rt::Hears<E> for Kv {
+    #[inline]
+    fn hear(events: &mut E, ordinal: u16, body: rt::Record<'_>) -> Result<bool, rt::Malformed> {
         match ordinal {
-            6 => self.changed(body.into()).map(|()| true),
+            6 => events.changed(body.into()).map(|()| true),
             _ => Ok(false),
         }
     }
 }
-
-impl KvEvents for () {}
 
 /// Serves [`Kv`].
 pub trait KvHandler {
@@ -1243,7 +241,7 @@ pub trait KvHandler {
     /// What declines it, or that it is answered later.
     fn get<'s>(
         &'s mut self,
-        call: rt::Later,
+        call: rt::Later<KvGet>,
         request: KvGetRequestView<'_>,
     ) -> Result<KvGetReply<'s>, rt::Decline<KvError>>;
 
@@ -1253,7 +251,7 @@ pub trait KvHandler {
     /// What declines it, or that it is answered later.
     fn put(
         &mut self,
-        call: rt::Later,
+        call: rt::Later<KvPut>,
         request: KvPutRequestView<'_>,
     ) -> Result<KvPutReply, rt::Decline<KvError>>;
 
@@ -1263,7 +261,7 @@ pub trait KvHandler {
     /// What declines it, or that it is answered later.
     fn list<'s>(
         &'s mut self,
-        call: rt::Later,
+        call: rt::Later<KvList>,
         request: KvListRequestView<'_>,
     ) -> Result<KvListReply<'s>, rt::Decline<rt::Never>>;
 
@@ -1273,7 +271,7 @@ pub trait KvHandler {
     /// What declines it, or that it is answered later.
     fn await_change(
         &mut self,
-        call: rt::Later,
+        call: rt::Later<KvAwaitChange>,
         request: KvAwaitChangeRequestView<'_>,
     ) -> Result<KvAwaitChangeReply, rt::Decline<KvError>>;
 
@@ -1284,220 +282,55 @@ pub trait KvHandler {
     fn forget(&mut self, message: KvForgetView<'_>) -> Result<(), rt::Malformed>;
 }
 
-enum KvReply<'s> {
-    Get(KvGetReply<'s>),
-    Put(KvPutReply),
-    List(KvListReply<'s>),
-    AwaitChange(KvAwaitChangeReply),
+rt::answers! {
+    /// What a server of [`Kv`] sends back.
+    pub enum KvAnswer<'s>;
+    GetReply(KvGetReply<'s>),
+    GetDeclined(rt::Declined<KvGet, KvError>),
+    PutReply(KvPutReply),
+    PutDeclined(rt::Declined<KvPut, KvError>),
+    ListReply(KvListReply<'s>),
+    AwaitChangeReply(KvAwaitChangeReply),
+    AwaitChangeDeclined(rt::Declined<KvAwaitChange, KvError>),
 }
 
-impl rt::Body for KvReply<'_> {
-    #[inline]
-    fn record_bytes(&self) -> u32 {
-        match self {
-            KvReply::Get(body) => body.record_bytes(),
-            KvReply::Put(body) => body.record_bytes(),
-            KvReply::List(body) => body.record_bytes(),
-            KvReply::AwaitChange(body) => body.record_bytes(),
-        }
-    }
+impl<H: KvHandler + ?Sized> rt::Serves<H> for Kv {
+    type Answers<'s>
+        = KvAnswer<'s>
+    where
+        H: 's;
 
     #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        match self {
-            KvReply::Get(body) => body.measure(),
-            KvReply::Put(body) => body.measure(),
-            KvReply::List(body) => body.measure(),
-            KvReply::AwaitChange(body) => body.measure(),
+    fn dispatch<'s>(handler: &'s mut H, request: rt::Incoming<'_>) -> rt::Answer<Self::Answers<'s>> {
+        match request.what() {
+            (rt::Kind::Call, 1) => {
+                let result = handler.get(request.later(), request.view());
+                rt::Answer::of(result, KvAnswer::GetReply, KvAnswer::GetDeclined)
+            }
+            (rt::Kind::Call, 2) => {
+                let result = handler.put(request.later(), request.view());
+                rt::Answer::of(result, KvAnswer::PutReply, KvAnswer::PutDeclined)
+            }
+            (rt::Kind::Call, 3) => {
+                let result = handler.list(request.later(), request.view());
+                rt::Answer::of_sure(result, KvAnswer::ListReply)
+            }
+            (rt::Kind::Call, 4) => {
+                let result = handler.await_change(request.later(), request.view());
+                rt::Answer::of(result, KvAnswer::AwaitChangeReply, KvAnswer::AwaitChangeDeclined)
+            }
+            (rt::Kind::Message, 5) => rt::Answer::of_message(handler.forget(request.view())),
+            _ => request.unknown(),
         }
     }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        match self {
-            KvReply::Get(body) => body.fields(place, at, out),
-            KvReply::Put(body) => body.fields(place, at, out),
-            KvReply::List(body) => body.fields(place, at, out),
-            KvReply::AwaitChange(body) => body.fields(place, at, out),
-        }
-    }
-}
-
-enum KvFailure {
-    Get(KvGetError),
-    Put(KvPutError),
-    AwaitChange(KvAwaitChangeError),
-}
-
-impl rt::Body for KvFailure {
-    #[inline]
-    fn record_bytes(&self) -> u32 {
-        match self {
-            KvFailure::Get(body) => body.record_bytes(),
-            KvFailure::Put(body) => body.record_bytes(),
-            KvFailure::AwaitChange(body) => body.record_bytes(),
-        }
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        match self {
-            KvFailure::Get(body) => body.measure(),
-            KvFailure::Put(body) => body.measure(),
-            KvFailure::AwaitChange(body) => body.measure(),
-        }
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        match self {
-            KvFailure::Get(body) => body.fields(place, at, out),
-            KvFailure::Put(body) => body.fields(place, at, out),
-            KvFailure::AwaitChange(body) => body.fields(place, at, out),
-        }
-    }
-}
-
-/// The serving side of [`Kv`].
-#[derive(Debug)]
-pub struct KvServer<P> {
-    server: rt::Server<P>,
 }
 
 impl<P: rt::Port> KvServer<P> {
-    /// A server over a channel that was opened with [`Kv::HASH`].
-    ///
-    /// # Errors
-    /// The link lacks what the interface needs.
-    pub fn bind(port: P) -> Result<Self, rt::BindError> {
-        rt::Server::bind(port, Kv::NEEDS).map(|server| KvServer { server })
-    }
-
-    /// What has passed.
-    #[must_use]
-    pub fn counts(&self) -> rt::client::Counts {
-        self.server.counts()
-    }
-
-    /// The channel.
-    pub fn port(&mut self) -> &mut P {
-        self.server.port()
-    }
-
-    /// Whether somebody still waits for the answer to a call.
-    #[must_use]
-    pub fn is_outstanding(&self, call: rt::Later) -> bool {
-        self.server.is_outstanding(call)
-    }
-
-    /// Takes one message, waiting for it up to `timeout`, and answers it if it is a call. Says whether one came.
-    ///
-    /// # Errors
-    /// [`rt::ServeError`]: the channel is of no use any more.
-    #[inline]
-    pub fn serve_one(
-        &mut self,
-        handler: &mut impl KvHandler,
-        timeout: core::time::Duration,
-    ) -> Result<bool, rt::ServeError<P::Error>> {
-        self.server.serve::<KvReply<'_>, KvFailure>(timeout, |header, call, body| match (header.kind, header.ordinal) {
-            (rt::Kind::Call, 1) => rt::server::Answer::of(
-                handler.get(call, body.into()),
-                KvReply::Get,
-                |error| KvFailure::Get(KvGetError { error }),
-            ),
-            (rt::Kind::Call, 2) => rt::server::Answer::of(
-                handler.put(call, body.into()),
-                KvReply::Put,
-                |error| KvFailure::Put(KvPutError { error }),
-            ),
-            (rt::Kind::Call, 3) => rt::server::Answer::of(
-                handler.list(call, body.into()),
-                KvReply::List,
-                |never| match never {},
-            ),
-            (rt::Kind::Call, 4) => rt::server::Answer::of(
-                handler.await_change(call, body.into()),
-                KvReply::AwaitChange,
-                |error| KvFailure::AwaitChange(KvAwaitChangeError { error }),
-            ),
-            (rt::Kind::Message, 5) => rt::server::Answer::of_message(handler.forget(body.into())),
-            (rt::Kind::Call, _) => rt::server::Answer::Fault(rt::Fault::Unknown),
-            _ => rt::server::Answer::Unknown,
-        })
-    }
-
-    /// Answers a call of `get` later.
-    ///
-    /// # Errors
-    /// [`rt::ReplyError`]: it was not sent.
-    pub fn reply_get(
-        &mut self,
-        call: rt::Later,
-        result: Result<KvGetReply<'_>, KvError>,
-        timeout: core::time::Duration,
-    ) -> Result<(), rt::ReplyError<P::Error>> {
-        self.server.reply(call, 1, result.map_err(|error| KvGetError { error }), timeout)
-    }
-
-    /// Answers a call of `put` later.
-    ///
-    /// # Errors
-    /// [`rt::ReplyError`]: it was not sent.
-    pub fn reply_put(
-        &mut self,
-        call: rt::Later,
-        result: Result<KvPutReply, KvError>,
-        timeout: core::time::Duration,
-    ) -> Result<(), rt::ReplyError<P::Error>> {
-        self.server.reply(call, 2, result.map_err(|error| KvPutError { error }), timeout)
-    }
-
-    /// Answers a call of `list` later.
-    ///
-    /// # Errors
-    /// [`rt::ReplyError`]: it was not sent.
-    pub fn reply_list(
-        &mut self,
-        call: rt::Later,
-        result: Result<KvListReply<'_>, rt::Never>,
-        timeout: core::time::Duration,
-    ) -> Result<(), rt::ReplyError<P::Error>> {
-        self.server.reply(call, 3, result, timeout)
-    }
-
-    /// Answers a call of `await_change` later.
-    ///
-    /// # Errors
-    /// [`rt::ReplyError`]: it was not sent.
-    pub fn reply_await_change(
-        &mut self,
-        call: rt::Later,
-        result: Result<KvAwaitChangeReply, KvError>,
-        timeout: core::time::Duration,
-    ) -> Result<(), rt::ReplyError<P::Error>> {
-        self.server.reply(call, 4, result.map_err(|error| KvAwaitChangeError { error }), timeout)
-    }
-
     /// A key was set, by whomever.
     ///
     /// # Errors
     /// [`rt::CallError`]: it was not sent.
-    pub fn changed(
-        &mut self,
-        message: &KvChanged<'_>,
-        timeout: core::time::Duration,
-    ) -> Result<(), rt::CallError<P::Error>> {
-        self.server.tell(6, message, timeout)
+    pub fn changed(&mut self, message: &KvChanged<'_>, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message, timeout)
     }
 }

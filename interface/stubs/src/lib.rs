@@ -3,7 +3,15 @@
 #![forbid(unsafe_code)]
 
 #[rustfmt::skip]
+pub mod common;
+#[rustfmt::skip]
+pub mod echo;
+#[rustfmt::skip]
 pub mod everything;
+#[rustfmt::skip]
+pub mod growth;
+#[rustfmt::skip]
+pub mod growth_before;
 #[rustfmt::skip]
 pub mod kv;
 #[rustfmt::skip]

@@ -3,259 +3,43 @@
 //! Written by `tombolo idl compile` from interfaces/rights.tbl.
 
 use tombolo_interface as rt;
-#[allow(unused_imports, reason = "messages without fields put none")]
-use rt::Encode as _;
 
-/// What is sent: rights pass request.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct RightsPassRequest<'a> {
+rt::record! {
+    /// What is sent: rights pass request.
+    pub struct RightsPassRequest<'a> => RightsPassRequestView<'m>, apart 64 / 8;
     /// `endpoint`.
-    pub endpoint: rt::Endpoint<false>,
+    endpoint @ 0: rt::Endpoint<false> => rt::Endpoint<false>,
     /// `region`.
-    pub region: rt::Region<true>,
+    region @ 16: rt::Region<true> => rt::Region<true>,
     /// `any`.
-    pub any: Option<rt::Capability<false>>,
+    any @ 32: Option<rt::Capability<false>> => Option<rt::Capability<false>>,
     /// `buffers`, up to 2.
-    pub buffers: &'a [rt::Buffer<true>],
+    buffers @ 56: &'a [rt::Buffer<true>] => rt::List<'m, rt::Buffer<true>, 2>,
 }
 
-impl rt::Body for RightsPassRequest<'_> {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        64
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        let mut bytes = 0;
-        bytes += rt::encode::measure::list(self.buffers, 2, 16, "RightsPassRequest.buffers", |_| Ok(0))?;
-        Ok(bytes)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        self.endpoint.put(place, at, out);
-        self.region.put(place, at + 16, out);
-        self.any.put(place, at + 32, out);
-        self.buffers.put(place, at + 56, out);
-    }
+rt::record! {
+    /// What answers: rights pass reply.
+    pub struct RightsPassReply => RightsPassReplyView<'m>, apart 0 / 8;
 }
 
-/// [`RightsPassRequest`] where it lies in a message.
-#[derive(Clone, Copy, Debug)]
-pub struct RightsPassRequestView<'m> {
-    record: rt::Record<'m>,
+rt::interface! {
+    /// Passes rights on.
+    pub struct Rights = "tombolo.testing.Rights" version 1;
+    hash 0x7e6393de63d8dffb, fingerprint 0x96999c2c98922066;
+    capabilities true, buffers true, message_bytes 72;
+    client RightsClient<RightsEvents>, server RightsServer;
 }
 
-impl<'m> From<rt::Record<'m>> for RightsPassRequestView<'m> {
-    #[inline]
-    fn from(record: rt::Record<'m>) -> Self {
-        RightsPassRequestView { record }
-    }
-}
-
-impl<'m> RightsPassRequestView<'m> {
-    /// `endpoint`.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn endpoint(&self) -> Result<rt::Endpoint<false>, rt::Malformed> {
-        rt::View::view(self.record, 0)
-    }
-
-    /// `region`.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn region(&self) -> Result<rt::Region<true>, rt::Malformed> {
-        rt::View::view(self.record, 16)
-    }
-
-    /// `any`.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn any(&self) -> Result<Option<rt::Capability<false>>, rt::Malformed> {
-        rt::View::view(self.record, 32)
-    }
-
-    /// `buffers`, up to 2.
-    ///
-    /// # Errors
-    /// [`rt::Malformed`]: the peer wrote something that the interface does not have.
-    #[inline]
-    pub fn buffers(&self) -> Result<rt::List<'m, rt::Buffer<true>, 2>, rt::Malformed> {
-        rt::View::view(self.record, 56)
-    }
-}
-
-impl<'m> rt::View<'m> for RightsPassRequestView<'m> {
-    const BYTES: u32 = 8;
-    const ALIGN: u32 = 8;
-
-    #[inline]
-    fn view(record: rt::Record<'m>, at: u32) -> Result<Self, rt::Malformed> {
-        record.record(at).map(Self::from)
-    }
-
-    fn check(&self, budget: &mut rt::Budget) -> Result<(), rt::Malformed> {
-        self.record.spend(budget)?;
-        self.endpoint()?;
-        self.region()?;
-        self.any()?.check(budget)?;
-        self.buffers()?.check(budget)?;
-        Ok(())
-    }
-}
-
-/// What answers: rights pass reply.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct RightsPassReply;
-
-impl rt::Body for RightsPassReply {
-    #[inline(always)]
-    fn record_bytes(&self) -> u32 {
-        0
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        Ok(0)
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        _: &mut rt::encode::Place,
-        _: u32,
-        _: &mut rt::encode::Out<'_, K>,
-    ) {
-    }
-}
-
-/// [`RightsPassReply`] where it lies in a message.
-#[derive(Clone, Copy, Debug)]
-pub struct RightsPassReplyView<'m> {
-    record: rt::Record<'m>,
-}
-
-impl<'m> From<rt::Record<'m>> for RightsPassReplyView<'m> {
-    #[inline]
-    fn from(record: rt::Record<'m>) -> Self {
-        RightsPassReplyView { record }
-    }
-}
-
-impl<'m> rt::View<'m> for RightsPassReplyView<'m> {
-    const BYTES: u32 = 8;
-    const ALIGN: u32 = 8;
-
-    #[inline]
-    fn view(record: rt::Record<'m>, at: u32) -> Result<Self, rt::Malformed> {
-        record.record(at).map(Self::from)
-    }
-
-    fn check(&self, budget: &mut rt::Budget) -> Result<(), rt::Malformed> {
-        self.record.spend(budget)?;
-        Ok(())
-    }
-}
-
-/// Passes rights on.
-#[derive(Clone, Copy, Debug)]
-pub struct Rights;
-
-impl Rights {
-    /// Package and name.
-    pub const NAME: &'static str = "tombolo.testing.Rights";
-    /// Grows when peers of before cannot be served.
-    pub const VERSION: u32 = 1;
-    /// What both sides of a channel must have in common, of package, name and version.
-    pub const HASH: u64 = 0x7e6393de63d8dffb;
-    /// Of everything that peers can notice.
-    pub const FINGERPRINT: u64 = 0x96999c2c98922066;
-    /// What the link must be able to carry.
-    pub const NEEDS: rt::client::Needs = rt::client::Needs {
-        carries: rt::Carries { capabilities: true, buffers: true },
-        message_bytes: 72,
-    };
-}
-
-/// The call `pass`, as a type.
-#[derive(Clone, Copy, Debug)]
-pub struct RightsPass;
-
-impl rt::Method for RightsPass {
-    const ORDINAL: u16 = 1;
-    const IDEMPOTENT: bool = false;
-    type Reply<'m> = RightsPassReplyView<'m>;
-    type Error<'m> = rt::Never;
-}
-
-/// The calling side of [`Rights`]. `E` takes its events.
-#[derive(Debug)]
-pub struct RightsClient<P, E = ()> {
-    client: rt::Client<P>,
-    events: E,
+rt::method! {
+    /// Of all kinds.
+    pub struct RightsPass of Rights @ 1, idempotent false;
+    RightsPassRequest<'_>;
+    RightsPassReply => RightsPassReplyView;
+    error rt::Never => rt::Never;
 }
 
 impl<P: rt::Port, E: RightsEvents> RightsClient<P, E> {
-    /// A client over a channel that was opened with [`Rights::HASH`].
-    ///
-    /// # Errors
-    /// The link lacks what the interface needs.
-    pub fn bind(port: P, events: E) -> Result<Self, rt::BindError> {
-        let client = rt::Client::bind(port, Rights::NEEDS, rt::client::MAX_IN_FLIGHT)?;
-        Ok(RightsClient { client, events })
-    }
-
-    /// What has passed.
-    #[must_use]
-    pub fn counts(&self) -> rt::client::Counts {
-        self.client.counts()
-    }
-
-    /// The channel.
-    pub fn port(&mut self) -> &mut P {
-        self.client.port()
-    }
-
-    /// What takes the events.
-    pub fn events(&mut self) -> &mut E {
-        &mut self.events
-    }
-
-    /// Takes what has arrived, without waiting.
-    ///
-    /// # Errors
-    /// The channel has ended; answers that arrived before can still be waited for.
-    pub fn poll(&mut self) -> Result<(), P::Error> {
-        let Self { client, events } = self;
-        client.poll(&mut |ordinal, body| events.dispatch(ordinal, body))
-    }
-
-    /// Whether waiting for a call would return at once.
-    #[must_use]
-    pub fn is_ready<M>(&self, call: &rt::Pending<M>) -> bool {
-        self.client.is_ready(call)
-    }
-
-    /// Gives a call up; the server is told.
-    pub fn cancel<M>(&mut self, call: rt::Pending<M>) {
-        self.client.cancel(call);
-    }
-
     /// Of all kinds.
-    ///
-    /// The answer is read where it lies.
     ///
     /// # Errors
     /// [`rt::CallError`]; an error that the interface declares is given to `read`.
@@ -266,51 +50,22 @@ impl<P: rt::Port, E: RightsEvents> RightsClient<P, E> {
         timeout: core::time::Duration,
         read: impl FnOnce(Result<RightsPassReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
     ) -> Result<R, rt::CallError<P::Error>> {
-        let call = self.start_pass(request, timeout)?;
-        self.wait_pass(call, read)
-    }
-
-    /// Calls `pass` without waiting for its answer.
-    ///
-    /// # Errors
-    /// [`rt::CallError`]: nothing was sent.
-    #[inline]
-    pub fn start_pass(
-        &mut self,
-        request: &RightsPassRequest<'_>,
-        timeout: core::time::Duration,
-    ) -> Result<rt::Pending<RightsPass>, rt::CallError<P::Error>> {
-        self.client.start::<RightsPass>(request, timeout)
-    }
-
-    /// Waits for the answer to `pass`.
-    ///
-    /// # Errors
-    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
-    #[inline]
-    pub fn wait_pass<R>(
-        &mut self,
-        call: rt::Pending<RightsPass>,
-        read: impl FnOnce(Result<RightsPassReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
-    ) -> Result<R, rt::CallError<P::Error>> {
-        let Self { client, events } = self;
-        client.wait::<RightsPass, R>(call, &mut |ordinal, body| events.dispatch(ordinal, body), read)
+        self.0.call(request, timeout, read)
     }
 }
 
 /// Takes the events of [`Rights`]; `()` takes none.
 pub trait RightsEvents {
-    /// Passes an event on; false if its ordinal is unknown.
-    ///
-    /// # Errors
-    /// It could not be read.
-    fn dispatch(&mut self, ordinal: u16, body: rt::Record<'_>) -> Result<bool, rt::Malformed> {
-        let _ = (ordinal, body);
-        Ok(false)
-    }
 }
 
 impl RightsEvents for () {}
+
+impl<E: RightsEvents + ?Sized> rt::Hears<E> for Rights {
+    #[inline]
+    fn hear(_: &mut E, _: u16, _: rt::Record<'_>) -> Result<bool, rt::Malformed> {
+        Ok(false)
+    }
+}
 
 /// Serves [`Rights`].
 pub trait RightsHandler {
@@ -320,106 +75,31 @@ pub trait RightsHandler {
     /// What declines it, or that it is answered later.
     fn pass(
         &mut self,
-        call: rt::Later,
+        call: rt::Later<RightsPass>,
         request: RightsPassRequestView<'_>,
     ) -> Result<RightsPassReply, rt::Decline<rt::Never>>;
 }
 
-enum RightsReply {
-    Pass(RightsPassReply),
+rt::answers! {
+    /// What a server of [`Rights`] sends back.
+    pub enum RightsAnswer;
+    PassReply(RightsPassReply),
 }
 
-impl rt::Body for RightsReply {
+impl<H: RightsHandler + ?Sized> rt::Serves<H> for Rights {
+    type Answers<'s>
+        = RightsAnswer
+    where
+        H: 's;
+
     #[inline]
-    fn record_bytes(&self) -> u32 {
-        match self {
-            RightsReply::Pass(body) => body.record_bytes(),
+    fn dispatch<'s>(handler: &'s mut H, request: rt::Incoming<'_>) -> rt::Answer<Self::Answers<'s>> {
+        match request.what() {
+            (rt::Kind::Call, 1) => {
+                let result = handler.pass(request.later(), request.view());
+                rt::Answer::of_sure(result, RightsAnswer::PassReply)
+            }
+            _ => request.unknown(),
         }
-    }
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {
-        match self {
-            RightsReply::Pass(body) => body.measure(),
-        }
-    }
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {
-        match self {
-            RightsReply::Pass(body) => body.fields(place, at, out),
-        }
-    }
-}
-
-/// The serving side of [`Rights`].
-#[derive(Debug)]
-pub struct RightsServer<P> {
-    server: rt::Server<P>,
-}
-
-impl<P: rt::Port> RightsServer<P> {
-    /// A server over a channel that was opened with [`Rights::HASH`].
-    ///
-    /// # Errors
-    /// The link lacks what the interface needs.
-    pub fn bind(port: P) -> Result<Self, rt::BindError> {
-        rt::Server::bind(port, Rights::NEEDS).map(|server| RightsServer { server })
-    }
-
-    /// What has passed.
-    #[must_use]
-    pub fn counts(&self) -> rt::client::Counts {
-        self.server.counts()
-    }
-
-    /// The channel.
-    pub fn port(&mut self) -> &mut P {
-        self.server.port()
-    }
-
-    /// Whether somebody still waits for the answer to a call.
-    #[must_use]
-    pub fn is_outstanding(&self, call: rt::Later) -> bool {
-        self.server.is_outstanding(call)
-    }
-
-    /// Takes one message, waiting for it up to `timeout`, and answers it if it is a call. Says whether one came.
-    ///
-    /// # Errors
-    /// [`rt::ServeError`]: the channel is of no use any more.
-    #[inline]
-    pub fn serve_one(
-        &mut self,
-        handler: &mut impl RightsHandler,
-        timeout: core::time::Duration,
-    ) -> Result<bool, rt::ServeError<P::Error>> {
-        self.server.serve::<RightsReply, rt::Never>(timeout, |header, call, body| match (header.kind, header.ordinal) {
-            (rt::Kind::Call, 1) => rt::server::Answer::of(
-                handler.pass(call, body.into()),
-                RightsReply::Pass,
-                |never| match never {},
-            ),
-            (rt::Kind::Call, _) => rt::server::Answer::Fault(rt::Fault::Unknown),
-            _ => rt::server::Answer::Unknown,
-        })
-    }
-
-    /// Answers a call of `pass` later.
-    ///
-    /// # Errors
-    /// [`rt::ReplyError`]: it was not sent.
-    pub fn reply_pass(
-        &mut self,
-        call: rt::Later,
-        result: Result<RightsPassReply, rt::Never>,
-        timeout: core::time::Duration,
-    ) -> Result<(), rt::ReplyError<P::Error>> {
-        self.server.reply(call, 1, result, timeout)
     }
 }

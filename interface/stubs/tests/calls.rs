@@ -18,13 +18,13 @@ const NOW: Duration = Duration::ZERO;
 #[derive(Default)]
 struct Store {
     values: BTreeMap<String, (Vec<u8>, u64)>,
-    waiting: Vec<Later>,
+    waiting: Vec<Later<KvAwaitChange>>,
 }
 
 impl KvHandler for Store {
     fn get<'s>(
         &'s mut self,
-        _: Later,
+        _: Later<KvGet>,
         request: KvGetRequestView<'_>,
     ) -> Result<KvGetReply<'s>, Decline<KvError>> {
         let key = request.key()?.to_string()?;
@@ -32,7 +32,11 @@ impl KvHandler for Store {
         Ok(KvGetReply { value: &found.0, version: found.1 })
     }
 
-    fn put(&mut self, _: Later, request: KvPutRequestView<'_>) -> Result<KvPutReply, Decline<KvError>> {
+    fn put(
+        &mut self,
+        _: Later<KvPut>,
+        request: KvPutRequestView<'_>,
+    ) -> Result<KvPutReply, Decline<KvError>> {
         let key = request.key()?.to_string()?;
         let version = self.values.get(&key).map_or(0, |known| known.1);
         if request.expected()?.is_some_and(|expected| expected != version) {
@@ -42,13 +46,17 @@ impl KvHandler for Store {
         Ok(KvPutReply { version: version + 1 })
     }
 
-    fn list<'s>(&'s mut self, _: Later, _: KvListRequestView<'_>) -> Result<KvListReply<'s>, Decline<Never>> {
+    fn list<'s>(
+        &'s mut self,
+        _: Later<KvList>,
+        _: KvListRequestView<'_>,
+    ) -> Result<KvListReply<'s>, Decline<Never>> {
         Err(Decline::Unserved)
     }
 
     fn await_change(
         &mut self,
-        call: Later,
+        call: Later<KvAwaitChange>,
         _: KvAwaitChangeRequestView<'_>,
     ) -> Result<KvAwaitChangeReply, Decline<KvError>> {
         self.waiting.push(call);
@@ -84,13 +92,13 @@ fn serve_all(server: &mut Server, store: &mut Store) {
 }
 
 fn start_put(client: &mut Client, key: &str, expected: Option<u64>) -> tombolo_interface::Pending<KvPut> {
-    client.start_put(&KvPutRequest { key, value: b"v", expected }, SECOND).unwrap()
+    client.start(&KvPutRequest { key, value: b"v", expected }, SECOND).unwrap()
 }
 
 /// The version, or the declared error.
 fn put_result(client: &mut Client, call: tombolo_interface::Pending<KvPut>) -> Result<u64, KvError> {
     client
-        .wait_put(call, |answer| {
+        .wait(call, |answer| {
             answer.map(|reply| reply.version()).map_or_else(|error| Ok(Err(error)), |version| version.map(Ok))
         })
         .unwrap()
@@ -106,16 +114,16 @@ fn results_and_declared_errors_come_back() {
     assert_eq!(put_result(&mut client, put), Ok(1));
     assert_eq!(put_result(&mut client, conflict), Err(KvError::CONFLICT));
 
-    let get = client.start_get(&KvGetRequest { key: "a" }, SECOND).unwrap();
-    let none = client.start_get(&KvGetRequest { key: "b" }, SECOND).unwrap();
+    let get = client.start(&KvGetRequest { key: "a" }, SECOND).unwrap();
+    let none = client.start(&KvGetRequest { key: "b" }, SECOND).unwrap();
     serve_all(&mut server, &mut store);
-    let read = client.wait_get(get, |answer| {
+    let read = client.wait(get, |answer| {
         let reply = answer.expect("a value");
         Ok((reply.value()?.to_vec(), reply.version()?))
     });
     assert_eq!(read, Ok((b"v".to_vec(), 1)));
     client
-        .wait_get(none, |answer| {
+        .wait(none, |answer| {
             assert_eq!(answer.err(), Some(KvError::NOT_FOUND));
             Ok(())
         })
@@ -142,14 +150,14 @@ fn several_calls_are_in_flight_and_are_waited_for_in_any_order() {
 fn answers_that_come_out_of_order_reach_their_calls() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
-    let late = client.start_await_change(&KvAwaitChangeRequest { key: "a" }, SECOND).unwrap();
+    let late = client.start(&KvAwaitChangeRequest { key: "a" }, SECOND).unwrap();
     let quick = start_put(&mut client, "a", None);
     serve_all(&mut server, &mut store);
     assert_eq!(put_result(&mut client, quick), Ok(1));
     assert!(!client.is_ready(&late));
-    server.reply_await_change(store.waiting[0], Ok(KvAwaitChangeReply { version: 1 }), NOW).unwrap();
-    assert_eq!(client.wait_await_change(late, |answer| answer.expect("no error").version()), Ok(1));
-    let again = server.reply_await_change(store.waiting[0], Ok(KvAwaitChangeReply { version: 1 }), NOW);
+    server.reply(store.waiting[0], Ok(KvAwaitChangeReply { version: 1 }), NOW).unwrap();
+    assert_eq!(client.wait(late, |answer| answer.expect("no error").version()), Ok(1));
+    let again = server.reply(store.waiting[0], Ok(KvAwaitChangeReply { version: 1 }), NOW);
     assert_eq!(again, Err(ReplyError::NotOutstanding));
 }
 
@@ -157,13 +165,13 @@ fn answers_that_come_out_of_order_reach_their_calls() {
 fn a_deadline_ends_a_call_and_its_late_answer_is_dropped_and_counted() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
-    let slow = client.start_await_change(&KvAwaitChangeRequest { key: "a" }, SECOND).unwrap();
+    let slow = client.start(&KvAwaitChangeRequest { key: "a" }, SECOND).unwrap();
     assert!(server.serve_one(&mut store, NOW).unwrap());
     // The answer crosses with the cancellation.
-    let answered = server.reply_await_change(store.waiting[0], Err(KvError::FULL), NOW);
+    let answered = server.reply(store.waiting[0], Err(KvError::FULL), NOW);
     let held = client.port().recv_bytes().unwrap();
     assert_eq!(answered, Ok(()));
-    assert_eq!(client.wait_await_change(slow, |_| Ok(())), Err(CallError::TimedOut));
+    assert_eq!(client.wait(slow, |_| Ok(())), Err(CallError::TimedOut));
     server.port().send_bytes(&held);
     client.poll().unwrap();
     assert_eq!(client.counts().late, 1);
@@ -179,13 +187,13 @@ fn a_deadline_ends_a_call_and_its_late_answer_is_dropped_and_counted() {
 fn a_cancelled_call_is_forgotten_by_the_server_too() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
-    let call = client.start_await_change(&KvAwaitChangeRequest { key: "a" }, SECOND).unwrap();
+    let call = client.start(&KvAwaitChangeRequest { key: "a" }, SECOND).unwrap();
     assert!(server.serve_one(&mut store, NOW).unwrap());
     assert!(server.is_outstanding(store.waiting[0]));
     client.cancel(call);
     assert!(server.serve_one(&mut store, NOW).unwrap());
     assert!(!server.is_outstanding(store.waiting[0]));
-    let reply = server.reply_await_change(store.waiting[0], Ok(KvAwaitChangeReply { version: 1 }), NOW);
+    let reply = server.reply(store.waiting[0], Ok(KvAwaitChangeReply { version: 1 }), NOW);
     assert_eq!(reply, Err(ReplyError::NotOutstanding));
 }
 
@@ -194,15 +202,15 @@ fn places_for_calls_are_limited_and_come_back() {
     let (client, _server) = pair(1000, 4096);
     let mut client = KvClient::bind(client, ()).unwrap();
     let request = KvGetRequest { key: "a" };
-    let mut calls: Vec<_> = (0..256).map(|_| client.start_get(&request, SECOND).unwrap()).collect();
-    let refused = client.start_get(&request, SECOND).map(|_| ());
+    let mut calls: Vec<_> = (0..256).map(|_| client.start(&request, SECOND).unwrap()).collect();
+    let refused = client.start(&request, SECOND).map(|_| ());
     assert_eq!(refused, Err(CallError::InFlight { in_flight: 256 }));
     client.cancel(calls.pop().unwrap());
-    let call = client.start_get(&request, NOW).unwrap();
+    let call = client.start(&request, NOW).unwrap();
     assert!(!client.is_ready(&call));
     // Nobody waits for those any more: their deadlines give the places back.
     drop((call, calls));
-    let waited = client.start_get(&request, SECOND);
+    let waited = client.start(&request, SECOND);
     assert!(waited.is_err(), "the clock has not moved");
 }
 
@@ -212,14 +220,14 @@ fn the_end_of_the_peer_ends_each_call_and_says_whether_it_can_be_repeated() {
     let mut store = Store::default();
     let answered = start_put(&mut client, "a", None);
     serve_all(&mut server, &mut store);
-    let get = client.start_get(&KvGetRequest { key: "a" }, SECOND).unwrap();
+    let get = client.start(&KvGetRequest { key: "a" }, SECOND).unwrap();
     let put = start_put(&mut client, "b", None);
     drop(server);
     // What was answered before the end is received.
     assert_eq!(put_result(&mut client, answered), Ok(1));
-    assert_eq!(client.wait_get(get, |_| Ok(())), Err(CallError::Ended { error: Gone, may_repeat: true }));
-    assert_eq!(client.wait_put(put, |_| Ok(())), Err(CallError::Ended { error: Gone, may_repeat: false }));
-    let unsent = client.start_put(&KvPutRequest { key: "a", value: b"", expected: None }, NOW).map(|_| ());
+    assert_eq!(client.wait(get, |_| Ok(())), Err(CallError::Ended { error: Gone, may_repeat: true }));
+    assert_eq!(client.wait(put, |_| Ok(())), Err(CallError::Ended { error: Gone, may_repeat: false }));
+    let unsent = client.start(&KvPutRequest { key: "a", value: b"", expected: None }, NOW).map(|_| ());
     assert_eq!(unsent, Err(CallError::Ended { error: Gone, may_repeat: true }));
 }
 
@@ -249,9 +257,9 @@ fn one_way_messages_go_both_ways() {
 fn what_one_side_does_not_know_or_cannot_read_fails_that_call_only() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
-    let list = client.start_list(&KvListRequest { prefix: "" }, SECOND).unwrap();
+    let list = client.start(&KvListRequest { prefix: "" }, SECOND).unwrap();
     serve_all(&mut server, &mut store);
-    assert_eq!(client.wait_list(list, |_| Ok(())), Err(CallError::Fault(Fault::Unserved)));
+    assert_eq!(client.wait(list, |_| Ok(())), Err(CallError::Fault(Fault::Unserved)));
 
     let send = |client: &mut Client, kind, ordinal, bytes: &mut [u8]| {
         let body = KvGetRequest { key: "abcdefgh" };
@@ -285,7 +293,7 @@ fn a_message_too_long_for_the_channel_is_not_sent() {
     let mut server = KvServer::bind(server).unwrap();
     let put = |client: &mut KvClient<LocalPort>, value: &[u8]| {
         client
-            .start_put(&KvPutRequest { key: "a", value, expected: None }, SECOND)
+            .start(&KvPutRequest { key: "a", value, expected: None }, SECOND)
             .map(|call| client.cancel(call))
     };
     assert_eq!(put(&mut client, &[0; 80]), Ok(()));
@@ -294,17 +302,17 @@ fn a_message_too_long_for_the_channel_is_not_sent() {
     // Nor an answer: the caller learns it.
     let mut store = Store::default();
     store.values.insert("b".into(), (vec![0; 200], 1));
-    let get = client.start_get(&KvGetRequest { key: "b" }, SECOND).unwrap();
+    let get = client.start(&KvGetRequest { key: "b" }, SECOND).unwrap();
     while server.serve_one(&mut store, NOW).unwrap() {}
-    assert_eq!(client.wait_get(get, |_| Ok(())), Err(CallError::Fault(Fault::TooLong)));
+    assert_eq!(client.wait(get, |_| Ok(())), Err(CallError::Fault(Fault::TooLong)));
 }
 
 #[test]
 fn a_full_channel_refuses_and_nothing_is_half_done() {
     let (client, _server) = pair(1, 4096);
     let mut client = KvClient::bind(client, ()).unwrap();
-    let first = client.start_get(&KvGetRequest { key: "a" }, NOW).unwrap();
-    assert_eq!(client.start_get(&KvGetRequest { key: "a" }, NOW).map(|_| ()), Err(CallError::NoRoom));
+    let first = client.start(&KvGetRequest { key: "a" }, NOW).unwrap();
+    assert_eq!(client.start(&KvGetRequest { key: "a" }, NOW).map(|_| ()), Err(CallError::NoRoom));
     assert!(!client.is_ready(&first));
     assert_eq!(client.counts().calls, 1);
 }
@@ -324,10 +332,10 @@ fn events_cannot_keep_a_call_past_its_deadline() {
     let (client, server) = pair(1000, 4096);
     let mut client = KvClient::bind(client, Events::default()).unwrap();
     let mut server = KvServer::bind(server).unwrap();
-    let call = client.start_get(&KvGetRequest { key: "a" }, NOW).unwrap();
+    let call = client.start(&KvGetRequest { key: "a" }, NOW).unwrap();
     for version in 0..500 {
         server.changed(&KvChanged { key: "a", version }, NOW).unwrap();
     }
-    assert_eq!(client.wait_get(call, |_| Ok(())), Err(CallError::TimedOut));
+    assert_eq!(client.wait(call, |_| Ok(())), Err(CallError::TimedOut));
     assert!(client.events().0.len() < 500);
 }

@@ -1,7 +1,10 @@
 //! Channels without a monitor, and a monitor that says what a test wants.
 
+use std::future::Future;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId};
@@ -59,6 +62,35 @@ pub(crate) fn pair_over(transport: TransportKind) -> (Channel, Channel) {
 
 pub(crate) fn pair() -> (Channel, Channel) {
     pair_over(TransportKind::Shm)
+}
+
+/// An executor of one future.
+#[derive(Default)]
+struct Signal {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        *self.woken.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+}
+
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let signal = Arc::new(Signal::default());
+    let waker = Waker::from(Arc::clone(&signal));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        let woken = signal.woken.lock().unwrap();
+        let (mut woken, waited) = signal.changed.wait_timeout_while(woken, LONG, |woken| !*woken).unwrap();
+        assert!(!waited.timed_out(), "nobody woke the future");
+        *woken = false;
+    }
 }
 
 /// The monitor's end of a domain's connection.

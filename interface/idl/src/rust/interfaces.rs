@@ -13,8 +13,10 @@ pub(super) fn marker(interface: &Interface, message: &Message) -> String {
     format!("{}{}", interface.name, camel(&message.name))
 }
 
-/// What calls send, by their names as variants.
-type Cases<'a> = Vec<(&'a str, Type)>;
+/// The function for a message; `bind` is what makes clients and servers.
+fn function(name: &str) -> String {
+    if name == "bind" { "bind_".to_owned() } else { lower(name) }
+}
 
 /// What back-end code says about a message.
 struct Spelled<'a> {
@@ -41,7 +43,7 @@ pub(super) fn interface<'a>(text: &mut Text, model: &'a Model, interface: &'a In
         let input = Type::Record(message.input);
         Spelled {
             message,
-            name: lower(&message.name),
+            name: function(&message.name),
             variant: camel(&message.name),
             marker: marker(interface, message),
             input: value(model, &input, "'_"),
@@ -51,33 +53,40 @@ pub(super) fn interface<'a>(text: &mut Text, model: &'a Model, interface: &'a In
     let messages = interface.messages.iter().map(spelled).collect();
     let spelling = Spelling { model, interface, messages };
     spelling.identity(text);
-    spelling.markers(text);
+    spelling.messages(text);
     spelling.client(text);
     spelling.events(text);
     spelling.handler(text);
     spelling.answers(text);
+    spelling.dispatch(text);
     spelling.server(text);
 }
 
 impl Spelling<'_> {
-    fn calls(&self) -> impl Iterator<Item = &Spelled<'_>> {
-        self.messages.iter().filter(|message| is_call(message.message))
-    }
-
     fn of_kind(&self, kind: &MessageKind) -> impl Iterator<Item = &Spelled<'_>> {
         self.messages.iter().filter(move |message| message.message.kind == *kind)
     }
 
-    /// The results of a call; what it is declined with, as declared; the record of that.
-    fn answers_of(&self, message: &Message) -> (Type, Option<(Type, Type)>) {
-        let MessageKind::Call { output, error, .. } = message.kind else {
-            return (Type::Record(message.input), None);
-        };
-        let declared = |index: usize| {
-            let inner = self.model.records[index].fields.first().map(|field| field.of.clone());
-            (inner.unwrap_or(Type::Bool), Type::Record(index))
-        };
-        (Type::Record(output), error.map(declared))
+    /// The calls, with their results and the errors that they declare.
+    fn calls(&self) -> impl Iterator<Item = (&Spelled<'_>, Type, Option<Type>)> {
+        self.messages.iter().filter_map(|message| {
+            let MessageKind::Call { output, error, .. } = message.message.kind else { return None };
+            let declared = |index: usize| {
+                let inner = self.model.records[index].fields.first().map(|field| field.of.clone());
+                inner.unwrap_or(Type::Bool)
+            };
+            Some((message, Type::Record(output), error.map(declared)))
+        })
+    }
+
+    /// The error of a call as it is sent.
+    fn sent_error(&self, error: Option<&Type>, life: &str) -> String {
+        error.map_or("rt::Never".to_owned(), |declared| value(self.model, declared, life))
+    }
+
+    /// The error of a call as it is read.
+    fn read_error(&self, error: Option<&Type>, life: &str) -> String {
+        error.map_or("rt::Never".to_owned(), |declared| view(self.model, declared, life))
     }
 
     fn identity(&self, text: &mut Text) {
@@ -86,197 +95,101 @@ impl Spelling<'_> {
         let records = self.interface.messages.iter().flat_map(|message| self.model.records_of(message));
         let needed = records.map(bytes).max().unwrap_or(u64::from(HEADER_BYTES));
         text.line(0, "");
-        text.docs(0, &self.interface.docs, &format!("Interface `{name}`."));
+        text.line(0, "rt::interface! {");
+        text.docs(1, &self.interface.docs, &format!("Interface `{name}`."));
         text.lines(
-            0,
+            1,
             &format!(
-                "#[derive(Clone, Copy, Debug)]
-pub struct {name};
-
-impl {name} {{
-    /// Package and name.
-    pub const NAME: &'static str = \"{package}.{name}\";
-    /// Grows when peers of before cannot be served.
-    pub const VERSION: u32 = {version};
-    /// What both sides of a channel must have in common, of package, name and version.
-    pub const HASH: u64 = {hash:#018x};
-    /// Of everything that peers can notice.
-    pub const FINGERPRINT: u64 = {fingerprint:#018x};
-    /// What the link must be able to carry.
-    pub const NEEDS: rt::client::Needs = rt::client::Needs {{
-        carries: rt::Carries {{ capabilities: {capabilities}, buffers: {buffers} }},
-        message_bytes: {needed},
-    }};
-}}",
+                "pub struct {name} = \"{package}.{name}\" version {version};
+hash {hash:#018x}, fingerprint {fingerprint:#018x};
+capabilities {capabilities}, buffers {buffers}, message_bytes {needed};
+client {name}Client<{name}Events>, server {name}Server;",
                 package = self.model.package,
                 capabilities = needs.capabilities,
                 buffers = needs.buffers,
             ),
         );
+        text.line(0, "}");
     }
 
-    fn markers(&self, text: &mut Text) {
-        for call in self.calls() {
+    /// What belongs to which ordinal.
+    fn messages(&self, text: &mut Text) {
+        let name = &self.interface.name;
+        for (call, reply, error) in self.calls() {
             let MessageKind::Call { idempotent, .. } = call.message.kind else { continue };
-            let (reply, error) = self.answers_of(call.message);
-            let error =
-                error.map_or("rt::Never".to_owned(), |(declared, _)| view(self.model, &declared, "'m"));
+            text.line(0, "");
+            text.line(0, "rt::method! {");
+            text.docs(1, &call.message.docs, &format!("The call `{}`.", call.message.name));
             text.lines(
-                0,
+                1,
                 &format!(
-                    "
-/// The call `{}`, as a type.
-#[derive(Clone, Copy, Debug)]
-pub struct {};
-
-impl rt::Method for {} {{
-    const ORDINAL: u16 = {};
-    const IDEMPOTENT: bool = {idempotent};
-    type Reply<'m> = {};
-    type Error<'m> = {error};
-}}",
-                    call.message.name,
-                    call.marker,
+                    "pub struct {} of {name} @ {}, idempotent {idempotent};
+{};
+{} => {};
+error {} => {};",
                     call.marker,
                     call.message.ordinal,
-                    view(self.model, &reply, "'m"),
+                    call.input,
+                    value(self.model, &reply, "'a"),
+                    view(self.model, &reply, "'m").replace("<'m>", ""),
+                    self.sent_error(error.as_ref(), "'a"),
+                    self.read_error(error.as_ref(), "'m"),
                 ),
             );
+            text.line(0, "}");
+        }
+        for (kind, word) in [(MessageKind::Message, "OneWay"), (MessageKind::Event, "Event")] {
+            for message in self.of_kind(&kind) {
+                let ordinal = message.message.ordinal;
+                text.line(0, "");
+                text.line(0, &format!("rt::one_way! {{ {word} {}, of {name} @ {ordinal} }}", message.input));
+            }
         }
     }
 
     fn client(&self, text: &mut Text) {
         let name = &self.interface.name;
-        text.lines(
-            0,
-            &format!(
-                "
-/// The calling side of [`{name}`]. `E` takes its events.
-#[derive(Debug)]
-pub struct {name}Client<P, E = ()> {{
-    client: rt::Client<P>,
-    events: E,
-}}
-
-impl<P: rt::Port, E: {name}Events> {name}Client<P, E> {{
-    /// A client over a channel that was opened with [`{name}::HASH`].
-    ///
-    /// # Errors
-    /// The link lacks what the interface needs.
-    pub fn bind(port: P, events: E) -> Result<Self, rt::BindError> {{
-        let client = rt::Client::bind(port, {name}::NEEDS, rt::client::MAX_IN_FLIGHT)?;
-        Ok({name}Client {{ client, events }})
-    }}
-
-    /// What has passed.
-    #[must_use]
-    pub fn counts(&self) -> rt::client::Counts {{
-        self.client.counts()
-    }}
-
-    /// The channel.
-    pub fn port(&mut self) -> &mut P {{
-        self.client.port()
-    }}
-
-    /// What takes the events.
-    pub fn events(&mut self) -> &mut E {{
-        &mut self.events
-    }}
-
-    /// Takes what has arrived, without waiting.
-    ///
-    /// # Errors
-    /// The channel has ended; answers that arrived before can still be waited for.
-    pub fn poll(&mut self) -> Result<(), P::Error> {{
-        let Self {{ client, events }} = self;
-        client.poll(&mut |ordinal, body| events.dispatch(ordinal, body))
-    }}
-
-    /// Whether waiting for a call would return at once.
-    #[must_use]
-    pub fn is_ready<M>(&self, call: &rt::Pending<M>) -> bool {{
-        self.client.is_ready(call)
-    }}
-
-    /// Gives a call up; the server is told.
-    pub fn cancel<M>(&mut self, call: rt::Pending<M>) {{
-        self.client.cancel(call);
-    }}"
-            ),
-        );
-        for message in &self.messages {
-            match message.message.kind {
-                MessageKind::Call { .. } => self.call(text, message),
-                MessageKind::Message => self.told(text, message, "client"),
-                MessageKind::Event => {}
+        text.line(0, "");
+        text.line(0, &format!("impl<P: rt::Port, E: {name}Events> {name}Client<P, E> {{"));
+        let mut first = true;
+        for (call, reply, error) in self.calls() {
+            if !std::mem::take(&mut first) {
+                text.line(0, "");
             }
+            text.docs(1, &call.message.docs, &format!("Calls `{}`.", call.message.name));
+            text.lines(
+                1,
+                &format!(
+                    "///
+/// # Errors
+/// [`rt::CallError`]; an error that the interface declares is given to `read`.
+#[inline]
+pub fn {}<R>(
+    &mut self,
+    request: &{},
+    timeout: core::time::Duration,
+    read: impl FnOnce(Result<{}, {}>) -> Result<R, rt::Malformed>,
+) -> Result<R, rt::CallError<P::Error>> {{
+    self.0.call(request, timeout, read)
+}}",
+                    call.name,
+                    call.input,
+                    view(self.model, &reply, "'_"),
+                    self.read_error(error.as_ref(), "'_"),
+                ),
+            );
+        }
+        for message in self.of_kind(&MessageKind::Message) {
+            if !std::mem::take(&mut first) {
+                text.line(0, "");
+            }
+            self.told(text, message);
         }
         text.line(0, "}");
     }
 
-    fn call(&self, text: &mut Text, call: &Spelled<'_>) {
-        let (reply, error) = self.answers_of(call.message);
-        let reply = view(self.model, &reply, "'_");
-        let error = error.map_or("rt::Never".to_owned(), |(declared, _)| view(self.model, &declared, "'_"));
-        let bare = &call.message.name;
-        text.line(0, "");
-        text.docs(1, &call.message.docs, &format!("Calls `{bare}`."));
-        text.lines(
-            1,
-            &format!(
-                "///
-/// The answer is read where it lies.
-///
-/// # Errors
-/// [`rt::CallError`]; an error that the interface declares is given to `read`.
-#[inline]
-pub fn {function}<R>(
-    &mut self,
-    request: &{input},
-    timeout: core::time::Duration,
-    read: impl FnOnce(Result<{reply}, {error}>) -> Result<R, rt::Malformed>,
-) -> Result<R, rt::CallError<P::Error>> {{
-    let call = self.start_{bare}(request, timeout)?;
-    self.wait_{bare}(call, read)
-}}
-
-/// Calls `{bare}` without waiting for its answer.
-///
-/// # Errors
-/// [`rt::CallError`]: nothing was sent.
-#[inline]
-pub fn start_{bare}(
-    &mut self,
-    request: &{input},
-    timeout: core::time::Duration,
-) -> Result<rt::Pending<{marker}>, rt::CallError<P::Error>> {{
-    self.client.start::<{marker}>(request, timeout)
-}}
-
-/// Waits for the answer to `{bare}`.
-///
-/// # Errors
-/// [`rt::CallError`]; an error that the interface declares is given to `read`.
-#[inline]
-pub fn wait_{bare}<R>(
-    &mut self,
-    call: rt::Pending<{marker}>,
-    read: impl FnOnce(Result<{reply}, {error}>) -> Result<R, rt::Malformed>,
-) -> Result<R, rt::CallError<P::Error>> {{
-    let Self {{ client, events }} = self;
-    client.wait::<{marker}, R>(call, &mut |ordinal, body| events.dispatch(ordinal, body), read)
-}}",
-                function = call.name,
-                input = call.input,
-                marker = call.marker,
-            ),
-        );
-    }
-
     /// Sends a one-way message, from either side.
-    fn told(&self, text: &mut Text, message: &Spelled<'_>, side: &str) {
-        text.line(0, "");
+    fn told(&self, text: &mut Text, message: &Spelled<'_>) {
         text.docs(1, &message.message.docs, &format!("Sends `{}`.", message.message.name));
         text.lines(
             1,
@@ -284,26 +197,24 @@ pub fn wait_{bare}<R>(
                 "///
 /// # Errors
 /// [`rt::CallError`]: it was not sent.
-pub fn {}(
-    &mut self,
-    message: &{},
-    timeout: core::time::Duration,
-) -> Result<(), rt::CallError<P::Error>> {{
-    self.{side}.tell({}, message, timeout)
+pub fn {}(&mut self, message: &{}, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {{
+    self.0.tell(message, timeout)
 }}",
-                message.name, message.input, message.message.ordinal
+                message.name, message.input
             ),
         );
     }
 
     fn events(&self, text: &mut Text) {
         let name = &self.interface.name;
-        text.lines(
-            0,
-            &format!("\n/// Takes the events of [`{name}`]; `()` takes none.\npub trait {name}Events {{"),
-        );
+        text.line(0, "");
+        text.line(0, &format!("/// Takes the events of [`{name}`]; `()` takes none."));
+        text.line(0, &format!("pub trait {name}Events {{"));
         let mut arms = String::new();
-        for event in self.of_kind(&MessageKind::Event) {
+        for (index, event) in self.of_kind(&MessageKind::Event).enumerate() {
+            if index > 0 {
+                text.line(0, "");
+            }
             text.docs(1, &event.message.docs, &format!("Takes `{}`.", event.message.name));
             text.lines(
                 1,
@@ -314,63 +225,50 @@ pub fn {}(
 fn {}(&mut self, event: {}) -> Result<(), rt::Malformed> {{
     let _ = event;
     Ok(())
-}}
-",
+}}",
                     event.name, event.input_view
                 ),
             );
+            let ordinal = event.message.ordinal;
             arms.push_str(&format!(
-                "        {} => self.{}(body.into()).map(|()| true),\n",
-                event.message.ordinal, event.name
+                "            {ordinal} => events.{}(body.into()).map(|()| true),\n",
+                event.name
             ));
         }
-        let body = if arms.is_empty() {
-            "    let _ = (ordinal, body);\n    Ok(false)\n".to_owned()
+        let (arguments, hear) = if arms.is_empty() {
+            ("_: &mut E, _: u16, _: rt::Record<'_>", "        Ok(false)\n".to_owned())
         } else {
-            format!("    match ordinal {{\n{arms}        _ => Ok(false),\n    }}\n")
+            let hear = format!("        match ordinal {{\n{arms}            _ => Ok(false),\n        }}\n");
+            ("events: &mut E, ordinal: u16, body: rt::Record<'_>", hear)
         };
         text.lines(
-            1,
+            0,
             &format!(
-                "/// Passes an event on; false if its ordinal is unknown.
-///
-/// # Errors
-/// It could not be read.
-fn dispatch(&mut self, ordinal: u16, body: rt::Record<'_>) -> Result<bool, rt::Malformed> {{
-{body}}}"
+                "}}
+
+impl {name}Events for () {{}}
+
+impl<E: {name}Events + ?Sized> rt::Hears<E> for {name} {{
+    #[inline]
+    fn hear({arguments}) -> Result<bool, rt::Malformed> {{
+{hear}    }}
+}}"
             ),
         );
-        text.lines(0, &format!("}}\n\nimpl {name}Events for () {{}}"));
     }
 
     fn handler(&self, text: &mut Text) {
         let name = &self.interface.name;
         text.lines(0, &format!("\n/// Serves [`{name}`].\npub trait {name}Handler {{"));
-        let served = self.messages.iter().filter(|message| message.message.kind != MessageKind::Event);
-        for (index, message) in served.enumerate() {
-            if index > 0 {
+        let mut first = true;
+        for (call, reply, error) in self.calls() {
+            if !std::mem::take(&mut first) {
                 text.line(0, "");
             }
-            text.docs(1, &message.message.docs, &format!("Serves `{}`.", message.message.name));
-            if !is_call(message.message) {
-                text.lines(
-                    1,
-                    &format!(
-                        "///
-/// # Errors
-/// It could not be read; it is counted.
-fn {}(&mut self, message: {}) -> Result<(), rt::Malformed>;",
-                        message.name, message.input_view
-                    ),
-                );
-                continue;
-            }
-            let (reply, error) = self.answers_of(message.message);
-            let error = error.map(|(declared, _)| declared);
+            text.docs(1, &call.message.docs, &format!("Serves `{}`.", call.message.name));
             let borrowed = borrows(self.model, &reply)
                 || error.as_ref().is_some_and(|declared| borrows(self.model, declared));
             let (generic, this) = if borrowed { ("<'s>", "&'s mut self") } else { ("", "&mut self") };
-            let error = error.map_or("rt::Never".to_owned(), |declared| value(self.model, &declared, "'s"));
             text.lines(
                 1,
                 &format!(
@@ -379,225 +277,130 @@ fn {}(&mut self, message: {}) -> Result<(), rt::Malformed>;",
 /// What declines it, or that it is answered later.
 fn {}{generic}(
     {this},
-    call: rt::Later,
+    call: rt::Later<{}>,
     request: {},
-) -> Result<{}, rt::Decline<{error}>>;",
-                    message.name,
-                    message.input_view,
+) -> Result<{}, rt::Decline<{}>>;",
+                    call.name,
+                    call.marker,
+                    call.input_view,
                     value(self.model, &reply, "'s"),
+                    self.sent_error(error.as_ref(), "'s"),
+                ),
+            );
+        }
+        for message in self.of_kind(&MessageKind::Message) {
+            if !std::mem::take(&mut first) {
+                text.line(0, "");
+            }
+            text.docs(1, &message.message.docs, &format!("Serves `{}`.", message.message.name));
+            text.lines(
+                1,
+                &format!(
+                    "///
+/// # Errors
+/// It could not be read; it is counted.
+fn {}(&mut self, message: {}) -> Result<(), rt::Malformed>;",
+                    message.name, message.input_view
                 ),
             );
         }
         text.line(0, "}");
     }
 
-    /// The types of what is sent for all calls: results, and declared errors.
-    fn answer_types(&self) -> (Cases<'_>, Cases<'_>) {
-        let reply = |call: &Spelled<'_>| self.answers_of(call.message).0;
-        let error = |call: &Spelled<'_>| self.answers_of(call.message).1.map(|(_, record)| record);
-        let (mut replies, mut errors) = (Vec::new(), Vec::new());
-        for call in self.messages.iter().filter(|message| is_call(message.message)) {
-            replies.push((&*call.variant, reply(call)));
-            errors.extend(error(call).map(|record| (&*call.variant, record)));
-        }
-        (replies, errors)
-    }
-
-    /// The name of one of them, with that lifetime.
-    fn answer_name(&self, cases: &[(&str, Type)], ending: &str, life: &str) -> String {
-        if cases.is_empty() {
+    /// The type of what is sent back, with that lifetime.
+    fn answers_type(&self, life: &str) -> String {
+        let borrowed = |of: &Type| borrows(self.model, of);
+        if self.calls().next().is_none() {
             return "rt::Never".to_owned();
         }
-        let borrowed = cases.iter().any(|(_, of)| borrows(self.model, of));
-        let life = if borrowed { format!("<{life}>") } else { String::new() };
-        format!("{}{ending}{life}", self.interface.name)
+        let any =
+            self.calls().any(|(_, reply, error)| borrowed(&reply) || error.as_ref().is_some_and(borrowed));
+        let life = if any { format!("<{life}>") } else { String::new() };
+        format!("{}Answer{life}", self.interface.name)
     }
 
     fn answers(&self, text: &mut Text) {
-        let (replies, errors) = self.answer_types();
-        for (cases, ending) in [(replies, "Reply"), (errors, "Failure")] {
-            if cases.is_empty() {
-                continue;
-            }
-            let name = format!("{}{ending}", self.interface.name);
-            text.line(0, "");
-            text.line(0, &format!("enum {} {{", self.answer_name(&cases, ending, "'s")));
-            for (variant, of) in &cases {
-                text.line(1, &format!("{variant}({}),", value(self.model, of, "'s")));
-            }
-            let arms = |what: &str| -> String {
-                cases
-                    .iter()
-                    .map(|(variant, _)| format!("            {name}::{variant}(body) => {what},\n"))
-                    .collect()
-            };
-            text.lines(
-                0,
-                &format!(
-                    "}}
-
-impl rt::Body for {} {{
-    #[inline]
-    fn record_bytes(&self) -> u32 {{
-        match self {{
-{}        }}
-    }}
-
-    #[inline]
-    fn measure(&self) -> Result<usize, rt::OverLimit> {{
-        match self {{
-{}        }}
-    }}
-
-    #[inline]
-    fn fields<K: rt::Sink + ?Sized>(
-        &self,
-        place: &mut rt::encode::Place,
-        at: u32,
-        out: &mut rt::encode::Out<'_, K>,
-    ) {{
-        match self {{
-{}        }}
-    }}
-}}",
-                    self.answer_name(&cases, ending, "'_"),
-                    arms("body.record_bytes()"),
-                    arms("body.measure()"),
-                    arms("body.fields(place, at, out)"),
-                ),
-            );
+        if self.calls().next().is_none() {
+            return;
         }
+        text.line(0, "");
+        text.line(0, "rt::answers! {");
+        text.line(1, &format!("/// What a server of [`{}`] sends back.", self.interface.name));
+        text.line(1, &format!("pub enum {};", self.answers_type("'s")));
+        for (call, reply, error) in self.calls() {
+            text.line(1, &format!("{}Reply({}),", call.variant, value(self.model, &reply, "'s")));
+            if error.is_some() {
+                let declared = self.sent_error(error.as_ref(), "'s");
+                text.line(
+                    1,
+                    &format!("{}Declined(rt::Declined<{}, {declared}>),", call.variant, call.marker),
+                );
+            }
+        }
+        text.line(0, "}");
     }
 
     /// What a server does with each ordinal.
-    fn arms(&self) -> String {
+    fn dispatch(&self, text: &mut Text) {
         let name = &self.interface.name;
         let mut arms = String::new();
-        for message in &self.messages {
-            let (ordinal, function) = (message.message.ordinal, &message.name);
-            match &message.message.kind {
-                MessageKind::Event => {}
-                MessageKind::Message => arms.push_str(&format!(
-                    "            (rt::Kind::Message, {ordinal}) => rt::server::Answer::of_message(handler.{function}(body.into())),\n"
-                )),
-                MessageKind::Call { .. } => {
-                    let variant = &message.variant;
-                    let failure = match self.answers_of(message.message).1 {
-                        None => "|never| match never {}".to_owned(),
-                        Some((_, record)) => {
-                            let body = value(self.model, &record, "'_").replace("<'_>", "");
-                            format!("|error| {name}Failure::{variant}({body} {{ error }})")
-                        }
-                    };
-                    arms.push_str(&format!(
-                        "            (rt::Kind::Call, {ordinal}) => rt::server::Answer::of(\n                \
-                         handler.{function}(call, body.into()),\n                {name}Reply::{variant},\n                \
-                         {failure},\n            ),\n"
-                    ));
-                }
-            }
+        for (call, _, error) in self.calls() {
+            let (ordinal, variant) = (call.message.ordinal, &call.variant);
+            let (of, declined) = match error {
+                None => ("of_sure", String::new()),
+                Some(_) => ("of", format!(", {name}Answer::{variant}Declined")),
+            };
+            arms.push_str(&format!(
+                "            (rt::Kind::Call, {ordinal}) => {{
+                let result = handler.{}(request.later(), request.view());
+                rt::Answer::{of}(result, {name}Answer::{variant}Reply{declined})
+            }}\n",
+                call.name,
+            ));
         }
-        arms
-    }
-
-    fn server(&self, text: &mut Text) {
-        let name = &self.interface.name;
-        let (replies, errors) = self.answer_types();
-        let (reply, failure) =
-            (self.answer_name(&replies, "Reply", "'_"), self.answer_name(&errors, "Failure", "'_"));
+        for message in self.of_kind(&MessageKind::Message) {
+            arms.push_str(&format!(
+                "            (rt::Kind::Message, {}) => rt::Answer::of_message(handler.{}(request.view())),\n",
+                message.message.ordinal, message.name
+            ));
+        }
+        let handler = if arms.is_empty() { "_" } else { "handler" };
         text.lines(
             0,
             &format!(
                 "
-/// The serving side of [`{name}`].
-#[derive(Debug)]
-pub struct {name}Server<P> {{
-    server: rt::Server<P>,
-}}
+impl<H: {name}Handler + ?Sized> rt::Serves<H> for {name} {{
+    type Answers<'s>
+        = {answers}
+    where
+        H: 's;
 
-impl<P: rt::Port> {name}Server<P> {{
-    /// A server over a channel that was opened with [`{name}::HASH`].
-    ///
-    /// # Errors
-    /// The link lacks what the interface needs.
-    pub fn bind(port: P) -> Result<Self, rt::BindError> {{
-        rt::Server::bind(port, {name}::NEEDS).map(|server| {name}Server {{ server }})
-    }}
-
-    /// What has passed.
-    #[must_use]
-    pub fn counts(&self) -> rt::client::Counts {{
-        self.server.counts()
-    }}
-
-    /// The channel.
-    pub fn port(&mut self) -> &mut P {{
-        self.server.port()
-    }}
-
-    /// Whether somebody still waits for the answer to a call.
-    #[must_use]
-    pub fn is_outstanding(&self, call: rt::Later) -> bool {{
-        self.server.is_outstanding(call)
-    }}
-
-    /// Takes one message, waiting for it up to `timeout`, and answers it if it is a call. Says whether one came.
-    ///
-    /// # Errors
-    /// [`rt::ServeError`]: the channel is of no use any more.
     #[inline]
-    pub fn serve_one(
-        &mut self,
-        handler: &mut impl {name}Handler,
-        timeout: core::time::Duration,
-    ) -> Result<bool, rt::ServeError<P::Error>> {{
-        self.server.serve::<{reply}, {failure}>(timeout, |header, call, body| match (header.kind, header.ordinal) {{
-{arms}            (rt::Kind::Call, _) => rt::server::Answer::Fault(rt::Fault::Unknown),
-            _ => rt::server::Answer::Unknown,
-        }})
-    }}",
-                arms = self.arms(),
+    fn dispatch<'s>({handler}: &'s mut H, request: rt::Incoming<'_>) -> rt::Answer<Self::Answers<'s>> {{
+        match request.what() {{
+{arms}            _ => request.unknown(),
+        }}
+    }}
+}}",
+                answers = self.answers_type("'s"),
             ),
         );
-        for message in &self.messages {
-            match message.message.kind {
-                MessageKind::Event => self.told(text, message, "server"),
-                MessageKind::Call { .. } => self.later(text, message),
-                MessageKind::Message => {}
-            }
-        }
-        text.line(0, "}");
     }
 
-    /// Answers a call later.
-    fn later(&self, text: &mut Text, call: &Spelled<'_>) {
-        let (reply, error) = self.answers_of(call.message);
-        let reply = value(self.model, &reply, "'_");
-        let (declared, sent) = match &error {
-            None => ("rt::Never".to_owned(), "result".to_owned()),
-            Some((declared, record)) => {
-                let body = value(self.model, record, "'_").replace("<'_>", "");
-                (value(self.model, declared, "'_"), format!("result.map_err(|error| {body} {{ error }})"))
+    fn server(&self, text: &mut Text) {
+        let name = &self.interface.name;
+        let mut events = self.of_kind(&MessageKind::Event).peekable();
+        if events.peek().is_none() {
+            return;
+        }
+        text.line(0, "");
+        text.line(0, &format!("impl<P: rt::Port> {name}Server<P> {{"));
+        for (index, event) in events.enumerate() {
+            if index > 0 {
+                text.line(0, "");
             }
-        };
-        text.lines(
-            1,
-            &format!(
-                "
-/// Answers a call of `{}` later.
-///
-/// # Errors
-/// [`rt::ReplyError`]: it was not sent.
-pub fn reply_{}(
-    &mut self,
-    call: rt::Later,
-    result: Result<{reply}, {declared}>,
-    timeout: core::time::Duration,
-) -> Result<(), rt::ReplyError<P::Error>> {{
-    self.server.reply(call, {}, {sent}, timeout)
-}}",
-                call.message.name, call.message.name, call.message.ordinal
-            ),
-        );
+            self.told(text, event);
+        }
+        text.line(0, "}");
     }
 }

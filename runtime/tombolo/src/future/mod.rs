@@ -16,7 +16,7 @@ mod tests;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tombolo_platform::event::Interest;
@@ -86,6 +86,33 @@ impl Attempt for Sending<'_> {
     }
 }
 
+/// Announces a sleep of this end and has `waker` woken at its end; false if there is no need to. Either way the end is told
+/// that it is awake ([`Transport::woken`]) before it is used again.
+pub(crate) fn fall_asleep(
+    channel: &mut Channel,
+    awaited: Interest,
+    deadline: Deadline,
+    waker: &Waker,
+) -> Result<bool, ChannelError> {
+    let carrier = channel.carrier_mut();
+    if carrier.announce_sleep(awaited) == Announced::NeedsBarrier {
+        barrier::everywhere();
+    }
+    if !carrier.may_sleep(awaited) {
+        return Ok(false);
+    }
+    let mut registration = match channel.registration.take() {
+        Some(registration) => registration,
+        None => Registration::new()?,
+    };
+    let mut sources = Vec::with_capacity(2);
+    channel.carrier().sources(awaited, &mut sources);
+    let armed = registration.arm(&sources, deadline, waker);
+    channel.registration = Some(registration);
+    armed?;
+    Ok(true)
+}
+
 /// An operation on a channel that may have to wait.
 struct Operation<'a, A: Attempt> {
     channel: &'a mut Channel,
@@ -101,27 +128,9 @@ impl<'a, A: Attempt> Operation<'a, A> {
         Operation { channel, timeout, deadline: None, announced: false, attempt }
     }
 
-    /// Announces a sleep and has `context` woken at its end; false if there is no need to.
     fn sleep(&mut self, deadline: Deadline, context: &mut Context<'_>) -> Result<bool, ChannelError> {
-        let awaited = A::AWAITED.0;
-        let carrier = self.channel.carrier_mut();
-        let announced = carrier.announce_sleep(awaited);
         self.announced = true;
-        if announced == Announced::NeedsBarrier {
-            barrier::everywhere();
-        }
-        if !carrier.may_sleep(awaited) {
-            return Ok(false);
-        }
-        let mut registration = match self.channel.registration.take() {
-            Some(registration) => registration,
-            None => Registration::new()?,
-        };
-        let mut sources = Vec::with_capacity(2);
-        self.channel.carrier().sources(awaited, &mut sources);
-        registration.arm(&sources, deadline, context.waker())?;
-        self.channel.registration = Some(registration);
-        Ok(true)
+        fall_asleep(self.channel, A::AWAITED.0, deadline, context.waker())
     }
 
     fn wake_up(&mut self, rung: bool) {

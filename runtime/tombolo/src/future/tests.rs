@@ -1,7 +1,6 @@
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Condvar, Mutex};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tombolo_control::{Reply, Request};
@@ -12,36 +11,7 @@ use tombolo_platform::socket::{self, Kind};
 use super::*;
 use crate::options::ChannelOptions;
 use crate::spawn::Exit;
-use crate::testing::{LONG, Monitor, grant, pair, pair_over};
-
-/// An executor of one future.
-#[derive(Default)]
-struct Signal {
-    woken: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Wake for Signal {
-    fn wake(self: Arc<Self>) {
-        *self.woken.lock().unwrap() = true;
-        self.changed.notify_one();
-    }
-}
-
-fn block_on<F: Future>(future: F) -> F::Output {
-    let signal = Arc::new(Signal::default());
-    let waker = Waker::from(Arc::clone(&signal));
-    let mut future = pin!(future);
-    loop {
-        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            return output;
-        }
-        let woken = signal.woken.lock().unwrap();
-        let (mut woken, waited) = signal.changed.wait_timeout_while(woken, LONG, |woken| !*woken).unwrap();
-        assert!(!waited.timed_out(), "nobody woke the future");
-        *woken = false;
-    }
-}
+use crate::testing::{LONG, Monitor, block_on, grant, pair, pair_over};
 
 /// Polls a future once, with a waker that wakes nobody.
 fn poll_once<F: Future>(future: F) -> Poll<F::Output> {

@@ -34,9 +34,9 @@ pub(super) fn message(input: &[u8]) {
     let (client, mut server) = pair(4, 4096);
     let Ok(mut client) = KvClient::bind(client, ()) else { return };
     let timeout = std::time::Duration::from_secs(1);
-    let call = client.start_get(&KvGetRequest { key: "k" }, timeout).expect("room for a call");
+    let call = client.start(&KvGetRequest { key: "k" }, timeout).expect("room for a call");
     server.send_bytes(input);
-    let _ = client.wait_get(call, |answer| match answer {
+    let _ = client.wait(call, |answer| match answer {
         Ok(reply) => {
             assert!(reply.value()?.to_vec().len() <= 2048);
             Ok(())

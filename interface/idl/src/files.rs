@@ -1,0 +1,181 @@
+//! Files that include others.
+
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
+use std::{fs, io};
+
+use crate::ast::{Body, File};
+use crate::check;
+use crate::diagnostic::{Diagnostic, Mistakes, Source};
+use crate::model::Model;
+use crate::parser;
+
+/// The most files that are read for one.
+const MAX_FILES: usize = 256;
+
+/// Why there is no model of a file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// It could not be read.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// It, or a file that it includes, has mistakes.
+    #[error("{0}")]
+    Mistakes(FileMistakes),
+}
+
+/// Mistakes, and the texts that they are in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileMistakes {
+    mistakes: Mistakes,
+    sources: Vec<Text>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Text {
+    /// Where it begins, of all texts together.
+    base: usize,
+    path: String,
+    text: String,
+}
+
+impl FileMistakes {
+    /// All of them as they are shown on a terminal, each with its file and line.
+    #[must_use]
+    pub fn render(&self, colour: bool) -> String {
+        let sources = self.sources.iter().map(|Text { base, path, text }| (*base, Source { path, text }));
+        self.mistakes.render_among(&sources.collect::<Vec<_>>(), colour)
+    }
+}
+
+impl std::fmt::Display for FileMistakes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+
+/// A file's model, and the files that it was read from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Compiled {
+    /// What it means.
+    pub model: Model,
+    /// Itself, and those that it includes: when one changes the model may.
+    pub files: Vec<PathBuf>,
+}
+
+/// What a file means, with the types and constants of those that it includes.
+///
+/// # Errors
+/// [`FileError`].
+pub fn compile_file(path: impl AsRef<Path>) -> Result<Compiled, FileError> {
+    let path = path.as_ref();
+    let mut reader = Reader::default();
+    let text = fs::read_to_string(path).map_err(|error| FileError::File { path: path.to_owned(), error })?;
+    let model = match reader.read(path, text, false) {
+        Some(file) if reader.mistakes.is_empty() => {
+            let declarations = std::mem::take(&mut reader.included).into_iter().chain(file.declarations);
+            check::check(&File { declarations: declarations.collect(), ..file })
+        }
+        _ => Err(std::mem::take(&mut reader.mistakes)),
+    };
+    let Reader { sources, files, .. } = reader;
+    match model {
+        Ok(model) => Ok(Compiled { model, files }),
+        Err(mistakes) => {
+            Err(FileError::Mistakes(FileMistakes { mistakes: Mistakes::sorted(mistakes), sources }))
+        }
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    sources: Vec<Text>,
+    files: Vec<PathBuf>,
+    /// Whether each file is done; one that is not includes those that are read now.
+    done: BTreeMap<PathBuf, bool>,
+    /// What is declared by files that are done, each after what it includes.
+    included: Vec<crate::ast::Declaration>,
+    mistakes: Vec<Diagnostic>,
+}
+
+impl Reader {
+    /// The file, after it and those that it includes were parsed.
+    fn read(&mut self, path: &Path, text: String, is_included: bool) -> Option<File> {
+        let name = normal(path);
+        self.done.insert(name.clone(), false);
+        self.files.push(path.to_owned());
+        let base = self.sources.last().map_or(0, |last| last.base + last.text.len() + 1);
+        let parsed = parser::parse_at(&text, base);
+        self.sources.push(Text { base, path: path.to_string_lossy().into_owned(), text });
+        let file = match parsed {
+            Ok(file) => file,
+            Err(mistakes) => {
+                self.mistakes.extend(mistakes);
+                return None;
+            }
+        };
+        for used in &file.uses {
+            if let Err(mistake) = self.include(path, used) {
+                self.mistakes.push(mistake);
+            }
+        }
+        self.done.insert(name, true);
+        if !is_included {
+            return Some(file);
+        }
+        let module = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let visible =
+            |declaration: &crate::ast::Declaration| !matches!(declaration.body, Body::Interface { .. });
+        self.included.extend(
+            file.declarations
+                .into_iter()
+                .filter(visible)
+                .map(|declaration| crate::ast::Declaration { module: module.clone(), ..declaration }),
+        );
+        None
+    }
+
+    fn include(&mut self, from: &Path, used: &crate::ast::Name) -> Result<(), Diagnostic> {
+        let path = from.with_file_name("").join(&used.text);
+        let wrong = |message: String, label: &str| Diagnostic::new(&used.span, message, label);
+        match self.done.get(&normal(&path)) {
+            Some(true) => return Ok(()),
+            Some(false) => {
+                return Err(wrong(format!("`{}` includes itself", used.text), "here the circle closes")
+                    .hint("put what both need into a third file"));
+            }
+            None => {}
+        }
+        if self.sources.len() >= MAX_FILES {
+            return Err(wrong(format!("more than {MAX_FILES} files are included"), "one too many")
+                .hint("join some of them"));
+        }
+        let text = fs::read_to_string(&path).map_err(|error| {
+            wrong(format!("cannot read {}: {error}", path.display()), "included here")
+                .hint("paths start at the folder of the file that includes")
+        })?;
+        self.read(&path, text, true);
+        Ok(())
+    }
+}
+
+/// A path without `.` and, where that is sure, without `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir if normal.file_name().is_some() => {
+                normal.pop();
+            }
+            component => normal.push(component),
+        }
+    }
+    normal
+}

@@ -1,0 +1,78 @@
+//! Whether values keep to the limits of the types that they are read as, and how long they are out of line.
+
+use crate::encode::Encode;
+use crate::error::OverLimit;
+use crate::view::{Array, Blob, Domain, Handle, List, Never, Text, View};
+
+/// What is read as this is sent as `V`.
+pub trait Fits<V> {
+    /// Bytes that a value takes out of line.
+    ///
+    /// # Errors
+    /// It is longer than `field` may be.
+    #[inline(always)]
+    fn outside(value: &V, field: &'static str) -> Result<usize, OverLimit> {
+        let _ = (value, field);
+        Ok(0)
+    }
+}
+
+macro_rules! inline {
+    ($($of:ty),*) => {
+        $(impl Fits<$of> for $of {})*
+    };
+}
+
+inline!(bool, u8, u16, u32, u64, i8, i16, i32, i64, f32, f64, Domain, Never);
+
+impl<const KIND: u8, const MOVED: bool> Fits<Self> for Handle<KIND, MOVED> {}
+
+impl<const MAX: u32> Fits<&str> for Text<'_, MAX> {
+    #[inline]
+    fn outside(value: &&str, field: &'static str) -> Result<usize, OverLimit> {
+        within(value.len(), MAX, field)?;
+        Ok(value.len().next_multiple_of(8))
+    }
+}
+
+impl<const MAX: u32> Fits<&[u8]> for Blob<'_, MAX> {
+    #[inline]
+    fn outside(value: &&[u8], field: &'static str) -> Result<usize, OverLimit> {
+        within(value.len(), MAX, field)?;
+        Ok(value.len().next_multiple_of(8))
+    }
+}
+
+impl<'m, T: View<'m> + Fits<V>, V: Encode, const MAX: u32> Fits<&[V]> for List<'m, T, MAX> {
+    #[inline]
+    fn outside(value: &&[V], field: &'static str) -> Result<usize, OverLimit> {
+        within(value.len(), MAX, field)?;
+        let inline = (value.len() * V::BYTES as usize).next_multiple_of(8);
+        Ok(inline + sum::<T, V>(value, field)?)
+    }
+}
+
+impl<'m, T: View<'m> + Fits<V>, V, const COUNT: u32, const N: usize> Fits<[V; N]> for Array<'m, T, COUNT> {
+    #[inline]
+    fn outside(value: &[V; N], field: &'static str) -> Result<usize, OverLimit> {
+        sum::<T, V>(value, field)
+    }
+}
+
+impl<T: Fits<V>, V> Fits<Option<V>> for Option<T> {
+    #[inline]
+    fn outside(value: &Option<V>, field: &'static str) -> Result<usize, OverLimit> {
+        value.as_ref().map_or(Ok(0), |value| T::outside(value, field))
+    }
+}
+
+#[inline]
+fn sum<T: Fits<V>, V>(values: &[V], field: &'static str) -> Result<usize, OverLimit> {
+    values.iter().try_fold(0, |sum, value| Ok(sum + T::outside(value, field)?))
+}
+
+#[inline]
+fn within(count: usize, max: u32, field: &'static str) -> Result<(), OverLimit> {
+    let max = max as usize;
+    if count <= max { Ok(()) } else { Err(OverLimit { field, count, max }) }
+}

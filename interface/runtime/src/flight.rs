@@ -1,0 +1,163 @@
+//! The calls in flight on a channel: their numbers, deadlines and early answers. It does no I/O.
+
+use alloc::vec::Vec;
+
+use crate::source::Source;
+
+/// The most calls in flight on a channel.
+pub const MAX_IN_FLIGHT: usize = 256;
+
+/// A call's number on the wire: its place in the lower 8 of 24 bits, and a generation that is never 0.
+pub(crate) type Number = u32;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Free,
+    Waiting {
+        ordinal: u16,
+        deadline_ns: u64,
+    },
+    /// The answer is in the slot.
+    Arrived {
+        deadline_ns: u64,
+    },
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u16,
+    state: State,
+    /// An answer that came before it was waited for. Kept when the slot is free, so that it is not allocated anew.
+    answer: Vec<u8>,
+}
+
+/// What is known of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Known {
+    /// It is not in flight: it was answered, given up, or never made.
+    Nothing,
+    /// It waits for its answer.
+    Waiting {
+        /// Until then.
+        deadline_ns: u64,
+    },
+    /// Its answer is here.
+    Arrived,
+}
+
+#[derive(Debug)]
+pub(crate) struct Flight {
+    /// Made when they are first needed, one after the other.
+    slots: Vec<Slot>,
+    /// Freed last: mostly the next one to be taken.
+    recent: usize,
+}
+
+impl Flight {
+    pub(crate) fn new() -> Self {
+        Flight { slots: Vec::new(), recent: 0 }
+    }
+
+    /// A place for a call and its number, if there is one. That of a call whose deadline passed without anybody waiting
+    /// for it is given up; its ordinal and number are returned as well if the server is to be told. The place is taken
+    /// by [`begin`](Self::begin).
+    #[inline]
+    pub(crate) fn place(&mut self, now_ns: u64) -> Option<(Number, Option<(u16, Number)>)> {
+        let recent = self.recent;
+        if self.slots.get(recent).is_some_and(|slot| slot.state == State::Free) {
+            return Some((self.renew(recent), None));
+        }
+        self.search(now_ns)
+    }
+
+    #[cold]
+    fn search(&mut self, now_ns: u64) -> Option<(Number, Option<(u16, Number)>)> {
+        if let Some(index) = self.slots.iter().position(|slot| slot.state == State::Free) {
+            return Some((self.renew(index), None));
+        }
+        if self.slots.len() < MAX_IN_FLIGHT {
+            self.slots.push(Slot { generation: 0, state: State::Free, answer: Vec::new() });
+            return Some((self.renew(self.slots.len() - 1), None));
+        }
+        let passed = |state| match state {
+            State::Free => true,
+            State::Waiting { deadline_ns, .. } | State::Arrived { deadline_ns } => deadline_ns < now_ns,
+        };
+        let index = self.slots.iter().position(|slot| passed(slot.state))?;
+        let told = self.give_up(number(index, self.slots[index].generation));
+        Some((self.renew(index), told))
+    }
+
+    fn renew(&mut self, index: usize) -> Number {
+        let Some(slot) = self.slots.get_mut(index) else { return 0 };
+        // Never 0: that is the call of messages which belong to none.
+        slot.generation = slot.generation.checked_add(1).unwrap_or(1);
+        number(index, slot.generation)
+    }
+
+    /// The call of that number, for which there is a place, was sent.
+    #[inline]
+    pub(crate) fn begin(&mut self, call: Number, ordinal: u16, deadline_ns: u64) {
+        if let Some(slot) = self.slots.get_mut(index_of(call)) {
+            slot.state = State::Waiting { ordinal, deadline_ns };
+        }
+    }
+
+    #[inline]
+    pub(crate) fn known(&self, call: Number) -> Known {
+        let slot = self.slots.get(index_of(call)).filter(|slot| u32::from(slot.generation) == call >> 8);
+        match slot.map(|slot| slot.state) {
+            None | Some(State::Free) => Known::Nothing,
+            Some(State::Waiting { deadline_ns, .. }) => Known::Waiting { deadline_ns },
+            Some(State::Arrived { .. }) => Known::Arrived,
+        }
+    }
+
+    /// Keeps an answer for whoever will wait for it; false if its call is not in flight, or has one.
+    pub(crate) fn keep(&mut self, call: Number, source: &dyn Source) -> bool {
+        let Known::Waiting { deadline_ns } = self.known(call) else { return false };
+        let Some(slot) = self.slots.get_mut(index_of(call)) else { return false };
+        slot.answer.resize(source.len_bytes(), 0);
+        // Bytes that cannot be read now never can; whoever waits finds a message that is too short.
+        if !source.copy(0, &mut slot.answer) {
+            slot.answer.clear();
+        }
+        slot.state = State::Arrived { deadline_ns };
+        true
+    }
+
+    /// The answer that was kept; its call is over.
+    pub(crate) fn take(&mut self, call: Number) -> &[u8] {
+        self.end(call);
+        self.slots.get(index_of(call)).map_or(&[], |slot| &slot.answer)
+    }
+
+    /// A call is over.
+    #[inline]
+    pub(crate) fn end(&mut self, call: Number) {
+        if self.known(call) != Known::Nothing {
+            self.recent = index_of(call);
+            self.slots[self.recent].state = State::Free;
+        }
+    }
+
+    /// A call is over without its answer. Its ordinal and number if the server is to be told.
+    pub(crate) fn give_up(&mut self, call: Number) -> Option<(u16, Number)> {
+        let waiting = self.known(call) != Known::Nothing;
+        let state = self.slots.get(index_of(call)).map(|slot| slot.state).filter(|_| waiting);
+        self.end(call);
+        match state {
+            Some(State::Waiting { ordinal, .. }) => Some((ordinal, call)),
+            _ => None,
+        }
+    }
+}
+
+fn number(index: usize, generation: u16) -> Number {
+    index as u32 | u32::from(generation) << 8
+}
+
+#[inline]
+fn index_of(call: Number) -> usize {
+    (call & 0xff) as usize
+}

@@ -1,0 +1,558 @@
+//! What the declarations of stubs stand for. All of it follows from the types of the fields and their places.
+
+/// A struct, or what a message carries; and the same where it lies in a message.
+///
+/// Of each field: its place in bytes, its type when it is sent, and when it is read. The form is `apart` for what lies
+/// out of line and can grow, or `inline` for a frozen struct; behind it the bytes of the fields and their alignment.
+#[macro_export]
+macro_rules! record {
+    (
+        $(#[$docs:meta])*
+        pub struct $name:ident $(<$a:lifetime>)? => $view:ident<$m:lifetime>, $form:ident $bytes:literal / $align:literal;
+        $($(#[$field_docs:meta])* $field:ident @ $at:literal: $value:ty => $read:ty,)*
+    ) => {
+        $(#[$docs])*
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        pub struct $name $(<$a>)? {
+            $($(#[$field_docs])* pub $field: $value,)*
+        }
+
+        impl<$m, $($a)?> $crate::Body for $name $(<$a>)? {
+            #[inline(always)]
+            fn record_bytes(&self) -> u32 {
+                $bytes
+            }
+
+            #[inline]
+            fn measure(&self) -> Result<usize, $crate::OverLimit> {
+                let bytes = 0;
+                $(
+                    let name = concat!(stringify!($name), ".", stringify!($field));
+                    let bytes = bytes + <$read as $crate::Fits<$value>>::outside(&self.$field, name)?;
+                )*
+                Ok(bytes)
+            }
+
+            #[inline]
+            #[allow(unused_variables, reason = "one without fields writes none")]
+            fn fields<K: $crate::Sink + ?Sized>(
+                &self,
+                place: &mut $crate::encode::Place,
+                at: u32,
+                out: &mut $crate::encode::Out<'_, K>,
+            ) {
+                $($crate::Encode::put(&self.$field, place, at + $at, out);)*
+            }
+        }
+
+        impl<$m, $($a)?> $crate::Encode for $name $(<$a>)? {
+            const BYTES: u32 = $crate::record!(@bytes $form $bytes);
+            const ALIGN: u32 = $align;
+
+            #[inline]
+            fn put<K: $crate::Sink + ?Sized>(
+                &self,
+                place: &mut $crate::encode::Place,
+                at: u32,
+                out: &mut $crate::encode::Out<'_, K>,
+            ) {
+                $crate::record!(@put $form self place at out);
+            }
+        }
+
+        impl<$m, $($a)?> $crate::Fits<$name $(<$a>)?> for $view<$m> {
+            #[inline]
+            fn outside(value: &$name $(<$a>)?, _: &'static str) -> Result<usize, $crate::OverLimit> {
+                let inside = $crate::Body::measure(value)?;
+                Ok($crate::record!(@outside $form $bytes) + inside)
+            }
+        }
+
+        #[doc = concat!("[`", stringify!($name), "`] where it lies in a message.")]
+        #[derive(Clone, Copy, Debug)]
+        pub struct $view<$m> {
+            record: $crate::Record<$m>,
+        }
+
+        impl<$m> From<$crate::Record<$m>> for $view<$m> {
+            #[inline]
+            fn from(record: $crate::Record<$m>) -> Self {
+                $view { record }
+            }
+        }
+
+        impl<$m> $view<$m> {
+            $(
+                $(#[$field_docs])*
+                ///
+                /// # Errors
+                /// The peer wrote something that the interface does not have.
+                #[inline]
+                pub fn $field(&self) -> Result<$read, $crate::Malformed> {
+                    $crate::View::view(self.record, $at)
+                }
+            )*
+        }
+
+        impl<$m> $crate::View<$m> for $view<$m> {
+            const BYTES: u32 = $crate::record!(@bytes $form $bytes);
+            const ALIGN: u32 = $align;
+
+            #[inline]
+            fn view(record: $crate::Record<$m>, at: u32) -> Result<Self, $crate::Malformed> {
+                $crate::record!(@view $form $bytes record at)
+            }
+
+            #[allow(unused_variables, reason = "one without fields has nothing inside")]
+            fn check(&self, budget: &mut $crate::Budget) -> Result<(), $crate::Malformed> {
+                $crate::record!(@spend $form self budget);
+                $($crate::View::check(&self.$field()?, budget)?;)*
+                Ok(())
+            }
+        }
+    };
+
+    (@bytes apart $bytes:literal) => { 8 };
+    (@bytes inline $bytes:literal) => { $bytes };
+    (@outside apart $bytes:literal) => { $bytes };
+    (@outside inline $bytes:literal) => { 0 };
+    (@put apart $this:ident $place:ident $at:ident $out:ident) => {
+        $crate::encode::put_record($this, $place, $at, $out)
+    };
+    (@put inline $this:ident $place:ident $at:ident $out:ident) => {
+        $crate::Body::fields($this, $place, $at, $out)
+    };
+    (@view apart $bytes:literal $record:ident $at:ident) => { $record.record($at).map(Self::from) };
+    (@view inline $bytes:literal $record:ident $at:ident) => { Ok($record.inline($at, $bytes).into()) };
+    (@spend apart $this:ident $budget:ident) => { $this.record.spend($budget)? };
+    (@spend inline $this:ident $budget:ident) => {};
+}
+
+/// A union, and the same where it lies in a message. Of each case: its ordinal, and what it carries when it is sent and
+/// when it is read.
+#[macro_export]
+macro_rules! union {
+    (
+        $(#[$docs:meta])*
+        pub enum $name:ident $(<$a:lifetime>)? => $m:lifetime $view:ident $(<$of:lifetime>)?;
+        $($(#[$case_docs:meta])* $ordinal:literal => $case:ident $(($item:ident: $value:ty => $read:ty))?,)*
+    ) => {
+        $(#[$docs])*
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        pub enum $name $(<$a>)? {
+            $($(#[$case_docs])* $case $(($value))?,)*
+        }
+
+        impl<$m, $($a)?> $crate::Encode for $name $(<$a>)? {
+            const BYTES: u32 = 16;
+            const ALIGN: u32 = 8;
+
+            #[inline]
+            fn put<K: $crate::Sink + ?Sized>(
+                &self,
+                place: &mut $crate::encode::Place,
+                at: u32,
+                out: &mut $crate::encode::Out<'_, K>,
+            ) {
+                match self {
+                    $($name::$case { $(0: $item)? } => {
+                        $crate::union!(@put $ordinal place at out $($item)?)
+                    })*
+                }
+            }
+        }
+
+        impl<$m, $($a)?> $crate::Fits<$name $(<$a>)?> for $view $(<$of>)? {
+            #[inline]
+            #[allow(unused_variables, reason = "cases that carry nothing have no field")]
+            fn outside(value: &$name $(<$a>)?, field: &'static str) -> Result<usize, $crate::OverLimit> {
+                match value {
+                    $($name::$case { $(0: $item)? } => {
+                        let bytes = 0;
+                        $(
+                            let name = concat!(stringify!($name), ".", stringify!($case));
+                            let bytes = $crate::encode::case_bytes::<$value>()
+                                + <$read as $crate::Fits<$value>>::outside($item, name)?;
+                        )?
+                        Ok(bytes)
+                    })*
+                }
+            }
+        }
+
+        #[doc = concat!("[`", stringify!($name), "`] where it lies in a message.")]
+        #[derive(Clone, Copy, Debug)]
+        pub enum $view $(<$of>)? {
+            $($(#[$case_docs])* $case $(($read))?,)*
+            /// A case that this side does not know: the peer is newer.
+            Unknown(u32),
+        }
+
+        impl<$m> $crate::View<$m> for $view $(<$of>)? {
+            const BYTES: u32 = 16;
+            const ALIGN: u32 = 8;
+
+            #[inline]
+            fn view(record: $crate::Record<$m>, at: u32) -> Result<Self, $crate::Malformed> {
+                let (ordinal, inside) = record.case(at)?;
+                Ok(match ordinal {
+                    $($ordinal => $crate::union!(@view $view $case inside $($read)?),)*
+                    other => $view::Unknown(other),
+                })
+            }
+
+            #[allow(unused_variables, reason = "cases that carry nothing have nothing inside")]
+            fn check(&self, budget: &mut $crate::Budget) -> Result<(), $crate::Malformed> {
+                match self {
+                    $($view::$case { $(0: $item)? } => {
+                        $(
+                            budget.spend($crate::encode::round_up(<$read as $crate::View>::BYTES))?;
+                            $crate::View::check($item, budget)?;
+                        )?
+                        Ok(())
+                    })*
+                    $view::Unknown(_) => Ok(()),
+                }
+            }
+        }
+    };
+
+    (@put $ordinal:literal $place:ident $at:ident $out:ident) => { $place.bits($out, $at, $ordinal) };
+    (@put $ordinal:literal $place:ident $at:ident $out:ident $item:ident) => {
+        $crate::encode::put_case($ordinal, $item, $place, $at, $out)
+    };
+    (@view $view:ident $case:ident $inside:ident) => { $inside.exactly(0)?.stands_for($view::$case) };
+    (@view $view:ident $case:ident $inside:ident $read:ty) => {
+        $view::$case(<$read as $crate::View>::view(
+            $inside.exactly($crate::encode::round_up(<$read as $crate::View>::BYTES))?,
+            0,
+        )?)
+    };
+}
+
+/// An enum or flags: a number of which some values have names.
+///
+/// `enum` has those values and no others; `open` may have values without a name; `flags` is a sum of bits, of which those
+/// in the mask may be set.
+#[macro_export]
+macro_rules! number {
+    (
+        $(#[$docs:meta])*
+        pub enum $name:ident: $repr:ident;
+        $($(#[$value_docs:meta])* $value:ident = $number:literal,)*
+    ) => {
+        $(#[$docs])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr($repr)]
+        pub enum $name {
+            $($(#[$value_docs])* $value = $number,)*
+        }
+
+        impl $name {
+            /// Its number on the wire.
+            #[inline]
+            #[must_use]
+            pub fn number(self) -> $repr {
+                self as $repr
+            }
+
+            /// The value of that number.
+            #[inline]
+            #[must_use]
+            pub fn from_number(number: $repr) -> Option<Self> {
+                Some(match number {
+                    $($number => $name::$value,)*
+                    _ => return None,
+                })
+            }
+        }
+
+        $crate::number!(@field $name $repr);
+    };
+
+    (
+        $(#[$docs:meta])*
+        pub open $name:ident: $repr:ident;
+        $($(#[$value_docs:meta])* $value:ident = $number:literal,)*
+    ) => {
+        $crate::number!(@named $(#[$docs])* $name $repr "Its number; it may be one without a name.";
+            $($(#[$value_docs])* $value = $number,)*);
+
+        impl $name {
+            /// The value of that number.
+            #[inline]
+            #[must_use]
+            pub fn from_number(number: $repr) -> Option<Self> {
+                Some($name(number))
+            }
+        }
+    };
+
+    (
+        $(#[$docs:meta])*
+        pub flags $name:ident: $repr:ident in $mask:literal;
+        $($(#[$value_docs:meta])* $value:ident = $number:literal,)*
+    ) => {
+        $crate::number!(@named $(#[$docs])* $name $repr "Its bits.";
+            $($(#[$value_docs])* $value = $number,)*);
+
+        impl $name {
+            /// The flags of that number; `None` if it has bits that cannot be.
+            #[inline]
+            #[must_use]
+            pub fn from_number(number: $repr) -> Option<Self> {
+                if number & !$mask == 0 { Some($name(number)) } else { None }
+            }
+
+            /// Whether it has all of those.
+            #[must_use]
+            pub fn contains(self, others: Self) -> bool {
+                self.0 & others.0 == others.0
+            }
+        }
+
+        impl core::ops::BitOr for $name {
+            type Output = Self;
+
+            fn bitor(self, other: Self) -> Self {
+                $name(self.0 | other.0)
+            }
+        }
+    };
+
+    (
+        @named $(#[$docs:meta])* $name:ident $repr:ident $what:literal;
+        $($(#[$value_docs:meta])* $value:ident = $number:literal,)*
+    ) => {
+        $(#[$docs])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        pub struct $name(
+            #[doc = $what]
+            pub $repr,
+        );
+
+        impl $name {
+            $($(#[$value_docs])* pub const $value: $name = $name($number);)*
+
+            /// Its number on the wire.
+            #[inline]
+            #[must_use]
+            pub fn number(self) -> $repr {
+                self.0
+            }
+        }
+
+        $crate::number!(@field $name $repr);
+    };
+
+    (@field $name:ident $repr:ident) => {
+        impl $crate::Encode for $name {
+            const BYTES: u32 = size_of::<$repr>() as u32;
+            const ALIGN: u32 = size_of::<$repr>() as u32;
+
+            #[inline(always)]
+            fn put<K: $crate::Sink + ?Sized>(
+                &self,
+                place: &mut $crate::encode::Place,
+                at: u32,
+                out: &mut $crate::encode::Out<'_, K>,
+            ) {
+                $crate::Encode::put(&self.number(), place, at, out);
+            }
+        }
+
+        impl $crate::View<'_> for $name {
+            const BYTES: u32 = size_of::<$repr>() as u32;
+            const ALIGN: u32 = size_of::<$repr>() as u32;
+
+            #[inline]
+            fn view(record: $crate::Record<'_>, at: u32) -> Result<Self, $crate::Malformed> {
+                let number = <$repr as $crate::View>::view(record, at)?;
+                $name::from_number(number).ok_or_else(|| record.unnamed(at, number))
+            }
+        }
+
+        impl $crate::Fits<$name> for $name {}
+    };
+}
+
+/// An interface, as a type, and what both ends of a channel are called.
+#[macro_export]
+macro_rules! interface {
+    (
+        $(#[$docs:meta])*
+        pub struct $name:ident = $identity:literal version $version:literal;
+        hash $hash:literal, fingerprint $fingerprint:literal;
+        capabilities $capabilities:literal, buffers $buffers:literal, message_bytes $bytes:literal;
+        client $client:ident<$events:ident>, server $server:ident;
+    ) => {
+        $(#[$docs])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+
+        impl $name {
+            /// Package and name.
+            pub const NAME: &'static str = $identity;
+            /// Grows when peers of before cannot be served.
+            pub const VERSION: u32 = $version;
+            /// What both sides of a channel must have in common, of package, name and version.
+            pub const HASH: u64 = $hash;
+            /// Of everything that peers can notice.
+            pub const FINGERPRINT: u64 = $fingerprint;
+        }
+
+        impl $crate::Interface for $name {
+            const NAME: &'static str = $identity;
+            const VERSION: u32 = $version;
+            const HASH: u64 = $hash;
+            const FINGERPRINT: u64 = $fingerprint;
+            const NEEDS: $crate::client::Needs = $crate::client::Needs {
+                carries: $crate::Carries { capabilities: $capabilities, buffers: $buffers },
+                message_bytes: $bytes,
+            };
+        }
+
+        #[doc = concat!("The calling side of [`", stringify!($name), "`]: a client with the calls by name.")]
+        /// `E` takes the events.
+        #[derive(Debug)]
+        pub struct $client<P, E = ()>($crate::Client<$name, P, E>);
+
+        impl<P: $crate::Port, E: $events> $client<P, E> {
+            /// A client over a channel that was opened with the hash of the interface.
+            ///
+            /// # Errors
+            /// The link lacks what the interface needs.
+            pub fn bind(port: P, events: E) -> Result<Self, $crate::BindError> {
+                $crate::Client::bind(port, events).map($client)
+            }
+        }
+
+        $crate::interface!(@wraps $client<P, E>, $crate::Client<$name, P, E>);
+
+        #[doc = concat!("The serving side of [`", stringify!($name), "`]: a server with the events by name.")]
+        #[derive(Debug)]
+        pub struct $server<P>($crate::Server<$name, P>);
+
+        impl<P: $crate::Port> $server<P> {
+            /// A server over a channel that was opened with the hash of the interface.
+            ///
+            /// # Errors
+            /// The link lacks what the interface needs.
+            pub fn bind(port: P) -> Result<Self, $crate::BindError> {
+                $crate::Server::bind(port).map($server)
+            }
+        }
+
+        $crate::interface!(@wraps $server<P>, $crate::Server<$name, P>);
+    };
+
+    (@wraps $wrapper:ident<$($of:ident),*>, $inner:ty) => {
+        impl<$($of),*> core::ops::Deref for $wrapper<$($of),*> {
+            type Target = $inner;
+
+            #[inline]
+            fn deref(&self) -> &Self::Target {
+                &self.0
+            }
+        }
+
+        impl<$($of),*> core::ops::DerefMut for $wrapper<$($of),*> {
+            #[inline]
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                &mut self.0
+            }
+        }
+
+        impl<$($of),*> From<$wrapper<$($of),*>> for $inner {
+            fn from(wrapper: $wrapper<$($of),*>) -> Self {
+                wrapper.0
+            }
+        }
+    };
+}
+
+/// A call, as a type: its ordinal, what it carries and is answered with.
+#[macro_export]
+macro_rules! method {
+    (
+        $(#[$docs:meta])*
+        pub struct $name:ident of $interface:ident @ $ordinal:literal, idempotent $idempotent:literal;
+        $request:ty;
+        $reply:ident $(<$a:lifetime>)? => $reply_view:ident;
+        error $error:ty => $error_view:ty;
+    ) => {
+        $(#[$docs])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub struct $name;
+
+        impl $crate::Method for $name {
+            type Interface = $interface;
+            const ORDINAL: u16 = $ordinal;
+            const IDEMPOTENT: bool = $idempotent;
+            type Reply<'a> = $reply $(<$a>)?;
+            type ReplyView<'m> = $reply_view<'m>;
+            type Error<'a> = $error;
+            type ErrorView<'m> = $error_view;
+        }
+
+        impl $crate::Request for $request {
+            type Method = $name;
+        }
+    };
+}
+
+/// A one-way message of an interface, to the server (`OneWay`) or to the client (`Event`).
+#[macro_export]
+macro_rules! one_way {
+    ($kind:ident $body:ty, of $interface:ident @ $ordinal:literal) => {
+        impl $crate::$kind for $body {
+            type Interface = $interface;
+            const ORDINAL: u16 = $ordinal;
+        }
+    };
+}
+
+/// What a server sends back: one of several bodies.
+#[macro_export]
+macro_rules! answers {
+    (
+        $(#[$docs:meta])*
+        pub enum $name:ident $(<$s:lifetime>)?;
+        $($case:ident($of:ty),)*
+    ) => {
+        $(#[$docs])*
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        #[allow(missing_docs, reason = "each is what its type is")]
+        pub enum $name $(<$s>)? {
+            $($case($of),)*
+        }
+
+        impl $(<$s>)? $crate::Body for $name $(<$s>)? {
+            #[inline]
+            fn record_bytes(&self) -> u32 {
+                match self {
+                    $($name::$case(body) => $crate::Body::record_bytes(body),)*
+                }
+            }
+
+            #[inline]
+            fn measure(&self) -> Result<usize, $crate::OverLimit> {
+                match self {
+                    $($name::$case(body) => $crate::Body::measure(body),)*
+                }
+            }
+
+            #[inline]
+            fn fields<K: $crate::Sink + ?Sized>(
+                &self,
+                place: &mut $crate::encode::Place,
+                at: u32,
+                out: &mut $crate::encode::Out<'_, K>,
+            ) {
+                match self {
+                    $($name::$case(body) => $crate::Body::fields(body, place, at, out),)*
+                }
+            }
+        }
+    };
+}

@@ -1,0 +1,296 @@
+//! What an interface has become: tests let it talk to what it was.
+//!
+//! Written by `tombolo idl compile` from interfaces/growth.tbl.
+
+use tombolo_interface as rt;
+#[allow(unused_imports, reason = "not all of a file is used")]
+use super::common::*;
+
+rt::number! {
+    /// Others may come.
+    pub open Mood: u8;
+    /// `calm`.
+    CALM = 0,
+    /// `merry`.
+    MERRY = 1,
+}
+
+rt::record! {
+    /// Has grown.
+    pub struct Note<'a> => NoteView<'m>, apart 40 / 8;
+    /// `text`, up to 32 bytes.
+    text @ 0: &'a str => rt::Text<'m, 32>,
+    /// `mood`.
+    mood @ 8: Mood => Mood,
+    /// `tags`, up to 4.
+    tags @ 16: &'a [&'a str] => rt::List<'m, rt::Text<'m, 16>, 4>,
+    /// `due`.
+    due @ 24: Option<u64> => Option<u64>,
+}
+
+rt::record! {
+    /// What is sent: growth look request.
+    pub struct GrowthLookRequest<'a> => GrowthLookRequestView<'m>, apart 16 / 8;
+    /// `note`.
+    note @ 0: Note<'a> => NoteView<'m>,
+    /// `detail`.
+    detail @ 8: bool => bool,
+}
+
+rt::record! {
+    /// What answers: growth look reply.
+    pub struct GrowthLookReply<'a> => GrowthLookReplyView<'m>, apart 48 / 8;
+    /// `note`.
+    note @ 0: Note<'a> => NoteView<'m>,
+    /// `thing`.
+    thing @ 8: Thing<'a> => ThingView<'m>,
+    /// `stamp`.
+    stamp @ 24: Stamp => StampView<'m>,
+    /// `count`.
+    count @ 40: Option<u32> => Option<u32>,
+}
+
+rt::record! {
+    /// What is sent: growth forget.
+    pub struct GrowthForget<'a> => GrowthForgetView<'m>, apart 16 / 8;
+    /// `id`.
+    id @ 0: u32 => u32,
+    /// `why`, up to 16 bytes.
+    why @ 8: &'a str => rt::Text<'m, 16>,
+}
+
+rt::record! {
+    /// What is sent: growth seen.
+    pub struct GrowthSeen<'a> => GrowthSeenView<'m>, apart 16 / 8;
+    /// `id`.
+    id @ 0: u32 => u32,
+    /// `by`, up to 16 bytes.
+    by @ 8: &'a str => rt::Text<'m, 16>,
+}
+
+rt::record! {
+    /// What is sent: growth number request.
+    pub struct GrowthNumberRequest => GrowthNumberRequestView<'m>, apart 0 / 8;
+}
+
+rt::record! {
+    /// What answers: growth number reply.
+    pub struct GrowthNumberReply => GrowthNumberReplyView<'m>, apart 8 / 8;
+    /// `id`.
+    id @ 0: u64 => u64,
+}
+
+rt::record! {
+    /// What is sent: growth poke.
+    pub struct GrowthPoke => GrowthPokeView<'m>, apart 0 / 8;
+}
+
+rt::record! {
+    /// What is sent: growth news.
+    pub struct GrowthNews => GrowthNewsView<'m>, apart 0 / 8;
+}
+
+rt::union! {
+    /// One of several.
+    pub enum Thing<'a> => 'm ThingView<'m>;
+    /// `number`.
+    1 => Number(item: u32 => u32),
+    /// `name`.
+    2 => Name(item: &'a str => rt::Text<'m, 16>),
+}
+
+rt::interface! {
+    /// As it is.
+    pub struct Growth = "tombolo.testing.Growth" version 1;
+    hash 0xc8fdb15f720b47d3, fingerprint 0x89c2a7c0adc72a8d;
+    capabilities false, buffers false, message_bytes 56;
+    client GrowthClient<GrowthEvents>, server GrowthServer;
+}
+
+rt::method! {
+    /// A note comes back, with something.
+    pub struct GrowthLook of Growth @ 1, idempotent true;
+    GrowthLookRequest<'_>;
+    GrowthLookReply<'a> => GrowthLookReplyView;
+    error rt::Never => rt::Never;
+}
+
+rt::method! {
+    /// Is new.
+    pub struct GrowthNumber of Growth @ 4, idempotent false;
+    GrowthNumberRequest;
+    GrowthNumberReply => GrowthNumberReplyView;
+    error rt::Never => rt::Never;
+}
+
+rt::one_way! { OneWay GrowthForget<'_>, of Growth @ 2 }
+
+rt::one_way! { OneWay GrowthPoke, of Growth @ 5 }
+
+rt::one_way! { Event GrowthSeen<'_>, of Growth @ 3 }
+
+rt::one_way! { Event GrowthNews, of Growth @ 6 }
+
+impl<P: rt::Port, E: GrowthEvents> GrowthClient<P, E> {
+    /// A note comes back, with something.
+    ///
+    /// # Errors
+    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    #[inline]
+    pub fn look<R>(
+        &mut self,
+        request: &GrowthLookRequest<'_>,
+        timeout: core::time::Duration,
+        read: impl FnOnce(Result<GrowthLookReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
+    ) -> Result<R, rt::CallError<P::Error>> {
+        self.0.call(request, timeout, read)
+    }
+
+    /// Is new.
+    ///
+    /// # Errors
+    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    #[inline]
+    pub fn number<R>(
+        &mut self,
+        request: &GrowthNumberRequest,
+        timeout: core::time::Duration,
+        read: impl FnOnce(Result<GrowthNumberReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
+    ) -> Result<R, rt::CallError<P::Error>> {
+        self.0.call(request, timeout, read)
+    }
+
+    /// Forgets a note.
+    ///
+    /// # Errors
+    /// [`rt::CallError`]: it was not sent.
+    pub fn forget(&mut self, message: &GrowthForget<'_>, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message, timeout)
+    }
+
+    /// Is new, one way.
+    ///
+    /// # Errors
+    /// [`rt::CallError`]: it was not sent.
+    pub fn poke(&mut self, message: &GrowthPoke, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message, timeout)
+    }
+}
+
+/// Takes the events of [`Growth`]; `()` takes none.
+pub trait GrowthEvents {
+    /// A note was seen.
+    ///
+    /// # Errors
+    /// It could not be read; it is counted.
+    fn seen(&mut self, event: GrowthSeenView<'_>) -> Result<(), rt::Malformed> {
+        let _ = event;
+        Ok(())
+    }
+
+    /// Is new, the other way.
+    ///
+    /// # Errors
+    /// It could not be read; it is counted.
+    fn news(&mut self, event: GrowthNewsView<'_>) -> Result<(), rt::Malformed> {
+        let _ = event;
+        Ok(())
+    }
+}
+
+impl GrowthEvents for () {}
+
+impl<E: GrowthEvents + ?Sized> rt::Hears<E> for Growth {
+    #[inline]
+    fn hear(events: &mut E, ordinal: u16, body: rt::Record<'_>) -> Result<bool, rt::Malformed> {
+        match ordinal {
+            3 => events.seen(body.into()).map(|()| true),
+            6 => events.news(body.into()).map(|()| true),
+            _ => Ok(false),
+        }
+    }
+}
+
+/// Serves [`Growth`].
+pub trait GrowthHandler {
+    /// A note comes back, with something.
+    ///
+    /// # Errors
+    /// What declines it, or that it is answered later.
+    fn look<'s>(
+        &'s mut self,
+        call: rt::Later<GrowthLook>,
+        request: GrowthLookRequestView<'_>,
+    ) -> Result<GrowthLookReply<'s>, rt::Decline<rt::Never>>;
+
+    /// Is new.
+    ///
+    /// # Errors
+    /// What declines it, or that it is answered later.
+    fn number(
+        &mut self,
+        call: rt::Later<GrowthNumber>,
+        request: GrowthNumberRequestView<'_>,
+    ) -> Result<GrowthNumberReply, rt::Decline<rt::Never>>;
+
+    /// Forgets a note.
+    ///
+    /// # Errors
+    /// It could not be read; it is counted.
+    fn forget(&mut self, message: GrowthForgetView<'_>) -> Result<(), rt::Malformed>;
+
+    /// Is new, one way.
+    ///
+    /// # Errors
+    /// It could not be read; it is counted.
+    fn poke(&mut self, message: GrowthPokeView<'_>) -> Result<(), rt::Malformed>;
+}
+
+rt::answers! {
+    /// What a server of [`Growth`] sends back.
+    pub enum GrowthAnswer<'s>;
+    LookReply(GrowthLookReply<'s>),
+    NumberReply(GrowthNumberReply),
+}
+
+impl<H: GrowthHandler + ?Sized> rt::Serves<H> for Growth {
+    type Answers<'s>
+        = GrowthAnswer<'s>
+    where
+        H: 's;
+
+    #[inline]
+    fn dispatch<'s>(handler: &'s mut H, request: rt::Incoming<'_>) -> rt::Answer<Self::Answers<'s>> {
+        match request.what() {
+            (rt::Kind::Call, 1) => {
+                let result = handler.look(request.later(), request.view());
+                rt::Answer::of_sure(result, GrowthAnswer::LookReply)
+            }
+            (rt::Kind::Call, 4) => {
+                let result = handler.number(request.later(), request.view());
+                rt::Answer::of_sure(result, GrowthAnswer::NumberReply)
+            }
+            (rt::Kind::Message, 2) => rt::Answer::of_message(handler.forget(request.view())),
+            (rt::Kind::Message, 5) => rt::Answer::of_message(handler.poke(request.view())),
+            _ => request.unknown(),
+        }
+    }
+}
+
+impl<P: rt::Port> GrowthServer<P> {
+    /// A note was seen.
+    ///
+    /// # Errors
+    /// [`rt::CallError`]: it was not sent.
+    pub fn seen(&mut self, message: &GrowthSeen<'_>, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message, timeout)
+    }
+
+    /// Is new, the other way.
+    ///
+    /// # Errors
+    /// [`rt::CallError`]: it was not sent.
+    pub fn news(&mut self, message: &GrowthNews, timeout: core::time::Duration) -> Result<(), rt::CallError<P::Error>> {
+        self.0.tell(message, timeout)
+    }
+}

@@ -1,0 +1,115 @@
+//! Typed interfaces over channels: what generated stubs stand on.
+//!
+//! Stubs are written by `tombolo idl compile` from files `*.tbl`, or in a build script by `tombolo_idl::build`. A
+//! [`Channel`] is a [`Port`]: give it to the stubs' `bind`. Open it with the interface's `HASH`
+//! ([`ChannelOptions::interface_hash`](crate::ChannelOptions::interface_hash)), so that peers of other interfaces are
+//! refused when they connect.
+
+mod shared;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use shared::SharedClient;
+pub use tombolo_interface::*;
+use tombolo_platform::time::now_ns;
+
+use crate::channel::Channel;
+use crate::error::Error;
+use crate::{Draft, Message, TransportKind};
+
+/// A message where it lies.
+struct Received<'a, 'm>(&'a Message<'m>);
+
+impl Source for Received<'_, '_> {
+    #[inline]
+    fn len_bytes(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline]
+    fn word(&self, at: u32) -> Option<u64> {
+        self.0.read_u64_le(at as usize).ok()
+    }
+
+    fn copy(&self, at: u32, target: &mut [u8]) -> bool {
+        self.0.read_at(at as usize, target).is_ok()
+    }
+}
+
+/// Room in a ring.
+struct Room<'a, 'd>(&'a mut Draft<'d>);
+
+impl Sink for Room<'_, '_> {
+    #[inline]
+    fn word(&mut self, at: u32, value: u64) {
+        // Whoever writes has measured; what would lie outside is dropped, as the trait says.
+        let _ = self.0.write_u64_le(at as usize, value);
+    }
+}
+
+impl Port for Channel {
+    type Error = Error;
+
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+
+    fn max_message_bytes(&self) -> usize {
+        Channel::max_message_bytes(self)
+    }
+
+    /// No transport carries capabilities or buffers yet.
+    fn carries(&self) -> Carries {
+        Carries::BYTES
+    }
+
+    #[inline]
+    fn send<B: Body>(&mut self, message: &Outgoing<'_, B>, timeout: Duration) -> Result<Sent, Error> {
+        // On a stream nothing is in place, and sending waits until the kernel has all of it.
+        if self.transport() != TransportKind::Socket {
+            let written =
+                self.try_send_in_place(message.length_bytes(), |draft| message.write(&mut Room(draft)));
+            match written {
+                Ok(()) => return Ok(Sent::Accepted),
+                Err(Error::WouldBlock) if timeout.is_zero() => return Ok(Sent::NoRoom),
+                Err(Error::WouldBlock) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        send_when_there_is_room(self, message, timeout)
+    }
+
+    #[inline]
+    fn recv<R>(
+        &mut self,
+        timeout: Duration,
+        read: impl FnOnce(&dyn Source) -> R,
+    ) -> Result<Option<R>, Error> {
+        if timeout.is_zero() {
+            return self.try_recv_in_place(|message| read(&Received(message)));
+        }
+        match self.recv_in_place(timeout, |message| read(&Received(message))) {
+            Ok(read) => Ok(Some(read)),
+            Err(Error::TimedOut { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[cold]
+fn send_when_there_is_room<B: Body>(
+    channel: &mut Channel,
+    message: &Outgoing<'_, B>,
+    timeout: Duration,
+) -> Result<Sent, Error> {
+    let mut bytes = vec![0; message.length_bytes()];
+    message.write(&mut *bytes);
+    match channel.send(&bytes, timeout) {
+        Ok(()) => Ok(Sent::Accepted),
+        Err(Error::TimedOut { .. } | Error::WouldBlock) => Ok(Sent::NoRoom),
+        Err(error) => Err(error),
+    }
+}
