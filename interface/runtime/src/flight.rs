@@ -62,7 +62,7 @@ impl Flight {
     /// for it is given up; its ordinal and number are returned as well if the server is to be told. The place is taken
     /// by [`begin`](Self::begin).
     #[inline]
-    pub(crate) fn place(&mut self, now_ns: u64) -> Option<(Number, Option<(u16, Number)>)> {
+    pub(crate) fn place(&mut self, now_ns: impl FnOnce() -> u64) -> Option<(Number, Option<(u16, Number)>)> {
         let recent = self.recent;
         if self.slots.get(recent).is_some_and(|slot| slot.state == State::Free) {
             return Some((self.renew(recent), None));
@@ -71,7 +71,7 @@ impl Flight {
     }
 
     #[cold]
-    fn search(&mut self, now_ns: u64) -> Option<(Number, Option<(u16, Number)>)> {
+    fn search(&mut self, now_ns: impl FnOnce() -> u64) -> Option<(Number, Option<(u16, Number)>)> {
         if let Some(index) = self.slots.iter().position(|slot| slot.state == State::Free) {
             return Some((self.renew(index), None));
         }
@@ -79,6 +79,7 @@ impl Flight {
             self.slots.push(Slot { generation: 0, state: State::Free, answer: Vec::new() });
             return Some((self.renew(self.slots.len() - 1), None));
         }
+        let now_ns = now_ns();
         let passed = |state| match state {
             State::Free => true,
             State::Waiting { deadline_ns, .. } | State::Arrived { deadline_ns } => deadline_ns < now_ns,

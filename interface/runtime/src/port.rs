@@ -44,6 +44,11 @@ pub trait Port {
     /// What it can carry besides bytes.
     fn carries(&self) -> Carries;
 
+    /// Whether looking for a message costs no more than a few loads from memory.
+    fn is_polled(&self) -> bool {
+        false
+    }
+
     /// Sends a message that is not longer than [`max_message_bytes`](Self::max_message_bytes), whole or not at all,
     /// waiting for room up to `timeout`.
     ///

@@ -67,6 +67,11 @@ impl Port for Channel {
     }
 
     #[inline]
+    fn is_polled(&self) -> bool {
+        self.transport() != TransportKind::Socket
+    }
+
+    #[inline]
     fn send<B: Body>(&mut self, message: &Outgoing<'_, B>, timeout: Duration) -> Result<Sent, Error> {
         // On a stream nothing is in place, and sending waits until the kernel has all of it.
         if self.transport() != TransportKind::Socket {
