@@ -11,17 +11,32 @@ use crate::agent::core::Kin;
 
 /// All children of this process. Until they are reaped their numbers are theirs.
 pub(crate) fn children() -> Vec<Kin> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let own = rustix::process::getpid();
-    entries
-        .flatten()
-        .filter_map(|entry| {
-            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-            let (parent, group) = parent_and_group(&stat)?;
-            (parent == own.as_raw_nonzero().get()).then_some(Kin { pid, group })
-        })
-        .collect()
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let kin_of = |pid: i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (parent, group) = parent_and_group(&stat)?;
+        (parent == own).then_some(Kin { pid, group })
+    };
+    listed_children().unwrap_or_else(all_processes).into_iter().filter_map(kin_of).collect()
+}
+
+/// The children of all threads of this process, as the kernel lists them; none where it has no such lists.
+///
+/// A list can miss a child if another is reaped while it is read. Here nobody reaps but the thread that reads, and
+/// what becomes a child meanwhile comes last.
+fn listed_children() -> Option<Vec<i32>> {
+    let mut found = Vec::new();
+    for thread in std::fs::read_dir("/proc/self/task").ok()? {
+        let list = std::fs::read_to_string(thread.ok()?.path().join("children")).ok()?;
+        found.extend(list.split_ascii_whitespace().filter_map(|number| number.parse::<i32>().ok()));
+    }
+    Some(found)
+}
+
+/// Every process that there is: on a busy machine many times as many as the children.
+fn all_processes() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// From a line of `/proc/PID/stat`. The name in it, between parentheses, may hold anything.
@@ -83,6 +98,14 @@ mod tests {
         let pid = Pid::from_child(&child).as_raw_nonzero().get();
         let found = children().into_iter().find(|kin| kin.pid == pid).expect("it is ours");
         assert_eq!(found.group, rustix::process::getpgrp().as_raw_nonzero().get());
+        // By either way, where the kernel has both.
+        assert!(listed_children().is_none_or(|listed| listed.contains(&pid)));
+        assert!(all_processes().contains(&pid));
+        // While it is executing `sleep` it has no environment yet.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while variable_of(pid, "TOMBOLO_DOMAIN").is_none() && std::time::Instant::now() < until {
+            std::thread::yield_now();
+        }
         assert_eq!(variable_of(pid, "TOMBOLO_DOMAIN").as_deref(), Some("1.2.3"));
         assert_eq!(variable_of(pid, "TOMBOLO_DOMAI"), None);
         kill(found);

@@ -119,6 +119,9 @@ impl fmt::Display for Source {
     }
 }
 
+/// In place of a signal: none counts any more.
+const TOO_LATE: u8 = u8::MAX;
+
 /// What is coming up goes down again when the user does not want it any more.
 struct Interruption {
     /// The signal that said so; 0 for none.
@@ -136,9 +139,12 @@ impl Interruption {
         let (signal, context, name) = (Arc::clone(&noted), context.clone(), name.to_owned());
         std::thread::spawn(move || {
             for number in signals.forever() {
-                if signal.swap(number as u8, Ordering::SeqCst) != 0 {
+                match signal.compare_exchange(0, number as u8, Ordering::SeqCst, Ordering::SeqCst) {
+                    Ok(_) => {}
+                    // The machine is up, and this is about to say so.
+                    Err(TOO_LATE) => continue,
                     // The second time: without waiting for anything.
-                    std::process::exit(128 + number);
+                    Err(_) => std::process::exit(128 + number),
                 }
                 context.say(format!("taking '{name}' down again"));
                 let (name, sender) = (name.clone(), sender.clone());
@@ -152,11 +158,11 @@ impl Interruption {
         Ok(Interruption { signal: noted, stopped })
     }
 
-    /// An error if there was a signal, once its machine is down.
+    /// An error if there was a signal, once its machine is down. One that comes from now on comes too late.
     fn finish(&self) -> Result<(), Failure> {
-        match self.signal.load(Ordering::SeqCst) {
-            0 => Ok(()),
-            signal => {
+        match self.signal.compare_exchange(0, TOO_LATE, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) | Err(TOO_LATE) => Ok(()),
+            Err(signal) => {
                 let _ = self.stopped.recv_timeout(STOPPING);
                 let message = format!("ended by {}", signals::name(signal));
                 Err(Failure::Job { message, status: 128 + signal })

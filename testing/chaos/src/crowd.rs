@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use tombolo::{Child, Domain, DomainId, Error, Exit, SpawnOptions, Stream};
 use tombolo_e2e::PATIENCE;
 
+use crate::endings::Endings;
 use crate::latency::Latencies;
 use crate::monotonic_ns;
 
@@ -36,6 +37,31 @@ impl Cause {
             Cause::Monitor => "monitor of a node",
             Cause::Vm => "virtual machine",
             Cause::Across => "across a window",
+        }
+    }
+}
+
+/// How many of the latest deaths are told of.
+const LATEST: usize = 5;
+
+/// A death that took long to be known.
+#[derive(Clone, Debug)]
+pub(crate) struct Late {
+    latency_ns: i64,
+    cause: Cause,
+    survivor: String,
+    victim: String,
+    /// When its process was gone, from the kill on.
+    gone_after_ns: Option<i64>,
+}
+
+impl std::fmt::Display for Late {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Late { latency_ns, cause, survivor, victim, gone_after_ns } = self;
+        write!(f, "{:.1} ms ({}): {survivor} of {victim}", *latency_ns as f64 / 1e6, cause.name())?;
+        match gone_after_ns {
+            Some(gone_ns) => write!(f, ", whose process was gone after {:.1} ms", *gone_ns as f64 / 1e6),
+            None => Ok(()),
         }
     }
 }
@@ -71,6 +97,11 @@ pub(crate) struct Crowd {
     dropped: HashSet<u64>,
     closed: HashSet<u64>,
     pub(crate) latencies: HashMap<Cause, Latencies>,
+    /// How long the kernel took to end the processes that were killed one by one.
+    pub(crate) gone_after: Latencies,
+    /// The deaths that were known last, latest first.
+    pub(crate) latest: Vec<Late>,
+    endings: Endings,
     pub(crate) deaths_seen: u64,
     pub(crate) messages: u64,
 }
@@ -104,6 +135,9 @@ impl Crowd {
             dropped: HashSet::new(),
             closed: HashSet::new(),
             latencies: HashMap::new(),
+            gone_after: Latencies::default(),
+            latest: Vec::new(),
+            endings: Endings::new(),
             deaths_seen: 0,
             messages: 0,
         }
@@ -152,6 +186,7 @@ impl Crowd {
         self.partial.clear();
         // Another machine of the same name gives out the same ids again.
         self.killed.clear();
+        self.endings.forget_all();
         self.dying.clear();
         self.dropped.clear();
         self.closed.clear();
@@ -159,10 +194,25 @@ impl Crowd {
 
     /// Notes that a place's domain is about to be killed, now.
     pub(crate) fn will_die(&mut self, place: usize, cause: Cause) {
-        if let Some(child) = &self.members[place].child {
+        let Member { child, pid, .. } = &self.members[place];
+        if let Some(child) = child {
+            if let (Cause::Domain, Some(pid)) = (cause, *pid) {
+                self.endings.watch(child.id().to_string(), pid);
+            }
             self.killed.insert(child.id().to_string(), (monotonic_ns(), cause));
             self.dying.insert(child.id());
         }
+    }
+
+    /// Who is there, what each said last and when, and which channels it has.
+    pub(crate) fn describe(&self) -> String {
+        let lines = self.members.iter().map(|member| {
+            let Member { name, node, child, pid, open, last_sign, last_words, .. } = member;
+            let id = child.as_ref().map_or("nobody".to_owned(), |child| child.id().to_string());
+            let silent_s = last_sign.elapsed().as_secs();
+            format!("{name} on {node}: {id}, process {pid:?}, silent for {silent_s} s after {last_words:?}, {open:?}\n")
+        });
+        lines.chain([format!("killed and not known to have ended: {:?}\n", self.dying)]).collect()
     }
 
     fn place_of(&self, id: DomainId) -> Option<usize> {
@@ -299,6 +349,12 @@ impl Crowd {
         Ok(())
     }
 
+    fn note_late(&mut self, late: Late) {
+        let rank = self.latest.partition_point(|other| other.latency_ns >= late.latency_ns);
+        self.latest.insert(rank, late);
+        self.latest.truncate(LATEST);
+    }
+
     fn end(&mut self, place: usize, channel: u64, peer: &str, how: &str, at_ns: i64) -> Result<(), Failure> {
         let member = &mut self.members[place];
         member.open.remove(&channel);
@@ -319,7 +375,17 @@ impl Crowd {
                 let known_ns = if in_vm { monotonic_ns() } else { at_ns };
                 let cause = if in_vm { Cause::Across } else { *cause };
                 self.deaths_seen += 1;
-                self.latencies.entry(cause).or_default().add(known_ns - killed_ns);
+                let gone_after_ns = self.endings.gone_ns(peer).map(|gone_ns| gone_ns - killed_ns);
+                let late = Late {
+                    latency_ns: known_ns - killed_ns,
+                    cause,
+                    survivor: format!("{name} on {node}"),
+                    victim: peer.to_owned(),
+                    gone_after_ns,
+                };
+                self.latencies.entry(cause).or_default().add(late.latency_ns);
+                self.gone_after.extend(gone_after_ns.filter(|_| cause == Cause::Domain));
+                self.note_late(late);
             }
             _ => return Err(format!("channel {channel} of {name} on {node} to {peer} ended so: {how}")),
         }

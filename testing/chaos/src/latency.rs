@@ -11,6 +11,10 @@ impl Latencies {
         self.0.push(latency_ns);
     }
 
+    pub(crate) fn extend(&mut self, latencies_ns: impl IntoIterator<Item = i64>) {
+        self.0.extend(latencies_ns);
+    }
+
     /// The value that a share of all is not above, in milliseconds.
     fn percentile_ms(sorted: &[i64], share: f64) -> f64 {
         let index = ((sorted.len() as f64 * share).ceil() as usize).clamp(1, sorted.len()) - 1;

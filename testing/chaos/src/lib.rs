@@ -7,11 +7,13 @@
 
 pub mod arguments;
 mod crowd;
+mod endings;
 mod flat;
 mod kill;
 mod latency;
 mod sample;
 mod state;
+mod watchdog;
 
 pub use arguments::Arguments;
 pub use state::{Chaos, Summary};

@@ -9,10 +9,11 @@ use tombolo::{Domain, NodeInfo};
 use tombolo_e2e::{Machine, MachineFile, Random, actor_image, host_actor};
 
 use crate::arguments::{Arguments, Beside};
-use crate::crowd::{Cause, Crowd, Failure};
+use crate::crowd::{Cause, Crowd, Failure, Late};
 use crate::kill::{Kind, text};
 use crate::latency::Latencies;
 use crate::sample::Watched;
+use crate::watchdog::{Scene, Watchdog};
 
 /// Kills between two looks at what the monitor takes.
 const SAMPLE_EVERY: u64 = 5;
@@ -38,6 +39,8 @@ pub struct Chaos {
     watched: Vec<Watched>,
     /// Those of roots that were killed.
     past: Vec<Watched>,
+    scene: Scene,
+    watchdog: Watchdog,
 }
 
 /// What came of a run.
@@ -50,6 +53,8 @@ pub struct Summary {
     pub failures: Vec<String>,
     kills: BTreeMap<Kind, u64>,
     latencies: Vec<(Cause, Latencies)>,
+    gone_after: Latencies,
+    latest: Vec<Late>,
     watched: Vec<Watched>,
     deaths_seen: u64,
     messages: u64,
@@ -79,7 +84,10 @@ impl Chaos {
             .iter()
             .map(|node| (node.name.clone(), if node.kind == "host" { arguments.members } else { 2 }))
             .collect();
+        let scene = Scene::of(&machine);
         let mut chaos = Chaos {
+            watchdog: Watchdog::start(scene.clone()),
+            scene,
             random: Random::new(seed),
             crowd: Crowd::new(&places),
             kinds_of_nodes: nodes.into_iter().map(|node| (node.name, node.kind)).collect(),
@@ -106,7 +114,11 @@ impl Chaos {
         let began = Instant::now();
         let mut failures: Vec<String> = self.go(began).err().into_iter().collect();
         if failures.is_empty() {
+            self.watchdog.now("the end of the run".into());
             failures.extend(self.end().err());
+        }
+        if !failures.is_empty() {
+            eprintln!("chaos: {}\n{}{}", failures[0], self.crowd.describe(), self.scene.describe());
         }
         self.close_watch();
         failures.extend(self.past.iter().flat_map(Watched::grown));
@@ -125,6 +137,8 @@ impl Chaos {
             failures,
             kills: std::mem::take(&mut self.kills),
             latencies,
+            gone_after: std::mem::take(&mut self.crowd.gone_after),
+            latest: std::mem::take(&mut self.crowd.latest),
             watched: std::mem::take(&mut self.past),
             deaths_seen: self.crowd.deaths_seen,
             messages: self.crowd.messages,
@@ -149,6 +163,7 @@ impl Chaos {
             let pause = Duration::from_micros(self.random.below(MAX_PAUSE_MS * 1000));
             self.crowd.attend(&self.domain, pause)?;
             let kind = self.choose();
+            self.watchdog.now(format!("kill {}, {},", kills + 1, kind.name()));
             self.kill(kind).map_err(|failure| format!("kill {}, {}: {failure}", kills + 1, kind.name()))?;
             self.crowd.assert_alive()?;
             kills += 1;
@@ -174,9 +189,9 @@ impl Chaos {
             }
         }
         // Those that wait for their own end see the ends of others: no latency of these counts.
-        let seen = self.crowd.latencies.clone();
+        let seen = (self.crowd.latencies.clone(), self.crowd.latest.clone());
         self.crowd.settle(&self.domain)?;
-        self.crowd.latencies = seen;
+        (self.crowd.latencies, self.crowd.latest) = seen;
         self.crowd.assert_explained()?;
         let names = self.domain.names().find("_").map_err(text)?;
         if let Some(name) = names.first() {
@@ -266,6 +281,13 @@ impl Summary {
                 lines.push(format!("{:<24}{count:>8}{p50:>10.2}{p99:>10.2}{max:>10.2}", cause.name()));
             }
         }
+        if let Some((count, p50, p99, max)) = self.gone_after.row() {
+            lines.push(format!(
+                "{:<24}{count:>8}{p50:>10.2}{p99:>10.2}{max:>10.2}",
+                " (its process was gone)"
+            ));
+        }
+        lines.extend(self.latest.iter().map(|late| format!("latest: {late}")));
         let rows: Vec<String> = self.watched.iter().flat_map(Watched::rows).collect();
         if !rows.is_empty() {
             lines.push(format!(
@@ -296,6 +318,8 @@ impl Summary {
             "failures": self.failures,
             "kills": kills,
             "death_known": latencies,
+            "process_gone": self.gone_after.to_json(),
+            "latest": self.latest.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "watched": watched,
             "deaths_seen": self.deaths_seen,
             "messages": self.messages,

@@ -361,6 +361,10 @@ impl Audit {
                 });
             }
             Reply::Connected { grant } | Reply::Incoming { grant, .. } => {
+                let place = asked.as_ref().and_then(|asked| asked_place(to, asked));
+                self.require(place.is_none_or(|node| grant.peer.node() == node), || {
+                    format!("{to:?} asked for a name by {asked:?} and was joined with {}", grant.peer)
+                });
                 self.require(self.domains.contains_key(&grant.peer), || {
                     format!("{} was granted to {to:?} with {}, which is dead", grant.channel, grant.peer)
                 });
@@ -526,4 +530,16 @@ impl Audit {
 
 fn client(node: u16, connection: u32) -> Client {
     (tombolo_base::NodeId(node), connection)
+}
+
+/// The node whose name a client asked to be connected to, if it is one's own and not the machine's.
+fn asked_place(client: Client, asked: &Request) -> Option<tombolo_base::NodeId> {
+    match asked {
+        Request::Connect { scope: Scope::Own, .. } => Some(client.0),
+        Request::Connect { scope: Scope::Node(name), .. } => {
+            let number = name.strip_prefix('n').and_then(|number| number.parse().ok());
+            Some(tombolo_base::NodeId(number.unwrap_or(0)))
+        }
+        _ => None,
+    }
 }

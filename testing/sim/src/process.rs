@@ -147,11 +147,12 @@ impl Process {
 
     /// Takes up a name on behalf of whoever simulates.
     pub fn export(&mut self, name: &str) {
-        self.ask(
-            Request::Export { scope: Scope::Machine, name: name.to_owned() },
-            Asked::Export(name.to_owned()),
-            Vec::new(),
-        );
+        self.export_in(Scope::Machine, name);
+    }
+
+    fn export_in(&mut self, scope: Scope, name: &str) {
+        let asked = Asked::Export(name.to_owned());
+        self.ask(Request::Export { scope, name: name.to_owned() }, asked, Vec::new());
     }
 
     /// Opens a channel on behalf of whoever simulates.
@@ -324,7 +325,8 @@ impl Process {
 
     fn act_export(&mut self, shared: &mut Shared) {
         let name = if shared.random.chance(20) { "no name".to_owned() } else { Self::name(shared) };
-        self.export(&name);
+        let scope = Self::scope(shared);
+        self.export_in(scope, &name);
     }
 
     fn act_withdraw(&mut self, shared: &mut Shared) {
@@ -345,7 +347,8 @@ impl Process {
         let variant = if shared.random.chance(700) { Variant::EpochCredit } else { Variant::UsedFlag };
         let slots = 2 << shared.random.below(6);
         if let Ok(config) = ChannelConfig::new(slot, slots, variant) {
-            self.connect(&name, timeout, config);
+            let scope = Self::scope(shared);
+            self.request(Request::Connect { scope, name, timeout, config });
         }
     }
 

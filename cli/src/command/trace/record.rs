@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tombolo::Domain;
 use tombolo::trace::Recording;
+use tombolo::{Domain, NodeInfo};
 
 use super::collect::{Collector, Summary};
 use crate::context::Context;
@@ -235,12 +235,53 @@ pub(super) fn dump(context: &Context, options: &DumpOptions) -> Result<(), Failu
         domain.stop_trace()?;
     }
     say(context, &options.output, &summary);
+    for node in domain.nodes()?.iter().filter(|node| node.kind != "host") {
+        if let Some(gone) = gone_with(node) {
+            context.say(gone);
+        }
+    }
     Ok(())
+}
+
+/// What of a trace that nobody was reading went with a node that is not what it was when the machine came up.
+fn gone_with(node: &NodeInfo) -> Option<String> {
+    let NodeInfo { name, generation, up, cause, .. } = node;
+    let hint = "`tombolo trace record` reads while it happens";
+    if !up {
+        return Some(format!("what was traced on {name} went with it, which is down ({cause}); {hint}"));
+    }
+    (*generation > 1).then(|| {
+        format!(
+            "what was traced on {name} before its restart went with it (it is number {generation}); {hint}"
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dump_says_which_nodes_took_their_traces_along() {
+        let node = |generation, up| NodeInfo {
+            id: tombolo::NodeId(1),
+            name: "arm0".into(),
+            kind: "vm".into(),
+            isa: tombolo::Isa::Aarch64,
+            generation,
+            up,
+            cause: "killed".into(),
+            cores: 1,
+            domains: 0,
+            transport: None,
+            window_bytes: (0, 0),
+            boot: Duration::ZERO,
+            pid: 1,
+        };
+        assert_eq!(gone_with(&node(1, true)), None);
+        assert!(gone_with(&node(1, false)).unwrap().contains("arm0 went with it, which is down (killed)"));
+        assert!(gone_with(&node(2, true)).unwrap().contains("before its restart"));
+    }
 
     #[test]
     fn times_have_units() {
