@@ -14,7 +14,8 @@ export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: kit ## Brings a machine up and runs the main job on it; GRAPH=file picks the graph, ARGS= adds options
+run: setup ## Brings a machine up and runs the main job on it; GRAPH=file picks the graph, ARGS= adds options
+	@cargo xtask kit --image communities
 	@TOMBOLO=$(TOMBOLO) KIT=$(TARGET)/kit MACHINE='$(MACHINE)' GRAPH='$(GRAPH)' sh scripts/run.sh $(ARGS)
 
 test: ## Runs every check: format, tidy, clippy, tests, loom, miri, foreign instruction sets, whole machines

@@ -11,6 +11,7 @@ use crate::toolchain::{Toolchain, add_target, target_variable};
 use crate::workspace::{Workspace, execute};
 
 /// An image of the kit: a program of the tree that runs on several nodes.
+#[derive(Debug)]
 struct Image {
     /// What the image is called.
     name: &'static str,
@@ -57,6 +58,17 @@ pub(crate) struct Options {
     /// Build programs only; fetch no kernel and make no images
     #[arg(long)]
     programs_only: bool,
+
+    /// Make only this image of the examples; may be repeated
+    #[arg(long = "image", value_name = "NAME", value_parser = image)]
+    images: Vec<&'static Image>,
+}
+
+fn image(name: &str) -> Result<&'static Image, String> {
+    IMAGES.iter().find(|image| image.name == name).ok_or_else(|| {
+        let names: Vec<&str> = IMAGES.iter().map(|image| image.name).collect();
+        format!("the kit has {}", names.join(", "))
+    })
 }
 
 /// Brings `<target>/kit` up to date. What has not changed is not touched, so caches by content stay good.
@@ -68,10 +80,14 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     if options.programs_only {
         return Ok(());
     }
-    compile_images(workspace)?;
+    let images = match &options.images[..] {
+        [] => IMAGES.iter().collect(),
+        images => images.to_vec(),
+    };
+    compile_images(workspace, &images)?;
     let mut fetch = Command::new("sh");
     execute(fetch.current_dir(&workspace.root).arg("scripts/fetch-vm-kit.sh").arg(&workspace.target))?;
-    build_images(workspace, &kit.join("images"))
+    build_images(workspace, &kit.join("images"), &images)
 }
 
 /// The command and the monitor of this machine itself.
@@ -125,42 +141,47 @@ fn build_for_boards(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
 
 /// Compiles the images' programs for all nodes at once, which keeps every processor busy: packing the images one by one
 /// then finds all of it done. The words are those of `tombolo build`; with others it would all be compiled again.
-fn compile_images(workspace: &Workspace) -> Result<(), Failure> {
+fn compile_images(workspace: &Workspace, images: &[&Image]) -> Result<(), Failure> {
     let toolchain = Toolchain::find()?;
     let mut everywhere = workspace.cargo();
     everywhere.args(["build", "--profile", "node", "--target", &toolchain.host()?]);
     toolchain.foreign_targets().iter().for_each(|(_, target)| add_target(&mut everywhere, target));
-    let mut boards = workspace.cargo();
-    boards.args(["build", "--profile", "node"]);
-    let mut has_boards = false;
-    for (_, target) in BOARDS.iter().filter(|(_, target)| toolchain.has(target)) {
-        has_boards = true;
-        boards
-            .args(["--target", target])
-            .env(target_variable(target, "RUSTFLAGS"), "-C link-arg=-Ttombolo-program.x");
-    }
-    for image in IMAGES {
-        let program = ["--package", image.package, "--bin", image.program];
-        everywhere.args(program);
-        if image.bare {
-            boards.args(program);
-        }
+    for image in images {
+        everywhere.args(["--package", image.package, "--bin", image.program]);
     }
     execute(&mut everywhere)?;
-    if has_boards { execute(&mut boards) } else { Ok(()) }
+    let targets: Vec<&str> =
+        BOARDS.into_iter().map(|(_, target)| target).filter(|target| toolchain.has(target)).collect();
+    let on_boards: Vec<&&Image> = images.iter().filter(|image| image.bare).collect();
+    if targets.is_empty() || on_boards.is_empty() {
+        return Ok(());
+    }
+    let mut boards = workspace.cargo();
+    boards.args(["build", "--profile", "node"]);
+    for target in targets {
+        let flags = "-C link-arg=-Ttombolo-program.x";
+        boards
+            .args(["--target", target])
+            .env(target_variable(target, "LINKER"), "rust-lld")
+            .env(target_variable(target, "RUSTFLAGS"), flags);
+    }
+    for image in on_boards {
+        boards.args(["--package", image.package, "--bin", image.program]);
+    }
+    execute(&mut boards)
 }
 
 /// Packs an image of each program.
-fn build_images(workspace: &Workspace, images: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(images).map_err(Failure::file("creating", images))?;
+fn build_images(workspace: &Workspace, folder: &Path, images: &[&Image]) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(Failure::file("creating", folder))?;
     let program = workspace.target.join("release/tombolo");
-    for image in IMAGES {
+    for image in images {
         let mut build = Command::new(&program);
         build.current_dir(&workspace.root).env("CARGO_TARGET_DIR", &workspace.target);
         // The profile of the monitors, so that both share what they depend on; all that can be built for,
         // whatever machine is up.
         build.args(["build", image.folder, "--isa", "all", "--profile", "node", "--output"]);
-        build.arg(images.join(format!("{}.tbi", image.name)));
+        build.arg(folder.join(format!("{}.tbi", image.name)));
         if image.bare {
             build.arg("--bare");
         }
