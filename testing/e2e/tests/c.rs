@@ -1,0 +1,272 @@
+//! Programs in C over generated interfaces, with servers and clients in Rust, on this host.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tombolo::interface::{CallError, Decline, Fault, Later, Malformed, Never};
+use tombolo::{Channel, ChannelOptions, Domain};
+use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
+use tombolo_interfaces::kv::{
+    Kv, KvAwaitChangeReply, KvAwaitChangeRequestView, KvChanged, KvChangedView, KvClient, KvError, KvEvents,
+    KvForget, KvForgetView, KvGetReply, KvGetRequest, KvGetRequestView, KvHandler, KvListReply,
+    KvListRequest, KvListRequestView, KvPutReply, KvPutRequest, KvPutRequestView, KvServer,
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The folder of cargo's library for this host, which this test depends on.
+fn libraries() -> PathBuf {
+    let exe = std::env::current_exe().expect("a program knows its own path");
+    exe.parent().expect("a folder").to_owned()
+}
+
+/// Builds an example in C.
+fn built(machine: &Machine, compiler: &str, name: &str, library: &Path) -> PathBuf {
+    let program = machine.folder().join(format!("{name}-{compiler}"));
+    let output = Command::new(compiler)
+        .args(["-std=c11", "-O2", "-Wall", "-Wextra", "-pedantic", "-Werror", "-static", "-I"])
+        .arg(root().join("runtime/c/include"))
+        .arg("-I")
+        .arg(root().join("interface/c"))
+        .args([
+            root().join(format!("examples/c/{name}.c")).as_os_str(),
+            OsStr::new("-o"),
+            program.as_os_str(),
+        ])
+        .arg(library)
+        .args(["-lpthread", "-ldl", "-lm"])
+        .output()
+        .unwrap_or_else(|error| panic!("{compiler}: {error}"));
+    // Static programs of glibc warn of what they look up at run time.
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// A store in Rust.
+#[derive(Default)]
+struct Store {
+    entries: Vec<(String, Vec<u8>, u64)>,
+}
+
+impl Store {
+    fn find(&self, key: &str) -> Option<usize> {
+        self.entries.iter().position(|(known, ..)| known == key)
+    }
+}
+
+impl KvHandler for Store {
+    fn get<'s>(
+        &'s mut self,
+        _: Later,
+        request: KvGetRequestView<'_>,
+    ) -> Result<KvGetReply<'s>, Decline<KvError>> {
+        let key = request.key()?.to_string()?;
+        let index = self.find(&key).ok_or(Decline::Error(KvError::NOT_FOUND))?;
+        let (_, value, version) = &self.entries[index];
+        Ok(KvGetReply { value, version: *version })
+    }
+
+    fn put(&mut self, _: Later, request: KvPutRequestView<'_>) -> Result<KvPutReply, Decline<KvError>> {
+        let (key, value) = (request.key()?.to_string()?, request.value()?.to_vec());
+        let index = self.find(&key);
+        let version = index.map_or(0, |index| self.entries[index].2);
+        if request.expected()?.is_some_and(|expected| expected != version) {
+            return Err(Decline::Error(KvError::CONFLICT));
+        }
+        match index {
+            Some(index) => self.entries[index] = (key, value, version + 1),
+            None => self.entries.push((key, value, 1)),
+        }
+        Ok(KvPutReply { version: version + 1 })
+    }
+
+    fn list<'s>(&'s mut self, _: Later, _: KvListRequestView<'_>) -> Result<KvListReply<'s>, Decline<Never>> {
+        // The only entry that the client has left.
+        Ok(KvListReply { keys: &["größte Insel: 島"][..self.entries.len().min(1)] })
+    }
+
+    fn await_change(
+        &mut self,
+        _: Later,
+        _: KvAwaitChangeRequestView<'_>,
+    ) -> Result<KvAwaitChangeReply, Decline<KvError>> {
+        Err(Decline::Unserved)
+    }
+
+    fn forget(&mut self, message: KvForgetView<'_>) -> Result<(), Malformed> {
+        let key = message.key()?.to_string()?;
+        self.entries.retain(|(known, ..)| *known != key);
+        Ok(())
+    }
+}
+
+fn options() -> ChannelOptions {
+    ChannelOptions::default().interface_hash(Kv::HASH)
+}
+
+/// Serves a client in C from this process; the number of messages that were refused.
+fn serve(channel: Channel) -> u64 {
+    let mut server = KvServer::bind(channel).expect("the channel fits");
+    let mut store = Store::default();
+    loop {
+        match server.serve_one(&mut store, PATIENCE) {
+            Ok(true) => {
+                let change = KvChanged { key: "any", version: 1 };
+                let _ = server.changed(&change, std::time::Duration::ZERO);
+            }
+            Ok(false) => panic!("the client fell silent"),
+            Err(_) => return 0,
+        }
+    }
+}
+
+fn rust_serves(machine: &Machine, node: &str, program: &Path) {
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
+    let listener = domain.export("kv-rust", &options()).unwrap();
+    let running = machine.start([
+        OsStr::new("run"),
+        OsStr::new("--on"),
+        OsStr::new(node),
+        program.as_os_str(),
+        OsStr::new("kv-rust"),
+    ]);
+    serve(listener.accept(PATIENCE).unwrap());
+    let said = running.finish().ok();
+    assert!(said.contains("declined: not_found") && said.contains("key: größte Insel: 島"), "{said}");
+    assert!(said.contains("await_change: TOMBOLO_UNSERVED"), "{said}");
+}
+
+struct Heard(u64);
+
+impl KvEvents for Heard {
+    fn changed(&mut self, event: KvChangedView<'_>) -> Result<(), Malformed> {
+        self.0 += event.version()?;
+        Ok(())
+    }
+}
+
+fn c_serves(machine: &Machine, node: &str, program: &Path) {
+    let running = machine.start([
+        OsStr::new("run"),
+        OsStr::new("--on"),
+        OsStr::new(node),
+        program.as_os_str(),
+        OsStr::new("kv-c"),
+    ]);
+    running.wait_for("serving kv-c");
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
+    let channel = domain.connect("kv-c", &options(), PATIENCE).unwrap();
+    let mut client = KvClient::bind(channel, Heard(0)).unwrap();
+    let value = vec![7; 2048];
+    for round in 1..=50_u64 {
+        let put = KvPutRequest {
+            key: "größte Insel: 島",
+            value: &value[..(round * 40) as usize],
+            expected: Some(round - 1),
+        };
+        let version = client.put(&put, PATIENCE, |answer| answer.expect("it is as expected").version());
+        assert_eq!(version.unwrap(), round);
+    }
+    let get = KvGetRequest { key: "größte Insel: 島" };
+    let got =
+        client.get(&get, PATIENCE, |answer| answer.expect("it is there").value().map(|value| value.to_vec()));
+    assert_eq!(got.unwrap(), value[..2000]);
+    let declined = client.get(&KvGetRequest { key: "" }, PATIENCE, |answer| Ok(answer.err()));
+    assert_eq!(declined.unwrap(), Some(KvError::NOT_FOUND));
+    let unserved =
+        client.start_await_change(&tombolo_interfaces::kv::KvAwaitChangeRequest { key: "k" }, PATIENCE);
+    let unserved = client.wait_await_change(unserved.unwrap(), |_| Ok(()));
+    assert!(matches!(unserved, Err(CallError::Fault(Fault::Unserved))), "{unserved:?}");
+    client.forget(&KvForget { key: "größte Insel: 島" }, PATIENCE).unwrap();
+    let left = client
+        .list(&KvListRequest { prefix: "" }, PATIENCE, |answer| Ok(answer.expect("no error").keys()?.len()));
+    assert_eq!(left.unwrap(), 0);
+    drop(client);
+    let said = running.finish().ok();
+    assert!(
+        said.contains("client left with TOMBOLO_CLOSED after 54 calls, 1 messages, 0 unknown, 0 malformed"),
+        "{said}"
+    );
+}
+
+#[test]
+fn c_and_rust_serve_each_other_on_the_host() {
+    let machine = Machine::up(&MachineFile::host());
+    let library = libraries().join("libtombolo_c.a");
+    rust_serves(&machine, "host", &built(&machine, "gcc", "kv_client", &library));
+    c_serves(&machine, "host", &built(&machine, "gcc", "kv_server", &library));
+    machine.down();
+}
+
+/// What is wrong fails its call alone: the server in C goes on, and says what it refused.
+#[test]
+fn a_server_in_c_refuses_what_is_wrong_and_goes_on() {
+    let machine = Machine::up(&MachineFile::host());
+    let program = built(&machine, "gcc", "kv_server", &libraries().join("libtombolo_c.a"));
+    let words = [
+        OsStr::new("run"),
+        OsStr::new("--on"),
+        OsStr::new("host"),
+        program.as_os_str(),
+        OsStr::new("kv-bad"),
+    ];
+    let running = machine.start(words);
+    running.wait_for("serving kv-bad");
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
+    let mut channel = domain.connect("kv-bad", &options(), PATIENCE).unwrap();
+    let mut answer = Vec::new();
+    // Ordinal, words of the body, kind, number of the call; and what the fault says.
+    let head = |ordinal: u8, words: u8, kind: u8, call: u8| [ordinal, 0, words, 0, kind, call, 0, 0];
+    let key = |offset: u8, length: u8| [offset, 0, 0, 0, length, 0, 0, 0];
+    let bad: &[(&[[u8; 8]], u8)] = &[
+        (&[head(99, 0, 2, 1)], 1),
+        (&[head(1, 1, 2, 1), key(16, 9), *b"too shor"], 2),
+        (&[head(1, 1, 2, 1), key(16, 65)], 2),
+        (&[head(1, 1, 2, 1), key(12, 4), *b"isle\0\0\0\0"], 2),
+        (&[head(1, 1, 2, 1), key(16, 1), [0xff, 0, 0, 0, 0, 0, 0, 0]], 2),
+        (&[head(2, 4, 2, 1), key(0, 0), key(0, 0), key(2, 0), key(0, 0)], 2),
+    ];
+    for (words, fault) in bad {
+        channel.send(&words.concat(), PATIENCE).unwrap();
+        channel.recv_into(&mut answer, PATIENCE).unwrap();
+        assert_eq!((answer[4], answer[8]), (5, *fault), "{words:?}: {answer:?}");
+    }
+    // No call, no answer: counted.
+    for words in
+        [&[1_u8, 2, 3][..], &head(5, 9, 1, 0), &head(77, 0, 1, 0), &head(1, 0, 9, 1), &head(1, 0, 3, 1)]
+    {
+        channel.send(words, PATIENCE).unwrap();
+    }
+    channel.send(&[head(1, 1, 2, 2), key(16, 4), *b"isle\0\0\0\0"].concat(), PATIENCE).unwrap();
+    channel.recv_into(&mut answer, PATIENCE).unwrap();
+    assert_eq!((answer[4], answer[5], answer[8]), (4, 2, KvError::NOT_FOUND.number()), "{answer:?}");
+    drop(channel);
+    let said = running.finish().ok();
+    assert!(said.contains("TOMBOLO_CLOSED after 7 calls, 0 messages, 2 unknown, 9 malformed"), "{said}");
+    machine.down();
+}
+
+/// The end of a server is known to its client in C as what it is.
+#[test]
+fn a_client_in_c_is_told_of_death() {
+    let machine = Machine::up(&MachineFile::host());
+    let program = built(&machine, "gcc", "kv_client", &libraries().join("libtombolo_c.a"));
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
+    let listener = domain.export("kv-mute", &options()).unwrap();
+    let words = [
+        OsStr::new("run"),
+        OsStr::new("--on"),
+        OsStr::new("host"),
+        program.as_os_str(),
+        OsStr::new("kv-mute"),
+    ];
+    let running = machine.start(words);
+    let channel = listener.accept(PATIENCE).unwrap();
+    drop(channel);
+    running.finish().fails_with(1, &["TOMBOLO_CLOSED"]);
+    assert!(eventually(|| machine.domains_on("host").is_empty()));
+    machine.down();
+}
