@@ -8,9 +8,10 @@ use tombolo::interface::{CallError, Decline, Fault, Later, Malformed, Never};
 use tombolo::{Channel, ChannelOptions, Domain};
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
 use tombolo_interfaces::kv::{
-    Kv, KvAwaitChangeReply, KvAwaitChangeRequestView, KvChanged, KvChangedView, KvClient, KvError, KvEvents,
-    KvForget, KvForgetView, KvGetReply, KvGetRequest, KvGetRequestView, KvHandler, KvListReply,
-    KvListRequest, KvListRequestView, KvPutReply, KvPutRequest, KvPutRequestView, KvServer,
+    Kv, KvAwaitChange, KvAwaitChangeReply, KvAwaitChangeRequestView, KvChanged, KvChangedView, KvClient,
+    KvError, KvEvents, KvForget, KvForgetView, KvGet, KvGetReply, KvGetRequest, KvGetRequestView, KvHandler,
+    KvList, KvListReply, KvListRequest, KvListRequestView, KvPut, KvPutReply, KvPutRequest, KvPutRequestView,
+    KvServer,
 };
 
 fn root() -> PathBuf {
@@ -60,7 +61,7 @@ impl Store {
 impl KvHandler for Store {
     fn get<'s>(
         &'s mut self,
-        _: Later,
+        _: Later<KvGet>,
         request: KvGetRequestView<'_>,
     ) -> Result<KvGetReply<'s>, Decline<KvError>> {
         let key = request.key()?.to_string()?;
@@ -69,7 +70,11 @@ impl KvHandler for Store {
         Ok(KvGetReply { value, version: *version })
     }
 
-    fn put(&mut self, _: Later, request: KvPutRequestView<'_>) -> Result<KvPutReply, Decline<KvError>> {
+    fn put(
+        &mut self,
+        _: Later<KvPut>,
+        request: KvPutRequestView<'_>,
+    ) -> Result<KvPutReply, Decline<KvError>> {
         let (key, value) = (request.key()?.to_string()?, request.value()?.to_vec());
         let index = self.find(&key);
         let version = index.map_or(0, |index| self.entries[index].2);
@@ -83,14 +88,18 @@ impl KvHandler for Store {
         Ok(KvPutReply { version: version + 1 })
     }
 
-    fn list<'s>(&'s mut self, _: Later, _: KvListRequestView<'_>) -> Result<KvListReply<'s>, Decline<Never>> {
+    fn list<'s>(
+        &'s mut self,
+        _: Later<KvList>,
+        _: KvListRequestView<'_>,
+    ) -> Result<KvListReply<'s>, Decline<Never>> {
         // The only entry that the client has left.
         Ok(KvListReply { keys: &["größte Insel: 島"][..self.entries.len().min(1)] })
     }
 
     fn await_change(
         &mut self,
-        _: Later,
+        _: Later<KvAwaitChange>,
         _: KvAwaitChangeRequestView<'_>,
     ) -> Result<KvAwaitChangeReply, Decline<KvError>> {
         Err(Decline::Unserved)
@@ -176,9 +185,8 @@ fn c_serves(machine: &Machine, node: &str, program: &Path) {
     assert_eq!(got.unwrap(), value[..2000]);
     let declined = client.get(&KvGetRequest { key: "" }, PATIENCE, |answer| Ok(answer.err()));
     assert_eq!(declined.unwrap(), Some(KvError::NOT_FOUND));
-    let unserved =
-        client.start_await_change(&tombolo_interfaces::kv::KvAwaitChangeRequest { key: "k" }, PATIENCE);
-    let unserved = client.wait_await_change(unserved.unwrap(), |_| Ok(()));
+    let unserved = client.start(&tombolo_interfaces::kv::KvAwaitChangeRequest { key: "k" }, PATIENCE);
+    let unserved = client.wait(unserved.unwrap(), |_| Ok(()));
     assert!(matches!(unserved, Err(CallError::Fault(Fault::Unserved))), "{unserved:?}");
     client.forget(&KvForget { key: "größte Insel: 島" }, PATIENCE).unwrap();
     let left = client
@@ -251,7 +259,7 @@ fn a_server_in_c_refuses_what_is_wrong_and_goes_on() {
 
 /// The end of a server is known to its client in C as what it is.
 #[test]
-fn a_client_in_c_is_told_of_death() {
+fn a_client_in_c_is_told_of_the_end_of_its_server() {
     let machine = Machine::up(&MachineFile::host());
     let program = built(&machine, "gcc", "kv_client", &libraries().join("libtombolo_c.a"));
     let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
@@ -264,7 +272,9 @@ fn a_client_in_c_is_told_of_death() {
         OsStr::new("kv-mute"),
     ];
     let running = machine.start(words);
-    let channel = listener.accept(PATIENCE).unwrap();
+    let mut channel = listener.accept(PATIENCE).unwrap();
+    // Its first call, to which there is no answer.
+    channel.recv_into(&mut Vec::new(), PATIENCE).unwrap();
     drop(channel);
     running.finish().fails_with(1, &["TOMBOLO_CLOSED"]);
     assert!(eventually(|| machine.domains_on("host").is_empty()));
