@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tombolo_bench::suite::peers::{bare, kernel, stream};
+use tombolo_bench::suite::peers::{bare, kernel, lines, stream};
 use tombolo_bench::suite::{
     self, Absent, Distance, Error, Failed, Metric, Options, Peer, Results, Schedule, Unit,
 };
@@ -43,8 +43,9 @@ impl Peer for Broken {
     }
 }
 
-const PEERS: [&dyn Peer; 7] = [
+const PEERS: [&dyn Peer; 8] = [
     &bare::Lines,
+    &lines::Stream,
     &kernel::Futex,
     &kernel::EventCounter,
     &stream::Pipe,
@@ -64,7 +65,7 @@ fn uncounted<'a>(results: &'a Results, peer: &dyn Peer, metric: Metric) -> Optio
 }
 
 fn every_figure_is_there(results: &Results) {
-    for peer in &PEERS[..6] {
+    for peer in &PEERS[..7] {
         for metric in peer.metrics() {
             if let Some(failed) = uncounted(results, *peer, metric) {
                 println!("skipped: {}: {}", failed.what, failed.why);

@@ -1,6 +1,7 @@
 //! What joins the two sides of a channel in memory besides the memory: a bell and a lifeline.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use tombolo_link::Handshake;
 use tombolo_link::handshake::Progress;
@@ -15,6 +16,10 @@ use crate::error::{Awaited, ChannelError};
 /// Reads of a lifeline in a row. A peer that floods its bell must not keep this side from its deadline; what is
 /// left ends the next sleep.
 const READS_IN_A_ROW: u32 = 16;
+
+/// How long a sleep on the bell alone takes at most before this side looks at its deadline; what is shorter sleeps on
+/// all sources, to the point.
+const DOZE: Duration = Duration::from_secs(1);
 
 /// What wakes a side that sleeps.
 #[derive(Debug)]
@@ -54,11 +59,13 @@ pub(crate) struct Connection {
     lifeline: OwnedFd,
     /// The lifeline has hung up: evidence, not suspicion.
     peer_gone: bool,
+    /// Whether the lifeline lets this side sleep on it alone; unknown before the first time.
+    may_doze: Option<bool>,
 }
 
 impl Connection {
     pub(crate) fn new(bell: Bell, lifeline: OwnedFd) -> Self {
-        Connection { bell, lifeline, peer_gone: false }
+        Connection { bell, lifeline, peer_gone: false, may_doze: None }
     }
 
     /// Whether there is evidence that the peer is gone.
@@ -81,6 +88,26 @@ impl Connection {
             }
             Bell::Window { outgoing: Ring::Register { registers, peer, vector }, .. } => {
                 registers.ring(*peer, *vector);
+            }
+        }
+    }
+
+    /// Sleeps until the bell rings or the lifeline ends, where both are one socket: whether it did, or `None` where that
+    /// is not so. It is one system call where polling and then listening are two, and the wake-up is shorter.
+    pub(crate) fn doze(&mut self, deadline: Deadline) -> Option<bool> {
+        if !matches!(self.bell, Bell::Socket) || deadline.remaining() < DOZE {
+            return None;
+        }
+        let lifeline = &self.lifeline;
+        if !*self.may_doze.get_or_insert_with(|| socket::let_sleep(lifeline, DOZE).is_ok()) {
+            return None;
+        }
+        loop {
+            if socket::sleep(lifeline, &mut [0; 256]) {
+                return Some(true);
+            }
+            if deadline.remaining() < DOZE {
+                return Some(false);
             }
         }
     }

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use tombolo_link::TransportKind;
 use tombolo_platform::barrier;
 use tombolo_platform::event::Interest;
+use tombolo_platform::time::Deadline;
 
 use crate::capabilities::Capabilities;
 use crate::error::ChannelError;
@@ -228,6 +229,12 @@ pub trait Transport {
     /// What to sleep on: the same descriptors in the same order for as long as the channel lives; what is awaited on
     /// each may change with every announcement.
     fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>);
+
+    /// Sleeps by itself on what [`sources`](Self::sources) would be asked for, where that is quicker: whether a source was
+    /// ready before the deadline. `None`: it did not, and the caller sleeps on the sources.
+    fn doze(&mut self, _deadline: Deadline) -> Option<bool> {
+        None
+    }
 
     /// Takes back the announcement. `rung` says that a source was ready: then takes note of what it has to say.
     fn woken(&mut self, rung: bool);

@@ -160,6 +160,12 @@ fn sleep<C: Transport>(
     let mut ready = Ok(Vec::new());
     let mut sources_each = Vec::new();
     if channels.iter_mut().all(|channel| channel.may_sleep(awaited)) {
+        if let [channel] = channels
+            && let Some(rung) = channel.doze(deadline)
+        {
+            channel.woken(rung);
+            return Ok(());
+        }
         let mut sources = Vec::with_capacity(2 * channels.len());
         for channel in channels.iter() {
             let before = sources.len();

@@ -2,6 +2,7 @@
 
 mod page;
 mod plots;
+mod spread;
 mod svg;
 mod targets;
 mod text;

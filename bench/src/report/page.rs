@@ -11,8 +11,15 @@ use crate::table::significant;
 const HEAD: &str = "\
 # Results
 
-Written by `tombolo bench report` from the JSON files beside this page; do not edit. `tombolo bench all --json FILE`
-makes such a file, and [how it is measured](../book/src/measuring.md) says what the figures mean.
+Written by `tombolo bench report` from the JSON files beside this page; do not edit.
+[How it is measured](../book/src/measuring.md) says what the figures mean. One command measures everything, in some ten
+minutes on a quiet host, and another writes this page:
+
+```console
+$ make kit && make bench-peers AERON=1     # once
+$ tombolo bench all --label \"my host\" --up machines/zoo.toml --json docs/results/my-host.json
+$ make results
+```
 
 Absolute times differ between machines, and on a virtual machine between seconds; ratios to what was measured in the
 same run are what counts. A figure is *doubtful* when most of its slices were disturbed.
@@ -69,6 +76,8 @@ fn host(slug: &str, results: &Results, plots: &[Plot]) -> String {
     }
     text += &standing(results);
     text += &links(results);
+    text += &placements(results);
+    text += &distribution(results);
     text += &compared(results);
     text
 }
@@ -119,7 +128,7 @@ fn promised(results: &Results) -> String {
         }
     }
     if !missed.is_empty() {
-        text += "\nWhy these are missed, after what was tried ([ADR 0016](../adr/0016-measuring-beside-peers.md)):\n\n";
+        text += "\nWhy these are missed, after what was tried ([0022](../adr/0022-designs-tried-for-speed.md)):\n\n";
         text += &missed;
     }
     text
@@ -235,6 +244,61 @@ fn links(results: &Results) -> String {
     text
 }
 
+fn placements(results: &Results) -> String {
+    if results.placement.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n### Where slots and credit lie\n\nA message of one slot there and back over bare rings, beside the bare lines \
+                    of the same memory. Where all that both sides reach is one memory, as a window, there is nothing to choose \
+                    but the variant.\n\n| link | variant | slots | credit | p50 | p99 | bare lines | p50 / bare |\n\
+                    |---|---|---|---|---:|---:|---:|---:|\n"
+        .to_owned();
+    for placed in &results.placement {
+        let [p50, p99] = match placed.round_trip_ns {
+            Some(latency) => [latency.p50, latency.p99].map(exact_time),
+            None => [String::new(), String::new()],
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {p50} | {p99} | {} | {} |",
+            placed.link,
+            placed.variant,
+            placed.slots,
+            placed.credit,
+            exact_time(placed.limit_ns),
+            placed.ratio.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+        );
+    }
+    text
+}
+
+fn distribution(results: &Results) -> String {
+    let Some(report) = &results.distribution else { return String::new() };
+    let mut text = format!(
+        "\n### Answer times, with and without a processor and a priority of their own\n\nRound trips of 48 B between two \
+         processes that sleep; `SCHED_FIFO` {}. Under load twice as many threads as processors want all of them.\n\n\
+         | | threads have | p50 | p90 | p99 | p99.9 | p99.99 | longest | deviation | rounds |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+        report.priority
+    );
+    for row in &report.rows {
+        let load = if row.loaded { "under load" } else { "idle" };
+        match &row.times {
+            Ok(times) => {
+                let all = [times.p50, times.p90, times.p99, times.p999, times.p9999, times.max];
+                let shown = all.map(|ns| exact_time(ns as f64)).join(" | ");
+                let deviation = exact_time(times.deviation);
+                let (treatment, rounds) = (&row.treatment, times.rounds);
+                let _ = writeln!(text, "| {load} | {treatment} | {shown} | {deviation} | {rounds} |");
+            }
+            Err(why) => {
+                let _ = writeln!(text, "| {load} | {} | not measured: {why} | | | | | | | |", row.treatment);
+            }
+        }
+    }
+    text
+}
+
 fn compared(results: &Results) -> String {
     let mut text = "\n### What was compared\n\n".to_owned();
     for peer in &results.peers {
@@ -242,6 +306,9 @@ fn compared(results: &Results) -> String {
     }
     for absent in &results.absent {
         let _ = writeln!(text, "- **{}** is not there: {}", absent.peer, absent.why);
+    }
+    for failed in &results.failed {
+        let _ = writeln!(text, "- **{}** could not be measured: {}", failed.what, failed.why);
     }
     let _ = writeln!(
         text,

@@ -1,14 +1,15 @@
 //! The plots of a page.
 
+use super::spread;
 use super::svg::{Anchor, Axis, COLOURS, FAINT, INK, Svg};
 use super::text::{divisor, unit};
-use crate::suite::peers::{bare, kernel, tombolo};
+use crate::suite::peers::{bare, kernel, lines, tombolo};
 use crate::suite::{Distance, Metric, Pair, Results, Row, Unit, length};
 use crate::table::significant;
 
-const WIDTH: f64 = 860.0;
+pub(super) const WIDTH: f64 = 860.0;
 const LABELS: f64 = 190.0;
-const TOP: f64 = 64.0;
+pub(super) const TOP: f64 = 64.0;
 const ROW: f64 = 26.0;
 
 /// A drawing: what its file is called after the name of the host, what it shows, and itself.
@@ -30,6 +31,8 @@ pub(super) fn all(results: &Results) -> Vec<Plot> {
     plots.extend(bandwidths(results));
     plots.extend(pairs(results));
     plots.extend(placement(results));
+    plots.extend(spread::links(results));
+    plots.extend(spread::distribution(results));
     plots
 }
 
@@ -37,7 +40,7 @@ pub(super) fn all(results: &Results) -> Vec<Plot> {
 fn colour(peer: &str) -> &'static str {
     match peer {
         tombolo::NAME | tombolo::WIDE | tombolo::DEEP => COLOURS[0],
-        bare::LINES | bare::BUFFERS | kernel::FUTEX | "eventfd" | "memcpy" => COLOURS[6],
+        bare::LINES | bare::BUFFERS | lines::NAME | kernel::FUTEX | "eventfd" | "memcpy" => COLOURS[6],
         _ => COLOURS[1],
     }
 }
@@ -64,7 +67,13 @@ fn label(row: &Row) -> String {
 }
 
 /// The labels, lines and numbers of a horizontal axis.
-fn horizontal_axis(svg: &mut Svg, axis: &Axis, bottom: f64, name: &str, label: impl Fn(f64) -> String) {
+pub(super) fn horizontal_axis(
+    svg: &mut Svg,
+    axis: &Axis,
+    bottom: f64,
+    name: &str,
+    label: impl Fn(f64) -> String,
+) {
     for tick in axis.minor_ticks() {
         svg.line((axis.place(tick), TOP), (axis.place(tick), bottom), "#f0f0f0", 1.0);
     }
@@ -116,7 +125,7 @@ fn capitalised(text: &str) -> String {
 }
 
 /// A time for an axis.
-fn time(ns: f64) -> String {
+pub(super) fn time(ns: f64) -> String {
     match ns {
         ns if ns >= 1e9 => format!("{} s", ns / 1e9),
         ns if ns >= 1e6 => format!("{} ms", ns / 1e6),

@@ -345,6 +345,7 @@ pub(crate) mod tests {
             flowing(tombolo::NAME, Metric::Rate { bytes: 56, batch: 1 }, 55e6),
             flowing(tombolo::DEEP, Metric::Rate { bytes: 56, batch: 32 }, 260e6),
             Row { value: Some(0.003), ..row(tombolo::NAME, Metric::Idle) },
+            Row { value: Some(0.0), ..row(tombolo::NAME, Metric::SystemCalls) },
         ];
         for metric in Metric::BANDWIDTHS {
             rows.push(flowing(tombolo::NAME, metric, 30e9));

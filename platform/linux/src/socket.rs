@@ -6,8 +6,10 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::net::sockopt::Timeout;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -165,6 +167,22 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Received, Errno> 
     Ok(Received { length: message.bytes, fds, truncated })
 }
 
+/// Lets [`sleep`] sleep on this socket, for up to `length` at a time. All else here never blocks, whatever the socket.
+///
+/// # Errors
+/// Some emulators have no such limit.
+pub fn let_sleep(socket: impl AsFd, length: Duration) -> Result<(), OsError> {
+    rustix::net::sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(length))
+        .context("limit how long a socket blocks")?;
+    rustix::io::ioctl_fionbio(&socket, false).context("make a socket blocking")
+}
+
+/// Sleeps until something arrives, and takes it: one system call where `poll` and [`receive`] are two. True when
+/// something did, or the other end is gone; false when it took as long as [`let_sleep`] said, or a signal came.
+pub fn sleep(socket: impl AsFd, buffer: &mut [u8]) -> bool {
+    !matches!(rustix::net::recv(socket, buffer, RecvFlags::empty()), Err(Errno::AGAIN | Errno::INTR))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +203,21 @@ mod tests {
         assert_eq!(rustix::io::read(&reader, &mut buffer).unwrap(), 1);
         assert_eq!(receive(&right, &mut buffer).unwrap_err(), Errno::AGAIN);
         drop(left);
+        assert_eq!(receive(&right, &mut buffer).unwrap().length, 0);
+    }
+
+    #[test]
+    fn a_sleep_ends_with_a_byte_an_end_or_its_length() {
+        let (left, right) = pair(Kind::Stream).unwrap();
+        let_sleep(&right, Duration::from_millis(1)).unwrap();
+        let mut buffer = [0; 8];
+        assert!(!sleep(&right, &mut buffer));
+        send(&left, &[1], &[]).unwrap();
+        assert!(sleep(&right, &mut buffer));
+        // What never blocks still does not.
+        assert_eq!(receive(&right, &mut buffer).unwrap_err(), Errno::AGAIN);
+        drop(left);
+        assert!(sleep(&right, &mut buffer));
         assert_eq!(receive(&right, &mut buffer).unwrap().length, 0);
     }
 

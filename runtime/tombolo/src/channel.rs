@@ -155,6 +155,10 @@ impl Transport for Plain {
         on_carrier!(self, channel => channel.sources(awaited, sources));
     }
 
+    fn doze(&mut self, deadline: Deadline) -> Option<bool> {
+        on_carrier!(self, channel => channel.doze(deadline))
+    }
+
     fn woken(&mut self, rung: bool) {
         on_carrier!(self, channel => channel.woken(rung));
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tombolo_link::TransportKind;
 use tombolo_platform::event::Interest;
-use tombolo_platform::time::now_ns;
+use tombolo_platform::time::{Deadline, now_ns};
 use tombolo_trace::event::{AWAITS_MESSAGE, AWAITS_ROOM, GONE_BROKEN, GONE_CLOSED, GONE_DIED};
 use tombolo_trace::page::{Described, Row, RowState, Switch};
 
@@ -351,6 +351,10 @@ impl<T: Transport> Transport for Traced<T> {
             }
         }
         may_sleep
+    }
+
+    fn doze(&mut self, deadline: Deadline) -> Option<bool> {
+        self.inner.doze(deadline)
     }
 
     fn woken(&mut self, rung: bool) {

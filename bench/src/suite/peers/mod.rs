@@ -3,6 +3,7 @@
 pub mod bare;
 pub mod copying;
 pub mod kernel;
+pub mod lines;
 pub mod stream;
 pub mod tombolo;
 
@@ -20,6 +21,7 @@ pub fn all() -> Vec<Box<dyn Peer>> {
         Box::new(tombolo::Deep::default()),
         Box::new(tombolo::Wide::default()),
         Box::new(bare::Buffers),
+        Box::new(lines::Stream),
         Box::new(kernel::Futex),
         Box::new(kernel::EventCounter),
         Box::new(stream::Pipe),

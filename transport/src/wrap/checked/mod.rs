@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use tombolo_link::TransportKind;
 use tombolo_platform::event::Interest;
+use tombolo_platform::time::Deadline;
 
 use crate::capabilities::Capabilities;
 use crate::contract::{Announced, Limits, Stats, Transport};
@@ -478,6 +479,10 @@ impl<T: Transport> Transport for Checked<T> {
         self.inner.sources(awaited, sources);
         let promised = self.declared.1.contains(Capabilities::DESCRIPTORS);
         self.must(sources.len() > before || !promised, "it has nothing to sleep on");
+    }
+
+    fn doze(&mut self, deadline: Deadline) -> Option<bool> {
+        self.inner.doze(deadline)
     }
 
     fn woken(&mut self, rung: bool) {

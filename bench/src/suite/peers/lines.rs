@@ -1,0 +1,102 @@
+//! Lines that pass one way, one by one: what a stream of messages costs at least.
+
+use tombolo_base::SharedMemory;
+use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
+
+use crate::ring::Patience;
+use crate::suite::content::{corrupt, word};
+use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
+
+/// Its name in tables.
+pub const NAME: &str = "bare line stream";
+
+/// Lines in turn, as many as a channel has slots.
+const LINES: u64 = 64;
+
+/// Words of a line: seven of payload, and one that says which message it holds.
+const WORDS: usize = 8;
+
+/// As many lines as a ring has slots, each filled and read whole and handed over by its last word, room given back for
+/// half of them at a time: a ring without lengths, closing, sleeping, checks of the peer and a channel around it.
+#[derive(Debug)]
+pub struct Stream;
+
+impl Peer for Stream {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> String {
+        "64 lines in turn, each filled, handed over by a store of its last word and read; room comes back by the half. No \
+         lengths, no end, no sleep, no checks of the peer"
+            .into()
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        vec![Metric::Rate { bytes: 56, batch: 1 }]
+    }
+
+    fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
+        let (flags, lines) = (meeting.flags(), meeting.pool());
+        match meeting.side {
+            // Each side what it writes: whoever comes first must not clear what the other has stored.
+            Side::Near => (0..LINES).for_each(|line| lines.store_le(place(line) + WORDS - 1, 0, Release)),
+            Side::Far => flags.store_le(0, 0, Release),
+        }
+        Ok(AnyEnd::new(StreamEnd { flags, lines, passed: 0, room: LINES }))
+    }
+}
+
+/// The first word of the line of a message.
+#[inline(always)]
+fn place(message: u64) -> usize {
+    (message % LINES) as usize * WORDS
+}
+
+struct StreamEnd {
+    flags: SharedMemory,
+    lines: SharedMemory,
+    /// Messages sent, or received, by this side.
+    passed: u64,
+    /// Messages that may be sent before looking for room.
+    room: u64,
+}
+
+impl End for StreamEnd {
+    #[inline(always)]
+    fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
+        let mut patience = Patience::default();
+        while self.passed == self.room {
+            self.room = self.flags.load_le(0, Acquire) + LINES;
+            patience.wait()?;
+        }
+        let start = place(self.passed);
+        for index in 0..WORDS - 1 {
+            self.lines.store_le(start + index, word(sequence, index), Relaxed);
+        }
+        self.passed += 1;
+        self.lines.store_le(start + WORDS - 1, self.passed, Release);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
+        let start = place(self.passed);
+        let mut patience = Patience::default();
+        while self.lines.load_le(start + WORDS - 1, Acquire) != self.passed + 1 {
+            patience.wait()?;
+        }
+        let mut wrong = 0;
+        for index in 0..WORDS - 1 {
+            wrong |= self.lines.load_le(start + index, Relaxed) ^ word(sequence, index);
+        }
+        if wrong != 0 {
+            return Err(corrupt(sequence));
+        }
+        self.passed += 1;
+        if self.passed.is_multiple_of(LINES / 2) {
+            self.flags.store_le(0, self.passed, Release);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! While both sides are awake, a message costs no system call: counted by the kernel.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use tombolo_link::{ChannelConfig, Hello};
+use tombolo_platform::calls::Calls;
+use tombolo_platform::time::now_ns;
+use tombolo_platform::{Deadline, OsError, socket};
+use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::{MemoryChannel, shm};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Messages of a burst, each way.
+const BURST: u64 = 32;
+
+/// Bursts until one must have found both sides awake from its beginning to its end, however busy the host.
+const BURSTS: u64 = 100_000;
+
+/// One side: bursts of messages there and back, and the system calls of each. Over at the first burst without, or in time.
+struct Bursts {
+    channel: MemoryChannel,
+    spin: Spin,
+    calls: Calls,
+    leads: bool,
+}
+
+impl Bursts {
+    /// A burst; its calls are those of this side's part of it, waiting included.
+    fn run(&mut self, buffer: &mut Vec<u8>) -> u64 {
+        let before = self.calls.so_far();
+        for _ in 0..BURST {
+            if self.leads {
+                wait::send(&mut self.channel, &mut self.spin, &[7; 48], PATIENCE).expect("room");
+            }
+            wait::recv_into(&mut self.channel, &mut self.spin, buffer, PATIENCE).expect("a message");
+            if !self.leads {
+                wait::send(&mut self.channel, &mut self.spin, buffer, PATIENCE).expect("room");
+            }
+        }
+        self.calls.so_far() - before
+    }
+
+    /// Bursts until one made no call on either side; how many calls each of them made at least. What the other side found
+    /// comes after its burst, as a message.
+    fn fewest(mut self, bursts: u64) -> u64 {
+        let (start, mut buffer, mut fewest) = (Instant::now(), Vec::with_capacity(64), u64::MAX);
+        for burst in 1..=bursts {
+            let own = self.run(&mut buffer);
+            let last = burst == bursts || start.elapsed() > PATIENCE / 2;
+            if self.leads {
+                wait::recv_into(&mut self.channel, &mut self.spin, &mut buffer, PATIENCE).expect("its calls");
+                let other = u64::from_le_bytes(buffer[..8].try_into().expect("a number"));
+                fewest = fewest.min(own + other);
+                let over = fewest == 0 || last;
+                wait::send(&mut self.channel, &mut self.spin, &[u8::from(over)], PATIENCE).expect("room");
+                if over {
+                    return fewest;
+                }
+            } else {
+                let told = own.to_le_bytes();
+                wait::send(&mut self.channel, &mut self.spin, &told, PATIENCE).expect("room");
+                wait::recv_into(&mut self.channel, &mut self.spin, &mut buffer, PATIENCE).expect("a verdict");
+                if buffer == [1] {
+                    return fewest;
+                }
+            }
+        }
+        fewest
+    }
+}
+
+fn hello() -> Hello {
+    Hello::new(ChannelConfig::default(), 0, None)
+}
+
+/// The fewest calls of a burst between two sides that poll for so long; `None` where they cannot be counted, or where
+/// reading the clock is a call.
+fn fewest_calls(spin_ns: u64, bursts: u64) -> Result<Option<u64>, OsError> {
+    let side = |socket: OwnedFd, leads: bool| -> Result<Option<u64>, OsError> {
+        let deadline = Deadline::after(PATIENCE);
+        let channel = if leads {
+            shm::connect(socket, hello(), deadline)
+        } else {
+            shm::accept(socket, hello(), deadline)
+        };
+        let channel = channel.expect("a channel");
+        let calls = Calls::watch()?;
+        let before = calls.so_far();
+        std::hint::black_box(now_ns());
+        let clock_is_free = calls.so_far() == before;
+        let both = Bursts { channel, spin: Spin::new(spin_ns), calls, leads };
+        let fewest = both.fewest(bursts);
+        Ok(clock_is_free.then_some(fewest))
+    };
+    let (near, far) = socket::pair(socket::Kind::Stream)?;
+    std::thread::scope(|scope| {
+        let far = scope.spawn(|| side(far, false).map(|_| ()));
+        let near = scope.spawn(|| side(near, true)).join().expect("no panic");
+        far.join().expect("no panic")?;
+        near
+    })
+}
+
+#[test]
+fn a_message_between_sides_that_are_awake_costs_no_system_call() {
+    let awake = match fewest_calls(u64::MAX / 4, BURSTS) {
+        Ok(Some(awake)) => awake,
+        Ok(None) => return println!("skipped: reading the clock is a system call here"),
+        Err(error) => return println!("skipped: {error}"),
+    };
+    assert_eq!(awake, 0);
+}
+
+#[test]
+fn sides_that_sleep_are_counted() {
+    if let Ok(Some(asleep)) = fewest_calls(0, 3) {
+        assert!(asleep > 0);
+    }
+}
