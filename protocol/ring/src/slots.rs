@@ -1,7 +1,7 @@
 //! Addressing: which words belong to which position.
 
 use tombolo_base::SharedMemory;
-use tombolo_base::sync::{AtomicU64, Ordering, prefetch};
+use tombolo_base::sync::{AtomicU64, Ordering, prefetch, prefetch_for_write};
 
 use crate::bytes;
 use crate::config::{RingConfig, SlotSize, Variant};
@@ -120,6 +120,12 @@ impl Slots {
     #[inline(always)]
     pub(crate) fn prefetch(&self, position: u64) {
         prefetch(self.control(position));
+    }
+
+    /// Asks for the slot at `position` to be written, without waiting for it.
+    #[inline(always)]
+    pub(crate) fn prefetch_for_write(&self, position: u64) {
+        prefetch_for_write(self.control(position));
     }
 
     #[inline(always)]
