@@ -1,6 +1,7 @@
 //! A ring in memory of this process.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+#[cfg(not(loom))]
 use proptest::prelude::ProptestConfig;
 use tombolo_base::{LINE_BYTES, SharedMemory};
 use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SlotCount, SlotSize, Variant};
@@ -28,6 +29,7 @@ pub(crate) fn ring(config: RingConfig) -> (RingMemory, Producer, Consumer) {
 
 /// How many cases a property is tried on: `here` on this machine, fewer under miri, and as many as `PROPTEST_CASES` says
 /// where it is set, as it is under emulators.
+#[cfg(not(loom))]
 pub(crate) fn cases(here: u32) -> ProptestConfig {
     let cases = match std::env::var_os("PROPTEST_CASES") {
         _ if cfg!(miri) => 8,
