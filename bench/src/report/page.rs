@@ -12,7 +12,7 @@ const HEAD: &str = "\
 # Results
 
 Written by `tombolo bench report` from the JSON files beside this page; do not edit.
-[How it is measured](../book/src/measuring.md) says what the figures mean. One command measures everything, in some ten
+[How it is measured](../book/src/measuring.md) says what the figures mean. One command measures everything, in some two
 minutes on a quiet host, and another writes this page:
 
 ```console
