@@ -16,7 +16,7 @@ impl Agent {
     /// Keeps a program that came as a descriptor, or lies in the window; or why it could not, for whoever starts it.
     pub(super) fn keep_program(&mut self, hash: [u8; 32], source: ProgramSource<OwnedFd>) {
         let kept = match source {
-            // The root sends none without it: what is left is that this process could not take it.
+            // Where the root could not keep it, it has told whoever waits; else this process could not take it.
             ProgramSource::Passed(file) => {
                 file.ok_or_else(|| OsError::new("take the descriptor of a program", Errno::MFILE))
             }
