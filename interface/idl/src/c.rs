@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::check::names::snake;
 use crate::model::Model;
+use crate::text::Text;
 use names::Names;
 
 /// How C is written.
@@ -67,7 +68,7 @@ pub fn generate(model: &Model, options: &COptions) -> Result<String, CError> {
     head(&mut text, model, options, &names);
     for constant in &model.constants {
         text.blank();
-        text.docs(0, &constant.docs);
+        text.comment(0, &constant.docs);
         let value = names::literal(constant.value);
         text.line(0, &format!("#define {} {value}", names.upper(&constant.name)));
     }
@@ -78,7 +79,7 @@ pub fn generate(model: &Model, options: &COptions) -> Result<String, CError> {
     }
     text.line(0, "");
     text.lines(0, "#ifdef __cplusplus\n}\n#endif\n\n#endif");
-    Ok(text.text)
+    Ok(text.into_string())
 }
 
 fn head(text: &mut Text, model: &Model, options: &COptions, names: &Names<'_>) {
@@ -143,34 +144,9 @@ fn distinct(model: &Model, names: &Names<'_>, composites: Vec<(String, String)>)
     Ok(())
 }
 
-/// Text that grows by lines.
-#[derive(Default)]
-struct Text {
-    text: String,
-}
-
 impl Text {
-    fn line(&mut self, depth: usize, line: &str) {
-        if !line.is_empty() {
-            self.text.push_str(&"    ".repeat(depth));
-            self.text.push_str(line);
-        }
-        self.text.push('\n');
-    }
-
-    fn lines(&mut self, depth: usize, lines: &str) {
-        lines.lines().for_each(|line| self.line(depth, line));
-    }
-
-    /// An empty line, unless there is one.
-    fn blank(&mut self) {
-        if !self.text.ends_with("\n\n") {
-            self.text.push('\n');
-        }
-    }
-
     /// Documentation, if there is any.
-    fn docs(&mut self, depth: usize, docs: &[String]) {
+    fn comment(&mut self, depth: usize, docs: &[String]) {
         match docs {
             [] => {}
             [one] => self.line(depth, &format!("/* {} */", names::comment(one))),

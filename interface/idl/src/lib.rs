@@ -29,6 +29,7 @@ mod lexer;
 pub mod model;
 mod parser;
 pub mod rust;
+mod text;
 
 pub use diagnostic::{Diagnostic, Mistakes, Source, Span};
 pub use files::{Compiled, FileError, FileMistakes, compile_file};

@@ -7,6 +7,7 @@ mod types;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::Model;
+use crate::text::Text;
 
 /// How Rust is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,7 +73,7 @@ pub fn generate(model: &Model, options: &RustOptions) -> Result<String, NameTake
     for interface in &model.interfaces {
         interfaces::interface(&mut text, model, interface);
     }
-    Ok(text.text)
+    Ok(text.into_string())
 }
 
 fn distinct(model: &Model) -> Result<(), NameTaken> {
@@ -103,26 +104,7 @@ fn distinct(model: &Model) -> Result<(), NameTaken> {
     Ok(())
 }
 
-/// Text that grows by lines.
-#[derive(Default)]
-struct Text {
-    text: String,
-}
-
 impl Text {
-    fn line(&mut self, depth: usize, line: &str) {
-        if !line.is_empty() {
-            self.text.push_str(&"    ".repeat(depth));
-            self.text.push_str(line);
-        }
-        self.text.push('\n');
-    }
-
-    /// Several lines, indented as they are relative to each other.
-    fn lines(&mut self, depth: usize, lines: &str) {
-        lines.lines().for_each(|line| self.line(depth, line));
-    }
-
     /// Documentation, or what stands for it.
     fn docs(&mut self, depth: usize, docs: &[String], otherwise: &str) {
         if docs.is_empty() {

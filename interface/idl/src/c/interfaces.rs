@@ -102,7 +102,7 @@ impl Interfaces<'_, '_> {
         let (interface, own) = (self.interface, self.own.clone());
         self.section(&format!("interface {}", interface.name));
         self.text.blank();
-        self.text.docs(0, &interface.docs);
+        self.text.comment(0, &interface.docs);
         let value = |name: &str| self.names.value(&interface.name, name);
         let lines = [
             format!("#define {} {}", value("VERSION"), interface.version),
@@ -198,7 +198,7 @@ impl Interfaces<'_, '_> {
             self.text.line(0, "/* What is done with one-way messages of the server; null for those that are passed over. */");
             self.text.line(0, &format!("typedef struct {own}_events {{"));
             for event in &events {
-                self.text.docs(1, &event.docs);
+                self.text.comment(1, &event.docs);
                 let input = self.of(event.input).map(|of| format!("const {of} *event"));
                 let parameters = Self::parameters(&[Some("void *context".to_owned()), input]);
                 self.text.line(1, &format!("void (*{})({parameters});", super::names::field(&event.name)));
@@ -302,7 +302,7 @@ impl Interfaces<'_, '_> {
         let (input, output) = (self.of(message.input), self.of(call.output));
         let error = call.error.map(|error| self.error_type(error));
         self.text.blank();
-        self.text.docs(0, &message.docs);
+        self.text.comment(0, &message.docs);
         let idempotent = matches!(message.kind, MessageKind::Call { idempotent: true, .. });
         if idempotent {
             self.text.line(0, "/* It may be called again when nobody knows whether it was served. */");
@@ -381,7 +381,7 @@ impl Interfaces<'_, '_> {
         let own = self.own.clone();
         let input = self.of(message.input);
         self.text.blank();
-        self.text.docs(0, &message.docs);
+        self.text.comment(0, &message.docs);
         self.text.line(0, "/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */");
         let parameters = Self::parameters(&[
             Some(format!("{own}_{side} *{side}")),
@@ -445,7 +445,7 @@ impl Interfaces<'_, '_> {
         let field = super::names::field(&message.name);
         match message.kind {
             MessageKind::Call { output, error, .. } => {
-                self.text.docs(1, &message.docs);
+                self.text.comment(1, &message.docs);
                 let parameters = Self::parameters(&[
                     context,
                     Some("tombolo_pending pending".to_owned()),
@@ -456,7 +456,7 @@ impl Interfaces<'_, '_> {
                 self.text.line(1, &format!("tombolo_status (*{field})({parameters});"));
             }
             MessageKind::Message => {
-                self.text.docs(1, &message.docs);
+                self.text.comment(1, &message.docs);
                 let input = input.map(|input| input.replace("*request", "*message"));
                 self.text.line(1, &format!("void (*{field})({});", Self::parameters(&[context, input])));
             }

@@ -86,10 +86,10 @@ impl Types<'_, '_> {
         let (name, repr) = (self.names.lower(&of.name), self.names.element(&Type::Int(of.repr)));
         let text = &mut *self.text;
         text.blank();
-        text.docs(0, &of.docs);
+        text.comment(0, &of.docs);
         text.line(0, &format!("typedef {repr} {name};"));
         for value in &of.values {
-            text.docs(0, &value.docs);
+            text.comment(0, &value.docs);
             let number = literal(value.value);
             text.line(0, &format!("#define {} (({name}){number})", self.names.value(&of.name, &value.name)));
         }
@@ -131,10 +131,10 @@ impl Types<'_, '_> {
             };
             self.text.line(0, &format!("/* {what} */"));
         }
-        self.text.docs(0, &record.docs);
+        self.text.comment(0, &record.docs);
         self.text.line(0, &format!("typedef struct {name} {{"));
         for of in &record.fields {
-            self.text.docs(1, &of.docs);
+            self.text.comment(1, &of.docs);
             let note = limit(&of.of).map_or_else(String::new, |note| format!(" /* {note} */"));
             self.text.line(1, &format!("{};{note}", self.names.declare(&of.of, &field(&of.name))));
         }
@@ -150,14 +150,14 @@ impl Types<'_, '_> {
         let text = &mut *self.text;
         text.blank();
         for case in &union.cases {
-            text.docs(0, &case.docs);
+            text.comment(0, &case.docs);
             text.line(
                 0,
                 &format!("#define {} UINT32_C({})", self.names.value(&union.name, &case.name), case.ordinal),
             );
         }
         text.blank();
-        text.docs(0, &union.docs);
+        text.comment(0, &union.docs);
         text.line(0, &format!("typedef struct {name} {{"));
         text.line(1, "uint32_t which; /* one of the numbers above; another one comes from a newer peer */");
         let valued: Vec<Field> = union
