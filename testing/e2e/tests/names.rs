@@ -7,7 +7,7 @@ use tombolo::{
     Attributes, Change, Condition, DeleteCause, Domain, EventMask, Fault, NameFault, NewRecord, Value,
     WatchOptions,
 };
-use tombolo_e2e::{Machine, MachineFile, Running};
+use tombolo_e2e::{Machine, MachineFile, Running, eventually};
 
 /// How long anything may take that is known to happen.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -168,8 +168,14 @@ fn d2pubsub() {
         }
         assert_eq!(subscription.try_next(), Ok(None));
     }
-    drop(subscriptions);
-    assert_eq!(publisher.names().publish("msg_7").unwrap().told, 0, "nobody subscribes any more");
+    let [mut stopped, .., dropped] = subscriptions;
+    stopped.stop().unwrap();
+    assert_eq!(publisher.names().publish("msg_5").unwrap().told, 1, "one of two has stopped");
+    assert!(matches!(fault(stopped.next(PATIENCE)), NameFault::NoSuchWatch { .. }));
+    // Nobody waits for one that is dropped, so it ends a little later.
+    drop(dropped);
+    let over = || publisher.names().publish("msg_7").unwrap().told == 0;
+    assert!(eventually(over), "somebody subscribes still");
     // One that does not take what it is told hears how much it lost, and so does the publisher.
     let mut slow = names.subscribe_with("flood", 4).unwrap();
     let flood = publisher.names().publisher("flood").unwrap();

@@ -186,6 +186,23 @@ impl Subscriber {
         }
         Ok(None)
     }
+
+    /// Ends the subscription: what is published after this has returned is not told to it. One that is dropped ends a
+    /// little later. Events that are on their way can still be taken.
+    ///
+    /// # Errors
+    /// [`NameFault::NoSuchWatch`] in [`Error::Monitor`] when it has ended already.
+    pub fn stop(&mut self) -> Result<(), Error> {
+        self.watch.stop()
+    }
+
+    /// [`stop`](Self::stop) as a future. One that is dropped after it was polled has ended it, too.
+    ///
+    /// # Errors
+    /// As [`stop`](Self::stop).
+    pub async fn stop_async(&mut self) -> Result<(), Error> {
+        self.watch.stop_async().await
+    }
 }
 
 /// Readable when there may be something for [`try_next`](Subscriber::try_next); see [`Watch`].
