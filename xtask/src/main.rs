@@ -11,6 +11,7 @@ mod kit;
 mod layers;
 mod miri;
 mod model;
+mod second_try;
 mod sim;
 mod step;
 mod tidy;

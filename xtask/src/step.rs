@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
+use crate::second_try::{FailedTarget, failed_targets};
 use crate::workspace::line;
 
 /// No step takes this long unless it hangs: not the longest, from nothing on two slow processors, nor one that gets only
@@ -15,11 +16,16 @@ use crate::workspace::line;
 const DEADLINE: Duration = Duration::from_secs(45 * 60);
 
 /// A named command.
-pub(crate) struct Step {
+pub(crate) struct Step<'a> {
     pub(crate) name: &'static str,
     pub(crate) command: Command,
     pub(crate) lane: Lane,
+    /// Of a step that runs tests which may lose a race: what runs those that failed a second time.
+    pub(crate) again: Option<Again<'a>>,
 }
+
+/// Makes the command that runs failed tests again.
+pub(crate) type Again<'a> = Box<dyn Fn(&FailedTarget) -> Command + Send + 'a>;
 
 /// When a step runs: those of one lane one after the other, the lanes side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +42,8 @@ pub(crate) struct Report {
     pub(crate) outcome: Outcome,
     pub(crate) time: Duration,
     pub(crate) tests: Tests,
+    /// Tests that failed, and passed alone: see [`second_try`](crate::second_try).
+    pub(crate) unsteady: Vec<String>,
     /// Of a step that failed, what its log says of why, unless it was shown already.
     pub(crate) excerpt: String,
 }
@@ -65,25 +73,14 @@ pub(crate) struct Tests {
     pub(crate) skipped: usize,
 }
 
-impl Step {
+impl Step<'_> {
     /// Runs the command. Its output goes to a log in `logs`, and to the terminal when `verbose`; else
     /// the report of one that fails has an excerpt.
     pub(crate) fn run(mut self, logs: &Path, verbose: bool) -> Result<Report, Failure> {
-        let path = logs.join(format!("{}.log", self.name.replace(' ', "-")));
-        let log = File::create(&path).map_err(Failure::file("writing", &path))?;
-        let second = log.try_clone().map_err(Failure::file("writing", &path))?;
-        let program = line(&self.command);
         let started = Instant::now();
-        let mut child = self
-            .command
-            .stdout(log)
-            .stderr(second)
-            .spawn()
-            .map_err(|source| Failure::NotStarted { program, source })?;
-        let mut tail = Tail::new(path.clone(), verbose)?;
-        let succeeded = wait(&mut child, started, &mut tail).map_err(Failure::file("watching", &path))?;
-        let text =
-            String::from_utf8_lossy(&fs::read(&path).map_err(Failure::file("reading", &path))?).into_owned();
+        let path = logs.join(format!("{}.log", self.name.replace(' ', "-")));
+        let (succeeded, text) = attempt(&mut self.command, &path, started, verbose)?;
+        let mut tests = count(&text);
         let outcome = match succeeded {
             Some(true) => skipped(&text).map_or(Outcome::Passed, Outcome::Skipped),
             Some(false) => Outcome::Failed,
@@ -93,14 +90,63 @@ impl Step {
             name: self.name,
             outcome,
             time: started.elapsed(),
-            tests: count(&text),
+            tests,
+            unsteady: vec![],
             excerpt: String::new(),
         };
+        if let (Outcome::Failed, Some(again)) = (&report.outcome, &self.again) {
+            report.unsteady = try_again(again, &failed_targets(&text), &path, started, verbose)?;
+            if !report.unsteady.is_empty() {
+                tests.passed += tests.failed;
+                tests.failed = 0;
+                report.outcome = Outcome::Passed;
+            }
+        }
+        report.tests = tests;
+        report.time = started.elapsed();
         if !verbose && report.failed() {
             report.excerpt = format!("\n{}\n", excerpt(&text));
         }
         Ok(report)
     }
+}
+
+/// Runs a command into a log: whether it succeeded, or nothing when it had to be killed, and what it wrote.
+fn attempt(
+    command: &mut Command,
+    path: &Path,
+    started: Instant,
+    verbose: bool,
+) -> Result<(Option<bool>, String), Failure> {
+    let log = File::create(path).map_err(Failure::file("writing", path))?;
+    let second = log.try_clone().map_err(Failure::file("writing", path))?;
+    let program = line(command);
+    let spawned = command.stdout(log).stderr(second).spawn();
+    let mut child = spawned.map_err(|source| Failure::NotStarted { program, source })?;
+    let mut tail = Tail::new(path.to_owned(), verbose)?;
+    let succeeded = wait(&mut child, started, &mut tail).map_err(Failure::file("watching", path))?;
+    let text = fs::read(path).map_err(Failure::file("reading", path))?;
+    Ok((succeeded, String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// The second try of failed tests: their names when all pass, else nothing. Its logs are beside the first one's.
+fn try_again(
+    again: &Again<'_>,
+    failed: &[FailedTarget],
+    first: &Path,
+    started: Instant,
+    verbose: bool,
+) -> Result<Vec<String>, Failure> {
+    let mut unsteady = Vec::new();
+    for (number, target) in failed.iter().enumerate() {
+        let path = first.with_extension(format!("again-{number}.log"));
+        let (succeeded, text) = attempt(&mut again(target), &path, started, verbose)?;
+        if succeeded != Some(true) || count(&text).passed != target.tests.len() {
+            return Ok(Vec::new());
+        }
+        unsteady.extend(target.tests.iter().cloned());
+    }
+    Ok(unsteady)
 }
 
 /// Waits for the end: whether it succeeded, or nothing when it had to be killed.
@@ -244,12 +290,25 @@ mod tests {
         assert!(excerpt.lines().count() < 80, "{excerpt}");
     }
 
-    fn run(script: &str) -> Report {
-        let logs = std::env::temp_dir().join(format!("tombolo-step-{}", std::process::id()));
+    fn run_twice(script: &str, again: Option<&'static str>) -> Report {
+        let test = std::thread::current().id();
+        let logs = std::env::temp_dir().join(format!("tombolo-step-{}-{test:?}", std::process::id()));
         fs::create_dir_all(&logs).expect("a folder for logs");
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Step { name: "a step", command, lane: Lane::Front }.run(&logs, false).expect("sh runs")
+        let again = again.map(|script| -> Again<'_> {
+            Box::new(move |target| {
+                let mut command = Command::new("sh");
+                command.args(["-c", script]).args(target.arguments());
+                command
+            })
+        });
+        let step = Step { name: "a step", command, lane: Lane::Front, again };
+        step.run(&logs, false).expect("sh runs")
+    }
+
+    fn run(script: &str) -> Report {
+        run_twice(script, None)
     }
 
     #[test]
@@ -260,6 +319,24 @@ mod tests {
         assert!(run("echo 'error: why'; exit 3").excerpt.contains("error: why"));
         assert_eq!(run("echo 'error: why'").excerpt, "");
         assert_eq!(run("echo 'test result: ok. 7 passed; 0 failed; '").tests.passed, 7);
+    }
+
+    #[test]
+    fn a_test_that_passes_alone_is_unsteady_and_one_that_fails_again_has_failed() {
+        const FIRST: &str = "echo 'test lost ... FAILED'; echo 'test result: FAILED. 8 passed; 1 failed;'; \
+            echo 'error: test failed, to rerun pass `-p x --test y`'; exit 101";
+        let passes = run_twice(FIRST, Some("echo \"test result: ok. 1 passed; 0 failed;\""));
+        assert_eq!((passes.outcome, passes.excerpt.as_str()), (Outcome::Passed, ""));
+        assert_eq!(
+            (passes.unsteady, passes.tests.passed, passes.tests.failed),
+            (vec!["lost".to_owned()], 9, 0)
+        );
+        for again in ["exit 101", "echo 'test result: ok. 0 passed; 0 failed;'", "echo 'no tests'; exit 0"] {
+            let fails = run_twice(FIRST, Some(again));
+            assert_eq!((fails.outcome, fails.tests.failed), (Outcome::Failed, 1), "{again}");
+            assert!(fails.unsteady.is_empty() && fails.excerpt.contains("test lost ... FAILED"));
+        }
+        assert_eq!(run_twice("exit 101", Some("exit 0")).outcome, Outcome::Failed, "no test was named");
     }
 
     #[test]
