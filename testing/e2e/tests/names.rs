@@ -170,7 +170,7 @@ fn d2pubsub() {
     }
     let [mut stopped, .., dropped] = subscriptions;
     stopped.stop().unwrap();
-    assert_eq!(publisher.names().publish("msg_5").unwrap().told, 1, "one of two has stopped");
+    assert_eq!(publisher.names().publish(texts[4]).unwrap().told, 1, "one of two has stopped");
     assert!(matches!(fault(stopped.next(PATIENCE)), NameFault::NoSuchWatch { .. }));
     // Nobody waits for one that is dropped, so it ends a little later.
     drop(dropped);
