@@ -28,15 +28,9 @@ static inline bool testing_colour_is_known(testing_colour value)
 /* Its name in the interface file, or "unknown". */
 static inline const char *testing_colour_name(testing_colour value)
 {
-    if (value == TESTING_COLOUR_NONE) {
-        return "none";
-    }
-    if (value == TESTING_COLOUR_RED) {
-        return "red";
-    }
-    if (value == TESTING_COLOUR_GREEN) {
-        return "green";
-    }
+    TOMBOLO_NAME(TESTING_COLOUR_NONE, "none");
+    TOMBOLO_NAME(TESTING_COLOUR_RED, "red");
+    TOMBOLO_NAME(TESTING_COLOUR_GREEN, "green");
     return "unknown";
 }
 
@@ -49,15 +43,9 @@ typedef int16_t testing_step;
 /* Its name in the interface file, or "unknown". */
 static inline const char *testing_step_name(testing_step value)
 {
-    if (value == TESTING_STEP_BACK) {
-        return "back";
-    }
-    if (value == TESTING_STEP_STAY) {
-        return "stay";
-    }
-    if (value == TESTING_STEP_FORTH) {
-        return "forth";
-    }
+    TOMBOLO_NAME(TESTING_STEP_BACK, "back");
+    TOMBOLO_NAME(TESTING_STEP_STAY, "stay");
+    TOMBOLO_NAME(TESTING_STEP_FORTH, "forth");
     return "unknown";
 }
 
@@ -101,15 +89,9 @@ static inline void testing_point_get(tombolo_reader *r, tombolo_record in, uint3
     value->tag = (uint8_t)tombolo_get(r, in, at + 8);
 }
 
-typedef struct testing_list_point {
-    const testing_point *items;
-    uint32_t count;
-} testing_list_point;
+TOMBOLO_LIST(testing_list_point, testing_point);
 
-typedef struct testing_optional_colour {
-    bool there;
-    testing_colour value;
-} testing_optional_colour;
+TOMBOLO_OPTIONAL(testing_optional_colour, testing_colour value);
 
 /* Can grow. */
 typedef struct testing_entry {
@@ -131,9 +113,7 @@ static inline void testing_entry_put(tombolo_writer *w, uint32_t at, const testi
     }
     if (value->colour.there) {
         tombolo_put(w, at + 16, 1, 1);
-        if (!testing_colour_is_known(value->colour.value)) {
-            tombolo_put_fail(w, TOMBOLO_OVER_LIMIT, "Entry.colour");
-        }
+        tombolo_put_known(w, testing_colour_is_known(value->colour.value), "Entry.colour");
         tombolo_put(w, at + 16 + 1, value->colour.value, 1);
     }
 }
@@ -152,9 +132,7 @@ static inline void testing_entry_get(tombolo_reader *r, tombolo_record in, uint3
     value->colour.there = tombolo_get_bool(r, in, at + 16);
     if (value->colour.there) {
         value->colour.value = (testing_colour)tombolo_get(r, in, at + 16 + 1);
-        if (!testing_colour_is_known(value->colour.value)) {
-            tombolo_get_fail(r, TOMBOLO_MALFORMED, at + 16 + 1, "a value that the interface does not name");
-        }
+        tombolo_get_known(r, at + 16 + 1, testing_colour_is_known(value->colour.value));
     }
 }
 
@@ -193,14 +171,10 @@ static inline void testing_everything_numbers_request_put(tombolo_writer *w, uin
     tombolo_put(w, at + 24, (uint64_t)value->i, 8);
     tombolo_put_f32(w, at + 32, value->j);
     tombolo_put_f64(w, at + 40, value->k);
-    if (!testing_colour_is_known(value->colour)) {
-        tombolo_put_fail(w, TOMBOLO_OVER_LIMIT, "EverythingNumbersRequest.colour");
-    }
+    tombolo_put_known(w, testing_colour_is_known(value->colour), "EverythingNumbersRequest.colour");
     tombolo_put(w, at + 48, value->colour, 1);
     tombolo_put(w, at + 50, (uint64_t)value->step, 2);
-    if (!testing_rights_is_known(value->rights)) {
-        tombolo_put_fail(w, TOMBOLO_OVER_LIMIT, "EverythingNumbersRequest.rights");
-    }
+    tombolo_put_known(w, testing_rights_is_known(value->rights), "EverythingNumbersRequest.rights");
     tombolo_put(w, at + 52, value->rights, 2);
     tombolo_put(w, at + 56, value->hints, 8);
     tombolo_put(w, at + 64, value->domain, 8);
@@ -220,14 +194,10 @@ static inline void testing_everything_numbers_request_get(tombolo_reader *r, tom
     value->j = tombolo_get_f32(r, in, at + 32);
     value->k = tombolo_get_f64(r, in, at + 40);
     value->colour = (testing_colour)tombolo_get(r, in, at + 48);
-    if (!testing_colour_is_known(value->colour)) {
-        tombolo_get_fail(r, TOMBOLO_MALFORMED, at + 48, "a value that the interface does not name");
-    }
+    tombolo_get_known(r, at + 48, testing_colour_is_known(value->colour));
     value->step = (testing_step)tombolo_get(r, in, at + 50);
     value->rights = (testing_rights)tombolo_get(r, in, at + 52);
-    if (!testing_rights_is_known(value->rights)) {
-        tombolo_get_fail(r, TOMBOLO_MALFORMED, at + 52, "a value that the interface does not name");
-    }
+    tombolo_get_known(r, at + 52, testing_rights_is_known(value->rights));
     value->hints = (testing_hints)tombolo_get(r, in, at + 56);
     value->domain = tombolo_get(r, in, at + 64);
 }
@@ -267,14 +237,10 @@ static inline void testing_everything_numbers_reply_put(tombolo_writer *w, uint3
     tombolo_put(w, at + 24, (uint64_t)value->i, 8);
     tombolo_put_f32(w, at + 32, value->j);
     tombolo_put_f64(w, at + 40, value->k);
-    if (!testing_colour_is_known(value->colour)) {
-        tombolo_put_fail(w, TOMBOLO_OVER_LIMIT, "EverythingNumbersReply.colour");
-    }
+    tombolo_put_known(w, testing_colour_is_known(value->colour), "EverythingNumbersReply.colour");
     tombolo_put(w, at + 48, value->colour, 1);
     tombolo_put(w, at + 50, (uint64_t)value->step, 2);
-    if (!testing_rights_is_known(value->rights)) {
-        tombolo_put_fail(w, TOMBOLO_OVER_LIMIT, "EverythingNumbersReply.rights");
-    }
+    tombolo_put_known(w, testing_rights_is_known(value->rights), "EverythingNumbersReply.rights");
     tombolo_put(w, at + 52, value->rights, 2);
     tombolo_put(w, at + 56, value->hints, 8);
     tombolo_put(w, at + 64, value->domain, 8);
@@ -294,37 +260,15 @@ static inline void testing_everything_numbers_reply_get(tombolo_reader *r, tombo
     value->j = tombolo_get_f32(r, in, at + 32);
     value->k = tombolo_get_f64(r, in, at + 40);
     value->colour = (testing_colour)tombolo_get(r, in, at + 48);
-    if (!testing_colour_is_known(value->colour)) {
-        tombolo_get_fail(r, TOMBOLO_MALFORMED, at + 48, "a value that the interface does not name");
-    }
+    tombolo_get_known(r, at + 48, testing_colour_is_known(value->colour));
     value->step = (testing_step)tombolo_get(r, in, at + 50);
     value->rights = (testing_rights)tombolo_get(r, in, at + 52);
-    if (!testing_rights_is_known(value->rights)) {
-        tombolo_get_fail(r, TOMBOLO_MALFORMED, at + 52, "a value that the interface does not name");
-    }
+    tombolo_get_known(r, at + 52, testing_rights_is_known(value->rights));
     value->hints = (testing_hints)tombolo_get(r, in, at + 56);
     value->domain = tombolo_get(r, in, at + 64);
 }
 
-typedef struct testing_list_u16 {
-    const uint16_t *items;
-    uint32_t count;
-} testing_list_u16;
-
-typedef struct testing_list_bool {
-    const bool *items;
-    uint32_t count;
-} testing_list_bool;
-
-typedef struct testing_list_entry {
-    const testing_entry *items;
-    uint32_t count;
-} testing_list_entry;
-
-typedef struct testing_list_text {
-    const tombolo_text *items;
-    uint32_t count;
-} testing_list_text;
+TOMBOLO_LIST(testing_list_entry, testing_entry);
 
 #define TESTING_SHAPE_NOTHING UINT32_C(1)
 #define TESTING_SHAPE_NUMBER UINT32_C(2)
@@ -339,7 +283,7 @@ typedef struct testing_shape {
         uint64_t number;
         testing_point point;
         testing_entry entry;
-        testing_list_text names; /* up to 3, each of up to 8 bytes */
+        tombolo_list_text names; /* up to 3, each of up to 8 bytes */
     } as;
 } testing_shape;
 
@@ -419,54 +363,30 @@ static inline void testing_shape_get(tombolo_reader *r, tombolo_record in, uint3
     }
 }
 
-typedef struct testing_list_shape {
-    const testing_shape *items;
-    uint32_t count;
-} testing_list_shape;
+TOMBOLO_LIST(testing_list_shape, testing_shape);
 
-typedef struct testing_optional_u64 {
-    bool there;
-    uint64_t value;
-} testing_optional_u64;
+TOMBOLO_OPTIONAL(testing_optional_point, testing_point value);
 
-typedef struct testing_optional_text {
-    bool there;
-    tombolo_text value;
-} testing_optional_text;
+TOMBOLO_OPTIONAL(testing_optional_entry, testing_entry value);
 
-typedef struct testing_optional_point {
-    bool there;
-    testing_point value;
-} testing_optional_point;
-
-typedef struct testing_optional_entry {
-    bool there;
-    testing_entry value;
-} testing_optional_entry;
-
-typedef struct testing_list_u32 {
-    const uint32_t *items;
-    uint32_t count;
-} testing_list_u32;
-
-typedef struct testing_list_list_u32 {
-    const testing_list_u32 *items;
-    uint32_t count;
-} testing_list_list_u32;
+#ifndef TESTING_LIST_LIST_U32_TYPE
+#define TESTING_LIST_LIST_U32_TYPE
+TOMBOLO_LIST(testing_list_list_u32, tombolo_list_u32);
+#endif
 
 /* What is sent. */
 typedef struct testing_everything_parts_request {
     tombolo_text text; /* up to 32 bytes */
     tombolo_bytes blob; /* up to 32 bytes */
-    testing_list_u16 numbers; /* up to 8 */
+    tombolo_list_u16 numbers; /* up to 8 */
     int32_t fixed[3];
-    testing_list_bool flags; /* up to 9 */
+    tombolo_list_bool flags; /* up to 9 */
     testing_entry entry;
     testing_list_entry entries; /* up to 3 */
     testing_shape shape;
     testing_list_shape shapes; /* up to 3 */
-    testing_optional_u64 maybe;
-    testing_optional_text maybe_text; /* up to 8 bytes */
+    tombolo_optional_u64 maybe;
+    tombolo_optional_text maybe_text; /* up to 8 bytes */
     testing_optional_point maybe_point;
     testing_optional_entry maybe_entry;
     uint8_t matrix[3][2];
@@ -615,7 +535,7 @@ static inline void testing_everything_parts_request_get(tombolo_reader *r, tombo
     }
     {
         tombolo_record list0;
-        testing_list_u32 *items0 = (testing_list_u32 *)tombolo_get_list(r, in, at + 160, 8, 3, sizeof(testing_list_u32), &list0, &value->nested.count);
+        tombolo_list_u32 *items0 = (tombolo_list_u32 *)tombolo_get_list(r, in, at + 160, 8, 3, sizeof(tombolo_list_u32), &list0, &value->nested.count);
         for (uint32_t i0 = 0; i0 < value->nested.count && tombolo_is_reading(r); i0++) {
             {
                 tombolo_record list1;
@@ -630,10 +550,7 @@ static inline void testing_everything_parts_request_get(tombolo_reader *r, tombo
     }
 }
 
-typedef struct testing_optional_shape {
-    bool there;
-    testing_shape value;
-} testing_optional_shape;
+TOMBOLO_OPTIONAL(testing_optional_shape, testing_shape value);
 
 /* What answers. */
 typedef struct testing_everything_parts_reply {
@@ -766,7 +683,7 @@ static inline void testing_everything_drawn_get(tombolo_reader *r, tombolo_recor
 /* Of everything that peers can notice: tells builds apart. */
 #define TESTING_EVERYTHING_FINGERPRINT UINT64_C(0xc59ebf719ba11b2f)
 /* Memory for the lists of a message, at most. */
-#define TESTING_EVERYTHING_LIST_BYTES (((8 * sizeof(uint16_t) + 8 + 9 * sizeof(bool) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_entry) + 8 + 12 * sizeof(testing_point) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 3 * sizeof(testing_shape) + 8 + 12 * sizeof(testing_point) + 24 + 9 * sizeof(tombolo_text) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_list_u32) + 8 + 6 * sizeof(uint32_t) + 24) > (4 * sizeof(testing_point) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8) ? (8 * sizeof(uint16_t) + 8 + 9 * sizeof(bool) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_entry) + 8 + 12 * sizeof(testing_point) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 3 * sizeof(testing_shape) + 8 + 12 * sizeof(testing_point) + 24 + 9 * sizeof(tombolo_text) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_list_u32) + 8 + 6 * sizeof(uint32_t) + 24) : (4 * sizeof(testing_point) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8)) > (4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8) ? ((8 * sizeof(uint16_t) + 8 + 9 * sizeof(bool) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_entry) + 8 + 12 * sizeof(testing_point) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 3 * sizeof(testing_shape) + 8 + 12 * sizeof(testing_point) + 24 + 9 * sizeof(tombolo_text) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_list_u32) + 8 + 6 * sizeof(uint32_t) + 24) > (4 * sizeof(testing_point) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8) ? (8 * sizeof(uint16_t) + 8 + 9 * sizeof(bool) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_entry) + 8 + 12 * sizeof(testing_point) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 3 * sizeof(testing_shape) + 8 + 12 * sizeof(testing_point) + 24 + 9 * sizeof(tombolo_text) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_list_u32) + 8 + 6 * sizeof(uint32_t) + 24) : (4 * sizeof(testing_point) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8)) : (4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8))
+#define TESTING_EVERYTHING_LIST_BYTES (((8 * sizeof(uint16_t) + 8 + 9 * sizeof(bool) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_entry) + 8 + 12 * sizeof(testing_point) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 3 * sizeof(testing_shape) + 8 + 12 * sizeof(testing_point) + 24 + 9 * sizeof(tombolo_text) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_list_u32) + 8 + 6 * sizeof(uint32_t) + 24) > (4 * sizeof(testing_point) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8) ? (8 * sizeof(uint16_t) + 8 + 9 * sizeof(bool) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_entry) + 8 + 12 * sizeof(testing_point) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 3 * sizeof(testing_shape) + 8 + 12 * sizeof(testing_point) + 24 + 9 * sizeof(tombolo_text) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_list_u32) + 8 + 6 * sizeof(uint32_t) + 24) : (4 * sizeof(testing_point) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8)) > (4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8) ? ((8 * sizeof(uint16_t) + 8 + 9 * sizeof(bool) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_entry) + 8 + 12 * sizeof(testing_point) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 3 * sizeof(testing_shape) + 8 + 12 * sizeof(testing_point) + 24 + 9 * sizeof(tombolo_text) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_list_u32) + 8 + 6 * sizeof(uint32_t) + 24) > (4 * sizeof(testing_point) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8) ? (8 * sizeof(uint16_t) + 8 + 9 * sizeof(bool) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_entry) + 8 + 12 * sizeof(testing_point) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 3 * sizeof(testing_shape) + 8 + 12 * sizeof(testing_point) + 24 + 9 * sizeof(tombolo_text) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_list_u32) + 8 + 6 * sizeof(uint32_t) + 24) : (4 * sizeof(testing_point) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8)) : (4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8))
 
 /* How to open its channels, for tombolo_connect and tombolo_export. */
 static inline tombolo_options testing_everything_options(void)
@@ -847,17 +764,12 @@ static inline tombolo_status testing_everything_call_numbers(
     tombolo_status status;
     tombolo_writer w = tombolo_client_begin(&client->base, 1, TOMBOLO_CALL, TESTING_EVERYTHING_NUMBERS_REQUEST_BYTES);
     testing_everything_numbers_request_put(&w, TOMBOLO_HEADER_BYTES, request);
-    status = tombolo_client_call(&client->base, &w, 1, timeout_ns, &r, &body);
+    status = tombolo_client_call(&client->base, &w, 1, false, timeout_ns, &r, &body);
     if (status == TOMBOLO_OK) {
         memset(reply, 0, sizeof *reply);
         testing_everything_numbers_reply_get(&r, body, body.start, reply);
-        return tombolo_client_read(&client->base, &r, TOMBOLO_OK);
     }
-    if (status == TOMBOLO_DECLINED) {
-        tombolo_get_fail(&r, TOMBOLO_MALFORMED, 0, "an error where the interface declares none");
-        return tombolo_client_read(&client->base, &r, TOMBOLO_OK);
-    }
-    return status;
+    return tombolo_client_read(&client->base, &r, status);
 }
 
 /* Text, bytes and what is made of them. */
@@ -870,20 +782,18 @@ static inline tombolo_status testing_everything_call_parts(
     tombolo_status status;
     tombolo_writer w = tombolo_client_begin(&client->base, 2, TOMBOLO_CALL, TESTING_EVERYTHING_PARTS_REQUEST_BYTES);
     testing_everything_parts_request_put(&w, TOMBOLO_HEADER_BYTES, request);
-    status = tombolo_client_call(&client->base, &w, 2, timeout_ns, &r, &body);
+    status = tombolo_client_call(&client->base, &w, 2, true, timeout_ns, &r, &body);
     if (status == TOMBOLO_OK) {
         memset(reply, 0, sizeof *reply);
         testing_everything_parts_reply_get(&r, body, body.start, reply);
-        return tombolo_client_read(&client->base, &r, TOMBOLO_OK);
     }
     if (status == TOMBOLO_DECLINED) {
         testing_everything_parts_error declined;
         memset(&declined, 0, sizeof declined);
         testing_everything_parts_error_get(&r, body, body.start, &declined);
         *error = declined.error;
-        return tombolo_client_read(&client->base, &r, TOMBOLO_DECLINED);
     }
-    return status;
+    return tombolo_client_read(&client->base, &r, status);
 }
 
 /* Nothing, both ways. */
@@ -895,15 +805,8 @@ static inline tombolo_status testing_everything_call_null(
     tombolo_record body;
     tombolo_status status;
     tombolo_writer w = tombolo_client_begin(&client->base, 3, TOMBOLO_CALL, 0);
-    status = tombolo_client_call(&client->base, &w, 3, timeout_ns, &r, &body);
-    if (status == TOMBOLO_OK) {
-        return tombolo_client_read(&client->base, &r, TOMBOLO_OK);
-    }
-    if (status == TOMBOLO_DECLINED) {
-        tombolo_get_fail(&r, TOMBOLO_MALFORMED, 0, "an error where the interface declares none");
-        return tombolo_client_read(&client->base, &r, TOMBOLO_OK);
-    }
-    return status;
+    status = tombolo_client_call(&client->base, &w, 3, false, timeout_ns, &r, &body);
+    return tombolo_client_read(&client->base, &r, status);
 }
 
 /* Nothing, one way. */
@@ -1033,6 +936,7 @@ static inline tombolo_status testing_everything_serve(testing_everything_server 
     if (status != TOMBOLO_OK || kind == 0) {
         return status;
     }
+    status = TOMBOLO_UNSERVED; /* unless somebody serves it */
     if (kind == TOMBOLO_MESSAGE) {
         switch (pending.ordinal) {
         case 7: {
@@ -1055,7 +959,6 @@ static inline tombolo_status testing_everything_serve(testing_everything_server 
         if (!tombolo_is_reading(&r)) {
             return tombolo_server_fault(&server->base, pending, 2);
         }
-        status = TOMBOLO_UNSERVED;
         (void)tombolo_server_keep(&server->base, pending);
         if (server->handler->numbers != NULL) {
             status = server->handler->numbers(server->context, pending, &request, &reply);
@@ -1076,7 +979,6 @@ static inline tombolo_status testing_everything_serve(testing_everything_server 
         if (!tombolo_is_reading(&r)) {
             return tombolo_server_fault(&server->base, pending, 2);
         }
-        status = TOMBOLO_UNSERVED;
         (void)tombolo_server_keep(&server->base, pending);
         if (server->handler->parts != NULL) {
             status = server->handler->parts(server->context, pending, &request, &reply, &error);
@@ -1087,7 +989,6 @@ static inline tombolo_status testing_everything_serve(testing_everything_server 
         return testing_everything_answer_parts(server, pending, status, &reply, &error);
     }
     case 3: {
-        status = TOMBOLO_UNSERVED;
         (void)tombolo_server_keep(&server->base, pending);
         if (server->handler->null != NULL) {
             status = server->handler->null(server->context, pending);

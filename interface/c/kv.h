@@ -30,15 +30,9 @@ typedef uint8_t example_kv_error;
 /* Its name in the interface file, or "unknown". */
 static inline const char *example_kv_error_name(example_kv_error value)
 {
-    if (value == EXAMPLE_KV_ERROR_NOT_FOUND) {
-        return "not_found";
-    }
-    if (value == EXAMPLE_KV_ERROR_CONFLICT) {
-        return "conflict";
-    }
-    if (value == EXAMPLE_KV_ERROR_FULL) {
-        return "full";
-    }
+    TOMBOLO_NAME(EXAMPLE_KV_ERROR_NOT_FOUND, "not_found");
+    TOMBOLO_NAME(EXAMPLE_KV_ERROR_CONFLICT, "conflict");
+    TOMBOLO_NAME(EXAMPLE_KV_ERROR_FULL, "full");
     return "unknown";
 }
 
@@ -96,16 +90,11 @@ static inline void example_kv_get_error_get(tombolo_reader *r, tombolo_record in
     value->error = (example_kv_error)tombolo_get(r, in, at);
 }
 
-typedef struct example_optional_u64 {
-    bool there;
-    uint64_t value;
-} example_optional_u64;
-
 /* What is sent. */
 typedef struct example_kv_put_request {
     tombolo_text key; /* up to 64 bytes */
     tombolo_bytes value; /* up to 2048 bytes */
-    example_optional_u64 expected;
+    tombolo_optional_u64 expected;
 } example_kv_put_request;
 /* Its fields on the wire. */
 #define EXAMPLE_KV_PUT_REQUEST_BYTES 32
@@ -181,14 +170,9 @@ static inline void example_kv_list_request_get(tombolo_reader *r, tombolo_record
     value->prefix = tombolo_get_text(r, in, at, 64);
 }
 
-typedef struct example_list_text {
-    const tombolo_text *items;
-    uint32_t count;
-} example_list_text;
-
 /* What answers. */
 typedef struct example_kv_list_reply {
-    example_list_text keys; /* up to 64, each of up to 64 bytes */
+    tombolo_list_text keys; /* up to 64, each of up to 64 bytes */
 } example_kv_list_reply;
 /* Its fields on the wire. */
 #define EXAMPLE_KV_LIST_REPLY_BYTES 8
@@ -393,20 +377,18 @@ static inline tombolo_status example_kv_call_get(
     tombolo_status status;
     tombolo_writer w = tombolo_client_begin(&client->base, 1, TOMBOLO_CALL, EXAMPLE_KV_GET_REQUEST_BYTES);
     example_kv_get_request_put(&w, TOMBOLO_HEADER_BYTES, request);
-    status = tombolo_client_call(&client->base, &w, 1, timeout_ns, &r, &body);
+    status = tombolo_client_call(&client->base, &w, 1, true, timeout_ns, &r, &body);
     if (status == TOMBOLO_OK) {
         memset(reply, 0, sizeof *reply);
         example_kv_get_reply_get(&r, body, body.start, reply);
-        return tombolo_client_read(&client->base, &r, TOMBOLO_OK);
     }
     if (status == TOMBOLO_DECLINED) {
         example_kv_get_error declined;
         memset(&declined, 0, sizeof declined);
         example_kv_get_error_get(&r, body, body.start, &declined);
         *error = declined.error;
-        return tombolo_client_read(&client->base, &r, TOMBOLO_DECLINED);
     }
-    return status;
+    return tombolo_client_read(&client->base, &r, status);
 }
 
 /* Sets a key, if its version is the expected one or none is expected. */
@@ -419,20 +401,18 @@ static inline tombolo_status example_kv_call_put(
     tombolo_status status;
     tombolo_writer w = tombolo_client_begin(&client->base, 2, TOMBOLO_CALL, EXAMPLE_KV_PUT_REQUEST_BYTES);
     example_kv_put_request_put(&w, TOMBOLO_HEADER_BYTES, request);
-    status = tombolo_client_call(&client->base, &w, 2, timeout_ns, &r, &body);
+    status = tombolo_client_call(&client->base, &w, 2, true, timeout_ns, &r, &body);
     if (status == TOMBOLO_OK) {
         memset(reply, 0, sizeof *reply);
         example_kv_put_reply_get(&r, body, body.start, reply);
-        return tombolo_client_read(&client->base, &r, TOMBOLO_OK);
     }
     if (status == TOMBOLO_DECLINED) {
         example_kv_put_error declined;
         memset(&declined, 0, sizeof declined);
         example_kv_put_error_get(&r, body, body.start, &declined);
         *error = declined.error;
-        return tombolo_client_read(&client->base, &r, TOMBOLO_DECLINED);
     }
-    return status;
+    return tombolo_client_read(&client->base, &r, status);
 }
 
 /* Up to 64 keys that begin with a prefix. */
@@ -445,17 +425,12 @@ static inline tombolo_status example_kv_call_list(
     tombolo_status status;
     tombolo_writer w = tombolo_client_begin(&client->base, 3, TOMBOLO_CALL, EXAMPLE_KV_LIST_REQUEST_BYTES);
     example_kv_list_request_put(&w, TOMBOLO_HEADER_BYTES, request);
-    status = tombolo_client_call(&client->base, &w, 3, timeout_ns, &r, &body);
+    status = tombolo_client_call(&client->base, &w, 3, false, timeout_ns, &r, &body);
     if (status == TOMBOLO_OK) {
         memset(reply, 0, sizeof *reply);
         example_kv_list_reply_get(&r, body, body.start, reply);
-        return tombolo_client_read(&client->base, &r, TOMBOLO_OK);
     }
-    if (status == TOMBOLO_DECLINED) {
-        tombolo_get_fail(&r, TOMBOLO_MALFORMED, 0, "an error where the interface declares none");
-        return tombolo_client_read(&client->base, &r, TOMBOLO_OK);
-    }
-    return status;
+    return tombolo_client_read(&client->base, &r, status);
 }
 
 /* Waits until a key is set, and answers then. */
@@ -469,20 +444,18 @@ static inline tombolo_status example_kv_call_await_change(
     tombolo_status status;
     tombolo_writer w = tombolo_client_begin(&client->base, 4, TOMBOLO_CALL, EXAMPLE_KV_AWAIT_CHANGE_REQUEST_BYTES);
     example_kv_await_change_request_put(&w, TOMBOLO_HEADER_BYTES, request);
-    status = tombolo_client_call(&client->base, &w, 4, timeout_ns, &r, &body);
+    status = tombolo_client_call(&client->base, &w, 4, true, timeout_ns, &r, &body);
     if (status == TOMBOLO_OK) {
         memset(reply, 0, sizeof *reply);
         example_kv_await_change_reply_get(&r, body, body.start, reply);
-        return tombolo_client_read(&client->base, &r, TOMBOLO_OK);
     }
     if (status == TOMBOLO_DECLINED) {
         example_kv_await_change_error declined;
         memset(&declined, 0, sizeof declined);
         example_kv_await_change_error_get(&r, body, body.start, &declined);
         *error = declined.error;
-        return tombolo_client_read(&client->base, &r, TOMBOLO_DECLINED);
     }
-    return status;
+    return tombolo_client_read(&client->base, &r, status);
 }
 
 /* Forgets a key, if it is there. Nobody answers. */
@@ -646,6 +619,7 @@ static inline tombolo_status example_kv_serve(example_kv_server *server, uint64_
     if (status != TOMBOLO_OK || kind == 0) {
         return status;
     }
+    status = TOMBOLO_UNSERVED; /* unless somebody serves it */
     if (kind == TOMBOLO_MESSAGE) {
         switch (pending.ordinal) {
         case 5: {
@@ -673,7 +647,6 @@ static inline tombolo_status example_kv_serve(example_kv_server *server, uint64_
         if (!tombolo_is_reading(&r)) {
             return tombolo_server_fault(&server->base, pending, 2);
         }
-        status = TOMBOLO_UNSERVED;
         (void)tombolo_server_keep(&server->base, pending);
         if (server->handler->get != NULL) {
             status = server->handler->get(server->context, pending, &request, &reply, &error);
@@ -694,7 +667,6 @@ static inline tombolo_status example_kv_serve(example_kv_server *server, uint64_
         if (!tombolo_is_reading(&r)) {
             return tombolo_server_fault(&server->base, pending, 2);
         }
-        status = TOMBOLO_UNSERVED;
         (void)tombolo_server_keep(&server->base, pending);
         if (server->handler->put != NULL) {
             status = server->handler->put(server->context, pending, &request, &reply, &error);
@@ -713,7 +685,6 @@ static inline tombolo_status example_kv_serve(example_kv_server *server, uint64_
         if (!tombolo_is_reading(&r)) {
             return tombolo_server_fault(&server->base, pending, 2);
         }
-        status = TOMBOLO_UNSERVED;
         (void)tombolo_server_keep(&server->base, pending);
         if (server->handler->list != NULL) {
             status = server->handler->list(server->context, pending, &request, &reply);
@@ -734,7 +705,6 @@ static inline tombolo_status example_kv_serve(example_kv_server *server, uint64_
         if (!tombolo_is_reading(&r)) {
             return tombolo_server_fault(&server->base, pending, 2);
         }
-        status = TOMBOLO_UNSERVED;
         (void)tombolo_server_keep(&server->base, pending);
         if (server->handler->await_change != NULL) {
             status = server->handler->await_change(server->context, pending, &request, &reply, &error);

@@ -12,22 +12,12 @@
 extern "C" {
 #endif
 
-typedef struct testing_optional_right {
-    bool there;
-    tombolo_right value;
-} testing_optional_right;
-
-typedef struct testing_list_right {
-    const tombolo_right *items;
-    uint32_t count;
-} testing_list_right;
-
 /* What is sent. */
 typedef struct testing_rights_pass_request {
     tombolo_right endpoint; /* copies: endpoint */
     tombolo_right region; /* gives away: region */
-    testing_optional_right any; /* copies: capability */
-    testing_list_right buffers; /* up to 2, each of gives away: buffer */
+    tombolo_optional_right any; /* copies: capability */
+    tombolo_list_right buffers; /* up to 2, each of gives away: buffer */
 } testing_rights_pass_request;
 /* Its fields on the wire. */
 #define TESTING_RIGHTS_PASS_REQUEST_BYTES 64
@@ -135,15 +125,8 @@ static inline tombolo_status testing_rights_call_pass(
     tombolo_status status;
     tombolo_writer w = tombolo_client_begin(&client->base, 1, TOMBOLO_CALL, TESTING_RIGHTS_PASS_REQUEST_BYTES);
     testing_rights_pass_request_put(&w, TOMBOLO_HEADER_BYTES, request);
-    status = tombolo_client_call(&client->base, &w, 1, timeout_ns, &r, &body);
-    if (status == TOMBOLO_OK) {
-        return tombolo_client_read(&client->base, &r, TOMBOLO_OK);
-    }
-    if (status == TOMBOLO_DECLINED) {
-        tombolo_get_fail(&r, TOMBOLO_MALFORMED, 0, "an error where the interface declares none");
-        return tombolo_client_read(&client->base, &r, TOMBOLO_OK);
-    }
-    return status;
+    status = tombolo_client_call(&client->base, &w, 1, false, timeout_ns, &r, &body);
+    return tombolo_client_read(&client->base, &r, status);
 }
 
 /* --- server of Rights ---------------------------------------------------------------------------- */
@@ -208,6 +191,7 @@ static inline tombolo_status testing_rights_serve(testing_rights_server *server,
     if (status != TOMBOLO_OK || kind == 0) {
         return status;
     }
+    status = TOMBOLO_UNSERVED; /* unless somebody serves it */
     if (kind == TOMBOLO_MESSAGE) {
         switch (pending.ordinal) {
         default:
@@ -222,7 +206,6 @@ static inline tombolo_status testing_rights_serve(testing_rights_server *server,
         if (!tombolo_is_reading(&r)) {
             return tombolo_server_fault(&server->base, pending, 2);
         }
-        status = TOMBOLO_UNSERVED;
         (void)tombolo_server_keep(&server->base, pending);
         if (server->handler->pass != NULL) {
             status = server->handler->pass(server->context, pending, &request);

@@ -44,7 +44,10 @@ pub(crate) fn is_generated(path: &str) -> bool {
 /// Every generated file of the tree. Whoever adds one adds it here.
 const GENERATORS: &[Generator] = &[
     Generator { path: "ARCHITECTURE.md", cost: Cost::Cheap, generate: code_map },
+    Generator { path: "interface/c/common.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/everything.h", cost: Cost::Built, generate: c_stubs },
+    Generator { path: "interface/c/growth.h", cost: Cost::Built, generate: c_stubs },
+    Generator { path: "interface/c/growth_before.h", cost: Cost::Built, generate: c_stubs_of_before },
     Generator { path: "interface/c/kv.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/rights.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/stubs/src/common.rs", cost: Cost::Built, generate: stubs },
@@ -139,6 +142,11 @@ fn stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Fa
 /// The header of the interface file of the same name.
 fn c_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     compiled(workspace, path, &["--c"])
+}
+
+/// The same with names that begin otherwise, so that programs can include it with what it has become.
+fn c_stubs_of_before(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
+    compiled(workspace, path, &["--c=before_"])
 }
 
 fn compiled(workspace: &Workspace, path: &str, options: &[&str]) -> Result<String, Failure> {

@@ -1,4 +1,5 @@
-//! Prints the stubs of an interface file: `cargo run --example compile interfaces/kv.tbl`, with `--c` those in C.
+//! Prints the stubs of an interface file: `cargo run --example compile interfaces/kv.tbl`, with `--c` those in C, with
+//! `--c=old_` those whose names begin with `old_`.
 
 use std::process::ExitCode;
 
@@ -8,14 +9,15 @@ use tombolo_idl::rust::RustOptions;
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
-    let in_c = arguments.first().is_some_and(|first| first == "--c");
-    arguments.drain(..usize::from(in_c));
+    let in_c = arguments.first().and_then(|first| first.strip_prefix("--c")).map(str::to_owned);
+    arguments.drain(..usize::from(in_c.is_some()));
     let [path] = &arguments[..] else {
-        eprintln!("usage: compile [--c] FILE.tbl");
+        eprintln!("usage: compile [--c[=PREFIX]] FILE.tbl");
         return ExitCode::from(2);
     };
-    let text = if in_c {
-        build::c(path, &COptions { origin: path.clone(), ..COptions::default() })
+    let text = if let Some(prefix) = in_c {
+        let prefix = prefix.strip_prefix('=').map(str::to_owned);
+        build::c(path, &COptions { origin: path.clone(), prefix })
     } else {
         build::rust(path, &RustOptions { origin: path.clone(), ..RustOptions::default() })
     };

@@ -6,7 +6,7 @@ mod read;
 mod types;
 mod write;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::names::snake;
 use crate::model::Model;
@@ -16,7 +16,8 @@ use names::Names;
 /// How C is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct COptions {
-    /// What all names begin with; the last word of the package and `_` if it is not said.
+    /// What all names begin with; the last word of the package and `_` if it is not said. Those of files that it includes
+    /// begin with the last word of their packages.
     pub prefix: Option<String>,
     /// What the text says that it was written from.
     pub origin: String,
@@ -55,8 +56,7 @@ pub enum CError {
 /// # Errors
 /// [`CError`].
 pub fn generate(model: &Model, options: &COptions) -> Result<String, CError> {
-    let last = model.package.rsplit('.').next().unwrap_or_default();
-    let prefix = options.prefix.clone().unwrap_or_else(|| format!("{last}_"));
+    let prefix = options.prefix.clone().unwrap_or_else(|| names::default_prefix(&model.package));
     let letters = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     let is_beginning =
         prefix.starts_with(|first: char| first.is_ascii_alphabetic()) && prefix.chars().all(letters);
@@ -66,7 +66,7 @@ pub fn generate(model: &Model, options: &COptions) -> Result<String, CError> {
     let names = Names::new(model, prefix);
     let mut text = Text::default();
     head(&mut text, model, options, &names);
-    for constant in &model.constants {
+    for constant in model.constants.iter().filter(|constant| names.is_own(&constant.name)) {
         text.blank();
         text.comment(0, &constant.docs);
         let value = names::literal(constant.value);
@@ -97,9 +97,16 @@ fn head(text: &mut Text, model: &Model, options: &COptions, names: &Names<'_>) {
     text.line(0, " */");
     // The file may hold no interface: the package is then told apart by what it holds.
     let first = model.interfaces.first().map(|interface| &interface.name);
-    let first = first.or(model.records.first().map(|record| &record.name));
+    let records = model.records.iter().map(|record| &record.name);
+    let others = model.enums.iter().map(|of| &of.name).chain(model.unions.iter().map(|union| &union.name));
+    let first = first.or(records.chain(others).find(|name| names.is_own(name)));
     let guard = names.upper(&format!("{}_H", snake(first.map_or("types", String::as_str))));
     text.line(0, &format!("#ifndef {guard}\n#define {guard}\n\n#include <tombolo/interface.h>\n"));
+    let modules: BTreeSet<&String> = model.included.values().collect();
+    modules.iter().for_each(|module| text.line(0, &format!("#include \"{module}.h\"")));
+    if !modules.is_empty() {
+        text.line(0, "");
+    }
     text.lines(0, "#ifdef __cplusplus\nextern \"C\" {\n#endif");
 }
 

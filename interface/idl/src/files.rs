@@ -84,9 +84,9 @@ pub fn compile_file(path: impl AsRef<Path>) -> Result<Compiled, FileError> {
         }
         _ => Err(std::mem::take(&mut reader.mistakes)),
     };
-    let Reader { sources, files, .. } = reader;
+    let Reader { sources, files, packages, .. } = reader;
     match model {
-        Ok(model) => Ok(Compiled { model, files }),
+        Ok(model) => Ok(Compiled { model: Model { packages, ..model }, files }),
         Err(mistakes) => {
             Err(FileError::Mistakes(FileMistakes { mistakes: Mistakes::sorted(mistakes), sources }))
         }
@@ -101,6 +101,8 @@ struct Reader {
     done: BTreeMap<PathBuf, bool>,
     /// What is declared by files that are done, each after what it includes.
     included: Vec<crate::ast::Declaration>,
+    /// The packages of included files, by the files' names without folder and ending.
+    packages: BTreeMap<String, String>,
     mistakes: Vec<Diagnostic>,
 }
 
@@ -130,6 +132,7 @@ impl Reader {
             return Some(file);
         }
         let module = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        self.packages.extend(module.clone().zip(file.package.as_ref().map(|name| name.text.clone())));
         let visible =
             |declaration: &crate::ast::Declaration| !matches!(declaration.body, Body::Interface { .. });
         self.included.extend(

@@ -29,6 +29,8 @@ pub struct Model {
     /// Types and constants that are declared in other files, and those files' names without folder and ending: back
     /// ends that write a module for each file leave them out.
     pub included: std::collections::BTreeMap<String, String>,
+    /// The packages of those files, by the same names.
+    pub packages: std::collections::BTreeMap<String, String>,
 }
 
 /// A named number.

@@ -333,31 +333,25 @@ impl Interfaces<'_, '_> {
         self.text.line(
             1,
             &format!(
-                "status = tombolo_client_call(&client->base, &w, {}, timeout_ns, &r, &body);",
-                message.ordinal
+                "status = tombolo_client_call(&client->base, &w, {}, {}, timeout_ns, &r, &body);",
+                message.ordinal,
+                error.is_some()
             ),
         );
-        self.text.line(1, "if (status == TOMBOLO_OK) {");
         if let Some(of) = &output {
+            self.text.line(1, "if (status == TOMBOLO_OK) {");
             self.text.lines(
                 2,
                 &format!("memset(reply, 0, sizeof *reply);\n{of}_get(&r, body, body.start, reply);"),
             );
+            self.text.line(1, "}");
         }
-        self.text.lines(2, "return tombolo_client_read(&client->base, &r, TOMBOLO_OK);");
-        self.text.line(1, "}");
-        self.text.line(1, "if (status == TOMBOLO_DECLINED) {");
-        match (call.error, &error) {
-            (Some(record), Some(_)) => {
-                self.error_get(record);
-                self.text.line(2, "return tombolo_client_read(&client->base, &r, TOMBOLO_DECLINED);");
-            }
-            _ => self.text.lines(
-                2,
-                "tombolo_get_fail(&r, TOMBOLO_MALFORMED, 0, \"an error where the interface declares none\");\nreturn tombolo_client_read(&client->base, &r, TOMBOLO_OK);",
-            ),
+        if let Some(record) = call.error {
+            self.text.line(1, "if (status == TOMBOLO_DECLINED) {");
+            self.error_get(record);
+            self.text.line(1, "}");
         }
-        self.text.lines(0, "    }\n    return status;\n}");
+        self.text.lines(0, "    return tombolo_client_read(&client->base, &r, status);\n}");
     }
 
     /// The type that a call declines with: the one field of its error record.
@@ -534,6 +528,7 @@ impl Interfaces<'_, '_> {
         );
         self.text.line(1, "tombolo_status status = tombolo_server_receive(&server->base, timeout_ns, &kind, &pending, &r, &body);");
         self.text.lines(1, "if (status != TOMBOLO_OK || kind == 0) {\n    return status;\n}");
+        self.text.line(1, "status = TOMBOLO_UNSERVED; /* unless somebody serves it */");
         self.text.line(1, "if (kind == TOMBOLO_MESSAGE) {");
         self.text.line(2, "switch (pending.ordinal) {");
         for message in of_kind(interface, &MessageKind::Message) {
@@ -591,7 +586,6 @@ impl Interfaces<'_, '_> {
             given(&output, "&reply"),
             given(&error, "&error"),
         ]);
-        self.text.line(2, "status = TOMBOLO_UNSERVED;");
         // A handler may answer it before it returns.
         self.text.line(2, "(void)tombolo_server_keep(&server->base, pending);");
         self.text.line(2, &format!("if (server->handler->{field} != NULL) {{"));

@@ -114,14 +114,26 @@ impl<'a> Names<'a> {
         Names { model, prefix }
     }
 
+    /// Whether the file itself declares it, and none that it includes.
+    pub(super) fn is_own(&self, name: &str) -> bool {
+        !self.model.included.contains_key(name)
+    }
+
+    /// What a name begins with: those of included files with what their own headers let them begin with.
+    fn prefix_of(&self, name: &str) -> String {
+        let module = self.model.included.get(name);
+        let package = module.and_then(|module| self.model.packages.get(module));
+        package.map_or_else(|| self.prefix.clone(), |package| default_prefix(package))
+    }
+
     /// A name of a type or function.
     pub(super) fn lower(&self, name: &str) -> String {
-        format!("{}{}", self.prefix, snake(name))
+        format!("{}{}", self.prefix_of(name), snake(name))
     }
 
     /// A name of a macro.
     pub(super) fn upper(&self, name: &str) -> String {
-        format!("{}{name}", self.prefix).to_uppercase()
+        format!("{}{name}", self.prefix_of(name)).to_uppercase()
     }
 
     /// A value of an enum, or the number of a case.
@@ -159,7 +171,22 @@ impl<'a> Names<'a> {
             Type::Bytes { .. } => "tombolo_bytes".to_owned(),
             Type::Domain => "uint64_t".to_owned(),
             Type::Handle { .. } => "tombolo_right".to_owned(),
+            Type::Enum(index) => self.lower(&self.model.enums[*index].name),
+            Type::Record(index) => self.lower(&self.model.records[*index].name),
+            Type::Union(index) => self.lower(&self.model.unions[*index].name),
+            other if is_of_the_runtime(other) => format!("tombolo_{}", self.part(other)),
             other => format!("{}{}", self.prefix, self.part(other)),
+        }
+    }
+
+    /// Whether other headers may have a type of that name too, which is then the same.
+    pub(super) fn is_shared(&self, of: &Type) -> bool {
+        match of {
+            Type::Array { of, .. } | Type::List { of, .. } | Type::Optional(of) => self.is_shared(of),
+            Type::Enum(index) => !self.is_own(&self.model.enums[*index].name),
+            Type::Record(index) => !self.is_own(&self.model.records[*index].name),
+            Type::Union(index) => !self.is_own(&self.model.unions[*index].name),
+            _ => true,
         }
     }
 
@@ -180,6 +207,25 @@ impl<'a> Names<'a> {
     pub(super) fn has_fields(&self, record: usize) -> bool {
         !self.model.records[record].fields.is_empty()
     }
+}
+
+/// What names begin with if nobody says otherwise.
+pub(super) fn default_prefix(package: &str) -> String {
+    format!("{}_", package.rsplit('.').next().unwrap_or_default())
+}
+
+/// Whether `tombolo/wire.h` has it: lists and optional values of what is no type of an interface file.
+pub(super) fn is_of_the_runtime(of: &Type) -> bool {
+    let (Type::List { of, .. } | Type::Optional(of)) = of else { return false };
+    !matches!(
+        &**of,
+        Type::Array { .. }
+            | Type::List { .. }
+            | Type::Optional(_)
+            | Type::Enum(_)
+            | Type::Record(_)
+            | Type::Union(_)
+    )
 }
 
 /// A name of a field.

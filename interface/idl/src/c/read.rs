@@ -78,11 +78,7 @@ impl Reading<'_, '_> {
                 if of.open {
                     return;
                 }
-                self.text.line(depth, &format!("if (!{name}_is_known({value})) {{"));
-                let why = "a value that the interface does not name";
-                let fail = format!("tombolo_get_fail(r, TOMBOLO_MALFORMED, {at}, \"{why}\");");
-                self.text.line(depth + 1, &fail);
-                "}".to_owned()
+                format!("tombolo_get_known(r, {at}, {name}_is_known({value}));")
             }
             Type::Record(index) => {
                 let record = &names.model.records[*index];

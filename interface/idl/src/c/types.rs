@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use super::names::{Names, comment, field, literal};
+use super::names::{Names, comment, field, is_of_the_runtime, literal};
 use super::{Text, read, write};
 use crate::model::{Enum, Field, Model, Origin, Record, Type, Union};
 
 /// Writes all types; returns the names of those that the language has no name for.
 pub(super) fn all(text: &mut Text, model: &Model, names: &Names<'_>) -> Vec<(String, String)> {
     let mut types = Types { text, model, names, done: BTreeSet::new(), composites: Vec::new() };
-    model.enums.iter().for_each(|of| types.enumeration(of));
+    // Those of included files are done: they have headers of their own.
+    types.done.extend(model.included.keys().cloned());
+    model.enums.iter().filter(|of| names.is_own(&of.name)).for_each(|of| types.enumeration(of));
     for index in 0..model.records.len() {
         types.need(&Type::Record(index));
     }
@@ -37,18 +39,22 @@ impl Types<'_, '_> {
                 if let Type::Array { of: each, count } = &**inner {
                     let name = self.names.element(inner);
                     let items = self.names.declare(each, &format!("items[{count}]"));
-                    self.composite(&name, &format!("{count} of `{}`", self.names.part(each)), &[items]);
+                    let what = format!("{count} of `{}`", self.names.part(each));
+                    self.composite(
+                        inner,
+                        &what,
+                        &format!("typedef struct {name} {{\n    {items};\n}} {name};"),
+                    );
                 }
-                let name = self.names.element(of);
-                let items = format!("const {} *items", self.names.element(inner));
                 let what = format!("a list of `{}`", self.names.part(inner));
-                self.composite(&name, &what, &[items, "uint32_t count".to_owned()]);
+                let (name, item) = (self.names.element(of), self.names.element(inner));
+                self.composite(of, &what, &format!("TOMBOLO_LIST({name}, {item});"));
             }
             Type::Optional(inner) => {
                 self.need(inner);
-                let value = self.names.declare(inner, "value");
                 let what = format!("an optional `{}`", self.names.part(inner));
-                self.composite(&self.names.element(of), &what, &["bool there".to_owned(), value]);
+                let (name, value) = (self.names.element(of), self.names.declare(inner, "value"));
+                self.composite(of, &what, &format!("TOMBOLO_OPTIONAL({name}, {value});"));
             }
             Type::Record(index) => {
                 let record = &self.model.records[*index];
@@ -71,15 +77,20 @@ impl Types<'_, '_> {
     }
 
     /// A type that the language has no name for: what a list or an optional value is.
-    fn composite(&mut self, name: &str, what: &str, fields: &[String]) {
-        if !self.done.insert(name.to_owned()) {
+    fn composite(&mut self, of: &Type, what: &str, declaration: &str) {
+        let name = self.names.element(of);
+        if is_of_the_runtime(of) || !self.done.insert(name.clone()) {
             return;
         }
-        self.composites.push((name.to_owned(), what.to_owned()));
+        self.composites.push((name.clone(), what.to_owned()));
         self.text.blank();
-        self.text.line(0, &format!("typedef struct {name} {{"));
-        fields.iter().for_each(|field| self.text.line(1, &format!("{field};")));
-        self.text.line(0, &format!("}} {name};"));
+        if self.names.is_shared(of) {
+            // Another header with the same beginning of names may have it, and one program include both.
+            let guard = format!("{name}_TYPE").to_uppercase();
+            self.text.lines(0, &format!("#ifndef {guard}\n#define {guard}\n{declaration}\n#endif"));
+        } else {
+            self.text.lines(0, declaration);
+        }
     }
 
     fn enumeration(&mut self, of: &Enum) {
@@ -113,7 +124,7 @@ impl Types<'_, '_> {
             text.line(0, "/* Its name in the interface file, or \"unknown\". */");
             text.line(0, &format!("static inline const char *{name}_name({name} value)\n{{"));
             for (value, known) in of.values.iter().zip(&known) {
-                text.lines(1, &format!("if (value == {known}) {{\n    return \"{}\";\n}}", value.name));
+                text.line(1, &format!("TOMBOLO_NAME({known}, \"{}\");", value.name));
             }
             text.lines(0, "    return \"unknown\";\n}");
         }

@@ -79,10 +79,7 @@ impl Writing<'_, '_> {
                 let of = &names.model.enums[*index];
                 if !of.open {
                     let known = format!("{}_is_known({value})", names.lower(&of.name));
-                    self.text.line(depth, &format!("if (!{known}) {{"));
-                    let fail = format!("tombolo_put_fail(w, TOMBOLO_OVER_LIMIT, \"{label}\");");
-                    self.text.line(depth + 1, &fail);
-                    self.text.line(depth, "}");
+                    self.text.line(depth, &format!("tombolo_put_known(w, {known}, \"{label}\");"));
                 }
                 return self.put(depth, &Type::Int(of.repr), at, value, level);
             }

@@ -153,11 +153,11 @@ static inline tombolo_writer tombolo_client_begin(tombolo_client *client, uint16
     return tombolo_write(client->port.sent, client->port.max_bytes, header, body_bytes);
 }
 
-/* What became of reading an answer. */
-static inline tombolo_status tombolo_client_read(tombolo_client *client, const tombolo_reader *r, tombolo_status otherwise)
+/* What a call came to, after its results or its error were read. */
+static inline tombolo_status tombolo_client_read(tombolo_client *client, const tombolo_reader *r, tombolo_status status)
 {
-    if (tombolo_is_reading(r)) {
-        return otherwise;
+    if ((status != TOMBOLO_OK && status != TOMBOLO_DECLINED) || tombolo_is_reading(r)) {
+        return status;
     }
     client->port.counts.malformed++;
     return tombolo_explain(r->status, r->why);
@@ -216,10 +216,11 @@ static inline tombolo_status tombolo_client_poll(tombolo_client *client, uint64_
     return status;
 }
 
-/* Sends a call and waits for its answer: TOMBOLO_OK with results to read, TOMBOLO_DECLINED with an error to read, or why there is
- * none. After TOMBOLO_TIMED_OUT it may have been served; the server is told that nobody waits any more. */
+/* Sends a call and waits for its answer: TOMBOLO_OK with results to read, TOMBOLO_DECLINED with an error to read if it `declines`, or
+ * why there is none. After TOMBOLO_TIMED_OUT it may have been served; the server is told that nobody waits any more. */
 static inline tombolo_status tombolo_client_call(tombolo_client *client, const tombolo_writer *w, uint16_t ordinal,
-                                                 uint64_t timeout_ns, tombolo_reader *r, tombolo_record *body)
+                                                 bool declines, uint64_t timeout_ns, tombolo_reader *r,
+                                                 tombolo_record *body)
 {
     const uint64_t deadline_ns = tombolo_deadline(timeout_ns);
     const uint32_t call = client->call;
@@ -243,6 +244,10 @@ static inline tombolo_status tombolo_client_call(tombolo_client *client, const t
             }
             if (header.kind == TOMBOLO_NOT_SERVED) {
                 return tombolo_fault_status((uint32_t)tombolo_get(r, *body, body->start));
+            }
+            if (header.kind == TOMBOLO_ERROR && !declines) {
+                tombolo_get_fail(r, TOMBOLO_MALFORMED, 0, "an error where the interface declares none");
+                return tombolo_client_read(client, r, TOMBOLO_OK);
             }
             return header.kind == TOMBOLO_REPLY ? TOMBOLO_OK : TOMBOLO_DECLINED;
         }

@@ -36,6 +36,58 @@ typedef struct tombolo_right {
     uint64_t object;
 } tombolo_right;
 
+/* The types of lists and of optional values, as fields of messages. */
+#define TOMBOLO_LIST(name, item) \
+    typedef struct name {        \
+        const item *items;       \
+        uint32_t count;          \
+    } name
+#define TOMBOLO_OPTIONAL(name, value_) \
+    typedef struct name {              \
+        bool there;                    \
+        value_;                        \
+    } name
+
+TOMBOLO_LIST(tombolo_list_bool, bool);
+TOMBOLO_LIST(tombolo_list_u8, uint8_t);
+TOMBOLO_LIST(tombolo_list_u16, uint16_t);
+TOMBOLO_LIST(tombolo_list_u32, uint32_t);
+TOMBOLO_LIST(tombolo_list_u64, uint64_t);
+TOMBOLO_LIST(tombolo_list_i8, int8_t);
+TOMBOLO_LIST(tombolo_list_i16, int16_t);
+TOMBOLO_LIST(tombolo_list_i32, int32_t);
+TOMBOLO_LIST(tombolo_list_i64, int64_t);
+TOMBOLO_LIST(tombolo_list_f32, float);
+TOMBOLO_LIST(tombolo_list_f64, double);
+TOMBOLO_LIST(tombolo_list_text, tombolo_text);
+TOMBOLO_LIST(tombolo_list_bytes, tombolo_bytes);
+TOMBOLO_LIST(tombolo_list_domain, uint64_t);
+TOMBOLO_LIST(tombolo_list_right, tombolo_right);
+
+TOMBOLO_OPTIONAL(tombolo_optional_bool, bool value);
+TOMBOLO_OPTIONAL(tombolo_optional_u8, uint8_t value);
+TOMBOLO_OPTIONAL(tombolo_optional_u16, uint16_t value);
+TOMBOLO_OPTIONAL(tombolo_optional_u32, uint32_t value);
+TOMBOLO_OPTIONAL(tombolo_optional_u64, uint64_t value);
+TOMBOLO_OPTIONAL(tombolo_optional_i8, int8_t value);
+TOMBOLO_OPTIONAL(tombolo_optional_i16, int16_t value);
+TOMBOLO_OPTIONAL(tombolo_optional_i32, int32_t value);
+TOMBOLO_OPTIONAL(tombolo_optional_i64, int64_t value);
+TOMBOLO_OPTIONAL(tombolo_optional_f32, float value);
+TOMBOLO_OPTIONAL(tombolo_optional_f64, double value);
+TOMBOLO_OPTIONAL(tombolo_optional_text, tombolo_text value);
+TOMBOLO_OPTIONAL(tombolo_optional_bytes, tombolo_bytes value);
+TOMBOLO_OPTIONAL(tombolo_optional_domain, uint64_t value);
+TOMBOLO_OPTIONAL(tombolo_optional_right, tombolo_right value);
+
+/* Returns a name if `value` is what is called so. */
+#define TOMBOLO_NAME(known, name) \
+    do {                          \
+        if (value == (known)) {   \
+            return name;          \
+        }                         \
+    } while (0)
+
 /* A C string as text. */
 static inline tombolo_text tombolo_text_of(const char *string)
 {
@@ -167,6 +219,14 @@ static inline void tombolo_put_fail(tombolo_writer *w, tombolo_status status, co
 static inline bool tombolo_is_writing(const tombolo_writer *w)
 {
     return w->status == TOMBOLO_OK;
+}
+
+/* Fails for a value that the interface does not name. */
+static inline void tombolo_put_known(tombolo_writer *w, bool is_known, const char *field)
+{
+    if (!is_known) {
+        tombolo_put_fail(w, TOMBOLO_OVER_LIMIT, field);
+    }
 }
 
 /* Room for an object of that many bytes, all zero; its offset. */
@@ -308,6 +368,13 @@ static inline void tombolo_get_fail(tombolo_reader *r, tombolo_status status, ui
 static inline bool tombolo_is_reading(const tombolo_reader *r)
 {
     return r->status == TOMBOLO_OK;
+}
+
+static inline void tombolo_get_known(tombolo_reader *r, uint32_t at, bool is_known)
+{
+    if (!is_known) {
+        tombolo_get_fail(r, TOMBOLO_MALFORMED, at, "a value that the interface does not name");
+    }
 }
 
 /* A number of up to eight bytes; its upper bits are what follows it. */
