@@ -44,6 +44,9 @@ want() {
 # Whether compiler $1 finds its static C library.
 has_libc() { have "$1" && [ "$("$1" -print-file-name=libc.a)" != libc.a ]; }
 
+# Whether there is a Python that the package works with.
+has_python() { have python3 && python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; }
+
 find_missing_packages() {
     have qemu-system-aarch64 || want qemu-system-arm "virtual machines: node kind vm"
     have qemu-system-riscv64 || want qemu-system-misc "boards of riscv64: node kind bare"
@@ -58,6 +61,7 @@ find_missing_packages() {
         have "$isa-linux-gnu-gcc" || want "gcc-$isa-linux-gnu" "compiles and links programs for $isa"
         has_libc "$isa-linux-gnu-gcc" || want "libc6-dev-${pair#*:}-cross" "C library for $isa"
     done
+    [ "$purpose" = run ] || has_python || want python3 "the tests of the package for Python"
     [ -e /etc/ssl/certs/ca-certificates.crt ] || want ca-certificates "downloads over TLS"
 }
 

@@ -1,0 +1,50 @@
+"""Message passing between programs on unlike processors.
+
+A *machine* is a set of *nodes*: this host, Arm programs under emulation, virtual machines behind a shared-memory window. A
+program that runs on one is a *domain*; two domains talk over a *channel*, the same whatever lies between them::
+
+    import tombolo
+
+    domain = tombolo.attach()
+    with domain.connect("pong") as channel:
+        channel.send(b"ping")
+        print(channel.peer_node, "said", channel.receive().decode())
+
+* Every wait has a deadline, in seconds (10 unless said), and ends early, with ``PeerDied``, when the peer dies.
+* Other threads run while one waits.
+* A send that did not happen is an exception.
+* On a plain host nothing has to be set up: the first program starts a monitor, ``tombolod``, which has to be on ``PATH`` or
+  named by ``TOMBOLO_TOMBOLOD``.
+"""
+
+from . import errors
+from ._native import (
+    DEFAULT_TIMEOUT,
+    Channel,
+    Child,
+    Domain,
+    Listener,
+    Names,
+    Notice,
+    Record,
+    Watch,
+    __version__,
+    attach,
+)
+from .errors import *  # noqa: F403
+
+__all__ = [
+    "DEFAULT_TIMEOUT",
+    "Channel",
+    "Child",
+    "Domain",
+    "Listener",
+    "Names",
+    "Notice",
+    "Record",
+    "Watch",
+    "__version__",
+    "attach",
+    "errors",
+    *errors.__all__,
+]

@@ -1,0 +1,279 @@
+"""What can go wrong.
+
+Every exception of this package is an :class:`Error`. Its class says what happened, by the name that Rust and C have for
+it (``PeerDied`` here, ``Error::PeerDied`` there, ``TOMBOLO_PEER_DIED`` in C), its text to whom, and what can be done.
+Nothing is half done: what was to be sent was not sent unless the class says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class Error(Exception):
+    """Why an operation did not happen."""
+
+    #: The number that ``tombolo.h`` has for it; 0 for what C knows under other names.
+    status: ClassVar[int] = 0
+
+
+class WouldBlock(Error, BlockingIOError):
+    """No room, or nothing there, right now."""
+
+    status = 1
+
+
+class TimedOut(Error, TimeoutError):
+    """The deadline passed. A call that timed out was cancelled; it may have been served."""
+
+    status = 2
+
+
+class PeerGone(Error, ConnectionError):
+    """The other end of a channel is gone, in whatever way."""
+
+
+class Closed(PeerGone):
+    """The peer closed the channel; everything it sent before has been received."""
+
+    status = 3
+
+
+class PeerDied(PeerGone):
+    """The peer died, or its node was lost; everything it sent before has been received."""
+
+    status = 4
+
+
+class TooLong(Error, ValueError):
+    """The message is longer than the channel carries."""
+
+    status = 5
+
+
+class Refused(Error):
+    """The two sides of a channel do not fit."""
+
+    status = 6
+
+
+class Violation(Error):
+    """The peer broke the protocol; its channel is of no use any more."""
+
+    status = 7
+
+
+class MonitorRefused(Error):
+    """The monitor refused a request."""
+
+
+class NoSuchName(MonitorRefused, LookupError):
+    """Nobody has that name, or nobody took it up in time."""
+
+    status = 8
+
+
+class NameTaken(MonitorRefused):
+    """Somebody has the name already."""
+
+    status = 9
+
+
+class BadName(MonitorRefused, ValueError):
+    """It is no name."""
+
+    status = 10
+
+
+class NoSuchNode(MonitorRefused, LookupError):
+    """No node of that name in the machine."""
+
+    status = 11
+
+
+class NodeDown(MonitorRefused):
+    """The node is not running."""
+
+    status = 12
+
+
+class NoSuchDomain(MonitorRefused, LookupError):
+    """No live domain with that id."""
+
+    status = 13
+
+
+class BadImage(MonitorRefused):
+    """The image cannot be read, or has no build for the node."""
+
+    status = 14
+
+
+class StartFailed(MonitorRefused):
+    """The program did not start."""
+
+    status = 15
+
+
+class NoLink(MonitorRefused):
+    """The two nodes cannot reach each other."""
+
+    status = 16
+
+
+class Limit(MonitorRefused):
+    """A limit of the machine was met."""
+
+    status = 17
+
+
+class Denied(MonitorRefused):
+    """The monitor declined."""
+
+    status = 18
+
+
+class MonitorLost(Error):
+    """The monitor is gone, and the machine with it."""
+
+    status = 19
+
+
+class NoMachine(Error):
+    """There is no machine to attach to."""
+
+    status = 20
+
+
+class MonitorProtocol(Error):
+    """The monitor said something that cannot be."""
+
+    status = 21
+
+
+class BadText(Error, ValueError):
+    """A record or query as it was written cannot be understood."""
+
+    status = 22
+
+
+class System(Error):
+    """The operating system refused something."""
+
+    status = 23
+
+
+class InvalidArgument(Error, ValueError):
+    """An argument is out of range."""
+
+    status = 24
+
+
+class BufferTooShort(Error, ValueError):
+    """The buffer is too short; nothing is lost, and the next receive has the message."""
+
+    status = 25
+
+
+class Busy(Error):
+    """Another thread uses the object: channels, clients and servers are used by one thread at a time."""
+
+    status = 26
+
+
+class CallError(Error):
+    """A call of a typed interface has no answer."""
+
+
+class Declined(CallError):
+    """The server answered with the error that the interface declares.
+
+    Stubs have a class below this one for each type of errors; ``error`` is its value.
+    """
+
+    status = 40
+
+    def __init__(self, error: object) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class OverLimit(CallError, ValueError):
+    """A value is longer than the interface allows, or has no form on the wire. Nothing was sent."""
+
+    status = 41
+
+
+class Malformed(CallError):
+    """What the peer sent was refused."""
+
+    status = 42
+
+
+class Fault(CallError):
+    """The server did not serve the call, for a reason that is unknown here."""
+
+    status = 48
+
+
+class UnknownCall(Fault):
+    """The server does not know the call: it may be older than the client."""
+
+    status = 43
+
+
+class RequestRefused(Fault):
+    """The server refused the request as malformed."""
+
+    status = 44
+
+
+class Unserved(Fault):
+    """The server does not serve the call. Raised by a handler, it says so."""
+
+    status = 45
+
+
+class AnswerTooLong(Fault):
+    """The answer is longer than the interface or the channel allows."""
+
+    status = 46
+
+
+class ServerBusy(Fault):
+    """Too many calls of this client wait for their answers."""
+
+    status = 47
+
+
+class NotOutstanding(Error):
+    """Nobody waits for that answer any more: it was given, or the call was cancelled."""
+
+    status = 51
+
+
+class CannotCarry(Error):
+    """The link cannot carry what the interface passes: capabilities, buffers, or messages so long."""
+
+    status = 52
+
+
+class NoRoom(CallError):
+    """There was no room for the message in time: nothing was sent."""
+
+    status = 53
+
+
+class InFlight(CallError):
+    """All places for calls in flight are taken: wait for one, or cancel it. Nothing was sent."""
+
+
+class NotInFlight(CallError):
+    """The call is not in flight any more: it was answered, or cancelled."""
+
+
+class Mistakes(Error, ValueError):
+    """An interface file has mistakes; the text shows where they are and what to do."""
+
+
+__all__ = [name for name, kind in list(globals().items()) if isinstance(kind, type) and issubclass(kind, Error)]

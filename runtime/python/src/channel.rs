@@ -1,0 +1,225 @@
+//! Channels that carry messages as they are.
+
+use std::borrow::Cow;
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView};
+use tombolo::TransportKind;
+
+use crate::end::End;
+use crate::failure::Failure;
+use crate::wait::Seconds;
+
+/// One end of a channel: whole messages, in order, both ways.
+///
+/// From :meth:`Domain.connect` and :meth:`Listener.accept`. One thread at a time uses it; another one gets
+/// :class:`Busy <tombolo.errors.Busy>`. It is closed by :meth:`close`, at the end of a ``with`` and when nothing refers to
+/// it any more: the peer receives everything sent before, and then ``Closed``.
+#[pyclass(module = "tombolo", frozen)]
+#[derive(Debug)]
+pub(crate) struct Channel {
+    state: Mutex<State>,
+    about: About,
+}
+
+#[derive(Debug)]
+struct State {
+    end: End,
+    /// A message that was longer than the buffer that it was to go into: the next receive has it.
+    kept: Option<Py<PyBytes>>,
+}
+
+/// What is fixed when a channel is opened.
+#[derive(Debug)]
+struct About {
+    id: u64,
+    peer: u64,
+    peer_node: String,
+    transport: &'static str,
+    max_message_bytes: usize,
+}
+
+impl Channel {
+    pub(crate) fn new(channel: tombolo::Channel) -> Channel {
+        let about = About {
+            id: channel.id().0,
+            peer: channel.peer().to_bits(),
+            peer_node: channel.peer_node().to_owned(),
+            transport: match channel.transport() {
+                TransportKind::Shm => "shm",
+                TransportKind::Window => "window",
+                TransportKind::Socket => "socket",
+            },
+            max_message_bytes: channel.max_message_bytes(),
+        };
+        Channel { state: Mutex::new(State { end: End::new(channel), kept: None }), about }
+    }
+
+    fn state(&self) -> Result<MutexGuard<'_, State>, Failure> {
+        exclusive(&self.state, "the channel")
+    }
+}
+
+/// What is used by one thread at a time. A panic leaves nothing half done that anything rests on.
+pub(crate) fn exclusive<'a, T>(state: &'a Mutex<T>, what: &str) -> Result<MutexGuard<'a, T>, Failure> {
+    match state.try_lock() {
+        Ok(state) => Ok(state),
+        Err(TryLockError::Poisoned(state)) => Ok(state.into_inner()),
+        Err(TryLockError::WouldBlock) => Err(Failure::busy(what)),
+    }
+}
+
+/// The bytes of anything that has some. What may change meanwhile is copied.
+pub(crate) fn bytes_of<'a>(object: &'a Bound<'_, PyAny>) -> Result<Cow<'a, [u8]>, Failure> {
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        return Ok(Cow::Borrowed(bytes.as_bytes()));
+    }
+    if object.is_instance_of::<pyo3::types::PyInt>() || object.is_instance_of::<pyo3::types::PyString>() {
+        let kind = object.get_type().name()?;
+        let text = format!("a bytes-like object is needed, not {kind}");
+        return Err(PyErr::new::<pyo3::exceptions::PyTypeError, _>(text).into());
+    }
+    Ok(Cow::Owned(PyByteArray::from(object)?.to_vec()))
+}
+
+#[pymethods]
+impl Channel {
+    /// Its id, the same on both sides.
+    #[getter]
+    fn id(&self) -> u64 {
+        self.about.id
+    }
+
+    /// The id of the domain at the other end.
+    #[getter]
+    fn peer(&self) -> u64 {
+        self.about.peer
+    }
+
+    /// The name of the peer's node.
+    #[getter]
+    fn peer_node(&self) -> &str {
+        &self.about.peer_node
+    }
+
+    /// What carries it: "shm", "window" or "socket".
+    #[getter]
+    fn transport(&self) -> &'static str {
+        self.about.transport
+    }
+
+    /// The longest message that it carries, in bytes.
+    #[getter]
+    fn max_message_bytes(&self) -> usize {
+        self.about.max_message_bytes
+    }
+
+    /// Sends a message, whole or not at all, waiting for room up to `timeout` seconds.
+    ///
+    /// `message` is anything with bytes: `bytes`, `bytearray`, `memoryview`, an array of numpy's. With `timeout=0`
+    /// a channel without room raises `WouldBlock`.
+    #[pyo3(signature = (message, timeout = Seconds(std::time::Duration::from_secs(10))),
+           text_signature = "($self, message, timeout=10.0)")]
+    fn send(&self, py: Python<'_>, message: &Bound<'_, PyAny>, timeout: Seconds) -> Result<(), Failure> {
+        let message = bytes_of(message)?;
+        self.state()?.end.send(py, &message, timeout.0)
+    }
+
+    /// Receives the next message, waiting for it up to `timeout` seconds.
+    ///
+    /// It is copied once, out of the memory that the peer can write. `memoryview(message)` and
+    /// `numpy.frombuffer(message, …)` use that copy.
+    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(10))),
+           text_signature = "($self, timeout=10.0)")]
+    fn receive<'py>(&self, py: Python<'py>, timeout: Seconds) -> Result<Bound<'py, PyBytes>, Failure> {
+        let mut state = self.state()?;
+        if let Some(kept) = state.kept.take() {
+            return Ok(kept.into_bound(py));
+        }
+        state.end.receive(py, timeout.0)
+    }
+
+    /// Receives the next message to the start of a writable buffer, and returns its length in bytes.
+    ///
+    /// A message that is longer than the buffer raises `BufferTooShort`, and waits for the next receive.
+    #[pyo3(signature = (buffer, timeout = Seconds(std::time::Duration::from_secs(10))),
+           text_signature = "($self, buffer, timeout=10.0)")]
+    fn receive_into(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        timeout: Seconds,
+    ) -> Result<usize, Failure> {
+        let target = PyMemoryView::from(buffer)?.call_method1("cast", ("B",))?;
+        if target.getattr("readonly")?.is_truthy()? {
+            return Err(PyErr::new::<pyo3::exceptions::PyTypeError, _>("the buffer cannot be written").into());
+        }
+        let mut state = self.state()?;
+        let message = match state.kept.take() {
+            Some(kept) => kept.into_bound(py),
+            None => state.end.receive(py, timeout.0)?,
+        };
+        let (length, room) = (message.as_bytes().len(), target.len()?);
+        if length > room {
+            state.kept = Some(message.unbind());
+            let text =
+                format!("a message of {length} bytes does not fit {room}: it waits for a longer buffer");
+            return Err(Failure::new("BufferTooShort", text));
+        }
+        target
+            .set_item(pyo3::types::PySlice::new(py, 0, isize::try_from(length).unwrap_or(0), 1), message)?;
+        Ok(length)
+    }
+
+    /// The descriptor for event loops. It stays the channel's; see `arm`.
+    fn fileno(&self) -> Result<i32, Failure> {
+        self.state()?.end.descriptor()
+    }
+
+    /// Prepares to wait in an event loop. False: nothing is there, and the descriptor becomes readable when something
+    /// is. True: there is something to receive now (or room, with `for_room`). Call it before each wait.
+    #[pyo3(signature = (for_room = false))]
+    fn arm(&self, for_room: bool) -> Result<bool, Failure> {
+        let mut state = self.state()?;
+        Ok(state.kept.is_some() || state.end.arm(for_room)?)
+    }
+
+    /// What has passed through this end: messages and bytes each way, how often it rang a sleeping peer, and how often it
+    /// went to sleep.
+    fn stats<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+        let stats = self.state()?.end.channel()?.stats();
+        let dict = PyDict::new(py);
+        dict.set_item("messages_sent", stats.messages_sent)?;
+        dict.set_item("bytes_sent", stats.bytes_sent)?;
+        dict.set_item("messages_received", stats.messages_received)?;
+        dict.set_item("bytes_received", stats.bytes_received)?;
+        dict.set_item("rings", stats.rings)?;
+        dict.set_item("sleeps", stats.sleeps)?;
+        Ok(dict)
+    }
+
+    /// Closes this end. Doing it again does nothing.
+    fn close(&self) -> Result<(), Failure> {
+        self.state()?.end.close();
+        Ok(())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        _kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) -> Result<(), Failure> {
+        self.close()
+    }
+
+    fn __repr__(&self) -> String {
+        let About { id, peer_node, transport, .. } = &self.about;
+        format!("<tombolo.Channel {id} to {peer_node} over {transport}>")
+    }
+}

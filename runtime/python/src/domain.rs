@@ -1,0 +1,288 @@
+//! This program in a machine, and how its channels are opened.
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use tombolo::{ChannelOptions, SpawnOptions, WaitSet};
+
+use crate::channel::{Channel, exclusive};
+use crate::failure::Failure;
+use crate::names::Names;
+use crate::wait::{Seconds, Until, wait, wait_apart};
+
+/// This program as a domain of a machine. From :func:`attach`. Threads may share it.
+#[pyclass(module = "tombolo", frozen)]
+#[derive(Debug)]
+pub(crate) struct Domain {
+    domain: tombolo::Domain,
+}
+
+/// Attaches to a machine: the one that started this program, or that ``TOMBOLO_MACHINE`` names, or the only one that is
+/// up, or that of the name given. On a plain host with none a monitor for this host alone is started.
+#[pyfunction]
+#[pyo3(signature = (machine = None))]
+pub(crate) fn attach(py: Python<'_>, machine: Option<String>) -> Result<Domain, Failure> {
+    let attach = move || match machine {
+        Some(name) => tombolo::Domain::attach_to_machine(&name),
+        None => tombolo::Domain::attach(),
+    };
+    Ok(Domain { domain: wait_apart(py, attach)? })
+}
+
+/// How a channel is opened.
+#[derive(Clone, Copy, Debug)]
+struct Options {
+    slot_bytes: Option<usize>,
+    slots: Option<u32>,
+    interface_hash: u64,
+    spin: Option<Seconds>,
+    used_flag: bool,
+}
+
+impl Options {
+    fn read(self) -> Result<ChannelOptions, Failure> {
+        let mut options = ChannelOptions::default().interface_hash(self.interface_hash);
+        let out_of_range = |error: tombolo::Error| Failure::invalid(error.to_string());
+        if let Some(slot_bytes) = self.slot_bytes {
+            options = options.slot_bytes(slot_bytes).map_err(out_of_range)?;
+        }
+        if let Some(slots) = self.slots {
+            options = options.slots(slots).map_err(out_of_range)?;
+        }
+        if let Some(Seconds(spin)) = self.spin {
+            options = options.spin_ns(u64::try_from(spin.as_nanos()).unwrap_or(u64::MAX));
+        }
+        Ok(if self.used_flag { options.used_flag() } else { options })
+    }
+}
+
+#[pymethods]
+impl Domain {
+    /// Its id: node, generation and index in one number.
+    #[getter]
+    fn id(&self) -> u64 {
+        self.domain.id().to_bits()
+    }
+
+    /// The name of the node that it runs on.
+    #[getter]
+    fn node_name(&self) -> &str {
+        self.domain.node_name()
+    }
+
+    /// The name of the machine.
+    #[getter]
+    fn machine_name(&self) -> &str {
+        self.domain.machine_name()
+    }
+
+    /// Whether the machine started it.
+    #[getter]
+    fn was_spawned(&self) -> bool {
+        self.domain.was_spawned()
+    }
+
+    /// Names: records that programs find, wait for and watch.
+    #[getter]
+    fn names(&self) -> Names {
+        Names::new(self.domain.names())
+    }
+
+    /// Takes up a name under which others connect: machine-wide, or of the own node if it is written ``@/NAME``.
+    ///
+    /// `interface_hash` and `slot_bytes` (32, 64 or 128) are what connecting sides must have too; `spin` is for how many
+    /// seconds a wait looks before it sleeps.
+    #[pyo3(signature = (name, *, slot_bytes = None, slots = None, interface_hash = 0, spin = None, used_flag = false))]
+    #[expect(clippy::too_many_arguments, reason = "they have names where they are called")]
+    fn export(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        slot_bytes: Option<usize>,
+        slots: Option<u32>,
+        interface_hash: u64,
+        spin: Option<Seconds>,
+        used_flag: bool,
+    ) -> Result<Listener, Failure> {
+        let options = Options { slot_bytes, slots, interface_hash, spin, used_flag }.read()?;
+        let listener = py.detach(|| self.domain.export(name, &options))?;
+        Ok(Listener { name: name.to_owned(), state: Mutex::new(Some(Listening { listener, set: None })) })
+    }
+
+    /// Opens a channel to whoever exports a name, waiting up to `timeout` seconds for somebody to do so and to accept.
+    ///
+    /// `slots` of each ring, a power of two from 2 to 65,536, and `used_flag` are this side's choice.
+    #[pyo3(signature = (name, *, timeout = Seconds(std::time::Duration::from_secs(10)), slot_bytes = None, slots = None,
+                        interface_hash = 0, spin = None, used_flag = false),
+           text_signature = "($self, name, *, timeout=10.0, slot_bytes=None, slots=None, interface_hash=0, spin=None, used_flag=False)")]
+    #[expect(clippy::too_many_arguments, reason = "they have names where they are called")]
+    fn connect(
+        &self,
+        py: Python<'_>,
+        name: String,
+        timeout: Seconds,
+        slot_bytes: Option<usize>,
+        slots: Option<u32>,
+        interface_hash: u64,
+        spin: Option<Seconds>,
+        used_flag: bool,
+    ) -> Result<Channel, Failure> {
+        let options = Options { slot_bytes, slots, interface_hash, spin, used_flag }.read()?;
+        let domain = self.domain.clone();
+        Ok(Channel::new(wait_apart(py, move || domain.connect(&name, &options, timeout.0))?))
+    }
+
+    /// Starts a domain on any node: `image` is an image file or an executable. It is killed when this program ends.
+    #[pyo3(signature = (image, *arguments, node = "host", environment = None, directory = None))]
+    fn spawn(
+        &self,
+        py: Python<'_>,
+        image: std::path::PathBuf,
+        arguments: Vec<String>,
+        node: &str,
+        environment: Option<std::collections::BTreeMap<String, String>>,
+        directory: Option<std::path::PathBuf>,
+    ) -> Result<Child, Failure> {
+        let mut options = SpawnOptions::image(image).on(node).args(arguments);
+        for (name, value) in environment.unwrap_or_default() {
+            options = options.env(name, value);
+        }
+        if let Some(directory) = directory {
+            options = options.directory(directory);
+        }
+        Ok(Child { child: py.detach(|| self.domain.spawn(&options))? })
+    }
+
+    fn __repr__(&self) -> String {
+        let (id, machine) = (self.domain.id(), self.domain.machine_name());
+        format!("<tombolo.Domain {id} of machine '{machine}'>")
+    }
+}
+
+/// A name that this program has taken up. It is given back by `close`, at the end of a ``with``, and when nothing refers to
+/// it any more.
+#[pyclass(module = "tombolo", frozen)]
+#[derive(Debug)]
+pub(crate) struct Listener {
+    name: String,
+    state: Mutex<Option<Listening>>,
+}
+
+#[derive(Debug)]
+struct Listening {
+    listener: tombolo::Listener,
+    /// For event loops.
+    set: Option<WaitSet>,
+}
+
+impl Listener {
+    fn with<R>(&self, body: impl FnOnce(&mut Listening) -> Result<R, Failure>) -> Result<R, Failure> {
+        let mut state = exclusive(&self.state, "the listener")?;
+        let given_back = || Failure::new("Closed", format!("the name '{}' was given back", self.name));
+        body(state.as_mut().ok_or_else(given_back)?)
+    }
+}
+
+impl Listening {
+    fn set(&mut self) -> Result<&mut WaitSet, Failure> {
+        if self.set.is_none() {
+            let mut set = WaitSet::new()?;
+            set.add_listener(&self.listener)?;
+            self.set = Some(set);
+        }
+        self.set.as_mut().ok_or_else(|| Failure::busy("the listener"))
+    }
+}
+
+#[pymethods]
+impl Listener {
+    /// The name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits up to `timeout` seconds for somebody to connect, and opens the channel. After `Refused` others can still be
+    /// accepted.
+    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    fn accept(&self, py: Python<'_>, timeout: Seconds) -> Result<Channel, Failure> {
+        self.with(|listening| {
+            let listener = &listening.listener;
+            Ok(Channel::new(wait(py, Until::new(timeout.0), |slice| listener.accept(slice))?))
+        })
+    }
+
+    /// The descriptor for event loops. It stays the listener's; see `arm`.
+    fn fileno(&self) -> Result<i32, Failure> {
+        use std::os::fd::{AsFd, AsRawFd};
+        self.with(|listening| Ok(listening.set()?.as_fd().as_raw_fd()))
+    }
+
+    /// Prepares to wait in an event loop. False: the descriptor becomes readable when somebody connects. True: `accept` does
+    /// not wait for anybody to come.
+    fn arm(&self) -> Result<bool, Failure> {
+        self.with(|listening| match listening.set()?.wait(std::time::Duration::ZERO) {
+            Ok(_) => Ok(true),
+            Err(tombolo::Error::TimedOut { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        })
+    }
+
+    /// Gives the name back. Doing it again does nothing.
+    fn close(&self) -> Result<(), Failure> {
+        exclusive(&self.state, "the listener")?.take();
+        Ok(())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        _kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) -> Result<(), Failure> {
+        self.close()
+    }
+
+    fn __repr__(&self) -> String {
+        let is_open = self.state.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        format!("<tombolo.Listener '{}'{}>", self.name, if is_open { "" } else { ", closed" })
+    }
+}
+
+/// A domain that this program started.
+#[pyclass(module = "tombolo", frozen)]
+#[derive(Debug)]
+pub(crate) struct Child {
+    child: tombolo::Child,
+}
+
+#[pymethods]
+impl Child {
+    /// Its id.
+    #[getter]
+    fn id(&self) -> u64 {
+        self.child.id().to_bits()
+    }
+
+    /// Waits up to `timeout` seconds until it ends; may be asked again. Returns how it ended and a number: ``("exited",
+    /// status)``, ``("signalled", signal)``, ``("node_lost", 0)`` or ``("left", 0)``.
+    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    fn wait(&self, py: Python<'_>, timeout: Seconds) -> Result<(&'static str, u32), Failure> {
+        use tombolo::Exit;
+        Ok(match wait(py, Until::new(timeout.0), |slice| self.child.wait(slice))? {
+            Exit::Exited { status } => ("exited", status.into()),
+            Exit::Signalled { signal } => ("signalled", signal.into()),
+            Exit::NodeLost { .. } => ("node_lost", 0),
+            Exit::Left {} => ("left", 0),
+        })
+    }
+
+    /// Asks it to end, and has it killed two seconds later if it has not.
+    fn kill(&self, py: Python<'_>) -> Result<(), Failure> {
+        Ok(py.detach(|| self.child.kill())?)
+    }
+}

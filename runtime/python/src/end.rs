@@ -1,0 +1,179 @@
+//! One end of a channel, as channels, clients and servers use it.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use tombolo::{Channel, Error, Interest, Message, Token, TransportKind, WaitSet, wait_any};
+
+use crate::failure::Failure;
+use crate::wait::{Until, wait};
+
+/// How often is looked for a message before other threads of Python may run meanwhile: for about as long as it takes
+/// to let them and to have one's turn again.
+const GLANCES: u32 = 400;
+
+/// One end of a channel.
+#[derive(Debug)]
+pub(crate) struct End {
+    carrier: Carrier,
+    /// Whether looking costs no more than some loads from memory.
+    polled: bool,
+}
+
+#[derive(Debug)]
+enum Carrier {
+    /// As it was opened.
+    Alone(Box<Channel>),
+    /// In a set of its own, for its descriptor.
+    InSet(Box<WaitSet>, Token),
+    /// Closed from here.
+    Closed,
+}
+
+impl End {
+    pub(crate) fn new(channel: Channel) -> End {
+        let polled = channel.transport() != TransportKind::Socket;
+        End { carrier: Carrier::Alone(Box::new(channel)), polled }
+    }
+
+    /// The channel.
+    ///
+    /// # Errors
+    /// It was closed here.
+    #[inline]
+    pub(crate) fn channel(&mut self) -> Result<&mut Channel, Failure> {
+        let channel = match &mut self.carrier {
+            Carrier::Alone(channel) => Some(&mut **channel),
+            Carrier::InSet(set, token) => set.get_mut(*token),
+            Carrier::Closed => None,
+        };
+        channel.ok_or_else(closed)
+    }
+
+    /// Closes it, as often as that is done.
+    pub(crate) fn close(&mut self) {
+        self.carrier = Carrier::Closed;
+    }
+
+    /// Sends, waiting for room.
+    pub(crate) fn send(&mut self, py: Python<'_>, message: &[u8], timeout: Duration) -> Result<(), Failure> {
+        let channel = self.channel()?;
+        match channel.try_send(message) {
+            Err(Error::WouldBlock) if !timeout.is_zero() => {
+                wait(py, Until::new(timeout), |slice| channel.send(message, slice))
+            }
+            result => Ok(result?),
+        }
+    }
+
+    /// Calls `read` with the next message, if there is one.
+    #[inline]
+    pub(crate) fn try_receive<R>(
+        &mut self,
+        read: impl FnOnce(&Message<'_>) -> R,
+    ) -> Result<Option<R>, Failure> {
+        Ok(self.channel()?.try_recv_in_place(read)?)
+    }
+
+    /// Waits until there is something to receive, an end included: first as it is, then with other threads running.
+    #[inline]
+    pub(crate) fn glance<R>(
+        &mut self,
+        mut look: impl FnMut(&mut End) -> Result<Option<R>, Failure>,
+    ) -> Result<Option<R>, Failure> {
+        let glances = if self.polled { GLANCES } else { 1 };
+        for _ in 0..glances {
+            if let Some(found) = look(self)? {
+                return Ok(Some(found));
+            }
+            std::hint::spin_loop();
+        }
+        Ok(None)
+    }
+
+    /// Waits until there is something to receive, an end included; other threads run meanwhile.
+    pub(crate) fn wait_readable(&mut self, py: Python<'_>, until: Until) -> Result<(), Failure> {
+        let channel = self.channel()?;
+        let waited = wait(py, until, |slice| wait_any(&mut [&mut *channel], slice).map(drop));
+        waited.map_err(|failure| match failure {
+            Failure::Facade(Error::TimedOut { timeout, .. }) => {
+                let what =
+                    format!("that domain {} on {} sent something", channel.peer(), channel.peer_node());
+                Error::TimedOut { what, timeout }.into()
+            }
+            failure => failure,
+        })
+    }
+
+    /// The next message, waiting for it.
+    pub(crate) fn receive<'py>(
+        &mut self,
+        py: Python<'py>,
+        timeout: Duration,
+    ) -> Result<Bound<'py, PyBytes>, Failure> {
+        let look = |end: &mut End| end.try_receive(|message| to_bytes(py, message))?.transpose();
+        if let Some(message) = look(self)? {
+            return Ok(message);
+        }
+        if timeout.is_zero() {
+            return Err(Error::WouldBlock.into());
+        }
+        if let Some(message) = self.glance(look)? {
+            return Ok(message);
+        }
+        let until = Until::new(timeout);
+        loop {
+            self.wait_readable(py, until)?;
+            if let Some(message) = look(self)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Puts the channel into a set, which is a descriptor.
+    fn set(&mut self) -> Result<(&mut WaitSet, Token), Failure> {
+        if matches!(self.carrier, Carrier::Alone(_)) {
+            let mut set = Box::new(WaitSet::new()?);
+            let Carrier::Alone(channel) = std::mem::replace(&mut self.carrier, Carrier::Closed) else {
+                return Err(closed());
+            };
+            let token = set.add(*channel)?;
+            self.carrier = Carrier::InSet(set, token);
+        }
+        match &mut self.carrier {
+            Carrier::InSet(set, token) => Ok((set, *token)),
+            _ => Err(closed()),
+        }
+    }
+
+    /// The descriptor for event loops, which is this end's.
+    pub(crate) fn descriptor(&mut self) -> Result<i32, Failure> {
+        Ok(self.set()?.0.as_fd().as_raw_fd())
+    }
+
+    /// Prepares to wait for the descriptor. True if there is something to do now.
+    pub(crate) fn arm(&mut self, for_room: bool) -> Result<bool, Failure> {
+        let (set, token) = self.set()?;
+        set.set_interest(token, if for_room { Interest::ReadWrite } else { Interest::Read });
+        match set.wait(Duration::ZERO) {
+            Ok(_) => Ok(true),
+            Err(Error::TimedOut { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn closed() -> Failure {
+    Failure::new("Closed", "this end of the channel was closed here, or is a client's or server's by now")
+}
+
+/// A message as an object of Python's: copied once, from where it lies to where it stays.
+fn to_bytes<'py>(py: Python<'py>, message: &Message<'_>) -> Result<Bound<'py, PyBytes>, Failure> {
+    let copy = |target: &mut [u8]| {
+        let _length = message.copy_to(target).map_err(|error| Failure::invalid(error.to_string()))?;
+        Ok(())
+    };
+    Ok(PyBytes::new_with(py, message.len(), copy)?)
+}

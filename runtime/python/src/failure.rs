@@ -1,0 +1,114 @@
+//! Why something was not done, as an exception of `tombolo.errors`.
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use tombolo::{Error, Fault, NameFault};
+
+/// Why something was not done.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// What the façade says.
+    Facade(Error),
+    /// A class of `tombolo.errors`, and a text.
+    Named(&'static str, String),
+    /// What Python raised.
+    Raised(PyErr),
+}
+
+impl Failure {
+    pub(crate) fn new(class: &'static str, text: impl Into<String>) -> Failure {
+        Failure::Named(class, text.into())
+    }
+
+    pub(crate) fn invalid(text: impl Into<String>) -> Failure {
+        Failure::new("InvalidArgument", text)
+    }
+
+    /// Another thread uses the object.
+    pub(crate) fn busy(what: &str) -> Failure {
+        Failure::new(
+            "Busy",
+            format!("{what} is in use: it is used by one thread at a time, and not by what it calls"),
+        )
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Facade(error)
+    }
+}
+
+impl From<PyErr> for Failure {
+    fn from(error: PyErr) -> Failure {
+        Failure::Raised(error)
+    }
+}
+
+impl From<pyo3::CastError<'_, '_>> for Failure {
+    fn from(error: pyo3::CastError<'_, '_>) -> Failure {
+        Failure::Raised(error.into())
+    }
+}
+
+impl From<Failure> for PyErr {
+    fn from(failure: Failure) -> PyErr {
+        match failure {
+            Failure::Facade(error) => raise(class_of(&error), error.to_string()),
+            Failure::Named(class, text) => raise(class, text),
+            Failure::Raised(error) => error,
+        }
+    }
+}
+
+fn raise(class: &str, text: String) -> PyErr {
+    Python::attach(|py| match class_named(py, class) {
+        Ok(class) => PyErr::from_type(class, (text,)),
+        Err(error) => error,
+    })
+}
+
+/// A class of `tombolo.errors`.
+pub(crate) fn class_named<'py>(py: Python<'py>, class: &str) -> PyResult<Bound<'py, pyo3::types::PyType>> {
+    static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let errors = ERRORS.get_or_try_init(py, || py.import("tombolo.errors").map(Bound::unbind))?;
+    Ok(errors.bind(py).getattr(class)?.cast_into()?)
+}
+
+fn class_of(error: &Error) -> &'static str {
+    match error {
+        Error::WouldBlock => "WouldBlock",
+        Error::TimedOut { .. } => "TimedOut",
+        Error::Closed { .. } => "Closed",
+        Error::PeerDied { .. } => "PeerDied",
+        Error::TooLong { .. } => "TooLong",
+        Error::Refused { .. } => "Refused",
+        Error::Violation { .. } => "Violation",
+        Error::Monitor(fault) => class_of_fault(fault),
+        Error::MonitorLost { .. } => "MonitorLost",
+        Error::NoMachine(_) => "NoMachine",
+        Error::MonitorProtocol(_) => "MonitorProtocol",
+        Error::Text(_) => "BadText",
+        _ => "System",
+    }
+}
+
+fn class_of_fault(fault: &Fault) -> &'static str {
+    match fault {
+        Fault::NoSuchNode { .. } => "NoSuchNode",
+        Fault::NodeDown { .. } => "NodeDown",
+        Fault::NoSuchName { .. } => "NoSuchName",
+        Fault::NameTaken { .. } => "NameTaken",
+        Fault::BadName { .. } => "BadName",
+        Fault::NoSuchDomain { .. } => "NoSuchDomain",
+        Fault::NoBuildForIsa { .. } | Fault::BadImage { .. } => "BadImage",
+        Fault::StartFailed { .. } => "StartFailed",
+        Fault::NoLink { .. } => "NoLink",
+        Fault::Limit { .. } => "Limit",
+        Fault::System { .. } => "System",
+        Fault::Name { fault: NameFault::NoSuchName { .. } } => "NoSuchName",
+        Fault::Name { fault: NameFault::Exists { .. } } => "NameTaken",
+        Fault::Name { fault: NameFault::BadName { .. } } => "BadName",
+        _ => "Denied",
+    }
+}

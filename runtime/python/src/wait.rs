@@ -1,0 +1,104 @@
+//! Waiting without keeping Python from anything else.
+
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use tombolo::Error;
+
+use crate::failure::Failure;
+
+/// How long a wait goes on before Python is asked whether a signal, such as that of Ctrl-C, is to be handled.
+const SLICE: Duration = Duration::from_millis(200);
+
+/// How long is waited where nothing is said.
+pub(crate) const DEFAULT_TIMEOUT: f64 = 10.0;
+
+/// Seconds, as Python says them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seconds(pub(crate) Duration);
+
+impl Seconds {
+    pub(crate) fn new(seconds: f64) -> Result<Seconds, Failure> {
+        if seconds.is_nan() || seconds < 0.0 {
+            return Err(Failure::invalid(format!(
+                "a timeout of {seconds} s: give seconds from 0 to math.inf"
+            )));
+        }
+        // What is too long to be counted is as good as for ever: some 584 years.
+        let longest = Duration::from_nanos(u64::MAX);
+        Ok(Seconds(Duration::try_from_secs_f64(seconds).map_or(longest, |duration| duration.min(longest))))
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Seconds {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Seconds> {
+        Ok(Seconds::new(object.extract::<f64>()?)?)
+    }
+}
+
+/// When a wait ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Until {
+    timeout: Duration,
+    end: Option<Instant>,
+}
+
+impl Until {
+    pub(crate) fn new(timeout: Duration) -> Until {
+        Until { timeout, end: Instant::now().checked_add(timeout) }
+    }
+
+    pub(crate) fn left(&self) -> Duration {
+        self.end.map_or(self.timeout, |end| end.saturating_duration_since(Instant::now()))
+    }
+}
+
+/// Waits in slices, other Python threads running meanwhile. `once` waits as long as it is told, or ends with
+/// [`Error::TimedOut`].
+pub(crate) fn wait<T: Send>(
+    py: Python<'_>,
+    until: Until,
+    mut once: impl FnMut(Duration) -> Result<T, Error> + Send,
+) -> Result<T, Failure> {
+    loop {
+        let left = until.left();
+        let slice = left.min(SLICE);
+        match py.detach(|| once(slice)) {
+            Err(Error::TimedOut { .. } | Error::WouldBlock) if slice < left => py.check_signals()?,
+            Err(Error::TimedOut { what, .. }) => {
+                return Err(Error::TimedOut { what, timeout: until.timeout }.into());
+            }
+            result => return Ok(result?),
+        }
+    }
+}
+
+/// Waits for what cannot be cut into slices, on a thread of its own. When a signal raises an exception meanwhile, nobody
+/// takes the result, and it is dropped when it comes.
+pub(crate) fn wait_apart<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Failure> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let started = thread::Builder::new().name("tombolo-wait".into()).spawn(move || {
+        // Nobody may be waiting any more.
+        let _ = sender.send(work());
+    });
+    started.map_err(|error| Failure::new("System", format!("cannot start a thread to wait on: {error}")))?;
+    let receiver = Mutex::new(receiver);
+    loop {
+        let received =
+            py.detach(|| receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(SLICE));
+        match received {
+            Ok(result) => return Ok(result?),
+            Err(mpsc::RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                return Err(Failure::new("System", "the thread that waited ended without a result"));
+            }
+        }
+    }
+}

@@ -1,0 +1,63 @@
+"""What tests have in common: the machine that they run on, and threads that end."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable
+
+import tombolo
+
+#: How long anything may take on a machine that is busy with other things, in seconds.
+PATIENCE = 60.0
+
+_domain: tombolo.Domain | None = None
+_numbers = iter(range(1, 1_000_000))
+
+
+def domain() -> tombolo.Domain:
+    """This program as a domain of the machine that ``TOMBOLO_MACHINE`` names."""
+    global _domain
+    if _domain is None:
+        _domain = tombolo.attach()
+    return _domain
+
+
+def fresh_name(prefix: str) -> str:
+    """A name that no other test has."""
+    return f"{prefix}-{domain().id:x}-{next(_numbers)}"
+
+
+def pair(**options: Any) -> tuple[tombolo.Channel, tombolo.Channel]:
+    """Both ends of a channel: who connected, and who accepted."""
+    name = fresh_name("pair")
+    slot_bytes = options.get("slot_bytes")
+    interface_hash = options.get("interface_hash", 0)
+    with domain().export(name, slot_bytes=slot_bytes, interface_hash=interface_hash) as listener:
+        accepting = Task(lambda: listener.accept(PATIENCE))
+        connected = domain().connect(name, timeout=PATIENCE, **options)
+        return connected, accepting.result()
+
+
+class Task:
+    """A function in a thread of its own, with what became of it."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._outcome: Any = None
+        self._error: BaseException | None = None
+
+        def run() -> None:
+            try:
+                self._outcome = function()
+            except BaseException as error:  # noqa: BLE001 - told to whoever asks for the result
+                self._error = error
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+
+    def result(self) -> Any:
+        self._thread.join(PATIENCE)
+        if self._thread.is_alive():
+            raise AssertionError("the thread does not end")
+        if self._error is not None:
+            raise self._error
+        return self._outcome

@@ -1,0 +1,265 @@
+"""Channels of messages as they are, names, and what goes wrong with them."""
+
+import math
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+import tombolo
+from support import PATIENCE, Task, domain, fresh_name, pair
+
+
+class Messages(unittest.TestCase):
+    def test_anything_with_bytes_arrives_as_it_was(self):
+        here, there = pair()
+        for message in (b"", b"ping", bytearray(b"\0\xff"), memoryview(b"0123456789")[2:5]):
+            here.send(message)
+            received = there.receive(PATIENCE)
+            self.assertIs(type(received), bytes)
+            self.assertEqual(received, bytes(message))
+        for wrong in ("text", 7, None):
+            self.assertRaises(TypeError, here.send, wrong)
+
+    def test_lengths_around_the_limit(self):
+        here, there = pair(slots=8)
+        longest = here.max_message_bytes
+        for length in (longest - 1, longest):
+            message = bytes(index % 251 for index in range(length))
+            sending = Task(lambda message=message: here.send(message, PATIENCE))
+            self.assertEqual(there.receive(PATIENCE), message)
+            sending.result()
+        with self.assertRaises(tombolo.TooLong):
+            here.send(bytes(longest + 1))
+
+    def test_both_ends_know_the_same(self):
+        here, there = pair()
+        self.assertEqual(here.id, there.id)
+        self.assertEqual((here.peer, there.peer), (domain().id, domain().id))
+        self.assertEqual((here.peer_node, here.transport), (domain().node_name, "shm"))
+        here.send(b"four")
+        there.receive(PATIENCE)
+        self.assertEqual(here.stats()["messages_sent"], 1)
+        self.assertEqual(there.stats()["bytes_received"], 4)
+
+    def test_a_buffer_that_is_too_short_loses_nothing(self):
+        here, there = pair()
+        here.send(b"hello")
+        short, enough = bytearray(4), bytearray(b"________")
+        with self.assertRaises(tombolo.BufferTooShort):
+            there.receive_into(short, PATIENCE)
+        self.assertTrue(there.arm())
+        self.assertEqual(there.receive_into(memoryview(enough)[1:], PATIENCE), 5)
+        self.assertEqual(enough, b"_hello__")
+        self.assertRaises(TypeError, there.receive_into, b"cannot be written", 0)
+
+    def test_a_received_message_is_shared_and_not_copied(self):
+        here, there = pair()
+        here.send(bytes(range(16)))
+        message = there.receive(PATIENCE)
+        view = memoryview(message).cast("I")
+        self.assertIs(view.obj, message)
+        self.assertEqual(view[1], int.from_bytes(bytes(range(4, 8)), sys.byteorder))
+
+    def test_without_room_or_message_nothing_waits_at_zero(self):
+        here, there = pair(slots=2)
+        self.assertRaises(tombolo.WouldBlock, there.receive, 0)
+        with self.assertRaises(tombolo.WouldBlock):
+            while True:
+                here.send(b"x", 0)
+        self.assertRaises(tombolo.TimedOut, here.send, b"x", 0.01)
+        self.assertRaises(TimeoutError, here.receive, 0.01)
+
+    def test_timeouts_are_seconds_from_zero_on(self):
+        here, there = pair()
+        for wrong in (-1, math.nan):
+            self.assertRaises(tombolo.InvalidArgument, here.receive, wrong)
+        there.send(b"x")
+        self.assertEqual(here.receive(math.inf), b"x")
+
+    def test_a_closed_channel_is_told_after_what_was_sent(self):
+        here, there = pair()
+        with here:
+            here.send(b"last")
+        self.assertEqual(there.receive(PATIENCE), b"last")
+        with self.assertRaises(tombolo.Closed) as raised:
+            there.receive(PATIENCE)
+        self.assertIsInstance(raised.exception, ConnectionError)
+        self.assertRaises(tombolo.Closed, here.send, b"x")
+        here.close()
+
+    def test_other_threads_run_while_one_waits(self):
+        here, there = pair()
+        waiting = Task(lambda: there.receive(PATIENCE))
+        # With the interpreter held by the one that waits, this thread would never come here to send.
+        time.sleep(0.05)
+        here.send(b"at last")
+        self.assertEqual(waiting.result(), b"at last")
+
+    def test_a_second_thread_is_refused(self):
+        here, there = pair()
+        waiting = Task(lambda: there.receive(PATIENCE))
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                there.stats()
+            except tombolo.Busy:
+                break
+            self.assertLess(time.monotonic(), deadline)
+        here.send(b"x")
+        waiting.result()
+
+    def test_a_descriptor_tells_of_messages(self):
+        here, there = pair()
+        self.assertFalse(there.arm())
+        poll = select.poll()
+        poll.register(there.fileno(), select.POLLIN)
+        here.send(b"x")
+        self.assertTrue(poll.poll(PATIENCE * 1000))
+        self.assertTrue(there.arm())
+        self.assertEqual(there.receive(0), b"x")
+        self.assertFalse(there.arm())
+
+    def test_a_signal_ends_a_wait(self):
+        here, _there = pair()
+
+        def interrupt(_signal, _frame):
+            raise InterruptedError("as asked for")
+
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            self.assertRaises(InterruptedError, here.receive, PATIENCE)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+
+class Opening(unittest.TestCase):
+    def test_options_out_of_range(self):
+        for wrong in ({"slots": 3}, {"slot_bytes": 48}, {"spin": -1}):
+            self.assertRaises(tombolo.InvalidArgument, domain().connect, "anybody", **wrong)
+
+    def test_nobody_is_there(self):
+        with self.assertRaises(tombolo.NoSuchName):
+            domain().connect(fresh_name("nobody"), timeout=0.01)
+        with domain().export(fresh_name("lonely")) as listener:
+            self.assertRaises(tombolo.TimedOut, listener.accept, 0.01)
+            with self.assertRaises(tombolo.NameTaken):
+                domain().export(listener.name)
+        self.assertRaises(tombolo.Closed, listener.accept, 0)
+
+    def test_interfaces_must_be_the_same(self):
+        name = fresh_name("typed")
+        with domain().export(name, interface_hash=1) as listener:
+            accepting = Task(lambda: listener.accept(PATIENCE))
+            with self.assertRaises(tombolo.Refused):
+                domain().connect(name, timeout=PATIENCE, interface_hash=2)
+            self.assertRaises(tombolo.Refused, accepting.result)
+
+    def test_a_listener_has_a_descriptor(self):
+        with domain().export(fresh_name("polled")) as listener:
+            self.assertFalse(listener.arm())
+            poll = select.poll()
+            poll.register(listener.fileno(), select.POLLIN)
+            connecting = Task(lambda: domain().connect(listener.name, timeout=PATIENCE))
+            deadline = time.monotonic() + PATIENCE
+            while not listener.arm():
+                self.assertLess(time.monotonic(), deadline)
+                poll.poll(1000)
+            listener.accept(PATIENCE)
+            connecting.result()
+
+
+class Death(unittest.TestCase):
+    def test_a_peer_that_is_killed_is_told_of(self):
+        name = fresh_name("mortal")
+        program = "import sys, tombolo\nchannel = tombolo.attach().connect(sys.argv[1], timeout=60)\nchannel.send(b'up')\nchannel.receive(600)"
+        child = subprocess.Popen([sys.executable, "-c", program, name])
+        try:
+            with domain().export(name) as listener, listener.accept(PATIENCE) as channel:
+                self.assertEqual(channel.receive(PATIENCE), b"up")
+                child.kill()
+                with self.assertRaises(tombolo.PeerDied) as raised:
+                    channel.receive(PATIENCE)
+                self.assertIsInstance(raised.exception, tombolo.PeerGone)
+        finally:
+            child.kill()
+            child.wait()
+
+    def test_a_domain_is_started_and_ends(self):
+        child = domain().spawn("/bin/sh", "-c", "exit $CODE", environment={"CODE": "7"})
+        self.assertEqual(child.wait(PATIENCE), ("exited", 7))
+        child = domain().spawn("/bin/sleep", "1000")
+        self.assertRaises(tombolo.TimedOut, child.wait, 0.01)
+        child.kill()
+        self.assertEqual(child.wait(PATIENCE)[0], "signalled")
+        self.assertRaises(tombolo.NoSuchNode, domain().spawn, "/bin/true", node="nowhere")
+
+
+class Names(unittest.TestCase):
+    def test_records_are_set_found_and_deleted(self):
+        names, name = domain().names, fresh_name("record")
+        attributes = {"unit": "K", "value": -3, "factor": 1.5, "warm": True, "raw": b"\0\xff", "text": "größte 島"}
+        version = names.set(name, attributes)
+        record = names.get(name)
+        self.assertEqual((record.name, record.version, record.attributes), (name, version, attributes))
+        self.assertEqual((record.owner, record.endpoint), (domain().id, False))
+        names.set(name, {"value": 4}, merge=True)
+        self.assertEqual(names.find(f"{name} {{ value > 3 }}")[0].attributes["unit"], "K")
+        names.set(f"{name} {{ value: 5 }}")
+        self.assertEqual(names.wait_for(name, PATIENCE).attributes, {"value": 5})
+        self.assertEqual(str(names.delete(name)), f"{name} {{ value: 5 }}")
+        self.assertFalse(names.exists(name))
+        for missing in (names.get, names.delete):
+            self.assertRaises(LookupError, missing, name)
+        self.assertRaises(tombolo.NoSuchName, names.wait_for, name, 0.01)
+        self.assertRaises(tombolo.BadText, names.get, "{")
+        self.assertRaises(TypeError, names.set, name, {"list": []})
+
+    def test_changes_are_told(self):
+        names, name = domain().names, fresh_name("watched")
+        names.set(name, {"n": 1})
+        watch = names.watch(f"{name}*")
+        self.assertEqual([record.name for record in watch.current], [name])
+        names.set(name, {"n": 2})
+        notice = watch.next(PATIENCE)
+        self.assertEqual((notice.change, notice.record.attributes, notice.lost), ("set", {"n": 2}, 0))
+        names.delete(name)
+        self.assertEqual(watch.next(PATIENCE).change, "deleted")
+        self.assertRaises(tombolo.TimedOut, watch.next, 0.01)
+        watch.stop()
+        self.assertTrue(watch.next(PATIENCE).last)
+
+
+class Errors(unittest.TestCase):
+    def test_they_have_the_names_and_numbers_of_c(self):
+        folder = os.path.dirname(os.path.abspath(__file__))
+        with open(os.path.join(folder, "../../c/include/tombolo.h"), encoding="utf-8") as header:
+            known = dict(re.findall(r"TOMBOLO_([A-Z_]+) = (\d+)", header.read()))
+        numbered = {}
+        for name in tombolo.errors.__all__:
+            kind = getattr(tombolo, name)
+            self.assertTrue(issubclass(kind, tombolo.Error) and kind.__doc__, name)
+            if "status" in vars(kind) and kind.status:
+                upper = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
+                self.assertEqual(known.get(upper), str(kind.status), name)
+                numbered[kind.status] = name
+        # What C has and Python has not: what is no failure, is Python's own, or has no place in its means.
+        without = {"OK", "INTERNAL", "NO_MEMORY", "LATER", "UNKNOWN_MESSAGE"}
+        statuses = {name for name, number in known.items() if int(number) <= 54 and int(number) not in numbered}
+        self.assertEqual(statuses - {"EXITED", "SIGNALLED", "NODE_LOST", "LEFT", "USED_FLAG"}, without)
+
+    def test_threads_of_one_program_are_one_domain(self):
+        ids = [Task(lambda: tombolo.attach().machine_name).result() for _ in range(2)]
+        self.assertEqual(ids, [domain().machine_name] * 2)
+        self.assertGreaterEqual(threading.active_count(), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
