@@ -15,7 +15,7 @@ help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: setup ## Brings a machine up and runs the main job on it; GRAPH=file picks the graph, ARGS= adds options
-	@cargo xtask kit --image communities
+	@cargo xtask kit --image communities --image litmus
 	@TOMBOLO=$(TOMBOLO) KIT=$(TARGET)/kit MACHINE='$(MACHINE)' GRAPH='$(GRAPH)' sh scripts/run.sh $(ARGS)
 
 test: ## Runs every check: format, tidy, clippy, tests, loom, miri, foreign instruction sets, whole machines

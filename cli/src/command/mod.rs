@@ -10,6 +10,7 @@ mod down;
 mod idl;
 mod image;
 mod kill;
+mod litmus;
 mod names;
 mod ps;
 mod replay;
@@ -43,6 +44,7 @@ pub(crate) enum Command {
     Build(build::Options),
     Image(image::Options),
     Idl(idl::Options),
+    Litmus(litmus::Options),
     Bench(bench::Options),
 }
 
@@ -65,6 +67,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Build(options) => build::run(context, &options)?,
         Command::Image(options) => image::run(context, &options)?,
         Command::Idl(options) => return idl::run(context, &options),
+        Command::Litmus(options) => return litmus::run(context, &options),
         Command::Bench(options) => return bench::run(context, &options),
     }
     Ok(0)

@@ -58,6 +58,9 @@ pub trait Patience {
     /// Called after many polls in vain. False gives up: the other side is gone.
     fn still(&mut self) -> bool;
 
+    /// The next test begins.
+    fn begins(&mut self);
+
     /// Whether the time for this test is over. Asked of the first side only.
     fn time_is_up(&mut self) -> bool;
 }
@@ -124,7 +127,15 @@ pub struct Amount {
 impl Default for Amount {
     /// With a second processor for the other side, half a second; a wrong emulator fails it thousands of times over.
     fn default() -> Self {
-        Amount { buffering_rounds: 200_000, messages: 50_000, additions: 200_000 }
+        Amount::of_rounds(200_000)
+    }
+}
+
+impl Amount {
+    /// As many rounds, and the rest in proportion.
+    #[must_use]
+    pub fn of_rounds(rounds: u64) -> Self {
+        Amount { buffering_rounds: rounds, messages: rounds / 4, additions: rounds }
     }
 }
 
@@ -157,8 +168,10 @@ impl<'a, P: Patience> Litmus<'a, P> {
     pub fn run(&mut self, amount: Amount) -> Result<Findings, Alone> {
         let mut findings = Findings::default();
         self.meet()?;
+        self.patience.begins();
         self.buffering(amount.buffering_rounds, &mut findings)?;
         self.meet()?;
+        self.patience.begins();
         self.publication(amount.messages, &mut findings)?;
         self.meet()?;
         self.additions(amount.additions, &mut findings)?;
@@ -292,6 +305,8 @@ mod tests {
             self.0 < 1_000_000
         }
 
+        fn begins(&mut self) {}
+
         fn time_is_up(&mut self) -> bool {
             false
         }
@@ -344,6 +359,7 @@ mod tests {
             fn still(&mut self) -> bool {
                 false
             }
+            fn begins(&mut self) {}
             fn time_is_up(&mut self) -> bool {
                 true
             }

@@ -1,5 +1,6 @@
 //! The litmus tests between two nodes: `tombolo run --on host,bare0 litmus.tbi`. Ends with status 1 when the memory
-//! between them is not what the protocols rest on, or the emulator of one is set up wrongly.
+//! between them is not what the protocols rest on, or the emulator of one is set up wrongly. `tombolo litmus` runs it on
+//! all nodes and reads what it says where `TOMBOLO_LITMUS_REPORT` is set; `TOMBOLO_LITMUS_ROUNDS` is how much it tests.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use core::error::Error;
@@ -11,7 +12,7 @@ use std::{env, process::ExitCode, time::Instant};
 use tombolo_bare::{self as tombolo, env, prelude::*, time::Instant};
 
 use tombolo::{ChannelOptions, Domain, Isa};
-use tombolo_litmus::{Amount, Litmus, Part, Patience};
+use tombolo_litmus::{Amount, Findings, Litmus, Part, Patience};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
 
 struct Clock {
     start: Instant,
+    test_start: Instant,
 }
 
 impl Patience for Clock {
@@ -41,8 +43,12 @@ impl Patience for Clock {
         self.start.elapsed() < PATIENCE
     }
 
+    fn begins(&mut self) {
+        self.test_start = Instant::now();
+    }
+
     fn time_is_up(&mut self) -> bool {
-        self.start.elapsed() > TIME
+        self.test_start.elapsed() > TIME
     }
 }
 
@@ -66,13 +72,30 @@ fn run() -> Result<bool, Box<dyn Error>> {
         _ => return Err("start two of me: tombolo run --on host,bare0 litmus.tbi".into()),
     };
     let peer_node = channel.peer_node().to_owned();
+    let report = env::var("TOMBOLO_LITMUS_REPORT").is_ok();
+    let amount = match env::var("TOMBOLO_LITMUS_ROUNDS") {
+        Ok(rounds) => Amount::of_rounds(rounds.parse().map_err(|_| "TOMBOLO_LITMUS_ROUNDS is no number")?),
+        Err(_) => Amount::default(),
+    };
     let Some(raw) = channel.into_raw_memory() else {
-        println!("litmus: no memory is shared with {peer_node}: nothing to test");
+        if report {
+            println!("unshared");
+        } else {
+            println!("litmus: no memory is shared with {peer_node}: nothing to test");
+        }
         return Ok(true);
     };
     let memory = raw.memory.slice(HEADER_BYTES, tombolo_litmus::MEMORY_BYTES)?;
-    let mut clock = Clock { start: Instant::now() };
-    let findings = Litmus::new(&memory, part, &mut clock)?.run(Amount::default())?;
+    let start = Instant::now();
+    let mut clock = Clock { start, test_start: start };
+    let findings = Litmus::new(&memory, part, &mut clock)?.run(amount)?;
+    if report {
+        if part == Part::First {
+            let Findings { buffering_rounds, both_old, messages, torn, additions, lost } = findings;
+            println!("found {buffering_rounds} {both_old} {messages} {torn} {additions} {lost}");
+        }
+        return Ok(findings.are_sound());
+    }
     if part == Part::First {
         println!("litmus: {} on {} with {peer_node}: {findings}", Isa::current(), domain.node_name());
     }

@@ -1,0 +1,360 @@
+//! `tombolo litmus`
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::Serialize;
+use tombolo::{Domain, DomainId, Error, Exit, Fault, NodeInfo, SpawnOptions};
+use tombolo_machine::Kit;
+
+use crate::context::{Context, print, print_json};
+use crate::failure::Failure;
+use crate::text::{Table, one_line};
+
+/// How long a pair may take: each of three tests ends after four seconds by itself, and programs have to travel first.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How long the second of a pair gets to end when the first has.
+const AFTER: Duration = Duration::from_secs(10);
+
+/// Tests the memory between the host and every node
+///
+/// Two programs, one here and one on the node, try what all channels rest on: that stores and loads which a fence
+/// separates keep their order (else wake-ups are lost), that who sees a published word sees what was stored before it,
+/// whole (else messages are torn), and that both adding to one word lose nothing, where the link promises it.
+///
+/// A node whose memory is not so must not be used: its emulator is set up wrongly, or its bus is not what the machine
+/// file says. The exit status is then 1, and so it is where a node could not be tested.
+///
+/// The JSON has, for each of `nodes`: verdict (sound, unsound, unshared or failed), rounds and both_old, messages and
+/// torn, additions and lost, and error.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo litmus                      every node
+  tombolo litmus --on arm0,bare0      some
+  tombolo litmus --rounds 5000        in a moment
+  tombolo litmus --json | jq '.nodes[] | select(.verdict != \"sound\")'")]
+pub(crate) struct Options {
+    /// The nodes [default: all; one that is down counts as not tested]
+    #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
+    on: Vec<String>,
+
+    /// How often each test is tried
+    #[arg(long, value_name = "COUNT", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(4..=100_000_000))]
+    rounds: u64,
+
+    /// The image of the tests [default: the one of the kit]
+    #[arg(long, value_name = "FILE")]
+    image: Option<PathBuf>,
+
+    /// For machines
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    machine: String,
+    /// Where the first of each pair ran.
+    here: String,
+    nodes: Vec<NodeReport>,
+}
+
+/// What was found between here and a node, with stable keys.
+#[derive(Serialize)]
+struct NodeReport {
+    node: String,
+    kind: String,
+    isa: &'static str,
+    link: Option<&'static str>,
+    verdict: Verdict,
+    #[serde(flatten)]
+    findings: Option<Findings>,
+    /// Why it could not be tested.
+    error: Option<String>,
+}
+
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Sound,
+    Unsound,
+    /// No memory is shared, so there is none to trust.
+    Unshared,
+    Failed,
+}
+
+/// As the program counts them.
+#[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
+struct Findings {
+    rounds: u64,
+    both_old: u64,
+    messages: u64,
+    torn: u64,
+    additions: u64,
+    lost: u64,
+}
+
+impl Findings {
+    /// From the program's line: `found` and six numbers.
+    fn parse(line: &str) -> Option<Findings> {
+        let numbers: Vec<u64> =
+            line.strip_prefix("found ")?.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
+        let [rounds, both_old, messages, torn, additions, lost] = numbers[..] else { return None };
+        Some(Findings { rounds, both_old, messages, torn, additions, lost })
+    }
+
+    fn are_sound(&self) -> bool {
+        (self.both_old, self.torn, self.lost) == (0, 0, 0)
+    }
+}
+
+/// What was heard of a pair's end.
+enum Outcome {
+    Found(Findings),
+    Unshared,
+    Failed(String),
+}
+
+/// Status 1 when the memory of a node cannot be trusted, or could not be tested.
+pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
+    let image = match &options.image {
+        Some(image) => image.clone(),
+        None => Kit::locate()?.root().join("images/litmus.tbi"),
+    };
+    let domain = context.attach()?;
+    let nodes = choose(domain.nodes()?, &options.on)?;
+    let output = Output::of(&domain);
+    let mut report = Report {
+        machine: domain.machine_name().to_owned(),
+        here: domain.node_name().to_owned(),
+        nodes: Vec::new(),
+    };
+    for node in nodes {
+        let outcome = if node.up {
+            Pair { domain: &domain, output: &output, image: &image, rounds: options.rounds }
+                .test(&node.name)?
+        } else {
+            Outcome::Failed(format!("it is down: {}", one_line(&node.cause)))
+        };
+        report.nodes.push(NodeReport::new(&node, outcome));
+    }
+    if options.json {
+        print_json(&report)?;
+    } else {
+        print(table(&report.nodes).render(context.colour))?;
+    }
+    for node in &report.nodes {
+        if let Some(advice) = node.advice(&report.here) {
+            context.say(advice);
+        }
+    }
+    Ok(u8::from(report.nodes.iter().any(|node| matches!(node.verdict, Verdict::Unsound | Verdict::Failed))))
+}
+
+/// The nodes that were named, or all.
+fn choose(nodes: Vec<NodeInfo>, names: &[String]) -> Result<Vec<NodeInfo>, Failure> {
+    if let Some(unknown) = names.iter().find(|name| nodes.iter().all(|node| node.name != **name)) {
+        let available = nodes.into_iter().map(|node| node.name).collect();
+        return Err(Error::from(Fault::NoSuchNode { name: unknown.clone(), available }).into());
+    }
+    Ok(nodes.into_iter().filter(|node| names.is_empty() || names.contains(&node.name)).collect())
+}
+
+/// What the programs write.
+#[derive(Clone, Default)]
+struct Output(Arc<Mutex<HashMap<DomainId, Vec<u8>>>>);
+
+impl Output {
+    fn of(domain: &Domain) -> Output {
+        let output = Output::default();
+        let heard = output.clone();
+        domain.on_output(move |id, _, bytes| {
+            heard.0.lock().unwrap_or_else(PoisonError::into_inner).entry(id).or_default().extend(bytes);
+        });
+        output
+    }
+
+    fn take(&self, id: DomainId) -> String {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&id).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// The two programs of a test.
+struct Pair<'a> {
+    domain: &'a Domain,
+    output: &'a Output,
+    image: &'a Path,
+    rounds: u64,
+}
+
+impl Pair<'_> {
+    fn test(&self, node: &str) -> Result<Outcome, Failure> {
+        let spawn = |rank: &str, on: &str| {
+            let options = SpawnOptions::image(self.image)
+                .on(on)
+                .env("TOMBOLO_RANK", rank)
+                .env("TOMBOLO_SIZE", "2")
+                .env("TOMBOLO_JOB", format!("litmus/{}/{node}", self.domain.id()))
+                .env("TOMBOLO_LITMUS_REPORT", "1")
+                .env("TOMBOLO_LITMUS_ROUNDS", self.rounds.to_string());
+            self.domain.spawn(&options)
+        };
+        let first = spawn("0", self.domain.node_name())?;
+        let second = match spawn("1", node) {
+            Ok(second) => second,
+            Err(error) => {
+                first.kill()?;
+                return Ok(Outcome::Failed(error.to_string()));
+            }
+        };
+        let start = Instant::now();
+        let mut ended: [Option<Exit>; 2] = [None, None];
+        // If either ends badly the other waits in vain for it, and is not waited for.
+        while ended.iter().flatten().all(is_an_answer) && ended.iter().any(Option::is_none) {
+            let patience = if ended[0].is_some() { AFTER } else { PATIENCE };
+            match self.domain.next_exit(patience.min(PATIENCE.saturating_sub(start.elapsed()))) {
+                Ok((id, exit)) if id == first.id() => ended[0] = Some(exit),
+                Ok((id, exit)) if id == second.id() => ended[1] = Some(exit),
+                Ok(_) => {}
+                Err(Error::TimedOut { .. }) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        first.kill()?;
+        second.kill()?;
+        let said = [self.output.take(first.id()), self.output.take(second.id())];
+        Ok(outcome(&ended, &said))
+    }
+}
+
+/// Whether a program ended as one that tested: 0 for sound, 1 for not.
+fn is_an_answer(exit: &Exit) -> bool {
+    matches!(exit, Exit::Exited { status: 0 | 1 })
+}
+
+fn outcome(ended: &[Option<Exit>; 2], said: &[String; 2]) -> Outcome {
+    if said[0].lines().any(|line| line == "unshared") {
+        return Outcome::Unshared;
+    }
+    if let Some(findings) = said[0].lines().find_map(Findings::parse) {
+        return Outcome::Found(findings);
+    }
+    let complaint = said.iter().flat_map(|said| said.lines()).find_map(|line| line.strip_prefix("litmus: "));
+    Outcome::Failed(match (complaint, ended) {
+        (Some(complaint), _) => complaint.to_owned(),
+        (None, [None, None]) => format!("neither program had ended after {} s", PATIENCE.as_secs()),
+        (None, _) => "one of the two programs was ended before it had found anything".to_owned(),
+    })
+}
+
+impl NodeReport {
+    fn new(node: &NodeInfo, outcome: Outcome) -> NodeReport {
+        let (verdict, findings, error) = match outcome {
+            Outcome::Found(findings) if findings.are_sound() => (Verdict::Sound, Some(findings), None),
+            Outcome::Found(findings) => (Verdict::Unsound, Some(findings), None),
+            Outcome::Unshared => (Verdict::Unshared, None, None),
+            Outcome::Failed(error) => (Verdict::Failed, None, Some(error)),
+        };
+        NodeReport {
+            node: node.name.clone(),
+            kind: node.kind.clone(),
+            isa: node.isa.name(),
+            link: node.transport.map(|transport| transport.name()),
+            verdict,
+            findings,
+            error,
+        }
+    }
+
+    /// What it means, and what to do.
+    fn advice(&self, here: &str) -> Option<String> {
+        let node = &self.node;
+        match (self.verdict, &self.error) {
+            (Verdict::Unsound, _) => Some(format!(
+                "error: the memory between {here} and {node} cannot be trusted: messages can be lost or torn.\n\
+                 hint: take the machine down. Where the node is emulated, look at its emulator's settings: with \
+                 `-smp 1` QEMU drops memory barriers, with `-smp 1,maxcpus=2` it does not"
+            )),
+            (_, Some(error)) => Some(format!("error: {node} could not be tested: {}", one_line(error))),
+            _ => None,
+        }
+    }
+}
+
+fn table(nodes: &[NodeReport]) -> Table {
+    let mut table = Table::new(&[
+        "NODE",
+        "KIND",
+        "ISA",
+        "LINK",
+        "MEMORY",
+        "BOTH OLD>",
+        "OF>",
+        "TORN>",
+        "OF>",
+        "LOST>",
+        "OF>",
+    ]);
+    for node in nodes {
+        let verdict = match node.verdict {
+            Verdict::Sound => "sound",
+            Verdict::Unsound => "NOT SOUND",
+            Verdict::Unshared => "not shared",
+            Verdict::Failed => "not tested",
+        };
+        let number = |pick: fn(&Findings) -> u64| {
+            node.findings.as_ref().map_or_else(|| "-".to_owned(), |findings| pick(findings).to_string())
+        };
+        table.row([
+            node.node.clone(),
+            node.kind.clone(),
+            node.isa.to_owned(),
+            node.link.unwrap_or("-").to_owned(),
+            verdict.to_owned(),
+            number(|found| found.both_old),
+            number(|found| found.rounds),
+            number(|found| found.torn),
+            number(|found| found.messages),
+            number(|found| found.lost),
+            number(|found| found.additions),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_program_found_is_read_whole_or_not_at_all() {
+        let found = Findings::parse("found 8 0 2 0 16 0").unwrap();
+        assert_eq!((found.rounds, found.messages, found.additions, found.are_sound()), (8, 2, 16, true));
+        for wrong in ["found 8 0 2 0 16", "found 8 0 2 0 16 0 0", "found 8 0 2 0 16 x", "8 0 2 0 16 0", ""] {
+            assert_eq!(Findings::parse(wrong), None, "{wrong}");
+        }
+        for unsound in ["found 8 1 2 0 16 0", "found 8 0 2 1 16 0", "found 8 0 2 0 16 1"] {
+            assert!(!Findings::parse(unsound).unwrap().are_sound(), "{unsound}");
+        }
+    }
+
+    #[test]
+    fn an_end_without_findings_is_told_by_what_was_said() {
+        let said = |first: &str, second: &str| [first.to_owned(), second.to_owned()];
+        let none = [None, None];
+        assert!(matches!(outcome(&none, &said("unshared\n", "")), Outcome::Unshared));
+        let Outcome::Failed(why) = outcome(&none, &said("", "litmus: no room\n")) else { panic!() };
+        assert_eq!(why, "no room");
+        let Outcome::Failed(why) = outcome(&none, &said("", "")) else { panic!() };
+        assert!(why.contains("90 s"), "{why}");
+        let killed = [Some(Exit::Signalled { signal: 9 }), None];
+        let Outcome::Failed(why) = outcome(&killed, &said("", "")) else { panic!() };
+        assert!(why.contains("was ended before"), "{why}");
+    }
+}

@@ -1,0 +1,55 @@
+//! The main job: one answer, whoever computes it.
+
+use std::fmt::Write;
+
+use tombolo_e2e::{Machine, MachineFile, image};
+
+const NODES: [&str; 4] = ["host", "arm0", "riscv-user", "s390x-user"];
+
+/// A graph with groups of fifty that know each other better than the rest, as an edge list.
+fn planted(vertices: u64, edges: u64) -> String {
+    let mut state = 1_u64;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut text = String::new();
+    for number in 0..edges {
+        let from = draw(vertices);
+        let to = if number % 5 == 0 { draw(vertices) } else { from / 50 * 50 + draw(50) };
+        let _ = writeln!(text, "{from} {to}");
+    }
+    text
+}
+
+#[test]
+fn the_answer_is_the_same_on_each_node_and_on_all_together() {
+    let file = MachineFile::host()
+        .with_vm("arm0", "")
+        .with_user("riscv-user", "riscv64")
+        .with_user("s390x-user", "s390x");
+    let machine = Machine::up(&file);
+    let graph = machine.folder().join("graph.txt");
+    std::fs::write(&graph, planted(2000, 12_000)).expect("a graph");
+    let image = image("communities");
+    let everywhere = NODES.map(|node| format!("{node}:1")).join(",");
+    let answers = NODES.map(|node| format!("{node}:1")).into_iter().chain([everywhere]).map(|workers| {
+        let labels = machine.folder().join(format!("labels-{workers}"));
+        let words = ["--workers", &workers, "--verify", "--json", "--output"];
+        let job = machine.tombolo(
+            ["run".as_ref(), "--on".as_ref(), "host".as_ref(), image.as_os_str(), "--".as_ref()]
+                .into_iter()
+                .chain(words.map(AsRef::as_ref))
+                .chain([labels.as_os_str(), graph.as_os_str()]),
+        );
+        let report: serde_json::Value = serde_json::from_str(&job.ok()).expect("a report");
+        assert_eq!(report["verified"], true, "{workers}: {report}");
+        (workers, std::fs::read_to_string(&labels).expect("labels"))
+    });
+    let answers: Vec<(String, String)> = answers.collect();
+    assert_eq!(answers[0].1.lines().count(), 2000);
+    for (workers, labels) in &answers {
+        assert!(*labels == answers[0].1, "the answer of {workers} is another than that of the host alone");
+    }
+    machine.down();
+}
