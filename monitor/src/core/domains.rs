@@ -228,13 +228,22 @@ impl Core {
 
     pub(super) fn domain_not_started(&mut self, domain: DomainId, why: String) {
         let Some(record) = self.domains.remove(&domain) else { return };
-        if let Some(node) = self.node(domain.node()) {
-            // Perhaps the program did not arrive, for want of memory there: the next start sends it again.
-            node.programs.retain(|known| *known != record.build);
-        }
+        self.forget_program(domain.node(), record.build);
         if let (Some(request), Some((_, client))) = (record.starting, record.parent) {
             let node = self.node_name(domain.node());
             self.answer(client, request, Err(Fault::StartFailed { node, why }));
+        }
+    }
+
+    /// A start failed. Perhaps the program did not arrive, for want of memory there: the next start sends it again, and
+    /// until then the node keeps none that nobody here knows of. An agent takes orders in turn, so starts of it that are
+    /// on their way find it still.
+    fn forget_program(&mut self, id: NodeId, hash: [u8; 32]) {
+        if let Some(node) = self.node(id)
+            && let Some(index) = node.programs.iter().position(|known| *known == hash)
+        {
+            node.programs.remove(index);
+            self.order(id, Order::Forget { hash });
         }
     }
 

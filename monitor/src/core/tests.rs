@@ -549,6 +549,20 @@ fn a_program_that_did_not_start_is_sent_again() {
 }
 
 #[test]
+fn a_node_keeps_no_program_that_the_root_has_forgotten() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let first = order_start(&mut bench, (HOST, 1)).domain;
+    let second = order_start(&mut bench, (HOST, 1)).domain;
+    bench.orders.clear();
+    bench.report(ARM0, Report::NotStarted { domain: first, why: "no processes are left".into() });
+    assert!(matches!(bench.orders[..], [(ARM0, Order::Forget { .. })]), "{:?}", bench.orders);
+    // It is forgotten once.
+    bench.report(ARM0, Report::NotStarted { domain: second, why: "no processes are left".into() });
+    assert_eq!(bench.orders.len(), 1, "{:?}", bench.orders);
+}
+
+#[test]
 fn a_program_that_cannot_be_passed_fails_the_start_with_the_reason() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
