@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use rustix::fs::{FlockOperation, flock};
 
 /// The folder that cargo builds in: tests run from `<target>/<profile>/deps`, programs from `<target>/<profile>`.
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     let exe = std::env::current_exe().expect("a program knows its own path");
     let profile = exe.ancestors().skip(1).find(|folder| !folder.ends_with("deps")).expect("a folder");
     profile.parent().expect("programs lie in <target>/<profile>").to_owned()
@@ -58,14 +58,19 @@ pub fn actor_image() -> PathBuf {
     IMAGE.get_or_init(build_actor).clone()
 }
 
-fn build_actor() -> PathBuf {
-    let target = target();
-    let folder = target.join("e2e");
-    std::fs::create_dir_all(&folder).expect("a folder for the image");
-    // Several test programs may want it at once, and none should see half of it.
+/// Held while something for tests is built: several test programs may want it at once, and none should see half of it.
+pub(crate) fn locked() -> File {
+    let folder = target().join("e2e");
+    std::fs::create_dir_all(&folder).expect("a folder for what is built");
     let lock = File::create(folder.join("lock")).expect("a lock");
     flock(&lock, FlockOperation::LockExclusive).expect("a lock");
-    let image = folder.join("actor.tbi");
+    lock
+}
+
+fn build_actor() -> PathBuf {
+    let _lock = locked();
+    let target = target();
+    let image = target.join("e2e/actor.tbi");
     let output = Command::new(tombolo())
         .args(["build", "--isa", "all", "--profile", "node", "--bin", "actor", "--output"])
         .arg(&image)

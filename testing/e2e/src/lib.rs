@@ -6,6 +6,7 @@
 //!
 //! Nothing here skips: without the kit of nodes or an emulator a test fails and says `make kit`.
 
+pub mod c;
 mod command;
 mod kit;
 pub mod leftovers;

@@ -2,10 +2,10 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use tombolo::interface::{CallError, Decline, Fault, Later, Malformed, Never};
 use tombolo::{Channel, ChannelOptions, Domain};
+use tombolo_e2e::c::HOST;
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
 use tombolo_interfaces::kv::{
     Kv, KvAwaitChange, KvAwaitChangeReply, KvAwaitChangeRequestView, KvChanged, KvChangedView, KvClient,
@@ -14,35 +14,11 @@ use tombolo_interfaces::kv::{
     KvServer,
 };
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The folder of cargo's library for this host, which this test depends on.
-fn libraries() -> PathBuf {
-    let exe = std::env::current_exe().expect("a program knows its own path");
-    exe.parent().expect("a folder").to_owned()
-}
-
 /// Builds an example in C.
-fn built(machine: &Machine, compiler: &str, name: &str, library: &Path) -> PathBuf {
-    let program = machine.folder().join(format!("{name}-{compiler}"));
-    let output = Command::new(compiler)
-        .args(["-std=c11", "-O2", "-Wall", "-Wextra", "-pedantic", "-Werror", "-static", "-I"])
-        .arg(root().join("runtime/c/include"))
-        .arg("-I")
-        .arg(root().join("interface/c"))
-        .args([
-            root().join(format!("examples/c/{name}.c")).as_os_str(),
-            OsStr::new("-o"),
-            program.as_os_str(),
-        ])
-        .arg(library)
-        .args(["-lpthread", "-ldl", "-lm"])
-        .output()
-        .unwrap_or_else(|error| panic!("{compiler}: {error}"));
-    // Static programs of glibc warn of what they look up at run time.
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+fn built(machine: &Machine, name: &str) -> PathBuf {
+    let program = machine.folder().join(name);
+    let library = HOST.library().expect("this test depends on it");
+    HOST.build(&[&format!("examples/c/{name}.c")], &library, &program);
     program
 }
 
@@ -203,9 +179,8 @@ fn c_serves(machine: &Machine, node: &str, program: &Path) {
 #[test]
 fn c_and_rust_serve_each_other_on_the_host() {
     let machine = Machine::up(&MachineFile::host());
-    let library = libraries().join("libtombolo_c.a");
-    rust_serves(&machine, "host", &built(&machine, "gcc", "kv_client", &library));
-    c_serves(&machine, "host", &built(&machine, "gcc", "kv_server", &library));
+    rust_serves(&machine, "host", &built(&machine, "kv_client"));
+    c_serves(&machine, "host", &built(&machine, "kv_server"));
     machine.down();
 }
 
@@ -213,7 +188,7 @@ fn c_and_rust_serve_each_other_on_the_host() {
 #[test]
 fn a_server_in_c_refuses_what_is_wrong_and_goes_on() {
     let machine = Machine::up(&MachineFile::host());
-    let program = built(&machine, "gcc", "kv_server", &libraries().join("libtombolo_c.a"));
+    let program = built(&machine, "kv_server");
     let words = [
         OsStr::new("run"),
         OsStr::new("--on"),
@@ -261,7 +236,7 @@ fn a_server_in_c_refuses_what_is_wrong_and_goes_on() {
 #[test]
 fn a_client_in_c_is_told_of_the_end_of_its_server() {
     let machine = Machine::up(&MachineFile::host());
-    let program = built(&machine, "gcc", "kv_client", &libraries().join("libtombolo_c.a"));
+    let program = built(&machine, "kv_client");
     let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
     let listener = domain.export("kv-mute", &options()).unwrap();
     let words = [

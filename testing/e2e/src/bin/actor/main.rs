@@ -7,6 +7,7 @@ mod hostile;
 mod marks;
 mod member;
 mod names;
+mod typed;
 mod waitset;
 
 use std::error::Error;
@@ -42,6 +43,9 @@ fn main() -> ExitCode {
         ["connect", name, slot_bytes, slots, hash] => channels::connect(name, slot_bytes, slots, hash),
         ["keep", name] => channels::keep(name),
         ["connect-in-turn", name, count] => channels::connect_in_turn(name, count),
+        // Typed interfaces.
+        ["typed-serve", name, clients] => typed::serve(name, clients),
+        ["typed-call", names @ ..] => typed::call(names),
         // One waitset and its clients.
         ["serve-all", name, clients] => waitset::serve(name, clients),
         ["use-many", name, channels, rounds, then] => waitset::use_many(name, channels, rounds, then),

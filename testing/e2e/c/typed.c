@@ -1,0 +1,91 @@
+/* typed serve NAME CLIENTS | typed call NAME...: the same words, channels and lines as the test program in Rust. */
+#include "typed.h"
+
+enum part { EVERYTHING, NOW, BEFORE, PARTS };
+
+static const char *const part_names[PARTS] = {"everything", "now", "before"};
+
+static tombolo_options options_of(int part)
+{
+    return part == EVERYTHING ? testing_everything_options() : part == NOW ? testing_growth_options() : before_growth_options();
+}
+
+static void named(char *name, size_t bytes, const char *server, int part)
+{
+    (void)snprintf(name, bytes, "%s-%s", server, part_names[part]);
+}
+
+static tombolo_channel *accepted(const tombolo_listener *listener)
+{
+    tombolo_channel *channel;
+    const tombolo_status status = tombolo_accept(listener, PATIENCE, &channel);
+    must(status == TOMBOLO_OK, "accept", status);
+    return channel;
+}
+
+static void serve(tombolo_domain *domain, const char *server, int clients)
+{
+    tombolo_listener *listeners[PARTS];
+    for (int part = 0; part < PARTS; part++) {
+        const tombolo_options options = options_of(part);
+        char name[128];
+        tombolo_status status;
+        named(name, sizeof name, server, part);
+        status = tombolo_export(domain, name, &options, &listeners[part]);
+        must(status == TOMBOLO_OK, "export", status);
+    }
+    printf("serving %s\n", server);
+    fflush(stdout);
+    for (int client = 0; client < clients; client++) {
+        serve_everything(accepted(listeners[EVERYTHING]));
+        for (int version = 0; version < 2; version++) {
+            serve_now(accepted(listeners[NOW]));
+            serve_before(accepted(listeners[BEFORE]));
+        }
+    }
+    for (int part = 0; part < PARTS; part++) {
+        tombolo_unexport(listeners[part]);
+    }
+    printf("served %d clients\n", clients);
+}
+
+static tombolo_channel *connected(const tombolo_domain *domain, const char *server, int part)
+{
+    const tombolo_options options = options_of(part);
+    tombolo_channel *channel;
+    tombolo_status status;
+    char name[128];
+    named(name, sizeof name, server, part);
+    status = tombolo_connect(domain, name, &options, PATIENCE, &channel);
+    must(status == TOMBOLO_OK, "connect", status);
+    return channel;
+}
+
+static void call(const tombolo_domain *domain, const char *server)
+{
+    call_everything(connected(domain, server, EVERYTHING));
+    call_as_now(connected(domain, server, NOW), true);
+    call_as_now(connected(domain, server, BEFORE), false);
+    call_as_before(connected(domain, server, NOW), true);
+    call_as_before(connected(domain, server, BEFORE), false);
+    printf("understood %s\n", server);
+}
+
+int main(int count, char **words)
+{
+    tombolo_domain *domain;
+    const tombolo_status status = tombolo_attach(&domain);
+    must(status == TOMBOLO_OK, "attach", status);
+    if (count == 4 && strcmp(words[1], "serve") == 0) {
+        serve(domain, words[2], atoi(words[3]));
+    } else if (count > 2 && strcmp(words[1], "call") == 0) {
+        for (int word = 2; word < count; word++) {
+            call(domain, words[word]);
+        }
+    } else {
+        fprintf(stderr, "usage: typed serve NAME CLIENTS | typed call NAME...\n");
+        return 2;
+    }
+    tombolo_detach(domain);
+    return 0;
+}

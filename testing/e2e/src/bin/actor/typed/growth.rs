@@ -1,0 +1,202 @@
+//! An interface as it was and as it is: each talks to the other.
+
+use std::time::{Duration, Instant};
+
+use tombolo::Channel;
+use tombolo::interface::{CallError, Decline, Fault, Later, Malformed, Never, ServeError};
+use tombolo_interfaces::common::Stamp;
+use tombolo_interfaces::{growth, growth_before};
+
+use super::expect;
+use crate::{Outcome, PATIENCE};
+
+pub(super) const HASH: u64 = growth::Growth::HASH;
+
+const STAMP: Stamp = Stamp { at_ns: 0x0102_0304_0506_0708, node: 0x0102 };
+
+/// Which version a server has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Peer {
+    Now,
+    Before,
+}
+
+/// Serves the interface as it is.
+#[derive(Default)]
+struct Now {
+    text: String,
+    told: bool,
+}
+
+impl growth::GrowthHandler for Now {
+    fn look<'s>(
+        &'s mut self,
+        _: Later<growth::GrowthLook>,
+        request: growth::GrowthLookRequestView<'_>,
+    ) -> Result<growth::GrowthLookReply<'s>, Decline<Never>> {
+        let note = request.note()?;
+        self.text = note.text()?.to_string()?;
+        let (mood, due, count) = (note.mood()?, note.due()?, note.tags()?.len() as u32);
+        let note = growth::Note { text: &self.text, mood, tags: &["a", "ü"], due };
+        // A client of before asks without detail, for it does not know that there is any.
+        let thing = if request.detail()? { growth::Thing::Number(4) } else { growth::Thing::Name("name") };
+        Ok(growth::GrowthLookReply { note, thing, stamp: STAMP, count: Some(count) })
+    }
+
+    fn number(
+        &mut self,
+        _: Later<growth::GrowthNumber>,
+        _: growth::GrowthNumberRequestView<'_>,
+    ) -> Result<growth::GrowthNumberReply, Decline<Never>> {
+        Ok(growth::GrowthNumberReply { id: 5 })
+    }
+
+    fn forget(&mut self, message: growth::GrowthForgetView<'_>) -> Result<(), Malformed> {
+        self.told =
+            message.id()? == 3 && ["", "old"].iter().any(|why| message.why().is_ok_and(|said| said.is(why)));
+        Ok(())
+    }
+
+    fn poke(&mut self, _: growth::GrowthPokeView<'_>) -> Result<(), Malformed> {
+        Ok(())
+    }
+}
+
+/// Serves the interface as it was.
+#[derive(Default)]
+struct Before {
+    text: String,
+    told: bool,
+}
+
+impl growth_before::GrowthHandler for Before {
+    fn look<'s>(
+        &'s mut self,
+        _: Later<growth_before::GrowthLook>,
+        request: growth_before::GrowthLookRequestView<'_>,
+    ) -> Result<growth_before::GrowthLookReply<'s>, Decline<Never>> {
+        self.text = request.note()?.text()?.to_string()?;
+        let note = growth_before::Note { text: &self.text };
+        Ok(growth_before::GrowthLookReply { note, thing: growth_before::Thing::Number(4), stamp: STAMP })
+    }
+
+    fn forget(&mut self, message: growth_before::GrowthForgetView<'_>) -> Result<(), Malformed> {
+        self.told = message.id()? == 3;
+        Ok(())
+    }
+}
+
+/// Serves until the client leaves; the client's version shows only in what the older of both does not know.
+macro_rules! serve {
+    ($server:ty, $handler:ty, $channel:expr, |$bound:ident| $tell:expr) => {{
+        let mut $bound = <$server>::bind($channel)?;
+        let mut handler = <$handler>::default();
+        loop {
+            match $bound.serve_one(&mut handler, PATIENCE) {
+                Ok(true) => {}
+                Ok(false) => return Err("the client fell silent".into()),
+                Err(ServeError::Ended(tombolo::Error::Closed { .. })) => break,
+                Err(error) => return Err(error.into()),
+            }
+            if std::mem::take(&mut handler.told) {
+                $tell;
+            }
+        }
+        expect("messages that were refused", $bound.counts().malformed, 0)
+    }};
+}
+
+pub(super) fn serve_now(channel: Channel) -> Outcome {
+    serve!(growth::GrowthServer<Channel>, Now, channel, |server| {
+        server.news(&growth::GrowthNews {}, PATIENCE)?;
+        server.seen(&growth::GrowthSeen { id: 8, by: "somebody" }, PATIENCE)?;
+    })
+}
+
+pub(super) fn serve_before(channel: Channel) -> Outcome {
+    serve!(growth_before::GrowthServer<Channel>, Before, channel, |server| {
+        server.seen(&growth_before::GrowthSeen { id: 8 }, PATIENCE)?;
+    })
+}
+
+/// What a client was told.
+#[derive(Default)]
+struct Told(Vec<String>);
+
+impl growth::GrowthEvents for Told {
+    fn seen(&mut self, event: growth::GrowthSeenView<'_>) -> Result<(), Malformed> {
+        self.0.push(format!("{} {:?}", event.id()?, event.by()?.to_string()?));
+        Ok(())
+    }
+}
+
+impl growth_before::GrowthEvents for Told {
+    fn seen(&mut self, event: growth_before::GrowthSeenView<'_>) -> Result<(), Malformed> {
+        self.0.push(event.id()?.to_string());
+        Ok(())
+    }
+}
+
+/// Waits until a client was told of something.
+macro_rules! listen {
+    ($client:expr) => {{
+        let until = Instant::now() + PATIENCE;
+        while $client.events().0.is_empty() && Instant::now() < until {
+            $client.poll()?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }};
+}
+
+pub(super) fn call_as_now(channel: Channel, peer: Peer) -> Outcome {
+    let mut client = growth::GrowthClient::bind(channel, Told::default())?;
+    let note =
+        growth::Note { text: "größte Insel: 島", mood: growth::Mood(77), tags: &["x"; 4], due: Some(1) };
+    let look = growth::GrowthLookRequest { note, detail: true };
+    let got = client.look(&look, PATIENCE, |answer| {
+        let Ok(reply) = answer;
+        let (note, stamp) = (reply.note()?, reply.stamp()?);
+        let thing = matches!(reply.thing()?, growth::ThingView::Number(4));
+        let text = note.text()?.to_string()?;
+        let grown = (note.mood()?.0, note.tags()?.len(), note.due()?, reply.count()?);
+        Ok((text, thing, grown, stamp.at_ns()?, stamp.node()?))
+    })?;
+    // What an older server does not say is zero, or nothing.
+    let grown = if peer == Peer::Now { (77, 2, Some(1), Some(4)) } else { (0, 0, None, None) };
+    let expected = ("größte Insel: 島".to_owned(), true, grown, STAMP.at_ns, STAMP.node);
+    expect("look, now", got, expected)?;
+    let number = client.number(&growth::GrowthNumberRequest {}, PATIENCE, |answer| {
+        let Ok(reply) = answer;
+        reply.id()
+    });
+    match (number, peer) {
+        (Ok(5), Peer::Now) | (Err(CallError::Fault(Fault::Unknown)), Peer::Before) => {}
+        (other, _) => return Err(format!("number: {other:?}").into()),
+    }
+    client.poke(&growth::GrowthPoke {}, PATIENCE)?;
+    client.forget(&growth::GrowthForget { id: 3, why: "old" }, PATIENCE)?;
+    listen!(client);
+    let told = if peer == Peer::Now { "8 \"somebody\"" } else { "8 \"\"" };
+    expect("told", &client.events().0, &vec![told.to_owned()])
+}
+
+pub(super) fn call_as_before(channel: Channel, peer: Peer) -> Outcome {
+    let mut client = growth_before::GrowthClient::bind(channel, Told::default())?;
+    let look = growth_before::GrowthLookRequest { note: growth_before::Note { text: "hello" } };
+    let got = client.look(&look, PATIENCE, |answer| {
+        let Ok(reply) = answer;
+        let thing = match reply.thing()? {
+            growth_before::ThingView::Number(number) => (1, number),
+            growth_before::ThingView::Unknown(case) => (case, 0),
+        };
+        Ok((reply.note()?.text()?.to_string()?, thing, reply.stamp()?.node()?))
+    })?;
+    let thing = if peer == Peer::Now { (2, 0) } else { (1, 4) };
+    expect("look, before", got, ("hello".to_owned(), thing, STAMP.node))?;
+    client.forget(&growth_before::GrowthForget { id: 3 }, PATIENCE)?;
+    listen!(client);
+    expect("told", &client.events().0, &vec!["8".to_owned()])?;
+    // Of news it knows nothing.
+    let unknown = u64::from(peer == Peer::Now);
+    expect("unknown events", client.counts().unknown, unknown)
+}

@@ -1,0 +1,73 @@
+//! Each language on each kind of node serves each, and calls each: every type of the interface language with its limits,
+//! and the versions of an interface as it was and as it is.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use tombolo_e2e::c::{AARCH64, HOST, S390X, Toolchain};
+use tombolo_e2e::{Machine, MachineFile, Running, actor_image, host_actor};
+
+/// A program that serves and calls.
+struct Speaker {
+    name: &'static str,
+    node: &'static str,
+    program: PathBuf,
+    /// What its first argument begins with.
+    verb: &'static str,
+}
+
+impl Speaker {
+    fn start(&self, machine: &Machine, verb: &str, words: &[&str]) -> Running {
+        let verb = format!("{}{verb}", self.verb);
+        let head = ["run", "--on", self.node].map(OsStr::new);
+        let head = head.into_iter().chain([self.program.as_os_str(), OsStr::new(&verb)]);
+        machine.start(head.chain(words.iter().map(OsStr::new)))
+    }
+}
+
+const SOURCES: [&str; 3] = ["testing/e2e/c/typed.c", "testing/e2e/c/everything.c", "testing/e2e/c/growth.c"];
+
+/// All that there are here; those that cannot be built were said to be skipped.
+fn speakers(machine: &Machine) -> Vec<Speaker> {
+    let rust = |name, node, program| Speaker { name, node, program, verb: "typed-" };
+    let mut all = vec![
+        rust("rust-host", "host", host_actor()),
+        rust("rust-arm", "arm0", actor_image()),
+        rust("rust-s390x", "s390x-user", actor_image()),
+    ];
+    let in_c = [("c-host", "host", HOST), ("c-arm", "arm0", AARCH64), ("c-s390x", "s390x-user", S390X)];
+    let built = |(name, node, toolchain): (&'static str, &'static str, Toolchain)| {
+        let library = toolchain.library()?;
+        let program = machine.folder().join(name);
+        toolchain.build(&SOURCES, &library, &program);
+        Some(Speaker { name, node, program, verb: "" })
+    };
+    all.extend(in_c.into_iter().filter_map(built));
+    all
+}
+
+#[test]
+fn every_language_on_every_kind_of_node_understands_every_other() {
+    let mut machine = Machine::new(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
+    let speakers = speakers(&machine);
+    let names: Vec<&str> = speakers.iter().map(|speaker| speaker.name).collect();
+    let clients = names.len().to_string();
+    machine.bring_up();
+    let serve = |speaker: &Speaker| {
+        let running = speaker.start(&machine, "serve", &[speaker.name, &clients]);
+        running.wait_for("serving ");
+        running
+    };
+    let servers: Vec<Running> = speakers.iter().map(serve).collect();
+    for speaker in &speakers {
+        let said = speaker.start(&machine, "call", &names).finish().ok();
+        let understood: Vec<&str> =
+            said.lines().filter_map(|line| line.split("understood ").nth(1)).collect();
+        assert_eq!(understood, names, "{} said\n{said}", speaker.name);
+    }
+    for server in servers {
+        let said = server.finish().ok();
+        assert!(said.contains(&format!("served {clients} clients")), "{said}");
+    }
+    machine.down();
+}
