@@ -53,6 +53,17 @@ pub struct Tally {
     pub bytes: u64,
 }
 
+/// What the fast path of receiving comes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Now<R> {
+    /// A message, and what was made of it.
+    Received(R),
+    /// There is none.
+    Nothing,
+    /// Whatever it is, it is for the slow path.
+    Unclear,
+}
+
 /// Something that holds one end of a channel, such as the end itself.
 pub trait Endpoint {
     /// What carries it.
@@ -113,6 +124,31 @@ pub trait Transport {
     #[inline]
     fn rings(&self) -> u64 {
         self.stats().rings
+    }
+
+    /// Sends a message if that takes nothing out of the ordinary: the fast path of [`try_send`](Self::try_send), which
+    /// does the rest. False says that nothing happened, and not why: an error, even one that never comes, would be
+    /// kept in memory on the way.
+    #[inline(always)]
+    #[must_use = "the message may not have been sent"]
+    fn send_now(&mut self, _message: &[u8]) -> bool {
+        false
+    }
+
+    /// Receives the next message, or finds that there is none, if that takes nothing out of the ordinary: the fast path
+    /// of [`try_recv_into`](Self::try_recv_into), which does the rest.
+    #[inline(always)]
+    fn recv_now(&mut self, _buffer: &mut Vec<u8>) -> Now<usize> {
+        Now::Unclear
+    }
+
+    /// As [`recv_now`](Self::recv_now), for [`try_recv_in_place`](Self::try_recv_in_place).
+    #[inline(always)]
+    fn recv_now_in_place<R>(&mut self, _read: impl FnOnce(&Message<'_>) -> R) -> Now<R>
+    where
+        Self: Sized,
+    {
+        Now::Unclear
     }
 
     /// Sends a message, whole or not at all.

@@ -7,11 +7,11 @@ use tombolo_link::{ChannelLayout, Ends, Handshake, Hello, Side, TransportKind};
 use tombolo_platform::barrier;
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::{Deadline, now_ns};
-use tombolo_ring::{Look, Producer, RecvError, SendError, Sleeper, WakeOrder};
+use tombolo_ring::{Glimpse, Look, Producer, RecvError, SendError, Sleeper, WakeOrder};
 
 use crate::capabilities::Capabilities;
 use crate::connection::Connection;
-use crate::contract::{Announced, Limits, Stats, Tally, Transport};
+use crate::contract::{Announced, Limits, Now, Stats, Tally, Transport};
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, Message};
 
@@ -58,7 +58,7 @@ impl Answers {
     /// messages only come, the slot is left alone, for the peer would have to fetch it again.
     #[inline(always)]
     fn prepare(&mut self, producer: &Producer) {
-        let sent = producer.counters().messages;
+        let sent = producer.messages();
         if sent != self.sent {
             self.sent = sent;
             producer.prefetch();
@@ -119,11 +119,43 @@ impl MemoryChannel {
         RawMemory { memory: self.memory.clone(), _channel: self }
     }
 
+    /// A message of several slots, or one for which no room is known.
+    #[inline(never)]
+    fn send_slow(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        match self.ends.producer.try_send(message) {
+            Ok(()) => {
+                self.wake_peer();
+                Ok(())
+            }
+            Err(error) => Err(self.not_sent(error, message.len())),
+        }
+    }
+
+    /// A message of several slots, an end, or room to be given back.
+    #[inline(never)]
+    fn recv_slow(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+        self.try_recv_in_place(|message| {
+            message.copy_into(buffer);
+            message.len()
+        })
+    }
+
     /// Takes note of what came along with messages that were received.
     #[inline(always)]
     fn note_received(&mut self) {
         self.wake_peer_for_credit();
         self.ends.producer.hear_credit(self.ends.consumer.reverse_credit());
+    }
+
+    /// Does what follows a glimpse of the ring.
+    #[inline(always)]
+    fn after_glimpse<R>(&mut self, now: Now<R>) -> Now<R> {
+        match now {
+            Now::Received(_) => self.note_received(),
+            Now::Nothing => self.look_now_and_then(),
+            Now::Unclear => {}
+        }
+        now
     }
 
     /// What a look at the ring comes to, `peer_gone` having been looked at before it.
@@ -167,7 +199,7 @@ impl MemoryChannel {
     /// A peer asleep for room must hear of credit that was given back.
     #[inline(always)]
     fn wake_peer_for_credit(&mut self) {
-        let stores = self.ends.consumer.counters().credit_stores;
+        let stores = self.ends.consumer.credit_stores();
         if stores != self.credit_stores {
             self.credit_stores = stores;
             self.wake_peer_for_room();
@@ -346,31 +378,58 @@ impl Transport for MemoryChannel {
     }
 
     #[inline(always)]
-    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+    fn send_now(&mut self, message: &[u8]) -> bool {
         self.ends.producer.set_reverse_credit(self.ends.consumer.credit_to_piggyback());
-        match self.ends.producer.try_send(message) {
-            Ok(()) => {
-                self.wake_peer();
-                Ok(())
-            }
-            Err(error) => Err(self.not_sent(error, message.len())),
+        let sent = self.ends.producer.try_send_single(message);
+        if sent {
+            self.wake_peer();
         }
+        sent
+    }
+
+    #[inline(always)]
+    fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        if self.send_now(message) { Ok(()) } else { self.send_slow(message) }
+    }
+
+    #[inline(always)]
+    fn recv_now(&mut self, buffer: &mut Vec<u8>) -> Now<usize> {
+        // Not by a closure, as below: it would be called, and this lies between a message and its answer.
+        let peer_gone = self.connection.peer_gone();
+        let now = match self.ends.consumer.glimpse() {
+            Glimpse::Single(message) => {
+                self.answers.prepare(&self.ends.producer);
+                Message::in_slots(message).copy_into(buffer);
+                Now::Received(buffer.len())
+            }
+            Glimpse::Nothing if !peer_gone => Now::Nothing,
+            Glimpse::Nothing | Glimpse::Unclear => Now::Unclear,
+        };
+        self.after_glimpse(now)
+    }
+
+    #[inline(always)]
+    fn recv_now_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Now<R> {
+        // Looked at before the ring: whoever is gone by now has sent everything it ever will.
+        let peer_gone = self.connection.peer_gone();
+        let now = match self.ends.consumer.glimpse() {
+            Glimpse::Single(message) => {
+                self.answers.prepare(&self.ends.producer);
+                Now::Received(read(&Message::in_slots(message)))
+            }
+            Glimpse::Nothing if !peer_gone => Now::Nothing,
+            Glimpse::Nothing | Glimpse::Unclear => Now::Unclear,
+        };
+        self.after_glimpse(now)
     }
 
     #[inline(always)]
     fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
-        // Not by a closure, as below: it would be called, and this lies between a message and its answer.
-        let peer_gone = self.connection.peer_gone();
-        let received = match self.ends.consumer.try_recv() {
-            Ok(Some(message)) => {
-                self.answers.prepare(&self.ends.producer);
-                Message::in_slots(message).copy_into(buffer);
-                Ok(Some(buffer.len()))
-            }
-            Ok(None) => Ok(None),
-            Err(error) => Err(error),
-        };
-        self.after_look(received, peer_gone)
+        match self.recv_now(buffer) {
+            Now::Received(length) => Ok(Some(length)),
+            Now::Nothing => Ok(None),
+            Now::Unclear => self.recv_slow(buffer),
+        }
     }
 
     #[inline(always)]

@@ -75,6 +75,7 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     /// [`OutOfMessage`] when the part does not lie in the message; nothing was copied.
+    #[inline]
     pub fn read_at(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfMessage> {
         match &self.place {
             Place::Slots(message) => message.read_at(offset_bytes, target),

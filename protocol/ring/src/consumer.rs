@@ -40,6 +40,17 @@ impl Found {
     const NOTHING: Found = Found { slots: 0, len_bytes: 0 };
 }
 
+/// What [`Consumer::glimpse`] sees.
+#[derive(Debug)]
+pub enum Glimpse<'a> {
+    /// A message of one slot.
+    Single(Message<'a>),
+    /// Nothing new, and nothing to be done about it.
+    Nothing,
+    /// Something rarer, which [`Consumer::try_recv`] finds out.
+    Unclear,
+}
+
 /// The receiving end of a ring.
 ///
 /// Dropping a consumer does not [close](Self::close) it.
@@ -61,7 +72,11 @@ pub struct Consumer {
     reverse_credit: u32,
     /// From this position on the consumer is taken to run behind, see [`PREFETCH_SLOTS`].
     prefetch_from: u64,
-    counters: ConsumerCounters,
+    /// Bytes of payload consumed. Of a message that takes one slot nothing else is counted.
+    bytes: u64,
+    /// Consumed slots that began no message.
+    continued_slots: u64,
+    credit_stores: u64,
     producer_line: SharedMemory,
     credit_line: SharedMemory,
     config: RingConfig,
@@ -91,7 +106,9 @@ impl Consumer {
             checkpoint: credit_step,
             reverse_credit: 0,
             prefetch_from: PREFETCH_AFTER_SLOTS,
-            counters: ConsumerCounters::default(),
+            bytes: 0,
+            continued_slots: 0,
+            credit_stores: 0,
             slots,
             producer_line: memory.producer_line,
             credit_line: memory.credit_line,
@@ -107,9 +124,14 @@ impl Consumer {
     }
 
     /// What has been done so far.
+    #[inline]
     #[must_use]
     pub fn counters(&self) -> ConsumerCounters {
-        self.counters
+        ConsumerCounters {
+            messages: self.position - self.continued_slots,
+            bytes: self.bytes,
+            credit_stores: self.credit_stores,
+        }
     }
 
     /// The next message, to be read in place; `None` when there is none now.
@@ -122,14 +144,8 @@ impl Consumer {
     #[inline(always)]
     pub fn try_recv(&mut self) -> Result<Option<Message<'_>>, RecvError> {
         let word = self.slots.load_control(self.position, Acquire);
-        let len_bytes = control::length_bytes(word);
-        // One comparison says: of this lap, a single slot, nothing reserved.
-        if word & SINGLE_MASK == self.expected && len_bytes <= self.single_max_bytes {
-            self.reverse_credit = control::reverse_credit(word);
-            if self.position >= self.prefetch_from {
-                self.slots.prefetch(self.position + PREFETCH_SLOTS);
-            }
-            return Ok(Some(Message::new(self, len_bytes, 1)));
+        if self.is_single(word) {
+            return Ok(Some(self.single(word)));
         }
         self.prefetch_from = self.position + PREFETCH_AFTER_SLOTS;
         if self.nothing_new(word) {
@@ -140,6 +156,40 @@ impl Consumer {
             return Ok(Some(Message::new(self, found.len_bytes, found.slots)));
         }
         self.ended.map_or(Ok(None), Err)
+    }
+
+    /// The next message if it takes one slot, as almost every one, or that there is none; whatever else there is,
+    /// [`try_recv`](Self::try_recv) finds out.
+    ///
+    /// For callers in whose fast path a message that may be of any kind, or an error, would be kept in memory.
+    #[inline(always)]
+    pub fn glimpse(&mut self) -> Glimpse<'_> {
+        let word = self.slots.load_control(self.position, Acquire);
+        if self.is_single(word) {
+            return Glimpse::Single(self.single(word));
+        }
+        self.prefetch_from = self.position + PREFETCH_AFTER_SLOTS;
+        if self.nothing_new(word) { Glimpse::Nothing } else { Glimpse::Unclear }
+    }
+
+    /// One comparison says: of this lap, a single slot, nothing reserved.
+    #[inline(always)]
+    fn is_single(&self, word: u64) -> bool {
+        word & SINGLE_MASK == self.expected && control::length_bytes(word) <= self.single_max_bytes
+    }
+
+    /// The message that a control word found to be [single](Self::is_single) announces.
+    #[inline(always)]
+    fn single(&mut self, word: u64) -> Message<'_> {
+        let credit = control::reverse_credit(word);
+        // Where messages go one way only it is always the same, and a store is dearer than a look.
+        if self.reverse_credit != credit {
+            self.reverse_credit = credit;
+        }
+        if self.position >= self.prefetch_from {
+            self.slots.prefetch(self.position + PREFETCH_SLOTS);
+        }
+        Message::new(self, control::length_bytes(word), 1)
     }
 
     /// Whether [`try_recv`](Self::try_recv) would return something else than `None`. Gives slots back as it does.
@@ -249,8 +299,10 @@ impl Consumer {
     #[inline(always)]
     pub(crate) fn consume(&mut self, slots: u64, len_bytes: usize) {
         self.position += slots;
-        self.counters.messages += 1;
-        self.counters.bytes += len_bytes as u64;
+        self.bytes += len_bytes as u64;
+        if slots > 1 {
+            self.continued_slots += slots - 1;
+        }
         if self.position >= self.checkpoint {
             self.pass_checkpoint();
         }
@@ -285,7 +337,7 @@ impl Consumer {
             }
         }
         self.credited = self.position;
-        self.counters.credit_stores += 1;
+        self.credit_stores += 1;
     }
 
     /// The credit that came with the latest message: how many slots of the reverse ring its consumer had consumed,
@@ -294,6 +346,13 @@ impl Consumer {
     #[must_use]
     pub fn reverse_credit(&self) -> u32 {
         self.reverse_credit
+    }
+
+    /// Times that room was given back to the producer.
+    #[inline(always)]
+    #[must_use]
+    pub fn credit_stores(&self) -> u64 {
+        self.credit_stores
     }
 
     /// How many slots were consumed of this ring, modulo 2³²: to be sent along on the reverse ring by

@@ -61,7 +61,7 @@ mod staged;
 pub use config::{
     CREDIT_LINE_BYTES, LayoutError, PRODUCER_LINE_BYTES, RingConfig, RingMemory, SlotCount, SlotSize, Variant,
 };
-pub use consumer::{Consumer, ConsumerCounters};
+pub use consumer::{Consumer, ConsumerCounters, Glimpse};
 pub use doorbell::{Look, Sleeper, WakeOrder, Waker};
 pub use error::{OutOfMessage, RecvError, SendError, TargetTooShort, Violation};
 pub use message::Message;

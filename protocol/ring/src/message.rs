@@ -51,38 +51,18 @@ impl<'a> Message<'a> {
         if self.slots == 1 {
             self.consumer.slots.load(self.consumer.position, target);
         } else {
-            self.copy_fragments(target);
+            copy_fragments(self.consumer, target);
         }
         Ok(self.len_bytes)
-    }
-
-    /// Copies a message of several slots; `target` is as long as the message.
-    #[inline(never)]
-    fn copy_fragments(&self, target: &mut [u8]) {
-        let slots = &self.consumer.slots;
-        let fragments = target.chunks_mut(slots.payload_bytes());
-        for (position, fragment) in (self.consumer.position..).zip(fragments) {
-            slots.load(position, fragment);
-        }
     }
 
     /// Copies a part of the message, from any offset on.
     ///
     /// # Errors
     /// [`OutOfMessage`] when the part does not lie in the message; nothing was copied.
+    #[inline]
     pub fn read_at(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfMessage> {
-        OutOfMessage::check(offset_bytes, target.len(), self.len_bytes)?;
-        let slots = &self.consumer.slots;
-        let (slot, mut within) = slots.locate(offset_bytes);
-        let mut position = self.consumer.position + slot;
-        let mut rest = target;
-        while !rest.is_empty() {
-            let cut = rest.len().min(slots.payload_bytes() - within);
-            let (fragment, after) = rest.split_at_mut(cut);
-            bytes::load_at(slots.payload(position), within, fragment);
-            (position, within, rest) = (position + 1, 0, after);
-        }
-        Ok(())
+        read_part(self.consumer, self.len_bytes, offset_bytes, target)
     }
 
     /// Reads a little-endian number from any offset: one load where the offset is a multiple of eight.
@@ -93,7 +73,7 @@ impl<'a> Message<'a> {
     pub fn read_u64_le(&self, offset_bytes: usize) -> Result<u64, OutOfMessage> {
         if !offset_bytes.is_multiple_of(8) {
             let mut value = [0; 8];
-            self.read_at(offset_bytes, &mut value)?;
+            read_part(self.consumer, self.len_bytes, offset_bytes, &mut value)?;
             return Ok(u64::from_le_bytes(value));
         }
         OutOfMessage::check(offset_bytes, 8, self.len_bytes)?;
@@ -115,8 +95,42 @@ impl<'a> Message<'a> {
     }
 }
 
+// What is out of line is not given the message itself: a message of which nobody takes the address stays in registers.
+
+/// Copies the message of several slots that is next; `target` is as long as it.
+#[inline(never)]
+fn copy_fragments(consumer: &Consumer, target: &mut [u8]) {
+    let slots = &consumer.slots;
+    let fragments = target.chunks_mut(slots.payload_bytes());
+    for (position, fragment) in (consumer.position..).zip(fragments) {
+        slots.load(position, fragment);
+    }
+}
+
+/// Copies a part of the message that is next.
+#[inline(never)]
+fn read_part(
+    consumer: &Consumer,
+    len_bytes: usize,
+    offset_bytes: usize,
+    target: &mut [u8],
+) -> Result<(), OutOfMessage> {
+    OutOfMessage::check(offset_bytes, target.len(), len_bytes)?;
+    let slots = &consumer.slots;
+    let (slot, mut within) = slots.locate(offset_bytes);
+    let mut position = consumer.position + slot;
+    let mut rest = target;
+    while !rest.is_empty() {
+        let cut = rest.len().min(slots.payload_bytes() - within);
+        let (fragment, after) = rest.split_at_mut(cut);
+        bytes::load_at(slots.payload(position), within, fragment);
+        (position, within, rest) = (position + 1, 0, after);
+    }
+    Ok(())
+}
+
 impl Drop for Message<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         self.consumer.consume(self.slots, self.len_bytes);
     }

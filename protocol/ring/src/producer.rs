@@ -4,10 +4,10 @@ use tombolo_base::SharedMemory;
 use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
 
 use crate::config::{LayoutError, RingConfig, RingMemory, Variant};
-use crate::control::{CREDIT_SHIFT, LENGTH_SHIFT, MORE, TAG_MASK};
+use crate::control::{CREDIT_SHIFT, LENGTH_SHIFT, MORE};
 use crate::error::{SendError, Violation};
 use crate::slots::Slots;
-use crate::staged::{Batch, Claim};
+use crate::staged::{Batch, Claim, Mark};
 
 /// What a producer has done since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,12 +32,18 @@ pub struct Producer {
     pub(crate) position: u64,
     /// Slots before this position may be written. Equal to `position` for good once the ring is closed or failed.
     limit: u64,
-    /// The tag of `position`, and the credit that travels along.
-    header: u64,
+    /// The credit that travels along.
+    reverse_credit: u32,
     single_max_bytes: usize,
-    /// Slots before `position` that a batch holds back.
-    pub(crate) staged_slots: u64,
-    pub(crate) counters: ProducerCounters,
+    /// The first slot that a batch holds back, and with it all after it.
+    held_from: Option<u64>,
+    /// Bytes of payload published. Of a message that takes one slot nothing else is counted: a store less for each, and
+    /// stores are what a stream of them waits for.
+    pub(crate) bytes: u64,
+    /// Slots before `position` that began no message.
+    pub(crate) continued_slots: u64,
+    refused_full: u64,
+    credit_loads: u64,
     config: RingConfig,
     /// Why nothing can be sent any more: closed or violated.
     ended: Option<SendError>,
@@ -62,11 +68,14 @@ impl Producer {
         Ok(Producer {
             position: 0,
             limit: slots.count(),
-            header: slots.tag(0),
             slots,
+            reverse_credit: 0,
             single_max_bytes: config.single_max_bytes(),
-            staged_slots: 0,
-            counters: ProducerCounters::default(),
+            held_from: None,
+            bytes: 0,
+            continued_slots: 0,
+            refused_full: 0,
+            credit_loads: 0,
             config,
             ended: None,
             line_credit: 0,
@@ -90,9 +99,22 @@ impl Producer {
     }
 
     /// What has been done so far.
+    #[inline]
     #[must_use]
     pub fn counters(&self) -> ProducerCounters {
-        self.counters
+        ProducerCounters {
+            messages: self.messages(),
+            bytes: self.bytes,
+            refused_full: self.refused_full,
+            credit_loads: self.credit_loads,
+        }
+    }
+
+    /// Messages published: the slots that began one. Those of a batch that was leaked count too.
+    #[inline(always)]
+    #[must_use]
+    pub fn messages(&self) -> u64 {
+        self.position - self.continued_slots
     }
 
     /// Sends a copy of `message`.
@@ -101,15 +123,24 @@ impl Producer {
     /// [`SendError`]; the message was not sent and the ring is as it was.
     #[inline(always)]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
+        if self.try_send_single(message) { Ok(()) } else { self.send_slow(message) }
+    }
+
+    /// Sends a copy of `message` if it takes one slot and that slot is known to be free, as almost always. Otherwise
+    /// nothing happened, and [`try_send`](Self::try_send) sends it or says why not.
+    ///
+    /// For callers in whose fast path an error, even one that never comes, would be kept in memory.
+    #[inline(always)]
+    #[must_use = "the message may not have been sent"]
+    pub fn try_send_single(&mut self, message: &[u8]) -> bool {
         if !self.has_single(message.len()) {
-            return self.send_slow(message);
+            return false;
         }
-        let word = self.header | (message.len() as u64) << LENGTH_SHIFT;
+        let word = self.word(self.position, message.len(), false);
         self.slots.fill(self.position, message, word, Release);
-        self.counters.messages += 1;
-        self.counters.bytes += message.len() as u64;
-        self.advance(1);
-        Ok(())
+        self.bytes += message.len() as u64;
+        self.position += 1;
+        true
     }
 
     /// Whether a message of `len_bytes` takes one slot and that slot is known to be free.
@@ -123,9 +154,7 @@ impl Producer {
         let slots = self.reserve(message.len())?;
         let (first, word) = self.stage(message);
         self.slots.fill(self.position, first, word, Release);
-        self.counters.messages += 1;
-        self.counters.bytes += message.len() as u64;
-        self.advance(slots);
+        self.advance(slots, message.len());
         Ok(())
     }
 
@@ -157,7 +186,7 @@ impl Producer {
         if self.limit - self.position < needed {
             self.refresh(needed)?;
             if self.limit - self.position < needed {
-                self.counters.refused_full += 1;
+                self.refused_full += 1;
                 return Err(SendError::Full);
             }
         }
@@ -198,19 +227,18 @@ impl Producer {
     #[inline(always)]
     pub(crate) fn word(&self, position: u64, len_bytes: usize, more: bool) -> u64 {
         let more = if more { MORE } else { 0 };
-        (self.header & !TAG_MASK) | self.slots.tag(position) | (len_bytes as u64) << LENGTH_SHIFT | more
+        let credit = u64::from(self.reverse_credit) << CREDIT_SHIFT;
+        credit | self.slots.tag(position) | (len_bytes as u64) << LENGTH_SHIFT | more
     }
 
-    /// Moves `position` over `slots` slots that were written.
+    /// Moves `position` over the `slots` slots of a message that was written.
     #[inline(always)]
-    pub(crate) fn advance(&mut self, slots: u64) {
-        self.move_to(self.position + slots);
-    }
-
-    #[inline(always)]
-    fn move_to(&mut self, position: u64) {
-        self.position = position;
-        self.header = (self.header & !TAG_MASK) | self.slots.tag(position);
+    pub(crate) fn advance(&mut self, slots: u64, len_bytes: usize) {
+        self.position += slots;
+        self.bytes += len_bytes as u64;
+        if slots > 1 {
+            self.continued_slots += slots - 1;
+        }
     }
 
     /// Takes back all that a batch staged from `start` on and did not publish.
@@ -218,14 +246,34 @@ impl Producer {
     /// The first slot has an idle tag already; the others get theirs back, which is what the consumer expects of a
     /// slot that is still to be published. It cannot look there before the first slot is, and that store will
     /// release these.
-    pub(crate) fn retract(&mut self, start: u64) {
-        for staged in start + 1..self.position {
+    pub(crate) fn retract(&mut self, start: Mark) {
+        for staged in start.position + 1..self.position {
             self.slots.store_control(staged, self.idle_word(staged), Relaxed);
         }
-        self.staged_slots -= self.position - start;
-        self.move_to(start);
+        self.let_go(start.position);
+        self.position = start.position;
+        self.continued_slots = start.continued_slots;
+        self.bytes = start.bytes;
         if self.ended.is_some() {
-            self.limit = start;
+            self.limit = start.position;
+        }
+    }
+
+    /// How far it is.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { position: self.position, continued_slots: self.continued_slots, bytes: self.bytes }
+    }
+
+    /// Says that nothing from `position` on is visible to the consumer yet.
+    pub(crate) fn hold_back(&mut self) {
+        // A batch that was leaked holds back this one too, for good.
+        self.held_from = self.held_from.or(Some(self.position));
+    }
+
+    /// Ends what [`hold_back`](Self::hold_back) began at `position`.
+    pub(crate) fn let_go(&mut self, position: u64) {
+        if self.held_from == Some(position) {
+            self.held_from = None;
         }
     }
 
@@ -236,7 +284,7 @@ impl Producer {
 
     /// The position up to which the consumer may have seen slots.
     pub(crate) fn published(&self) -> u64 {
-        self.position - self.staged_slots
+        self.held_from.unwrap_or(self.position)
     }
 
     /// Looks for room for `needed` slots beyond what is known.
@@ -247,7 +295,7 @@ impl Producer {
         if self.limit - self.position >= needed {
             return Ok(());
         }
-        self.counters.credit_loads += 1;
+        self.credit_loads += 1;
         if self.credit_line.load_le(1, Acquire) != 0 {
             return Err(self.bar(SendError::Closed));
         }
@@ -282,7 +330,7 @@ impl Producer {
     /// The slots that a batch holds back are no one's to give: the first of them is still zero.
     fn probe_slots(&mut self, needed: u64) {
         let half = self.slots.count() / 2;
-        let furthest = self.slots.count() - self.staged_slots;
+        let furthest = self.slots.count() - (self.position - self.published());
         for distance in [half.max(needed), needed] {
             if distance <= furthest && self.slots.load_control(self.position + distance - 1, Acquire) == 0 {
                 self.limit = self.limit.max(self.position + distance);
@@ -297,9 +345,12 @@ impl Producer {
 
     /// The credit that every slot published from now on carries: what the consumer of the reverse ring says,
     /// see [`Consumer::credit_to_piggyback`](crate::Consumer::credit_to_piggyback).
-    #[inline]
+    #[inline(always)]
     pub fn set_reverse_credit(&mut self, credit: u32) {
-        self.header = (self.header & TAG_MASK) | u64::from(credit) << CREDIT_SHIFT;
+        // Where messages go one way only it is always the same, and a store is dearer than a look.
+        if self.reverse_credit != credit {
+            self.reverse_credit = credit;
+        }
     }
 
     /// Takes note of credit for this ring that came with a message on the reverse ring, see
@@ -314,7 +365,9 @@ impl Producer {
     /// that never answers, piggybacked credit is ignored. With [`Variant::UsedFlag`] it always is.
     #[inline(always)]
     pub fn hear_credit(&mut self, credit: u32) {
-        self.heard_credit = credit;
+        if self.heard_credit != credit {
+            self.heard_credit = credit;
+        }
     }
 
     /// Asks for the line of the slot that the next message goes into, without waiting for it: worth it when that
@@ -435,7 +488,7 @@ mod tests {
         producer.limit = position + producer.slots.count();
         producer.piggybacked_credit = piggybacked;
         producer.heard_credit = piggybacked as u32;
-        producer.move_to(position);
+        producer.position = position;
         producer
     }
 

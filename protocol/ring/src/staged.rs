@@ -102,9 +102,7 @@ impl<'a> Claim<'a> {
             producer.finish_fragments(len_bytes, slots)
         };
         producer.slots.store_control(producer.position, first_word, Release);
-        producer.counters.messages += 1;
-        producer.counters.bytes += len_bytes as u64;
-        producer.advance(slots);
+        producer.advance(slots, len_bytes);
     }
 }
 
@@ -116,17 +114,23 @@ impl<'a> Claim<'a> {
 #[must_use = "a batch that is not committed sends nothing"]
 pub struct Batch<'a> {
     producer: &'a mut Producer,
-    /// Position of the first message.
-    start: u64,
-    /// The control word that publishes everything; `None` before the first message.
-    first_word: Option<u64>,
-    messages: u64,
-    bytes: u64,
+    /// Where the producer was before.
+    start: Mark,
+    /// The control word that publishes everything; of no meaning before the first message.
+    first_word: u64,
+}
+
+/// How far a producer is.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    pub(crate) position: u64,
+    pub(crate) continued_slots: u64,
+    pub(crate) bytes: u64,
 }
 
 impl<'a> Batch<'a> {
     pub(crate) fn new(producer: &'a mut Producer) -> Self {
-        Batch { start: producer.position, producer, first_word: None, messages: 0, bytes: 0 }
+        Batch { start: producer.mark(), producer, first_word: 0 }
     }
 
     /// Adds a copy of `message`. All messages of a batch must fit in the ring together.
@@ -137,58 +141,56 @@ impl<'a> Batch<'a> {
     pub fn push(&mut self, message: &[u8]) -> Result<(), SendError> {
         if self.producer.has_single(message.len()) {
             let word = self.producer.word(self.producer.position, message.len(), false);
-            self.add(message, word, 1);
+            self.add(message, word, 1, message.len());
         } else {
             let slots = self.producer.reserve(message.len())?;
             let (first, word) = self.producer.stage(message);
-            self.add(first, word, slots);
+            self.add(first, word, slots, message.len());
         }
-        self.messages += 1;
-        self.bytes += message.len() as u64;
         Ok(())
     }
 
     /// Fills the first slot of a message, of which all others were.
     #[inline(always)]
-    fn add(&mut self, first: &[u8], word: u64, slots: u64) {
+    fn add(&mut self, first: &[u8], word: u64, slots: u64, len_bytes: usize) {
         let position = self.producer.position;
-        let written = if self.first_word.is_some() {
-            word
-        } else {
-            self.first_word = Some(word);
-            self.producer.idle_word(position)
-        };
+        let mut written = word;
+        if position == self.start.position {
+            self.first_word = word;
+            self.producer.hold_back();
+            written = self.producer.idle_word(position);
+        }
         self.producer.slots.fill(position, first, written, Relaxed);
-        self.producer.staged_slots += slots;
-        self.producer.advance(slots);
+        self.producer.advance(slots, len_bytes);
     }
 
     /// Messages added so far.
     #[must_use]
     pub fn len(&self) -> u64 {
-        self.messages
+        let continued_slots = self.producer.continued_slots - self.start.continued_slots;
+        self.producer.position - self.start.position - continued_slots
     }
 
     /// Whether no message was added.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.messages == 0
+        self.producer.position == self.start.position
     }
 
     /// Publishes all messages. An empty batch does nothing.
     pub fn commit(mut self) {
-        if let Some(word) = self.first_word.take() {
-            self.producer.slots.store_control(self.start, word, Release);
-            self.producer.staged_slots -= self.producer.position - self.start;
-            self.producer.counters.messages += self.messages;
-            self.producer.counters.bytes += self.bytes;
+        if !self.is_empty() {
+            self.producer.slots.store_control(self.start.position, self.first_word, Release);
+            self.producer.let_go(self.start.position);
         }
+        // Nothing is left to be taken back.
+        self.start = self.producer.mark();
     }
 }
 
 impl Drop for Batch<'_> {
     fn drop(&mut self) {
-        if self.first_word.is_some() {
+        if !self.is_empty() {
             self.producer.retract(self.start);
         }
     }

@@ -9,7 +9,7 @@ use tombolo_control::Grant;
 use tombolo_link::{Hello, Side, TransportKind};
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Deadline, Errno, OsError};
-use tombolo_transport::contract::{Announced, Tally};
+use tombolo_transport::contract::{Announced, Now, Tally};
 use tombolo_transport::memory::RawMemory;
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wait::{self, Spin};
@@ -93,12 +93,37 @@ impl Transport for Plain {
         on_carrier!(self, channel => channel.rings())
     }
 
+    // In memory, or it is no fast path.
     #[inline(always)]
+    fn send_now(&mut self, message: &[u8]) -> bool {
+        match self {
+            Plain::Memory(channel) => channel.send_now(message),
+            Plain::Stream(_) | Plain::Captured(_) => false,
+        }
+    }
+
+    #[inline(always)]
+    fn recv_now(&mut self, buffer: &mut Vec<u8>) -> Now<usize> {
+        match self {
+            Plain::Memory(channel) => channel.recv_now(buffer),
+            Plain::Stream(_) | Plain::Captured(_) => Now::Unclear,
+        }
+    }
+
+    #[inline(always)]
+    fn recv_now_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Now<R> {
+        match self {
+            Plain::Memory(channel) => channel.recv_now_in_place(read),
+            Plain::Stream(_) | Plain::Captured(_) => Now::Unclear,
+        }
+    }
+
+    #[inline]
     fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
         on_carrier!(self, channel => channel.try_send(message))
     }
 
-    #[inline(always)]
+    #[inline]
     fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
         on_carrier!(self, channel => channel.try_recv_into(buffer))
     }
@@ -236,10 +261,12 @@ impl Channel {
     /// [`Error::WouldBlock`] when there is none; [`Error::TooLong`]; or the end of the peer.
     #[inline]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), Error> {
-        match self.carrier.try_send(message) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.error(error, Duration::ZERO)),
-        }
+        if self.carrier.send_now(message) { Ok(()) } else { self.send_slow(message) }
+    }
+
+    #[inline(never)]
+    fn send_slow(&mut self, message: &[u8]) -> Result<(), Error> {
+        self.carrier.try_send(message).map_err(|error| self.error(error, Duration::ZERO))
     }
 
     /// Sends a message, whole, waiting for room up to `timeout`.
@@ -258,10 +285,16 @@ impl Channel {
     /// The end of the peer, after everything it sent has been received.
     #[inline]
     pub fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, Error> {
-        match self.carrier.try_recv_into(buffer) {
-            Ok(received) => Ok(received),
-            Err(error) => Err(self.failure(error, Duration::ZERO)),
+        match self.carrier.recv_now(buffer) {
+            Now::Received(length) => Ok(Some(length)),
+            Now::Nothing => Ok(None),
+            Now::Unclear => self.recv_slow(buffer),
         }
+    }
+
+    #[inline(never)]
+    fn recv_slow(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, Error> {
+        self.carrier.try_recv_into(buffer).map_err(|error| self.failure(error, Duration::ZERO))
     }
 
     /// Receives the next message in place of what `buffer` held, waiting up to `timeout`. Returns its length.
@@ -288,9 +321,14 @@ impl Channel {
     /// As [`try_recv_into`](Self::try_recv_into).
     #[inline(always)]
     pub fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, Error> {
-        match self.carrier.try_recv_in_place(read) {
-            Ok(received) => Ok(received),
-            Err(error) => Err(self.failure(error, Duration::ZERO)),
+        let mut read = Some(read);
+        let now = self.carrier.recv_now_in_place(|message| read.take().map(|read| read(message)));
+        match (now, read) {
+            (Now::Received(read), _) => Ok(read),
+            (Now::Nothing, _) | (_, None) => Ok(None),
+            (Now::Unclear, Some(read)) => {
+                self.carrier.try_recv_in_place(read).map_err(|error| self.failure(error, Duration::ZERO))
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use tombolo_trace::event::{AWAITS_MESSAGE, AWAITS_ROOM, GONE_BROKEN, GONE_CLOSED
 use tombolo_trace::page::{Described, Row, RowState, Switch};
 
 use crate::capabilities::Capabilities;
-use crate::contract::{Stats, Transport, one_by_one};
+use crate::contract::{Now, Stats, Transport, one_by_one};
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, Message};
 use crate::trace::{Happening, Kind, Recorder};
@@ -175,6 +175,43 @@ impl<T: Transport> Traced<T> {
         self.inner
     }
 
+    #[inline(never)]
+    fn send_slow(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        if self.probe.is_on() {
+            return self.try_send_traced(message).inspect_err(|error| self.probe.failed(error));
+        }
+        match self.inner.try_send(message) {
+            Ok(()) => {
+                self.probe.count_sent(&self.inner, 0);
+                Ok(())
+            }
+            Err(ChannelError::WouldBlock) => Err(ChannelError::WouldBlock),
+            Err(error) => {
+                self.probe.failed(&error);
+                Err(error)
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn recv_slow(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
+        match self.inner.try_recv_into(buffer) {
+            Ok(None) => Ok(None),
+            Ok(Some(length)) => {
+                if self.probe.is_on() {
+                    self.note_receive(length);
+                } else {
+                    self.probe.count_received(&self.inner);
+                }
+                Ok(Some(length))
+            }
+            Err(error) => {
+                self.probe.failed(&error);
+                Err(error)
+            }
+        }
+    }
+
     #[cold]
     fn try_send_traced(&mut self, message: &[u8]) -> Result<(), ChannelError> {
         // Before the peer can see it: the stamp of its receive is not to be earlier.
@@ -211,39 +248,49 @@ impl<T: Transport> Transport for Traced<T> {
     forward!(inner: kind limits stats tallies readable unsent sendable announce_sleep sources);
 
     #[inline(always)]
+    fn send_now(&mut self, message: &[u8]) -> bool {
+        let sent = !self.probe.is_on() && self.inner.send_now(message);
+        if sent {
+            self.probe.count_sent(&self.inner, 0);
+        }
+        sent
+    }
+
+    #[inline(always)]
     fn try_send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
+        if self.send_now(message) { Ok(()) } else { self.send_slow(message) }
+    }
+
+    #[inline(always)]
+    fn recv_now(&mut self, buffer: &mut Vec<u8>) -> Now<usize> {
         if self.probe.is_on() {
-            return self.try_send_traced(message).inspect_err(|error| self.probe.failed(error));
+            return Now::Unclear;
         }
-        match self.inner.try_send(message) {
-            Ok(()) => {
-                self.probe.count_sent(&self.inner, 0);
-                Ok(())
-            }
-            Err(ChannelError::WouldBlock) => Err(ChannelError::WouldBlock),
-            Err(error) => {
-                self.probe.failed(&error);
-                Err(error)
-            }
+        let now = self.inner.recv_now(buffer);
+        if let Now::Received(_) = now {
+            self.probe.count_received(&self.inner);
         }
+        now
+    }
+
+    #[inline(always)]
+    fn recv_now_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Now<R> {
+        if self.probe.is_on() {
+            return Now::Unclear;
+        }
+        let now = self.inner.recv_now_in_place(read);
+        if let Now::Received(_) = now {
+            self.probe.count_received(&self.inner);
+        }
+        now
     }
 
     #[inline(always)]
     fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, ChannelError> {
-        match self.inner.try_recv_into(buffer) {
-            Ok(None) => Ok(None),
-            Ok(Some(length)) => {
-                if self.probe.is_on() {
-                    self.note_receive(length);
-                } else {
-                    self.probe.count_received(&self.inner);
-                }
-                Ok(Some(length))
-            }
-            Err(error) => {
-                self.probe.failed(&error);
-                Err(error)
-            }
+        match self.recv_now(buffer) {
+            Now::Received(length) => Ok(Some(length)),
+            Now::Nothing => Ok(None),
+            Now::Unclear => self.recv_slow(buffer),
         }
     }
 
