@@ -128,7 +128,8 @@ fn promised(results: &Results) -> String {
         }
     }
     if !missed.is_empty() {
-        text += "\nWhy these are missed, after what was tried ([0022](../adr/0022-designs-tried-for-speed.md)):\n\n";
+        text += "\nWhy these are missed, after what was tried ([0022](../adr/0022-designs-tried-for-speed.md), \
+                 [0026](../adr/0026-fewer-stores.md)):\n\n";
         text += &missed;
     }
     text

@@ -80,12 +80,12 @@ fn times(value: f64) -> String {
     format!("{value:.2} ×")
 }
 
-/// Why a target is missed where it is, after what was tried; the whole account is in ADRs 0016 and 0022.
+/// Why a target is missed where it is, after what was tried; the whole account is in ADRs 0016, 0022 and 0026.
 mod why {
     pub(super) const ONE_LINE: &str = "The bare lines carry one word each way; a slot is filled by eight stores and read whole, \
         by some sixty instructions on each side. Tried: slots spread over pairs of lines, the answer's slot fetched for \
-        writing while the message is read (which is what there is), rests between polls, receiving without a message \
-        in between, every call inlined.";
+        writing while the message is read (which is what there is), rests between polls, every call inlined, a fast path \
+        of its own through all layers with messages in registers (which is what there is).";
     pub(super) const TWO_LINES: &str = "64 bytes of payload and a control word take two cache lines, and the second is \
         asked for only once the first has arrived. Tried: two slots of 64 bytes, and one of 128. 56 bytes fit in one line.";
     pub(super) const TAIL: &str = "The rarest round trips are those that an interrupt or the hypervisor hits; the bare \
@@ -93,14 +93,16 @@ mod why {
     pub(super) const RATE: &str = "Each message costs the transfer of a line to the receiver and of its ownership back. Tried: \
         prefetching for writing by the sender, slots spread over pairs of lines, a receiver that rests or prefetches, one \
         store for a whole slot, deeper rings and longer slots; only non-temporal stores are faster, and they are not \
-        ordered. Near each other what counts is how many stores a message costs, see there.";
+        ordered. Near each other what counts is how many stores a message costs, see there; those for counting and for the \
+        control word were done away with, the eight of a slot are left.";
     pub(super) const WAKE: &str = "A wake-up carries a message, keeps a deadline and watches over the peer's life, where the \
         bare futex does none of it. Tried: a byte on the lifeline with the sleeper's barrier and without, an event counter \
         and a futex as the bell, polling before reading and a blocking read, which was the fastest and is what there is.";
     pub(super) const CALLS: &str = "A side that waits longer than it polls, since a processor was taken from the other, goes to \
         sleep: see the share of time that sides waited for a processor.";
     pub(super) const STREAM: &str = "What is left is the message that hands a buffer over and the one that gives it back. \
-        Tried: the buffer that was freed last goes first. Other orders, and several buffers in a message, are not tried yet.";
+        Tried: the buffer that came back last goes first, or the one that came back first, which is what there is; stores past \
+        the cache and by `rep stos`; several buffers in a message; buffers in parts of 64 and 256 KiB; huge pages.";
     pub(super) const WINDOW: &str = "An emulated processor pays for every instruction of the ring, where the bare lines are \
         two. Other designs than the default are not tried yet.";
     pub(super) const PEER: &str = "See the figures of both below: they are of the same run.";
