@@ -57,6 +57,15 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "interface/stubs/src/growth_before.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/kv.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/rights.rs", cost: Cost::Built, generate: stubs },
+    Generator {
+        path: "interface/editor/vscode/syntaxes/tombolo.tmLanguage.json",
+        cost: Cost::Built,
+        generate: grammar,
+    },
+    Generator { path: "docs/book/src/reference/echo.md", cost: Cost::Built, generate: reference },
+    Generator { path: "docs/book/src/reference/everything.md", cost: Cost::Built, generate: reference },
+    Generator { path: "docs/book/src/reference/kv.md", cost: Cost::Built, generate: reference },
+    Generator { path: "docs/book/src/reference/rights.md", cost: Cost::Built, generate: reference },
     Generator { path: "docs/book/src/cli.md", cost: Cost::Built, generate: command_reference },
 ];
 
@@ -147,6 +156,17 @@ fn c_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, 
 /// The same with names that begin otherwise, so that programs can include it with what it has become.
 fn c_stubs_of_before(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     compiled(workspace, path, &["--c=before_"])
+}
+
+/// The reference of the interface file of the same name.
+fn reference(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
+    compiled(workspace, path, &["--doc"])
+}
+
+/// How editors colour interface files.
+fn grammar(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
+    let compile = ["run", "--quiet", "--package", "tombolo-idl", "--example", "compile", "--", "--grammar"];
+    capture(workspace.cargo().current_dir(&workspace.root).args(compile))
 }
 
 fn compiled(workspace: &Workspace, path: &str, options: &[&str]) -> Result<String, Failure> {

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use tombolo_idl::c::{self, COptions};
 use tombolo_idl::compatibility::{Verdict, compare, verdict};
 use tombolo_idl::rust::{RustOptions, generate};
-use tombolo_idl::{FileError, Mistakes, Model, Source, compile_file};
+use tombolo_idl::{Compiled, FileError, Mistakes, Source, compile_file};
 
 use crate::context::{Context, print};
 use crate::failure::Failure;
@@ -30,6 +30,7 @@ enum IdlCommand {
     Compile(CompileOptions),
     Fmt(FmtOptions),
     Check(CheckOptions),
+    Doc(DocOptions),
 }
 
 /// Writes stubs
@@ -54,6 +55,10 @@ struct CompileOptions {
     /// Path of what stubs stand on, in the crate that they are part of
     #[arg(long, value_name = "PATH", default_value = "tombolo_interface")]
     runtime: String,
+
+    /// Write which files the stubs were written from there too, as make reads it
+    #[arg(long, value_name = "FILE", requires = "output")]
+    depfile: Option<PathBuf>,
 
     /// What names in C begin with [default: the last word of the package and `_`]
     #[arg(long, value_name = "TEXT")]
@@ -100,16 +105,32 @@ struct CheckOptions {
     new: PathBuf,
 }
 
+/// Writes the reference of an interface file, as a page of Markdown
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo idl doc interfaces/kv.tbl
+  tombolo idl doc interfaces/kv.tbl --output docs/kv.md")]
+struct DocOptions {
+    /// The interface file
+    file: PathBuf,
+
+    /// Where to write it; to the terminal if it is not said
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     match &options.command {
         IdlCommand::Compile(options) => compile(context, options),
         IdlCommand::Fmt(options) => format(context, options),
         IdlCommand::Check(options) => check(context, options),
+        IdlCommand::Doc(options) => document(context, options),
     }
 }
 
 fn compile(context: &Context, options: &CompileOptions) -> Result<u8, Failure> {
-    let model = read(context, &options.file)?;
+    let Compiled { model, files } = read(context, &options.file)?;
     let origin = options.file.to_string_lossy().into_owned();
     let stubs = match options.lang {
         Language::Rust => generate(&model, &RustOptions { runtime: options.runtime.clone(), origin })
@@ -121,6 +142,31 @@ fn compile(context: &Context, options: &CompileOptions) -> Result<u8, Failure> {
         None => print(stubs)?,
         Some(path) => {
             fs::write(path, stubs).map_err(failed("write", path))?;
+            if let Some(depfile) = &options.depfile {
+                fs::write(depfile, rule(path, &files)).map_err(failed("write", depfile))?;
+            }
+            context.say(format!("wrote {}", path.display()));
+        }
+    }
+    Ok(0)
+}
+
+/// What make has to know: when one of the files changes the stubs are stale. One that is gone is no mistake.
+fn rule(stubs: &Path, files: &[PathBuf]) -> String {
+    let escaped =
+        |path: &Path| path.to_string_lossy().replace('$', "$$").replace('#', "\\#").replace(' ', "\\ ");
+    let all: Vec<String> = files.iter().map(|path| escaped(path)).collect();
+    let gone: String = all.iter().map(|path| format!("{path}:\n")).collect();
+    format!("{}: {}\n{gone}", escaped(stubs), all.join(" "))
+}
+
+fn document(context: &Context, options: &DocOptions) -> Result<u8, Failure> {
+    let model = read(context, &options.file)?.model;
+    let page = tombolo_idl::document::markdown(&model, &options.file.to_string_lossy());
+    match &options.output {
+        None => print(page)?,
+        Some(path) => {
+            fs::write(path, page).map_err(failed("write", path))?;
             context.say(format!("wrote {}", path.display()));
         }
     }
@@ -147,7 +193,7 @@ fn format(context: &Context, options: &FmtOptions) -> Result<u8, Failure> {
 }
 
 fn check(context: &Context, options: &CheckOptions) -> Result<u8, Failure> {
-    let changes = compare(&read(context, &options.old)?, &read(context, &options.new)?);
+    let changes = compare(&read(context, &options.old)?.model, &read(context, &options.new)?.model);
     for change in &changes {
         let word = match change.verdict {
             Verdict::Compatible => "compatible",
@@ -167,9 +213,9 @@ fn check(context: &Context, options: &CheckOptions) -> Result<u8, Failure> {
     Ok(status)
 }
 
-fn read(context: &Context, path: &Path) -> Result<Model, Failure> {
+fn read(context: &Context, path: &Path) -> Result<Compiled, Failure> {
     match compile_file(path) {
-        Ok(compiled) => Ok(compiled.model),
+        Ok(compiled) => Ok(compiled),
         Err(FileError::File { path, error }) => Err(failed("read", &path)(error)),
         Err(FileError::Mistakes(mistakes)) => Err(Failure::Interface(mistakes.render(context.colour_errors))),
         Err(other) => Err(Failure::Interface(other.to_string())),
@@ -185,4 +231,15 @@ fn shown(context: &Context, path: &Path, text: &str, mistakes: &Mistakes) -> Fai
 fn failed(verb: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
     let operation = format!("{verb} {}", path.display());
     move |source| Failure::System { operation, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn make_reads_what_stubs_were_written_from() {
+        let rule = rule(Path::new("out/kv.h"), &["a b.tbl".into(), "c$#.tbl".into()]);
+        assert_eq!(rule, "out/kv.h: a\\ b.tbl c$$\\#.tbl\na\\ b.tbl:\nc$$\\#.tbl:\n");
+    }
 }

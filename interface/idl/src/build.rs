@@ -57,6 +57,14 @@ pub fn c(path: impl AsRef<Path>, options: &COptions) -> Result<String, BuildErro
     Ok(crate::c::generate(&compile_file(path)?.model, options)?)
 }
 
+/// The reference of an interface file, as Markdown that says where it was written from.
+///
+/// # Errors
+/// [`BuildError`].
+pub fn reference(path: impl AsRef<Path>, origin: &str) -> Result<String, BuildError> {
+    Ok(crate::document::markdown(&compile_file(path)?.model, origin))
+}
+
 /// Compiles an interface file from a build script: `interfaces/kv.tbl` to `kv.rs` in `OUT_DIR`, for
 /// `include!(concat!(env!("OUT_DIR"), "/kv.rs"))` in a module of its own. The modules of files that it includes stand
 /// beside that, under their names.

@@ -22,6 +22,8 @@ pub mod c;
 mod check;
 pub mod compatibility;
 mod diagnostic;
+pub mod document;
+pub mod editor;
 mod files;
 mod fingerprint;
 mod format;

@@ -10,7 +10,7 @@ use crate::lexer::{self, Kind, Token};
 const MAX_DEPTH: u32 = 16;
 
 /// Words that no declaration may have as its name. Fields and messages may.
-const KEYWORDS: [&str; 18] = [
+pub(crate) const KEYWORDS: [&str; 18] = [
     "package",
     "use",
     "const",

@@ -9,7 +9,7 @@ use crate::model::Int;
 const MAX_NAME_BYTES: usize = 64;
 
 /// Types that need no declaration.
-pub(super) const BUILT_IN: [&str; 18] = [
+pub(crate) const BUILT_IN: [&str; 18] = [
     "bool",
     "u8",
     "u16",
