@@ -4,12 +4,14 @@
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
 TOMBOLO := $(TARGET)/release/tombolo
 MACHINE ?= machines/default.toml
+PREFIX  ?= /usr/local
+LIBDIR  ?= lib
 
 # Debian's Rust where setup had to install it comes first; rustup's folder may be missing from a fresh shell.
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup build kit bench bench-peers results clean
+.PHONY: help run test setup build kit install bench bench-peers results clean
 
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +32,9 @@ build: setup ## Builds the command, and the monitors of every node
 
 kit: setup ## Builds all that nodes are made of, in target/kit
 	@cargo xtask kit
+
+install: setup ## Installs the command and what C needs: PREFIX=/usr/local, DESTDIR=, LIBDIR=lib; ARGS=--remove undoes it
+	@cargo xtask install --prefix '$(PREFIX)' --libdir '$(LIBDIR)' $(if $(DESTDIR),--destdir '$(DESTDIR)') $(ARGS)
 
 bench: kit ## Measures the rings of this host; ARGS=--json for machines
 	@$(TOMBOLO) bench ring $(ARGS)

@@ -7,6 +7,7 @@ mod codegen;
 mod failure;
 mod foreign;
 mod fuzz;
+mod install;
 mod kit;
 mod layers;
 mod miri;
@@ -51,6 +52,7 @@ enum Command {
     Bare,
     /// Builds what nodes are made of: monitors for every instruction set, the VM's kernel, the examples' images
     Kit(kit::Options),
+    Install(install::Options),
     Chaos(chaos::Options),
     /// Runs what touches memory that others write with the address sanitizer
     Asan,
@@ -80,6 +82,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Foreign => foreign::run(&workspace),
         Command::Bare => bare::run(&workspace),
         Command::Kit(options) => kit::run(&workspace, options),
+        Command::Install(options) => install::run(&workspace, options),
         Command::Chaos(options) => chaos::run(&workspace, options),
         Command::Asan => fuzz::address_sanitizer(&workspace),
         Command::Fuzz(options) => fuzz::run(&workspace, options),
