@@ -3,6 +3,7 @@
 use tombolo::ChannelOptions;
 
 use super::Error;
+use crate::suite::placement;
 
 /// The rings that are measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +27,12 @@ impl Shape {
     pub(super) fn options(self) -> Result<ChannelOptions, Error> {
         let options = ChannelOptions::default().slot_bytes(self.slot_bytes)?.slots(self.slots)?;
         Ok(if self.used_flag { options.used_flag() } else { options })
+    }
+
+    /// Of channels that are opened for their memory only: the same, with room for the limit and for rings placed there.
+    pub(super) fn roomy(self) -> Shape {
+        let least = placement::BYTES / 2 / self.slot_bytes.max(1);
+        Shape { slots: self.slots.max(least as u32), ..self }
     }
 
     pub(super) fn variant_name(self) -> &'static str {
@@ -89,6 +96,18 @@ mod tests {
             let arguments = PeerArguments { name: "bench/1".into(), shape, cpu };
             assert_eq!(PeerArguments::parse(arguments.to_arguments()).expect("they are"), arguments);
         }
+    }
+
+    #[test]
+    fn small_rings_are_measured_beside_the_limit_in_larger_memory() {
+        for slot_bytes in [32, 64, 128] {
+            let roomy = Shape { slot_bytes, slots: 2, used_flag: true }.roomy();
+            assert_eq!((roomy.slot_bytes, roomy.used_flag), (slot_bytes, true));
+            let memory = 2 * roomy.slots as usize * slot_bytes;
+            assert!(roomy.options().is_ok() && memory >= placement::BYTES, "{roomy:?}");
+        }
+        let large = Shape { slots: 1024, ..Shape::default() };
+        assert_eq!(large.roomy(), large);
     }
 
     #[test]

@@ -40,7 +40,8 @@ pub(super) fn measure(
     let arguments = PeerArguments { name, shape: options.shape, cpu: peer_cpu };
     let spawn = SpawnOptions::image(&options.image).on(&node.name).args(arguments.to_arguments());
     let child = domain.spawn(&spawn)?;
-    let result = open(domain, &listener, &sleeper, (&child, &arguments, &shape)).and_then(|mut ends| {
+    let roomy = options.shape.roomy().options()?;
+    let result = open(domain, &listener, &sleeper, (&child, &arguments, &roomy)).and_then(|mut ends| {
         let transport = ends.ring.transport();
         near::measure(&mut ends, clock, &options.schedule, progress).map(|figures| (transport, figures))
     });
@@ -66,13 +67,13 @@ fn open(
     domain: &Domain,
     listener: &Listener,
     sleeper: &Listener,
-    (child, arguments, shape): (&Child, &PeerArguments, &ChannelOptions),
+    (child, arguments, roomy): (&Child, &PeerArguments, &ChannelOptions),
 ) -> Result<Ends<Channel>, Error> {
     let ring = accept(listener, child)?;
     let raw = accept(listener, child)?.into_raw_memory();
     let wake = accept(sleeper, child)?;
     let own = if opener_makes_memory(&ring) {
-        domain.connect(&back_name(&arguments.name), shape, OPEN)?.into_raw_memory()
+        domain.connect(&back_name(&arguments.name), roomy, OPEN)?.into_raw_memory()
     } else {
         None
     };

@@ -31,8 +31,9 @@ pub fn run(arguments: &PeerArguments) -> Result<(), Error> {
     }
     let domain = Domain::attach()?;
     let options = arguments.shape.options()?;
+    let roomy = arguments.shape.roomy().options()?;
     let ring = domain.connect(&arguments.name, &options, OPEN)?;
-    let raw = domain.connect(&arguments.name, &options, OPEN)?.into_raw_memory();
+    let raw = domain.connect(&arguments.name, &roomy, OPEN)?.into_raw_memory();
     let wake = domain.connect(&sleeper_name(&arguments.name), &options.clone().spin_ns(0), OPEN)?;
     let own = if opener_makes_memory(&ring) {
         domain.export(&back_name(&arguments.name), &options)?.accept(OPEN)?.into_raw_memory()
