@@ -50,6 +50,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "interface/c/growth_before.h", cost: Cost::Built, generate: c_stubs_of_before },
     Generator { path: "interface/c/kv.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/rights.h", cost: Cost::Built, generate: c_stubs },
+    Generator { path: "interface/python/kv.py", cost: Cost::Built, generate: python_stubs },
     Generator { path: "interface/stubs/src/common.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/echo.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/everything.rs", cost: Cost::Built, generate: stubs },
@@ -167,6 +168,11 @@ fn reference(workspace: &Workspace, path: &str, _present: &str) -> Result<String
 fn grammar(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
     let compile = ["run", "--quiet", "--package", "tombolo-idl", "--example", "compile", "--", "--grammar"];
     capture(workspace.cargo().current_dir(&workspace.root).args(compile))
+}
+
+/// The module in Python of the interface file of the same name.
+fn python_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
+    compiled(workspace, path, &["--python"])
 }
 
 fn compiled(workspace: &Workspace, path: &str, options: &[&str]) -> Result<String, Failure> {

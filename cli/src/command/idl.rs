@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use tombolo_idl::c::{self, COptions};
 use tombolo_idl::compatibility::{Verdict, compare, verdict};
+use tombolo_idl::python::{self, PythonOptions};
 use tombolo_idl::rust::{RustOptions, generate};
 use tombolo_idl::{Compiled, FileError, Mistakes, Source, compile_file};
 
@@ -16,10 +17,11 @@ use crate::failure::Failure;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  tombolo idl compile interfaces/kv.tbl --output src/kv.rs   write the stubs in Rust
-  tombolo idl compile interfaces/kv.tbl --lang c -o kv.h     write them in C
-  tombolo idl fmt interfaces/kv.tbl                          write the file as it should be written
-  tombolo idl check old/kv.tbl interfaces/kv.tbl             do peers of before go on working?")]
+  tombolo idl compile interfaces/kv.tbl --output src/kv.rs       write the stubs in Rust
+  tombolo idl compile interfaces/kv.tbl --lang c -o kv.h         write them in C
+  tombolo idl compile interfaces/kv.tbl --lang python -o kv.py   write them in Python
+  tombolo idl fmt interfaces/kv.tbl                              write it as it should be written
+  tombolo idl check old/kv.tbl interfaces/kv.tbl                 do peers of before go on working?")]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: IdlCommand,
@@ -71,6 +73,8 @@ enum Language {
     Rust,
     /// A header
     C,
+    /// A module
+    Python,
 }
 
 /// Writes interface files as they should be written
@@ -137,6 +141,8 @@ fn compile(context: &Context, options: &CompileOptions) -> Result<u8, Failure> {
             .map_err(|taken| Failure::Interface(format!("error: {taken}")))?,
         Language::C => c::generate(&model, &COptions { prefix: options.prefix.clone(), origin })
             .map_err(|error| Failure::Interface(format!("error: {error}")))?,
+        Language::Python => python::generate(&model, &PythonOptions { origin })
+            .map_err(|taken| Failure::Interface(format!("error: {taken}")))?,
     };
     match &options.output {
         None => print(stubs)?,

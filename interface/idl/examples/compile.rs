@@ -1,10 +1,12 @@
 //! Prints the stubs of an interface file: `cargo run --example compile interfaces/kv.tbl`, with `--c` those in C, with
-//! `--c=old_` those whose names begin with `old_`, with `--doc` the reference; with `--grammar` alone that for editors.
+//! `--c=old_` those whose names begin with `old_`, with `--python` those in Python, with `--doc` the reference; with
+//! `--grammar` alone that for editors.
 
 use std::process::ExitCode;
 
 use tombolo_idl::build;
 use tombolo_idl::c::COptions;
+use tombolo_idl::python::PythonOptions;
 use tombolo_idl::rust::RustOptions;
 
 fn main() -> ExitCode {
@@ -13,21 +15,20 @@ fn main() -> ExitCode {
         print!("{}", tombolo_idl::editor::text_mate());
         return ExitCode::SUCCESS;
     }
-    let documents = arguments.first().is_some_and(|first| first == "--doc");
-    arguments.drain(..usize::from(documents));
-    let in_c = arguments.first().and_then(|first| first.strip_prefix("--c")).map(str::to_owned);
-    arguments.drain(..usize::from(in_c.is_some()));
+    let what = arguments.first().filter(|first| first.starts_with("--")).cloned();
+    arguments.drain(..usize::from(what.is_some()));
     let [path] = &arguments[..] else {
-        eprintln!("usage: compile [--c[=PREFIX] | --doc] FILE.tbl | --grammar");
+        eprintln!("usage: compile [--c[=PREFIX] | --python | --doc] FILE.tbl | --grammar");
         return ExitCode::from(2);
     };
-    let text = if documents {
-        build::reference(path, path)
-    } else if let Some(prefix) = in_c {
-        let prefix = prefix.strip_prefix('=').map(str::to_owned);
-        build::c(path, &COptions { origin: path.clone(), prefix })
-    } else {
-        build::rust(path, &RustOptions { origin: path.clone(), ..RustOptions::default() })
+    let text = match what.as_deref() {
+        Some("--doc") => build::reference(path, path),
+        Some(c) if c == "--c" || c.starts_with("--c=") => {
+            let prefix = c.strip_prefix("--c=").map(str::to_owned);
+            build::c(path, &COptions { prefix, origin: path.clone() })
+        }
+        Some("--python") => build::python(path, &PythonOptions { origin: path.clone() }),
+        _ => build::rust(path, &RustOptions { origin: path.clone(), ..RustOptions::default() }),
     };
     match text {
         Ok(text) => {

@@ -5,6 +5,7 @@ use std::{env, fs, io};
 
 use crate::c::{CError, COptions};
 use crate::files::{FileError, compile_file};
+use crate::python::{PythonNameTaken, PythonOptions};
 use crate::rust::{NameTaken, RustOptions, generate};
 
 /// Why a build script got no code.
@@ -27,6 +28,9 @@ pub enum BuildError {
     /// Two things would have one name.
     #[error(transparent)]
     NameTaken(#[from] NameTaken),
+    /// Two things would have one name in Python.
+    #[error(transparent)]
+    PythonNameTaken(#[from] PythonNameTaken),
     /// There is no header.
     #[error(transparent)]
     C(#[from] CError),
@@ -63,6 +67,14 @@ pub fn c(path: impl AsRef<Path>, options: &COptions) -> Result<String, BuildErro
 /// [`BuildError`].
 pub fn reference(path: impl AsRef<Path>, origin: &str) -> Result<String, BuildError> {
     Ok(crate::document::markdown(&compile_file(path)?.model, origin))
+}
+
+/// The module in Python of an interface file, as text.
+///
+/// # Errors
+/// [`BuildError`].
+pub fn python(path: impl AsRef<Path>, options: &PythonOptions) -> Result<String, BuildError> {
+    Ok(crate::python::generate(&compile_file(path)?.model, options)?)
 }
 
 /// Compiles an interface file from a build script: `interfaces/kv.tbl` to `kv.rs` in `OUT_DIR`, for

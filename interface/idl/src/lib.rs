@@ -30,6 +30,7 @@ mod format;
 mod lexer;
 pub mod model;
 mod parser;
+pub mod python;
 pub mod rust;
 mod text;
 

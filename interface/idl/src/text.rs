@@ -27,6 +27,11 @@ impl Text {
         }
     }
 
+    /// Whether that was written already.
+    pub(crate) fn contains(&self, part: &str) -> bool {
+        self.text.contains(part)
+    }
+
     pub(crate) fn into_string(self) -> String {
         self.text
     }

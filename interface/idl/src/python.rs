@@ -1,0 +1,129 @@
+//! The back end for Python: one module for an interface file, which stands on `tombolo.stubs`.
+
+mod interfaces;
+mod names;
+mod types;
+
+use std::collections::BTreeMap;
+
+use crate::model::Model;
+use crate::text::Text;
+
+/// How Python is written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PythonOptions {
+    /// What the text says that it was written from.
+    pub origin: String,
+}
+
+impl Default for PythonOptions {
+    fn default() -> Self {
+        PythonOptions { origin: "an interface file".to_owned() }
+    }
+}
+
+/// Two things of an interface file would have one name in Python.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{first} and {second} would both be called `{name}` in Python: rename one of them")]
+pub struct PythonNameTaken {
+    /// The name.
+    pub name: String,
+    /// What has it.
+    pub first: String,
+    /// What would have it too.
+    pub second: String,
+}
+
+/// The module for a model.
+///
+/// # Errors
+/// [`PythonNameTaken`].
+pub fn generate(model: &Model, options: &PythonOptions) -> Result<String, PythonNameTaken> {
+    distinct(model)?;
+    let mut text = Text::default();
+    let mut docs = model.docs.clone();
+    if !docs.is_empty() {
+        docs.push(String::new());
+    }
+    docs.push(format!("Written by `tombolo idl compile --lang python` from {}.", options.origin));
+    text.docstring(0, &docs);
+    let head = "\nfrom __future__ import annotations\n\nimport dataclasses as _dataclasses\nimport enum as _enum\n\
+                import typing as _typing\n\nfrom tombolo import stubs as _stubs\n";
+    text.lines(0, head);
+    for constant in &model.constants {
+        text.blank();
+        text.notes(0, &constant.docs);
+        text.line(0, &format!("{} = {}", names::constant(&constant.name), constant.value));
+    }
+    types::all(&mut text, model);
+    for interface in &model.interfaces {
+        interfaces::interface(&mut text, model, interface);
+    }
+    Ok(text.into_string())
+}
+
+/// All names of one module are different.
+fn distinct(model: &Model) -> Result<(), PythonNameTaken> {
+    let mut taken: BTreeMap<String, String> = BTreeMap::new();
+    let mut add = |name: String, what: String| match taken.insert(name.clone(), what.clone()) {
+        Some(first) if first != what => Err(PythonNameTaken { name, first, second: what }),
+        _ => Ok(()),
+    };
+    for constant in &model.constants {
+        add(names::constant(&constant.name), format!("constant `{}`", constant.name))?;
+    }
+    let types = model.enums.iter().map(|of| &of.name);
+    let types =
+        types.chain(model.records.iter().map(|of| &of.name)).chain(model.unions.iter().map(|of| &of.name));
+    for name in types {
+        add(names::class(name), format!("`{name}`"))?;
+    }
+    for union in &model.unions {
+        for case in &union.cases {
+            add(names::case(union, case), format!("case `{}` of `{}`", case.name, union.name))?;
+        }
+    }
+    for of in &model.enums {
+        let mut members: BTreeMap<String, &str> = BTreeMap::new();
+        for value in &of.values {
+            if let Some(first) = members.insert(names::constant(&value.name), &value.name) {
+                return Err(PythonNameTaken {
+                    name: names::constant(&value.name),
+                    first: format!("`{first}` of `{}`", of.name),
+                    second: format!("`{}`", value.name),
+                });
+            }
+        }
+    }
+    for interface in &model.interfaces {
+        interfaces::names(model, interface, &mut add)?;
+    }
+    Ok(())
+}
+
+impl Text {
+    /// Documentation of a module, class or function.
+    fn docstring(&mut self, depth: usize, docs: &[String]) {
+        let docs: Vec<String> = docs.iter().map(|line| names::documentation(line)).collect();
+        match &docs[..] {
+            [] => {}
+            [one] => self.line(depth, &format!("\"\"\"{one}\"\"\"")),
+            [first, rest @ ..] => {
+                self.line(depth, &format!("\"\"\"{first}"));
+                rest.iter().for_each(|line| self.line(depth, line));
+                self.line(depth, "\"\"\"");
+            }
+        }
+    }
+
+    /// Documentation of a constant or a field, as tools know it.
+    fn notes(&mut self, depth: usize, docs: &[String]) {
+        docs.iter().for_each(|line| self.line(depth, format!("#: {line}").trim_end()));
+    }
+
+    /// Two empty lines, as between classes.
+    fn gap(&mut self) {
+        self.blank();
+        self.line(0, "");
+    }
+}

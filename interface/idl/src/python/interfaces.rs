@@ -1,0 +1,341 @@
+//! Clients, handlers and servers.
+
+use std::collections::BTreeMap;
+
+use super::names::{class, layout, lower, parameter, private, truth};
+use super::types::fields;
+use super::{PythonNameTaken, Text};
+use crate::model::{HEADER_BYTES, Interface, Message, MessageKind, Model, Record, Type};
+
+/// A call with what answers it.
+struct Call<'m> {
+    output: &'m Record,
+    error: Option<&'m Type>,
+    idempotent: bool,
+}
+
+fn call<'m>(model: &'m Model, message: &Message) -> Option<Call<'m>> {
+    let MessageKind::Call { idempotent, output, error } = message.kind else { return None };
+    let error = error.and_then(|error| model.records[error].fields.first()).map(|field| &field.of);
+    Some(Call { output: &model.records[output], error, idempotent })
+}
+
+/// The exception for a declared error.
+fn declined(model: &Model, error: &Type) -> String {
+    let name = match error {
+        Type::Enum(index) => &model.enums[*index].name,
+        Type::Union(index) => &model.unions[*index].name,
+        Type::Record(index) => &model.records[*index].name,
+        // The checker allows no other.
+        _ => "Error",
+    };
+    format!("{name}Declined")
+}
+
+/// The exceptions that calls of an interface raise, each once.
+fn exceptions(model: &Model, interface: &Interface) -> BTreeMap<String, Type> {
+    let calls = interface.messages.iter().filter_map(|message| call(model, message));
+    calls.filter_map(|call| call.error).map(|error| (declined(model, error), error.clone())).collect()
+}
+
+/// The names that an interface takes.
+pub(super) fn names(
+    model: &Model,
+    interface: &Interface,
+    add: &mut dyn FnMut(String, String) -> Result<(), PythonNameTaken>,
+) -> Result<(), PythonNameTaken> {
+    let what = format!("interface `{}`", interface.name);
+    let parts = ["", "Events", "Client", "AsyncClient", "Handler", "AsyncHandler", "Server", "AsyncServer"];
+    for part in parts {
+        add(class(&format!("{}{part}", interface.name)), what.clone())?;
+    }
+    for (name, error) in exceptions(model, interface) {
+        add(name, format!("the exception of `{}`", parameter(model, &error)))?;
+    }
+    let mut methods: BTreeMap<String, &str> = BTreeMap::new();
+    for message in &interface.messages {
+        let starts =
+            matches!(message.kind, MessageKind::Call { .. }).then(|| format!("start_{}", message.name));
+        for name in [Some(lower(&message.name)), starts].into_iter().flatten() {
+            if let Some(first) = methods.insert(name.clone(), &message.name) {
+                let (first, second) = (format!("`{first}`"), format!("`{}` of {what}", message.name));
+                return Err(PythonNameTaken { name, first, second });
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn interface(text: &mut Text, model: &Model, interface: &Interface) {
+    let writer = &mut Interfaces { text, model, interface };
+    writer.exceptions();
+    interface.messages.iter().for_each(|message| writer.message(message));
+    writer.declaration();
+    writer.events();
+    writer.client(false);
+    writer.client(true);
+    writer.handler(false);
+    writer.handler(true);
+    writer.server(false);
+    writer.server(true);
+}
+
+struct Interfaces<'a> {
+    text: &'a mut Text,
+    model: &'a Model,
+    interface: &'a Interface,
+}
+
+impl<'a> Interfaces<'a> {
+    fn heard(&self) -> impl Iterator<Item = &'a Message> + use<'a> {
+        self.interface.messages.iter().filter(|message| message.kind == MessageKind::Event)
+    }
+
+    fn served(&self) -> impl Iterator<Item = &'a Message> + use<'a> {
+        self.interface.messages.iter().filter(|message| message.kind != MessageKind::Event)
+    }
+
+    fn class(&mut self, name: &str, base: Option<&str>, docs: &[String], otherwise: &str) {
+        self.text.gap();
+        let base = base.map_or_else(String::new, |base| format!("({base})"));
+        self.text.line(0, &format!("class {}{name}{base}:", self.interface.name));
+        let otherwise = [otherwise.to_owned()];
+        self.text.docstring(1, if docs.is_empty() { &otherwise } else { docs });
+    }
+
+    fn exceptions(&mut self) {
+        for (name, error) in exceptions(self.model, self.interface) {
+            // Another interface of the file may have it too.
+            let head = format!("class {name}(_stubs.Declined):");
+            if self.text.contains(&head) {
+                continue;
+            }
+            let hint = super::names::hint(self.model, &error);
+            self.text.gap();
+            self.text.line(0, &head);
+            self.text.docstring(
+                1,
+                &[format!("A call was declined, with a {} as `error`.", hint.replace("_typing.", ""))],
+            );
+            self.text.lines(1, &format!("\nerror: {hint}"));
+        }
+    }
+
+    /// What the layout of a message is called.
+    fn private(&self, message: &Message) -> String {
+        private(&format!("{}_{}", self.interface.name, message.name))
+    }
+
+    fn message(&mut self, message: &Message) {
+        let (model, name) = (self.model, self.private(message));
+        let input = &model.records[message.input];
+        let call = call(model, message);
+        self.text.gap();
+        self.parameters_of(input);
+        let empty = call.as_ref().map(|call| call.output).filter(|output| output.fields.is_empty());
+        if let Some(output) = empty {
+            self.parameters_of(output);
+        }
+        let kind = if call.is_some() { "call" } else { "message" };
+        let mut words = vec![message.ordinal.to_string(), format!("\"{}\"", lower(&message.name))];
+        words.push(private(&input.name));
+        if let Some(Call { output, error, idempotent }) = call {
+            words.push(private(&output.name));
+            words
+                .extend(error.map(|error| format!("({}, {})", layout(model, error), declined(model, error))));
+            words.extend(idempotent.then(|| "idempotent=True".to_owned()));
+        }
+        let line = format!("{name} = _stubs.{kind}({})", words.join(", "));
+        if line.len() < 110 {
+            return self.text.line(0, &line);
+        }
+        self.text.line(0, &format!("{name} = _stubs.{kind}("));
+        words.iter().for_each(|word| self.text.line(1, &format!("{word},")));
+        self.text.line(0, ")");
+    }
+
+    /// Declares a record that has no class: its fields are passed one by one.
+    fn parameters_of(&mut self, record: &Record) {
+        let name = private(&record.name);
+        if record.fields.is_empty() {
+            return self.text.line(0, &format!("{name} = _stubs.parameters(\"{}\", 0, [])", record.name));
+        }
+        self.text.line(0, &format!("{name} = _stubs.parameters("));
+        self.text.line(1, &format!("\"{}\",", record.name));
+        self.text.line(1, &format!("{},", record.bytes));
+        fields(self.text, self.model, record, ")");
+    }
+
+    fn declaration(&mut self) {
+        let interface = self.interface;
+        let records = interface.messages.iter().flat_map(|message| self.model.records_of(message));
+        let fixed = records.map(|record| self.model.records[record].bytes + u64::from(HEADER_BYTES)).max();
+        let list = |messages: Vec<&Message>| {
+            let names: Vec<String> = messages.into_iter().map(|message| self.private(message)).collect();
+            names.join(", ")
+        };
+        let (served, heard) = (list(self.served().collect()), list(self.heard().collect()));
+        let needs = interface.needs;
+        self.text.gap();
+        self.text.notes(0, &interface.docs);
+        self.text.line(0, &format!("{} = _stubs.Interface(", class(&interface.name)));
+        let name = format!("{}.{}", self.model.package, interface.name);
+        self.text.line(1, &format!("\"{name}\", {},", interface.version));
+        self.text.line(1, &format!("hash={:#018x},", interface.hash));
+        self.text.line(1, &format!("fingerprint={:#018x},", interface.fingerprint));
+        self.text.line(1, &format!("rights={},", truth(needs.capabilities || needs.buffers)));
+        self.text.line(1, &format!("message_bytes={},", fixed.unwrap_or(8)));
+        self.text.line(1, &format!("served=[{served}],"));
+        self.text.lines(0, &format!("    heard=[{heard}],\n)"));
+    }
+
+    /// Parameters of a method, with their types; those that can be left out have a default.
+    fn parameters(&self, message: &Message) -> Vec<String> {
+        let fields = &self.model.records[message.input].fields;
+        let optional = fields.iter().rev().take_while(|field| matches!(field.of, Type::Optional(_)));
+        let required = fields.len() - optional.count();
+        let parameter = |(index, field): (usize, &crate::model::Field)| {
+            let default = if index < required { "" } else { " = None" };
+            format!("{}: {}{default}", lower(&field.name), parameter(self.model, &field.of))
+        };
+        fields.iter().enumerate().map(parameter).collect()
+    }
+
+    /// What a handler's method is given, with their types as they are received.
+    fn received(&self, message: &Message) -> Vec<String> {
+        let fields = &self.model.records[message.input].fields;
+        let hint = |field: &crate::model::Field| {
+            format!("{}: {}", lower(&field.name), super::names::hint(self.model, &field.of))
+        };
+        fields.iter().map(hint).collect()
+    }
+
+    /// The values of a message, as a tuple.
+    fn values(&self, message: &Message) -> String {
+        let fields = &self.model.records[message.input].fields;
+        let values: Vec<String> = fields.iter().map(|field| lower(&field.name)).collect();
+        match &values[..] {
+            [one] => format!("({one},)"),
+            several => format!("({})", several.join(", ")),
+        }
+    }
+
+    /// The first line of a method; a long one goes on in the next lines.
+    fn head(&mut self, name: &str, parameters: &[String], result: &str, is_async: bool) {
+        let word = if is_async { "async def" } else { "def" };
+        let line = format!("{word} {name}({}) -> {result}:", parameters.join(", "));
+        self.text.blank();
+        if line.len() < 110 {
+            return self.text.line(1, &line);
+        }
+        self.text.line(1, &format!("{word} {name}("));
+        parameters.iter().for_each(|parameter| self.text.line(2, &format!("{parameter},")));
+        self.text.line(1, &format!(") -> {result}:"));
+    }
+
+    fn result(&self, message: &Message) -> String {
+        let output = call(self.model, message).map(|call| call.output);
+        match output.filter(|output| !output.fields.is_empty()) {
+            Some(output) => class(&output.name),
+            None => "None".to_owned(),
+        }
+    }
+
+    /// Documentation, with what the method raises of its own.
+    fn documented(&mut self, message: &Message) {
+        let mut docs = message.docs.clone();
+        let error = call(self.model, message).and_then(|call| call.error);
+        if let Some(error) = error {
+            if !docs.is_empty() {
+                docs.push(String::new());
+            }
+            docs.push(format!("Raises :class:`{}`.", declined(self.model, error)));
+        }
+        self.text.docstring(2, &docs);
+    }
+
+    fn events(&mut self) {
+        if self.heard().next().is_none() {
+            return;
+        }
+        let docs = "What is done with one-way messages of the server: override what matters.";
+        self.class("Events", None, &[], docs);
+        for message in self.heard() {
+            let parameters = [&["self".to_owned()][..], &self.received(message)].concat();
+            self.head(&lower(&message.name), &parameters, "None", false);
+            if message.docs.is_empty() {
+                self.text.line(2, "return None");
+            }
+            self.text.docstring(2, &message.docs);
+        }
+    }
+
+    fn client(&mut self, is_async: bool) {
+        let (name, base) =
+            if is_async { ("AsyncClient", "_stubs.AsyncClient") } else { ("Client", "_stubs.Client") };
+        let docs = self.interface.docs.clone();
+        self.class(name, Some(base), &docs, "The calling end of a channel.");
+        self.text.lines(1, &format!("\nINTERFACE = {}", class(&self.interface.name)));
+        let wait = if is_async { "await " } else { "" };
+        for message in self.served() {
+            let (values, private, result) =
+                (self.values(message), self.private(message), self.result(message));
+            let mut parameters = [&["self".to_owned()][..], &self.parameters(message)].concat();
+            parameters.extend(["*".to_owned(), "timeout: _typing.Optional[float] = None".to_owned()]);
+            self.head(&lower(&message.name), &parameters, &result, is_async);
+            self.documented(message);
+            if call(self.model, message).is_none() {
+                self.text.line(2, &format!("{wait}self._tell({private}, {values}, timeout)"));
+                continue;
+            }
+            self.text.line(2, &format!("return {wait}self._call({private}, {values}, timeout)"));
+            if !is_async {
+                let result = format!("_stubs.Pending[{result}]");
+                self.head(&format!("start_{}", message.name), &parameters, &result, false);
+                let docs =
+                    format!("Makes the call :meth:`{}`, to be waited for later.", lower(&message.name));
+                self.text.docstring(2, &[docs]);
+                self.text.line(2, &format!("return _stubs.Pending(self, {private}, {values}, timeout)"));
+            }
+        }
+    }
+
+    fn handler(&mut self, is_async: bool) {
+        let name = if is_async { "AsyncHandler" } else { "Handler" };
+        let docs = "What serves: override what is served, and raise what is declined.";
+        self.class(name, None, &[], docs);
+        for message in self.served() {
+            let is_call = call(self.model, message).is_some();
+            let result = match self.result(message) {
+                result if is_call && !is_async => format!("_typing.Union[{result}, _stubs.Later]"),
+                result => result,
+            };
+            let parameters = [&["self".to_owned()][..], &self.received(message)].concat();
+            self.head(&lower(&message.name), &parameters, &result, is_async);
+            self.documented(message);
+            if is_call {
+                let text = format!("{}.{}", self.interface.name, message.name);
+                self.text.line(2, &format!("raise _stubs.Unserved(\"{text} is not served here\")"));
+            } else if message.docs.is_empty() {
+                self.text.line(2, "return None");
+            }
+        }
+    }
+
+    fn server(&mut self, is_async: bool) {
+        let (name, base) =
+            if is_async { ("AsyncServer", "_stubs.AsyncServer") } else { ("Server", "_stubs.Server") };
+        let docs = "The serving end of a channel; a handler is called for what arrives.";
+        self.class(name, Some(base), &[], docs);
+        self.text.lines(1, &format!("\nINTERFACE = {}", class(&self.interface.name)));
+        let (wait, timeout) = if is_async { ("await ", "10.0") } else { ("", "10.0") };
+        for message in self.heard() {
+            let (values, private) = (self.values(message), self.private(message));
+            let mut parameters = [&["self".to_owned()][..], &self.parameters(message)].concat();
+            parameters.extend(["*".to_owned(), format!("timeout: float = {timeout}")]);
+            self.head(&lower(&message.name), &parameters, "None", is_async);
+            self.text.docstring(2, &message.docs);
+            self.text.line(2, &format!("{wait}self._tell({private}, {values}, timeout)"));
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Names and types as Python spells them.
+
+use crate::model::{Case, Model, Type, Union};
+
+use crate::check::names::camel;
+
+/// What Python keeps for itself, at the level of a function or a field.
+const KEYWORDS: [&str; 35] = [
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def",
+    "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is",
+    "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
+];
+
+/// Methods that clients and servers have by themselves, and parameters of every method.
+const OWN: [&str; 14] = [
+    "self",
+    "timeout",
+    "poll",
+    "close",
+    "fileno",
+    "arm",
+    "counts",
+    "peer",
+    "peer_node",
+    "connect",
+    "accept",
+    "default_timeout",
+    "handler",
+    "run",
+];
+
+/// A name of a field, a parameter or a method.
+pub(super) fn lower(name: &str) -> String {
+    if KEYWORDS.contains(&name) || OWN.contains(&name) { format!("{name}_") } else { name.to_owned() }
+}
+
+/// A name of a constant, or of a value of an enum.
+pub(super) fn constant(name: &str) -> String {
+    name.to_ascii_uppercase()
+}
+
+/// A name of a class.
+pub(super) fn class(name: &str) -> String {
+    if KEYWORDS.contains(&name) { format!("{name}_") } else { name.to_owned() }
+}
+
+/// The class of a case of a union.
+pub(super) fn case(union: &Union, case: &Case) -> String {
+    format!("{}{}", union.name, camel(&case.name))
+}
+
+/// A line of documentation inside of three quotation marks.
+pub(super) fn documentation(line: &str) -> String {
+    let line = line.replace('\\', "\\\\").replace("\"\"\"", "\\\"\\\"\\\"");
+    match line.strip_suffix('"') {
+        Some(rest) => format!("{rest}\\\""),
+        None => line,
+    }
+}
+
+/// What a type checker is told of a value that is received, and held by a struct.
+pub(super) fn hint(model: &Model, of: &Type) -> String {
+    spelled(model, of, false)
+}
+
+/// What a type checker is told of a parameter.
+pub(super) fn parameter(model: &Model, of: &Type) -> String {
+    spelled(model, of, true)
+}
+
+fn spelled(model: &Model, of: &Type, sent: bool) -> String {
+    match of {
+        Type::Bool => "bool".to_owned(),
+        Type::Int(_) | Type::Domain | Type::Handle { .. } => "int".to_owned(),
+        Type::Float { .. } => "float".to_owned(),
+        Type::Text { .. } => "str".to_owned(),
+        Type::Bytes { .. } if sent => "_stubs.Buffer".to_owned(),
+        Type::Bytes { .. } => "bytes".to_owned(),
+        Type::Array { of, .. } | Type::List { of, .. } if sent => {
+            format!("_typing.Sequence[{}]", spelled(model, of, sent))
+        }
+        Type::Array { of, .. } | Type::List { of, .. } => {
+            format!("_typing.List[{}]", spelled(model, of, sent))
+        }
+        Type::Optional(of) => format!("_typing.Optional[{}]", spelled(model, of, sent)),
+        Type::Enum(index) => {
+            let of = &model.enums[*index];
+            let name = class(&of.name);
+            if of.open && !of.flags { format!("_typing.Union[{name}, int]") } else { name }
+        }
+        Type::Record(index) => class(&model.records[*index].name),
+        Type::Union(index) => class(&model.unions[*index].name),
+    }
+}
+
+/// How the runtime is told of a type.
+pub(super) fn layout(model: &Model, of: &Type) -> String {
+    match of {
+        Type::Bool => "_stubs.BOOL".to_owned(),
+        Type::Int(int) => format!("_stubs.{}", int.name().to_ascii_uppercase()),
+        Type::Float { bits } => format!("_stubs.F{bits}"),
+        Type::Domain => "_stubs.DOMAIN".to_owned(),
+        Type::Text { max } => format!("_stubs.text({max})"),
+        Type::Bytes { max } => format!("_stubs.blob({max})"),
+        Type::Array { of, count } => format!("_stubs.array({}, {count})", layout(model, of)),
+        Type::List { of, max } => format!("_stubs.sequence({}, {max})", layout(model, of)),
+        Type::Optional(of) => format!("_stubs.optional({})", layout(model, of)),
+        Type::Enum(index) => private(&model.enums[*index].name),
+        Type::Record(index) => private(&model.records[*index].name),
+        Type::Union(index) => private(&model.unions[*index].name),
+        Type::Handle { kind, moved } => format!("_stubs.right({}, {})", kind.number(), truth(*moved)),
+    }
+}
+
+/// What the layout of a type is called.
+pub(super) fn private(name: &str) -> String {
+    format!("_{name}")
+}
+
+pub(super) fn truth(value: bool) -> &'static str {
+    if value { "True" } else { "False" }
+}
+
+/// What a comment says of how much there may be.
+pub(super) fn limit(of: &Type) -> Option<String> {
+    Some(match of {
+        Type::Text { max } | Type::Bytes { max } => format!("up to {max} bytes"),
+        Type::List { of, max } => match limit(of) {
+            Some(inner) => format!("up to {max}, each of {inner}"),
+            None => format!("up to {max}"),
+        },
+        Type::Array { count, .. } => format!("{count} of them"),
+        Type::Int(int) => int.name(),
+        Type::Optional(of) => limit(of)?,
+        Type::Handle { kind, moved } => {
+            format!("{} {}", if *moved { "gives away:" } else { "copies:" }, kind.word())
+        }
+        _ => return None,
+    })
+}
