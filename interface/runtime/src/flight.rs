@@ -8,7 +8,7 @@ use crate::source::Source;
 pub const MAX_IN_FLIGHT: usize = 256;
 
 /// A call's number on the wire: its place in the lower 8 of 24 bits, and a generation that is never 0.
-pub(crate) type Number = u32;
+pub type Number = u32;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -33,7 +33,7 @@ struct Slot {
 
 /// What is known of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Known {
+pub enum Known {
     /// It is not in flight: it was answered, given up, or never made.
     Nothing,
     /// It waits for its answer.
@@ -45,8 +45,9 @@ pub(crate) enum Known {
     Arrived,
 }
 
-#[derive(Debug)]
-pub(crate) struct Flight {
+/// The calls in flight on a channel: what clients are made of, those too that no stubs are generated for.
+#[derive(Debug, Default)]
+pub struct Flight {
     /// Made when they are first needed, one after the other.
     slots: Vec<Slot>,
     /// Freed last: mostly the next one to be taken.
@@ -54,7 +55,9 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
-    pub(crate) fn new() -> Self {
+    /// None.
+    #[must_use]
+    pub fn new() -> Self {
         Flight { slots: Vec::new(), recent: 0 }
     }
 
@@ -62,7 +65,7 @@ impl Flight {
     /// for it is given up; its ordinal and number are returned as well if the server is to be told. The place is taken
     /// by [`begin`](Self::begin).
     #[inline]
-    pub(crate) fn place(&mut self, now_ns: impl FnOnce() -> u64) -> Option<(Number, Option<(u16, Number)>)> {
+    pub fn place(&mut self, now_ns: impl FnOnce() -> u64) -> Option<(Number, Option<(u16, Number)>)> {
         let recent = self.recent;
         if self.slots.get(recent).is_some_and(|slot| slot.state == State::Free) {
             return Some((self.renew(recent), None));
@@ -98,14 +101,16 @@ impl Flight {
 
     /// The call of that number, for which there is a place, was sent.
     #[inline]
-    pub(crate) fn begin(&mut self, call: Number, ordinal: u16, deadline_ns: u64) {
+    pub fn begin(&mut self, call: Number, ordinal: u16, deadline_ns: u64) {
         if let Some(slot) = self.slots.get_mut(index_of(call)) {
             slot.state = State::Waiting { ordinal, deadline_ns };
         }
     }
 
+    /// What is known of the call of that number.
     #[inline]
-    pub(crate) fn known(&self, call: Number) -> Known {
+    #[must_use]
+    pub fn known(&self, call: Number) -> Known {
         let slot = self.slots.get(index_of(call)).filter(|slot| u32::from(slot.generation) == call >> 8);
         match slot.map(|slot| slot.state) {
             None | Some(State::Free) => Known::Nothing,
@@ -115,7 +120,7 @@ impl Flight {
     }
 
     /// Keeps an answer for whoever will wait for it; false if its call is not in flight, or has one.
-    pub(crate) fn keep(&mut self, call: Number, source: &dyn Source) -> bool {
+    pub fn keep(&mut self, call: Number, source: &dyn Source) -> bool {
         let Known::Waiting { deadline_ns } = self.known(call) else { return false };
         let Some(slot) = self.slots.get_mut(index_of(call)) else { return false };
         slot.answer.resize(source.len_bytes(), 0);
@@ -128,14 +133,14 @@ impl Flight {
     }
 
     /// The answer that was kept; its call is over.
-    pub(crate) fn take(&mut self, call: Number) -> &[u8] {
+    pub fn take(&mut self, call: Number) -> &[u8] {
         self.end(call);
         self.slots.get(index_of(call)).map_or(&[], |slot| &slot.answer)
     }
 
     /// A call is over.
     #[inline]
-    pub(crate) fn end(&mut self, call: Number) {
+    pub fn end(&mut self, call: Number) {
         if self.known(call) != Known::Nothing {
             self.recent = index_of(call);
             self.slots[self.recent].state = State::Free;
@@ -143,7 +148,7 @@ impl Flight {
     }
 
     /// A call is over without its answer. Its ordinal and number if the server is to be told.
-    pub(crate) fn give_up(&mut self, call: Number) -> Option<(u16, Number)> {
+    pub fn give_up(&mut self, call: Number) -> Option<(u16, Number)> {
         let waiting = self.known(call) != Known::Nothing;
         let state = self.slots.get(index_of(call)).map(|slot| slot.state).filter(|_| waiting);
         self.end(call);

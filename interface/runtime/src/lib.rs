@@ -13,7 +13,7 @@ mod declare;
 pub mod encode;
 mod error;
 mod fits;
-mod flight;
+pub mod flight;
 pub mod local;
 mod macros;
 pub mod message;

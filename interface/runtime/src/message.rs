@@ -87,7 +87,9 @@ pub struct Header {
 }
 
 impl Header {
-    pub(crate) fn word(self, record_bytes: u32) -> u64 {
+    /// The first word of a message whose body has that many bytes, a multiple of eight.
+    #[must_use]
+    pub fn word(self, record_bytes: u32) -> u64 {
         u64::from(self.ordinal)
             | u64::from((record_bytes / 8) & 0xffff) << 16
             | u64::from(self.kind as u8) << 32

@@ -82,9 +82,18 @@ impl<'m> Record<'m> {
         self.bytes
     }
 
-    /// A number of up to eight bytes, naturally aligned; its upper bits are what follows it.
+    /// Its offset in the message, in bytes.
+    #[must_use]
+    pub fn start(&self) -> u32 {
+        self.start
+    }
+
+    /// A number of up to eight bytes, naturally aligned; its upper bits are what follows it. What is missing is zero.
+    ///
+    /// # Errors
+    /// [`Malformed::Short`].
     #[inline]
-    fn bits(&self, at: u32) -> Result<u64, Malformed> {
+    pub fn bits(&self, at: u32) -> Result<u64, Malformed> {
         if at >= self.bytes {
             return Ok(0);
         }
@@ -94,13 +103,17 @@ impl<'m> Record<'m> {
     }
 
     /// The offset in the message of an offset in the record.
-    fn place(&self, at: u32) -> u32 {
+    #[must_use]
+    pub fn place(&self, at: u32) -> u32 {
         self.start.saturating_add(at)
     }
 
     /// The object that the word at an offset refers to, whose elements take `each` bytes, and their number.
+    ///
+    /// # Errors
+    /// [`Malformed::TooMany`], [`Malformed::Reference`].
     #[inline]
-    fn object(&self, at: u32, each: u32, max: u32) -> Result<(Record<'m>, u32), Malformed> {
+    pub fn object(&self, at: u32, each: u32, max: u32) -> Result<(Record<'m>, u32), Malformed> {
         let word = self.bits(at)?;
         let (start, count) = (word as u32, (word >> 32) as u32);
         let place = self.place(at);

@@ -7,13 +7,10 @@ use std::process::{Command, Stdio};
 
 use tombolo_idl::build;
 use tombolo_idl::c::COptions;
-use tombolo_interface::{Body, Budget, Header, Kind, Malformed, Outgoing, Record, View};
-use tombolo_interfaces::everything::{
-    Colour, Entry, EverythingNumbersRequest, EverythingNumbersRequestView, EverythingPartsReply,
-    EverythingPartsReplyView, EverythingPartsRequest, EverythingPartsRequestView, Hints, Point, Rights,
-    Shape, Step,
-};
-use tombolo_interfaces::kv::{KvListReply, KvListReplyView, KvPutRequest, KvPutRequestView};
+
+mod samples;
+
+use samples::{Random, check, mutated, samples};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -133,92 +130,6 @@ impl Drop for Again {
     }
 }
 
-const HEADER: Header = Header { ordinal: 2, kind: Kind::Call, call: 0x0002_0304 };
-
-fn bytes(body: &impl Body) -> Vec<u8> {
-    let message = Outgoing::new(HEADER, body).unwrap();
-    let mut bytes = vec![0; message.length_bytes()];
-    message.write(&mut *bytes);
-    bytes
-}
-
-/// Messages with every type, at limits and in the middle.
-fn samples() -> Vec<(u8, Vec<u8>)> {
-    let points = [Point { x: 1.5, y: -2.0, tag: 7 }, Point { x: f32::MIN, y: f32::MAX, tag: 255 }];
-    let entry = Entry { name: "sixteen bytes ok", points: &points, colour: Some(Colour::Green) };
-    let small = Entry { name: "", points: &[], colour: None };
-    let shapes = [Shape::Number(u64::MAX), Shape::Names(&["ä", "", "𝄞"]), Shape::Point(points[0])];
-    let entries = [entry, small, entry];
-    let parts = |shape, full: bool| EverythingPartsRequest {
-        text: if full { "zwölf Boxkämpfer … 日本" } else { "" },
-        blob: if full { &[0xff; 32] } else { &[] },
-        numbers: if full { &[0, 1, u16::MAX, 4, 5, 6, 7, 8] } else { &[9] },
-        fixed: [i32::MIN, -1, i32::MAX],
-        flags: if full { &[true, false, true, true, false, true, false, false, true] } else { &[] },
-        entry,
-        entries: if full { &entries } else { &[] },
-        shape,
-        shapes: if full { &shapes } else { &[] },
-        maybe: full.then_some(3),
-        maybe_text: full.then_some("12345678"),
-        maybe_point: full.then_some(points[1]),
-        maybe_entry: full.then_some(small),
-        matrix: [[1, 2], [3, 4], [5, 6]],
-        nested: if full { &[&[1, 2], &[], &[u32::MAX]] } else { &[] },
-    };
-    let numbers = EverythingNumbersRequest {
-        a: true,
-        b: u8::MAX,
-        c: u16::MAX,
-        d: u32::MAX,
-        e: u64::MAX,
-        f: i8::MIN,
-        g: i16::MIN,
-        h: i32::MIN,
-        i: i64::MIN,
-        j: -0.0,
-        k: f64::MIN_POSITIVE,
-        colour: Colour::Red,
-        step: Step(77),
-        rights: Rights::READ | Rights::GRANT,
-        hints: Hints(1 << 63),
-        domain: tombolo_interface::Domain(u64::MAX - 1),
-    };
-    let reply = EverythingPartsReply { entry, shape: Shape::Entry(entry), maybe_shape: Some(Shape::Nothing) };
-    let put = KvPutRequest { key: &"k".repeat(64), value: &[7; 2048], expected: Some(0) };
-    let keys = ["k"; 64];
-    vec![
-        (0, bytes(&parts(Shape::Nothing, true))),
-        (0, bytes(&parts(Shape::Entry(small), false))),
-        (1, bytes(&reply)),
-        (2, bytes(&numbers)),
-        (3, bytes(&put)),
-        (3, bytes(&KvPutRequest { key: "isle", value: &[1, 2, 3, 4, 5, 6, 7, 8, 9], expected: Some(7) })),
-        (4, bytes(&KvListReply { keys: &keys })),
-        (4, bytes(&KvListReply { keys: &[] })),
-    ]
-}
-
-/// Whether all of a message can be read in Rust.
-fn check(which: u8, message: &[u8]) -> Result<(), Malformed> {
-    fn all<'m, V: View<'m> + From<Record<'m>>>(
-        body: Record<'m>,
-        budget: &mut Budget,
-    ) -> Result<(), Malformed> {
-        V::from(body).check(budget)
-    }
-    let source = &message;
-    let (_, body) = Header::read(source)?;
-    let budget = &mut Budget::of(source);
-    match which {
-        0 => all::<EverythingPartsRequestView<'_>>(body, budget),
-        1 => all::<EverythingPartsReplyView<'_>>(body, budget),
-        2 => all::<EverythingNumbersRequestView<'_>>(body, budget),
-        3 => all::<KvPutRequestView<'_>>(body, budget),
-        _ => all::<KvListReplyView<'_>>(body, budget),
-    }
-}
-
 #[test]
 fn what_rust_writes_c_reads_and_writes_again() {
     let samples = samples();
@@ -229,38 +140,6 @@ fn what_rust_writes_c_reads_and_writes_again() {
     // The example of the specification, as it stands there.
     let written: String = samples[5].1.iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(written.starts_with("02000400020403022800000004000000"), "{written}");
-}
-
-/// The same numbers for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((self.0 >> 33) as usize) % limit
-    }
-}
-
-/// A message with something wrong in it, most likely.
-fn mutated(message: &[u8], random: &mut Random) -> Vec<u8> {
-    let mut bytes = message.to_vec();
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len());
-        match random.below(6) {
-            0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes[at] = random.below(256) as u8,
-            2 => bytes[at & !7] = (random.below(32) * 8) as u8,
-            3 => bytes[at & !3] = random.below(10) as u8,
-            4 if bytes.len() > 16 => bytes.truncate(bytes.len() - 1 - random.below(9)),
-            _ => {
-                let from = random.below(bytes.len()) & !7;
-                let word: Vec<u8> = bytes.iter().skip(from).take(8).copied().collect();
-                let to = at & !7;
-                bytes.iter_mut().skip(to).zip(word).for_each(|(byte, value)| *byte = value);
-            }
-        }
-    }
-    bytes
 }
 
 /// Under sanitizers: `TOMBOLO_C_FUZZ` says how many messages.

@@ -31,13 +31,13 @@ struct State {
 }
 
 /// What is fixed when a channel is opened.
-#[derive(Debug)]
-struct About {
-    id: u64,
-    peer: u64,
-    peer_node: String,
-    transport: &'static str,
-    max_message_bytes: usize,
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    pub(crate) id: u64,
+    pub(crate) peer: u64,
+    pub(crate) peer_node: String,
+    pub(crate) transport: &'static str,
+    pub(crate) max_message_bytes: usize,
 }
 
 impl Channel {
@@ -58,6 +58,15 @@ impl Channel {
 
     fn state(&self) -> Result<MutexGuard<'_, State>, Failure> {
         exclusive(&self.state, "the channel")
+    }
+
+    pub(crate) fn about(&self) -> &About {
+        &self.about
+    }
+
+    /// This end, which is a client's or server's from now on.
+    pub(crate) fn take(&self) -> Result<(End, About), Failure> {
+        Ok((self.state()?.end.take()?, self.about.clone()))
     }
 }
 

@@ -57,6 +57,17 @@ impl End {
         self.carrier = Carrier::Closed;
     }
 
+    /// This end, for another owner; what is left is closed.
+    ///
+    /// # Errors
+    /// It was closed here.
+    pub(crate) fn take(&mut self) -> Result<End, Failure> {
+        match std::mem::replace(&mut self.carrier, Carrier::Closed) {
+            Carrier::Closed => Err(closed()),
+            carrier => Ok(End { carrier, polled: self.polled }),
+        }
+    }
+
     /// Sends, waiting for room.
     pub(crate) fn send(&mut self, py: Python<'_>, message: &[u8], timeout: Duration) -> Result<(), Failure> {
         let channel = self.channel()?;
@@ -77,20 +88,10 @@ impl End {
         Ok(self.channel()?.try_recv_in_place(read)?)
     }
 
-    /// Waits until there is something to receive, an end included: first as it is, then with other threads running.
+    /// How often to look for a message before other threads of Python are let run meanwhile.
     #[inline]
-    pub(crate) fn glance<R>(
-        &mut self,
-        mut look: impl FnMut(&mut End) -> Result<Option<R>, Failure>,
-    ) -> Result<Option<R>, Failure> {
-        let glances = if self.polled { GLANCES } else { 1 };
-        for _ in 0..glances {
-            if let Some(found) = look(self)? {
-                return Ok(Some(found));
-            }
-            std::hint::spin_loop();
-        }
-        Ok(None)
+    pub(crate) fn glances(&self) -> u32 {
+        if self.polled { GLANCES } else { 1 }
     }
 
     /// Waits until there is something to receive, an end included; other threads run meanwhile.
@@ -120,8 +121,11 @@ impl End {
         if timeout.is_zero() {
             return Err(Error::WouldBlock.into());
         }
-        if let Some(message) = self.glance(look)? {
-            return Ok(message);
+        for _ in 0..self.glances() {
+            if let Some(message) = look(self)? {
+                return Ok(message);
+            }
+            std::hint::spin_loop();
         }
         let until = Until::new(timeout);
         loop {

@@ -2,10 +2,15 @@
 #![forbid(unsafe_code)]
 
 mod channel;
+mod client;
+mod codec;
+mod compile;
 mod domain;
 mod end;
 mod failure;
+mod layout;
 mod names;
+mod server;
 mod wait;
 
 use pyo3::prelude::*;
@@ -16,14 +21,28 @@ mod _native {
     #[pymodule_export]
     use crate::channel::Channel;
     #[pymodule_export]
+    use crate::client::ClientEnd;
+    #[pymodule_export]
+    use crate::compile::compile_interface;
+    #[pymodule_export]
     use crate::domain::{Child, Domain, Listener, attach};
     #[pymodule_export]
+    use crate::layout::{
+        Interface, Message, Type, array, blob, call, message, number, optional, parameters, record, right,
+        sequence, text, union,
+    };
+    #[pymodule_export]
     use crate::names::{Names, Notice, Record, Watch};
+    #[pymodule_export]
+    use crate::server::{Later, ServerEnd, current_server, later};
 
     use pyo3::prelude::*;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        for (name, plain) in crate::layout::plain() {
+            module.add(name, plain)?;
+        }
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("DEFAULT_TIMEOUT", crate::wait::DEFAULT_TIMEOUT)
     }

@@ -52,6 +52,15 @@ impl Until {
         Until { timeout, end: Instant::now().checked_add(timeout) }
     }
 
+    /// As what is left of a timeout, as errors say it.
+    pub(crate) fn of(self, timeout: Duration) -> Until {
+        Until { timeout, ..self }
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     pub(crate) fn left(&self) -> Duration {
         self.end.map_or(self.timeout, |end| end.saturating_duration_since(Instant::now()))
     }

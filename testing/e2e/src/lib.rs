@@ -11,6 +11,7 @@ mod command;
 mod kit;
 pub mod leftovers;
 mod machine;
+pub mod python;
 
 pub use command::{Finished, Running, eventually};
 pub use kit::{actor_image, host_actor, image, tombolo};

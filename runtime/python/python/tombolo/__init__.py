@@ -17,12 +17,14 @@ program that runs on one is a *domain*; two domains talk over a *channel*, the s
   named by ``TOMBOLO_TOMBOLOD``.
 """
 
-from . import errors
+from . import errors, interfaces
 from ._native import (
     DEFAULT_TIMEOUT,
     Channel,
     Child,
     Domain,
+    Interface,
+    Later,
     Listener,
     Names,
     Notice,
@@ -30,21 +32,32 @@ from ._native import (
     Watch,
     __version__,
     attach,
+    later,
 )
 from .errors import *  # noqa: F403
+from .interfaces import load as load_interface
+from .stubs import Pending, UnknownCase, current_server
 
 __all__ = [
     "DEFAULT_TIMEOUT",
     "Channel",
     "Child",
     "Domain",
+    "Interface",
+    "Later",
     "Listener",
     "Names",
     "Notice",
+    "Pending",
     "Record",
+    "UnknownCase",
     "Watch",
     "__version__",
     "attach",
+    "current_server",
     "errors",
+    "interfaces",
+    "later",
+    "load_interface",
     *errors.__all__,
 ]

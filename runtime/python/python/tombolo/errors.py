@@ -16,6 +16,9 @@ class Error(Exception):
     #: The number that ``tombolo.h`` has for it; 0 for what C knows under other names.
     status: ClassVar[int] = 0
 
+    #: Of a call that ended with its channel: whether it may be made again over another one, as it is idempotent.
+    may_repeat: bool = False
+
 
 class WouldBlock(Error, BlockingIOError):
     """No room, or nothing there, right now."""

@@ -1,0 +1,536 @@
+"""What generated stubs stand on. Programs use the stubs; what they meet of this module is named in ``tombolo`` too.
+
+A stub declares: types with the places of their fields, messages with their ordinals, and methods by name. What that means is
+in the compiled half of the package, which reads and writes messages by these declarations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import dataclasses
+import time
+from types import TracebackType
+from typing import Any, Awaitable, Callable, ClassVar, Generic, Optional, Tuple, TypeVar, Union
+
+from ._native import (
+    BOOL,
+    DOMAIN,
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    Channel,
+    ClientEnd,
+    Domain,
+    Interface,
+    Later,
+    Listener,
+    Message,
+    ServerEnd,
+    Type,
+    array,
+    blob,
+    call,
+    message,
+    number,
+    optional,
+    parameters,
+    record,
+    right,
+    sequence,
+    text,
+    union,
+)
+from ._native import current_server as _blocking_server
+from .errors import Declined, NoRoom, NotOutstanding, PeerGone, TimedOut, Unserved, WouldBlock
+
+Buffer = Union[bytes, bytearray, memoryview]
+
+Results = TypeVar("Results")
+
+
+@dataclasses.dataclass(frozen=True)
+class UnknownCase:
+    """A case of a union that this side does not know: the peer is newer. It cannot be sent."""
+
+    ordinal: int
+
+
+_serving: contextvars.ContextVar[Any] = contextvars.ContextVar("tombolo.serving")
+
+
+def current_server() -> Any:
+    """From a handler: the server that calls it, to send its client events."""
+    server = _serving.get(None)
+    return _blocking_server() if server is None else server
+
+
+class Pending(Generic[Results]):
+    """A call in flight, made by a client's ``start_…``."""
+
+    def __init__(self, client: Client, message: Message, values: Tuple[Any, ...], timeout: Optional[float]) -> None:
+        self._client = client
+        self._message = message
+        self._timeout = client.default_timeout if timeout is None else timeout
+        self._end = time.monotonic() + self._timeout
+        self._number = client._start(message, values, timeout)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether :meth:`wait` would return at once, as far as is known: see the client's ``poll``."""
+        return self._client._is_ready(self._number)
+
+    def wait(self) -> Results:
+        """Waits for the answer until the call's deadline. Answers to other calls are kept for them."""
+        left = max(0.0, self._end - time.monotonic())
+        return self._client._wait(self._message, self._number, left, self._timeout)
+
+    def cancel(self) -> None:
+        """Gives the call up: its answer is dropped when it comes, and the server is told."""
+        self._client._give_up(self._number)
+
+
+class Client(ClientEnd):
+    """The calling end of a channel: calls wait for their answers, and several are in flight with ``start_…``.
+
+    One thread at a time uses it. ``events`` is an object with methods for what the server tells; they are called from whatever
+    uses the client.
+    """
+
+    INTERFACE: ClassVar[Interface]
+
+    @classmethod
+    def connect(
+        cls,
+        domain: Domain,
+        name: str,
+        *,
+        events: Any = None,
+        connect_timeout: float = 10.0,
+        timeout: float = 10.0,
+        slots: Optional[int] = None,
+        spin: Optional[float] = None,
+    ) -> Any:
+        """A client of whoever exports a name. ``timeout`` is what its calls have unless they say otherwise."""
+        options = {"timeout": connect_timeout, "slots": slots, "spin": spin}
+        channel = domain.connect(name, interface_hash=cls.INTERFACE.hash, **options)
+        return cls(channel, events, timeout=timeout)
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Server(ServerEnd):
+    """The serving end of a channel: ``serve`` until the client is gone, or ``serve_one`` message after the other.
+
+    One thread at a time uses it; what its handler calls may.
+    """
+
+    INTERFACE: ClassVar[Interface]
+
+    @classmethod
+    def export(cls, domain: Domain, name: str, *, spin: Optional[float] = None) -> Listener:
+        """Takes up a name for clients of this interface."""
+        return domain.export(name, interface_hash=cls.INTERFACE.hash, spin=spin)
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_NO_ROOM = "the channel had no room for the message in time: nothing was sent"
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
+class _Watcher:
+    """Wakes tasks when something can be done with an end of a channel: one reader of the loop for all of them."""
+
+    def __init__(self, end: Any, happened: Callable[[], None]) -> None:
+        self._end = end
+        self._happened = happened
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = end.fileno()
+        # Who waits for room: the others wait for this one.
+        self._for_room: Optional[asyncio.Future[None]] = None
+        self._queue = asyncio.Lock()
+        self._scheduled = False
+        self._loop.add_reader(self._descriptor, self._readable)
+
+    def _readable(self) -> None:
+        self._scheduled = False
+        if self._for_room is not None and not self._for_room.done():
+            self._for_room.set_result(None)
+        self._happened()
+        self.arm()
+
+    def arm(self) -> None:
+        """Has the loop come back when something happens; soon, if it has."""
+        if self._descriptor < 0 or self._scheduled:
+            return
+        try:
+            ready = self._end.arm(self._for_room is not None and not self._for_room.done())
+        except PeerGone:
+            return
+        if ready:
+            self._scheduled = True
+            self._loop.call_soon(self._readable)
+
+    async def send(self, attempt: Callable[[], Any], seconds: float) -> Any:
+        """Makes an attempt to send until there is room, each sender in its turn. Waiting for room takes so many seconds at
+        most, and waiting for one's turn as long as those before take."""
+        if not self._queue.locked():
+            try:
+                return attempt()
+            except NoRoom:
+                pass
+        async with self._queue:
+            end = self._loop.time() + seconds
+            while True:
+                try:
+                    return attempt()
+                except NoRoom:
+                    await self._room(end)
+
+    async def send_before(self, attempt: Callable[[], Any], seconds: float) -> Any:
+        """As :meth:`send`, all of it within so many seconds."""
+        if not self._queue.locked():
+            try:
+                return attempt()
+            except NoRoom:
+                pass
+        try:
+            return await asyncio.wait_for(self.send(attempt, seconds), seconds)
+        except asyncio.TimeoutError:
+            raise NoRoom(_NO_ROOM) from None
+
+    async def _room(self, end: float) -> None:
+        waiting = self._for_room = self._loop.create_future()
+        self.arm()
+        timer = self._loop.call_at(end, _wake, waiting)
+        try:
+            await waiting
+        finally:
+            timer.cancel()
+            self._for_room = None
+        if self._loop.time() >= end:
+            raise NoRoom(_NO_ROOM)
+
+    def close(self) -> None:
+        """Leaves the loop alone."""
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            self._descriptor = -1
+
+
+class AsyncClient:
+    """The calling end of a channel, for the tasks of an event loop: each call is awaited, several at a time.
+
+    A call whose task is cancelled is given up, and the server is told. ``events`` is an object with methods for what the
+    server tells, called by the loop.
+    """
+
+    INTERFACE: ClassVar[Interface]
+
+    def __init__(self, channel: Channel, events: Any = None, *, timeout: float = 10.0) -> None:
+        self._client = self._sync()(channel, events, timeout=timeout)
+        self._timeout = timeout
+        self._waiting: dict[int, asyncio.Future[None]] = {}
+        self._failure: Optional[BaseException] = None
+        self._watcher = _Watcher(self._client, self._take)
+        self._watcher.arm()
+
+    @classmethod
+    def _sync(cls) -> type[Client]:
+        made = cls.__dict__.get("_sync_class")
+        if made is None:
+            made = type("Client", (Client,), {"INTERFACE": cls.INTERFACE})
+            cls._sync_class = made  # type: ignore[attr-defined]
+        return made
+
+    @classmethod
+    async def connect(
+        cls,
+        domain: Domain,
+        name: str,
+        *,
+        events: Any = None,
+        connect_timeout: float = 10.0,
+        timeout: float = 10.0,
+        slots: Optional[int] = None,
+    ) -> Any:
+        """A client of whoever exports a name. ``timeout`` is what its calls have unless they say otherwise."""
+
+        def connect() -> Channel:
+            return domain.connect(name, timeout=connect_timeout, slots=slots, interface_hash=cls.INTERFACE.hash)
+
+        channel = await asyncio.get_running_loop().run_in_executor(None, connect)
+        return cls(channel, events, timeout=timeout)
+
+    def _take(self) -> None:
+        try:
+            self._client.poll()
+        except PeerGone as error:
+            self._failure = error
+            self._watcher.close()
+        for number, waiting in list(self._waiting.items()):
+            if not waiting.done() and (self._failure is not None or self._client._is_ready(number)):
+                waiting.set_result(None)
+
+    async def _call(self, message: Message, values: Tuple[Any, ...], timeout: Optional[float]) -> Any:
+        loop = asyncio.get_running_loop()
+        seconds = self._timeout if timeout is None else timeout
+        start = self._client._start
+        number = await self._watcher.send_before(lambda: start(message, values, seconds, False), seconds)
+        # What came meanwhile is taken with what this looks for.
+        self._take()
+        try:
+            if self._failure is None and not self._client._is_ready(number):
+                waiting = loop.create_future()
+                self._waiting[number] = waiting
+                timer = loop.call_later(seconds, _wake, waiting)
+                self._watcher.arm()
+                try:
+                    await waiting
+                finally:
+                    timer.cancel()
+                    del self._waiting[number]
+            # The answer is here, or never comes: nothing is waited for.
+            return self._client._wait(message, number, 0.0, seconds)
+        except BaseException:
+            # Most likely this task was cancelled.
+            self._client._give_up(number)
+            raise
+
+    async def _tell(self, message: Message, values: Tuple[Any, ...], timeout: Optional[float]) -> None:
+        seconds = self._timeout if timeout is None else timeout
+        await self._watcher.send_before(lambda: self._client._tell(message, values, 0.0), seconds)
+        self._watcher.arm()
+
+    @property
+    def peer(self) -> int:
+        """The id of the domain at the other end."""
+        return self._client.peer
+
+    @property
+    def peer_node(self) -> str:
+        """The name of the peer's node."""
+        return self._client.peer_node
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What has passed; see the blocking client."""
+        return self._client.counts
+
+    def close(self) -> None:
+        """Closes the channel. Doing it again does nothing."""
+        self._watcher.close()
+        self._client.close()
+
+    async def __aenter__(self) -> Any:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncServer:
+    """The serving end of a channel, for an event loop: each call is a task of its own, and is answered when that ends.
+
+    A handler's methods may be ``async`` or not. A task whose client has given the call up is cancelled.
+    """
+
+    INTERFACE: ClassVar[Interface]
+
+    def __init__(self, channel: Channel, handler: Any) -> None:
+        self._server = self._sync()(channel, handler)
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._others: set[asyncio.Task[None]] = set()
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._watcher = _Watcher(self._server, self._take)
+        self._take()
+        self._watcher.arm()
+
+    @classmethod
+    def _sync(cls) -> type[Server]:
+        made = cls.__dict__.get("_sync_class")
+        if made is None:
+            made = type("Server", (Server,), {"INTERFACE": cls.INTERFACE})
+            cls._sync_class = made  # type: ignore[attr-defined]
+        return made
+
+    @classmethod
+    async def run(cls, domain: Domain, name: str, handler: Any) -> None:
+        """Serves everybody who connects to a name, until this is cancelled. One handler serves them all."""
+        with domain.export(name, interface_hash=cls.INTERFACE.hash) as listener:
+            await accept_each(listener, lambda channel: cls(channel, handler))
+
+    def _take(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                taken = self._server._take()
+                if taken is None:
+                    return
+                message, number, values = taken
+                if message is None:
+                    given_up = self._tasks.get(number)
+                    if given_up is not None:
+                        given_up.cancel()
+                    continue
+                task = loop.create_task(self._serve(message, number, values))
+                if number:
+                    self._tasks[number] = task
+                    task.add_done_callback(lambda _done, number=number: self._tasks.pop(number, None))
+                else:
+                    self._others.add(task)
+                    task.add_done_callback(self._others.discard)
+        except PeerGone:
+            self.close()
+        except NoRoom:
+            # The client takes no answers, not even refusals.
+            self.close()
+
+    async def _serve(self, message: Message, number: int, values: Tuple[Any, ...]) -> None:
+        value, error = None, None
+        # The task has a context of its own.
+        _serving.set(self)
+        try:
+            value = getattr(self._server.handler, message.name)(*values)
+            if isinstance(value, Awaitable):
+                value = await value
+        except Exception as raised:
+            error = raised
+        if not number:
+            if error is not None:
+                asyncio.get_running_loop().call_exception_handler(
+                    {"message": f"the handler of {message.name} failed", "exception": error}
+                )
+            return
+        try:
+            await self._watcher.send(lambda: self._server._answer(message, number, value, error, 0.0), 10.0)
+        except (NotOutstanding, PeerGone):
+            return
+        except NoRoom:
+            # It takes no answers.
+            self.close()
+            return
+        self._watcher.arm()
+
+    async def _tell(self, message: Message, values: Tuple[Any, ...], timeout: float) -> None:
+        await self._watcher.send_before(lambda: self._server._tell(message, values, 0.0), timeout)
+        self._watcher.arm()
+
+    async def served(self) -> None:
+        """Waits until the client is gone."""
+        await asyncio.shield(self._ended)
+
+    @property
+    def peer(self) -> int:
+        """The id of the domain at the other end."""
+        return self._server.peer
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What has passed; see the blocking server."""
+        return self._server.counts
+
+    def close(self) -> None:
+        """Closes the channel, and cancels what is being served. Doing it again does nothing."""
+        self._watcher.close()
+        self._server.close()
+        for task in [*self._tasks.values(), *self._others]:
+            task.cancel()
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+
+async def accept_each(listener: Listener, serve: Callable[[Channel], AsyncServer]) -> None:
+    """Accepts whoever connects, until this is cancelled; then those that are served are closed."""
+    loop = asyncio.get_running_loop()
+    served: set[AsyncServer] = set()
+    came = asyncio.Event()
+    loop.add_reader(listener.fileno(), came.set)
+    try:
+        while True:
+            came.clear()
+            if not listener.arm():
+                await came.wait()
+                continue
+            try:
+                channel = await loop.run_in_executor(None, listener.accept, 0.0)
+            except (TimedOut, WouldBlock):
+                continue
+            except Exception as error:  # One that does not fit keeps nobody else out.
+                loop.call_exception_handler({"message": "a client was not accepted", "exception": error})
+                continue
+            server = serve(channel)
+            served.add(server)
+            server._ended.add_done_callback(lambda _ended, server=server: served.discard(server))
+    finally:
+        loop.remove_reader(listener.fileno())
+        for server in list(served):
+            server.close()
+
+
+__all__ = [
+    "BOOL",
+    "DOMAIN",
+    "F32",
+    "F64",
+    "I8",
+    "I16",
+    "I32",
+    "I64",
+    "U8",
+    "U16",
+    "U32",
+    "U64",
+    "AsyncClient",
+    "AsyncServer",
+    "Buffer",
+    "Client",
+    "Declined",
+    "Interface",
+    "Later",
+    "Message",
+    "Pending",
+    "Server",
+    "Type",
+    "UnknownCase",
+    "Unserved",
+    "array",
+    "blob",
+    "call",
+    "current_server",
+    "message",
+    "number",
+    "optional",
+    "parameters",
+    "record",
+    "right",
+    "sequence",
+    "text",
+    "union",
+]

@@ -1,0 +1,499 @@
+//! The calling side: several calls in flight on one channel, each with a deadline.
+
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple, PyType};
+use tombolo::Error;
+use tombolo::interface::flight::{Flight, Known, MAX_IN_FLIGHT};
+use tombolo::interface::{Fault, Header, Kind, Malformed};
+
+use crate::channel::{About, Channel, exclusive};
+use crate::codec::{Decoder, Writer};
+use crate::end::End;
+use crate::failure::Failure;
+use crate::layout::{Interface, Message};
+use crate::wait::{Seconds, Until};
+
+/// The deadline of a call whose answer is looked for before anything else happens.
+const AT_ONCE: u64 = u64::MAX;
+
+/// The most messages that are taken at once, whatever the peer sends.
+const MAX_POLLED: usize = 1024;
+
+/// What clients are made of: stubs say the rest.
+#[pyclass(module = "tombolo._native", frozen, subclass)]
+#[derive(Debug)]
+pub(crate) struct ClientEnd {
+    state: Mutex<State>,
+    interface: Py<Interface>,
+    events: Option<Py<PyAny>>,
+    timeout: Duration,
+    about: About,
+}
+
+#[derive(Debug)]
+struct State {
+    end: End,
+    flight: Flight,
+    counts: Counts,
+    writer: Writer,
+    /// The message that was taken last.
+    inbox: Vec<u8>,
+    /// Events that wait until the client is not in use.
+    heard: Vec<(Py<Message>, Py<PyTuple>)>,
+}
+
+/// What has passed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    calls: u64,
+    answers: u64,
+    messages: u64,
+    late: u64,
+    unknown: u64,
+    malformed: u64,
+}
+
+/// What one look at the channel found.
+enum Look {
+    Nothing,
+    /// A message for somebody else, or an event.
+    Another,
+    /// The answer, in the inbox.
+    Answer,
+}
+
+/// A clock that never goes back.
+fn now_ns() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    nanoseconds(START.get_or_init(Instant::now).elapsed())
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Reads a message to the start of a buffer.
+pub(crate) fn take_message(end: &mut End, inbox: &mut Vec<u8>) -> Result<bool, Failure> {
+    let taken = end.try_receive(|message| {
+        inbox.resize(message.len(), 0);
+        message.copy_to(inbox).is_ok()
+    })?;
+    match taken {
+        None => Ok(false),
+        Some(true) => Ok(true),
+        // What cannot be read is as good as cut off.
+        Some(false) => {
+            inbox.clear();
+            Ok(true)
+        }
+    }
+}
+
+impl State {
+    /// Takes one message. `awaited` is 0 where no answer is.
+    fn look(&mut self, py: Python<'_>, client: &ClientEnd, awaited: u32) -> Result<Look, Failure> {
+        let State { end, flight, counts, inbox, heard, .. } = self;
+        if !take_message(end, inbox)? {
+            return Ok(Look::Nothing);
+        }
+        let bytes: &[u8] = inbox;
+        let Ok((header, body)) = Header::read(&bytes) else {
+            counts.malformed += 1;
+            return Ok(Look::Another);
+        };
+        match header.kind {
+            Kind::Reply | Kind::Error | Kind::Fault if header.call == awaited && awaited != 0 => {
+                counts.answers += 1;
+                return Ok(Look::Answer);
+            }
+            Kind::Reply | Kind::Error | Kind::Fault if flight.keep(header.call, &bytes) => {
+                counts.answers += 1;
+            }
+            Kind::Reply | Kind::Error | Kind::Fault => counts.late += 1,
+            Kind::Message => match client.interface.get().heard(header.ordinal) {
+                None => counts.unknown += 1,
+                Some(message) => match Decoder::new(py, bytes).parameters(&message.get().input, body) {
+                    Ok(values) => {
+                        counts.messages += 1;
+                        if client.events.is_some() {
+                            heard.push((message.clone_ref(py), values.unbind()));
+                        }
+                    }
+                    Err(crate::codec::Bad::Malformed(_)) => counts.malformed += 1,
+                    Err(crate::codec::Bad::Raised(error)) => return Err(error.into()),
+                },
+            },
+            Kind::Call | Kind::Cancel => counts.malformed += 1,
+        }
+        Ok(Look::Another)
+    }
+
+    /// Sends a call; its number.
+    fn send_call(
+        &mut self,
+        py: Python<'_>,
+        message: &Message,
+        values: &Bound<'_, PyTuple>,
+        room: Duration,
+        deadline_ns: u64,
+    ) -> Result<u32, Failure> {
+        let (number, given_up) = self.flight.place(now_ns).ok_or_else(|| {
+            Failure::new(
+                "InFlight",
+                format!("{MAX_IN_FLIGHT} calls are in flight: wait for one, or cancel it"),
+            )
+        })?;
+        self.tell_given_up(py, given_up);
+        let header = Header { ordinal: message.ordinal, kind: Kind::Call, call: number };
+        self.writer.parameters(header, &message.input, values)?;
+        send(py, &mut self.end, &self.writer, room)?;
+        self.flight.begin(number, message.ordinal, deadline_ns);
+        self.counts.calls += 1;
+        Ok(number)
+    }
+
+    fn give_up(&mut self, py: Python<'_>, number: u32) {
+        let told = self.flight.give_up(number);
+        self.tell_given_up(py, told);
+    }
+
+    fn tell_given_up(&mut self, py: Python<'_>, given_up: Option<(u16, u32)>) {
+        if let Some((ordinal, call)) = given_up {
+            self.writer.bare(Header { ordinal, kind: Kind::Cancel, call }, None);
+            // It spares the server work. Without room, or a server, there is nothing to spare.
+            let _told = send(py, &mut self.end, &self.writer, Duration::ZERO);
+        }
+    }
+
+    /// Waits for the answer to a call until its deadline; it is in the inbox then.
+    fn await_answer(
+        &mut self,
+        py: Python<'_>,
+        client: &ClientEnd,
+        number: u32,
+        until: Until,
+    ) -> Result<(), Failure> {
+        loop {
+            match self.look(py, client, number)? {
+                Look::Answer => return Ok(()),
+                // A peer that floods this end does not keep it past its deadline.
+                Look::Another if !until.left().is_zero() => {}
+                Look::Another => return Err(timed_out(until.timeout())),
+                Look::Nothing => match self.end.wait_readable(py, until) {
+                    Err(Failure::Facade(Error::TimedOut { .. } | Error::WouldBlock)) => {
+                        return Err(timed_out(until.timeout()));
+                    }
+                    waited => waited?,
+                },
+            }
+        }
+    }
+
+    /// What the answer in the inbox says.
+    fn read<'py>(&self, py: Python<'py>, message: &Message) -> Result<Bound<'py, PyAny>, Failure> {
+        answer(py, message, &self.inbox)
+    }
+}
+
+fn timed_out(timeout: Duration) -> Failure {
+    let text = format!("no answer came within {timeout:?}; the call was cancelled and may have been served");
+    Failure::new("TimedOut", text)
+}
+
+/// Sends what was written, if it may be sent at all.
+pub(crate) fn send(py: Python<'_>, end: &mut End, writer: &Writer, room: Duration) -> Result<(), Failure> {
+    match end.send(py, writer.bytes(), room) {
+        Err(Failure::Facade(Error::WouldBlock | Error::TimedOut { .. })) => {
+            Err(Failure::new("NoRoom", "the channel had no room for the message in time: nothing was sent"))
+        }
+        sent => sent,
+    }
+}
+
+/// What an answer says: results, or an exception.
+fn answer<'py>(py: Python<'py>, message: &Message, bytes: &[u8]) -> Result<Bound<'py, PyAny>, Failure> {
+    let refused = |malformed| Failure::from(crate::codec::Bad::Malformed(malformed));
+    let (header, body) = Header::read(&bytes).map_err(refused)?;
+    let expected = message.answer.as_ref().filter(|_| header.ordinal == message.ordinal);
+    let expected = expected.ok_or_else(|| refused(Malformed::Answer))?;
+    let mut decoder = Decoder::new(py, bytes);
+    match header.kind {
+        Kind::Reply if expected.output.fields.is_empty() => Ok(py.None().into_bound(py)),
+        Kind::Reply => Ok(decoder.message(&expected.output, body)?),
+        Kind::Error => {
+            let (of, class) = expected.error.as_ref().ok_or_else(|| refused(Malformed::Answer))?;
+            let error = decoder.get(of, body, 0)?;
+            Err(PyErr::from_value(class.bind(py).call1((error,))?).into())
+        }
+        _ => {
+            let fault = Fault::from_number(body.bits(0).map_err(refused)? as u32);
+            let class = match fault {
+                Fault::Unknown => "UnknownCall",
+                Fault::Malformed => "RequestRefused",
+                Fault::Unserved => "Unserved",
+                Fault::TooLong => "AnswerTooLong",
+                Fault::Busy => "ServerBusy",
+                _ => "Fault",
+            };
+            Err(Failure::new(class, fault.to_string()))
+        }
+    }
+}
+
+impl ClientEnd {
+    fn state(&self) -> Result<MutexGuard<'_, State>, Failure> {
+        exclusive(&self.state, "the client")
+    }
+
+    fn timeout(&self, timeout: Option<f64>) -> Result<Duration, Failure> {
+        timeout.map_or(Ok(self.timeout), |seconds| Ok(Seconds::new(seconds)?.0))
+    }
+
+    /// Uses the client, and passes on afterwards what was heard meanwhile.
+    fn with<R>(
+        &self,
+        py: Python<'_>,
+        body: impl FnOnce(&mut State) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let mut state = self.state()?;
+        let result = body(&mut state);
+        if state.heard.is_empty() {
+            return result;
+        }
+        let heard = std::mem::take(&mut state.heard);
+        // Not in use any more: an event may be answered with a call.
+        drop(state);
+        if let Some(events) = &self.events {
+            let events = events.bind(py);
+            for (message, values) in heard {
+                let name = message.get().name.bind(py);
+                if let Err(error) = events.getattr(name).and_then(|hear| hear.call1(values.bind(py))) {
+                    error.write_unraisable(py, Some(events));
+                }
+            }
+        }
+        result
+    }
+
+    /// A call will have no answer. The server is told, or whoever called whether it may be repeated elsewhere.
+    fn ended<R>(
+        &self,
+        py: Python<'_>,
+        state: &mut State,
+        (message, number): (&Message, u32),
+        failure: Failure,
+    ) -> Result<R, Failure> {
+        let Failure::Facade(_) = &failure else {
+            state.give_up(py, number);
+            return Err(failure);
+        };
+        state.flight.end(number);
+        let error = PyErr::from(failure);
+        let may_repeat = message.answer.as_ref().is_some_and(|answer| answer.idempotent);
+        error.value(py).setattr("may_repeat", may_repeat)?;
+        Err(error.into())
+    }
+
+    pub(crate) fn wait<'py>(
+        &self,
+        py: Python<'py>,
+        message: &Message,
+        number: u32,
+        until: Until,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        self.with(py, |state| {
+            match state.flight.known(number) {
+                Known::Nothing => {
+                    return Err(Failure::new("NotInFlight", "the call was answered or cancelled before"));
+                }
+                Known::Arrived => return answer(py, message, state.flight.take(number)),
+                Known::Waiting { .. } => {}
+            }
+            if let Err(failure) = state.await_answer(py, self, number, until) {
+                return self.ended(py, state, (message, number), failure);
+            }
+            state.flight.end(number);
+            state.read(py, message)
+        })
+    }
+}
+
+#[pymethods]
+impl ClientEnd {
+    #[new]
+    #[classmethod]
+    #[pyo3(signature = (channel, events = None, *, timeout = crate::wait::DEFAULT_TIMEOUT))]
+    fn new(
+        class: &Bound<'_, PyType>,
+        channel: &Channel,
+        events: Option<Py<PyAny>>,
+        timeout: f64,
+    ) -> Result<ClientEnd, Failure> {
+        let interface: Bound<'_, Interface> = class.getattr("INTERFACE")?.cast_into().map_err(PyErr::from)?;
+        let timeout = Seconds::new(timeout)?.0;
+        interface.get().check(channel.about().max_message_bytes)?;
+        let (end, about) = channel.take()?;
+        let state = State {
+            end,
+            flight: Flight::new(),
+            counts: Counts::default(),
+            writer: Writer::default(),
+            inbox: Vec::new(),
+            heard: Vec::new(),
+        };
+        Ok(ClientEnd { state: Mutex::new(state), interface: interface.unbind(), events, timeout, about })
+    }
+
+    /// The id of the domain at the other end.
+    #[getter]
+    fn peer(&self) -> u64 {
+        self.about.peer
+    }
+
+    /// The name of the peer's node.
+    #[getter]
+    fn peer_node(&self) -> &str {
+        &self.about.peer_node
+    }
+
+    /// How long calls wait for their answers unless it is said, in seconds.
+    #[getter]
+    fn default_timeout(&self) -> f64 {
+        self.timeout.as_secs_f64()
+    }
+
+    /// What has passed: calls, answers, events received (`messages`), answers that came after their call was given up
+    /// (`late`), and messages that were unknown or malformed.
+    #[getter]
+    fn counts<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+        counts(py, &self.state()?.counts)
+    }
+
+    /// Takes what has arrived, without waiting; answers are kept until they are waited for. Says how many messages there
+    /// were.
+    fn poll(&self, py: Python<'_>) -> Result<usize, Failure> {
+        self.with(py, |state| {
+            let mut taken = 0;
+            while taken < MAX_POLLED && !matches!(state.look(py, self, 0)?, Look::Nothing) {
+                taken += 1;
+            }
+            Ok(taken)
+        })
+    }
+
+    /// Closes the channel. Doing it again does nothing.
+    fn close(&self) -> Result<(), Failure> {
+        self.state()?.end.close();
+        Ok(())
+    }
+
+    fn fileno(&self) -> Result<i32, Failure> {
+        self.state()?.end.descriptor()
+    }
+
+    #[pyo3(signature = (for_room = false))]
+    fn arm(&self, for_room: bool) -> Result<bool, Failure> {
+        self.state()?.end.arm(for_room)
+    }
+
+    #[pyo3(signature = (message, values, timeout = None))]
+    fn _call<'py>(
+        &self,
+        py: Python<'py>,
+        message: &Bound<'py, Message>,
+        values: &Bound<'py, PyTuple>,
+        timeout: Option<f64>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let timeout = self.timeout(timeout)?;
+        let message = message.get();
+        self.with(py, |state| {
+            // The clock costs as much as a good part of a call: it is looked at when the answer does not come at once.
+            let number = state.send_call(py, message, values, timeout, AT_ONCE)?;
+            for _ in 0..state.end.glances() {
+                match state.look(py, self, number) {
+                    Ok(Look::Answer) => {
+                        state.flight.end(number);
+                        return state.read(py, message);
+                    }
+                    Ok(_) => std::hint::spin_loop(),
+                    Err(failure) => return self.ended(py, state, (message, number), failure),
+                }
+            }
+            if let Err(failure) = state.await_answer(py, self, number, Until::new(timeout)) {
+                return self.ended(py, state, (message, number), failure);
+            }
+            state.flight.end(number);
+            state.read(py, message)
+        })
+    }
+
+    /// Makes a call; its number. With `room` false it is not waited for room.
+    #[pyo3(signature = (message, values, timeout = None, room = true))]
+    fn _start(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, Message>,
+        values: &Bound<'_, PyTuple>,
+        timeout: Option<f64>,
+        room: bool,
+    ) -> Result<u32, Failure> {
+        let timeout = self.timeout(timeout)?;
+        let deadline_ns = now_ns().saturating_add(nanoseconds(timeout));
+        let room = if room { timeout } else { Duration::ZERO };
+        self.with(py, |state| state.send_call(py, message.get(), values, room, deadline_ns))
+    }
+
+    /// Waits for the answer to a call, so many seconds of those that it has in all.
+    fn _wait<'py>(
+        &self,
+        py: Python<'py>,
+        message: &Bound<'py, Message>,
+        number: u32,
+        left: Seconds,
+        timeout: Seconds,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        self.wait(py, message.get(), number, Until::new(left.0).of(timeout.0))
+    }
+
+    /// Whether the answer to a call is here, or nobody waits for it.
+    fn _is_ready(&self, number: u32) -> Result<bool, Failure> {
+        Ok(!matches!(self.state()?.flight.known(number), Known::Waiting { .. }))
+    }
+
+    /// Gives a call up: its answer is dropped when it comes, and the server is told.
+    fn _give_up(&self, py: Python<'_>, number: u32) -> Result<(), Failure> {
+        self.state()?.give_up(py, number);
+        Ok(())
+    }
+
+    #[pyo3(signature = (message, values, timeout = None))]
+    fn _tell(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, Message>,
+        values: &Bound<'_, PyTuple>,
+        timeout: Option<f64>,
+    ) -> Result<(), Failure> {
+        let timeout = self.timeout(timeout)?;
+        let message = message.get();
+        self.with(py, |state| {
+            let header = Header { ordinal: message.ordinal, kind: Kind::Message, call: 0 };
+            state.writer.parameters(header, &message.input, values)?;
+            send(py, &mut state.end, &state.writer, timeout)
+        })
+    }
+}
+
+fn counts<'py>(py: Python<'py>, counts: &Counts) -> Result<Bound<'py, PyDict>, Failure> {
+    let dict = PyDict::new(py);
+    dict.set_item("calls", counts.calls)?;
+    dict.set_item("answers", counts.answers)?;
+    dict.set_item("messages", counts.messages)?;
+    dict.set_item("late", counts.late)?;
+    dict.set_item("unknown", counts.unknown)?;
+    dict.set_item("malformed", counts.malformed)?;
+    Ok(dict)
+}

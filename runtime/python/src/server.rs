@@ -1,0 +1,523 @@
+//! The serving side.
+
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple, PyType};
+use tombolo::Error;
+use tombolo::interface::{Fault, Header, Kind};
+
+use crate::channel::{About, Channel, exclusive};
+use crate::client::{send, take_message};
+use crate::codec::{Bad, Decoder, Writer};
+use crate::end::End;
+use crate::failure::{Failure, class_named};
+use crate::layout::{Interface, Message};
+use crate::wait::{Seconds, Until};
+
+/// The most calls of a client whose answers may be outstanding.
+const MAX_OUTSTANDING: usize = 256;
+
+/// How long an answer waits for room before the server gives its client up.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What servers are made of: stubs say the rest.
+#[pyclass(module = "tombolo._native", frozen, subclass)]
+#[derive(Debug)]
+pub(crate) struct ServerEnd {
+    state: Mutex<State>,
+    interface: Py<Interface>,
+    handler: Py<PyAny>,
+    about: About,
+}
+
+#[derive(Debug)]
+struct State {
+    end: End,
+    writer: Writer,
+    inbox: Vec<u8>,
+    /// Calls that are answered later: ordinals and numbers.
+    outstanding: Vec<(u16, u32)>,
+    calls: u64,
+    answers: u64,
+    messages: u64,
+    unknown: u64,
+    malformed: u64,
+}
+
+/// What arrived, and is to be served.
+struct Incoming<'py> {
+    message: Py<Message>,
+    /// 0 for a message that is not answered.
+    call: u32,
+    values: Bound<'py, PyTuple>,
+}
+
+/// What one look at the channel found.
+enum Look<'py> {
+    Nothing,
+    /// It is done with.
+    Settled,
+    /// This call was given up, whoever serves it.
+    Cancelled(u32),
+    Serve(Incoming<'py>),
+}
+
+impl State {
+    fn look<'py>(&mut self, py: Python<'py>, interface: &Interface) -> Result<Look<'py>, Failure> {
+        if !take_message(&mut self.end, &mut self.inbox)? {
+            return Ok(Look::Nothing);
+        }
+        let bytes: &[u8] = &self.inbox;
+        let Ok((header, body)) = Header::read(&bytes) else {
+            self.malformed += 1;
+            return Ok(Look::Settled);
+        };
+        let is_call = match header.kind {
+            Kind::Call => true,
+            Kind::Message => false,
+            Kind::Cancel => {
+                self.outstanding.retain(|call| *call != (header.ordinal, header.call));
+                return Ok(Look::Cancelled(header.call));
+            }
+            Kind::Reply | Kind::Error | Kind::Fault => {
+                self.malformed += 1;
+                return Ok(Look::Settled);
+            }
+        };
+        self.calls += u64::from(is_call);
+        if is_call && self.outstanding.len() >= MAX_OUTSTANDING {
+            return self.fault(py, header, Fault::Busy);
+        }
+        let known = interface.served(header.ordinal).filter(|known| known.get().answer.is_some() == is_call);
+        let Some(message) = known else {
+            self.unknown += 1;
+            return if is_call { self.fault(py, header, Fault::Unknown) } else { Ok(Look::Settled) };
+        };
+        match Decoder::new(py, bytes).parameters(&message.get().input, body) {
+            Ok(values) => {
+                self.messages += u64::from(!is_call);
+                let call = if is_call { header.call } else { 0 };
+                Ok(Look::Serve(Incoming { message: message.clone_ref(py), call, values }))
+            }
+            Err(Bad::Malformed(_)) => {
+                self.malformed += 1;
+                if is_call { self.fault(py, header, Fault::Malformed) } else { Ok(Look::Settled) }
+            }
+            Err(Bad::Raised(error)) => Err(error.into()),
+        }
+    }
+
+    fn fault<'py>(&mut self, py: Python<'py>, header: Header, fault: Fault) -> Result<Look<'py>, Failure> {
+        self.writer.bare(Header { kind: Kind::Fault, ..header }, Some(fault.number()));
+        self.answers += 1;
+        send(py, &mut self.end, &self.writer, ANSWER_TIMEOUT)?;
+        Ok(Look::Settled)
+    }
+
+    /// Answers a call with results or an exception. What is no answer is told to whoever reads logs, and a fault to the
+    /// client.
+    fn answer(
+        &mut self,
+        py: Python<'_>,
+        message: &Message,
+        call: u32,
+        outcome: Result<Bound<'_, PyAny>, PyErr>,
+        room: Duration,
+    ) -> Result<(), Failure> {
+        let header = |kind| Header { ordinal: message.ordinal, kind, call };
+        let written = self.write(py, message, &header, outcome);
+        let max_bytes = self.end.channel()?.max_message_bytes();
+        let fault = match written {
+            Ok(()) if self.writer.bytes().len() > max_bytes => Some(Fault::TooLong),
+            Ok(()) => None,
+            Err(Failure::Named("OverLimit", text)) => {
+                report(py, message, PyErr::from(Failure::new("OverLimit", text)));
+                Some(Fault::TooLong)
+            }
+            Err(Failure::Named("Unserved", _)) => Some(Fault::Unserved),
+            Err(failure) => {
+                report(py, message, failure.into());
+                Some(Fault::Unserved)
+            }
+        };
+        if let Some(fault) = fault {
+            self.writer.bare(header(Kind::Fault), Some(fault.number()));
+        }
+        send(py, &mut self.end, &self.writer, room)?;
+        self.answers += 1;
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        py: Python<'_>,
+        message: &Message,
+        header: &impl Fn(Kind) -> Header,
+        outcome: Result<Bound<'_, PyAny>, PyErr>,
+    ) -> Result<(), Failure> {
+        let answer = message.answer.as_ref().ok_or_else(|| Failure::invalid("a message is not answered"))?;
+        let error = match outcome {
+            Ok(value) if answer.output.fields.is_empty() => {
+                if !value.is_none() {
+                    return Err(Failure::invalid("the call has no results: return None"));
+                }
+                self.writer.bare(header(Kind::Reply), None);
+                return Ok(());
+            }
+            Ok(value) => return self.writer.value(header(Kind::Reply), &answer.output, &value),
+            Err(error) => error,
+        };
+        if let Some((of, class)) = &answer.error
+            && error.is_instance(py, class.bind(py))
+        {
+            let value = error.value(py).getattr("error")?;
+            return self.writer.single(header(Kind::Error), of, &value, "error");
+        }
+        if error.is_instance(py, class_named(py, "Unserved")?.as_any()) {
+            return Err(Failure::new("Unserved", ""));
+        }
+        Err(error.into())
+    }
+}
+
+/// A mistake of a handler: it fails its call, and whoever runs the server reads of it.
+fn report(py: Python<'_>, message: &Message, error: PyErr) {
+    let told = || -> PyResult<()> {
+        let logger = py.import("logging")?.call_method1("getLogger", ("tombolo",))?;
+        let arguments = PyDict::new(py);
+        arguments.set_item("exc_info", error.value(py))?;
+        let text = "the handler of %s did not answer";
+        logger.call_method("error", (text, message.name.bind(py)), Some(&arguments)).map(drop)
+    };
+    if let Err(second) = told() {
+        second.write_unraisable(py, None);
+    }
+}
+
+impl ServerEnd {
+    fn state(&self) -> Result<MutexGuard<'_, State>, Failure> {
+        exclusive(&self.state, "the server")
+    }
+
+    /// The next message that is to be served, or whose call was given up, waiting for it.
+    fn next<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Duration,
+        until_served: bool,
+    ) -> Result<Look<'py>, Failure> {
+        let mut guard = self.state()?;
+        let state = &mut *guard;
+        let interface = self.interface.get();
+        for _ in 0..state.end.glances() {
+            match state.look(py, interface)? {
+                Look::Nothing if timeout.is_zero() => return Ok(Look::Nothing),
+                Look::Nothing => std::hint::spin_loop(),
+                Look::Settled if until_served => {}
+                found => return Ok(found),
+            }
+        }
+        let until = Until::new(timeout);
+        loop {
+            match state.look(py, interface)? {
+                Look::Nothing => match state.end.wait_readable(py, until) {
+                    Err(Failure::Facade(Error::TimedOut { .. } | Error::WouldBlock)) => {
+                        return Ok(Look::Nothing);
+                    }
+                    waited => waited?,
+                },
+                Look::Settled if until_served && !until.left().is_zero() => {}
+                found => return Ok(found),
+            }
+        }
+    }
+
+    /// Has a message served, and answers it if it is a call.
+    fn dispatch<'py>(slf: &Bound<'py, Self>, incoming: Incoming<'py>) -> Result<(), Failure> {
+        let (py, this) = (slf.py(), slf.get());
+        let Incoming { message, call, values } = incoming;
+        let handler = this.handler.bind(py);
+        let serve = handler.getattr(message.get().name.bind(py));
+        let outcome = serve.and_then(|serve| {
+            let _current = Current::set(slf, &message, call);
+            serve.call1(values)
+        });
+        let passed_on = match &outcome {
+            // Such as that of Ctrl-C: it is not the handler's to decide.
+            Err(error) if !error.is_instance_of::<PyException>(py) => Some(error.clone_ref(py)),
+            _ => None,
+        };
+        if call != 0 {
+            let is_later = matches!(&outcome, Ok(value) if value.is_instance_of::<Later>());
+            if !is_later {
+                let (mut state, key) = (this.state()?, (message.get().ordinal, call));
+                // One that was to be answered later, and is answered now.
+                state.outstanding.retain(|outstanding| *outstanding != key);
+                state.answer(py, message.get(), call, outcome, ANSWER_TIMEOUT)?;
+            }
+        } else if let Err(error) = outcome {
+            report(py, message.get(), error);
+        }
+        passed_on.map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+#[pymethods]
+impl ServerEnd {
+    #[new]
+    #[classmethod]
+    fn new(class: &Bound<'_, PyType>, channel: &Channel, handler: Py<PyAny>) -> Result<ServerEnd, Failure> {
+        let interface: Bound<'_, Interface> = class.getattr("INTERFACE")?.cast_into().map_err(PyErr::from)?;
+        interface.get().check(channel.about().max_message_bytes)?;
+        let (end, about) = channel.take()?;
+        let state = State {
+            end,
+            writer: Writer::default(),
+            inbox: Vec::new(),
+            outstanding: Vec::new(),
+            calls: 0,
+            answers: 0,
+            messages: 0,
+            unknown: 0,
+            malformed: 0,
+        };
+        Ok(ServerEnd { state: Mutex::new(state), interface: interface.unbind(), handler, about })
+    }
+
+    /// The id of the domain at the other end.
+    #[getter]
+    fn peer(&self) -> u64 {
+        self.about.peer
+    }
+
+    /// The name of the peer's node.
+    #[getter]
+    fn peer_node(&self) -> &str {
+        &self.about.peer_node
+    }
+
+    /// What serves.
+    #[getter]
+    fn handler(&self, py: Python<'_>) -> Py<PyAny> {
+        self.handler.clone_ref(py)
+    }
+
+    /// What has passed: calls, answers, one-way messages (`messages`), and those that were unknown or malformed.
+    #[getter]
+    fn counts<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
+        let state = self.state()?;
+        let dict = PyDict::new(py);
+        dict.set_item("calls", state.calls)?;
+        dict.set_item("answers", state.answers)?;
+        dict.set_item("messages", state.messages)?;
+        dict.set_item("unknown", state.unknown)?;
+        dict.set_item("malformed", state.malformed)?;
+        Ok(dict)
+    }
+
+    /// Takes one message, waiting for it up to `timeout` seconds, and answers it if it is a call. False if none came.
+    ///
+    /// What the handler raises fails its call alone: it is logged (logger ``tombolo``), and the client is told that the call
+    /// is not served. Raised are the end of the channel, and what is no ``Exception``.
+    #[pyo3(signature = (timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    fn serve_one(slf: &Bound<'_, Self>, timeout: Seconds) -> Result<bool, Failure> {
+        match slf.get().next(slf.py(), timeout.0, false)? {
+            Look::Nothing => Ok(false),
+            Look::Settled | Look::Cancelled(_) => Ok(true),
+            Look::Serve(incoming) => Self::dispatch(slf, incoming).map(|()| true),
+        }
+    }
+
+    /// Serves until the client is gone.
+    fn serve(slf: &Bound<'_, Self>) -> Result<(), Failure> {
+        let longest = Seconds::new(f64::INFINITY)?;
+        loop {
+            match Self::serve_one(slf, longest) {
+                Err(Failure::Facade(Error::Closed { .. } | Error::PeerDied { .. })) => return Ok(()),
+                served => drop(served?),
+            }
+        }
+    }
+
+    /// Closes the channel: calls that wait for their answers get none. Doing it again does nothing.
+    fn close(&self) -> Result<(), Failure> {
+        self.state()?.end.close();
+        Ok(())
+    }
+
+    fn fileno(&self) -> Result<i32, Failure> {
+        self.state()?.end.descriptor()
+    }
+
+    #[pyo3(signature = (for_room = false))]
+    fn arm(&self, for_room: bool) -> Result<bool, Failure> {
+        self.state()?.end.arm(for_room)
+    }
+
+    /// What arrived, for whoever serves it elsewhere: a message, its number and its values, or nothing, a number and
+    /// nothing of a call that was given up. None if nothing is there.
+    #[expect(clippy::type_complexity, reason = "a tuple of Python's")]
+    fn _take<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> Result<Option<(Option<Py<Message>>, u32, Option<Bound<'py, PyTuple>>)>, Failure> {
+        match self.next(py, Duration::ZERO, true)? {
+            Look::Nothing | Look::Settled => Ok(None),
+            Look::Cancelled(call) => Ok(Some((None, call, None))),
+            Look::Serve(Incoming { message, call, values }) => {
+                if call != 0 {
+                    self.state()?.outstanding.push((message.get().ordinal, call));
+                }
+                Ok(Some((Some(message), call, Some(values))))
+            }
+        }
+    }
+
+    /// Answers a call that is outstanding: with a value, or with an exception.
+    #[pyo3(signature = (message, call, value, error = None, timeout = Seconds(Duration::from_secs(10))))]
+    fn _answer(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, Message>,
+        call: u32,
+        value: Bound<'_, PyAny>,
+        error: Option<Bound<'_, PyAny>>,
+        timeout: Seconds,
+    ) -> Result<(), Failure> {
+        let mut state = self.state()?;
+        let (message, key) = (message.get(), (message.get().ordinal, call));
+        if !state.outstanding.contains(&key) {
+            return Err(Failure::new("NotOutstanding", "nobody waits for the answer any more"));
+        }
+        let outcome = match error {
+            None => Ok(value),
+            Some(error) => Err(PyErr::from_value(error)),
+        };
+        state.answer(py, message, call, outcome, timeout.0)?;
+        state.outstanding.retain(|outstanding| *outstanding != key);
+        Ok(())
+    }
+
+    fn _is_outstanding(&self, message: &Bound<'_, Message>, call: u32) -> Result<bool, Failure> {
+        Ok(self.state()?.outstanding.contains(&(message.get().ordinal, call)))
+    }
+
+    #[pyo3(signature = (message, values, timeout = Seconds(Duration::from_secs(10))))]
+    fn _tell(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, Message>,
+        values: &Bound<'_, PyTuple>,
+        timeout: Seconds,
+    ) -> Result<(), Failure> {
+        let mut guard = self.state()?;
+        let state = &mut *guard;
+        let message = message.get();
+        let header = Header { ordinal: message.ordinal, kind: Kind::Message, call: 0 };
+        state.writer.parameters(header, &message.input, values)?;
+        send(py, &mut state.end, &state.writer, timeout.0)
+    }
+}
+
+/// A call that is answered later: from :func:`later`, which a handler calls, and then returns this.
+#[pyclass(module = "tombolo", frozen, skip_from_py_object)]
+#[derive(Debug)]
+pub(crate) struct Later {
+    server: Py<ServerEnd>,
+    message: Py<Message>,
+    call: u32,
+}
+
+impl Later {
+    fn clone_ref(&self, py: Python<'_>) -> Later {
+        Later { server: self.server.clone_ref(py), message: self.message.clone_ref(py), call: self.call }
+    }
+}
+
+#[pymethods]
+impl Later {
+    /// The server that the call came to.
+    #[getter]
+    fn server(&self, py: Python<'_>) -> Py<ServerEnd> {
+        self.server.clone_ref(py)
+    }
+
+    /// Whether somebody still waits for the answer.
+    #[getter]
+    fn is_outstanding(&self, py: Python<'_>) -> Result<bool, Failure> {
+        self.server.get()._is_outstanding(self.message.bind(py), self.call)
+    }
+
+    /// Answers the call with its results, waiting up to `timeout` seconds for room.
+    #[pyo3(signature = (value = None, timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, value=None, timeout=10.0)")]
+    fn reply(
+        &self,
+        py: Python<'_>,
+        value: Option<Bound<'_, PyAny>>,
+        timeout: Seconds,
+    ) -> Result<(), Failure> {
+        let value = value.unwrap_or_else(|| py.None().into_bound(py));
+        self.server.get()._answer(py, self.message.bind(py), self.call, value, None, timeout)
+    }
+
+    /// Declines the call with the exception of its declared error.
+    #[pyo3(signature = (error, timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, error, timeout=10.0)")]
+    fn decline(&self, py: Python<'_>, error: Bound<'_, PyAny>, timeout: Seconds) -> Result<(), Failure> {
+        let nothing = py.None().into_bound(py);
+        self.server.get()._answer(py, self.message.bind(py), self.call, nothing, Some(error), timeout)
+    }
+}
+
+thread_local! {
+    /// What a handler of this thread is serving.
+    static CURRENT: std::cell::RefCell<Option<Later>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Until it is dropped, a message is the current one of its thread.
+struct Current {
+    before: Option<Later>,
+}
+
+impl Current {
+    fn set(server: &Bound<'_, ServerEnd>, message: &Py<Message>, call: u32) -> Current {
+        let py = server.py();
+        let now = Later { server: server.clone().unbind(), message: message.clone_ref(py), call };
+        Current { before: CURRENT.replace(Some(now)) }
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        CURRENT.set(self.before.take());
+    }
+}
+
+fn current(py: Python<'_>) -> Result<Later, Failure> {
+    let current = CURRENT.with_borrow(|current| current.as_ref().map(|current| current.clone_ref(py)));
+    current.ok_or_else(|| Failure::invalid("no handler is called in this thread"))
+}
+
+/// From a handler: the server that calls it, to send its client events.
+#[pyfunction]
+pub(crate) fn current_server(py: Python<'_>) -> Result<Py<ServerEnd>, Failure> {
+    Ok(current(py)?.server)
+}
+
+/// From a handler: has the call that is served answered later. The handler returns what this returns.
+#[pyfunction]
+pub(crate) fn later(py: Python<'_>) -> Result<Later, Failure> {
+    let later = current(py)?;
+    if later.call == 0 {
+        return Err(Failure::invalid("a one-way message is not answered"));
+    }
+    let key = (later.message.get().ordinal, later.call);
+    let mut state = later.server.get().state()?;
+    if !state.outstanding.contains(&key) {
+        state.outstanding.push(key);
+    }
+    drop(state);
+    Ok(later)
+}

@@ -1,0 +1,448 @@
+"""Typed interfaces: stubs at import, clients and servers, and what is wrong on the wire."""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import os
+import re
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import tombolo
+from support import PATIENCE, Task, domain, fresh_name
+from tombolo import interfaces
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
+interfaces.folders.append(os.path.join(ROOT, "interfaces"))
+
+from tombolo.interfaces import everything, growth, growth_before, kv, rights  # noqa: E402
+
+
+class Store(kv.KvHandler):
+    """Values by name, in memory."""
+
+    def __init__(self):
+        self.entries = {}
+        self.waiting = {}
+        self.failing = None
+
+    def get(self, key):
+        if self.failing:
+            return self.failing()
+        if key not in self.entries:
+            raise kv.KvErrorDeclined(kv.KvError.NOT_FOUND)
+        return kv.KvGetReply(*self.entries[key])
+
+    def put(self, key, value, expected):
+        version = self.entries.get(key, (b"", 0))[1]
+        if expected not in (None, version):
+            raise kv.KvErrorDeclined(kv.KvError.CONFLICT)
+        self.entries[key] = (value, version + 1)
+        for waiting in self.waiting.pop(key, []):
+            if waiting.is_outstanding:
+                waiting.reply(kv.KvAwaitChangeReply(version + 1))
+        tombolo.current_server().changed(key, version + 1)
+        return kv.KvPutReply(version + 1)
+
+    def list(self, prefix):
+        return kv.KvListReply(sorted(key for key in self.entries if key.startswith(prefix)))
+
+    def await_change(self, key):
+        later = tombolo.later()
+        self.waiting.setdefault(key, []).append(later)
+        return later
+
+    def forget(self, key):
+        if key == "raise":
+            raise KeyError(key)
+        self.entries.pop(key, None)
+
+
+@contextlib.contextmanager
+def served(server, handler):
+    """Yields the name of a server for one client, and then a function that tells how it ended."""
+    name = fresh_name("served")
+    outcome = []
+
+    def serve():
+        with listener, server(listener.accept(PATIENCE), handler) as serving:
+            serving.serve()
+            return serving.counts
+
+    listener = server.export(domain(), name)
+    task = Task(serve)
+    yield name, outcome
+    outcome.append(task.result())
+
+
+class Heard(kv.KvEvents):
+    """Remembers what it was told."""
+
+    def __init__(self):
+        self.told = []
+
+    def changed(self, key, version):
+        self.told.append((key, version))
+
+
+class Blocking(unittest.TestCase):
+    def test_calls_events_and_declared_errors(self):
+        heard = Heard()
+        with served(kv.KvServer, Store()) as (name, outcome):
+            with kv.KvClient.connect(domain(), name, events=heard, timeout=PATIENCE) as client:
+                self.assertEqual(client.put("größte Insel: 島", b"\0\xff"), kv.KvPutReply(1))
+                self.assertEqual(client.get("größte Insel: 島"), kv.KvGetReply(b"\0\xff", 1))
+                with self.assertRaises(kv.KvErrorDeclined) as raised:
+                    client.put("größte Insel: 島", b"", 7)
+                self.assertIs(raised.exception.error, kv.KvError.CONFLICT)
+                self.assertIsInstance(raised.exception, tombolo.Declined)
+                client.forget("größte Insel: 島")
+                self.assertEqual(client.list("").keys, [])
+                self.assertEqual(heard.told, [("größte Insel: 島", 1)])
+                self.assertEqual(client.counts["messages"], 1)
+        self.assertEqual(outcome[0]["malformed"], 0)
+
+    def test_several_calls_are_in_flight(self):
+        with served(kv.KvServer, Store()) as (name, _):
+            with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
+                waiting = client.start_await_change("key")
+                others = [client.start_get(f"{number}") for number in range(20)]
+                self.assertFalse(waiting.is_ready)
+                for other in reversed(others):
+                    self.assertRaises(kv.KvErrorDeclined, other.wait)
+                client.put("key", b"value")
+                self.assertEqual(waiting.wait().version, 1)
+                self.assertRaises(tombolo.NotInFlight, waiting.wait)
+                given_up = client.start_await_change("key")
+                given_up.cancel()
+                self.assertRaises(tombolo.NotInFlight, given_up.wait)
+                client.put("key", b"again")
+                self.assertEqual(client.counts["late"], 0)
+
+    def test_as_many_calls_as_there_are_places(self):
+        with served(kv.KvServer, Store()) as (name, _):
+            # Room for all that is sent, so that no cancellation is spared for want of it.
+            with kv.KvClient.connect(domain(), name, timeout=PATIENCE, slots=1024) as client:
+                calls = [client.start_await_change("key") for _ in range(256)]
+                self.assertRaises(tombolo.InFlight, client.start_await_change, "key")
+                for call in calls:
+                    call.cancel()
+                self.assertEqual(client.list("").keys, [])
+
+    def test_a_deadline_ends_a_call(self):
+        with served(kv.KvServer, Store()) as (name, _):
+            with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
+                with self.assertRaises(tombolo.TimedOut):
+                    client.await_change("never", timeout=0.01)
+                self.assertRaises(tombolo.TimedOut, client.start_await_change("never", timeout=0.0).wait)
+                self.assertEqual(client.list("").keys, [])
+
+    def test_the_end_of_a_server_ends_calls(self):
+        name = fresh_name("mute")
+        with kv.KvServer.export(domain(), name) as listener:
+            accepting = Task(lambda: listener.accept(PATIENCE))
+            client = kv.KvClient.connect(domain(), name, timeout=PATIENCE)
+            accepting.result().close()
+        for call, may_repeat in ((lambda: client.get("key"), True), (lambda: client.put("key", b""), False)):
+            with self.assertRaises(tombolo.Closed) as raised:
+                call()
+            self.assertIs(raised.exception.may_repeat, may_repeat)
+        client.close()
+
+    def test_an_event_may_be_answered_with_a_call(self):
+        class Asks(kv.KvEvents):
+            def changed(self, key, version):
+                self.got = self.client.get(key)
+
+        asks = Asks()
+        with served(kv.KvServer, Store()) as (name, _):
+            with kv.KvClient.connect(domain(), name, events=asks, timeout=PATIENCE) as asks.client:
+                asks.client.put("key", b"value")
+                self.assertEqual(asks.got, kv.KvGetReply(b"value", 1))
+
+
+class Limits(unittest.TestCase):
+    def test_values_around_their_limits(self):
+        with served(kv.KvServer, Store()) as (name, _):
+            with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
+                for key, value in (("k" * 63, bytes(2047)), ("k" * 64, bytes(2048)), ("é" * 32, memoryview(b"x"))):
+                    version = client.put(key, value).version
+                    self.assertEqual(client.get(key), kv.KvGetReply(bytes(value), version))
+                for key, value in (("k" * 65, b""), ("é" * 33, b""), ("k", bytes(2049)), ("\ud800", b"")):
+                    with self.assertRaises(tombolo.OverLimit):
+                        client.put(key, value)
+                for expected in (-1, 1 << 64):
+                    with self.assertRaises(tombolo.OverLimit):
+                        client.put("k", b"", expected)
+                for wrong in ((1, b""), ("k", "text"), ("k", b"", 1.5), ("k", 7), ("k", None)):
+                    with self.assertRaises(TypeError):
+                        client.put(*wrong)
+                self.assertEqual(client.counts["calls"], 6)
+
+    def test_integers_enums_and_arrays(self):
+        kind = everything._EverythingNumbersRequest
+        good = [True, 1, 2, 3, 4, 5, 6, 7, 8, 1.5, 2.5, everything.Colour.RED, 77, 3, 1 << 63, 9]
+        places = {1: 256, 2: 1 << 16, 3: 1 << 32, 4: 1 << 64, 5: 128, 6: -(1 << 15) - 1, 7: 1 << 31, 8: 1 << 63, 9: 1e39, 11: 3, 13: 4}
+        message = kind.encode(1, 2, tuple(good))
+        values = kind.decode(message)[3]
+        self.assertEqual(list(values), good)
+        self.assertIs(values[11], everything.Colour.RED)
+        self.assertEqual(values[13], everything.Rights.READ | everything.Rights.WRITE)
+        for place, wrong in places.items():
+            with self.assertRaises(tombolo.OverLimit, msg=f"value {place}"):
+                kind.encode(1, 2, tuple(good[:place] + [wrong] + good[place + 1 :]))
+        for place, wrong in {0: 1, 1: "1", 9: "x", 11: None}.items():
+            with self.assertRaises(TypeError, msg=f"value {place}"):
+                kind.encode(1, 2, tuple(good[:place] + [wrong] + good[place + 1 :]))
+        self.assertRaises(TypeError, kind.encode, 1, 2, tuple(good[:-1]))
+
+    def test_the_example_of_the_specification(self):
+        with open(os.path.join(ROOT, "docs/specs/interface.md"), encoding="utf-8") as spec:
+            text = spec.read().split("Example: call 2 of `Kv`")[1]
+        words = re.findall(r"^([0-9a-f]{16})\b", text, re.MULTILINE)[:8]
+        message = bytes.fromhex("".join(words))
+        values = ("isle", bytes(range(1, 10)), 7)
+        self.assertEqual(kv._KvPutRequest.encode(2, 0x020304, values), message)
+        self.assertEqual(kv._KvPutRequest.decode(message), (2, 2, 0x020304, values))
+
+    def test_old_and_new_records(self):
+        new = growth._GrowthLookRequest
+        old = growth_before._GrowthLookRequest
+        note = growth.Note("text", growth.Mood.MERRY, ["a"], 5)
+        self.assertEqual(old.decode(new.encode(1, 1, (note, True)))[3], (growth_before.Note("text"),))
+        read = new.decode(old.encode(1, 1, (growth_before.Note("text"),)))[3]
+        self.assertEqual(read, (growth.Note("text", growth.Mood.CALM, [], None), False))
+        thing = growth._GrowthLookReply.encode(1, 1, growth.GrowthLookReply(note, growth.ThingName("n"), growth.Stamp(1, 2)))
+        reply = growth_before._GrowthLookReply.decode(thing)[3]
+        self.assertEqual(reply.thing, tombolo.UnknownCase(2))
+        with self.assertRaises(tombolo.OverLimit):
+            growth_before._GrowthLookReply.encode(1, 1, reply)
+
+    def test_a_link_that_cannot_carry_it_is_refused_when_bound(self):
+        name = fresh_name("rights")
+        with rights.RightsServer.export(domain(), name) as listener:
+            accepting = Task(lambda: listener.accept(PATIENCE))
+            with self.assertRaises(tombolo.CannotCarry):
+                rights.RightsClient.connect(domain(), name)
+            with accepting.result() as channel, self.assertRaises(tombolo.CannotCarry):
+                rights.RightsServer(channel, rights.RightsHandler())
+
+
+class Wrong(unittest.TestCase):
+    def test_a_server_refuses_what_is_wrong_and_goes_on(self):
+        def head(ordinal, words, kind, call):
+            return bytes([ordinal, 0, words, 0, kind, call, 0, 0])
+
+        def key(offset, length):
+            return bytes([offset, 0, 0, 0, length, 0, 0, 0])
+
+        bad = [
+            (head(99, 0, 2, 1), 1),
+            (head(5, 0, 2, 1), 1),
+            (head(1, 1, 2, 1) + key(16, 9) + b"too shor", 2),
+            (head(1, 1, 2, 1) + key(16, 65), 2),
+            (head(1, 1, 2, 1) + key(12, 4) + b"isle\0\0\0\0", 2),
+            (head(1, 1, 2, 1) + key(16, 1) + b"\xff" + bytes(7), 2),
+            (head(2, 4, 2, 1) + bytes(16) + key(2, 0) + bytes(8), 2),
+        ]
+        with served(kv.KvServer, Store()) as (name, outcome):
+            with domain().connect(name, interface_hash=kv.Kv.hash, timeout=PATIENCE) as channel:
+                for message, fault in bad:
+                    channel.send(message)
+                    answer = channel.receive(PATIENCE)
+                    self.assertEqual((answer[4], answer[8]), (5, fault), message.hex(" ", 8))
+                # No call, no answer: counted.
+                for message in (b"\1\2\3", b"", head(5, 9, 1, 0), head(77, 0, 1, 0), head(1, 0, 9, 1), head(1, 0, 3, 1)):
+                    channel.send(message)
+                channel.send(head(1, 1, 2, 2) + key(16, 4) + b"isle\0\0\0\0")
+                answer = channel.receive(PATIENCE)
+                self.assertEqual((answer[4], answer[5], answer[8]), (4, 2, kv.KvError.NOT_FOUND))
+        self.assertEqual((outcome[0]["unknown"], outcome[0]["malformed"]), (3, 10))
+
+    def test_what_a_handler_raises_fails_its_call_alone(self):
+        def fail():
+            raise ZeroDivisionError("a defect")
+
+        store = Store()
+        with served(kv.KvServer, store) as (name, _):
+            with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
+                wrong = (fail, lambda: "no reply", lambda: kv.KvGetReply(b"", -1), lambda: kv.KvGetReply("text", 1))
+                with self.assertLogs("tombolo", logging.ERROR) as logs:
+                    for store.failing in wrong:
+                        with self.assertRaises(tombolo.Fault):
+                            client.get("key")
+                    store.failing = lambda: kv.KvGetReply(bytes(2049), 1)
+                    self.assertRaises(tombolo.AnswerTooLong, client.get, "key")
+                    client.forget("raise")
+                    self.assertEqual(client.list("").keys, [])
+                self.assertEqual(len(logs.output), 6)
+        with served(kv.KvServer, kv.KvHandler()) as (name, _):
+            with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
+                self.assertRaises(tombolo.Unserved, client.get, "key")
+
+    def test_a_client_refuses_what_is_wrong(self):
+        answers = [
+            bytes([1, 0, 1, 0, 3, 0, 0, 0]) + bytes([16, 0, 0, 0, 65, 0, 0, 0]),
+            bytes([2, 0, 0, 0, 3, 0, 0, 0]),
+            bytes([3, 0, 0, 0, 4, 0, 0, 0]),
+        ]
+
+        def serve(channel):
+            for answer in answers:
+                call = channel.receive(PATIENCE)
+                channel.send(b"junk")
+                channel.send(answer[:5] + call[5:8] + answer[8:])
+
+        name = fresh_name("wrong")
+        with kv.KvServer.export(domain(), name) as listener:
+            serving = Task(lambda: serve(listener.accept(PATIENCE)))
+            with kv.KvClient.connect(domain(), name, timeout=PATIENCE) as client:
+                for call in (lambda: client.get("k"), lambda: client.get("k"), lambda: client.list("")):
+                    self.assertRaises(tombolo.Malformed, call)
+                self.assertEqual(client.counts["malformed"], 3)
+            serving.result()
+
+
+class AtImport(unittest.TestCase):
+    def test_the_same_file_is_the_same_module(self):
+        path = os.path.join(ROOT, "interfaces/kv.tbl")
+        module = tombolo.load_interface(path)
+        self.assertIs(tombolo.load_interface(path), module)
+        self.assertEqual((module.MAX_KEY, module.Kv.hash), (64, kv.Kv.hash))
+        self.assertIs(importlib.import_module("tombolo.interfaces.kv"), kv)
+        self.assertIn("how often it was set", kv.KvClient.get.__doc__)
+        with self.assertRaises(ModuleNotFoundError):
+            importlib.import_module("tombolo.interfaces.no_such_interface")
+
+    def test_mistakes_are_shown_where_they_are(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "bad.tbl")
+            self.assertRaises(FileNotFoundError, tombolo.load_interface, path)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write("package bad;\nstruct Bad {\n    @1 text: strin<4>,\n}\n")
+            with self.assertRaises(tombolo.Mistakes) as raised:
+                tombolo.load_interface(path)
+        self.assertIn("bad.tbl:3", str(raised.exception))
+
+    def test_names_that_python_keeps_for_itself(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "words.tbl")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write('package words;\n/// A "quoted" \\ word"\nstruct None { @1 class: u8, @2 self: u8 }\ninterface Words version 1 {\n@1 call import(lambda: None, timeout: u8) -> (yield: None);\n@2 message close();\n}\n')
+            words = tombolo.load_interface(path)
+        none = words.None_(1, self_=2)
+        encoded = words._WordsImportRequest.encode(1, 1, (none, 3))
+        self.assertEqual(words._WordsImportRequest.decode(encoded)[3], (none, 3))
+        self.assertEqual(words.None_.__doc__, 'A "quoted" \\ word"')
+        self.assertTrue(callable(words.WordsClient.import_) and callable(words.WordsClient.close_))
+
+
+class AsyncStore(kv.KvAsyncHandler):
+    """Answers when it is told to."""
+
+    def __init__(self):
+        self.cancelled = asyncio.Event()
+        self.go = asyncio.Event()
+
+    async def get(self, key):
+        await self.go.wait()
+        return kv.KvGetReply(key.encode(), 1)
+
+    async def put(self, key, value, expected):
+        await tombolo.current_server().changed(key, 9)
+        raise kv.KvErrorDeclined(kv.KvError.FULL)
+
+    async def await_change(self, key):
+        try:
+            await asyncio.sleep(PATIENCE)
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+    async def list(self, prefix):
+        return kv.KvListReply([prefix] * 40)
+
+
+class Async(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.store = AsyncStore()
+        self.name = fresh_name("async")
+        self.running = asyncio.ensure_future(kv.KvAsyncServer.run(domain(), self.name, self.store))
+
+    async def asyncTearDown(self):
+        self.running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.running
+
+    async def connected(self, events=None):
+        options = {"events": events, "timeout": PATIENCE, "connect_timeout": PATIENCE}
+        return await kv.KvAsyncClient.connect(domain(), self.name, **options)
+
+    async def test_calls_of_several_tasks_and_clients(self):
+        clients = [await self.connected() for _ in range(3)]
+        calls = [asyncio.ensure_future(client.get(f"{n}-{i}")) for i, client in enumerate(clients) for n in range(40)]
+        await clients[0].list("all of them wait, and this does not")
+        self.assertFalse(any(call.done() for call in calls))
+        self.store.go.set()
+        values = [reply.value.decode() for reply in await asyncio.gather(*calls)]
+        self.assertEqual(values, [f"{n}-{i}" for i in range(3) for n in range(40)])
+        for client in clients:
+            client.close()
+
+    async def test_events_and_declared_errors(self):
+        heard = Heard()
+        async with await self.connected(heard) as client:
+            with self.assertRaises(kv.KvErrorDeclined) as raised:
+                await client.put("key", b"")
+            self.assertIs(raised.exception.error, kv.KvError.FULL)
+            self.assertEqual(heard.told, [("key", 9)])
+
+    async def test_a_task_that_is_cancelled_gives_its_call_up(self):
+        async with await self.connected() as client:
+            waiting = asyncio.ensure_future(client.await_change("key"))
+            await client.list("")
+            waiting.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await waiting
+            await asyncio.wait_for(self.store.cancelled.wait(), PATIENCE)
+            self.store.cancelled.clear()
+            with self.assertRaises(tombolo.TimedOut):
+                await client.await_change("key", timeout=0.01)
+            await asyncio.wait_for(self.store.cancelled.wait(), PATIENCE)
+
+    async def test_what_finds_no_room_waits_for_it(self):
+        async with await self.connected() as client:
+            answers = await asyncio.gather(*(client.list("x" * 48) for _ in range(200)))
+            self.assertTrue(all(len(answer.keys) == 40 for answer in answers))
+
+    async def test_the_end_of_a_server_ends_calls(self):
+        async with await self.connected() as client:
+            waiting = asyncio.ensure_future(client.get("key"))
+            await client.list("")
+            self.running.cancel()
+            with self.assertRaises(tombolo.Closed):
+                await waiting
+            with self.assertRaises(tombolo.Closed):
+                await client.get("again")
+
+    async def test_a_client_of_another_interface_keeps_nobody_out(self):
+        loop = asyncio.get_running_loop()
+        told = []
+        loop.set_exception_handler(lambda _loop, context: told.append(context))
+
+        def wrong():
+            with self.assertRaises(tombolo.Refused):
+                domain().connect(self.name, interface_hash=1, timeout=PATIENCE)
+
+        await loop.run_in_executor(None, wrong)
+        async with await self.connected() as client:
+            await client.list("")
+        self.assertIsInstance(told[0]["exception"], tombolo.Refused)
+
+
+if __name__ == "__main__":
+    unittest.main()
