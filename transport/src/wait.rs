@@ -7,7 +7,7 @@ use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::{Deadline, now_ns};
 
 use crate::capabilities::Capabilities;
-use crate::contract::{Announced, Transport};
+use crate::contract::{Announced, Now, Transport};
 use crate::error::{Awaited, ChannelError};
 use crate::message::Message;
 
@@ -257,6 +257,11 @@ pub fn recv_in_place<C: Transport, R>(
     let mut read = Some(read);
     until_possible(channel, spin, timeout, (Interest::Read, Awaited::Message), |channel| {
         // A message ends the wait, so that there is never a second one for `read`.
+        match channel.recv_now_in_place(|message| read.take().map(|read| read(message))) {
+            Now::Received(received) => return received.ok_or(ChannelError::WouldBlock),
+            Now::Nothing => return Err(ChannelError::WouldBlock),
+            Now::Unclear => {}
+        }
         let received = channel.try_recv_in_place(|message| read.take().map(|read| read(message)))?;
         received.flatten().ok_or(ChannelError::WouldBlock)
     })
