@@ -12,6 +12,7 @@ pub mod latency;
 mod raw;
 pub mod report;
 pub mod ring;
+pub mod rpc;
 mod sample;
 pub mod suite;
 mod table;

@@ -11,6 +11,11 @@ pub enum Metric {
         /// Length of the message.
         bytes: usize,
     },
+    /// A call with so many bytes that come back, or with none, in nanoseconds.
+    Call {
+        /// Length of what it carries.
+        bytes: usize,
+    },
     /// The same when both sides sleep between messages.
     WakeUp,
     /// Messages of so many bytes a second, one way.
@@ -58,7 +63,9 @@ impl Metric {
     #[must_use]
     pub fn unit(self) -> Unit {
         match self {
-            Metric::RoundTrip { .. } | Metric::WakeUp | Metric::Open => Unit::Nanoseconds,
+            Metric::RoundTrip { .. } | Metric::Call { .. } | Metric::WakeUp | Metric::Open => {
+                Unit::Nanoseconds
+            }
             Metric::Rate { .. } => Unit::MessagesPerSecond,
             Metric::Bandwidth { .. } => Unit::BytesPerSecond,
             Metric::Idle => Unit::Share,
@@ -70,7 +77,10 @@ impl Metric {
     /// What the ping-pong of the bare lines says something about: not of what passes through the kernel.
     #[must_use]
     pub(super) fn depends_on_distance(self) -> bool {
-        matches!(self, Metric::RoundTrip { .. } | Metric::Rate { .. } | Metric::Bandwidth { .. })
+        matches!(
+            self,
+            Metric::RoundTrip { .. } | Metric::Call { .. } | Metric::Rate { .. } | Metric::Bandwidth { .. }
+        )
     }
 
     /// For people.
@@ -78,6 +88,8 @@ impl Metric {
     pub fn title(self) -> String {
         match self {
             Metric::RoundTrip { bytes } => format!("round trip, {}", length(bytes)),
+            Metric::Call { bytes: 0 } => "call without parameters".into(),
+            Metric::Call { bytes } => format!("call that echoes {}", length(bytes)),
             Metric::WakeUp => "round trip of 8 B, both sides asleep".into(),
             Metric::Rate { bytes, batch: 1 } => format!("one way, {} one by one", length(bytes)),
             Metric::Rate { bytes, batch } => format!("one way, {} in batches of {batch}", length(bytes)),
@@ -92,6 +104,14 @@ impl Metric {
     /// Round trips of the usual lengths.
     pub const ROUND_TRIPS: [Metric; 3] =
         [Metric::RoundTrip { bytes: 8 }, Metric::RoundTrip { bytes: 64 }, Metric::RoundTrip { bytes: 1024 }];
+
+    /// Calls of the usual lengths.
+    pub const CALLS: [Metric; 4] = [
+        Metric::Call { bytes: 0 },
+        Metric::Call { bytes: 32 },
+        Metric::Call { bytes: 1024 },
+        Metric::Call { bytes: 64 << 10 },
+    ];
 
     /// Bulk data of the usual lengths.
     pub const BANDWIDTHS: [Metric; 5] = [

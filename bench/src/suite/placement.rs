@@ -189,8 +189,8 @@ impl Peer for Rings {
 
 /// One end of placed rings.
 pub(crate) struct RingsEnd {
-    producer: Producer,
-    consumer: Consumer,
+    pub(crate) producer: Producer,
+    pub(crate) consumer: Consumer,
 }
 
 impl End for RingsEnd {

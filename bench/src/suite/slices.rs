@@ -185,7 +185,9 @@ fn waited_share(before: Usage, after: Usage, length_ns: u64) -> f64 {
 fn work(metric: Metric, size: u64) -> Work {
     let warm = (size / 8).clamp(1, 4096);
     match metric {
-        Metric::RoundTrip { bytes } => Work::RoundTrips { bytes, warm, cycles: size.div_ceil(CYCLE_ROUNDS) },
+        Metric::RoundTrip { bytes } | Metric::Call { bytes } => {
+            Work::RoundTrips { bytes, warm, cycles: size.div_ceil(CYCLE_ROUNDS) }
+        }
         Metric::Rate { bytes, batch } => Work::Stream { bytes, batch, warm, messages: size },
         Metric::Bandwidth { bytes } => Work::Bulk { bytes, warm, messages: size },
         Metric::WakeUp | Metric::Idle | Metric::Memory | Metric::Open | Metric::SystemCalls => {

@@ -136,8 +136,16 @@ trait Runner {
 macro_rules! with_length {
     ($bytes:expr, $length:ident => $body:expr) => {
         match $bytes {
+            0 => {
+                const $length: usize = 0;
+                $body
+            }
             8 => {
                 const $length: usize = 8;
+                $body
+            }
+            32 => {
+                const $length: usize = 32;
                 $body
             }
             56 => {
@@ -150,6 +158,10 @@ macro_rules! with_length {
             }
             1024 => {
                 const $length: usize = 1024;
+                $body
+            }
+            65536 => {
+                const $length: usize = 65536;
                 $body
             }
             other => Err(Error::Far { what: format!("was asked for messages of {other} bytes") }),

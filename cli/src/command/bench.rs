@@ -12,6 +12,7 @@ use tombolo_bench::ring::{self, Report, Schedule, Shape};
 use tombolo_bench::{latency, waitset};
 use tombolo_machine::Kit;
 
+use super::bench_rpc::{self, RpcOptions};
 use super::bench_suite::{self, AllOptions, FarOptions, ReportOptions};
 use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
@@ -24,7 +25,8 @@ Examples:
   tombolo bench ring                     the links of the machine that is up
   tombolo bench all --json here.json     this host, beside what else there is
   tombolo bench waitset                  waiting for many channels
-  tombolo bench latency                  the distribution of answer times")]
+  tombolo bench latency                  the distribution of answer times
+  tombolo bench rpc                      typed calls beside bare rings")]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: BenchCommand,
@@ -35,6 +37,7 @@ enum BenchCommand {
     Ring(RingOptions),
     Waitset(WaitsetOptions),
     Latency(LatencyOptions),
+    Rpc(RpcOptions),
     All(AllOptions),
     Report(ReportOptions),
     #[command(hide = true)]
@@ -208,6 +211,7 @@ impl RingOptions {
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     match &options.command {
         BenchCommand::All(options) => bench_suite::run_all(context, options),
+        BenchCommand::Rpc(options) => bench_rpc::run(context, options),
         BenchCommand::Report(options) => bench_suite::run_report(options),
         BenchCommand::Far(options) => bench_suite::run_far(options),
         BenchCommand::Ring(options) => {

@@ -9,8 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo::Domain;
 use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers};
-
-use tombolo_bench::{latency, report, ring};
+use tombolo_bench::{latency, report, ring, rpc};
 use tombolo_machine::{Kit, Machine};
 
 use super::bench::showing;
@@ -79,7 +78,7 @@ pub(crate) struct AllOptions {
     pairs: usize,
 }
 
-/// Serves the far side of `tombolo bench all`, which starts it
+/// Serves the far side of `tombolo bench all` and `rpc`, which start it
 #[derive(Args, Debug)]
 pub(crate) struct FarOptions {}
 
@@ -98,11 +97,11 @@ pub(crate) struct ReportOptions {
     output: PathBuf,
 }
 
-fn default_slices() -> NonZeroU32 {
+pub(crate) fn default_slices() -> NonZeroU32 {
     NonZeroU32::new(Schedule::default().slices).unwrap_or(NonZeroU32::MIN)
 }
 
-fn default_slice_ms() -> u64 {
+pub(crate) fn default_slice_ms() -> u64 {
     Schedule::default().slice.as_millis() as u64
 }
 
@@ -275,7 +274,8 @@ fn shows_progress(context: &Context) -> bool {
 }
 
 pub(crate) fn run_far(_options: &FarOptions) -> Result<u8, Failure> {
-    let all = peers::all();
+    let mut all = peers::all();
+    all.extend(rpc::peers());
     let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
     suite::serve(&peers)?;
     Ok(0)

@@ -113,6 +113,17 @@ fn open(
     metric: Metric,
     options: ChannelOptions,
 ) -> Result<AnyEnd, Error> {
+    let options = if metric == Metric::WakeUp { options.spin_ns(0) } else { options };
+    let channel = channel(domain, meeting, &options)?;
+    Ok(end(channel, meeting))
+}
+
+/// This side's end of a channel between both, opened through the monitors.
+pub(crate) fn channel(
+    domain: &OnceLock<Domain>,
+    meeting: &Meeting<'_>,
+    options: &ChannelOptions,
+) -> Result<Channel, Error> {
     let domain = match domain.get() {
         Some(domain) => domain,
         None => {
@@ -120,12 +131,15 @@ fn open(
             domain.get_or_init(|| attached)
         }
     };
-    let options = if metric == Metric::WakeUp { options.spin_ns(0) } else { options };
-    let channel = match meeting.side {
-        Side::Near => domain.export(meeting.name, &options)?.accept(PATIENCE)?,
-        Side::Far => domain.connect(meeting.name, &options, PATIENCE)?,
-    };
-    Ok(AnyEnd::new(ChannelEnd { channel, pool: meeting.pool(), free: Free::default() }))
+    Ok(match meeting.side {
+        Side::Near => domain.export(meeting.name, options)?.accept(PATIENCE)?,
+        Side::Far => domain.connect(meeting.name, options, PATIENCE)?,
+    })
+}
+
+/// An end of such a channel, for messages of any length.
+pub(crate) fn end(channel: Channel, meeting: &Meeting<'_>) -> AnyEnd {
+    AnyEnd::new(ChannelEnd { channel, pool: meeting.pool(), free: Free::default() })
 }
 
 struct ChannelEnd {

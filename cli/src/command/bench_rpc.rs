@@ -1,0 +1,70 @@
+//! `tombolo bench rpc`
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use clap::Args;
+use tombolo_bench::suite::{Options, Results, Schedule};
+use tombolo_bench::{report, rpc};
+
+use super::bench::showing;
+use super::bench_suite::{default_slice_ms, default_slices};
+use crate::context::{Context, print};
+use crate::failure::Failure;
+
+/// Measures typed calls beside bare rings and bare messages
+///
+/// A call without parameters, and calls that echo 32 B, 1 KiB and 64 KiB; between two processes of this host, each kept
+/// on a processor. The same bytes go as messages over the same channel, and over two rings without a channel around them:
+/// what a call costs more is what its stubs cost. What travels is written and checked.
+///
+/// The JSON has, for each of `rows`: peer, metric, and latency_ns with p50 and p99.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bench rpc                  as a table
+  tombolo bench rpc --slices 20      more of it
+  tombolo bench rpc --json | jq '.rows[] | {peer, metric, p50: .latency_ns.p50}'")]
+pub(crate) struct RpcOptions {
+    /// For machines
+    #[arg(long)]
+    json: bool,
+
+    /// How often each figure is measured
+    #[arg(long, value_name = "COUNT", default_value_t = default_slices())]
+    slices: NonZeroU32,
+
+    /// How long at a time, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = default_slice_ms(), value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    slice_ms: u64,
+}
+
+/// Status 1 when something could not be measured; the report says what and why.
+pub(crate) fn run(context: &Context, options: &RpcOptions) -> Result<u8, Failure> {
+    let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
+    let suite = Options {
+        label: "this host".into(),
+        schedule: Schedule {
+            slices: options.slices.get(),
+            slice: Duration::from_millis(options.slice_ms),
+            ..Schedule::default()
+        },
+        only: Vec::new(),
+        pairs: 0,
+        placement: false,
+        far: [&own.to_string_lossy(), "bench", "far"].map(str::to_owned).to_vec(),
+    };
+    let results = showing(context, |progress| rpc::run(&suite, progress))?;
+    print(if options.json { results.to_json() } else { report::text(&results) + &summary(&results) })?;
+    Ok(u8::from(!results.absent.is_empty()))
+}
+
+fn summary(results: &Results) -> String {
+    match rpc::null_call_ratio(results) {
+        Some(ratio) => format!(
+            "\na call without parameters takes {ratio:.2} of a round trip of the bare rings; the target is {}\n",
+            rpc::TARGET_RATIO
+        ),
+        None => "\ntoo disturbed to compare a call without parameters with the bare rings\n".to_owned(),
+    }
+}
