@@ -53,9 +53,11 @@ impl Python {
                 None => command.env_remove(name),
             };
         }
+        // The tree is where `tombolo.interfaces` finds the interface files.
+        let path = std::env::join_paths([self.packages.clone(), source().join("../..")]);
         command
             .current_dir(source().join("tests"))
-            .env("PYTHONPATH", &self.packages)
+            .env("PYTHONPATH", path.expect("paths without colons"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env("PYTHONIOENCODING", "utf-8");
         command

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use rustix::process::Signal;
 use tombolo_e2e::python::Python;
 use tombolo_e2e::{Machine, MachineFile, Running};
 
@@ -21,6 +22,26 @@ fn the_tests_of_the_python_package_pass() {
         let said = finished.stderr.clone();
         finished.ok();
         assert!(said.contains("\nOK"), "{said}");
+    }
+    machine.down();
+}
+
+/// The programs that the book's chapter on Python shows.
+#[test]
+fn the_examples_in_python_serve_and_call() {
+    let machine = Machine::up(&MachineFile::host());
+    if let Some(python) = Python::of(&machine) {
+        let example = |name: &str| {
+            let program = format!("../../../examples/python/{name}.py");
+            Running::start(python.command(&machine).arg(program).arg("kv-python"))
+        };
+        let server = example("kv_server");
+        server.wait_for("serving kv-python on host");
+        let said = example("kv_client").finish().ok();
+        assert!(said.contains("declined: not_found\nkey: größte Insel: 島\nawait_change: "), "{said}");
+        assert!(said.ends_with("7 calls, versions 2\n"), "{said}");
+        server.signal(Signal::KILL);
+        assert_ne!(server.finish().status, 0, "it serves until it is killed");
     }
     machine.down();
 }
