@@ -174,7 +174,9 @@ fn a_batch_appears_whole_or_never() {
         }
         producer.batch().commit();
         assert_eq!(receive(&mut consumer), None);
-        assert_eq!(producer.counters().messages, 80);
+        let (sent, received) = (producer.counters(), consumer.counters());
+        assert_eq!((sent.messages, sent.bytes), (80, 20 * 107), "what was given up is not counted");
+        assert_eq!((received.messages, received.bytes), (80, 20 * 107));
     }
 }
 
