@@ -1,8 +1,10 @@
 //! `cargo xtask fuzz` and `cargo xtask asan`: what reads what others wrote, under libFuzzer and the address sanitizer.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 
@@ -21,9 +23,13 @@ const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-saniti
 const NO_NIGHTLY: &str =
     "SKIPPED: sanitizers come only with rustup's nightly, which is not here; `make setup` tries to add it";
 
-/// Feeds every decoder and file format under libFuzzer and the address sanitizer. Without a target: all, in turn.
+/// Lines of its log that are shown of a target that found something.
+const SHOWN_LINES: usize = 30;
+
+/// Feeds every decoder and file format under libFuzzer and the address sanitizer. Without a target: all, in turn, with a
+/// table at the end and status 1 if one found something.
 ///
-/// For example `cargo xtask fuzz --seconds 600 machine_file`
+/// For example `cargo xtask fuzz --all --seconds 30`, or `cargo xtask fuzz --seconds 600 machine_file`
 #[derive(Args)]
 pub(crate) struct FuzzOptions {
     /// Which target; `--list` shows them
@@ -69,30 +75,172 @@ pub(crate) fn run(workspace: &Workspace, options: &FuzzOptions) -> Result<(), Fa
     let manifest = workspace.root.join("testing/libfuzzer/Cargo.toml");
     build.args(["build", "--release", "--target", TARGET, "--manifest-path"]).arg(manifest);
     execute(build.env("CARGO_TARGET_DIR", home.join("build")))?;
-    let program = home.join("build").join(TARGET).join("release/any");
-    for name in wanted {
-        let mut fuzz = Command::new(&program);
-        fuzz.current_dir(&home).env("TOMBOLO_FUZZ_TARGET", name);
-        let found = home.join("found");
-        fs::create_dir_all(&found).map_err(Failure::file("creating", &found))?;
-        fuzz.arg(format!("-artifact_prefix={}/{name}-", found.display()));
-        match &options.input {
-            Some(input) => {
-                let input = fs::canonicalize(input).map_err(Failure::file("finding", input))?;
-                fuzz.arg(input);
-            }
-            None => {
-                let corpus = home.join("corpus").join(name);
-                fs::create_dir_all(&corpus).map_err(Failure::file("creating", &corpus))?;
-                println!("{name}: {} s; what it finds comes to {}", options.seconds, found.display());
-                fuzz.args([format!("-max_total_time={}", options.seconds), "-timeout=10".into()]);
-                fuzz.args(["-rss_limit_mb=2048", "-max_len=8192", "-print_final_stats=0", "-verbosity=0"]);
-                fuzz.arg(corpus).arg(home.join("seeds").join(name));
-            }
-        }
-        execute(&mut fuzz)?;
+    let search = Search {
+        program: home.join("build").join(TARGET).join("release/any"),
+        home,
+        seconds: options.seconds,
+    };
+    match (&wanted[..], &options.input) {
+        (names, Some(input)) => names.iter().try_for_each(|name| search.replay(name, input)),
+        ([name], None) => search.watch(name),
+        (names, None) => search.all(names),
     }
-    Ok(())
+}
+
+/// The targets under libFuzzer.
+struct Search {
+    program: PathBuf,
+    home: PathBuf,
+    seconds: u32,
+}
+
+/// How the search of one target went.
+struct Outcome {
+    name: String,
+    passed: bool,
+    took: Duration,
+    statistics: Statistics,
+}
+
+/// What libFuzzer says of a search at its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Statistics {
+    runs: u64,
+    new_inputs: u64,
+    peak_mib: u64,
+}
+
+impl Statistics {
+    fn parse(log: &str) -> Statistics {
+        let figure = |name: &str| {
+            let line = log.lines().rev().find_map(|line| line.strip_prefix("stat::")?.strip_prefix(name))?;
+            line.strip_prefix(':')?.trim().parse().ok()
+        };
+        Statistics {
+            runs: figure("number_of_executed_units").unwrap_or(0),
+            new_inputs: figure("new_units_added").unwrap_or(0),
+            peak_mib: figure("peak_rss_mb").unwrap_or(0),
+        }
+    }
+}
+
+impl Search {
+    /// Runs an input that was found.
+    fn replay(&self, name: &str, input: &Path) -> Result<(), Failure> {
+        let input = fs::canonicalize(input).map_err(Failure::file("finding", input))?;
+        execute(self.target(name)?.arg(input))
+    }
+
+    /// Searches with one target, on the terminal.
+    fn watch(&self, name: &str) -> Result<(), Failure> {
+        println!("{name}: {} s; what it finds comes to {}", self.seconds, self.found().display());
+        execute(&mut self.search(name)?)
+    }
+
+    /// Searches with all of these in turn. One that finds something does not keep the others from being tried.
+    fn all(&self, names: &[&String]) -> Result<(), Failure> {
+        println!(
+            "{} targets, {} s each; what they find comes to {}",
+            names.len(),
+            self.seconds,
+            self.found().display()
+        );
+        let mut outcomes = Vec::new();
+        for (number, name) in names.iter().enumerate() {
+            print!("{:>3}/{} {name:<24}", number + 1, names.len());
+            // A terminal that is gone is no reason to stop.
+            let _ = io::stdout().flush();
+            let outcome = self.quietly(name)?;
+            let Statistics { runs, new_inputs, .. } = outcome.statistics;
+            println!("{:<8}{runs:>10} runs {new_inputs:>6} new inputs", outcome.result());
+            outcomes.push(outcome);
+        }
+        self.summarise(&outcomes)
+    }
+
+    /// Searches with one target, whose words go to a file.
+    fn quietly(&self, name: &str) -> Result<Outcome, Failure> {
+        let mut search = self.search(name)?;
+        let log = self.log(name);
+        let file = fs::File::create(&log).map_err(Failure::file("creating", &log))?;
+        let copy = file.try_clone().map_err(Failure::file("writing", &log))?;
+        let start = Instant::now();
+        let status = search.stdout(copy).stderr(file).status();
+        let status = status.map_err(|source| Failure::NotStarted { program: "the fuzzer".into(), source })?;
+        let text =
+            String::from_utf8_lossy(&fs::read(&log).map_err(Failure::file("reading", &log))?).into_owned();
+        Ok(Outcome {
+            name: name.to_owned(),
+            passed: status.success(),
+            took: start.elapsed(),
+            statistics: Statistics::parse(&text),
+        })
+    }
+
+    /// The table, and what the ones that found something said last.
+    fn summarise(&self, outcomes: &[Outcome]) -> Result<(), Failure> {
+        println!(
+            "\n{:<24}{:<8}{:>7}{:>12}{:>10}{:>8}{:>8}",
+            "target", "result", "s", "runs", "runs/s", "new", "MiB"
+        );
+        for outcome in outcomes {
+            let (seconds, Statistics { runs, new_inputs, peak_mib }) =
+                (outcome.took.as_secs_f64(), outcome.statistics);
+            let rate = runs as f64 / seconds.max(1e-3);
+            println!(
+                "{:<24}{:<8}{seconds:>7.1}{runs:>12}{rate:>10.0}{new_inputs:>8}{peak_mib:>8}",
+                outcome.name,
+                outcome.result()
+            );
+        }
+        let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| !outcome.passed).collect();
+        for outcome in &failed {
+            let log = self.log(&outcome.name);
+            let text = fs::read(&log).map_err(Failure::file("reading", &log))?;
+            let text = String::from_utf8_lossy(&text);
+            let lines: Vec<&str> = text.lines().collect();
+            println!("\n{}, the end of {}:", outcome.name, log.display());
+            lines[lines.len().saturating_sub(SHOWN_LINES)..].iter().for_each(|line| println!("  {line}"));
+        }
+        match failed.len() {
+            0 => Ok(()),
+            count => Err(Failure::Found(format!("{count} of {} targets found something", outcomes.len()))),
+        }
+    }
+
+    fn search(&self, name: &str) -> Result<Command, Failure> {
+        let corpus = self.home.join("corpus").join(name);
+        fs::create_dir_all(&corpus).map_err(Failure::file("creating", &corpus))?;
+        let mut fuzz = self.target(name)?;
+        fuzz.args([format!("-max_total_time={}", self.seconds), "-timeout=10".into()]);
+        fuzz.args(["-rss_limit_mb=2048", "-max_len=8192", "-print_final_stats=1", "-verbosity=0"]);
+        fuzz.arg(corpus).arg(self.home.join("seeds").join(name));
+        Ok(fuzz)
+    }
+
+    fn target(&self, name: &str) -> Result<Command, Failure> {
+        for folder in [self.found(), self.home.join("log")] {
+            fs::create_dir_all(&folder).map_err(Failure::file("creating", &folder))?;
+        }
+        let mut fuzz = Command::new(&self.program);
+        fuzz.current_dir(&self.home).env("TOMBOLO_FUZZ_TARGET", name);
+        fuzz.arg(format!("-artifact_prefix={}/{name}-", self.found().display()));
+        Ok(fuzz)
+    }
+
+    fn found(&self) -> PathBuf {
+        self.home.join("found")
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.home.join("log").join(format!("{name}.log"))
+    }
+}
+
+impl Outcome {
+    fn result(&self) -> &'static str {
+        if self.passed { "ok" } else { "FAILED" }
+    }
 }
 
 /// Writes what the targets start from, and returns their names.
@@ -132,4 +280,18 @@ fn nightly(workspace: &Workspace, flags: &str) -> Command {
         .env_remove("RUSTC")
         .env_remove("CARGO");
     cargo
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_libfuzzer_says_at_its_end_is_read() {
+        let log = "INFO: Seed: 7\nstat::number_of_executed_units: 8123\nstat::average_exec_per_sec:     4061\n\
+                   stat::new_units_added:          12\nstat::slowest_unit_time_sec:    0\nstat::peak_rss_mb:              91\n";
+        assert_eq!(Statistics::parse(log), Statistics { runs: 8123, new_inputs: 12, peak_mib: 91 });
+        // One that was ended by what it found has no such lines.
+        assert_eq!(Statistics::parse("==7== ERROR: libFuzzer: deadly signal\nstat::"), Statistics::default());
+    }
 }

@@ -5,12 +5,15 @@ use std::path::Path;
 
 use communities::graph::{Input, Lines, debian as debian_lists};
 use communities::wire as crew;
-use tombolo_base::Isa;
+use tombolo_base::{Isa, SharedMemory};
+use tombolo_bench::report;
+use tombolo_bench::suite::Results;
 use tombolo_link::TransportKind;
 use tombolo_machine::image::{Image, ImageBuilder, elf as elf_format};
 use tombolo_machine::{Machine, Node};
 use tombolo_trace::file::{self as trace_file, Chunk};
-use tombolo_trace::{perfetto, snapshot};
+use tombolo_trace::page::{self, Page};
+use tombolo_trace::{Event, Kind, Shape, layout, perfetto, snapshot};
 use tombolo_transport::wrap::capture::{About, Reader, Writer};
 
 pub(super) fn machine_file(input: &[u8]) {
@@ -183,11 +186,6 @@ pub(super) fn trace(input: &[u8]) {
     if let Some(error) = error {
         assert!(error.offset <= input.len() as u64, "{error}");
     }
-    if let Ok(head) = snapshot::Head::from_bytes(input) {
-        for lane in 0..head.lanes.len() {
-            let _ = head.unread(lane, 0);
-        }
-    }
     let Ok(timeline) = tombolo_trace::merge::merge(&recording) else { return };
     let mut export = perfetto::Export::new(&recording, &timeline);
     let _ = export.tracks();
@@ -203,6 +201,92 @@ pub(super) fn trace_seeds() -> Vec<Vec<u8>> {
     file.extend(Chunk::Machine { name: "fuzz".into(), nodes: Vec::new() }.to_bytes());
     file.extend(Chunk::End { chunks: 1 }.to_bytes());
     vec![trace_file::header(7).to_vec(), file]
+}
+
+/// Bytes of the first part of a page, which a target cannot be fed in whole: what of it is a line of words each is fed
+/// with the rest zero.
+const FED_HEAD_WORDS: usize = 48;
+
+/// A page as a domain that wants to harm its readers leaves it, and what they make of it.
+pub(super) fn trace_page(input: &[u8]) {
+    let (fed, rest) = input.split_at(input.len().min(FED_HEAD_WORDS * 9));
+    let mut bytes = vec![0; layout::HEAD_BYTES];
+    // Each word with its place before it, so that mutations reach all of the head.
+    for (number, place) in fed.chunks_exact(9).enumerate() {
+        let word =
+            if number < 6 { number } else { 16 + 2 * usize::from(place[0]) % (layout::HEAD_BYTES / 8 - 16) };
+        bytes[8 * word..8 * word + 8].copy_from_slice(&place[1..]);
+    }
+    bytes.extend(rest);
+    let Ok(head) = snapshot::Head::from_bytes(&bytes) else { return };
+    let length_bytes = head.shape.length_bytes();
+    assert!(head.rows_used <= head.shape.rows && head.text_used_bytes <= head.shape.text_bytes);
+    for lane in 0..=head.lanes.len() {
+        let unread = head.unread(lane, 0);
+        let (offset, count) = head.piece(lane, unread.first, unread.count, 4096);
+        assert!(count * layout::EVENT_BYTES <= 4096);
+        assert!(lane == head.lanes.len() || offset + count * layout::EVENT_BYTES <= length_bytes);
+        let _ = head.first_whole(lane);
+    }
+    let (events, senseless) = snapshot::events(rest);
+    assert_eq!(events.len() + senseless as usize, rest.len() / layout::EVENT_BYTES);
+    assert!(snapshot::rows(rest).len() <= rest.len() / layout::ROW_BYTES);
+    assert!(snapshot::texts(rest).len() <= rest.len());
+    // As the domain itself takes it up.
+    let memory = SharedMemory::zeroed(bytes.len().next_multiple_of(8));
+    if memory.copy_in(0, &bytes).is_ok() && Page::open(memory).is_ok() {
+        assert!(length_bytes <= bytes.len().next_multiple_of(8));
+    }
+}
+
+pub(super) fn trace_page_seeds() -> Vec<Vec<u8>> {
+    let shape = Shape { lanes: 2, lane_events: 16, rows: 2, text_bytes: 64 };
+    let memory = SharedMemory::zeroed(shape.length_bytes());
+    page::format(&memory, &shape);
+    let Ok(page) = Page::open(memory.clone()) else { return Vec::new() };
+    let mut used_bytes = 0;
+    let _ = page.write_text(&mut used_bytes, "fuzz");
+    let event =
+        Event { ticks: 1, kind: Kind::Send, accepting: false, thread: 1, size: 8, subject: 3, value: 4 };
+    if let Some(mut lane) = page.lane(0) {
+        (0..20).for_each(|_| lane.write(&event));
+    }
+    let mut bytes = vec![0; shape.length_bytes()];
+    if memory.copy_out(0, &mut bytes).is_err() {
+        return Vec::new();
+    }
+    let (head, rest) = bytes.split_at(layout::HEAD_BYTES);
+    let mut seed = Vec::new();
+    let used = head
+        .chunks_exact(8)
+        .enumerate()
+        .filter(|(word, value)| *word < 6 || value.iter().any(|byte| *byte != 0));
+    for (word, value) in used.take(FED_HEAD_WORDS) {
+        seed.push((word.saturating_sub(16) / 2) as u8);
+        seed.extend(value);
+    }
+    seed.resize(FED_HEAD_WORDS * 9, 0);
+    seed.extend(rest);
+    vec![seed]
+}
+
+/// Whatever a file of results holds, if it is one, a page is made of it.
+pub(super) fn results(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    match Results::parse(text) {
+        Ok(results) => {
+            let files = report::files(std::slice::from_ref(&results));
+            assert!(!files.is_empty());
+            if let Ok(again) = Results::parse(&results.to_json()) {
+                assert_eq!(again.label, results.label);
+            }
+        }
+        Err(why) => assert!(!why.is_empty()),
+    }
+}
+
+pub(super) fn results_seeds() -> Vec<Vec<u8>> {
+    vec![include_bytes!("../../seeds/results.json").to_vec()]
 }
 
 pub(super) fn capture(input: &[u8]) {

@@ -1,5 +1,6 @@
 //! The targets, by what they feed.
 
+mod boards;
 mod files;
 mod interfaces;
 mod links;
@@ -26,12 +27,17 @@ pub const TARGETS: &[Target] = &[
     Target { name: "machine_file", run: files::machine_file, seeds: files::machine_file_seeds },
     Target { name: "image", run: files::image, seeds: files::image_seeds },
     Target { name: "elf", run: files::elf, seeds: files::elf_seeds },
+    Target { name: "board_program", run: boards::program, seeds: boards::program_seeds },
+    Target { name: "device_tree", run: boards::device_tree, seeds: boards::device_tree_seeds },
+    Target { name: "pci_bus", run: boards::pci_bus, seeds: boards::pci_bus_seeds },
     Target { name: "graph", run: files::graph, seeds: files::graph_seeds },
     Target { name: "debian", run: files::debian, seeds: files::debian_seeds },
     Target { name: "communities_wire", run: files::wire, seeds: files::wire_seeds },
     Target { name: "communities_arguments", run: files::arguments, seeds: files::arguments_seeds },
     Target { name: "trace", run: files::trace, seeds: files::trace_seeds },
+    Target { name: "trace_page", run: files::trace_page, seeds: files::trace_page_seeds },
     Target { name: "capture", run: files::capture, seeds: files::capture_seeds },
+    Target { name: "results", run: files::results, seeds: files::results_seeds },
     Target { name: "interface_file", run: interfaces::file, seeds: interfaces::file_seeds },
     Target { name: "interface_message", run: interfaces::message, seeds: interfaces::message_seeds },
     Target { name: "pattern", run: naming::pattern, seeds: naming::pattern_seeds },
