@@ -103,17 +103,24 @@ fn run(mut line: Line, emulator: Option<Emulator>, window: Option<GuestWindow>) 
             if agent.execute(order, fds).is_err() {
                 return Ok(());
             }
+            // The next order may take long, as to start a program does under emulation; deaths are told before that.
+            send_reports(&mut line, &mut agent);
         }
+        send_reports(&mut line, &mut agent);
         agent.end_orphans(&[], |_| false);
-        while let Some((report, file)) = agent.next_report() {
-            line.send(report.to_bytes(), file.into_iter().collect());
-        }
         if line.is_gone() {
             agent.destroy_children();
             orphans::end_all();
             return Err(LeafError::RootGone);
         }
         wait(&mut line, &mut agent)?;
+    }
+}
+
+/// Tells the root what it has to hear.
+fn send_reports(line: &mut Line, agent: &mut Agent) {
+    while let Some((report, file)) = agent.next_report() {
+        line.send(report.to_bytes(), file.into_iter().collect());
     }
 }
 

@@ -1,15 +1,18 @@
 //! Peers and clients of bad will: what they break is their own, what they take has a limit, and others are served.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tombolo_control::{
     ClientMessage, FINGERPRINT, Fault, MAX_MESSAGE_BYTES, MonitorMessage, Reply, Request, Wire, socket_name,
 };
-use tombolo_e2e::{Machine, MachineFile, Running, eventually};
+use tombolo_e2e::{Machine, MachineFile, Random, Running, actor_image, eventually};
 use tombolo_link::ChannelConfig;
 use tombolo_naming::Scope;
 use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::socket::receive;
 use tombolo_platform::{Deadline, Errno, process, socket};
 
 /// Channels that a client without end asks for; the environment may say more.
@@ -133,6 +136,82 @@ fn a_scribbling_virtual_machine_harms_its_own_window_only() {
     }
     machine.tombolo(["restart", "arm0"]).ok();
     assert_eq!(machine.actor("arm0", &["exit", "5"]).status, 5, "it was {node}");
+    machine.down();
+}
+
+/// Asks for a channel to a name, and keeps of what is lent for it the memory alone: all of the window.
+fn lent_window(client: &OwnedFd, name: &str) -> OwnedFd {
+    let (timeout, config) = (Duration::from_secs(60), ChannelConfig::default());
+    let name = name.to_owned();
+    send(client, 2, Request::Connect { scope: Scope::Machine, name, timeout, config }, &mut Vec::new());
+    let mut buffer = vec![0; MAX_MESSAGE_BYTES];
+    let mut window = None;
+    let is_window = |fd: &OwnedFd| {
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        std::fs::read_link(path).is_ok_and(|file| file.to_string_lossy().contains("tombolo-window"))
+    };
+    assert!(eventually(|| {
+        window =
+            receive(client, &mut buffer).ok().and_then(|received| received.fds.into_iter().find(is_window));
+        window.is_some()
+    }));
+    window.expect("it was lent")
+}
+
+#[test]
+fn a_program_of_the_host_that_scribbles_over_a_window_harms_the_node_behind_it_only() {
+    // First of all: a server would not wait for ever while the programs of the other nodes are compiled.
+    let _ = actor_image();
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
+    let root = machine.pid_of("host");
+    let server = machine.start_actor("host", &["steadfast", "rock"]);
+    server.wait_for("serving");
+    let behind = machine.start_actor("arm0", &["steadfast", "hill"]);
+    behind.wait_for("serving");
+    let client = connect(&machine);
+    attach(&client);
+    let window = lent_window(&client, "hill");
+    let length = rustix::fs::fstat(&window).expect("a file").st_size as usize;
+    let memory = tombolo_platform::memory::map(&window, 0, length).expect("it can be mapped");
+    let before = machine.memory_kib(root);
+
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // What the monitors say to each other, what is lent first, and all the rest; for as long as the machine is up.
+        scope.spawn(|| {
+            let mut random = Random::new(6);
+            while !stop.load(Ordering::Relaxed) {
+                for _ in 0..1000 {
+                    let reach = [1 << 16, 1 << 20, length as u64][random.below(3) as usize];
+                    let word = [random.next_u64(), random.below(64), 1 << random.below(64)]
+                        [random.below(3) as usize];
+                    memory
+                        .copy_in((random.below(reach) & !7) as usize, &word.to_le_bytes())
+                        .expect("in bounds");
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            for node in ["host", "s390x-user"] {
+                machine.actor(node, &["honest", "rock", "50"]).ok();
+            }
+            // The node may have lost its monitor by that; if so it says so. It comes back with another window.
+            if machine.node("arm0")["state"] == "up" {
+                machine.kill(machine.pid_of("arm0"));
+                assert!(eventually(|| machine.node("arm0")["state"] == "down"));
+            }
+            machine.tombolo(["restart", "arm0"]).ok();
+            machine.actor("arm0", &["honest", "rock", "50"]).ok();
+            machine.actor("host", &["honest-last", "rock", "50"]).ok();
+        }));
+        stop.store(true, Ordering::Relaxed);
+        done.unwrap_or_else(|panic| resume_unwind(panic));
+    });
+    server.finish().ok();
+    let more = machine.memory_kib(root).saturating_sub(before);
+    assert!(more < 32 * 1024, "the monitor grew by {more} KiB");
+    drop((client, window, behind));
     machine.down();
 }
 
