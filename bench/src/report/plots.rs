@@ -8,7 +8,9 @@ use crate::suite::{Distance, Metric, Pair, Results, Row, Unit, length};
 use crate::table::significant;
 
 pub(super) const WIDTH: f64 = 860.0;
+/// Room that names of rows have at least, and what a character of them takes, rather more than less.
 const LABELS: f64 = 190.0;
+const CHARACTER: f64 = 6.8;
 pub(super) const TOP: f64 = 64.0;
 const ROW: f64 = 26.0;
 
@@ -66,6 +68,11 @@ fn label(row: &Row) -> String {
     }
 }
 
+/// Room for the longest of these names before an axis.
+pub(super) fn room_for<'a>(names: impl Iterator<Item = &'a str>, least: f64) -> f64 {
+    names.map(|name| name.chars().count() as f64 * CHARACTER + 22.0).fold(least, f64::max).min(WIDTH / 2.0)
+}
+
 /// The labels, lines and numbers of a horizontal axis.
 pub(super) fn horizontal_axis(
     svg: &mut Svg,
@@ -99,12 +106,14 @@ fn whiskers(results: &Results, name: &'static str, metric: Metric, note: &str) -
     let subtitle = format!("{} · {note} · dot: median, bar: 99 %, end: 99.9 %", results.label);
     let mut svg = Svg::new(WIDTH, bottom + 44.0, &title, &subtitle);
     let values = rows.iter().flat_map(|(_, values)| *values);
-    let axis = Axis::logarithmic(values, LABELS, WIDTH - 90.0);
+    let names: Vec<String> = rows.iter().map(|(row, _)| label(row)).collect();
+    let labels = room_for(names.iter().map(String::as_str), LABELS);
+    let axis = Axis::logarithmic(values, labels, WIDTH - 90.0);
     horizontal_axis(&mut svg, &axis, bottom, "time, logarithmic", time);
     for (index, (row, [p50, p99, p999])) in rows.iter().enumerate() {
         let y = TOP + ROW * (index as f64 + 0.5) + 4.0;
         let colour = colour(&row.peer);
-        svg.text(LABELS - 10.0, y + 4.0, &label(row), 12.0, Anchor::End, false);
+        svg.text(labels - 10.0, y + 4.0, &names[index], 12.0, Anchor::End, false);
         let (from, end) = (axis.place(*p50), axis.place(p999.max(*p50)));
         svg.line((from, y), (end, y), colour, 2.0);
         svg.line((end, y - 5.0), (end, y + 5.0), colour, 2.0);
@@ -159,7 +168,7 @@ fn rates(results: &Results) -> Option<Plot> {
         return None;
     }
     all.sort_by(|a, b| b.2.total_cmp(&a.2));
-    let labels = 290.0;
+    let labels = room_for(all.iter().map(|(name, ..)| name.as_str()), 290.0);
     let bottom = TOP + ROW * all.len() as f64 + 8.0;
     let title = "Messages one way";
     let mut svg =

@@ -1,6 +1,6 @@
 //! Plots of answer times that are asleep: their distribution by treatment, and the links of a machine.
 
-use super::plots::{Plot, TOP, WIDTH, exact_time, horizontal_axis, time};
+use super::plots::{Plot, TOP, WIDTH, exact_time, horizontal_axis, room_for, time};
 use super::svg::{Anchor, Axis, COLOURS, FAINT, INK, Svg};
 use crate::latency::{Distribution, Row};
 use crate::ring::LinkReport;
@@ -70,18 +70,30 @@ pub(super) fn distribution(results: &Results) -> Option<Plot> {
     Some(Plot { name: "distribution", caption: format!("{title}, on {}", results.label), svg: svg.finish() })
 }
 
+/// What the bare lines took while the round trips beside them were measured. Where processors were moved during a run, the
+/// median of all bare slices is of another mix of near and far than that of the messages; the ratio is of slices that
+/// belong together. 0 where no memory is shared.
+fn bare_ns(link: &LinkReport) -> f64 {
+    match (link.rtt_ns, link.rtt_ratio, link.limit_rtt_ns) {
+        (Some(rtt), Some(ratio), _) if ratio > 0.0 => rtt.p50 / ratio,
+        (_, _, Some(limit)) => limit.p50,
+        _ => 0.0,
+    }
+}
+
 /// The links of a machine: a message there and back beside the bare lines of the same memory.
 pub(super) fn links(results: &Results) -> Option<Plot> {
-    let found: Vec<(&LinkReport, [f64; 2])> = results
-        .links
-        .iter()
-        .filter_map(|link| Some((link, [link.rtt_ns?.p50, link.limit_rtt_ns.map_or(0.0, |limit| limit.p50)])))
-        .collect();
+    let found: Vec<(&LinkReport, [f64; 2])> =
+        results.links.iter().filter_map(|link| Some((link, [link.rtt_ns?.p50, bare_ns(link)]))).collect();
     if found.is_empty() {
         return None;
     }
     const ROW: f64 = 34.0;
-    const LABELS: f64 = 270.0;
+    let names: Vec<String> = found
+        .iter()
+        .map(|(link, _)| format!("{} ({}, {})", link.link, link.transport, link.isa[1]))
+        .collect();
+    let labels = room_for(names.iter().map(String::as_str), 270.0);
     let bottom = TOP + ROW * found.len() as f64 + 8.0;
     let title = "Links of the machine";
     let subtitle = format!(
@@ -89,15 +101,14 @@ pub(super) fn links(results: &Results) -> Option<Plot> {
         results.label
     );
     let mut svg = Svg::new(WIDTH, bottom + 44.0, title, &subtitle);
-    let axis = Axis::logarithmic(found.iter().flat_map(|(_, times)| *times), LABELS, WIDTH - 170.0);
+    let axis = Axis::logarithmic(found.iter().flat_map(|(_, times)| *times), labels, WIDTH - 170.0);
     horizontal_axis(&mut svg, &axis, bottom, "round trip, logarithmic", time);
     for (index, (link, [rtt, limit])) in found.iter().enumerate() {
         let y = TOP + ROW * (index as f64 + 0.5) + 4.0;
-        let name = format!("{} ({}, {})", link.link, link.transport, link.isa[1]);
-        svg.text(LABELS - 10.0, y + 4.0, &name, 12.0, Anchor::End, false);
-        svg.rectangle(LABELS, y - 10.0, axis.place(*rtt) - LABELS, 13.0, COLOURS[0]);
+        svg.text(labels - 10.0, y + 4.0, &names[index], 12.0, Anchor::End, false);
+        svg.rectangle(labels, y - 10.0, axis.place(*rtt) - labels, 13.0, COLOURS[0]);
         if *limit > 0.0 {
-            svg.rectangle(LABELS, y + 4.0, axis.place(*limit) - LABELS, 5.0, COLOURS[6]);
+            svg.rectangle(labels, y + 4.0, axis.place(*limit) - labels, 5.0, COLOURS[6]);
         }
         let ratio = link.rtt_ratio.map_or_else(String::new, |ratio| format!(" = {ratio:.2} × bare"));
         let text = format!("{}{ratio}", exact_time(*rtt));
