@@ -31,7 +31,8 @@ pub(crate) fn failed_targets(log: &str) -> Vec<FailedTarget> {
     let mut tests = Vec::new();
     for line in log.lines() {
         if let Some(test) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
-            tests.push(test.to_owned());
+            // Some harnesses align their verdicts.
+            tests.push(test.trim_end().to_owned());
         } else if let Some(rest) = line.strip_prefix("error: test failed, to rerun pass `") {
             let words = rest.trim_end_matches('`').split_whitespace().map(str::to_owned);
             targets.push(FailedTarget { target: words.collect(), tests: std::mem::take(&mut tests) });
@@ -51,7 +52,7 @@ mod tests {
     const TWO: &str = "test a ... ok\ntest d2pubsub ... FAILED\n\
         test result: FAILED. 1 passed; 1 failed;\n\
         error: test failed, to rerun pass `-p tombolo-e2e --test names`\n\
-        test death::x ... FAILED\ntest death::y ... FAILED\n\
+        test death::x ... FAILED\ntest death::y      ... FAILED\n\
         error: test failed, to rerun pass `-p tombolo --lib`\n\
         error: 2 targets failed:\n    `-p tombolo-e2e --test names`\n    `-p tombolo --lib`\n";
 

@@ -1,6 +1,6 @@
 //! What a call costs: `tombolo bench rpc`.
 //!
-//! The same two programs, slices and checks as in [`suite`](crate::suite), for peers that call and answer. Beside the
+//! The same two programs, slices and checks as in [`suite`], for peers that call and answer. Beside the
 //! typed calls stand the same bytes as bare messages over the same channel, and over two bare rings without a channel
 //! around them: what a call costs more than those is what its stubs cost.
 

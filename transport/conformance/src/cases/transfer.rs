@@ -134,8 +134,9 @@ pub(crate) fn a_full_channel_refuses_and_loses_nothing<C: Carrier>() {
                 assert!(count > 0);
                 if counts_slots::<C>() {
                     assert_eq!(count, u64::from(config.slots));
+                    // Elsewhere the kernel may have moved some of it on since, and made room.
+                    assert_eq!(a.try_send(&message(9, length_bytes)), Err(ChannelError::WouldBlock));
                 }
-                assert_eq!(a.try_send(&message(9, length_bytes)), Err(ChannelError::WouldBlock));
                 drain(&mut a, &mut b, count, length_bytes);
             }
         }
