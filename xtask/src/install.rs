@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::place::place;
 use crate::workspace::{Workspace, execute};
 
 /// Builds the command, the monitor of this host and the libraries for C, and installs them with headers, files for
@@ -165,24 +166,14 @@ fn filled(text: &str, folder: &Path, libdir: &Path, version: &str) -> String {
 
 /// Puts it there at once: programs that use what was there go on using that.
 fn install(item: &Item, prefix: &Path) -> Result<(), Failure> {
-    let target = prefix.join(&item.path);
-    let folder = target.parent().unwrap_or(prefix);
-    fs::create_dir_all(folder).map_err(Failure::file("creating", folder))?;
-    let mut beside = target.clone().into_os_string();
-    beside.push(format!(".{}.new", std::process::id()));
-    let beside = PathBuf::from(beside);
-    let mode = |mode| fs::set_permissions(&beside, fs::Permissions::from_mode(mode));
-    let written = match &item.what {
-        What::File(source, rights) => fs::copy(source, &beside).and_then(|_| mode(*rights)),
-        What::Text(text) => fs::write(&beside, text).and_then(|()| mode(0o644)),
-        What::Link(to) => symlink(to, &beside),
-    };
-    let done = written.and_then(|()| fs::rename(&beside, &target));
-    if done.is_err() {
-        // What is said is why it failed, not that half of it could not be removed.
-        let _ = fs::remove_file(&beside);
-    }
-    done.map_err(Failure::file("writing", &target))
+    place(&prefix.join(&item.path), |path| {
+        let mode = |mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+        match &item.what {
+            What::File(source, rights) => fs::copy(source, path).and_then(|_| mode(*rights)),
+            What::Text(text) => fs::write(path, text).and_then(|()| mode(0o644)),
+            What::Link(to) => symlink(to, path),
+        }
+    })
 }
 
 /// Removes what `install` put there, and folders of Tombolo's own that are empty then.

@@ -1,12 +1,13 @@
 //! `cargo xtask kit`: what nodes are made of, in `<target>/kit`.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::place::place;
 use crate::toolchain::{Toolchain, add_target, target_variable};
 use crate::workspace::{Workspace, execute};
 
@@ -196,12 +197,7 @@ fn install(source: &Path, target: &Path) -> Result<(), Failure> {
     if fs::read(target).is_ok_and(|present| present == fresh) {
         return Ok(());
     }
-    if let Some(folder) = target.parent() {
-        fs::create_dir_all(folder).map_err(Failure::file("creating", folder))?;
-    }
-    let beside: PathBuf = target.with_extension("new");
-    fs::copy(source, &beside).map_err(Failure::file("writing", &beside))?;
-    fs::rename(&beside, target).map_err(Failure::file("writing", target))
+    place(target, |path| fs::copy(source, path).map(|_| ()))
 }
 
 #[cfg(test)]

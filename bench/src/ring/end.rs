@@ -65,8 +65,7 @@ impl End for Channel {
 pub struct Ends<E> {
     /// Carries commands, and what is measured of messages.
     pub ring: E,
-    /// The bare memory under a channel, which the far side opened; `None` where the two sides share
-    /// none.
+    /// The bare memory under a channel, which the far side opened; `None` where the two sides share none.
     pub raw: Option<RawMemory>,
     /// The same of a channel that the near side opened; `None` where all memory that both reach is one.
     pub own: Option<RawMemory>,
