@@ -168,14 +168,18 @@ pub fn keep(archive: &[u8], directory: &Path) -> Result<PathBuf, InitramfsError>
     let digest: String = Sha256::digest(archive).iter().map(|byte| format!("{byte:02x}")).collect();
     let path = directory.join(format!("{PREFIX}{digest}{SUFFIX}"));
     let failed = |error| InitramfsError::Cache { path: directory.to_owned(), error };
-    if let Ok(file) = File::options().append(true).open(&path) {
-        file.set_modified(SystemTime::now()).map_err(failed)?;
-    } else {
+    if !use_again(&path) {
         std::fs::create_dir_all(directory).map_err(failed)?;
         write_whole(archive, &path).map_err(failed)?;
     }
     forget_unused(directory, SystemTime::now());
     Ok(path)
+}
+
+/// Whether an archive that was [kept](keep) still is, and marks it as used.
+#[must_use]
+pub fn use_again(path: &Path) -> bool {
+    File::options().append(true).open(path).is_ok_and(|file| file.set_modified(SystemTime::now()).is_ok())
 }
 
 fn write_whole(content: &[u8], path: &Path) -> std::io::Result<()> {
@@ -342,7 +346,9 @@ mod tests {
         let mut left: Vec<_> =
             std::fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path()).collect();
         left.sort();
-        assert_eq!(left, [second, cache.join("other")]);
+        assert_eq!(left, [second.clone(), cache.join("other")]);
+        assert!(use_again(&second) && !use_again(&first));
+        assert!(!first.exists());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -2,9 +2,10 @@
 
 use std::num::NonZeroU16;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use tombolo_base::NodeId;
+use tombolo_base::{Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report};
 use tombolo_link::window::WindowHeader;
@@ -46,7 +47,7 @@ impl Root {
     fn host_is_up(&mut self) {
         let ready = Report::Ready {
             version: FINGERPRINT,
-            isa: tombolo_base::Isa::current(),
+            isa: Isa::current(),
             cores: crate::cores(),
             pid: std::process::id() as i32,
         };
@@ -70,13 +71,11 @@ impl Root {
         Ok(RunningNode::new(process, NodeLine::Made(Line::over_socket(ours)), None))
     }
 
-    fn start_vm(&self, node: &Node, vm: &VmNode, generation: NonZeroU16) -> Result<RunningNode, String> {
+    fn start_vm(&mut self, node: &Node, vm: &VmNode, generation: NonZeroU16) -> Result<RunningNode, String> {
         let kit = self.kit.as_ref().ok_or("the kit of virtual machines was not found")?;
         let parts = VmKit::locate(kit.root(), node.isa).map_err(text)?;
         let program = kit::emulator(node).map_err(text)?.ok_or("a virtual machine needs an emulator")?;
-        let archive = initramfs::pack(&parts).map_err(text)?;
-        let directory = initramfs::cache_directory().map_err(text)?;
-        let initrd = initramfs::keep(&archive, &directory).map_err(text)?;
+        let initrd = self.boot_image(&parts, node.isa)?;
         let qemu = Qemu::new(program, &parts.kernel, initrd)
             .cpu(&vm.cpu)
             .memory_mib(vm.memory_mib)
@@ -86,6 +85,20 @@ impl Root {
         start_behind_window(node.id, generation, (vm.window_mib, vm.doorbells), |serial, window| {
             qemu.launch(serial, window).map_err(text)
         })
+    }
+
+    /// The boot image of virtual machines of an instruction set. To pack and to hash megabytes takes tens of
+    /// milliseconds, in which no death would be told, so it is done when the machine comes up: a node that starts
+    /// again has the monitor that it had.
+    fn boot_image(&mut self, parts: &VmKit, isa: Isa) -> Result<PathBuf, String> {
+        if let Some(path) = self.boot_images.get(&isa).filter(|path| initramfs::use_again(path)) {
+            return Ok(path.clone());
+        }
+        let archive = initramfs::pack(parts).map_err(text)?;
+        let directory = initramfs::cache_directory().map_err(text)?;
+        let path = initramfs::keep(&archive, &directory).map_err(text)?;
+        self.boot_images.insert(isa, path.clone());
+        Ok(path)
     }
 
     fn start_bare(

@@ -9,9 +9,10 @@ mod node;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use tombolo_base::{ChannelId, NodeId};
+use tombolo_base::{ChannelId, Isa, NodeId};
 use tombolo_control::{NodeInfo, Order, Report, Wire};
 use tombolo_machine::{Kit, Machine};
 use tombolo_platform::event::{Interest, Ready, poll};
@@ -78,6 +79,8 @@ pub struct Root {
     pairs: HashMap<ChannelId, OwnedFd>,
     /// Programs on their way to agents of this kernel.
     programs: HashMap<[u8; 32], OwnedFd>,
+    /// What virtual machines boot, for those that start again.
+    boot_images: HashMap<Isa, PathBuf>,
     images: ImageReader<AwaitsImage>,
     /// How often each node was lost: what one asked for that is gone is not for the next.
     losses: HashMap<NodeId, u64>,
@@ -115,6 +118,7 @@ impl Root {
             nodes: HashMap::new(),
             pairs: HashMap::new(),
             programs: HashMap::new(),
+            boot_images: HashMap::new(),
             images: ImageReader::start()?,
             losses: HashMap::new(),
             stopping: false,

@@ -5,8 +5,12 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 
 /// Kills at random what a busy machine is made of: domains, monitors, virtual machines, commands half-way through.
-/// Asserts that whoever is concerned hears of each death in time, that nothing hangs, that the monitor that stays
-/// gets no larger, and that nothing is left.
+/// In between it stops processes for up to 300 ms. Asserts that whoever is concerned hears of each death in time, that
+/// nothing hangs, that the monitor that stays gets no larger, and that nothing is left.
+///
+/// A death on this kernel is late after 100 ms, but for what the kernel took itself: a thread that only waits for the
+/// process that was killed tells when that could be known at all, and what a survivor waited for a processor is
+/// counted by the scheduler. Deaths across a window, and while something was stopped, are shown and not judged.
 ///
 /// For example `cargo xtask chaos --kills 5000`, or `cargo xtask chaos --minutes 120 --only processes`. A run that
 /// fails says how to repeat it.
@@ -66,6 +70,8 @@ pub enum Only {
     Vms,
     /// Channels: closed in order by one side at any moment
     Channels,
+    /// Nothing: processes are only stopped for a moment
+    Pauses,
 }
 
 /// A node beside the host.

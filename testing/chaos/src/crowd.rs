@@ -8,63 +8,15 @@ use tombolo::{Child, Domain, DomainId, Error, Exit, SpawnOptions, Stream};
 use tombolo_e2e::PATIENCE;
 
 use crate::endings::Endings;
-use crate::latency::Latencies;
+use crate::late::{Cause, Deaths, Seen};
 use crate::monotonic_ns;
+use crate::pause::Pauses;
 
 /// What went wrong, in words.
 pub(crate) type Failure = String;
 
 /// How long one look for news lasts at most.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// What was killed, for telling latencies apart.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub(crate) enum Cause {
-    /// A process of this kernel, which a survivor on this kernel had a channel to.
-    Domain,
-    /// The monitor of a node on this kernel, and its domains with it.
-    Monitor,
-    /// The emulator of a virtual machine.
-    Vm,
-    /// Anything, where victim or survivor is in a virtual machine that goes on: its monitor has a part in it.
-    Across,
-}
-
-impl Cause {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Cause::Domain => "domain",
-            Cause::Monitor => "monitor of a node",
-            Cause::Vm => "virtual machine",
-            Cause::Across => "across a window",
-        }
-    }
-}
-
-/// How many of the latest deaths are told of.
-const LATEST: usize = 5;
-
-/// A death that took long to be known.
-#[derive(Clone, Debug)]
-pub(crate) struct Late {
-    latency_ns: i64,
-    cause: Cause,
-    survivor: String,
-    victim: String,
-    /// When its process was gone, from the kill on.
-    gone_after_ns: Option<i64>,
-}
-
-impl std::fmt::Display for Late {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Late { latency_ns, cause, survivor, victim, gone_after_ns } = self;
-        write!(f, "{:.1} ms ({}): {survivor} of {victim}", *latency_ns as f64 / 1e6, cause.name())?;
-        match gone_after_ns {
-            Some(gone_ns) => write!(f, ", whose process was gone after {:.1} ms", *gone_ns as f64 / 1e6),
-            None => Ok(()),
-        }
-    }
-}
 
 /// One place in the crowd, taken by one domain after the other.
 pub(crate) struct Member {
@@ -96,19 +48,18 @@ pub(crate) struct Crowd {
     dying: HashSet<DomainId>,
     dropped: HashSet<u64>,
     closed: HashSet<u64>,
-    pub(crate) latencies: HashMap<Cause, Latencies>,
-    /// How long the kernel took to end the processes that were killed one by one.
-    pub(crate) gone_after: Latencies,
-    /// The deaths that were known last, latest first.
-    pub(crate) latest: Vec<Late>,
+    /// What survivors said of those.
+    pub(crate) deaths: Deaths,
     endings: Endings,
-    pub(crate) deaths_seen: u64,
+    /// Who was stopped meanwhile.
+    pub(crate) pauses: Pauses,
     pub(crate) messages: u64,
 }
 
 impl Crowd {
-    /// A crowd on these nodes, each given with how many of it are there. Nobody runs yet.
-    pub(crate) fn new(nodes: &[(String, u16)]) -> Crowd {
+    /// A crowd on these nodes, each given with how many of it are there. Nobody runs yet. A death on this kernel is
+    /// late after so long.
+    pub(crate) fn new(nodes: &[(String, u16)], latency_ms: u64) -> Crowd {
         let places: Vec<&String> =
             nodes.iter().flat_map(|(node, count)| std::iter::repeat_n(node, usize::from(*count))).collect();
         let members = places
@@ -134,11 +85,9 @@ impl Crowd {
             dying: HashSet::new(),
             dropped: HashSet::new(),
             closed: HashSet::new(),
-            latencies: HashMap::new(),
-            gone_after: Latencies::default(),
-            latest: Vec::new(),
-            endings: Endings::new(),
-            deaths_seen: 0,
+            deaths: Deaths::judged_after_ms(latency_ms),
+            endings: Endings::default(),
+            pauses: Pauses::default(),
             messages: 0,
         }
     }
@@ -192,16 +141,17 @@ impl Crowd {
         self.closed.clear();
     }
 
-    /// Notes that a place's domain is about to be killed, now.
-    pub(crate) fn will_die(&mut self, place: usize, cause: Cause) {
-        let Member { child, pid, .. } = &self.members[place];
-        if let Some(child) = child {
-            if let (Cause::Domain, Some(pid)) = (cause, *pid) {
-                self.endings.watch(child.id().to_string(), pid);
-            }
-            self.killed.insert(child.id().to_string(), (monotonic_ns(), cause));
-            self.dying.insert(child.id());
+    /// Notes that the domains of some places are about to be killed, now, by the end of a process of this kernel if
+    /// one is named.
+    pub(crate) fn will_die(&mut self, places: &[usize], cause: Cause, process: Option<i32>) {
+        let children = places.iter().filter_map(|place| self.members[*place].child.as_ref());
+        let ids: Vec<DomainId> = children.map(Child::id).collect();
+        if let Some(pid) = process {
+            self.endings.watch(ids.iter().map(ToString::to_string).collect(), pid);
         }
+        let now_ns = monotonic_ns();
+        self.killed.extend(ids.iter().map(|id| (id.to_string(), (now_ns, cause))));
+        self.dying.extend(ids);
     }
 
     /// Who is there, what each said last and when, and which channels it has.
@@ -334,10 +284,14 @@ impl Crowd {
                 let Ok(channel) = channel.parse() else { return strange() };
                 member.open.insert(channel, (*peer).to_owned());
             }
-            ["end", channel, peer, how, at_ns, ..] => {
-                let (Ok(channel), Ok(at_ns)) = (channel.parse(), at_ns.parse()) else { return strange() };
+            ["end", channel, peer, how, at_ns, starved_ns, ..] => {
+                let (Ok(channel), Ok(at_ns), Ok(starved_ns)) =
+                    (channel.parse(), at_ns.parse(), starved_ns.parse())
+                else {
+                    return strange();
+                };
                 return self
-                    .end(place, channel, peer, how, at_ns)
+                    .end(place, channel, peer, how, (at_ns, starved_ns))
                     .map_err(|failure| format!("{failure} ({line})"));
             }
             // Whom it tried to reach was not there, or went away meanwhile.
@@ -349,13 +303,14 @@ impl Crowd {
         Ok(())
     }
 
-    fn note_late(&mut self, late: Late) {
-        let rank = self.latest.partition_point(|other| other.latency_ns >= late.latency_ns);
-        self.latest.insert(rank, late);
-        self.latest.truncate(LATEST);
-    }
-
-    fn end(&mut self, place: usize, channel: u64, peer: &str, how: &str, at_ns: i64) -> Result<(), Failure> {
+    fn end(
+        &mut self,
+        place: usize,
+        channel: u64,
+        peer: &str,
+        how: &str,
+        (at_ns, starved_ns): (i64, i64),
+    ) -> Result<(), Failure> {
         let member = &mut self.members[place];
         member.open.remove(&channel);
         let Member { name, node, .. } = member;
@@ -367,25 +322,25 @@ impl Crowd {
                 self.closed.insert(channel);
             }
             "died" => {
-                let Some((killed_ns, cause)) = self.killed.get(peer) else {
+                let Some(&(killed_ns, cause)) = self.killed.get(peer) else {
                     return Err(format!("{name} on {node} says that {peer} died, and nobody killed it"));
                 };
                 let in_vm = node == "arm0";
                 // The clock of a virtual machine is another: what counts is when it was heard here.
                 let known_ns = if in_vm { monotonic_ns() } else { at_ns };
-                let cause = if in_vm { Cause::Across } else { *cause };
-                self.deaths_seen += 1;
-                let gone_after_ns = self.endings.gone_ns(peer).map(|gone_ns| gone_ns - killed_ns);
-                let late = Late {
+                let cause = match cause {
+                    _ if self.pauses.touch(killed_ns, known_ns) => Cause::Paused,
+                    _ if in_vm => Cause::Across,
+                    cause => cause,
+                };
+                self.deaths.add(Seen {
                     latency_ns: known_ns - killed_ns,
+                    gone_after_ns: self.endings.gone_ns(peer).map(|gone_ns| gone_ns - killed_ns),
+                    starved_ns,
                     cause,
                     survivor: format!("{name} on {node}"),
                     victim: peer.to_owned(),
-                    gone_after_ns,
-                };
-                self.latencies.entry(cause).or_default().add(late.latency_ns);
-                self.gone_after.extend(gone_after_ns.filter(|_| cause == Cause::Domain));
-                self.note_late(late);
+                });
             }
             _ => return Err(format!("channel {channel} of {name} on {node} to {peer} ended so: {how}")),
         }

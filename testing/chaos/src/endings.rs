@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -10,35 +9,24 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::monotonic_ns;
 
-/// Notes the ends of processes on a thread of its own, one after the other.
+/// When each was gone, by who was killed.
+type Gone = Arc<Mutex<HashMap<String, i64>>>;
+
+/// Notes the ends of processes, each on a thread that does nothing else: nobody can know of them earlier.
+#[derive(Default)]
 pub(crate) struct Endings {
-    watched: Sender<(String, OwnedFd)>,
-    /// When, by who was killed.
-    gone_ns: Arc<Mutex<HashMap<String, i64>>>,
+    gone_ns: Gone,
 }
 
 impl Endings {
-    pub(crate) fn new() -> Endings {
-        let gone_ns = Arc::<Mutex<HashMap<String, i64>>>::default();
-        let (watched, to_watch) = channel::<(String, OwnedFd)>();
-        let known = Arc::clone(&gone_ns);
-        std::thread::spawn(move || {
-            for (who, process) in to_watch {
-                if poll(&mut [PollFd::new(&process, PollFlags::IN)], None).is_ok() {
-                    known.lock().unwrap_or_else(PoisonError::into_inner).insert(who, monotonic_ns());
-                }
-            }
-        });
-        Endings { watched, gone_ns }
-    }
-
-    /// Watches a process of this kernel that is about to be killed.
-    pub(crate) fn watch(&self, who: String, pid: i32) {
-        if let Some(pid) = Pid::from_raw(pid)
-            && let Ok(process) = pidfd_open(pid, PidfdFlags::empty())
-        {
-            let _ = self.watched.send((who, process));
-        }
+    /// Watches a process of this kernel that is about to be killed, and with which all of these die.
+    pub(crate) fn watch(&self, who: Vec<String>, pid: i32) {
+        let Some(process) = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
+        else {
+            return;
+        };
+        let gone_ns = Arc::clone(&self.gone_ns);
+        std::thread::spawn(move || note(&process, who, &gone_ns));
     }
 
     /// When it was gone, if that was seen.
@@ -48,5 +36,33 @@ impl Endings {
 
     pub(crate) fn forget_all(&self) {
         self.gone_ns.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+fn note(process: &OwnedFd, who: Vec<String>, gone_ns: &Gone) {
+    if poll(&mut [PollFd::new(process, PollFlags::IN)], None).is_ok() {
+        let now_ns = monotonic_ns();
+        let mut gone_ns = gone_ns.lock().unwrap_or_else(PoisonError::into_inner);
+        gone_ns.extend(who.into_iter().map(|who| (who, now_ns)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_process_is_noted_for_all_who_die_with_it() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep starts");
+        let endings = Endings::default();
+        endings.watch(vec!["one".into(), "other".into()], child.id() as i32);
+        assert_eq!(endings.gone_ns("one"), None);
+        let before_ns = monotonic_ns();
+        child.kill().expect("our own");
+        assert!(tombolo_e2e::eventually(|| endings.gone_ns("other").is_some()));
+        child.wait().expect("our own");
+        assert!(endings.gone_ns("one").is_some_and(|gone_ns| gone_ns >= before_ns));
+        endings.forget_all();
+        assert_eq!(endings.gone_ns("one"), None);
     }
 }

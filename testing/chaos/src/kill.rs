@@ -7,7 +7,9 @@ use tombolo::{Domain, Error};
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
 
 use crate::arguments::Only;
-use crate::crowd::{Cause, Failure};
+use crate::crowd::Failure;
+use crate::late::Cause;
+use crate::pause::Class;
 use crate::state::Chaos;
 
 /// Something to kill.
@@ -15,6 +17,7 @@ use crate::state::Chaos;
 pub(crate) enum Kind {
     Domain,
     Channel,
+    Pause,
     Run,
     Up,
     Agent,
@@ -24,13 +27,23 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Kind; 8] =
-        [Kind::Domain, Kind::Channel, Kind::Run, Kind::Up, Kind::Agent, Kind::Vm, Kind::Root, Kind::Keeper];
+    pub(crate) const ALL: [Kind; 9] = [
+        Kind::Domain,
+        Kind::Channel,
+        Kind::Pause,
+        Kind::Run,
+        Kind::Up,
+        Kind::Agent,
+        Kind::Vm,
+        Kind::Root,
+        Kind::Keeper,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Domain => "domains",
             Kind::Channel => "channels closed",
+            Kind::Pause => "processes stopped",
             Kind::Run => "`tombolo run` half-way",
             Kind::Up => "`tombolo up` half-way",
             Kind::Agent => "monitors of nodes",
@@ -43,8 +56,9 @@ impl Kind {
     /// How often it is chosen, of a thousand; what takes long is rare.
     fn weight(self) -> u64 {
         match self {
-            Kind::Domain => 860,
+            Kind::Domain => 810,
             Kind::Channel => 80,
+            Kind::Pause => 50,
             Kind::Run => 20,
             Kind::Up => 5,
             Kind::Agent => 20,
@@ -60,9 +74,13 @@ impl Kind {
             Only::Monitors => matches!(self, Kind::Agent | Kind::Root | Kind::Keeper),
             Only::Vms => self == Kind::Vm,
             Only::Channels => self == Kind::Channel,
+            Only::Pauses => self == Kind::Pause,
         }
     }
 }
+
+/// The longest time for which a process is stopped.
+const MAX_STOP_MS: u64 = 300;
 
 /// The command of the domains of a half-way `tombolo run`.
 const SLEEP: [&str; 2] = ["sleep", "1003"];
@@ -101,6 +119,7 @@ impl Chaos {
         match kind {
             Kind::Domain => self.kill_domain(),
             Kind::Channel => self.close_channel(),
+            Kind::Pause => self.stop_something(),
             Kind::Run => self.kill_run(),
             Kind::Up => self.kill_up(),
             Kind::Agent => self.kill_node("user", Cause::Monitor),
@@ -116,16 +135,18 @@ impl Chaos {
         let place = 1 + self.random.below(count) as usize;
         let member = &self.crowd.members[place];
         let (pid, in_vm) = (member.pid, self.is_in_vm(&member.node));
+        let control = pid.filter(|_| !in_vm);
         let id = member.child.as_ref().map(tombolo::Child::id).ok_or("a place is empty")?;
         match pid.and_then(Pid::from_raw) {
             Some(pid) if !in_vm => {
-                self.crowd.will_die(place, Cause::Domain);
+                self.crowd.will_die(&[place], Cause::Domain, control);
                 // Our own, and not reaped while it is not known to have ended.
                 kill_process(pid, Signal::KILL).map_err(|errno| format!("kill process {pid:?}: {errno}"))?;
             }
             // Too young to have said its number, or in another kernel: its monitor does it.
             _ => {
-                self.crowd.will_die(place, if in_vm { Cause::Across } else { Cause::Domain });
+                let cause = if in_vm { Cause::Across } else { Cause::Domain };
+                self.crowd.will_die(&[place], cause, control);
                 self.domain.kill(id, 9, Duration::ZERO).map_err(text)?;
             }
         }
@@ -142,6 +163,27 @@ impl Chaos {
         Ok(())
     }
 
+    /// Stops a process of the machine for a moment, as a scheduler or a debugger may, and goes on meanwhile.
+    fn stop_something(&mut self) -> Result<(), Failure> {
+        let all = tombolo_e2e::leftovers::processes(self.machine.name());
+        let of = |class: Class| -> Vec<i32> {
+            all.iter()
+                .filter(|found| Class::of(&found.command_line) == class)
+                .map(|found| found.pid)
+                .collect()
+        };
+        let class = Class::ALL[self.random.below(Class::ALL.len() as u64) as usize];
+        let candidates =
+            Some(of(class)).filter(|found| !found.is_empty()).unwrap_or_else(|| of(Class::Monitor));
+        let time = Duration::from_millis(1 + self.random.below(MAX_STOP_MS));
+        if candidates.is_empty() {
+            return Err("the machine has no process".into());
+        }
+        let pid = candidates[self.random.below(candidates.len() as u64) as usize];
+        self.crowd.pauses.stop(pid, time);
+        Ok(())
+    }
+
     fn kill_run(&mut self) -> Result<(), Failure> {
         let nodes: Vec<String> = self.kinds_of_nodes.iter().map(|(node, _)| node.clone()).collect();
         let on = &nodes[self.random.below(nodes.len() as u64) as usize];
@@ -150,7 +192,7 @@ impl Chaos {
         let run = self.machine.start(words);
         let pause = Duration::from_millis(self.random.below(300));
         self.crowd.attend(&self.domain, pause)?;
-        run.signal([Signal::KILL, Signal::INT, Signal::TERM][self.random.below(3) as usize]);
+        run.signal([Signal::KILL, interrupt(), Signal::TERM][self.random.below(3) as usize]);
         let finished = run.finish();
         if finished.status == 0 {
             return Err(format!("it was killed and went well: {finished}"));
@@ -180,7 +222,7 @@ impl Chaos {
         let up = machine.start(["up".as_ref(), machine.file().as_os_str()]);
         let pause = Duration::from_millis(self.random.below(200));
         self.crowd.attend(&self.domain, pause)?;
-        let signal = [Signal::KILL, Signal::INT][self.random.below(2) as usize];
+        let signal = [Signal::KILL, interrupt()][self.random.below(2) as usize];
         up.signal(signal);
         let finished = up.finish();
         if finished.status == 0 {
@@ -203,7 +245,7 @@ impl Chaos {
         let (before, pid) = self.node(&node, |info| (info.generation, info.pid))?;
         let places: Vec<usize> =
             (0..self.crowd.members.len()).filter(|place| self.crowd.members[*place].node == node).collect();
-        places.iter().for_each(|place| self.crowd.will_die(*place, cause));
+        self.crowd.will_die(&places, cause, Some(pid));
         self.machine.kill(pid);
         self.crowd.settle(&self.domain)?;
         let until = Instant::now() + PATIENCE;
@@ -239,6 +281,15 @@ impl Chaos {
         self.attach()?;
         self.start_all()
     }
+}
+
+/// What Ctrl-C sends; where this was started so as to ignore that, as a shell starts what it does not wait for, what it
+/// starts ignores it as well, and is told to end by another.
+fn interrupt() -> Signal {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    if mask & (1 << (Signal::INT.as_raw() - 1)) == 0 { Signal::INT } else { Signal::TERM }
 }
 
 fn parent_of(pid: i32) -> Option<i32> {

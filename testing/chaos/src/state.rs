@@ -9,9 +9,9 @@ use tombolo::{Domain, NodeInfo};
 use tombolo_e2e::{Machine, MachineFile, Random, actor_image, host_actor};
 
 use crate::arguments::{Arguments, Beside};
-use crate::crowd::{Cause, Crowd, Failure, Late};
+use crate::crowd::{Crowd, Failure};
 use crate::kill::{Kind, text};
-use crate::latency::Latencies;
+use crate::late::{Cause, Deaths};
 use crate::sample::Watched;
 use crate::watchdog::{Scene, Watchdog};
 
@@ -52,11 +52,8 @@ pub struct Summary {
     /// What failed.
     pub failures: Vec<String>,
     kills: BTreeMap<Kind, u64>,
-    latencies: Vec<(Cause, Latencies)>,
-    gone_after: Latencies,
-    latest: Vec<Late>,
+    deaths: Deaths,
     watched: Vec<Watched>,
-    deaths_seen: u64,
     messages: u64,
     time: Duration,
 }
@@ -89,7 +86,7 @@ impl Chaos {
             watchdog: Watchdog::start(scene.clone()),
             scene,
             random: Random::new(seed),
-            crowd: Crowd::new(&places),
+            crowd: Crowd::new(&places, arguments.latency_ms),
             kinds_of_nodes: nodes.into_iter().map(|node| (node.name, node.kind)).collect(),
             kills: BTreeMap::new(),
             watched: Vec::new(),
@@ -122,25 +119,14 @@ impl Chaos {
         }
         self.close_watch();
         failures.extend(self.past.iter().flat_map(Watched::grown));
-        let mut latencies: Vec<_> = self.crowd.latencies.drain().collect();
-        latencies.sort_by_key(|(cause, _)| *cause);
-        let limit_ms = self.arguments.latency_ms as f64;
-        for (cause, seen) in &latencies {
-            if limit_ms > 0.0 && *cause != Cause::Across && seen.max_ms() > limit_ms {
-                let (late, what) = (seen.max_ms(), cause.name());
-                failures.push(format!("a death ({what}) became known after {late:.1} ms, not {limit_ms} ms"));
-            }
-        }
+        failures.extend(self.crowd.deaths.failure());
         let summary = Summary {
             seed,
             replay: self.arguments.replay(seed),
             failures,
             kills: std::mem::take(&mut self.kills),
-            latencies,
-            gone_after: std::mem::take(&mut self.crowd.gone_after),
-            latest: std::mem::take(&mut self.crowd.latest),
+            deaths: self.crowd.deaths.clone(),
             watched: std::mem::take(&mut self.past),
-            deaths_seen: self.crowd.deaths_seen,
             messages: self.crowd.messages,
             time: began.elapsed(),
         };
@@ -172,7 +158,7 @@ impl Chaos {
                 self.sample(kills)?;
             }
             if kills % PROGRESS_EVERY == 0 {
-                let (deaths, seconds) = (self.crowd.deaths_seen, began.elapsed().as_secs());
+                let (deaths, seconds) = (self.crowd.deaths.count, began.elapsed().as_secs());
                 eprintln!("{kills} kills in {seconds} s, {deaths} deaths seen by survivors");
             }
         }
@@ -180,18 +166,19 @@ impl Chaos {
 
     /// After all that the machine works as on the first day, and nothing that was lent is missing.
     fn end(&mut self) -> Result<(), Failure> {
+        self.crowd.pauses.finish();
         self.crowd.attend(&self.domain, Duration::from_millis(200))?;
         for place in 0..self.crowd.members.len() {
             if let Some(child) = &self.crowd.members[place].child {
                 let id = child.id();
-                self.crowd.will_die(place, Cause::Across);
+                self.crowd.will_die(&[place], Cause::Across, None);
                 self.domain.kill(id, 9, Duration::ZERO).map_err(text)?;
             }
         }
         // Those that wait for their own end see the ends of others: no latency of these counts.
-        let seen = (self.crowd.latencies.clone(), self.crowd.latest.clone());
+        let seen = self.crowd.deaths.clone();
         self.crowd.settle(&self.domain)?;
-        (self.crowd.latencies, self.crowd.latest) = seen;
+        self.crowd.deaths = seen;
         self.crowd.assert_explained()?;
         let names = self.domain.names().find("_").map_err(text)?;
         if let Some(name) = names.first() {
@@ -272,22 +259,8 @@ impl Summary {
         lines.extend(self.kills.iter().map(|(kind, count)| format!("{:<28}{count:>8}", kind.name())));
         let all: u64 = self.kills.values().sum();
         lines.push(format!("{:<28}{all:>8}  in {:.1} s", "all", self.time.as_secs_f64()));
-        lines.push(format!(
-            "\n{:<24}{:>8}{:>10}{:>10}{:>10}",
-            "a death became known", "times", "p50 ms", "p99 ms", "max ms"
-        ));
-        for (cause, latencies) in &self.latencies {
-            if let Some((count, p50, p99, max)) = latencies.row() {
-                lines.push(format!("{:<24}{count:>8}{p50:>10.2}{p99:>10.2}{max:>10.2}", cause.name()));
-            }
-        }
-        if let Some((count, p50, p99, max)) = self.gone_after.row() {
-            lines.push(format!(
-                "{:<24}{count:>8}{p50:>10.2}{p99:>10.2}{max:>10.2}",
-                " (its process was gone)"
-            ));
-        }
-        lines.extend(self.latest.iter().map(|late| format!("latest: {late}")));
+        lines.push(String::new());
+        lines.extend(self.deaths.rows());
         let rows: Vec<String> = self.watched.iter().flat_map(Watched::rows).collect();
         if !rows.is_empty() {
             lines.push(format!(
@@ -298,7 +271,7 @@ impl Summary {
         }
         lines.push(format!(
             "\n{} deaths seen by survivors, {} messages checked",
-            self.deaths_seen, self.messages
+            self.deaths.count, self.messages
         ));
         lines.join("\n")
     }
@@ -308,8 +281,6 @@ impl Summary {
     pub fn to_json(&self, commit: &str) -> Value {
         let kills: serde_json::Map<String, Value> =
             self.kills.iter().map(|(kind, count)| (kind.name().replace('`', ""), json!(count))).collect();
-        let latencies: serde_json::Map<String, Value> =
-            self.latencies.iter().map(|(cause, seen)| (cause.name().to_owned(), seen.to_json())).collect();
         let watched: Vec<Value> = self.watched.iter().map(Watched::to_json).collect();
         json!({
             "seed": self.seed,
@@ -317,11 +288,9 @@ impl Summary {
             "replay": self.replay,
             "failures": self.failures,
             "kills": kills,
-            "death_known": latencies,
-            "process_gone": self.gone_after.to_json(),
-            "latest": self.latest.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "deaths": self.deaths.to_json(),
             "watched": watched,
-            "deaths_seen": self.deaths_seen,
+            "deaths_seen": self.deaths.count,
             "messages": self.messages,
             "seconds": self.time.as_secs_f64(),
         })

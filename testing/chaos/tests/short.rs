@@ -35,6 +35,11 @@ fn channels_that_are_closed_in_order_are_no_deaths() {
 }
 
 #[test]
+fn processes_that_are_stopped_for_a_moment_are_no_deaths() {
+    chaos(9, "--kills 12 --only pauses --nodes riscv-user");
+}
+
+#[test]
 fn what_a_machine_does_not_have_cannot_be_killed() {
     let words = ["chaos", "--kills", "1", "--only", "vms", "--host-only"];
     let Err(failure) = Chaos::start(Arguments::parse_from(words), 1) else { panic!("it starts") };

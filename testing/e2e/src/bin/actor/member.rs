@@ -2,10 +2,11 @@
 //! and says how each channel ended and when.
 //!
 //! What it says, a line each:
-//! `ready PID`, `open CHANNEL PEER`, `end CHANNEL PEER HOW MONOTONIC_NS WHY`, `unconnected NAME HOW WHY`,
-//! `alive MESSAGES`. What it is told on its standard input: `drop`, to close one of its channels.
+//! `ready PID`, `open CHANNEL PEER`, `end CHANNEL PEER HOW MONOTONIC_NS STARVED_NS WHY`, `unconnected NAME HOW WHY`,
+//! `alive MESSAGES`. Starved is the time of this turn in which this was ready to run and had no processor. What it is told on its standard input: `drop`, to close one of its channels.
 
 use std::io::BufRead;
+use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -106,8 +107,10 @@ pub(crate) fn run(name: &str, pause_us: &str, peers: &[&str]) -> Outcome {
         let mode = Mode::ALL[index % Mode::ALL.len()];
         std::thread::spawn(move || connect(&domain, &options, &peer, mode, &news));
     }
-    Member { lines: Vec::new(), arriving, pause: Duration::from_micros(pause_us.parse()?), messages: 0 }
-        .live()
+    let scheduler = Scheduler::of_this_thread();
+    let starved_before_ns = scheduler.starved_ns();
+    let pause = Duration::from_micros(pause_us.parse()?);
+    Member { scheduler, starved_before_ns, lines: Vec::new(), arriving, pause, messages: 0 }.live()
 }
 
 fn accept(listener: &Listener, news: &Sender<News>) {
@@ -168,7 +171,27 @@ fn listen_to_orders(news: &Sender<News>) {
     }
 }
 
+/// What the scheduler says of this thread.
+struct Scheduler(Option<std::fs::File>);
+
+impl Scheduler {
+    fn of_this_thread() -> Scheduler {
+        Scheduler(std::fs::File::open("/proc/thread-self/schedstat").ok())
+    }
+
+    /// How long this thread was ready to run and had no processor, since it started; zero where nobody counts it.
+    fn starved_ns(&self) -> i64 {
+        let mut line = [0; 64];
+        let read = self.0.as_ref().and_then(|file| file.read_at(&mut line, 0).ok());
+        let text = std::str::from_utf8(&line[..read.unwrap_or(0)]).unwrap_or_default();
+        text.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
+    }
+}
+
 struct Member {
+    scheduler: Scheduler,
+    /// What it said when this turn began.
+    starved_before_ns: i64,
     lines: Vec<Line>,
     arriving: Receiver<News>,
     pause: Duration,
@@ -180,6 +203,7 @@ impl Member {
         let mut next_sign = Instant::now();
         let mut start = 0;
         loop {
+            self.starved_before_ns = self.scheduler.starved_ns();
             while let Ok(news) = self.arriving.try_recv() {
                 match news {
                     News::Opened(line) => self.open(*line),
@@ -221,15 +245,14 @@ impl Member {
             return;
         }
         let line = self.lines.swap_remove(0);
-        end(&line, "dropped", monotonic_ns(), &"as told");
+        self.say_end(&line, "dropped", &"as told");
     }
 
     /// Takes note of the end of a channel. What no death explains ends this member.
     fn note(&mut self, index: usize, result: Result<(), Error>) -> Outcome {
         let Err(error) = result else { return Ok(()) };
-        let now_ns = monotonic_ns();
         let line = self.lines.swap_remove(index);
-        end(&line, kind(&error), now_ns, &error);
+        self.say_end(&line, kind(&error), &error);
         match error {
             Error::PeerDied { .. } | Error::Closed { .. } => Ok(()),
             error => Err(error.into()),
@@ -299,11 +322,15 @@ impl Member {
         }
         Ok(())
     }
-}
 
-fn end(line: &Line, how: &str, now_ns: i64, why: &dyn std::fmt::Display) {
-    say(format_args!("end {} {} {how} {now_ns} {why}", line.channel.id().0, line.channel.peer()));
-    if let Some(reconnect) = &line.reconnect {
-        let _ = reconnect.send(());
+    /// Says how a channel ended, and has it opened again.
+    fn say_end(&self, line: &Line, how: &str, why: &dyn std::fmt::Display) {
+        let now_ns = monotonic_ns();
+        let starved_ns = self.scheduler.starved_ns() - self.starved_before_ns;
+        let (channel, peer) = (line.channel.id().0, line.channel.peer());
+        say(format_args!("end {channel} {peer} {how} {now_ns} {starved_ns} {why}"));
+        if let Some(reconnect) = &line.reconnect {
+            let _ = reconnect.send(());
+        }
     }
 }

@@ -1,0 +1,153 @@
+//! Processes that are stopped for a moment and go on: to everybody else they are slow, and nobody is dead.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::monotonic_ns;
+
+/// How long after it goes on a process may still catch up with what it missed.
+const CATCHING_UP_NS: i64 = 200_000_000;
+
+/// What a process of a machine is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    /// The root, its keeper, or the monitor of a node on this kernel.
+    Monitor,
+    /// The emulator of a virtual machine.
+    Emulator,
+    /// A domain, or a command.
+    Program,
+}
+
+impl Class {
+    pub(crate) const ALL: [Class; 3] = [Class::Monitor, Class::Emulator, Class::Program];
+
+    pub(crate) fn of(command_line: &str) -> Class {
+        if command_line.contains("qemu-system-") {
+            Class::Emulator
+        } else if command_line.split(' ').any(|word| word.ends_with("/tombolod") || word == "tombolod") {
+            Class::Monitor
+        } else {
+            Class::Program
+        }
+    }
+}
+
+/// When something was stopped, from and until when; no end as long as it is.
+#[derive(Clone, Copy, Debug)]
+struct Stop {
+    from_ns: i64,
+    until_ns: Option<i64>,
+}
+
+/// Everything that was stopped.
+#[derive(Default)]
+pub(crate) struct Pauses {
+    stops: Arc<Mutex<Vec<Stop>>>,
+    /// Each lets one process go on when it is time.
+    wakers: Vec<JoinHandle<()>>,
+}
+
+impl Pauses {
+    /// Stops a process for so long. One that has ended in the meantime is none.
+    pub(crate) fn stop(&mut self, pid: i32, time: Duration) {
+        let Some(process) = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
+        else {
+            return;
+        };
+        self.wakers.retain(|waker| !waker.is_finished());
+        let index = {
+            let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+            stops.push(Stop { from_ns: monotonic_ns(), until_ns: None });
+            stops.len() - 1
+        };
+        let stops = Arc::clone(&self.stops);
+        let stopped = Stopped::of(process);
+        self.wakers.push(std::thread::spawn(move || {
+            std::thread::sleep(time);
+            drop(stopped);
+            stops.lock().unwrap_or_else(PoisonError::into_inner)[index].until_ns = Some(monotonic_ns());
+        }));
+    }
+
+    /// Whether something was stopped, or had just been, at any time between these two.
+    pub(crate) fn touch(&self, from_ns: i64, until_ns: i64) -> bool {
+        let stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        stops.iter().any(|stop| {
+            let over_ns = stop.until_ns.map_or(i64::MAX, |over_ns| over_ns.saturating_add(CATCHING_UP_NS));
+            stop.from_ns <= until_ns && over_ns >= from_ns
+        })
+    }
+
+    /// Waits until everything goes on.
+    pub(crate) fn finish(&mut self) {
+        self.wakers.drain(..).for_each(|waker| {
+            let _ = waker.join();
+        });
+    }
+}
+
+/// A process that is stopped while this lives.
+struct Stopped(OwnedFd);
+
+impl Stopped {
+    fn of(process: OwnedFd) -> Stopped {
+        let _ = pidfd_send_signal(&process, Signal::STOP);
+        Stopped(process)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = pidfd_send_signal(&self.0, Signal::CONT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn state_of(pid: i32) -> Option<char> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.chars().next()
+    }
+
+    #[test]
+    fn a_process_is_stopped_and_goes_on() {
+        let mut child = Command::new("sleep").arg("60").spawn().expect("sleep starts");
+        let pid = child.id() as i32;
+        let mut pauses = Pauses::default();
+        let before_ns = monotonic_ns();
+        pauses.stop(pid, Duration::from_secs(1));
+        // A stop is sent, and seen when the process has come to it.
+        assert!(tombolo_e2e::eventually(|| state_of(pid) == Some('T') || pauses.wakers[0].is_finished()));
+        assert!(pauses.touch(before_ns, monotonic_ns()));
+        assert!(!pauses.touch(before_ns - 2, before_ns - 1));
+        pauses.finish();
+        assert!(tombolo_e2e::eventually(|| state_of(pid) != Some('T')));
+        let late_ns = monotonic_ns() + 2 * CATCHING_UP_NS;
+        assert!(!pauses.touch(late_ns, late_ns + 1));
+        child.kill().expect("our own");
+        child.wait().expect("our own");
+        pauses.stop(pid, Duration::from_secs(1));
+        assert!(pauses.wakers.is_empty(), "its number may be somebody else's");
+    }
+
+    #[test]
+    fn processes_are_told_apart_by_their_words() {
+        for (words, class) in [
+            ("/t/release/tombolod root x.toml", Class::Monitor),
+            ("qemu-s390x /kit/s390x/tombolod agent 9", Class::Monitor),
+            ("qemu-system-aarch64 -initrd /c/tombolod-1.cpio", Class::Emulator),
+            ("actor member member-1 2000", Class::Program),
+            ("tombolo run --on host sleep 3", Class::Program),
+        ] {
+            assert_eq!(Class::of(words), class, "{words}");
+        }
+    }
+}
