@@ -5,22 +5,37 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use tombolo_e2e::c::{AARCH64, HOST, S390X, Toolchain};
+use tombolo_e2e::python::Python;
 use tombolo_e2e::{Machine, MachineFile, Running, actor_image, host_actor};
 
 /// A program that serves and calls.
 struct Speaker {
     name: &'static str,
     node: &'static str,
-    program: PathBuf,
-    /// What its first argument begins with.
-    verb: &'static str,
+    program: Program,
+}
+
+/// What it is.
+enum Program {
+    /// The test program, whose verbs begin with a word.
+    Rust(PathBuf),
+    C(PathBuf),
+    /// Not started by the machine, as interpreters mostly are not: it attaches to it.
+    Python(Python),
 }
 
 impl Speaker {
     fn start(&self, machine: &Machine, verb: &str, words: &[&str]) -> Running {
-        let verb = format!("{}{verb}", self.verb);
+        let (program, prefix) = match &self.program {
+            Program::Rust(program) => (program, "typed-"),
+            Program::C(program) => (program, ""),
+            Program::Python(python) => {
+                return Running::start(python.command(machine).args(["typed.py", verb]).args(words));
+            }
+        };
+        let verb = format!("{prefix}{verb}");
         let head = ["run", "--on", self.node].map(OsStr::new);
-        let head = head.into_iter().chain([self.program.as_os_str(), OsStr::new(&verb)]);
+        let head = head.into_iter().chain([program.as_os_str(), OsStr::new(&verb)]);
         machine.start(head.chain(words.iter().map(OsStr::new)))
     }
 }
@@ -29,7 +44,7 @@ const SOURCES: [&str; 3] = ["testing/e2e/c/typed.c", "testing/e2e/c/everything.c
 
 /// All that there are here; those that cannot be built were said to be skipped.
 fn speakers(machine: &Machine) -> Vec<Speaker> {
-    let rust = |name, node, program| Speaker { name, node, program, verb: "typed-" };
+    let rust = |name, node, program| Speaker { name, node, program: Program::Rust(program) };
     let mut all = vec![
         rust("rust-host", "host", host_actor()),
         rust("rust-arm", "arm0", actor_image()),
@@ -40,9 +55,11 @@ fn speakers(machine: &Machine) -> Vec<Speaker> {
         let library = toolchain.library()?;
         let program = machine.folder().join(name);
         toolchain.build(&SOURCES, &library, &program);
-        Some(Speaker { name, node, program, verb: "" })
+        Some(Speaker { name, node, program: Program::C(program) })
     };
     all.extend(in_c.into_iter().filter_map(built));
+    let python = Python::of(machine).map(Program::Python);
+    all.extend(python.map(|program| Speaker { name: "python-host", node: "host", program }));
     all
 }
 
