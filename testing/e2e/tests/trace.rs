@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use rustix::process::Signal;
 use serde_json::Value;
-use tombolo_e2e::{Machine, MachineFile, actor_image, eventually, host_actor};
+use tombolo_e2e::{Machine, MachineFile, Running, actor_image, eventually, host_actor};
 
 /// Records the test program on two nodes.
 fn record(machine: &Machine, on: &str, words: &[&str]) -> PathBuf {
@@ -303,5 +304,70 @@ fn damaged_files_are_refused_by_name_and_offset() {
         .tombolo(["trace", "record", "-o", "x.tbt", "--for", "5"])
         .fails_with(2, &["write a number and a unit"]);
     machine.tombolo(["trace", "record", "-o", "/nowhere/x.tbt"]).fails_with(1, &["create /nowhere/x.tbt"]);
+    machine.down();
+}
+
+/// Starts to record everything until it is told to stop, and waits until the machine traces.
+fn start_recording(machine: &Machine) -> (Running, PathBuf) {
+    let file = machine.folder().join("all.tbt");
+    let mut command = machine.command();
+    command.args(["trace", "record", "-o"]).arg(&file);
+    let recorder = Running::start(&mut command);
+    let domain = tombolo::Domain::attach_to_machine(machine.name()).expect("the machine is up");
+    assert!(eventually(|| domain.traced().expect("it says").on));
+    (recorder, file)
+}
+
+/// How many messages were sent from each node, as a trace has it.
+fn sent_from(machine: &Machine, file: &Path) -> BTreeMap<String, usize> {
+    let mut sent = BTreeMap::new();
+    for event in show(machine, file).iter().filter(|event| event["event"] == "send") {
+        *sent.entry(event["node"].as_str().expect("a node").to_owned()).or_default() += 1;
+    }
+    sent
+}
+
+#[test]
+fn what_a_virtual_machine_traced_is_read_before_the_machine_goes_down() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
+    let (recorder, file) = start_recording(&machine);
+    // It sleeps over all that happens, and wakes up when the machine is to go down.
+    recorder.signal(Signal::STOP);
+    machine.actor("host,arm0", &["exchange", "200"]).ok();
+    let down = machine.start(["down"]);
+    recorder.signal(Signal::CONT);
+    let said = recorder.finish();
+    assert!(said.status == 0 && said.stderr.contains(" events of "), "{said}");
+    assert!(!said.stderr.contains("went with their node"), "{said}");
+    down.finish().ok();
+    let sent = sent_from(&machine, &file);
+    assert!(sent["host"] >= 200 && sent["arm0"] >= 200, "{sent:?}");
+    machine.has_ended();
+}
+
+#[test]
+fn what_was_read_of_a_virtual_machine_that_is_killed_is_kept() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
+    let (recorder, file) = start_recording(&machine);
+    let stays = machine.start_actor("arm0", &["export", "stays"]);
+    stays.wait_for("exported");
+    machine.actor("host,arm0", &["exchange", "200"]).ok();
+    // A recorder writes what it has when there is nothing more to be read of anybody.
+    let read = || std::fs::metadata(&file).is_ok_and(|file| file.len() > 4 * 200 * 32);
+    assert!(eventually(read));
+    machine.kill(machine.node("arm0")["pid"].as_i64().expect("a process") as i32);
+    assert!(eventually(|| machine.node("arm0")["state"] == "down"));
+    recorder.signal(Signal::INT);
+    let said = recorder.finish();
+    // The one that stays, and the other if the recorder had not come to its end yet.
+    assert!(said.stderr.contains("went with their node, and what they did last"), "{said}");
+    let sent = sent_from(&machine, &file);
+    assert!(sent["host"] >= 200 && sent.get("arm0").is_some_and(|sent| *sent > 0), "{sent:?}");
+    // Whoever asks for more than was read is told where it went.
+    let late = machine.folder().join("late.tbt");
+    let dump = machine.tombolo(["trace".as_ref(), "dump".as_ref(), "-o".as_ref(), late.as_os_str()]);
+    dump.ok();
+    assert!(dump.stderr.contains("what was traced on arm0 went with it"), "{dump}");
+    drop(stays);
     machine.down();
 }
