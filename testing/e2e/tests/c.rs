@@ -13,6 +13,7 @@ use tombolo_interfaces::kv::{
     KvList, KvListReply, KvListRequest, KvListRequestView, KvPut, KvPutReply, KvPutRequest, KvPutRequestView,
     KvServer,
 };
+use tombolo_interfaces::rights::Rights;
 
 /// Builds an example in C.
 fn built(machine: &Machine, name: &str) -> PathBuf {
@@ -253,5 +254,25 @@ fn a_client_in_c_is_told_of_the_end_of_its_server() {
     drop(channel);
     running.finish().fails_with(1, &["TOMBOLO_CLOSED"]);
     assert!(eventually(|| machine.domains_on("host").is_empty()));
+    machine.down();
+}
+
+/// What a link cannot carry is refused when a client or a server is bound, before anything is called.
+#[test]
+fn an_interface_that_a_link_cannot_carry_is_refused_in_c_when_bound() {
+    let machine = Machine::up(&MachineFile::host());
+    let program = machine.folder().join("rights");
+    HOST.build(&["testing/e2e/c/rights.c"], &HOST.library().expect("this test depends on it"), &program);
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
+    let options = ChannelOptions::default().interface_hash(Rights::HASH);
+    let listener = domain.export("rights", &options).unwrap();
+    let words = ["run", "--on", "host"].map(OsStr::new);
+    let running = machine.start(words.into_iter().chain([program.as_os_str(), OsStr::new("rights")]));
+    let channel = listener.accept(PATIENCE).unwrap();
+    let said = running.finish().ok();
+    for end in ["client", "server"] {
+        assert!(said.contains(&format!("{end}: TOMBOLO_CANNOT_CARRY: ")), "{said}");
+    }
+    drop(channel);
     machine.down();
 }

@@ -1,0 +1,119 @@
+//! The guide's key-value service: every client with every server, and the page shows what is in the programs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::process::Signal;
+use tombolo_e2e::c::HOST;
+use tombolo_e2e::python::Python;
+use tombolo_e2e::{Machine, MachineFile, Running};
+
+const PAGE: &str = include_str!("../../../docs/book/src/key-value.md");
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Each block in a language is whole lines of the file that was named last.
+#[test]
+fn the_guide_shows_what_is_in_the_programs() {
+    let (mut file, mut shown) = (String::new(), 0);
+    let mut lines = PAGE.lines();
+    while let Some(line) = lines.next() {
+        let named = line.split('`').find(|word| {
+            (word.starts_with("examples/") || word.starts_with("interfaces/")) && word.contains('.')
+        });
+        if let Some(named) = named {
+            file = fs::read_to_string(root().join(named)).unwrap_or_else(|error| panic!("{named}: {error}"));
+        }
+        if !["```tbl", "```rust", "```c", "```python"].contains(&line) {
+            // Another block is passed over whole.
+            if line.starts_with("```") {
+                lines.by_ref().find(|line| *line == "```").expect("an end");
+            }
+            continue;
+        }
+        let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        let block = block.join("\n");
+        assert!(format!("\n{file}").contains(&format!("\n{block}\n")), "no program has\n{block}");
+        shown += 1;
+    }
+    assert!(shown >= 12, "{shown} blocks");
+}
+
+/// A program of the guide.
+enum Program {
+    Native(PathBuf),
+    Python(Python, PathBuf),
+}
+
+impl Program {
+    fn start(&self, machine: &Machine, name: &str) -> Running {
+        match self {
+            Program::Native(path) => machine.start([
+                "run".as_ref(),
+                "--on".as_ref(),
+                "host".as_ref(),
+                path.as_os_str(),
+                name.as_ref(),
+            ]),
+            Program::Python(python, script) => Running::start(python.command(machine).arg(script).arg(name)),
+        }
+    }
+}
+
+/// The client or server in each language.
+fn programs(machine: &Machine, name: &str, python: Option<&Python>) -> Vec<(&'static str, Program)> {
+    let in_c = machine.folder().join(format!("{name}_c"));
+    let library = HOST.library().expect("this test depends on it");
+    HOST.build(&[&format!("examples/c/{name}.c")], &library, &in_c);
+    let script = root().join(format!("examples/python/{name}.py"));
+    let mut all = vec![("rust", Program::Native(built(name))), ("c", Program::Native(in_c))];
+    all.extend(python.map(|python| ("python", Program::Python(python.clone(), script))));
+    all
+}
+
+/// The program in Rust, as cargo has built it for this test, or builds it where only this test was asked for.
+fn built(name: &str) -> PathBuf {
+    let deps = std::env::current_exe().expect("a program knows its own path");
+    let folder = deps.ancestors().nth(2).expect("tests lie in <target>/<profile>/deps");
+    let target = folder.parent().expect("a profile lies in the target folder");
+    let output = Command::new("cargo")
+        .args(["build", "--package", "kv", "--bins"])
+        .current_dir(root())
+        .env("CARGO_TARGET_DIR", target)
+        .output()
+        .expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    target.join("debug").join(name)
+}
+
+#[test]
+fn every_client_of_the_guide_understands_every_server() {
+    let machine = Machine::up(&MachineFile::host());
+    let python = Python::of(&machine);
+    let servers = programs(&machine, "kv_server", python.as_ref());
+    let clients = programs(&machine, "kv_client", python.as_ref());
+    for (serving, server) in &servers {
+        for (calling, client) in &clients {
+            let name = format!("kv-{serving}-{calling}");
+            let running = server.start(&machine, &name);
+            running.wait_for(&format!("serving {name} on host"));
+            let said = client.start(&machine, &name).finish().ok();
+            assert!(
+                said.contains("declined: not_found\nkey: größte Insel: 島\nawait_change: "),
+                "{name}: {said}"
+            );
+            // The one in C leaves with its client; the others serve until they are told to end.
+            if *serving == "c" {
+                let served = running.finish().ok();
+                assert!(served.contains("0 unknown, 0 malformed"), "{name}: {served}");
+            } else {
+                running.signal(Signal::TERM);
+                assert_ne!(running.finish().status, 0, "{name}");
+            }
+        }
+    }
+    machine.down();
+}
