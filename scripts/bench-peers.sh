@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the peers of `tombolo bench all` (a workspace of its own) and puts them beside the command.
+# Builds the peers of `tombolo bench all` and `bench rpc` (a workspace of its own) and puts them beside the command.
 # usage: bench-peers.sh TARGET_FOLDER [cargo options]
 set -eu
 target=$(realpath "$1")

@@ -1,11 +1,29 @@
-//! `tombolo bench all` runs this where it finds it beside itself, for peers that have dependencies of their own.
+//! `tombolo bench all` and `bench rpc` run this where they find it beside themselves, for peers that have dependencies of
+//! their own.
 //!
 //! `all LABEL FOLDER` measures everything by itself, on a host without the rest of Tombolo but `tombolod` beside it, and
-//! writes `results.json`, the page and its plots into the folder. For `tombolo bench all`, `run OPTIONS` measures and writes the results to standard output, or in one line why it cannot; `far` is the far
-//! side, which the near side starts.
+//! writes `results.json`, the page and its plots into the folder. For `tombolo bench all`, `run OPTIONS` measures and
+//! writes the results to standard output, or in one line why it cannot, and so does `rpc OPTIONS` for `tombolo bench rpc`;
+//! `far` is the far side, which the near side starts.
 
 #[cfg(feature = "aeron")]
 mod aeron;
+#[cfg(any(feature = "capnproto", feature = "grpc"))]
+mod answering;
+#[cfg(feature = "capnproto")]
+mod capnproto;
+#[cfg(feature = "capnproto")]
+#[allow(warnings, reason = "written by capnpc from interfaces/echo.capnp")]
+#[path = "generated/echo_capnp.rs.in"]
+#[rustfmt::skip]
+mod echo_capnp;
+#[cfg(feature = "grpc")]
+#[allow(warnings, reason = "written by tonic-prost-build from interfaces/echo.proto")]
+#[path = "generated/echo_grpc.rs.in"]
+#[rustfmt::skip]
+mod echo_grpc;
+#[cfg(feature = "grpc")]
+mod grpc;
 #[cfg(feature = "iceoryx2")]
 mod iceoryx;
 #[cfg(feature = "zeromq")]
@@ -14,8 +32,18 @@ mod zeromq;
 use std::path::Path;
 use std::process::ExitCode;
 
-use tombolo_bench::report;
 use tombolo_bench::suite::{self, Absent, Options, Peer, Results, Schedule, peers};
+use tombolo_bench::{report, rpc};
+
+/// What calls and answers.
+fn calling() -> Vec<Box<dyn Peer>> {
+    let mut calling = rpc::peers();
+    #[cfg(feature = "capnproto")]
+    calling.push(Box::new(capnproto::Calls));
+    #[cfg(feature = "grpc")]
+    calling.push(Box::new(grpc::Calls));
+    calling
+}
 
 fn all() -> Vec<Box<dyn Peer>> {
     let mut all = peers::all();
@@ -25,15 +53,24 @@ fn all() -> Vec<Box<dyn Peer>> {
     all.push(Box::new(zeromq::Pairs));
     #[cfg(feature = "aeron")]
     all.push(Box::new(aeron::Ipc));
+    all.extend(calling());
     all
 }
 
+/// A peer that this was built without.
+fn without(peer: &str, needs: &str) -> Absent {
+    let why = format!("this program was built without it: it needs {needs} (`make bench-peers`)");
+    Absent { peer: peer.into(), why }
+}
+
+fn absent_calling() -> Vec<Absent> {
+    let built = [cfg!(feature = "capnproto"), cfg!(feature = "grpc")];
+    let absent = rpc::FOREIGN.into_iter().zip(built).filter(|(_, built)| !built);
+    absent.map(|(peer, _)| without(peer, "nothing but its feature")).collect()
+}
+
 fn absent() -> Vec<Absent> {
-    let without = |peer: &str, needs: &str| Absent {
-        peer: peer.into(),
-        why: format!("this program was built without it: it needs {needs} (`make bench-peers`)"),
-    };
-    let mut absent = Vec::new();
+    let mut absent = absent_calling();
     if cfg!(not(feature = "iceoryx2")) {
         absent.push(without("iceoryx2", "libclang"));
     }
@@ -50,17 +87,14 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["run", options] => finish(run(options)),
+        ["run", options] => finish(run(options, measure)),
+        ["rpc", options] => finish(run(options, measure_calls)),
         ["all", label, folder] => finish(measure_all(label, Path::new(folder))),
-        ["far"] => {
-            let all = all();
-            let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
-            finish(suite::serve(&peers).map_err(|error| error.to_string()))
-        }
+        ["far"] => finish(suite::serve(&borrowed(&all())).map_err(|error| error.to_string())),
         _ => {
             eprintln!(
                 "usage: tombolo-bench-peers all LABEL FOLDER\n\
-                 (its other arguments are those with which `tombolo bench all` starts it)"
+                 (its other arguments are those with which `tombolo bench` starts it)"
             );
             ExitCode::from(2)
         }
@@ -77,7 +111,7 @@ fn finish(result: Result<(), String>) -> ExitCode {
     }
 }
 
-fn run(options: &str) -> Result<(), String> {
+fn run(options: &str, measure: impl FnOnce(Options) -> Result<Results, String>) -> Result<(), String> {
     let options: Options = serde_json::from_str(options).map_err(|error| format!("no options: {error}"))?;
     print!("{}", measure(options)?.to_json());
     Ok(())
@@ -102,13 +136,27 @@ fn measure_all(label: &str, folder: &Path) -> Result<(), String> {
 }
 
 fn measure(options: Options) -> Result<Results, String> {
+    let all = all();
+    shown(options, |options, progress| suite::run(&borrowed(&all), &absent(), options, progress))
+}
+
+fn measure_calls(options: Options) -> Result<Results, String> {
+    let calling = calling();
+    shown(options, |options, progress| rpc::run(&borrowed(&calling), &absent_calling(), options, progress))
+}
+
+fn borrowed(peers: &[Box<dyn Peer>]) -> Vec<&dyn Peer> {
+    peers.iter().map(AsRef::as_ref).collect()
+}
+
+/// Measures with this program as the far side, and says meanwhile what is being measured.
+fn shown(
+    options: Options,
+    measure: impl FnOnce(&Options, &mut dyn FnMut(&str)) -> Result<Results, suite::Error>,
+) -> Result<Results, String> {
     let own = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
     let far = vec![own.to_string_lossy().into_owned(), "far".into()];
-    let all = all();
-    let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
-    let results = suite::run(&peers, &absent(), &Options { far, ..options }, &mut |line| {
-        eprint!("\r\x1b[K{line}");
-    });
+    let results = measure(&Options { far, ..options }, &mut |line| eprint!("\r\x1b[K{line}"));
     eprint!("\r\x1b[K");
     results.map_err(|error| error.to_string())
 }

@@ -3,6 +3,7 @@
 use super::spread;
 use super::svg::{Anchor, Axis, COLOURS, FAINT, INK, Svg};
 use super::text::{divisor, unit};
+use crate::rpc;
 use crate::suite::peers::{bare, kernel, lines, tombolo};
 use crate::suite::{Distance, Metric, Pair, Results, Row, Unit, length};
 use crate::table::significant;
@@ -28,6 +29,7 @@ pub(super) fn all(results: &Results) -> Vec<Plot> {
     add("round-trip-64", Metric::RoundTrip { bytes: 64 }, "processors near each other");
     add("round-trip-8", Metric::RoundTrip { bytes: 8 }, "processors near each other");
     add("round-trip-1024", Metric::RoundTrip { bytes: 1024 }, "processors near each other");
+    add("call", Metric::Call { bytes: 0 }, "processors near each other");
     add("wake-up", Metric::WakeUp, "each message wakes its receiver");
     plots.extend(rates(results));
     plots.extend(bandwidths(results));
@@ -41,8 +43,10 @@ pub(super) fn all(results: &Results) -> Vec<Plot> {
 /// The colour of a peer: Tombolo's own, the bare machine's, and one for everybody else.
 fn colour(peer: &str) -> &'static str {
     match peer {
-        tombolo::NAME | tombolo::WIDE | tombolo::DEEP => COLOURS[0],
-        bare::LINES | bare::BUFFERS | lines::NAME | kernel::FUTEX | "eventfd" | "memcpy" => COLOURS[6],
+        tombolo::NAME | tombolo::WIDE | tombolo::DEEP | rpc::CALLS | rpc::MESSAGES => COLOURS[0],
+        rpc::RINGS | bare::LINES | bare::BUFFERS | lines::NAME | kernel::FUTEX | "eventfd" | "memcpy" => {
+            COLOURS[6]
+        }
         _ => COLOURS[1],
     }
 }

@@ -1,5 +1,6 @@
 //! What was promised, and what was found.
 
+use crate::rpc;
 use crate::suite::peers::{bare, kernel, lines, tombolo};
 use crate::suite::{Distance, Metric, Results, Row, length};
 use crate::table::significant;
@@ -106,6 +107,8 @@ mod why {
     pub(super) const WINDOW: &str = "An emulated processor pays for every instruction of the ring, where the bare lines are \
         two. Tried: a fast path of its own through all layers, polls without barriers, slots of 128 bytes, used flags, and \
         1024 slots; none is nearer to the bare lines by more than runs differ.";
+    pub(super) const NULL_CALL: &str = "A call carries a header that either side checks, a deadline, and the number by which its answer is \
+        found, and passes through the waiting of a channel, which looks after the peer's life; the bare rings have none of it.";
     pub(super) const PEER: &str = "See the figures of both below: they are of the same run.";
 }
 
@@ -113,6 +116,7 @@ mod why {
 pub(super) fn all(results: &Results) -> Vec<Target> {
     let mut targets = round_trips(results);
     targets.extend(peers(results));
+    targets.extend(calls(results));
     targets.extend(rates(results));
     targets.extend(wakes(results));
     targets.extend(streams(results));
@@ -160,6 +164,16 @@ fn peers(results: &Results) -> Vec<Target> {
         judge(format!("64 B there and back: {how} {peer}"), limit, factor, &[own, other], times, why::PEER)
     })
     .collect()
+}
+
+fn calls(results: &Results) -> Vec<Target> {
+    let what = format!(
+        "a call without parameters: at most {} × a round trip of the bare rings under it",
+        rpc::TARGET_RATIO
+    );
+    // Only of rows that were not doubtful.
+    let ratio = rpc::null_call_ratio(results);
+    vec![judge(what, Limit::AtMost(rpc::TARGET_RATIO), ratio, &[], times, why::NULL_CALL)]
 }
 
 fn rates(results: &Results) -> Vec<Target> {

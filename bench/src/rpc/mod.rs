@@ -10,7 +10,7 @@ mod calls;
 pub use bare::RINGS;
 pub use calls::{CALLS, MESSAGES};
 
-use crate::suite::{self, Distance, Error, Metric, Options, Peer, Results, Row};
+use crate::suite::{self, Absent, Distance, Error, Metric, Options, Peer, Results, Row};
 
 /// Slots of 64 bytes that a ring needs so that what a metric carries fits.
 fn slots(metric: Metric) -> u32 {
@@ -26,14 +26,20 @@ pub fn peers() -> Vec<Box<dyn Peer>> {
     vec![Box::new(bare::Rings), Box::new(calls::Calls::default()), Box::new(calls::Messages::default())]
 }
 
-/// Compares them.
+/// The names of those that `bench/peers` has besides.
+pub const FOREIGN: [&str; 2] = ["Cap'n Proto RPC", "gRPC"];
+
+/// Compares peers that call and answer: [`peers`], and those of `bench/peers` where they were built.
 ///
 /// # Errors
 /// As [`suite::run`].
-pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Results, Error> {
-    let all = peers();
-    let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
-    let mut results = suite::run(&peers, &[], options, progress)?;
+pub fn run(
+    peers: &[&dyn Peer],
+    absent: &[Absent],
+    options: &Options,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Results, Error> {
+    let mut results = suite::run(peers, absent, options, progress)?;
     // Not what memory by itself can do.
     results.rows.retain(|row| matches!(row.metric, Metric::Call { .. }));
     Ok(results)

@@ -300,6 +300,7 @@ pub(crate) fn thousandths(value: f64) -> f64 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::rpc;
     use crate::suite::Placed;
     use crate::suite::peers::{bare, kernel, tombolo};
 
@@ -340,6 +341,8 @@ pub(crate) mod tests {
             timed(tombolo::WIDE, Metric::RoundTrip { bytes: 64 }, 109.0),
             timed("iceoryx2", Metric::RoundTrip { bytes: 64 }, 460.0),
             timed("Aeron IPC", Metric::RoundTrip { bytes: 64 }, 108.0),
+            timed(rpc::RINGS, Metric::Call { bytes: 0 }, 100.0),
+            timed(rpc::CALLS, Metric::Call { bytes: 0 }, 125.0),
             timed(tombolo::NAME, Metric::WakeUp, 44_000.0),
             timed(kernel::FUTEX, Metric::WakeUp, 40_000.0),
             flowing(tombolo::NAME, Metric::Rate { bytes: 56, batch: 1 }, 55e6),

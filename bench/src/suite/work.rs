@@ -40,6 +40,19 @@ pub trait End {
         (first..first + count).try_for_each(|sequence| self.recv::<N>(sequence))
     }
 
+    /// The far half of round trips: receives each of `rounds` messages and sends it back. A peer whose library answers by
+    /// itself, on a thread of its own, waits here until it has.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    #[inline(always)]
+    fn answer<const N: usize>(&mut self, rounds: u64) -> Result<(), Error> {
+        (0..rounds).try_for_each(|sequence| {
+            self.recv::<N>(sequence)?;
+            self.send::<N>(sequence)
+        })
+    }
+
     /// Sends `bytes` of bulk data, every byte of which is written.
     ///
     /// # Errors
@@ -264,13 +277,7 @@ fn lead_singles<const N: usize, E: End>(end: &mut E, clock: Clock, rounds: u64) 
 
 #[inline(never)]
 fn echo<const N: usize, E: End>(end: &mut E, rounds: u64) -> Result<u64, Error> {
-    timed(|| {
-        for sequence in 0..rounds {
-            end.recv::<N>(sequence)?;
-            end.send::<N>(sequence)?;
-        }
-        Ok(())
-    })
+    timed(|| end.answer::<N>(rounds))
 }
 
 #[inline(never)]

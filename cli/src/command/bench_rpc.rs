@@ -4,19 +4,23 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use clap::Args;
-use tombolo_bench::suite::{Options, Results, Schedule};
+use tombolo_bench::suite::{self, Peer, Results, Schedule};
 use tombolo_bench::{report, rpc};
 
 use super::bench::showing;
-use super::bench_suite::{default_slice_ms, default_slices};
+use super::bench_suite::{Measure, absent, beside, default_slice_ms, default_slices, run_program};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
-/// Measures typed calls beside bare rings and bare messages
+/// Measures typed calls beside bare rings, Cap'n Proto RPC and gRPC
 ///
 /// A call without parameters, and calls that echo 32 B, 1 KiB and 64 KiB; between two processes of this host, each kept
 /// on a processor. The same bytes go as messages over the same channel, and over two rings without a channel around them:
-/// what a call costs more is what its stubs cost. What travels is written and checked.
+/// what a call costs more is what its stubs cost. Cap'n Proto RPC and gRPC call over local sockets, where `make
+/// bench-peers` has built them. What travels is written and checked.
+///
+/// Each measurement stands between two looks at the ping-pong of two bare cache lines, as those of `bench all` do, which
+/// measures all of this too.
 ///
 /// The JSON has, for each of `rows`: peer, metric, and latency_ns with p50 and p99.
 #[derive(Args, Debug)]
@@ -39,10 +43,10 @@ pub(crate) struct RpcOptions {
     slice_ms: u64,
 }
 
-/// Status 1 when something could not be measured; the report says what and why.
+/// Status 1 when something that is there could not be measured; the report says what and why.
 pub(crate) fn run(context: &Context, options: &RpcOptions) -> Result<u8, Failure> {
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
-    let suite = Options {
+    let suite = suite::Options {
         label: "this host".into(),
         schedule: Schedule {
             slices: options.slices.get(),
@@ -54,9 +58,17 @@ pub(crate) fn run(context: &Context, options: &RpcOptions) -> Result<u8, Failure
         placement: false,
         far: [&own.to_string_lossy(), "bench", "far"].map(str::to_owned).to_vec(),
     };
-    let results = showing(context, |progress| rpc::run(&suite, progress))?;
+    let results = match beside(&own) {
+        Some(program) => run_program(context, &program, Measure::Calls, suite)?,
+        None => {
+            let all = rpc::peers();
+            let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
+            let absent: Vec<_> = rpc::FOREIGN.into_iter().map(absent).collect();
+            showing(context, |progress| rpc::run(&peers, &absent, &suite, progress))?
+        }
+    };
     print(if options.json { results.to_json() } else { report::text(&results) + &summary(&results) })?;
-    Ok(u8::from(!results.absent.is_empty()))
+    Ok(u8::from(!results.failed.is_empty()))
 }
 
 fn summary(results: &Results) -> String {

@@ -28,7 +28,7 @@ const PROGRAM: &str = "tombolo-bench-peers";
 /// Round trips of 8 B, 64 B and 1 KiB, messages per second, bandwidth from 64 KiB to 16 MiB, wake-ups, the processor
 /// used while idle, the memory of a channel and the time to open one; of Tombolo, pipes, local sockets and, where
 /// `make bench-peers` has built them, iceoryx2, ZeroMQ and Aeron; beside the ping-pong of two bare cache lines, the
-/// bare futex, the bare memory and memcpy. Then every pair of processors, where slots and credit lie, the distribution
+/// bare futex, the bare memory and memcpy. Typed calls as `bench rpc` measures them. Then every pair of processors, where slots and credit lie, the distribution
 /// of answer times with processors and a priority of their own, and every link of the machine that is up.
 ///
 /// Each measurement stands between two looks at the bare ping-pong. One during which a hypervisor moved the
@@ -132,7 +132,7 @@ pub(crate) fn run_all(context: &Context, options: &AllOptions) -> Result<u8, Fai
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
     let suite = options.to_suite();
     let mut results = match beside(&own) {
-        Some(program) => run_program(context, &program, suite)?,
+        Some(program) => run_program(context, &program, Measure::Everything, suite)?,
         None => run_here(context, &own, suite)?,
     };
     if options.peers.is_empty() {
@@ -227,17 +227,45 @@ impl Drop for Brought {
 }
 
 /// The program with the other peers, beside this one.
-fn beside(own: &Path) -> Option<PathBuf> {
+pub(super) fn beside(own: &Path) -> Option<PathBuf> {
     Some(own.parent()?.join(PROGRAM)).filter(|path| path.is_file())
 }
 
+/// What the program with the other peers is to measure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Measure {
+    Everything,
+    /// What calls and answers.
+    Calls,
+}
+
+impl Measure {
+    fn word(self) -> &'static str {
+        match self {
+            Measure::Everything => "run",
+            Measure::Calls => "rpc",
+        }
+    }
+}
+
+/// A peer that this program does not have.
+pub(super) fn absent(peer: &str) -> Absent {
+    let why = format!("built without it: `make bench-peers` builds {PROGRAM}, which has it");
+    Absent { peer: peer.into(), why }
+}
+
 /// Lets the program with the other peers measure; it knows those of this one too.
-fn run_program(context: &Context, program: &Path, options: suite::Options) -> Result<Results, Failure> {
+pub(super) fn run_program(
+    context: &Context,
+    program: &Path,
+    measure: Measure,
+    options: suite::Options,
+) -> Result<Results, Failure> {
     let text = serde_json::to_string(&options).map_err(|error| Failure::Output(error.into()))?;
     let shown = if shows_progress(context) { Stdio::inherit() } else { Stdio::null() };
     let operation = || format!("run {}", program.display());
     let mut command = Command::new(program);
-    let run = command.arg("run").arg(text).stdin(Stdio::null()).stderr(shown).output();
+    let run = command.arg(measure.word()).arg(text).stdin(Stdio::null()).stderr(shown).output();
     let output = run.map_err(Failure::system(operation()))?;
     if !output.status.success() {
         // It has written why as its only line.
@@ -251,12 +279,9 @@ fn run_program(context: &Context, program: &Path, options: suite::Options) -> Re
 fn run_here(context: &Context, own: &Path, options: suite::Options) -> Result<Results, Failure> {
     let far = [&own.to_string_lossy(), "bench", "far"].map(str::to_owned).to_vec();
     let options = suite::Options { far, ..options };
-    let all = peers::all();
+    let all = all_peers();
     let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
-    let absent = peers::FOREIGN.map(|peer| Absent {
-        peer: peer.into(),
-        why: format!("built without it: `make bench-peers` builds {PROGRAM}, which has it"),
-    });
+    let absent: Vec<Absent> = peers::FOREIGN.into_iter().chain(rpc::FOREIGN).map(absent).collect();
     let shown = shows_progress(context);
     let results = suite::run(&peers, &absent, &options, &mut |line| {
         if shown {
@@ -273,9 +298,15 @@ fn shows_progress(context: &Context) -> bool {
     io::stderr().is_terminal() && !context.quiet
 }
 
-pub(crate) fn run_far(_options: &FarOptions) -> Result<u8, Failure> {
+/// All that this program has.
+fn all_peers() -> Vec<Box<dyn Peer>> {
     let mut all = peers::all();
     all.extend(rpc::peers());
+    all
+}
+
+pub(crate) fn run_far(_options: &FarOptions) -> Result<u8, Failure> {
+    let all = all_peers();
     let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
     suite::serve(&peers)?;
     Ok(0)

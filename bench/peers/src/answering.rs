@@ -1,0 +1,97 @@
+//! The far side of a library that answers calls by itself.
+
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tombolo_bench::suite::Error;
+
+/// How long either side waits for the other.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How many calls were answered, and of how many whoever waits wants to know.
+#[derive(Default)]
+struct Count {
+    answered: u64,
+    wanted: u64,
+}
+
+/// Counts calls; what answers them has one.
+#[derive(Clone, Default)]
+pub(crate) struct Answered(Arc<(Mutex<Count>, Condvar)>);
+
+impl Answered {
+    fn count(&self) -> MutexGuard<'_, Count> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more. Whoever waits is woken by the last only, so that counting disturbs no call.
+    pub(crate) fn one(&self) {
+        let mut count = self.count();
+        count.answered += 1;
+        if count.answered == count.wanted {
+            self.0.1.notify_all();
+        }
+    }
+
+    fn wait(&self, wanted: u64) -> Result<(), Error> {
+        let mut count = self.count();
+        count.wanted = wanted;
+        while count.answered < wanted {
+            let before = count.answered;
+            let waited = self.0.1.wait_timeout(count, PATIENCE);
+            count = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if count.answered == before {
+                return Err(Error::Stalled { waited: PATIENCE });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A thread with a runtime of its own, on which a library serves one connection. It inherits the processor of who starts it.
+pub(crate) struct Answering {
+    answered: Answered,
+    wanted: u64,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Answering {
+    /// Starts `serve` with the connection and where to count; it ends when it is told.
+    pub(crate) fn start(
+        peer: &str,
+        stream: UnixStream,
+        serve: impl FnOnce(UnixStream, Answered, oneshot::Receiver<()>) + Send + 'static,
+    ) -> Result<Answering, Error> {
+        let (stop, stopped) = oneshot::channel();
+        let answered = Answered::default();
+        let counting = answered.clone();
+        let thread = std::thread::Builder::new().name("answering".into());
+        let thread = thread
+            .spawn(move || serve(stream, counting, stopped))
+            .map_err(|error| Error::of_peer(peer, format!("start a thread: {error}")))?;
+        Ok(Answering { answered, wanted: 0, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Waits until so many more were answered.
+    pub(crate) fn wait(&mut self, calls: u64) -> Result<(), Error> {
+        self.wanted += calls;
+        self.answered.wait(self.wanted)
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // It may have ended with the connection.
+            let _ = stop.send(());
+        }
+        if let Some(thread) = self.thread.take() {
+            // What failed there was seen as calls that were not answered.
+            let _ = thread.join();
+        }
+    }
+}
