@@ -1,7 +1,7 @@
 //! The plots of a page.
 
 use super::spread;
-use super::svg::{Anchor, Axis, COLOURS, FAINT, INK, Svg};
+use super::svg::{Anchor, Axis, CHARACTER, COLOURS, FAINT, INK, Svg};
 use super::text::{divisor, unit};
 use crate::rpc;
 use crate::suite::peers::{bare, kernel, lines, tombolo};
@@ -9,9 +9,8 @@ use crate::suite::{Distance, Metric, Pair, Results, Row, Unit, length};
 use crate::table::significant;
 
 pub(super) const WIDTH: f64 = 860.0;
-/// Room that names of rows have at least, and what a character of them takes, rather more than less.
+/// Room that names of rows have at least.
 const LABELS: f64 = 190.0;
-const CHARACTER: f64 = 6.8;
 pub(super) const TOP: f64 = 64.0;
 const ROW: f64 = 26.0;
 
@@ -330,23 +329,27 @@ fn placement(results: &Results) -> Option<Plot> {
     if placed.is_empty() {
         return None;
     }
-    let labels = 440.0;
+    let names: Vec<String> = placed.iter().map(|(placed, _)| placed.title()).collect();
+    // These are sentences: they get the room that they need, and the bars as much as in other plots.
+    let labels =
+        names.iter().map(|name| name.chars().count() as f64 * CHARACTER + 22.0).fold(LABELS, f64::max);
+    let width = labels + WIDTH / 2.0;
     let bottom = TOP + ROW * placed.len() as f64 + 8.0;
     let title = "Where slots and credit lie";
     let subtitle = format!(
         "{} · round trip of one slot by placement; grey: the bare lines of the same memory",
         results.label
     );
-    let mut svg = Svg::new(WIDTH, bottom + 44.0, title, &subtitle);
+    let mut svg = Svg::new(width, bottom + 44.0, title, &subtitle);
     let values = placed.iter().flat_map(|(placed, rtt)| [rtt.p50, placed.limit_ns]);
-    let axis = Axis::linear(values, labels, WIDTH - 90.0);
+    let axis = Axis::linear(values, labels, width - 90.0);
     horizontal_axis(&mut svg, &axis, bottom, "round trip", time);
     for (index, (placed, rtt)) in placed.iter().enumerate() {
         let y = TOP + ROW * (index as f64 + 0.5) + 4.0;
-        svg.text(labels - 10.0, y + 4.0, &placed.title(), 12.0, Anchor::End, false);
+        svg.text(labels - 10.0, y + 4.0, &names[index], 12.0, Anchor::End, false);
         svg.rectangle(labels, y - 9.0, axis.place(rtt.p50) - labels, 12.0, COLOURS[0]);
         svg.rectangle(labels, y + 4.0, axis.place(placed.limit_ns) - labels, 4.0, COLOURS[6]);
-        svg.text(WIDTH - 12.0, y + 4.0, &exact_time(rtt.p50), 12.0, Anchor::End, true);
+        svg.text(width - 12.0, y + 4.0, &exact_time(rtt.p50), 12.0, Anchor::End, true);
     }
     Some(Plot { name: "placement", caption: format!("{title}, on {}", results.label), svg: svg.finish() })
 }

@@ -10,6 +10,12 @@ pub(super) const COLOURS: [&str; 8] =
 pub(super) const INK: &str = "#222222";
 pub(super) const FAINT: &str = "#d9d9d9";
 
+/// Beside titles.
+const MARGIN: f64 = 16.0;
+
+/// What a character of small text takes, rather more than less: which font there is only the reader knows.
+pub(super) const CHARACTER: f64 = 6.8;
+
 /// Where a text is anchored.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
@@ -29,8 +35,14 @@ impl Svg {
     pub(super) fn new(width: f64, height: f64, title: &str, subtitle: &str) -> Svg {
         let mut svg = Svg { width, height, body: String::new() };
         svg.rectangle(0.0, 0.0, width, height, "#ffffff");
-        svg.text(16.0, 26.0, title, 16.0, Anchor::Start, true);
-        svg.text(16.0, 45.0, subtitle, 12.0, Anchor::Start, false);
+        svg.text(MARGIN, 26.0, title, 16.0, Anchor::Start, true);
+        match wrapped(subtitle, width - 2.0 * MARGIN) {
+            (line, None) => svg.text(MARGIN, 45.0, line, 12.0, Anchor::Start, false),
+            (first, Some(second)) => {
+                svg.text(MARGIN, 42.0, first, 12.0, Anchor::Start, false);
+                svg.text(MARGIN, 57.0, second, 12.0, Anchor::Start, false);
+            }
+        }
         svg
     }
 
@@ -97,6 +109,20 @@ impl Svg {
              height=\"{height}\" font-family=\"Helvetica, Arial, 'DejaVu Sans', sans-serif\">\n{body}</svg>\n"
         )
     }
+}
+
+/// A text on one line, or on two where one is too narrow: broken between its parts if the first then fits, or else
+/// between words.
+fn wrapped(text: &str, room: f64) -> (&str, Option<&str>) {
+    let fits = |line: &str| line.chars().count() as f64 * CHARACTER <= room;
+    if fits(text) {
+        return (text, None);
+    }
+    let broken_at = |mark: &str| {
+        let parts = text.rmatch_indices(mark).map(|(at, _)| (&text[..at], &text[at + mark.len()..]));
+        parts.into_iter().find(|(first, second)| fits(first) && fits(second))
+    };
+    broken_at(" · ").or_else(|| broken_at(" ")).map_or((text, None), |(first, second)| (first, Some(second)))
 }
 
 fn escape(text: &str) -> String {
@@ -190,6 +216,19 @@ mod tests {
         }
         // One value alone still has an axis.
         assert_eq!(Axis::logarithmic([100.0].into_iter(), 0.0, 1.0).ticks(), [100.0, 1000.0]);
+    }
+
+    #[test]
+    fn a_long_subtitle_takes_two_lines() {
+        let room = 20.0 * CHARACTER;
+        assert_eq!(wrapped("of twenty characters", room), ("of twenty characters", None));
+        assert_eq!(
+            wrapped("two processors · there and back", room),
+            ("two processors", Some("there and back"))
+        );
+        assert_eq!(wrapped("one two three four five six", room), ("one two three four", Some("five six")));
+        let endless = "a".repeat(99);
+        assert_eq!(wrapped(&endless, room), (endless.as_str(), None));
     }
 
     #[test]
