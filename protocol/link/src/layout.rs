@@ -61,8 +61,8 @@ impl ChannelConfig {
 }
 
 impl Default for ChannelConfig {
-    /// 64 slots of 64 bytes each way, two pages and a header: deep enough for a steady stream, and small enough
-    /// that both rings stay in the nearest cache, without which a round trip takes a third longer.
+    /// 64 slots of 64 bytes each way, two pages and a header: deep enough for a steady stream and for bursts, and small
+    /// enough that both rings stay in the nearest cache.
     fn default() -> Self {
         ChannelConfig { slot: SlotSize::B64, slots: 64, variant: Variant::EpochCredit }
     }

@@ -109,9 +109,8 @@ pub struct RingConfig {
 impl RingConfig {
     /// A ring whose longest message fills it.
     ///
-    /// For requests and replies both rings of a channel should fit in a first-level cache with room to spare:
-    /// with 32 KiB of it, two rings of 64 or 128 slots of 64 bytes go round as fast as two bare lines, two of 256
-    /// take some 30 to 40 % longer. More slots are for bursts.
+    /// For requests and replies few slots are best: what a round trip costs above two bare lines grows with the slots
+    /// that it walks over, up to some sixteen (ADR 0026 and 0029 have figures). More slots are for bursts.
     #[must_use]
     pub const fn new(slot_size: SlotSize, slot_count: SlotCount, variant: Variant) -> Self {
         let max_message_bytes = slot_size.payload_bytes() * slot_count.get() as usize;
