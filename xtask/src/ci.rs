@@ -134,6 +134,9 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step<'_>>, Failure> {
         command.current_dir(&workspace.root).args(words);
         Step { name, command, lane: Lane::Front, again: None }
     };
+    let mut wheel = Command::new("sh");
+    wheel.current_dir(&workspace.root).arg("scripts/wheel.sh").arg(&workspace.target);
+    let wheel = Step { name: "wheel", command: wheel, lane: Lane::Front, again: None };
     // Computes on its own, in a target folder of its own: it takes what processor time the front leaves, which is a
     // good deal while compilers link and machines boot, and disturbs nobody.
     let beside = |name, words: &[&str]| {
@@ -172,6 +175,7 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step<'_>>, Failure> {
         xtask("generated files", &["codegen", "--check"]),
         tests("litmus", litmus),
         tests("end to end", end_to_end),
+        wheel,
         beside("loom models", &["model"]),
         beside("simulation", &["sim", "--seeds", "3000"]),
         beside("canaries", &["sim", "--canaries"]),

@@ -288,7 +288,9 @@ impl<'a> Interfaces<'a> {
                 self.text.line(2, &format!("{wait}self._tell({private}, {values}, timeout)"));
                 continue;
             }
-            self.text.line(2, &format!("return {wait}self._call({private}, {values}, timeout)"));
+            // Type checkers mind when nothing is returned.
+            let given = if result == "None" { "" } else { "return " };
+            self.text.line(2, &format!("{given}{wait}self._call({private}, {values}, timeout)"));
             if !is_async {
                 let result = format!("_stubs.Pending[{result}]");
                 self.head(&format!("start_{}", message.name), &parameters, &result, false);

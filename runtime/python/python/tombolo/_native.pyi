@@ -3,7 +3,9 @@
 import os
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Union
+from typing import Any, TypeVar, Union
+
+_Reply = TypeVar("_Reply")
 
 Value = Union[int, float, str, bool, bytes]
 
@@ -227,7 +229,8 @@ class ClientEnd:
     def close(self) -> None: ...
     def fileno(self) -> int: ...
     def arm(self, for_room: bool = False) -> bool: ...
-    def _call(self, message: Message, values: tuple[Any, ...], timeout: float | None = None) -> Any: ...
+    # What stubs say that it is: the declaration of the message decides.
+    def _call(self, message: Message, values: tuple[Any, ...], timeout: float | None = None) -> _Reply: ...  # type: ignore[type-var]
     def _start(
         self, message: Message, values: tuple[Any, ...], timeout: float | None = None, room: bool = True
     ) -> int: ...

@@ -296,7 +296,10 @@ class AsyncClient:
             if not waiting.done() and (self._failure is not None or self._client._is_ready(number)):
                 waiting.set_result(None)
 
-    async def _call(self, message: Message, values: Tuple[Any, ...], timeout: Optional[float]) -> Any:
+    # What stubs say that it is: the declaration of the message decides.
+    async def _call(
+        self, message: Message, values: Tuple[Any, ...], timeout: Optional[float]
+    ) -> Results:
         loop = asyncio.get_running_loop()
         seconds = self._timeout if timeout is None else timeout
         start = self._client._start
@@ -315,7 +318,8 @@ class AsyncClient:
                     timer.cancel()
                     del self._waiting[number]
             # The answer is here, or never comes: nothing is waited for.
-            return self._client._wait(message, number, 0.0, seconds)
+            answer: Results = self._client._wait(message, number, 0.0, seconds)
+            return answer
         except BaseException:
             # Most likely this task was cancelled.
             self._client._give_up(number)

@@ -1,0 +1,70 @@
+#!/bin/sh
+# Builds the wheel as pip does, installs it into a fresh virtual environment, makes a call through it, and lets mypy look at
+# generated stubs. What is not there, or cannot be had from the package index, is skipped aloud.
+# usage: wheel.sh TARGET_FOLDER
+set -eu
+target=$(realpath "$1")
+cd "$(dirname "$0")/.."
+MATURIN=1.16.0 MYPY=1.18.2
+
+skip() {
+    echo "SKIPPED: $1"
+    exit 0
+}
+
+python=${TOMBOLO_PYTHON:-python3}
+"$python" -I -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null ||
+    skip "wheel: there is no Python 3.9 or newer (Debian: python3)"
+"$python" -I -c 'import ensurepip, venv' 2>/dev/null ||
+    skip "wheel: this Python makes no virtual environments (Debian: python3-venv)"
+
+work=$(mktemp -d)
+servers=
+trap '[ -z "$servers" ] || kill $servers 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+# Kept between runs, as what cargo built is.
+tools=$target/wheel/tools
+fetch() {
+    [ -x "$tools/bin/python" ] || "$python" -m venv "$tools"
+    "$tools/bin/python" -m pip --disable-pip-version-check install --quiet --retries 1 --timeout 20 "$@"
+}
+fetch "maturin==$MATURIN" || skip "wheel: the package index did not give maturin $MATURIN"
+
+# The profile of the tests, whose parts are there.
+CARGO_TARGET_DIR=$target "$tools/bin/maturin" build --quiet --profile dev --locked \
+    --manifest-path runtime/python/Cargo.toml --interpreter "$python" --out "$work"
+"$python" -m venv "$work/fresh"
+"$work/fresh/bin/python" -m pip --disable-pip-version-check install --quiet --no-index --no-deps "$work"/*.whl
+echo "installed $(cd "$work" && echo *.whl)"
+
+# A monitor of its own, which ends with the programs.
+mkdir -m 700 "$work/run"
+export XDG_RUNTIME_DIR="$work/run" TOMBOLO_TOMBOLOD="$target/release/tombolod" PYTHONPATH="$PWD" PYTHONIOENCODING=utf-8
+unset TOMBOLO_MACHINE TOMBOLO_NODE
+"$work/fresh/bin/python" examples/python/kv_server.py kv-wheel >"$work/served" 2>&1 &
+servers=$!
+waited=0
+until grep -q '^serving kv-wheel' "$work/served"; do
+    waited=$((waited + 1))
+    if [ "$waited" -gt 600 ] || ! kill -0 "$servers" 2>/dev/null; then
+        cat "$work/served"
+        exit 1
+    fi
+    sleep 0.1
+done
+"$work/fresh/bin/python" examples/python/kv_client.py kv-wheel >"$work/said"
+grep -q '^key: größte Insel: 島$' "$work/said" || {
+    cat "$work/said"
+    exit 1
+}
+echo "called and was answered through the wheel"
+
+fetch "mypy==$MYPY" || skip "types in Python: the package index did not give mypy $MYPY"
+for interface in kv everything rights; do
+    "$work/fresh/bin/python" -c 'import sys; from tombolo._native import compile_interface
+print(compile_interface(sys.argv[1]), end="")' "interfaces/$interface.tbl" >"$work/$interface.py"
+done
+cd "$work"
+"$tools/bin/mypy" --strict --python-executable "$work/fresh/bin/python" --cache-dir "$work/cache" \
+    kv.py everything.py rights.py
