@@ -31,6 +31,6 @@ export TOMBOLO_MACHINE
 trap take_down EXIT
 trap 'exit 130' INT TERM
 "$TOMBOLO" status
-# A node whose memory cannot be trusted gives wrong answers, and not always.
-"$TOMBOLO" litmus --rounds 20000
+# A node whose memory cannot be trusted gives wrong answers, and not always. That a busy host cuts the test short (3) is said.
+"$TOMBOLO" litmus --rounds 20000 || [ $? -eq 3 ]
 "$TOMBOLO" run --on host "$KIT/images/communities.tbi" -- "$@"

@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo::{Domain, DomainId, Error, Exit, Fault, NodeInfo, SpawnOptions};
 use tombolo_machine::Kit;
 
@@ -14,8 +16,17 @@ use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
 use crate::text::{Table, one_line};
 
-/// How long a pair may take: each of three tests ends after four seconds by itself, and programs have to travel first.
+/// How long a pair may take beside its tests: programs have to travel first.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Tests of a pair.
+const TESTS: u32 = 3;
+
+/// How long to wait before looking whether this was told to stop.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The exit status when all that was tested is sound, and less was tested than was asked for.
+const CUT_SHORT: u8 = 3;
 
 /// How long the second of a pair gets to end when the first has.
 const AFTER: Duration = Duration::from_secs(10);
@@ -29,14 +40,19 @@ const AFTER: Duration = Duration::from_secs(10);
 /// A node whose memory is not so must not be used: its emulator is set up wrongly, or its bus is not what the machine
 /// file says. The exit status is then 1, and so it is where a node could not be tested.
 ///
-/// The JSON has, for each of `nodes`: verdict (sound, unsound, unshared or failed), rounds and both_old, messages and
-/// torn, additions and lost, and error.
+/// A host without a processor to spare may not come to the end of a test in the time that it has. What was tested may be
+/// sound then, but it is less than was asked for: the table says "cut short", and the exit status is 3. After Ctrl-C
+/// what has been found is shown, the rest is "not tested", and the status is 130.
+///
+/// The JSON has, for each of `nodes`: verdict (sound, unsound, unshared, partial where it was cut short, or failed), rounds
+/// and both_old, messages and torn, additions and lost, and error.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo litmus                      every node
   tombolo litmus --on arm0,bare0      some
   tombolo litmus --rounds 5000        in a moment
+  tombolo litmus --seconds 60         on a host that has much else to do
   tombolo litmus --json | jq '.nodes[] | select(.verdict != \"sound\")'")]
 pub(crate) struct Options {
     /// The nodes [default: all; one that is down counts as not tested]
@@ -46,6 +62,10 @@ pub(crate) struct Options {
     /// How often each test is tried
     #[arg(long, value_name = "COUNT", default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(4..=100_000_000))]
     rounds: u64,
+
+    /// How long each test may take at most; one that is cut short proves less
+    #[arg(long, value_name = "SECONDS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
 
     /// The image of the tests [default: the one of the kit]
     #[arg(long, value_name = "FILE")]
@@ -85,6 +105,8 @@ enum Verdict {
     Unsound,
     /// No memory is shared, so there is none to trust.
     Unshared,
+    /// Sound as far as it was tested, which is not as far as was asked for.
+    Partial,
     Failed,
 }
 
@@ -108,8 +130,15 @@ impl Findings {
         Some(Findings { rounds, both_old, messages, torn, additions, lost })
     }
 
-    fn are_sound(&self) -> bool {
-        (self.both_old, self.torn, self.lost) == (0, 0, 0)
+    /// What they say, when so many rounds were asked for: a quarter as many messages, and as many additions by each side.
+    fn verdict(&self, rounds: u64) -> Verdict {
+        if (self.both_old, self.torn, self.lost) != (0, 0, 0) {
+            Verdict::Unsound
+        } else if self.rounds < rounds || self.messages < rounds / 4 || self.additions < 2 * rounds {
+            Verdict::Partial
+        } else {
+            Verdict::Sound
+        }
     }
 }
 
@@ -120,7 +149,8 @@ enum Outcome {
     Failed(String),
 }
 
-/// Status 1 when the memory of a node cannot be trusted, or could not be tested.
+/// Status 1 when the memory of a node cannot be trusted or could not be tested, 3 when a test was cut short, and that of
+/// the signal when it was told to stop.
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let image = match &options.image {
         Some(image) => image.clone(),
@@ -129,19 +159,21 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let domain = context.attach()?;
     let nodes = choose(domain.nodes()?, &options.on)?;
     let output = Output::of(&domain);
+    let told = Told::listen()?;
     let mut report = Report {
         machine: domain.machine_name().to_owned(),
         here: domain.node_name().to_owned(),
         nodes: Vec::new(),
     };
     for node in nodes {
-        let outcome = if node.up {
-            Pair { domain: &domain, output: &output, image: &image, rounds: options.rounds }
-                .test(&node.name)?
+        let outcome = if told.to_stop() {
+            Outcome::Failed(INTERRUPTED.into())
+        } else if node.up {
+            Pair { domain: &domain, output: &output, told: &told, image: &image, options }.test(&node.name)?
         } else {
             Outcome::Failed(format!("it is down: {}", one_line(&node.cause)))
         };
-        report.nodes.push(NodeReport::new(&node, outcome));
+        report.nodes.push(NodeReport::new(&node, outcome, options.rounds));
     }
     if options.json {
         print_json(&report)?;
@@ -149,11 +181,50 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         print(table(&report.nodes).render(context.colour))?;
     }
     for node in &report.nodes {
-        if let Some(advice) = node.advice(&report.here) {
+        if let Some(advice) = node.advice(&report.here, options) {
             context.say(advice);
         }
     }
-    Ok(u8::from(report.nodes.iter().any(|node| matches!(node.verdict, Verdict::Unsound | Verdict::Failed))))
+    Ok(told.status().unwrap_or_else(|| report.status()))
+}
+
+impl Report {
+    fn status(&self) -> u8 {
+        let any = |wanted: &[Verdict]| self.nodes.iter().any(|node| wanted.contains(&node.verdict));
+        if any(&[Verdict::Unsound, Verdict::Failed]) {
+            1
+        } else if any(&[Verdict::Partial]) {
+            CUT_SHORT
+        } else {
+            0
+        }
+    }
+}
+
+/// Why a node was not tested when this was told to stop.
+const INTERRUPTED: &str = "this was told to stop before";
+
+/// Whether this was told to stop, and by which signal.
+struct Told(Arc<AtomicUsize>);
+
+impl Told {
+    fn listen() -> Result<Told, Failure> {
+        let told = Arc::new(AtomicUsize::new(0));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register_usize(signal, Arc::clone(&told), signal as usize)
+                .map_err(Failure::system("listen for signals"))?;
+        }
+        Ok(Told(told))
+    }
+
+    fn to_stop(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    fn status(&self) -> Option<u8> {
+        let signal = self.0.load(Ordering::Relaxed);
+        (signal != 0).then(|| 128 + signal as u8)
+    }
 }
 
 /// The nodes that were named, or all.
@@ -189,8 +260,9 @@ impl Output {
 struct Pair<'a> {
     domain: &'a Domain,
     output: &'a Output,
+    told: &'a Told,
     image: &'a Path,
-    rounds: u64,
+    options: &'a Options,
 }
 
 impl Pair<'_> {
@@ -202,7 +274,8 @@ impl Pair<'_> {
                 .env("TOMBOLO_SIZE", "2")
                 .env("TOMBOLO_JOB", format!("litmus/{}/{node}", self.domain.id()))
                 .env("TOMBOLO_LITMUS_REPORT", "1")
-                .env("TOMBOLO_LITMUS_ROUNDS", self.rounds.to_string());
+                .env("TOMBOLO_LITMUS_ROUNDS", self.options.rounds.to_string())
+                .env("TOMBOLO_LITMUS_SECONDS", self.options.seconds.to_string());
             self.domain.spawn(&options)
         };
         let first = spawn("0", self.domain.node_name())?;
@@ -213,23 +286,32 @@ impl Pair<'_> {
                 return Ok(Outcome::Failed(error.to_string()));
             }
         };
-        let start = Instant::now();
+        let patience = PATIENCE + TESTS * Duration::from_secs(self.options.seconds.into());
+        let mut until = Instant::now() + patience;
         let mut ended: [Option<Exit>; 2] = [None, None];
         // If either ends badly the other waits in vain for it, and is not waited for.
         while ended.iter().flatten().all(is_an_answer) && ended.iter().any(Option::is_none) {
-            let patience = if ended[0].is_some() { AFTER } else { PATIENCE };
-            match self.domain.next_exit(patience.min(PATIENCE.saturating_sub(start.elapsed()))) {
-                Ok((id, exit)) if id == first.id() => ended[0] = Some(exit),
+            if self.told.to_stop() || Instant::now() > until {
+                break;
+            }
+            match self.domain.next_exit(LOOK) {
+                Ok((id, exit)) if id == first.id() => {
+                    ended[0] = Some(exit);
+                    until = until.min(Instant::now() + AFTER);
+                }
                 Ok((id, exit)) if id == second.id() => ended[1] = Some(exit),
-                Ok(_) => {}
-                Err(Error::TimedOut { .. }) => break,
+                Ok(_) | Err(Error::TimedOut { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
+        let stopped = self.told.to_stop() && ended.iter().any(Option::is_none);
         first.kill()?;
         second.kill()?;
         let said = [self.output.take(first.id()), self.output.take(second.id())];
-        Ok(outcome(&ended, &said))
+        Ok(match outcome(&ended, &said, patience) {
+            Outcome::Failed(_) if stopped => Outcome::Failed(INTERRUPTED.into()),
+            outcome => outcome,
+        })
     }
 }
 
@@ -238,7 +320,7 @@ fn is_an_answer(exit: &Exit) -> bool {
     matches!(exit, Exit::Exited { status: 0 | 1 })
 }
 
-fn outcome(ended: &[Option<Exit>; 2], said: &[String; 2]) -> Outcome {
+fn outcome(ended: &[Option<Exit>; 2], said: &[String; 2], patience: Duration) -> Outcome {
     if said[0].lines().any(|line| line == "unshared") {
         return Outcome::Unshared;
     }
@@ -248,16 +330,15 @@ fn outcome(ended: &[Option<Exit>; 2], said: &[String; 2]) -> Outcome {
     let complaint = said.iter().flat_map(|said| said.lines()).find_map(|line| line.strip_prefix("litmus: "));
     Outcome::Failed(match (complaint, ended) {
         (Some(complaint), _) => complaint.to_owned(),
-        (None, [None, None]) => format!("neither program had ended after {} s", PATIENCE.as_secs()),
+        (None, [None, None]) => format!("neither program had ended after {} s", patience.as_secs()),
         (None, _) => "one of the two programs was ended before it had found anything".to_owned(),
     })
 }
 
 impl NodeReport {
-    fn new(node: &NodeInfo, outcome: Outcome) -> NodeReport {
+    fn new(node: &NodeInfo, outcome: Outcome, rounds: u64) -> NodeReport {
         let (verdict, findings, error) = match outcome {
-            Outcome::Found(findings) if findings.are_sound() => (Verdict::Sound, Some(findings), None),
-            Outcome::Found(findings) => (Verdict::Unsound, Some(findings), None),
+            Outcome::Found(findings) => (findings.verdict(rounds), Some(findings), None),
             Outcome::Unshared => (Verdict::Unshared, None, None),
             Outcome::Failed(error) => (Verdict::Failed, None, Some(error)),
         };
@@ -273,9 +354,21 @@ impl NodeReport {
     }
 
     /// What it means, and what to do.
-    fn advice(&self, here: &str) -> Option<String> {
+    fn advice(&self, here: &str, options: &Options) -> Option<String> {
         let node = &self.node;
         match (self.verdict, &self.error) {
+            (Verdict::Partial, _) => {
+                let (asked, seconds) = (options.rounds, options.seconds);
+                let found = self.findings?;
+                Some(format!(
+                    "warning: {node} was not tested to the end: {} of {asked} rounds and {} of {} messages in {seconds} s \
+                     each, all sound; of the rest nothing is known.\n\
+                     hint: give each test more time with `--seconds`, or a processor of its own",
+                    found.rounds,
+                    found.messages,
+                    asked / 4
+                ))
+            }
             (Verdict::Unsound, _) => Some(format!(
                 "error: the memory between {here} and {node} cannot be trusted: messages can be lost or torn.\n\
                  hint: take the machine down. Where the node is emulated, look at its emulator's settings: with \
@@ -306,6 +399,7 @@ fn table(nodes: &[NodeReport]) -> Table {
             Verdict::Sound => "sound",
             Verdict::Unsound => "NOT SOUND",
             Verdict::Unshared => "not shared",
+            Verdict::Partial => "cut short",
             Verdict::Failed => "not tested",
         };
         let number = |pick: fn(&Findings) -> u64| {
@@ -335,26 +429,57 @@ mod tests {
     #[test]
     fn what_the_program_found_is_read_whole_or_not_at_all() {
         let found = Findings::parse("found 8 0 2 0 16 0").unwrap();
-        assert_eq!((found.rounds, found.messages, found.additions, found.are_sound()), (8, 2, 16, true));
+        assert_eq!((found.rounds, found.messages, found.additions), (8, 2, 16));
         for wrong in ["found 8 0 2 0 16", "found 8 0 2 0 16 0 0", "found 8 0 2 0 16 x", "8 0 2 0 16 0", ""] {
             assert_eq!(Findings::parse(wrong), None, "{wrong}");
         }
         for unsound in ["found 8 1 2 0 16 0", "found 8 0 2 1 16 0", "found 8 0 2 0 16 1"] {
-            assert!(!Findings::parse(unsound).unwrap().are_sound(), "{unsound}");
+            assert_eq!(Findings::parse(unsound).unwrap().verdict(8), Verdict::Unsound, "{unsound}");
         }
+    }
+
+    #[test]
+    fn less_than_was_asked_for_is_not_said_to_be_sound() {
+        for (line, verdict) in [
+            ("found 8 0 2 0 16 0", Verdict::Sound),
+            ("found 7 0 2 0 16 0", Verdict::Partial),
+            ("found 8 0 1 0 16 0", Verdict::Partial),
+            ("found 8 0 2 0 15 0", Verdict::Partial),
+            ("found 0 0 0 0 0 0", Verdict::Partial),
+            ("found 7 1 2 0 16 0", Verdict::Unsound),
+        ] {
+            assert_eq!(Findings::parse(line).unwrap().verdict(8), verdict, "{line}");
+        }
+        let report = |verdicts: &[Verdict]| {
+            let node = |verdict: &Verdict| NodeReport {
+                node: "x".into(),
+                kind: "vm".into(),
+                isa: "aarch64",
+                link: None,
+                verdict: *verdict,
+                findings: None,
+                error: None,
+            };
+            let (machine, here) = (String::new(), String::new());
+            Report { machine, here, nodes: verdicts.iter().map(node).collect() }.status()
+        };
+        assert_eq!(report(&[Verdict::Sound, Verdict::Unshared]), 0);
+        assert_eq!(report(&[Verdict::Sound, Verdict::Partial]), 3);
+        assert_eq!(report(&[Verdict::Partial, Verdict::Failed]), 1);
+        assert_eq!(report(&[Verdict::Unsound, Verdict::Partial]), 1);
     }
 
     #[test]
     fn an_end_without_findings_is_told_by_what_was_said() {
         let said = |first: &str, second: &str| [first.to_owned(), second.to_owned()];
         let none = [None, None];
-        assert!(matches!(outcome(&none, &said("unshared\n", "")), Outcome::Unshared));
-        let Outcome::Failed(why) = outcome(&none, &said("", "litmus: no room\n")) else { panic!() };
+        assert!(matches!(outcome(&none, &said("unshared\n", ""), PATIENCE), Outcome::Unshared));
+        let Outcome::Failed(why) = outcome(&none, &said("", "litmus: no room\n"), PATIENCE) else { panic!() };
         assert_eq!(why, "no room");
-        let Outcome::Failed(why) = outcome(&none, &said("", "")) else { panic!() };
+        let Outcome::Failed(why) = outcome(&none, &said("", ""), PATIENCE) else { panic!() };
         assert!(why.contains("90 s"), "{why}");
         let killed = [Some(Exit::Signalled { signal: 9 }), None];
-        let Outcome::Failed(why) = outcome(&killed, &said("", "")) else { panic!() };
+        let Outcome::Failed(why) = outcome(&killed, &said("", ""), PATIENCE) else { panic!() };
         assert!(why.contains("was ended before"), "{why}");
     }
 }

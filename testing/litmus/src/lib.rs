@@ -100,6 +100,14 @@ impl Findings {
     pub fn are_sound(&self) -> bool {
         (self.both_old, self.torn, self.lost) == (0, 0, 0)
     }
+
+    /// Whether as much was tested as was asked for: a test whose time was over ended earlier.
+    #[must_use]
+    pub fn cover(&self, amount: Amount) -> bool {
+        self.buffering_rounds >= amount.buffering_rounds
+            && self.messages >= amount.messages
+            && self.additions >= amount.additions
+    }
 }
 
 impl fmt::Display for Findings {
@@ -331,6 +339,35 @@ mod tests {
             let findings = findings.unwrap();
             assert!(findings.are_sound(), "{findings}");
             assert_eq!((findings.buffering_rounds, findings.additions), (2000, 10_000));
+            assert!(findings.cover(amount));
+        }
+    }
+
+    #[test]
+    fn a_test_whose_time_is_over_is_not_taken_for_whole() {
+        struct Over;
+        impl Patience for Over {
+            fn still(&mut self) -> bool {
+                std::thread::yield_now();
+                true
+            }
+            fn begins(&mut self) {}
+            fn time_is_up(&mut self) -> bool {
+                true
+            }
+        }
+        // Where it is asked for the first time, and just before that.
+        for (rounds, whole) in [(1023, true), (1024, false)] {
+            let amount = Amount { buffering_rounds: rounds, messages: 1, additions: 1 };
+            let memory = SharedMemory::zeroed(MEMORY_BYTES);
+            let side = |part| {
+                let memory = memory.clone();
+                std::thread::spawn(move || Litmus::new(&memory, part, &mut Over).unwrap().run(amount))
+            };
+            for findings in [Part::First, Part::Second].map(side).map(|thread| thread.join().unwrap()) {
+                let findings = findings.unwrap();
+                assert_eq!((findings.are_sound(), findings.cover(amount)), (true, whole), "{findings}");
+            }
         }
     }
 
