@@ -14,9 +14,15 @@ const WIDTH: usize = 100;
 pub fn format(text: &str) -> Result<String, Mistakes> {
     parser::parse(text).map_err(Mistakes::sorted)?;
     let tokens = lexer::tokens(text).map_err(|mistake| Mistakes(vec![mistake]))?;
-    let mut printer = Printer { text, lines: vec![Line::default()], depth: 0, parentheses: 0 };
+    let mut printer =
+        Printer { text, lines: vec![Line::default()], depth: 0, parentheses: 0, documented: false };
     let mut previous: Option<Token<'_>> = None;
-    for token in tokens.iter().filter(|token| token.kind != Kind::End) {
+    for (index, token) in tokens.iter().enumerate().filter(|(_, token)| token.kind != Kind::End) {
+        if token.text == "(" {
+            let list = tokens[index..].iter().take_while(|inside| inside.text != ")");
+            printer.documented =
+                list.into_iter().any(|inside| matches!(inside.kind, Kind::Comment | Kind::Doc));
+        }
         printer.token(*token, previous);
         previous = Some(*token);
     }
@@ -36,6 +42,8 @@ struct Printer<'a> {
     lines: Vec<Line>,
     depth: usize,
     parentheses: usize,
+    /// Whether something is said in the parentheses, so that each parameter has a line of its own.
+    documented: bool,
 }
 
 impl Printer<'_> {
@@ -43,7 +51,8 @@ impl Printer<'_> {
         let gap = previous.map_or("", |previous| &self.text[previous.span().end..token.start]);
         let breaks = gap.matches('\n').count();
         let comment = matches!(token.kind, Kind::Comment | Kind::Doc);
-        let closes = token.text == "}" && token.kind == Kind::Mark;
+        let ends_list = token.text == ")" && self.documented;
+        let closes = (token.text == "}" || ends_list) && token.kind == Kind::Mark;
         if closes {
             self.depth = self.depth.saturating_sub(1);
             self.end_item();
@@ -52,7 +61,7 @@ impl Printer<'_> {
             }
         } else if previous.is_some_and(|previous| self.ends_line(previous, comment, breaks)) {
             self.new_line();
-            let opened = previous.is_some_and(|previous| previous.text == "{");
+            let opened = previous.is_some_and(|previous| ["{", "("].contains(&previous.text));
             self.last().apart = breaks > 1 && !opened;
         }
         if comment && breaks > 0 && !self.last().text.is_empty() {
@@ -64,8 +73,14 @@ impl Printer<'_> {
         self.last().text.push_str(token.text);
         match token.text {
             "{" => self.depth += 1,
-            "(" => self.parentheses += 1,
-            ")" => self.parentheses = self.parentheses.saturating_sub(1),
+            "(" => {
+                self.parentheses += 1;
+                self.depth += usize::from(self.documented);
+            }
+            ")" => {
+                self.parentheses = self.parentheses.saturating_sub(1);
+                self.documented = false;
+            }
             _ => {}
         }
     }
@@ -79,9 +94,10 @@ impl Printer<'_> {
         match token.kind {
             Kind::Comment | Kind::Doc => true,
             Kind::Mark => {
-                let item = token.text == "," && self.parentheses == 0;
+                let list = self.documented && self.parentheses > 0;
+                let item = token.text == "," && (self.parentheses == 0 || list);
                 let statement = token.text == ";" && !self.in_brackets();
-                item || statement || token.text == "{" || token.text == "}"
+                item || statement || token.text == "{" || token.text == "}" || token.text == "(" && list
             }
             _ => false,
         }

@@ -160,3 +160,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn parameters_of_which_something_is_said_have_lines_of_their_own() {
+    let written = "package p;
+
+interface A version 1 {
+    /// Says what it does.
+    @1 call a(
+        /// This.
+        b: u8,
+        // And that.
+        c: u8,
+    ) -> (
+        /// Both.
+        d: u16,
+    ) error E;
+    @2 message f(g: u8);
+}
+
+enum E : u8 {
+    none = 0,
+}
+";
+    assert_eq!(format(written).unwrap(), written);
+    let crammed = written.replace("c: u8,\n    )", "c: u8)").replace("d: u16,\n    )", "d: u16)");
+    assert_eq!(format(&crammed).unwrap(), written);
+}
