@@ -54,6 +54,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "interface/stubs/src/common.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/echo.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/everything.rs", cost: Cost::Built, generate: stubs },
+    Generator { path: "interface/stubs/src/everything_owned.rs", cost: Cost::Built, generate: owned_stubs },
     Generator { path: "interface/stubs/src/growth.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/growth_before.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/kv.rs", cost: Cost::Built, generate: stubs },
@@ -149,6 +150,12 @@ fn stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Fa
     compiled(workspace, path, &[])
 }
 
+/// Types that own of an interface, beside its stubs.
+fn owned_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
+    let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
+    compiled_from(workspace, &format!("interfaces/{}.tbl", stem.trim_end_matches("_owned")), &["--owned"])
+}
+
 /// The header of the interface file of the same name.
 fn c_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     compiled(workspace, path, &["--c"])
@@ -177,7 +184,10 @@ fn python_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<Str
 
 fn compiled(workspace: &Workspace, path: &str, options: &[&str]) -> Result<String, Failure> {
     let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
-    let file = format!("interfaces/{stem}.tbl");
+    compiled_from(workspace, &format!("interfaces/{stem}.tbl"), options)
+}
+
+fn compiled_from(workspace: &Workspace, file: &str, options: &[&str]) -> Result<String, Failure> {
     let compile = ["run", "--quiet", "--package", "tombolo-idl", "--example", "compile", "--"];
     capture(workspace.cargo().current_dir(&workspace.root).args(compile).args(options).arg(file))
 }

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use tombolo_idl::c::{self, COptions};
 use tombolo_idl::compatibility::{Verdict, compare, verdict};
 use tombolo_idl::python::{self, PythonOptions};
+use tombolo_idl::rust::owned::{self, Held, OwnedOptions};
 use tombolo_idl::rust::{RustOptions, generate};
 use tombolo_idl::{Compiled, FileError, Mistakes, Source, compile_file};
 
@@ -41,7 +42,8 @@ enum IdlCommand {
 Examples:
   tombolo idl compile interfaces/kv.tbl
   tombolo idl compile interfaces/kv.tbl --output src/kv.rs --runtime tombolo::interface
-  tombolo idl compile interfaces/kv.tbl --lang c --output kv.h --prefix store_")]
+  tombolo idl compile interfaces/kv.tbl --lang c --output kv.h --prefix store_
+  tombolo idl compile machine.tbl --lang rust-owned --hold Duration=core::time::Duration --hold Attribute=map")]
 struct CompileOptions {
     /// The interface file
     file: PathBuf,
@@ -62,6 +64,11 @@ struct CompileOptions {
     #[arg(long, value_name = "FILE", requires = "output")]
     depfile: Option<PathBuf>,
 
+    /// How a type is held in Rust that owns: `pair` for a struct of two fields, `map` for lists of such a struct, or the path
+    /// of a type that stands for it
+    #[arg(long, value_name = "TYPE=HOW", value_parser = held)]
+    hold: Vec<(String, Held)>,
+
     /// What names in C begin with [default: the last word of the package and `_`]
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
@@ -71,10 +78,17 @@ struct CompileOptions {
 enum Language {
     /// A module
     Rust,
+    /// A module of types that own what they hold, without clients and servers
+    RustOwned,
     /// A header
     C,
     /// A module
     Python,
+}
+
+fn held(text: &str) -> Result<(String, Held), String> {
+    let (name, how) = text.split_once('=').ok_or("say it as TYPE=HOW")?;
+    Ok((name.to_owned(), how.parse().unwrap_or_else(|never| match never {})))
 }
 
 /// Writes interface files as they should be written
@@ -139,6 +153,11 @@ fn compile(context: &Context, options: &CompileOptions) -> Result<u8, Failure> {
     let stubs = match options.lang {
         Language::Rust => generate(&model, &RustOptions { runtime: options.runtime.clone(), origin })
             .map_err(|taken| Failure::Interface(format!("error: {taken}")))?,
+        Language::RustOwned => {
+            let held = options.hold.iter().cloned().collect();
+            owned::generate(&model, &OwnedOptions { runtime: options.runtime.clone(), origin, held })
+                .map_err(|error| Failure::Interface(format!("error: {error}")))?
+        }
         Language::C => c::generate(&model, &COptions { prefix: options.prefix.clone(), origin })
             .map_err(|error| Failure::Interface(format!("error: {error}")))?,
         Language::Python => python::generate(&model, &PythonOptions { origin })

@@ -1,6 +1,6 @@
 //! Prints the stubs of an interface file: `cargo run --example compile interfaces/kv.tbl`, with `--c` those in C, with
-//! `--c=old_` those whose names begin with `old_`, with `--python` those in Python, with `--doc` the reference; with
-//! `--grammar` alone that for editors.
+//! `--c=old_` those whose names begin with `old_`, with `--python` those in Python, with `--owned=Duration=core::time::Duration,…`
+//! Rust that owns, with `--doc` the reference; with `--grammar` alone that for editors.
 
 use std::process::ExitCode;
 
@@ -8,6 +8,7 @@ use tombolo_idl::build;
 use tombolo_idl::c::COptions;
 use tombolo_idl::python::PythonOptions;
 use tombolo_idl::rust::RustOptions;
+use tombolo_idl::rust::owned::OwnedOptions;
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -18,7 +19,9 @@ fn main() -> ExitCode {
     let what = arguments.first().filter(|first| first.starts_with("--")).cloned();
     arguments.drain(..usize::from(what.is_some()));
     let [path] = &arguments[..] else {
-        eprintln!("usage: compile [--c[=PREFIX] | --python | --doc] FILE.tbl | --grammar");
+        eprintln!(
+            "usage: compile [--c[=PREFIX] | --python | --owned[=TYPE=HOW,…] | --doc] FILE.tbl | --grammar"
+        );
         return ExitCode::from(2);
     };
     let text = match what.as_deref() {
@@ -26,6 +29,13 @@ fn main() -> ExitCode {
         Some(c) if c == "--c" || c.starts_with("--c=") => {
             let prefix = c.strip_prefix("--c=").map(str::to_owned);
             build::c(path, &COptions { prefix, origin: path.clone() })
+        }
+        Some(owned) if owned.starts_with("--owned") => {
+            let held = owned.strip_prefix("--owned=").unwrap_or_default().split(',');
+            let held = held.filter_map(|one| one.split_once('='));
+            let held = held.filter_map(|(name, how)| Some((name.to_owned(), how.parse().ok()?)));
+            let (origin, held) = (path.clone(), held.collect());
+            build::owned(path, &OwnedOptions { origin, held, ..OwnedOptions::default() })
         }
         Some("--python") => build::python(path, &PythonOptions { origin: path.clone() }),
         _ => build::rust(path, &RustOptions { origin: path.clone(), ..RustOptions::default() }),

@@ -5,7 +5,9 @@ use std::{env, fs, io};
 
 use crate::c::{CError, COptions};
 use crate::files::{FileError, compile_file};
+use crate::model::Model;
 use crate::python::{PythonNameTaken, PythonOptions};
+use crate::rust::owned::{self, OwnedError, OwnedOptions};
 use crate::rust::{NameTaken, RustOptions, generate};
 
 /// Why a build script got no code.
@@ -31,6 +33,9 @@ pub enum BuildError {
     /// Two things would have one name in Python.
     #[error(transparent)]
     PythonNameTaken(#[from] PythonNameTaken),
+    /// There is no Rust with types that own.
+    #[error(transparent)]
+    Owned(#[from] OwnedError),
     /// There is no header.
     #[error(transparent)]
     C(#[from] CError),
@@ -51,6 +56,14 @@ impl From<FileError> for BuildError {
 /// [`BuildError`].
 pub fn rust(path: impl AsRef<Path>, options: &RustOptions) -> Result<String, BuildError> {
     Ok(generate(&compile_file(path)?.model, options)?)
+}
+
+/// The Rust of an interface file with types that own, as text.
+///
+/// # Errors
+/// [`BuildError`].
+pub fn owned(path: impl AsRef<Path>, options: &OwnedOptions) -> Result<String, BuildError> {
+    Ok(owned::generate(&compile_file(path)?.model, options)?)
 }
 
 /// The header in C of an interface file, as text.
@@ -92,14 +105,28 @@ pub fn python(path: impl AsRef<Path>, options: &PythonOptions) -> Result<String,
 /// # Errors
 /// [`BuildError`].
 pub fn compile(path: impl AsRef<Path>, options: &RustOptions) -> Result<PathBuf, BuildError> {
-    let path = path.as_ref();
+    compiled(path.as_ref(), |model| Ok(generate(model, options)?))
+}
+
+/// As [`compile`], with types that own.
+///
+/// # Errors
+/// [`BuildError`].
+pub fn compile_owned(path: impl AsRef<Path>, options: &OwnedOptions) -> Result<PathBuf, BuildError> {
+    compiled(path.as_ref(), |model| Ok(owned::generate(model, options)?))
+}
+
+fn compiled(
+    path: &Path,
+    generate: impl FnOnce(&Model) -> Result<String, BuildError>,
+) -> Result<PathBuf, BuildError> {
     println!("cargo::rerun-if-changed={}", path.display());
     let compiled = compile_file(path)?;
     for file in &compiled.files {
         println!("cargo::rerun-if-changed={}", file.display());
     }
     // Documentation of a module cannot be included into one.
-    let text = generate(&compiled.model, options)?.replace("\n//!", "\n//").replacen("//!", "//", 1);
+    let text = generate(&compiled.model)?.replace("\n//!", "\n//").replacen("//!", "//", 1);
     let folder = env::var_os("OUT_DIR").ok_or(BuildError::NoOutput)?;
     let name = path.with_extension("rs");
     let target = Path::new(&folder).join(name.file_name().unwrap_or(name.as_os_str()));

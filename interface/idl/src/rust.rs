@@ -2,6 +2,7 @@
 
 mod interfaces;
 mod names;
+pub mod owned;
 mod types;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,27 +41,8 @@ pub struct NameTaken {
 pub fn generate(model: &Model, options: &RustOptions) -> Result<String, NameTaken> {
     distinct(model)?;
     let mut text = Text::default();
-    for line in &model.docs {
-        text.line(0, format!("//! {line}").trim_end());
-    }
-    if !model.docs.is_empty() {
-        text.line(0, "//!");
-    }
-    text.line(0, &format!("//! Written by `tombolo idl compile` from {}.", options.origin));
-    text.line(0, "");
-    text.line(0, &format!("use {} as rt;", options.runtime));
-    let modules: BTreeSet<&String> = model.included.values().collect();
-    for module in modules {
-        text.line(0, "#[allow(unused_imports, reason = \"not all of a file is used\")]");
-        text.line(0, &format!("use super::{}::*;", names::lower(module)));
-    }
+    head(&mut text, model, &options.runtime, &options.origin);
     let own = |name: &str| !model.included.contains_key(name);
-    for constant in model.constants.iter().filter(|constant| own(&constant.name)) {
-        text.line(0, "");
-        text.docs(0, &constant.docs, &format!("`{}`.", constant.name));
-        let of = if constant.value < 0 { "i64" } else { "u64" };
-        text.line(0, &format!("pub const {}: {of} = {};", constant.name, constant.value));
-    }
     model.enums.iter().filter(|of| own(&of.name)).for_each(|of| types::enumeration(&mut text, of));
     for record in model.records.iter().filter(|record| own(&record.name)) {
         types::record(&mut text, model, record);
@@ -74,6 +56,31 @@ pub fn generate(model: &Model, options: &RustOptions) -> Result<String, NameTake
         interfaces::interface(&mut text, model, interface);
     }
     Ok(text.into_string())
+}
+
+/// What a module begins with: where it comes from, what it stands on, constants.
+fn head(text: &mut Text, model: &Model, runtime: &str, origin: &str) {
+    for line in &model.docs {
+        text.line(0, format!("//! {line}").trim_end());
+    }
+    if !model.docs.is_empty() {
+        text.line(0, "//!");
+    }
+    text.line(0, &format!("//! Written by `tombolo idl compile` from {origin}."));
+    text.line(0, "");
+    text.line(0, &format!("use {runtime} as rt;"));
+    let modules: BTreeSet<&String> = model.included.values().collect();
+    for module in modules {
+        text.line(0, "#[allow(unused_imports, reason = \"not all of a file is used\")]");
+        text.line(0, &format!("use super::{}::*;", names::lower(module)));
+    }
+    let own = |name: &str| !model.included.contains_key(name);
+    for constant in model.constants.iter().filter(|constant| own(&constant.name)) {
+        text.line(0, "");
+        text.docs(0, &constant.docs, &format!("`{}`.", constant.name));
+        let of = if constant.value < 0 { "i64" } else { "u64" };
+        text.line(0, &format!("pub const {}: {of} = {};", constant.name, constant.value));
+    }
 }
 
 fn distinct(model: &Model) -> Result<(), NameTaken> {

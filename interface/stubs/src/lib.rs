@@ -9,6 +9,8 @@ pub mod echo;
 #[rustfmt::skip]
 pub mod everything;
 #[rustfmt::skip]
+pub mod everything_owned;
+#[rustfmt::skip]
 pub mod growth;
 #[rustfmt::skip]
 pub mod growth_before;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tombolo_idl::build;
 use tombolo_idl::rust::RustOptions;
+use tombolo_idl::rust::owned::OwnedOptions;
 
 fn interfaces() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interfaces");
@@ -26,6 +27,16 @@ fn stubs_are_what_the_compiler_writes() {
         let committed = fs::read_to_string(committed).unwrap_or_default();
         assert!(committed == text, "{stem}.rs is stale; `cargo xtask codegen` writes it anew");
     }
+}
+
+#[test]
+fn types_that_own_are_what_the_compiler_writes() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let origin = "interfaces/everything.tbl".to_owned();
+    let options = OwnedOptions { origin, ..OwnedOptions::default() };
+    let text = build::owned(folder.join("../../interfaces/everything.tbl"), &options).unwrap();
+    let committed = fs::read_to_string(folder.join("src/everything_owned.rs")).unwrap_or_default();
+    assert!(committed == text, "everything_owned.rs is stale; `cargo xtask codegen` writes it anew");
 }
 
 #[test]

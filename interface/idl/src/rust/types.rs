@@ -53,7 +53,7 @@ pub(super) fn record(text: &mut Text, model: &Model, record: &Record) {
     text.line(0, "}");
 }
 
-fn field_docs(field: &Field) -> String {
+pub(super) fn field_docs(field: &Field) -> String {
     let limit = match &field.of {
         Type::Text { max } | Type::Bytes { max } => format!(", up to {max} bytes"),
         Type::List { max, .. } => format!(", up to {max}"),

@@ -68,6 +68,31 @@ macro_rules! record {
             }
         }
 
+        $crate::record_view! {
+            $name => $view<$m>, $form $bytes / $align;
+            $($(#[$field_docs])* $field @ $at => $read,)*
+        }
+    };
+
+    (@bytes apart $bytes:literal) => { 8 };
+    (@bytes inline $bytes:literal) => { $bytes };
+    (@outside apart $bytes:literal) => { $bytes };
+    (@outside inline $bytes:literal) => { 0 };
+    (@put apart $this:ident $place:ident $at:ident $out:ident) => {
+        $crate::encode::put_record($this, $place, $at, $out)
+    };
+    (@put inline $this:ident $place:ident $at:ident $out:ident) => {
+        $crate::Body::fields($this, $place, $at, $out)
+    };
+}
+
+/// A struct, or what a message carries, where it lies in a message.
+#[macro_export]
+macro_rules! record_view {
+    (
+        $name:ident => $view:ident<$m:lifetime>, $form:ident $bytes:literal / $align:literal;
+        $($(#[$field_docs:meta])* $field:ident @ $at:literal => $read:ty,)*
+    ) => {
         #[doc = concat!("[`", stringify!($name), "`] where it lies in a message.")]
         #[derive(Clone, Copy, Debug)]
         pub struct $view<$m> {
@@ -100,28 +125,18 @@ macro_rules! record {
 
             #[inline]
             fn view(record: $crate::Record<$m>, at: u32) -> Result<Self, $crate::Malformed> {
-                $crate::record!(@view $form $bytes record at)
+                $crate::record_view!(@view $form $bytes record at)
             }
 
             #[allow(unused_variables, reason = "one without fields has nothing inside")]
             fn check(&self, budget: &mut $crate::Budget) -> Result<(), $crate::Malformed> {
-                $crate::record!(@spend $form self budget);
+                $crate::record_view!(@spend $form self budget);
                 $($crate::View::check(&self.$field()?, budget)?;)*
                 Ok(())
             }
         }
     };
 
-    (@bytes apart $bytes:literal) => { 8 };
-    (@bytes inline $bytes:literal) => { $bytes };
-    (@outside apart $bytes:literal) => { $bytes };
-    (@outside inline $bytes:literal) => { 0 };
-    (@put apart $this:ident $place:ident $at:ident $out:ident) => {
-        $crate::encode::put_record($this, $place, $at, $out)
-    };
-    (@put inline $this:ident $place:ident $at:ident $out:ident) => {
-        $crate::Body::fields($this, $place, $at, $out)
-    };
     (@view apart $bytes:literal $record:ident $at:ident) => { $record.record($at).map(Self::from) };
     (@view inline $bytes:literal $record:ident $at:ident) => { Ok($record.inline($at, $bytes).into()) };
     (@spend apart $this:ident $budget:ident) => { $this.record.spend($budget)? };
@@ -180,6 +195,25 @@ macro_rules! union {
             }
         }
 
+        $crate::union_view! {
+            $name => $m $view $(<$of>)?;
+            $($(#[$case_docs])* $ordinal => $case $((item: $read))?,)*
+        }
+    };
+
+    (@put $ordinal:literal $place:ident $at:ident $out:ident) => { $place.bits($out, $at, $ordinal) };
+    (@put $ordinal:literal $place:ident $at:ident $out:ident $item:ident) => {
+        $crate::encode::put_case($ordinal, $item, $place, $at, $out)
+    };
+}
+
+/// A union where it lies in a message.
+#[macro_export]
+macro_rules! union_view {
+    (
+        $name:ident => $m:lifetime $view:ident $(<$of:lifetime>)?;
+        $($(#[$case_docs:meta])* $ordinal:literal => $case:ident $(($item:ident: $read:ty))?,)*
+    ) => {
         #[doc = concat!("[`", stringify!($name), "`] where it lies in a message.")]
         #[derive(Clone, Copy, Debug)]
         pub enum $view $(<$of>)? {
@@ -196,7 +230,7 @@ macro_rules! union {
             fn view(record: $crate::Record<$m>, at: u32) -> Result<Self, $crate::Malformed> {
                 let (ordinal, inside) = record.case(at)?;
                 Ok(match ordinal {
-                    $($ordinal => $crate::union!(@view $view $case inside $($read)?),)*
+                    $($ordinal => $crate::union_view!(@view $view $case inside $($read)?),)*
                     other => $view::Unknown(other),
                 })
             }
@@ -217,10 +251,6 @@ macro_rules! union {
         }
     };
 
-    (@put $ordinal:literal $place:ident $at:ident $out:ident) => { $place.bits($out, $at, $ordinal) };
-    (@put $ordinal:literal $place:ident $at:ident $out:ident $item:ident) => {
-        $crate::encode::put_case($ordinal, $item, $place, $at, $out)
-    };
     (@view $view:ident $case:ident $inside:ident) => { $inside.exactly(0)?.stands_for($view::$case) };
     (@view $view:ident $case:ident $inside:ident $read:ty) => {
         $view::$case(<$read as $crate::View>::view(
@@ -373,6 +403,7 @@ macro_rules! number {
         }
 
         impl $crate::Fits<$name> for $name {}
+        $crate::holds_itself!($name);
     };
 }
 

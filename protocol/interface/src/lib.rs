@@ -1,6 +1,7 @@
 //! What generated stubs stand on: the wire format of typed messages, clients and servers.
 //!
-//! `no_std`. Encoding and decoding never allocate and never panic, whatever a peer wrote; clients and servers
+//! `no_std`. Encoding and decoding never panic, whatever a peer wrote, and never allocate but for values that are
+//! [`owned`]; clients and servers
 //! allocate when they are made, and where an answer comes that nobody waits for yet. Time and bytes come from a
 //! [`Port`]. The bytes are described in `docs/specs/interface.md`.
 #![no_std]
@@ -17,20 +18,27 @@ pub mod flight;
 pub mod local;
 mod macros;
 pub mod message;
+pub mod owned;
+mod owned_macros;
 mod port;
 pub mod server;
 mod source;
 pub mod view;
 
+pub use alloc::collections::BTreeMap;
+pub use alloc::string::String;
+pub use alloc::vec::Vec;
 pub use client::{BindError, CallError, Client, Pending};
 pub use declare::{Answered, Declined, Event, Hears, Interface, Method, OneWay, Request, Serves};
 pub use encode::{Body, Encode};
 pub use error::{Malformed, OverLimit};
 pub use fits::Fits;
 pub use message::{Fault, Header, Kind, Outgoing};
+pub use owned::{Envelope, Holds, HoldsPair, Messages, Unsendable};
 pub use port::{Carries, Port, Sent};
 pub use server::{Answer, Decline, Incoming, Later, ReplyError, ServeError, Server};
 pub use source::{Sink, Source};
+pub use tombolo_base::DomainId;
 pub use view::{Array, Blob, Budget, Domain, Handle, List, Never, Record, Text, View};
 
 /// A right to an endpoint; given away if `MOVED`.

@@ -33,6 +33,28 @@ impl<'a, K: Sink + ?Sized> Out<'a, K> {
         Place { word_at: start, word: 0, start, end: self.next }
     }
 
+    /// Writes elements one after the other, as an object; returns where that is.
+    pub(crate) fn elements<I: IntoIterator>(
+        &mut self,
+        count: u32,
+        each_bytes: u32,
+        items: I,
+        mut put: impl FnMut(I::Item, &mut Place, u32, &mut Self),
+    ) -> (u32, u32) {
+        if count == 0 {
+            return (0, 0);
+        }
+        let mut place = self.object(count.saturating_mul(each_bytes));
+        let start = place.start;
+        let mut at = start;
+        for item in items {
+            put(item, &mut place, at, self);
+            at = at.saturating_add(each_bytes);
+        }
+        place.finish(self);
+        (start, count)
+    }
+
     fn text(&mut self, bytes: &[u8]) -> (u32, u32) {
         let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         if count == 0 {
@@ -69,7 +91,12 @@ impl Place {
 
     /// Writes where something out of line lies.
     #[inline(always)]
-    fn reference<K: Sink + ?Sized>(&mut self, out: &mut Out<'_, K>, at: u32, (start, count): (u32, u32)) {
+    pub(crate) fn reference<K: Sink + ?Sized>(
+        &mut self,
+        out: &mut Out<'_, K>,
+        at: u32,
+        (start, count): (u32, u32),
+    ) {
         self.bits(out, at, u64::from(start) | u64::from(count) << 32);
     }
 
@@ -103,18 +130,7 @@ pub trait Encode: Sized {
     /// Writes many, one after the other, as an object; returns where that is.
     fn put_all<K: Sink + ?Sized>(items: &[Self], out: &mut Out<'_, K>) -> (u32, u32) {
         let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
-        if count == 0 {
-            return (0, 0);
-        }
-        let mut place = out.object(count.saturating_mul(Self::BYTES));
-        let start = place.start;
-        let mut at = start;
-        for item in items {
-            item.put(&mut place, at, out);
-            at = at.saturating_add(Self::BYTES);
-        }
-        place.finish(out);
-        (start, count)
+        out.elements(count, Self::BYTES, items, |item, place, at, out| item.put(place, at, out))
     }
 }
 

@@ -72,7 +72,7 @@ fn sum<T: Fits<V>, V>(values: &[V], field: &'static str) -> Result<usize, OverLi
 }
 
 #[inline]
-fn within(count: usize, max: u32, field: &'static str) -> Result<(), OverLimit> {
+pub(crate) fn within(count: usize, max: u32, field: &'static str) -> Result<(), OverLimit> {
     let max = max as usize;
     if count <= max { Ok(()) } else { Err(OverLimit { field, count, max }) }
 }

@@ -60,6 +60,18 @@ pub enum Malformed {
     /// Parts of the message overlap so that reading all of it would take longer than its length justifies.
     #[error("parts of the message overlap")]
     Overlap,
+    /// A message that the interface does not have.
+    #[error("the interface has no message {ordinal} of this kind")]
+    Unknown {
+        /// Its ordinal.
+        ordinal: u16,
+    },
+    /// A value that the interface has, and that means nothing.
+    #[error("a value that is no {what}")]
+    Meaning {
+        /// What it should be.
+        what: &'static str,
+    },
     /// An answer that cannot be, such as an error where the interface declares none.
     #[error("an answer that the interface does not have")]
     Answer,

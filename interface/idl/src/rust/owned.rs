@@ -1,0 +1,497 @@
+//! Rust for whoever keeps messages: types that hold what they have, in place of borrowing it.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::names::{lower, variant, view, view_borrows};
+use super::{NameTaken, head, types};
+use crate::check::names::camel;
+use crate::model::{Case, Field, Interface, Message, MessageKind, Model, Origin, Record, Type, Union};
+use crate::text::Text;
+
+/// How a declared type is held, if not as it is declared.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// As a type from elsewhere, by its path; `stands_for!` of the runtime says how the two are made of each other.
+    As(String),
+    /// A struct of two fields, as a pair.
+    Pair,
+    /// A struct of two fields: lists of it as a map from the first to the second.
+    Map,
+}
+
+impl std::str::FromStr for Held {
+    type Err = std::convert::Infallible;
+
+    /// `pair`, `map`, or a path.
+    fn from_str(how: &str) -> Result<Self, Self::Err> {
+        Ok(match how {
+            "pair" => Held::Pair,
+            "map" => Held::Map,
+            path => Held::As(path.to_owned()),
+        })
+    }
+}
+
+/// How Rust with types that own is written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnedOptions {
+    /// Path of the crate `tombolo-interface` in the crate that the code is part of.
+    pub runtime: String,
+    /// What the text says that it was written from.
+    pub origin: String,
+    /// By the names of declared types, those that are held otherwise.
+    pub held: BTreeMap<String, Held>,
+}
+
+impl Default for OwnedOptions {
+    fn default() -> Self {
+        OwnedOptions {
+            runtime: "tombolo_interface".to_owned(),
+            origin: "an interface file".to_owned(),
+            held: BTreeMap::new(),
+        }
+    }
+}
+
+/// Why there is no such Rust.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OwnedError {
+    /// Two things would have one name.
+    #[error(transparent)]
+    NameTaken(#[from] NameTaken),
+    /// Not all calls of an interface decline with the same type.
+    #[error("calls of {interface} decline with different errors: types that own need one for all of them")]
+    Errors {
+        /// Which.
+        interface: String,
+    },
+    /// A call's ordinal has no room in what stands for a call.
+    #[error(
+        "call `{call}` of {interface} has ordinal {ordinal}: calls of types that own have ordinals up to 255"
+    )]
+    Ordinal {
+        /// Of which interface.
+        interface: String,
+        /// Which.
+        call: String,
+        /// Its ordinal.
+        ordinal: u16,
+    },
+    /// Capabilities need a channel to go with.
+    #[error("{interface} passes capabilities or buffers, which types that own do not")]
+    Needs {
+        /// Which.
+        interface: String,
+    },
+    /// A type that is said to be held otherwise is not declared, or cannot be held so.
+    #[error("there is no {what} `{name}` to be held otherwise")]
+    Held {
+        /// What it should be.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+}
+
+/// The module for a model.
+///
+/// # Errors
+/// [`OwnedError`].
+pub fn generate(model: &Model, options: &OwnedOptions) -> Result<String, OwnedError> {
+    let writer = Writer { model, held: &options.held };
+    writer.check()?;
+    let mut text = Text::default();
+    head(&mut text, model, &options.runtime, &options.origin);
+    let own = |name: &str| !model.included.contains_key(name);
+    model.enums.iter().filter(|of| own(&of.name)).for_each(|of| types::enumeration(&mut text, of));
+    let structs = model.records.iter().filter(|record| record.origin == Origin::Struct && own(&record.name));
+    structs.for_each(|record| writer.record(&mut text, record));
+    model.unions.iter().filter(|union| own(&union.name)).for_each(|union| writer.union(&mut text, union));
+    model.interfaces.iter().for_each(|interface| writer.interface(&mut text, interface));
+    Ok(text.into_string())
+}
+
+struct Writer<'a> {
+    model: &'a Model,
+    held: &'a BTreeMap<String, Held>,
+}
+
+impl Writer<'_> {
+    fn check(&self) -> Result<(), OwnedError> {
+        let model = self.model;
+        for (name, held) in self.held {
+            let pair = |record: &&Record| record.name == *name && record.fields.len() == 2;
+            let known = match held {
+                Held::As(_) => {
+                    model.enums.iter().any(|of| of.name == *name)
+                        || model.unions.iter().any(|of| of.name == *name)
+                        || model.records.iter().any(|of| of.name == *name)
+                }
+                Held::Pair | Held::Map => model.records.iter().any(|record| pair(&record)),
+            };
+            if !known {
+                let what = if matches!(held, Held::As(_)) { "type" } else { "struct of two fields" };
+                return Err(OwnedError::Held { what, name: name.clone() });
+            }
+        }
+        for interface in &model.interfaces {
+            let name = || interface.name.clone();
+            if interface.needs.capabilities || interface.needs.buffers {
+                return Err(OwnedError::Needs { interface: name() });
+            }
+            let errors: Vec<&Type> = self.errors(interface).collect();
+            if errors.windows(2).any(|pair| pair[0] != pair[1]) {
+                return Err(OwnedError::Errors { interface: name() });
+            }
+            if let Some(call) = calls(interface).find(|call| call.ordinal > 255) {
+                let (call, ordinal) = (call.name.clone(), call.ordinal);
+                return Err(OwnedError::Ordinal { interface: name(), call, ordinal });
+            }
+        }
+        self.distinct()?;
+        Ok(())
+    }
+
+    fn distinct(&self) -> Result<(), NameTaken> {
+        for interface in &self.model.interfaces {
+            let mut names: BTreeMap<String, String> = BTreeMap::new();
+            for answer in self.answers(interface) {
+                let second = format!("an answer or event of `{}`", interface.name);
+                if let Some(first) = names.insert(answer.name.clone(), second.clone()) {
+                    return Err(NameTaken { name: answer.name, first, second });
+                }
+            }
+        }
+        let taken: BTreeSet<&String> = self.model.unions.iter().map(|union| &union.name).collect();
+        for interface in &self.model.interfaces {
+            for part in ["Request", "Reply"] {
+                let name = format!("{}{part}", interface.name);
+                let record = self.model.records.iter().any(|record| record.name == name);
+                if record || taken.contains(&name) {
+                    let (first, second) = (format!("`{name}`"), format!("a part of `{}`", interface.name));
+                    return Err(NameTaken { name, first, second });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn errors(&self, interface: &Interface) -> impl Iterator<Item = &Type> {
+        interface.messages.iter().filter_map(|message| match message.kind {
+            MessageKind::Call { error: Some(error), .. } => {
+                self.model.records[error].fields.first().map(|field| &field.of)
+            }
+            _ => None,
+        })
+    }
+
+    /// What a field is held in.
+    fn value(&self, of: &Type) -> String {
+        let model = self.model;
+        let named = |name: &str| match self.held.get(name) {
+            Some(Held::As(path)) => path.clone(),
+            _ => name.to_owned(),
+        };
+        match of {
+            Type::Text { .. } => "rt::String".to_owned(),
+            Type::Bytes { .. } => "rt::Vec<u8>".to_owned(),
+            Type::List { of, .. } => match (&**of, self.pair(of)) {
+                (Type::Record(index), Some((first, second)))
+                    if self.held.get(&model.records[*index].name) == Some(&Held::Map) =>
+                {
+                    format!("rt::BTreeMap<{first}, {second}>")
+                }
+                _ => format!("rt::Vec<{}>", self.value(of)),
+            },
+            Type::Array { of, count } => format!("[{}; {count}]", self.value(of)),
+            Type::Optional(of) => format!("Option<{}>", self.value(of)),
+            Type::Record(index) => match self.pair(of) {
+                Some((first, second)) => format!("({first}, {second})"),
+                None => named(&model.records[*index].name),
+            },
+            Type::Union(index) => named(&model.unions[*index].name),
+            Type::Enum(index) => named(&model.enums[*index].name),
+            Type::Domain => "rt::DomainId".to_owned(),
+            plain => view(model, plain, "'m"),
+        }
+    }
+
+    /// The two parts of what is held as a pair.
+    fn pair(&self, of: &Type) -> Option<(String, String)> {
+        let Type::Record(index) = of else { return None };
+        let record = &self.model.records[*index];
+        match (self.held.get(&record.name), &record.fields[..]) {
+            (Some(Held::Pair | Held::Map), [first, second]) => {
+                Some((self.value(&first.of), self.value(&second.of)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether values of the type are equal to themselves.
+    fn total(&self, of: &Type) -> bool {
+        let held = |name: &str| matches!(self.held.get(name), Some(Held::As(_)));
+        match of {
+            Type::Float { .. } => false,
+            Type::List { of, .. } | Type::Array { of, .. } | Type::Optional(of) => self.total(of),
+            Type::Record(index) => {
+                let record = &self.model.records[*index];
+                held(&record.name) || self.all_total(&record.fields)
+            }
+            Type::Union(index) => {
+                let union = &self.model.unions[*index];
+                held(&union.name)
+                    || union.cases.iter().filter_map(|case| case.of.as_ref()).all(|of| self.total(of))
+            }
+            _ => true,
+        }
+    }
+
+    fn all_total(&self, fields: &[Field]) -> bool {
+        fields.iter().all(|field| self.total(&field.of))
+    }
+
+    /// Whether values of the type are copied by copying their bytes.
+    fn plain(&self, of: &Type) -> bool {
+        match of {
+            Type::Bool | Type::Int(_) | Type::Float { .. } | Type::Domain => true,
+            Type::Enum(index) => !self.held.contains_key(&self.model.enums[*index].name),
+            Type::Optional(of) => self.plain(of),
+            _ => false,
+        }
+    }
+
+    fn derive(&self, total: bool, plain: bool) -> String {
+        let (copy, eq) = (if plain { ", Copy" } else { "" }, if total { ", Eq" } else { "" });
+        format!("#[derive(Clone{copy}, PartialEq{eq}, Debug)]")
+    }
+
+    fn field(&self, text: &mut Text, depth: usize, field: &Field) {
+        text.docs(depth, &field.docs, &types::field_docs(field));
+        let (held, read) = (self.value(&field.of), view(self.model, &field.of, "'m"));
+        text.line(depth, &format!("{} @ {}: {held} => {read},", lower(&field.name), field.offset));
+    }
+
+    fn record(&self, text: &mut Text, record: &Record) {
+        let Record { name, bytes, align, .. } = record;
+        let form = form(record);
+        let pair = matches!(self.held.get(name), Some(Held::Pair | Held::Map));
+        let view = format!("{name}View<'m>, {form} {bytes} / {align};");
+        text.line(0, "");
+        if pair {
+            text.line(0, "rt::owned_pair! {");
+            text.line(1, &format!("{name} => {view}"));
+            record.fields.iter().for_each(|field| self.field(text, 1, field));
+        } else if self.is_inside_case(record) {
+            text.line(0, "rt::record_view! {");
+            text.line(1, &format!("{name} => {view}"));
+            for field in &record.fields {
+                text.docs(1, &field.docs, &types::field_docs(field));
+                let read = super::names::view(self.model, &field.of, "'m");
+                text.line(1, &format!("{} @ {} => {read},", lower(&field.name), field.offset));
+            }
+        } else {
+            text.line(0, "rt::owned_record! {");
+            text.docs(1, &record.docs, &format!("`{name}`."));
+            let plain = record.frozen && record.fields.iter().all(|field| self.plain(&field.of));
+            text.line(1, &self.derive(self.all_total(&record.fields), plain));
+            text.line(1, &format!("pub struct {name} => {view}"));
+            record.fields.iter().for_each(|field| self.field(text, 1, field));
+        }
+        text.line(0, "}");
+    }
+
+    /// The struct whose fields a case has itself: it is called as union and case together.
+    fn inside_case(&self, union: &Union, case: &Case) -> Option<&Record> {
+        let Some(Type::Record(index)) = case.of else { return None };
+        let record = &self.model.records[index];
+        (record.name == format!("{}{}", union.name, camel(&case.name))).then_some(record)
+    }
+
+    fn is_inside_case(&self, record: &Record) -> bool {
+        let mut cases =
+            self.model.unions.iter().flat_map(|union| union.cases.iter().map(move |case| (union, case)));
+        cases.any(|(union, case)| {
+            self.inside_case(union, case).is_some_and(|inside| inside.name == record.name)
+        })
+    }
+
+    fn union(&self, text: &mut Text, union: &Union) {
+        let (model, name) = (self.model, &union.name);
+        let of = || union.cases.iter().filter_map(|case| case.of.as_ref());
+        let life = if of().any(|of| view_borrows(model, of)) { "<'m>" } else { "" };
+        text.line(0, "");
+        text.line(0, "rt::owned_union! {");
+        text.docs(1, &union.docs, &format!("`{name}`."));
+        text.line(1, &self.derive(of().all(|of| self.total(of)), false));
+        text.line(1, &format!("pub enum {name} => 'm {name}View{life};"));
+        for case in &union.cases {
+            text.docs(1, &case.docs, &format!("`{}`.", case.name));
+            let head = format!("{} => {}", case.ordinal, variant(&case.name));
+            match (self.inside_case(union, case), &case.of) {
+                (Some(record), _) => {
+                    let (struct_name, form, bytes) = (&record.name, form(record), record.bytes);
+                    text.line(1, &format!("{head} {{"));
+                    text.line(2, &format!("record: {struct_name}View<'m>, {form} {bytes};"));
+                    record.fields.iter().for_each(|field| self.field(text, 2, field));
+                    text.line(1, "},");
+                }
+                (None, Some(of)) => {
+                    let (held, read) = (self.value(of), view(model, of, "'m"));
+                    text.line(1, &format!("{head}(item: {held} => {read}),"));
+                }
+                (None, None) => text.line(1, &format!("{head},")),
+            }
+        }
+        text.line(0, "}");
+    }
+
+    /// The messages of both directions, one type each.
+    fn interface(&self, text: &mut Text, interface: &Interface) {
+        let name = &interface.name;
+        text.line(0, "");
+        text.line(0, &format!("/// Of everything that peers of `{}.{name}` can notice.", self.model.package));
+        let constant = crate::check::names::snake(name).to_uppercase();
+        text.line(0, &format!("pub const {constant}_FINGERPRINT: u64 = {:#018x};", interface.fingerprint));
+        let asked: Vec<Said<'_>> = interface
+            .messages
+            .iter()
+            .filter(|message| message.kind != MessageKind::Event)
+            .map(|message| Said {
+                docs: message.docs.clone(),
+                kind: if matches!(message.kind, MessageKind::Call { .. }) { "Call" } else { "Message" },
+                ordinals: vec![message.ordinal],
+                name: variant(&message.name),
+                carries: Some(Cow::Borrowed(&self.model.records[message.input])),
+            })
+            .collect();
+        self.messages(text, &format!("{name}Request"), "What a client sends", interface, &asked);
+        ordinals(text, interface);
+        let answers = self.answers(interface);
+        self.messages(text, &format!("{name}Reply"), "What a server sends", interface, &answers);
+    }
+
+    /// What a server says: the results of each call, that a call without results is done, why one is declined, and events.
+    fn answers<'a>(&'a self, interface: &'a Interface) -> Vec<Said<'a>> {
+        let mut said = Vec::new();
+        let (mut done, mut failed, mut fault) = (Vec::new(), Vec::new(), None);
+        for message in &interface.messages {
+            match message.kind {
+                MessageKind::Call { output, error, .. } => {
+                    let results = &self.model.records[output];
+                    if results.fields.is_empty() {
+                        done.push(message.ordinal);
+                    } else {
+                        said.push(Said {
+                            docs: vec![format!(
+                                "Answers [`{}Request::{}`].",
+                                interface.name,
+                                variant(&message.name)
+                            )],
+                            kind: "Reply",
+                            ordinals: vec![message.ordinal],
+                            name: variant(&message.name),
+                            carries: Some(Cow::Borrowed(results)),
+                        });
+                    }
+                    if let Some(error) = error {
+                        failed.push(message.ordinal);
+                        fault = Some(Cow::Owned(self.declined(error)));
+                    }
+                }
+                MessageKind::Event => said.push(Said {
+                    docs: message.docs.clone(),
+                    kind: "Message",
+                    ordinals: vec![message.ordinal],
+                    name: variant(&message.name),
+                    carries: Some(Cow::Borrowed(&self.model.records[message.input])),
+                }),
+                MessageKind::Message => {}
+            }
+        }
+        let several = |docs: &str, kind, ordinals: Vec<u16>, name: &str, carries| {
+            let docs = vec![docs.to_owned()];
+            (!ordinals.is_empty()).then(|| Said { docs, kind, ordinals, name: name.to_owned(), carries })
+        };
+        said.extend(several("Answers a call without results: it is done.", "Reply", done, "Done", None));
+        said.extend(several("Answers a call that was declined.", "Error", failed, "Failed", fault));
+        said
+    }
+
+    /// What declines a call, its field called as its type is.
+    fn declined(&self, error: usize) -> Record {
+        let mut record = self.model.records[error].clone();
+        for field in &mut record.fields {
+            let name = match field.of {
+                Type::Union(index) => &self.model.unions[index].name,
+                Type::Enum(index) => &self.model.enums[index].name,
+                _ => continue,
+            };
+            field.name = crate::check::names::snake(name);
+        }
+        record
+    }
+
+    fn messages(&self, text: &mut Text, name: &str, what: &str, interface: &Interface, said: &[Said<'_>]) {
+        if said.is_empty() {
+            return;
+        }
+        text.line(0, "");
+        text.line(0, "rt::owned_messages! {");
+        text.line(1, &format!("/// {what} of the interface `{}`.", interface.name));
+        let carried = said.iter().filter_map(|said| said.carries.as_deref());
+        text.line(
+            1,
+            &self.derive(carried.into_iter().all(|record: &Record| self.all_total(&record.fields)), false),
+        );
+        text.line(1, &format!("pub enum {name}, 'm;"));
+        for one in said {
+            text.docs(1, &one.docs, &format!("`{}`.", one.name));
+            let ordinals: Vec<String> = one.ordinals.iter().map(u16::to_string).collect();
+            let head = format!("{} {} => {}", one.kind, ordinals.join(" | "), one.name);
+            match &one.carries {
+                Some(record) if !record.fields.is_empty() => {
+                    text.line(1, &format!("{head}, {} {{", record.bytes));
+                    record.fields.iter().for_each(|field| self.field(text, 2, field));
+                    text.line(1, "};");
+                }
+                _ => text.line(1, &format!("{head};")),
+            }
+        }
+        text.line(0, "}");
+    }
+}
+
+/// Which ordinal each of a client's messages has.
+fn ordinals(text: &mut Text, interface: &Interface) {
+    let asked: Vec<&Message> =
+        interface.messages.iter().filter(|message| message.kind != MessageKind::Event).collect();
+    if asked.is_empty() {
+        return;
+    }
+    text.line(0, "");
+    text.line(0, &format!("impl {}Request {{", interface.name));
+    for message in asked {
+        text.line(1, &format!("/// The ordinal of `{}`.", message.name));
+        text.line(1, &format!("pub const {}: u16 = {};", message.name.to_uppercase(), message.ordinal));
+    }
+    text.line(0, "}");
+}
+
+/// A message, or an answer, as a variant.
+struct Said<'a> {
+    docs: Vec<String>,
+    kind: &'static str,
+    ordinals: Vec<u16>,
+    name: String,
+    carries: Option<Cow<'a, Record>>,
+}
+
+fn calls(interface: &Interface) -> impl Iterator<Item = &Message> {
+    interface.messages.iter().filter(|message| matches!(message.kind, MessageKind::Call { .. }))
+}
+
+fn form(record: &Record) -> &'static str {
+    if record.frozen { "inline" } else { "apart" }
+}
