@@ -47,6 +47,17 @@ impl Sink for Room<'_, '_> {
         // Whoever writes has measured; what would lie outside is dropped, as the trait says.
         let _ = self.0.write_u64_le(at as usize, value);
     }
+
+    fn bytes(&mut self, at: u32, bytes: &[u8]) {
+        // Whole words together: to find the slot of each takes longer than to write it.
+        let (words, rest) = bytes.split_at(bytes.len() / 8 * 8);
+        let _ = self.0.write_at(at as usize, words);
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            self.word(at.saturating_add(words.len() as u32), u64::from_le_bytes(last));
+        }
+    }
 }
 
 impl Port for Channel {
