@@ -8,7 +8,7 @@ use tombolo::{ChannelOptions, SpawnOptions, WaitSet};
 use crate::channel::{Channel, exclusive};
 use crate::failure::Failure;
 use crate::names::Names;
-use crate::wait::{Seconds, Until, wait, wait_apart};
+use crate::wait::{Seconds, Until, wait, wait_apart, wait_on};
 
 /// This program as a domain of a machine. From :func:`attach`. Threads may share it.
 #[pyclass(module = "tombolo", frozen)]
@@ -119,7 +119,7 @@ impl Domain {
     fn connect(
         &self,
         py: Python<'_>,
-        name: String,
+        name: &str,
         timeout: Seconds,
         slot_bytes: Option<usize>,
         slots: Option<u32>,
@@ -128,8 +128,7 @@ impl Domain {
         used_flag: bool,
     ) -> Result<Channel, Failure> {
         let options = Options { slot_bytes, slots, interface_hash, spin, used_flag }.read()?;
-        let domain = self.domain.clone();
-        Ok(Channel::new(wait_apart(py, move || domain.connect(&name, &options, timeout.0))?))
+        Ok(Channel::new(wait_on(py, self.domain.connect_async(name, &options, timeout.0))?))
     }
 
     /// Starts a domain on any node: `image` is an image file or an executable. It is killed when this program ends.

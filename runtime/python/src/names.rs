@@ -9,7 +9,7 @@ use tombolo::{Attributes, Change, NewRecord, Notice as Told, Value, WatchOptions
 
 use crate::channel::exclusive;
 use crate::failure::Failure;
-use crate::wait::{Seconds, Until, wait, wait_apart};
+use crate::wait::{Seconds, Until, wait, wait_on};
 
 /// The names that a program can reach: :attr:`Domain.names`.
 ///
@@ -130,9 +130,8 @@ impl Names {
     /// `NoSuchName` if nothing did.
     #[pyo3(signature = (query, timeout = Seconds(std::time::Duration::from_secs(10))),
            text_signature = "($self, query, timeout=10.0)")]
-    fn wait_for(&self, py: Python<'_>, query: String, timeout: Seconds) -> Result<Record, Failure> {
-        let names = self.names.clone();
-        Ok(Record { record: wait_apart(py, move || names.wait_for(&query, timeout.0))? })
+    fn wait_for(&self, py: Python<'_>, query: &str, timeout: Seconds) -> Result<Record, Failure> {
+        Ok(Record { record: wait_on(py, self.names.wait_for_async(query, timeout.0))? })
     }
 
     /// Sets a record, and returns its version. It is given by its name and attributes, or in one text:

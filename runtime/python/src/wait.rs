@@ -1,6 +1,8 @@
 //! Waiting without keeping Python from anything else.
 
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -86,7 +88,39 @@ pub(crate) fn wait<T: Send>(
     }
 }
 
-/// Waits for what cannot be cut into slices, on a thread of its own. When a signal raises an exception meanwhile, nobody
+/// Wakes the thread that waits for a future.
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits for a future, other Python threads running meanwhile. When a signal raises an exception the future is dropped,
+/// and with it what it asked for.
+pub(crate) fn wait_on<T: Send>(
+    py: Python<'_>,
+    future: impl Future<Output = Result<T, Error>> + Send,
+) -> Result<T, Failure> {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        let polled = py.detach(|| {
+            let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+            if polled.is_pending() {
+                thread::park_timeout(SLICE);
+            }
+            polled
+        });
+        match polled {
+            Poll::Ready(result) => return Ok(result?),
+            Poll::Pending => py.check_signals()?,
+        }
+    }
+}
+
+/// Waits for what is neither a future nor can be cut into slices, on a thread of its own. When a signal raises an exception meanwhile, nobody
 /// takes the result, and it is dropped when it comes.
 pub(crate) fn wait_apart<T: Send + 'static>(
     py: Python<'_>,

@@ -1,7 +1,9 @@
 """Channels of messages as they are, names, and what goes wrong with them."""
 
+import contextlib
 import math
 import os
+import pathlib
 import re
 import select
 import signal
@@ -125,16 +127,30 @@ class Messages(unittest.TestCase):
         self.assertEqual(there.receive(0), b"x")
         self.assertFalse(there.arm())
 
-    def test_a_signal_ends_a_wait(self):
+    def test_a_signal_ends_a_wait_and_nothing_waits_on(self):
         here, _there = pair()
 
         def interrupt(_signal, _frame):
             raise InterruptedError("as asked for")
 
+        def threads():
+            names = set()
+            for task in pathlib.Path("/proc/self/task").iterdir():
+                # One may end meanwhile.
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    names.add((task / "comm").read_text().strip())
+            return names
+
         before = signal.signal(signal.SIGALRM, interrupt)
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            self.assertRaises(InterruptedError, here.receive, PATIENCE)
+            for wait in (
+                lambda: here.receive(PATIENCE),
+                lambda: domain().connect(fresh_name("nobody"), timeout=PATIENCE),
+                lambda: domain().names.wait_for(fresh_name("nothing"), timeout=PATIENCE),
+            ):
+                signal.setitimer(signal.ITIMER_REAL, 0.05)
+                self.assertRaises(InterruptedError, wait)
+                self.assertNotIn("tombolo-wait", threads())
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
