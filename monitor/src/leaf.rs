@@ -96,7 +96,7 @@ fn run(mut line: Line, emulator: Option<Emulator>, window: Option<GuestWindow>) 
         cores: crate::cores(),
         pid: std::process::id() as i32,
     };
-    line.send(ready.to_bytes(), Vec::new());
+    send(&mut line, &ready, None)?;
     loop {
         while let Some((bytes, fds)) = line.receive() {
             let order = Order::from_bytes(&bytes).map_err(|error| LeafError::Protocol(error.to_string()))?;
@@ -104,9 +104,9 @@ fn run(mut line: Line, emulator: Option<Emulator>, window: Option<GuestWindow>) 
                 return Ok(());
             }
             // The next order may take long, as to start a program does under emulation; deaths are told before that.
-            send_reports(&mut line, &mut agent);
+            send_reports(&mut line, &mut agent)?;
         }
-        send_reports(&mut line, &mut agent);
+        send_reports(&mut line, &mut agent)?;
         agent.end_orphans(&[], |_| false);
         if line.is_gone() {
             agent.destroy_children();
@@ -118,10 +118,18 @@ fn run(mut line: Line, emulator: Option<Emulator>, window: Option<GuestWindow>) 
 }
 
 /// Tells the root what it has to hear.
-fn send_reports(line: &mut Line, agent: &mut Agent) {
+fn send_reports(line: &mut Line, agent: &mut Agent) -> Result<(), LeafError> {
     while let Some((report, file)) = agent.next_report() {
-        line.send(report.to_bytes(), file.into_iter().collect());
+        send(line, &report, file)?;
     }
+    Ok(())
+}
+
+/// A report that cannot be sent would leave the root with a picture of this node that is not so.
+fn send(line: &mut Line, report: &Report, file: Option<OwnedFd>) -> Result<(), LeafError> {
+    let bytes = report.to_bytes().map_err(|error| LeafError::Protocol(format!("a report: {error}")))?;
+    line.send(bytes, file.into_iter().collect());
+    Ok(())
 }
 
 fn wait(line: &mut Line, agent: &mut Agent) -> Result<(), LeafError> {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use tombolo_base::{DomainId, NodeId};
-use tombolo_control::{Fault, MonitorMessage, NODE_LISTENERS, Reply};
+use tombolo_control::{Fault, MonitorMessage, NODE_LISTENERS, Reply, Request};
 use tombolo_naming::{
     Attributes, Endpoint, Limits, NameFault, Naming, Nanos, Operation, Output, Record, Session,
 };
@@ -88,7 +88,8 @@ impl NameDesk {
     /// A client asks for something.
     pub fn ask(&mut self, now: Nanos, client: Client, request: u32, operation: Operation) {
         if self.clients.contains_key(&client) {
-            self.naming.request(now, Session::of_client(client.0, client.1), request, operation);
+            let number = MonitorMessage::number_of(request);
+            self.naming.request(now, Session::of_client(client.0, client.1), number, operation);
         } else if request != 0 {
             let fault = Fault::Refused { why: "attach to the monitor first".into() };
             self.say(client, request, Reply::Failed { fault });
@@ -121,9 +122,10 @@ impl NameDesk {
             Some(match output {
                 Output::Answer { session, request, result } => {
                     let body = match result {
-                        Ok(answer) => Reply::Named { origin, answer },
+                        Ok(answer) => Reply::Names { origin, answer },
                         Err(fault) => Reply::Failed { fault: Fault::Name { fault } },
                     };
+                    let request = tombolo_control::request(Request::NAMES, request);
                     (session.client(), MonitorMessage { request, body })
                 }
                 Output::Notice { session, notice } => {

@@ -59,11 +59,19 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "interface/stubs/src/growth_before.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/kv.rs", cost: Cost::Built, generate: stubs },
     Generator { path: "interface/stubs/src/rights.rs", cost: Cost::Built, generate: stubs },
+    Generator { path: "protocol/naming/src/records.rs", cost: Cost::Built, generate: owned },
+    Generator { path: "protocol/naming/src/name_faults.rs", cost: Cost::Built, generate: owned },
+    Generator { path: "protocol/naming/src/names.rs", cost: Cost::Built, generate: owned },
+    Generator { path: "protocol/control/src/machine.rs", cost: Cost::Built, generate: owned },
+    Generator { path: "protocol/control/src/monitor.rs", cost: Cost::Built, generate: owned },
+    Generator { path: "protocol/control/src/agent.rs", cost: Cost::Built, generate: owned },
     Generator {
         path: "interface/editor/vscode/syntaxes/tombolo.tmLanguage.json",
         cost: Cost::Built,
         generate: grammar,
     },
+    Generator { path: "docs/book/src/reference/monitor.md", cost: Cost::Built, generate: control_reference },
+    Generator { path: "docs/book/src/reference/agent.md", cost: Cost::Built, generate: control_reference },
     Generator { path: "docs/book/src/reference/echo.md", cost: Cost::Built, generate: reference },
     Generator { path: "docs/book/src/reference/everything.md", cost: Cost::Built, generate: reference },
     Generator { path: "docs/book/src/reference/kv.md", cost: Cost::Built, generate: reference },
@@ -169,6 +177,53 @@ fn c_stubs_of_before(workspace: &Workspace, path: &str, _present: &str) -> Resul
 /// The reference of the interface file of the same name.
 fn reference(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     compiled(workspace, path, &["--doc"])
+}
+
+/// The same of what monitors say.
+fn control_reference(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
+    compiled_from(workspace, &control_file(path), &["--doc"])
+}
+
+/// What of the monitors' interfaces is held as types of the tree, and in which file it is declared.
+const HELD: [(&str, &str); 13] = [
+    ("records", "Duration=core::time::Duration"),
+    ("records", "Float=crate::Float"),
+    ("records", "Attribute=map"),
+    ("names", "ObjectKey=pair"),
+    ("machine", "NodeId=tombolo_base::NodeId"),
+    ("machine", "ChannelId=tombolo_base::ChannelId"),
+    ("machine", "Isa=tombolo_base::Isa"),
+    ("machine", "Target=tombolo_base::Target"),
+    ("machine", "TransportKind=tombolo_link::TransportKind"),
+    ("machine", "Side=tombolo_link::Side"),
+    ("machine", "ChannelConfig=tombolo_link::ChannelConfig"),
+    ("machine", "Variable=pair"),
+    ("monitor", "WindowBytes=pair"),
+];
+
+/// The files of the monitors' interfaces, each with all that it includes.
+const INCLUDED: [(&str, &[&str]); 6] = [
+    ("records", &["records"]),
+    ("name_faults", &["records"]),
+    ("names", &["records", "names"]),
+    ("machine", &["records", "names", "machine"]),
+    ("monitor", &["records", "names", "machine", "monitor"]),
+    ("agent", &["records", "names", "machine"]),
+];
+
+/// Types that own, of the interface file of the same name that monitors have.
+fn owned(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
+    let file = control_file(path);
+    let stem = Path::new(path).file_stem().unwrap_or_default();
+    let included = INCLUDED.iter().find(|(file, _)| stem == *file).map_or(&[][..], |(_, included)| included);
+    let held = HELD.iter().filter(|(file, _)| included.contains(file)).map(|(_, held)| *held);
+    let held: Vec<&str> = held.collect();
+    compiled_from(workspace, &file, &[&format!("--owned={}", held.join(","))])
+}
+
+fn control_file(path: &str) -> String {
+    let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
+    format!("interfaces/control/{stem}.tbl")
 }
 
 /// How editors colour interface files.

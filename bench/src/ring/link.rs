@@ -125,7 +125,7 @@ fn ended(child: &Child, exit: &Exit) -> Error {
         Exit::Exited { status } => format!("status {status}"),
         Exit::Signalled { signal } => format!("killed by signal {signal}"),
         Exit::NodeLost { cause } => format!("its node was lost: {cause}"),
-        Exit::Left {} => "its end was not seen".to_owned(),
+        Exit::Left => "its end was not seen".to_owned(),
     };
     Error::PeerEnded { node: child.node_name().to_owned(), exit }
 }

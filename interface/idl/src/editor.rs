@@ -119,10 +119,14 @@ mod tests {
             .into_iter()
             .map(|pattern| (Regex::new(&pattern.expression).unwrap(), pattern))
             .collect();
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interfaces");
+        let mut paths = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interfaces")];
         let mut files = 0;
-        for entry in fs::read_dir(folder).unwrap() {
-            let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        while let Some(path) = paths.pop() {
+            if path.is_dir() {
+                paths.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+                continue;
+            }
+            let text = fs::read_to_string(path).unwrap();
             let scopes: Vec<&str> =
                 text.split_inclusive('\n').flat_map(|line| scopes(&patterns, line)).collect();
             for token in lexer::tokens(&text).unwrap() {
@@ -133,7 +137,7 @@ mod tests {
             }
             files += 1;
         }
-        assert!(files >= 6);
+        assert!(files >= 12);
     }
 
     #[test]

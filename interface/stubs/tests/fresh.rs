@@ -7,8 +7,8 @@ use tombolo_idl::build;
 use tombolo_idl::rust::RustOptions;
 use tombolo_idl::rust::owned::OwnedOptions;
 
-fn interfaces() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interfaces");
+fn interfaces(folder: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interfaces").join(folder);
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut paths: Vec<_> =
         entries.filter(|path| path.extension().is_some_and(|ending| ending == "tbl")).collect();
@@ -18,8 +18,8 @@ fn interfaces() -> Vec<PathBuf> {
 
 #[test]
 fn stubs_are_what_the_compiler_writes() {
-    assert!(!interfaces().is_empty());
-    for path in interfaces() {
+    assert!(!interfaces("").is_empty());
+    for path in interfaces("") {
         let stem = path.file_stem().unwrap().to_str().unwrap();
         let origin = format!("interfaces/{stem}.tbl");
         let text = build::rust(&path, &RustOptions { origin, ..RustOptions::default() }).unwrap();
@@ -41,7 +41,7 @@ fn types_that_own_are_what_the_compiler_writes() {
 
 #[test]
 fn interface_files_are_formatted() {
-    for path in interfaces() {
+    for path in interfaces("").into_iter().chain(interfaces("control")) {
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(
             tombolo_idl::format(&text).unwrap(),

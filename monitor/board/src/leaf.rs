@@ -10,7 +10,7 @@ use core::fmt;
 use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{
-    Attachment, Bytes, Exit, MAX_MESSAGE_BYTES, MonitorMessage, Order, Reply, Report, StartOrder, Wire,
+    Attachment, Exit, MAX_MESSAGE_BYTES, MonitorMessage, Order, Reply, Report, StartOrder, Wire, told,
 };
 use tombolo_platform_bare::board::{Board, Fault, Trap};
 use tombolo_platform_bare::call;
@@ -265,8 +265,8 @@ impl<B: Board> Leaf<B> {
                     self.end(Exit::Signalled { signal: 9 });
                 }
             }
-            Order::Stop {} => return Err(Ended::Stopped),
-            Order::TraceRead { ticket, .. } => self.report(&Report::TraceRead { ticket, bytes: None }),
+            Order::Stop => return Err(Ended::Stopped),
+            Order::TraceRead { ticket, .. } => self.report(&Report::TraceBytes { ticket, bytes: None }),
             Order::NamesAsked { node, connection, request, .. } => {
                 self.refuse_names(node, connection, request);
             }
@@ -280,8 +280,8 @@ impl<B: Board> Leaf<B> {
     /// One program at a time has nobody to share names with.
     fn refuse_names(&mut self, node: NodeId, connection: u32, request: u32) {
         let fault = tombolo_control::Fault::Refused { why: "a board has no names of its own".into() };
-        let message = MonitorMessage { request, body: Reply::Failed { fault } }.to_bytes();
-        self.report(&Report::NamesSay { node, connection, message: Bytes(message) });
+        let message = told(&MonitorMessage { request, body: Reply::Failed { fault } });
+        self.report(&Report::NamesSay { node, connection, message });
     }
 
     fn welcomed(&mut self, name: &str, machine: &str) {
@@ -321,8 +321,11 @@ impl<B: Board> Leaf<B> {
             (None, None) => Err("the program did not arrive: the board has too little memory for it, raise \
                                  `memory_mib` in the machine file"
                 .to_string()),
-            (None, Some(program)) => load(&mut self.board, program, order, connection)
-                .map_err(|error| format!("{} is no program for this board: {error}", order.name)),
+            (None, Some(program)) => match (Order::Start { order: order.clone() }).to_bytes() {
+                Ok(order_bytes) => load(&mut self.board, program, &order_bytes, connection)
+                    .map_err(|error| format!("{} is no program for this board: {error}", order.name)),
+                Err(error) => Err(format!("{} cannot be told how to start: {error}", order.name)),
+            },
         };
         match started {
             Ok(()) => {
@@ -336,7 +339,7 @@ impl<B: Board> Leaf<B> {
     }
 
     fn deliver(&mut self, connection: u32, channel: ChannelId, attachments: &[Attachment], encoded: Vec<u8>) {
-        let lifeline = attachments.contains(&Attachment::Lifeline {});
+        let lifeline = attachments.contains(&Attachment::Lifeline);
         match &mut self.running {
             Some(running) if running.connection == connection => {
                 if lifeline {
@@ -362,7 +365,7 @@ impl<B: Board> Leaf<B> {
         let (Some(running), Some(line)) = (&mut self.running, &mut self.line) else { return };
         for (stream, output) in (1..).zip(&mut running.outputs) {
             while let Some(piece) = output.next_piece() {
-                line.report(&Report::Output { domain: running.domain, stream, bytes: Bytes(piece) });
+                line.report(&Report::Output { domain: running.domain, stream, bytes: piece });
             }
         }
     }
@@ -406,7 +409,7 @@ impl<B: Board> Leaf<B> {
                 let running = self.running.as_mut()?;
                 let theirs = match &report {
                     Report::Asked { connection, message } => {
-                        *connection == running.connection && message.0.len() <= MAX_MESSAGE_BYTES
+                        *connection == running.connection && message.len() <= MAX_MESSAGE_BYTES
                     }
                     Report::Released { channel } => running.channels.remove(channel),
                     _ => false,
@@ -448,9 +451,9 @@ impl<B: Board> Leaf<B> {
         let domain = running.domain;
         for (stream, output) in (1..).zip(&mut running.outputs) {
             while let Some(piece) = output.piece() {
-                self.report(&Report::Output { domain, stream, bytes: Bytes(piece) });
+                self.report(&Report::Output { domain, stream, bytes: piece });
             }
-            self.report(&Report::Output { domain, stream, bytes: Bytes::default() });
+            self.report(&Report::Output { domain, stream, bytes: Vec::new() });
         }
         for channel in core::mem::take(&mut running.channels) {
             self.report(&Report::Released { channel });

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use tombolo_base::SharedMemory;
-use tombolo_control::{Report, Wire};
+use tombolo_control::{Report, Unsendable, Wire};
 use tombolo_link::end::{Awaited, ChannelEnd, EndError, memory_of};
 use tombolo_link::handshake::Progress;
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
@@ -38,7 +38,7 @@ impl Opening {
             Progress::Open(_) => {
                 let end =
                     ChannelEnd::attach(&self.memory, Side::A, control_config()).map_err(Ended::window)?;
-                Ok(Some(Line { end, queue: VecDeque::new() }))
+                Ok(Some(Line { end, queue: VecDeque::new(), unsendable: None }))
             }
         }
     }
@@ -49,12 +49,17 @@ pub(crate) struct Line {
     end: ChannelEnd,
     /// What the root has not taken yet.
     queue: VecDeque<Vec<u8>>,
+    /// A report that could not be sent.
+    unsendable: Option<Unsendable>,
 }
 
 impl Line {
     /// Sends a report, now or when the root takes it.
     pub(crate) fn report(&mut self, report: &Report) {
-        self.queue.push_back(report.to_bytes());
+        match report.to_bytes() {
+            Ok(message) => self.queue.push_back(message),
+            Err(error) => self.unsendable = Some(error),
+        }
     }
 
     /// Reports that wait.
@@ -64,6 +69,9 @@ impl Line {
 
     /// Sends what the root takes.
     pub(crate) fn flush(&mut self) -> Result<(), Ended> {
+        if let Some(error) = self.unsendable.take() {
+            return Err(Ended::line(error));
+        }
         while let Some(message) = self.queue.front() {
             match self.end.try_send(message) {
                 Ok(()) => {}

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use tombolo_base::{ChannelId, DomainId};
-use tombolo_control::{StartOrder, Wire};
+use tombolo_control::StartOrder;
 use tombolo_platform_bare::board::{Board, ELF_MACHINE};
 use tombolo_platform_bare::call::{STACK_BYTES, Start, VERSION};
 use tombolo_platform_bare::elf::{Executable, LoadError};
@@ -55,17 +55,16 @@ impl Running {
     }
 }
 
-/// Puts a program into memory and makes the board ready to run it.
+/// Puts a program and the order to start it, encoded, into memory, and makes the board ready to run it.
 pub(crate) fn load(
     board: &mut impl Board,
     file: &[u8],
-    order: &StartOrder,
+    order: &[u8],
     connection: u32,
 ) -> Result<(), LoadError> {
     let reach = board.reach_of_programs();
     let window_bytes = board.window().len_bytes() as u64;
     let (from, memory) = board.program_memory();
-    let order = order.to_bytes();
     // At the upper end, in this order: the program's heap, its start, the order.
     let order_at = (memory.len().saturating_sub(order.len())) & !15;
     let start_at = order_at.saturating_sub(Start::BYTES) & !15;
@@ -91,7 +90,7 @@ pub(crate) fn load(
         order_bytes: order.len() as u64,
         connection: connection.into(),
     };
-    memory[order_at..order_at + order.len()].copy_from_slice(&order);
+    memory[order_at..order_at + order.len()].copy_from_slice(order);
     memory[start_at..start_at + Start::BYTES].copy_from_slice(&start.to_bytes());
     board.prepare(program.entry, from + STACK_BYTES, from + start_at as u64);
     Ok(())

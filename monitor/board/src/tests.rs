@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use std::rc::Rc;
 
 use tombolo_base::{ChannelId, DomainId, Isa, NodeId, SharedMemory};
-use tombolo_control::{Bytes, Exit, Order, Report, StartOrder, Wire};
+use tombolo_control::{Exit, Order, Report, Seat, StartOrder, Wire};
 use tombolo_link::end::{ChannelEnd, memory_of};
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
 use tombolo_link::{Handshake, Hello, Side};
@@ -122,7 +122,7 @@ impl Rig {
     }
 
     fn order(&mut self, order: &Order) {
-        self.root.try_send(&order.to_bytes()).unwrap();
+        self.root.try_send(&order.to_bytes().unwrap()).unwrap();
     }
 
     /// A few turns, and what was reported.
@@ -167,18 +167,15 @@ impl Rig {
 }
 
 fn start_order(domain: DomainId) -> StartOrder {
-    // Decoded from the encoding of the fields that matter here, the others being empty or zero, so that fields which
-    // do not concern boards may come and go.
-    let mut bytes = Vec::new();
-    domain.encode(&mut bytes);
-    HASH.encode(&mut bytes);
-    String::from("prog").encode(&mut bytes);
-    loop {
-        match StartOrder::from_bytes(&bytes) {
-            Ok(order) => return order,
-            Err(_) => bytes.push(0),
-        }
-        assert!(bytes.len() < 256, "an order of empty fields is short");
+    StartOrder {
+        domain,
+        program: HASH,
+        name: "prog".into(),
+        arguments: Vec::new(),
+        environment: Vec::new(),
+        directory: String::new(),
+        stdin: false,
+        seat: Seat::any(),
     }
 }
 
@@ -224,12 +221,12 @@ fn a_program_starts_prints_and_ends() {
     let place = PROGRAMS + call::STACK_BYTES + 12;
     rig.traps([call(call::PRINT, [1, place, 7, 0]), call(call::EXIT, [3, 0, 0, 0])]);
     let domain = Rig::domain(1);
-    let nothing = Bytes::default;
+    let nothing = Vec::new;
     let expected = vec![
         Report::ProgramTaken { hash: HASH },
         Report::Started { domain, pid: 1 },
         Report::Joined { connection: 1, pid: 1, domain: Some(domain) },
-        Report::Output { domain, stream: 1, bytes: Bytes(b"Tombolo".to_vec()) },
+        Report::Output { domain, stream: 1, bytes: b"Tombolo".to_vec() },
         Report::Output { domain, stream: 1, bytes: nothing() },
         Report::Output { domain, stream: 2, bytes: nothing() },
         Report::Left { connection: 1 },
@@ -261,8 +258,8 @@ fn a_program_that_loops_is_killed_and_lets_go_of_its_channels() {
     let mut rig = Rig::new();
     rig.start(1);
     let channel = ChannelId(9);
-    let attachments = vec![tombolo_control::Attachment::Lifeline {}];
-    rig.order(&Order::Deliver { connection: 1, channel, attachments, message: Bytes::default() });
+    let attachments = vec![tombolo_control::Attachment::Lifeline];
+    rig.order(&Order::Deliver { connection: 1, channel, attachments, message: Vec::new() });
     rig.order(&Order::Signal { domain: Rig::domain(1), signal: 9 });
     let reports = rig.turns();
     assert!(reports.contains(&Report::Released { channel }), "{reports:?}");
@@ -318,7 +315,7 @@ fn a_sleep_ends_by_its_time_or_an_order() {
         connection: 1,
         channel: ChannelId(0),
         attachments: Vec::new(),
-        message: Bytes::default(),
+        message: Vec::new(),
     });
     rig.turns();
     assert_eq!(*rig.answers.borrow(), [0, 1], "bit 0 says that there are orders");
@@ -327,6 +324,6 @@ fn a_sleep_ends_by_its_time_or_an_order() {
 #[test]
 fn the_root_can_stop_it() {
     let mut rig = Rig::new();
-    rig.order(&Order::Stop {});
+    rig.order(&Order::Stop);
     assert_eq!(rig.leaf.turn(), Err(Ended::Stopped));
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use tombolo_base::ChannelId;
-use tombolo_control::{Fault, MonitorMessage, Reply, Wire};
+use tombolo_control::{Fault, MonitorMessage, Reply, told};
 use tombolo_platform::event::{Interest, Ready};
 use tombolo_platform::{Errno, process, socket};
 
@@ -77,9 +77,9 @@ impl Agent {
         if let Ok(Some(connection)) = socket::accept(&self.listener) {
             let what =
                 "the monitor of this node has no descriptors left for another connection (see `ulimit -n`)";
-            let body = Reply::Failed { fault: Fault::Limit { what: what.into() } };
+            let body = Reply::TurnedAway { fault: Fault::Limit { what: what.into() } };
             // If it does not take that, it sees the end.
-            let _ = socket::send(&connection, &MonitorMessage { request: 0, body }.to_bytes(), &[]);
+            let _ = socket::send(&connection, &told(&MonitorMessage { request: 0, body }), &[]);
         }
         self.spare = spare();
     }

@@ -57,7 +57,7 @@ impl Core {
         let incoming = Reply::Incoming { listener: record.listener, grant: grant_b };
         self.deliver_with(record.client, 0, incoming, channel, accepting.attachments, accepting.passed);
         let grant_a = grant(Side::A, record.owner, self.node_name(record.owner.node()), connecting.window);
-        let connected = Reply::Connected { grant: grant_a };
+        let connected = Reply::Connect { grant: grant_a };
         self.deliver_with(client, request, connected, channel, connecting.attachments, connecting.passed);
     }
 
@@ -86,7 +86,7 @@ impl Core {
                 return Share { attachments, passed: Vec::new(), window: None };
             }
             let passed = vec![Resource::PairEnd { channel, accepting, stream }];
-            Share { attachments: vec![Attachment::Passed {}], passed, window: None }
+            Share { attachments: vec![Attachment::Passed], passed, window: None }
         };
         Ok((transport, share(false), share(true)))
     }
@@ -131,20 +131,20 @@ impl Core {
         };
         let inside = Share {
             attachments: vec![
-                Attachment::WindowMemory {},
-                Attachment::Lifeline {},
+                Attachment::WindowMemory,
+                Attachment::Lifeline,
                 Attachment::Interrupt { vector },
-                Attachment::Registers {},
+                Attachment::Registers,
             ],
             passed: Vec::new(),
             window: place(Some(u32::from(HOST_PEER) << 16 | u32::from(vector))),
         };
         let outside = Share {
             attachments: vec![
-                Attachment::Passed {},
-                Attachment::Lifeline {},
-                Attachment::Passed {},
-                Attachment::Passed {},
+                Attachment::Passed,
+                Attachment::Lifeline,
+                Attachment::Passed,
+                Attachment::Passed,
             ],
             passed: vec![
                 Resource::WindowMemory(vm),

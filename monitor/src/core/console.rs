@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use tombolo_base::NodeId;
-use tombolo_control::{Bytes, Fault, Reply};
+use tombolo_control::{Fault, Reply};
 
 use super::{Client, Core, Effect, NodeState, shown};
 
@@ -123,7 +123,7 @@ impl Core {
             // From the first byte ever: what is no longer remembered was dropped, and is counted as such.
             node.console.viewers.insert(client, Viewer { position: 0, in_flight_bytes: 0 });
         }
-        Ok(Reply::Done {})
+        Ok(Reply::Done)
     }
 
     pub(super) fn console_show(&mut self, client: Client, name: &str) {
@@ -135,7 +135,7 @@ impl Core {
     fn show(&mut self, client: Client, id: NodeId) {
         let name = self.node_name(id);
         while let Some((dropped, piece)) = self.node(id).and_then(|node| node.console.next_piece(client)) {
-            let body = Reply::Console { node: name.clone(), dropped, bytes: Bytes(piece) };
+            let body = Reply::Console { node: name.clone(), dropped, bytes: piece };
             self.deliver(client, 0, body);
         }
     }
@@ -168,7 +168,7 @@ impl Core {
         }
         node.console.typed_bytes += bytes.len();
         self.effects.push(Effect::ConsoleWrite { node: id, bytes });
-        Ok(Reply::Done {})
+        Ok(Reply::Done)
     }
 
     /// How much of what was typed on a node's console waits for its serial line.

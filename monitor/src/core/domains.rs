@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tombolo_base::{DomainId, NodeId, Target};
-use tombolo_control::{Bytes, Exit, Fault, Order, Reply, SpawnRequest, StartOrder};
+use tombolo_control::{Exit, Fault, Order, Reply, SpawnRequest, StartOrder};
 use tombolo_machine::image::Image;
 
 use super::{
@@ -222,7 +222,7 @@ impl Core {
         let Some(record) = self.domains.get_mut(&domain) else { return };
         record.pid = pid;
         if let (Some(request), Some((_, client))) = (record.starting.take(), record.parent) {
-            self.answer(client, request, Ok(Reply::Spawned { domain }));
+            self.answer(client, request, Ok(Reply::Spawn { domain }));
         }
     }
 
@@ -314,7 +314,7 @@ impl Core {
                 None => self.executions.push((at, domain)),
             }
         }
-        Ok(Reply::Done {})
+        Ok(Reply::Done)
     }
 
     pub(super) fn execute_sentences(&mut self, now: Nanos) {
@@ -338,18 +338,18 @@ impl Core {
         owner.filter(|client| self.clients.contains_key(client))
     }
 
-    pub(super) fn domain_output(&mut self, domain: DomainId, stream: u8, bytes: Bytes) {
+    pub(super) fn domain_output(&mut self, domain: DomainId, stream: u8, bytes: Vec<u8>) {
         match self.output_owner(domain) {
             Some(client) => self.deliver(client, 0, Reply::Output { domain, stream, bytes }),
             None => {
                 // Nobody is left to read it, and its writer is being killed.
-                let bytes = bytes.0.len() as u32;
+                let bytes = bytes.len() as u32;
                 self.order(domain.node(), Order::OutputTaken { domain, stream, bytes });
             }
         }
     }
 
-    pub(super) fn input(&mut self, client: Client, request: u32, domain: DomainId, bytes: Bytes) {
+    pub(super) fn input(&mut self, client: Client, request: u32, domain: DomainId, bytes: Vec<u8>) {
         let result = match self.domains.get_mut(&domain) {
             None => Err(Fault::NoSuchDomain { domain }),
             Some(record) if record.feeding.is_some() => {
@@ -370,7 +370,7 @@ impl Core {
         if let Some((client, request)) =
             self.domains.get_mut(&domain).and_then(|record| record.feeding.take())
         {
-            self.answer(client, request, Ok(Reply::Done {}));
+            self.answer(client, request, Ok(Reply::Done));
         }
     }
 }

@@ -58,7 +58,7 @@ impl Core {
 
     /// Tells a client that it is not served, and why, and ends its connection.
     pub(super) fn turn_away(&mut self, client: Client, fault: Fault) {
-        self.deliver(client, 0, Reply::Failed { fault });
+        self.deliver(client, 0, Reply::TurnedAway { fault });
         let (node, connection) = client;
         self.order(node, Order::Dismiss { connection });
     }

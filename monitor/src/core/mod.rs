@@ -23,7 +23,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, NodeId, Target};
-use tombolo_control::{Attachment, Bytes, Fault, MonitorMessage, Order, Reply, Report, Wire};
+use tombolo_control::{Attachment, Fault, MonitorMessage, Order, Reply, Report, told};
 use tombolo_link::window::{WindowAllocator, WindowRange};
 use tombolo_machine::image::Image;
 use tombolo_machine::{Limit, Machine};
@@ -356,10 +356,10 @@ impl Core {
                 self.joined((node, connection), pid, domain);
             }
             Report::Asked { connection, message } => {
-                self.asked(now, (node, connection), &message.0, image);
+                self.asked(now, (node, connection), &message, image);
             }
             Report::NamesSay { node: of, connection, message } => {
-                self.names_say(node, (of, connection), &message.0);
+                self.names_say(node, (of, connection), &message);
             }
             Report::Exported { connection, name, listener } => {
                 self.node_exported((node, connection), name, listener);
@@ -375,7 +375,7 @@ impl Core {
             Report::ProgramTaken { hash } => self.program_taken(node, hash),
             Report::Released { channel } => self.channel_released(node, channel),
             Report::InputTaken { domain } => self.input_taken(domain),
-            Report::TraceRead { ticket, bytes } => self.trace_was_read(node, ticket, bytes),
+            Report::TraceBytes { ticket, bytes } => self.trace_was_read(node, ticket, bytes),
         }
         if self.clients.is_empty() && self.domains.is_empty() {
             self.idle_since.get_or_insert(now);
@@ -427,7 +427,7 @@ impl Core {
         attachments: Vec<Attachment>,
         passed: Vec<Resource>,
     ) {
-        let message = Bytes(MonitorMessage { request, body }.to_bytes());
+        let message = told(&MonitorMessage { request, body });
         let order = Order::Deliver { connection, channel, attachments, message };
         self.effects.push(Effect::Order { node, order, passed });
     }

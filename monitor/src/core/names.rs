@@ -46,7 +46,7 @@ impl Core {
         let listener = record.next_listener;
         record.next_listener += 1;
         self.names.export(client, &name, listener).map_err(|fault| Fault::Name { fault })?;
-        Ok(Reply::Exported { listener })
+        Ok(Reply::Export { listener })
     }
 
     /// A client of a node exports a name of the node. Its agent is believed about its own names and clients only.

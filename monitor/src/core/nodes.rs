@@ -81,7 +81,7 @@ impl Core {
         };
         self.order(id, order);
         if let Some((client, request)) = restarting {
-            self.answer(client, request, Ok(Reply::Done {}));
+            self.answer(client, request, Ok(Reply::Done));
         }
         self.trace_node_ready(id);
     }

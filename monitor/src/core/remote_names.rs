@@ -79,7 +79,7 @@ impl Core {
         let Ok(MonitorMessage { request, body }) = MonitorMessage::from_bytes(message) else { return };
         let may_answer = self.remote_names.asked.get(&(client, request)) == Some(&from);
         match &body {
-            Reply::Named { origin: Some(origin), answer } if *origin == from && may_answer => {
+            Reply::Names { origin: Some(origin), answer } if *origin == from && may_answer => {
                 if let Answer::Watching { watch, .. } = answer {
                     self.remote_names.watches.insert((from, client, *watch));
                 }

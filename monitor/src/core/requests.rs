@@ -65,7 +65,7 @@ impl Core {
             Request::Accepted { count } => return self.accepted(client, count),
             Request::Withdraw { listener } => {
                 self.names.withdraw(client, listener);
-                Ok(Reply::Done {})
+                Ok(Reply::Done)
             }
             Request::Connect { scope, name, timeout, config } => {
                 return match self.place(client, scope, name) {
@@ -83,13 +83,13 @@ impl Core {
                 }
                 return;
             }
-            Request::Nodes {} => Ok(Reply::Nodes { nodes: self.list_nodes() }),
+            Request::Nodes => Ok(Reply::Nodes { nodes: self.list_nodes() }),
             Request::ConsoleOpen { node } => {
                 let result = self.console_open(client, &node);
                 self.answer(client, request, result);
                 return self.console_show(client, &node);
             }
-            Request::ConsoleInput { node, bytes } => self.console_input(&node, bytes.0),
+            Request::ConsoleInput { node, bytes } => self.console_input(&node, bytes),
             Request::ConsoleTaken { node, bytes } => return self.console_taken(client, &node, bytes),
             Request::OutputTaken { domain, stream, bytes } => {
                 if self.output_owner(domain) != Some(client) {
@@ -100,8 +100,8 @@ impl Core {
                 return self.order(domain.node(), order);
             }
             Request::Input { domain, bytes } => return self.input(client, request, domain, bytes),
-            Request::Down {} => {
-                self.answer(client, request, Ok(Reply::Done {}));
+            Request::Down => {
+                self.answer(client, request, Ok(Reply::Done));
                 return self.go_down(now);
             }
             Request::Restart { node } => return self.restart(now, client, request, &node),
@@ -158,7 +158,7 @@ impl Core {
         let (_, connection) = client;
         self.order(node, Order::Admitted { connection, domain });
         self.names.admit(client, domain);
-        Ok(Reply::Attached {
+        Ok(Reply::Attach {
             domain,
             node: self.node_name(node),
             machine: self.machine.name().to_owned(),

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tombolo_base::{Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{
-    Attachment, Bytes, ClientMessage, Exit, Fault, MonitorMessage, Order, Reply, Report, Request,
-    SpawnRequest, StartOrder, Wire,
+    Attachment, ClientMessage, Exit, Fault, MonitorMessage, Order, Reply, Report, Request, SpawnRequest,
+    StartOrder, Wire,
 };
 use tombolo_link::{ChannelConfig, TransportKind};
 use tombolo_machine::Machine;
@@ -76,7 +76,7 @@ impl Bench {
                     order: Order::Deliver { connection, attachments, message, .. },
                     passed,
                 } => {
-                    let message = MonitorMessage::from_bytes(&message.0).unwrap();
+                    let message = MonitorMessage::from_bytes(&message).unwrap();
                     self.delivered.push(((node, connection), message, attachments, passed));
                 }
                 Effect::Order { node, order, .. } => self.orders.push((node, order)),
@@ -95,21 +95,21 @@ impl Bench {
         self.report(node, Report::Joined { connection, pid: 7, domain: None });
         let attach = Request::Attach { version: FINGERPRINT, program: "test".into() };
         match self.ask(client, attach) {
-            Some(Reply::Attached { domain, spawned: false, .. }) => domain,
+            Some(Reply::Attach { domain, spawned: false, .. }) => domain,
             other => panic!("{other:?}"),
         }
     }
 
     /// Asks and returns the answer, if there is one at once.
     pub(super) fn ask(&mut self, client: Client, body: Request) -> Option<Reply> {
-        let message = Bytes(ClientMessage { request: 9, body }.to_bytes());
+        let message = ClientMessage { request: 9, body }.to_bytes().unwrap();
         self.delivered.clear();
         self.report(client.0, Report::Asked { connection: client.1, message });
         self.answer(client)
     }
 
     pub(super) fn answer(&self, client: Client) -> Option<Reply> {
-        let of = |(to, message, ..): &&(Client, MonitorMessage, _, _)| *to == client && message.request == 9;
+        let of = |(to, message, ..): &&(Client, MonitorMessage, _, _)| *to == client && message.number() == 9;
         self.delivered.iter().find(of).map(|(_, message, ..)| message.body.clone())
     }
 
@@ -153,13 +153,13 @@ fn a_name_has_one_owner_and_goes_with_it() {
     let mut bench = Bench::up(4);
     let owner = bench.attach((HOST, 1));
     bench.attach((ARM0, 1));
-    assert_eq!(bench.export((HOST, 1), "pong"), Some(Reply::Exported { listener: 1 }));
+    assert_eq!(bench.export((HOST, 1), "pong"), Some(Reply::Export { listener: 1 }));
     let taken = Fault::NameTaken { name: "pong".into(), owner };
     assert_eq!(bench.export((ARM0, 1), "pong"), Some(Reply::Failed { fault: taken }));
     let bad = Fault::BadName { name: "no spaces".into() };
     assert_eq!(bench.export((ARM0, 1), "no spaces"), Some(Reply::Failed { fault: bad }));
     bench.report(HOST, Report::Left { connection: 1 });
-    assert_eq!(bench.export((ARM0, 1), "pong"), Some(Reply::Exported { listener: 1 }));
+    assert_eq!(bench.export((ARM0, 1), "pong"), Some(Reply::Export { listener: 1 }));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn whoever_asks_before_attaching_is_refused() {
     let mut bench = Bench::up(4);
     bench.report(HOST, Report::Joined { connection: 1, pid: 7, domain: None });
     assert!(matches!(
-        bench.ask((HOST, 1), Request::Nodes {}),
+        bench.ask((HOST, 1), Request::Nodes),
         Some(Reply::Failed { fault: Fault::Refused { .. } })
     ));
     let old = Request::Attach { version: 999, program: String::new() };
@@ -181,7 +181,7 @@ fn a_connection_waits_for_its_name_and_gives_up() {
     bench.attach((HOST, 2));
     assert_eq!(bench.connect((HOST, 1), "late"), None);
     bench.export((HOST, 2), "late");
-    assert!(matches!(bench.answer((HOST, 1)), Some(Reply::Connected { .. })));
+    assert!(matches!(bench.answer((HOST, 1)), Some(Reply::Connect { .. })));
     assert_eq!(bench.connect((HOST, 1), "never"), None);
     assert_eq!(bench.core.next_tick(), Some(SECOND));
     bench.core.tick(SECOND);
@@ -198,7 +198,7 @@ fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back()
     bench.attach((ARM0, 1));
     bench.export((HOST, 1), "pong");
     for _ in 0..2 {
-        let Some(Reply::Connected { grant }) = bench.connect((ARM0, 1), "pong") else { panic!() };
+        let Some(Reply::Connect { grant }) = bench.connect((ARM0, 1), "pong") else { panic!() };
         assert_eq!(
             (grant.transport, grant.window.as_ref().unwrap().ring),
             (TransportKind::Window, Some(grant.channel.0 as u32))
@@ -226,7 +226,7 @@ fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back()
     bench.report(ARM0, Report::Released { channel });
     assert!(matches!(bench.connect((ARM0, 1), "pong"), Some(Reply::Failed { .. })), "told twice by one side");
     bench.report(HOST, Report::Released { channel });
-    assert!(matches!(bench.connect((ARM0, 1), "pong"), Some(Reply::Connected { .. })));
+    assert!(matches!(bench.connect((ARM0, 1), "pong"), Some(Reply::Connect { .. })));
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn two_domains_of_one_virtual_machine_are_joined_by_its_own_agent() {
     bench.attach((ARM0, 1));
     bench.attach((ARM0, 2));
     bench.export((ARM0, 1), "pong");
-    assert!(matches!(bench.connect((ARM0, 2), "pong"), Some(Reply::Connected { .. })));
+    assert!(matches!(bench.connect((ARM0, 2), "pong"), Some(Reply::Connect { .. })));
     for (_, _, attachments, passed) in &bench.delivered {
         assert!(matches!(attachments[..], [Attachment::PairEnd { stream: false, .. }]) && passed.is_empty());
     }
@@ -266,7 +266,7 @@ fn image() -> tombolo_machine::Image {
 pub(super) fn start(bench: &mut Bench, client: Client) -> tombolo_base::DomainId {
     let domain = order_start(bench, client).domain;
     bench.report(ARM0, Report::Started { domain, pid: 55 });
-    assert_eq!(bench.answer(client), Some(Reply::Spawned { domain }));
+    assert_eq!(bench.answer(client), Some(Reply::Spawn { domain }));
     domain
 }
 
@@ -284,7 +284,7 @@ fn order_start(bench: &mut Bench, client: Client) -> StartOrder {
             seat: tombolo_control::Seat::any(),
         },
     };
-    let message = Bytes(ClientMessage { request: 9, body: spawn }.to_bytes());
+    let message = ClientMessage { request: 9, body: spawn }.to_bytes().unwrap();
     let report = Report::Asked { connection: client.1, message };
     bench.delivered.clear();
     bench.core.report(0, client.0, report, Some(Ok(image())));
@@ -317,7 +317,7 @@ fn an_image_without_a_build_names_what_it_has() {
     let parent = start(&mut bench, (HOST, 1));
     bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(parent) });
     let attach = Request::Attach { version: FINGERPRINT, program: String::new() };
-    assert!(matches!(bench.ask((ARM0, 5), attach), Some(Reply::Attached { spawned: true, .. })));
+    assert!(matches!(bench.ask((ARM0, 5), attach), Some(Reply::Attach { spawned: true, .. })));
     let fault = match bench.spawn((ARM0, 5), "host") {
         Some(Reply::Failed { fault }) => fault,
         other => panic!("{other:?}"),
@@ -356,7 +356,7 @@ fn what_a_lost_client_waited_for_is_not_told_to_the_next_of_its_number() {
     bench.attach((HOST, 1));
     bench.attach((ARM1, 1));
     let domain = start(&mut bench, (HOST, 1));
-    assert_eq!(bench.ask((ARM1, 1), Request::Input { domain, bytes: Bytes(vec![1]) }), None);
+    assert_eq!(bench.ask((ARM1, 1), Request::Input { domain, bytes: vec![1] }), None);
     is_replaced(&mut bench);
     bench.report(ARM0, Report::InputTaken { domain });
     assert_eq!(bench.answer((ARM1, 1)), None);
@@ -374,7 +374,7 @@ fn an_asked_domain_that_stays_is_killed_after_its_grace() {
     bench.attach((HOST, 1));
     let domain = start(&mut bench, (HOST, 1));
     let kill = Request::Kill { domain, signal: 15, grace: Duration::from_secs(2) };
-    assert_eq!(bench.ask((HOST, 1), kill), Some(Reply::Done {}));
+    assert_eq!(bench.ask((HOST, 1), kill), Some(Reply::Done));
     assert_eq!(bench.orders.last(), Some(&(ARM0, Order::Signal { domain, signal: 15 })));
     bench.core.tick(2 * SECOND);
     bench.collect();
@@ -394,7 +394,7 @@ fn a_lost_node_takes_its_domains_and_hangs_up_its_channels() {
     bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(domain) });
     bench.ask((ARM0, 5), Request::Attach { version: FINGERPRINT, program: String::new() });
     bench.export((HOST, 1), "pong");
-    let Some(Reply::Connected { grant }) = bench.connect((ARM0, 5), "pong") else { panic!() };
+    let Some(Reply::Connect { grant }) = bench.connect((ARM0, 5), "pong") else { panic!() };
     bench.delivered.clear();
     bench.core.node_lost(ARM0, "its process was ended by signal 9");
     bench.collect();
@@ -419,7 +419,7 @@ fn a_restarted_node_has_a_new_generation_and_its_old_ids_are_refused() {
     assert_eq!(bench.ask((HOST, 1), restart()), None);
     bench.core.node_started(ARM0, 101, Some((1 << 20, 4)));
     bench.report(ARM0, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 1, pid: 1 });
-    assert_eq!(bench.answer((HOST, 1)), Some(Reply::Done {}));
+    assert_eq!(bench.answer((HOST, 1)), Some(Reply::Done));
     let new = start(&mut bench, (HOST, 1));
     assert_eq!((old.generation().get(), new.generation().get(), old.index(), new.index()), (1, 2, 1, 1));
     let kill = Request::Kill { domain: old, signal: 9, grace: Duration::ZERO };
@@ -469,10 +469,10 @@ fn a_slow_viewer_of_a_console_learns_what_it_lost() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     bench.core.console_output(ARM0, b"first\n");
-    assert_eq!(bench.ask((HOST, 1), Request::ConsoleOpen { node: "arm0".into() }), Some(Reply::Done {}));
+    assert_eq!(bench.ask((HOST, 1), Request::ConsoleOpen { node: "arm0".into() }), Some(Reply::Done));
     let shown = |bench: &Bench| {
         let total = |sum: (u64, usize), message: &MonitorMessage| match &message.body {
-            Reply::Console { dropped, bytes, .. } => (sum.0 + dropped, sum.1 + bytes.0.len()),
+            Reply::Console { dropped, bytes, .. } => (sum.0 + dropped, sum.1 + bytes.len()),
             _ => sum,
         };
         bench.delivered.iter().map(|(_, message, ..)| message).fold((0, 0), total)
@@ -486,7 +486,7 @@ fn a_slow_viewer_of_a_console_learns_what_it_lost() {
     loop {
         let (_, before) = shown(&bench);
         let taken = Request::ConsoleTaken { node: "arm0".into(), bytes: 8192 };
-        let message = Bytes(ClientMessage { request: 0, body: taken }.to_bytes());
+        let message = ClientMessage { request: 0, body: taken }.to_bytes().unwrap();
         bench.report(HOST, Report::Asked { connection: 1, message });
         if shown(&bench).1 == before {
             break;
@@ -503,7 +503,7 @@ fn a_slow_viewer_of_a_console_learns_what_it_lost() {
 fn nonsense_ends_the_connection_that_sent_it() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
-    bench.report(HOST, Report::Asked { connection: 1, message: Bytes(vec![255; 40]) });
+    bench.report(HOST, Report::Asked { connection: 1, message: vec![255; 40] });
     assert!(bench.orders.contains(&(HOST, Order::Dismiss { connection: 1 })));
 }
 
@@ -528,7 +528,7 @@ fn what_an_agent_says_of_domains_elsewhere_is_no_evidence() {
     let domain = start(&mut bench, (HOST, 1));
     bench.delivered.clear();
     bench.report(ARM1, Report::Ended { domain, exit: Exit::Exited { status: 0 } });
-    bench.report(ARM1, Report::Output { domain, stream: 1, bytes: Bytes(b"x".to_vec()) });
+    bench.report(ARM1, Report::Output { domain, stream: 1, bytes: b"x".to_vec() });
     bench.report(ARM1, Report::Joined { connection: 1, pid: 1, domain: Some(domain) });
     let attach = Request::Attach { version: FINGERPRINT, program: String::new() };
     assert_eq!(bench.ask((ARM1, 1), attach), None);
@@ -609,7 +609,7 @@ fn a_program_that_is_on_its_way_twice_gives_both_ranges_back() {
 fn a_fault_repeats_no_more_than_a_message_has_room_for() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
-    let node = "x".repeat(59 * 1024);
+    let node = "x".repeat(tombolo_control::records::MAX_GIVEN_NAME as usize);
     let requests = [
         Request::Restart { node: node.clone() },
         Request::ConsoleOpen { node: node.clone() },
@@ -649,11 +649,11 @@ fn the_last_words_of_a_dead_domain_open_nothing() {
     let domain = start(&mut bench, (HOST, 1));
     bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(domain) });
     let attach = Request::Attach { version: FINGERPRINT, program: String::new() };
-    assert!(matches!(bench.ask((ARM0, 5), attach), Some(Reply::Attached { spawned: true, .. })));
+    assert!(matches!(bench.ask((ARM0, 5), attach), Some(Reply::Attach { spawned: true, .. })));
     assert_eq!(bench.connect((ARM0, 5), "late"), None);
     bench.report(ARM0, Report::Ended { domain, exit: Exit::Signalled { signal: 9 } });
     // Its connection is still there when the name comes up, and so may be something that it said.
-    assert_eq!(bench.export((HOST, 1), "late"), Some(Reply::Exported { listener: 1 }));
+    assert_eq!(bench.export((HOST, 1), "late"), Some(Reply::Export { listener: 1 }));
     let incoming = |bench: &Bench| {
         bench.delivered.iter().any(|(_, message, ..)| matches!(message.body, Reply::Incoming { .. }))
     };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use tombolo_base::{ChannelId, DomainId, NodeId};
-use tombolo_control::{Attachment, Bytes, Fault, MAX_TRACE_READ_BYTES, Order, Reply, TracedInfo};
+use tombolo_control::{Attachment, Fault, MAX_TRACE_READ_BYTES, Order, Reply, TracedInfo};
 use tombolo_trace::layout::control_on;
 
 use super::{Client, Core, Effect, Nanos, NodeState};
@@ -66,7 +66,7 @@ impl Traces {
 impl Core {
     /// Answers a request to attach; with the answer goes the domain's trace page.
     pub(super) fn attached(&mut self, client: Client, request: u32, result: Result<Reply, Fault>) {
-        let Ok(Reply::Attached { domain, .. }) = result else {
+        let Ok(Reply::Attach { domain, .. }) = result else {
             return self.answer(client, request, result);
         };
         let program = self.domains.get(&domain).map(|record| record.program.clone()).unwrap_or_default();
@@ -110,7 +110,7 @@ impl Core {
             .filter(|id| self.nodes.get(usize::from(id.0)).is_some_and(|node| node.state == NodeState::Up))
             .collect();
         up.into_iter().for_each(|node| self.order(node, Order::Trace { word }));
-        Ok(Reply::Done {})
+        Ok(Reply::Done)
     }
 
     /// The machine is to stop: at once, or, while somebody records it, when that one has read the rest. With the nodes
@@ -223,13 +223,13 @@ impl Core {
     }
 
     /// An agent answers a read, for its own domains only.
-    pub(super) fn trace_was_read(&mut self, node: NodeId, ticket: u64, bytes: Option<Bytes>) {
+    pub(super) fn trace_was_read(&mut self, node: NodeId, ticket: u64, bytes: Option<Vec<u8>>) {
         if self.traces.reads.get(&ticket).is_none_or(|read| read.node != node) {
             return;
         }
         let Some(read) = self.traces.reads.remove(&ticket) else { return };
         let result = match bytes {
-            Some(bytes) => Ok(Reply::TraceBytes { bytes }),
+            Some(bytes) => Ok(Reply::TraceRead { bytes }),
             None => Err(Fault::Refused {
                 why: "that trace is not there any more: its node is gone, or had no memory for it".into(),
             }),

@@ -56,6 +56,8 @@ pub(super) struct RunningNode {
     errors: Option<OwnedFd>,
     /// The end of that.
     complaint: Vec<u8>,
+    /// Why an order could not be sent.
+    unsendable: Option<String>,
 }
 
 impl RunningNode {
@@ -63,7 +65,7 @@ impl RunningNode {
         let errors = process.child_mut().stderr.take().map(OwnedFd::from);
         // A pipe that cannot be read without blocking is not read.
         let errors = errors.filter(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_ok());
-        RunningNode { process, line, vm, typed: Vec::new(), errors, complaint: Vec::new() }
+        RunningNode { process, line, vm, typed: Vec::new(), errors, complaint: Vec::new(), unsendable: None }
     }
 
     pub(super) fn pid(&self) -> i32 {
@@ -90,7 +92,14 @@ impl RunningNode {
     }
 
     pub(super) fn order(&mut self, order: &Order, fds: Vec<OwnedFd>) {
-        let message = order.to_bytes();
+        let message = match order.to_bytes() {
+            Ok(message) => message,
+            // Without it the node would not do what the root takes as done.
+            Err(error) => {
+                self.unsendable = Some(format!("an order to it: {error}"));
+                return;
+            }
+        };
         match &mut self.line {
             NodeLine::Awaited(first) => first.push(message),
             NodeLine::Made(line) => line.send(message, fds),
@@ -126,6 +135,9 @@ impl RunningNode {
     }
 
     fn hear_or_lose(&mut self) -> Result<Option<Arrived>, String> {
+        if let Some(cause) = self.unsendable.take() {
+            return Err(cause);
+        }
         if let NodeLine::Awaited(_) = self.line {
             self.make_line_if_rung()?;
         }

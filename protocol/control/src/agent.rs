@@ -1,318 +1,386 @@
-//! Between the root monitor of a machine and the agent on each node.
+//! Between the root monitor of a machine and the agent on each node. The root decides; agents do. An agent numbers its
+//! clients' connections, runs processes, keeps lifelines, and passes its clients' requests up unread.
 //!
-//! The root decides; agents do. An agent numbers its clients' connections, runs processes, keeps lifelines, and
-//! passes its clients' requests up unread.
+//! Written by `tombolo idl compile` from interfaces/control/agent.tbl.
 
-use alloc::string::String;
-use alloc::vec::Vec;
+use tombolo_interface as rt;
+#[allow(unused_imports, reason = "not all of a file is used")]
+use super::machine::*;
+#[allow(unused_imports, reason = "not all of a file is used")]
+use super::name_faults::*;
+#[allow(unused_imports, reason = "not all of a file is used")]
+use super::names::*;
+#[allow(unused_imports, reason = "not all of a file is used")]
+use super::records::*;
 
-use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
-use tombolo_naming::Operation;
-
-use crate::client::{Exit, Seat};
-use crate::wire::{Bytes, wire_enum, wire_struct};
-
-wire_enum! {
-    /// A descriptor that goes to a domain with a message.
-    Attachment {
-        /// It came along with the message to the agent.
-        1 => Passed {}
-        /// The domain's end of a fresh lifeline of this channel; the agent keeps the other.
-        2 => Lifeline {}
-        /// The window's memory.
-        3 => WindowMemory {}
-        /// The event counter of this interrupt vector.
-        4 => Interrupt {
-            /// Which.
-            vector: u16,
-        }
-        /// The window device's registers.
-        5 => Registers {}
-        /// One end of a socket pair between two domains of this agent, made at the first mention.
-        6 => PairEnd {
-            /// False for the connecting side.
-            accepting: bool,
-            /// Bytes rather than messages.
-            stream: bool,
-        }
-        /// The memory that a domain traces to. The agent makes it, and keeps it for others to read.
-        40 => TracePage {
-            /// Whose.
-            domain: DomainId,
-        }
-    }
+rt::record_view! {
+    AttachmentInterrupt => AttachmentInterruptView<'m>, inline 2 / 2;
+    /// Which.
+    vector @ 0 => u16,
 }
 
-wire_struct! {
+rt::record_view! {
+    AttachmentPairEnd => AttachmentPairEndView<'m>, inline 2 / 1;
+    /// False for the connecting side.
+    accepting @ 0 => bool,
+    /// Bytes rather than messages.
+    stream @ 1 => bool,
+}
+
+rt::record_view! {
+    AttachmentTracePage => AttachmentTracePageView<'m>, inline 8 / 8;
+    /// Whose.
+    domain @ 0 => rt::Domain,
+}
+
+rt::owned_record! {
     /// What to run.
-    StartOrder {
-        /// Who it will be.
-        domain: DomainId,
-        /// SHA-256 of the program, which the agent has.
-        program: [u8; 32],
-        /// `argv[0]`.
-        name: String,
-        /// `argv[1..]`.
-        arguments: Vec<String>,
-        /// Variables to add.
-        environment: Vec<(String, String)>,
-        /// Where; the agent's own directory when it has no such one.
-        directory: String,
-        /// A pipe for standard input, or nothing.
-        stdin: bool,
-        /// On which processors, and before whom.
-        seat: Seat,
-    }
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct StartOrder => StartOrderView<'m>, inline 96 / 8;
+    /// Who it will be.
+    domain @ 0: rt::DomainId => rt::Domain,
+    /// SHA-256 of the program, which the agent has.
+    program @ 8: [u8; 32] => rt::Array<'m, u8, 32>,
+    /// `argv[0]`.
+    name @ 40: rt::String => rt::Text<'m, 61440>,
+    /// `argv[1..]`.
+    arguments @ 48: rt::Vec<rt::String> => rt::List<'m, rt::Text<'m, 61440>, 4096>,
+    /// Variables to add.
+    environment @ 56: rt::Vec<(rt::String, rt::String)> => rt::List<'m, VariableView<'m>, 4096>,
+    /// Where; the agent's own directory when it has no such one.
+    directory @ 64: rt::String => rt::Text<'m, 61440>,
+    /// A pipe for standard input, or nothing.
+    stdin @ 72: bool => bool,
+    /// On which processors, and before whom.
+    seat @ 80: Seat => SeatView<'m>,
 }
 
-wire_enum! {
-    /// What the root tells an agent to do.
-    Order {
-        /// Who the agent is. First message.
-        1 => Welcome {
-            /// Its node.
-            node: NodeId,
-            /// The node's name.
-            name: String,
-            /// The machine's name.
-            machine: String,
-        }
-        /// A program, to be kept for later starts. With a descriptor, or in the window.
-        2 => Program {
-            /// Its SHA-256.
-            hash: [u8; 32],
-            /// Its length.
-            length_bytes: u64,
-            /// Where in the window, if it comes that way.
-            window_offset_bytes: Option<u64>,
-        }
-        /// Run something.
-        3 => Start {
-            /// What.
-            order: StartOrder,
-        }
-        /// Send a signal to a domain that the agent started.
-        4 => Signal {
-            /// Which.
-            domain: DomainId,
-            /// Its number.
-            signal: u8,
-        }
-        /// Pass a message, with descriptors, to a client.
-        5 => Deliver {
-            /// Which.
-            connection: u32,
-            /// The channel that the attachments belong to; 0 for none.
-            channel: ChannelId,
-            /// In order.
-            attachments: Vec<Attachment>,
-            /// An encoded [`crate::client::MonitorMessage`].
-            message: Bytes,
-        }
-        /// The other end of a channel is gone: let its lifeline show it.
-        6 => HangUp {
-            /// Which.
-            channel: ChannelId,
-        }
-        /// Feed a domain's standard input; empty bytes end it.
-        7 => Input {
-            /// Whose.
-            domain: DomainId,
-            /// What.
-            bytes: Bytes,
-        }
-        /// A domain's output was taken.
-        8 => OutputTaken {
-            /// Whose.
-            domain: DomainId,
-            /// 1 or 2.
-            stream: u8,
-            /// How much.
-            bytes: u32,
-        }
-        /// Kill everything and end.
-        9 => Stop {}
-        /// A program will not be started again soon: let it go.
-        11 => Forget {
-            /// Its SHA-256.
-            hash: [u8; 32],
-        }
-        /// A client is this domain from now on.
-        30 => Admitted {
-            /// Which client.
-            connection: u32,
-            /// Who it is.
-            domain: DomainId,
-        }
-        /// Serve the names of your node.
-        33 => ServeNames {
-            /// Which that is.
-            node: NodeId,
-            /// How often it was started.
-            generation: u16,
-            /// Records that may go with one domain.
-            records_per_domain: u32,
-            /// Requests of one domain that may wait.
-            waits_per_domain: u32,
-        }
-        /// A client of another node asks for something about the names of this one.
-        31 => NamesAsked {
-            /// Its node.
-            node: NodeId,
-            /// Its number there.
-            connection: u32,
-            /// Who it is.
-            domain: DomainId,
-            /// The number of its request.
-            request: u32,
-            /// What it asks for.
-            operation: Operation,
-        }
-        /// That client is gone.
-        32 => NamesLeft {
-            /// Its node.
-            node: NodeId,
-            /// Its number there.
-            connection: u32,
-        }
-        /// Close a client's connection.
-        10 => Dismiss {
-            /// Which.
-            connection: u32,
-        }
-        /// Store this in the control word of every trace page, also of those to come.
-        40 => Trace {
-            /// 0 to stop.
-            word: u64,
-        }
-        /// Read a part of a domain's trace page.
-        41 => TraceRead {
-            /// For the answer.
-            ticket: u64,
-            /// Whose.
-            domain: DomainId,
-            /// First byte.
-            offset_bytes: u64,
-            /// How much.
-            length_bytes: u32,
-        }
-        /// Nobody will read a domain's trace page any more.
-        42 => TraceForget {
-            /// Whose.
-            domain: DomainId,
-        }
-    }
+rt::owned_union! {
+    /// A descriptor that goes to a domain with a message.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum Attachment => 'm AttachmentView<'m>;
+    /// It came along with the message to the agent.
+    1 => Passed,
+    /// The domain's end of a fresh lifeline of this channel; the agent keeps the other.
+    2 => Lifeline,
+    /// The window's memory.
+    3 => WindowMemory,
+    /// The event counter of this interrupt vector.
+    4 => Interrupt {
+        record: AttachmentInterruptView<'m>, inline 2;
+        /// Which.
+        vector @ 0: u16 => u16,
+    },
+    /// The window device's registers.
+    5 => Registers,
+    /// One end of a socket pair between two domains of this agent, made at the first mention.
+    6 => PairEnd {
+        record: AttachmentPairEndView<'m>, inline 2;
+        /// False for the connecting side.
+        accepting @ 0: bool => bool,
+        /// Bytes rather than messages.
+        stream @ 1: bool => bool,
+    },
+    /// The memory that a domain traces to. The agent makes it, and keeps it for others to read.
+    7 => TracePage {
+        record: AttachmentTracePageView<'m>, inline 8;
+        /// Whose.
+        domain @ 0: rt::DomainId => rt::Domain,
+    },
 }
 
-wire_enum! {
-    /// What an agent tells the root.
-    Report {
-        /// It runs. First message.
-        1 => Ready {
-            /// [`crate::FINGERPRINT`].
-            version: u32,
-            /// What it was compiled for.
-            isa: Isa,
-            /// Processors it has.
-            cores: u16,
-            /// Its process id.
-            pid: i32,
-        }
-        /// A client connected.
-        2 => Joined {
-            /// Its number, never given out twice.
-            connection: u32,
-            /// Its process.
-            pid: i32,
-            /// The domain that the agent started as that process.
-            domain: Option<DomainId>,
-        }
-        /// A client asks for something; a descriptor may come with it.
-        3 => Asked {
-            /// Which.
-            connection: u32,
-            /// An encoded [`crate::client::ClientMessage`].
-            message: Bytes,
-        }
-        /// A client is gone.
-        4 => Left {
-            /// Which.
-            connection: u32,
-        }
-        /// A domain was started.
-        5 => Started {
-            /// Which.
-            domain: DomainId,
-            /// Its process.
-            pid: i32,
-        }
-        /// A domain could not be started.
-        6 => NotStarted {
-            /// Which.
-            domain: DomainId,
-            /// Why.
-            why: String,
-        }
-        /// A domain ended; all its output was sent before.
-        7 => Ended {
-            /// Which.
-            domain: DomainId,
-            /// How.
-            exit: Exit,
-        }
-        /// A domain wrote something.
-        8 => Output {
-            /// Which.
-            domain: DomainId,
-            /// 1 or 2.
-            stream: u8,
-            /// What; empty at the end.
-            bytes: Bytes,
-        }
-        /// A program has been copied out of the window.
-        9 => ProgramTaken {
-            /// Its SHA-256.
-            hash: [u8; 32],
-        }
-        /// A domain let go of its end of a channel.
-        10 => Released {
-            /// Which.
-            channel: ChannelId,
-        }
-        /// What this node's names say to a client of another node.
-        30 => NamesSay {
-            /// Its node.
-            node: NodeId,
-            /// Its number there.
-            connection: u32,
-            /// An encoded [`crate::client::MonitorMessage`].
-            message: Bytes,
-        }
-        /// A client exports a name of this node.
-        31 => Exported {
-            /// Which client.
-            connection: u32,
-            /// The name.
-            name: String,
-            /// The agent's number for it, from [`crate::NODE_LISTENERS`] on.
-            listener: u32,
-        }
-        /// A name of this node is exported no more.
-        32 => Withdrawn {
-            /// The name.
-            name: String,
-        }
-        /// What was fed to a domain's standard input has been taken.
-        11 => InputTaken {
-            /// Whose.
-            domain: DomainId,
-        }
-        /// A part of a trace page.
-        40 => TraceRead {
-            /// Of the order.
-            ticket: u64,
-            /// As much as there is; nothing when there is no such page.
-            bytes: Option<Bytes>,
-        }
-    }
+/// Of everything that peers of `tombolo.control.Agent` can notice.
+pub const AGENT_FINGERPRINT: u64 = 0x21c40bbcaebed482;
+
+rt::owned_messages! {
+    /// What a client sends of the interface `Agent`.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum AgentRequest, 'm;
+    /// Who the agent is. First message.
+    /// It is the same in every release.
+    Message 1 => Welcome, 24 {
+        /// Its node.
+        node @ 0: tombolo_base::NodeId => NodeIdView<'m>,
+        /// The node's name.
+        name @ 8: rt::String => rt::Text<'m, 61440>,
+        /// The machine's name.
+        machine @ 16: rt::String => rt::Text<'m, 1024>,
+    };
+    /// A program, to be kept for later starts. With a descriptor, or in the window.
+    Message 2 => Program, 56 {
+        /// Its SHA-256.
+        hash @ 0: [u8; 32] => rt::Array<'m, u8, 32>,
+        /// Its length.
+        length_bytes @ 32: u64 => u64,
+        /// Where in the window, if it comes that way.
+        window_offset_bytes @ 40: Option<u64> => Option<u64>,
+    };
+    /// Run something.
+    Message 3 => Start, 96 {
+        /// What.
+        order @ 0: StartOrder => StartOrderView<'m>,
+    };
+    /// Send a signal to a domain that the agent started.
+    Message 4 => Signal, 16 {
+        /// Which.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// Its number.
+        signal @ 8: u8 => u8,
+    };
+    /// Pass a message, with descriptors, to a client.
+    Message 5 => Deliver, 32 {
+        /// Which.
+        connection @ 0: u32 => u32,
+        /// The channel that the attachments belong to; 0 for none.
+        channel @ 8: tombolo_base::ChannelId => ChannelIdView<'m>,
+        /// In order.
+        attachments @ 16: rt::Vec<Attachment> => rt::List<'m, AttachmentView<'m>, 16>,
+        /// An encoded message of a `Monitor` to its client.
+        message @ 24: rt::Vec<u8> => rt::Blob<'m, 61440>,
+    };
+    /// The other end of a channel is gone: let its lifeline show it.
+    Message 6 => HangUp, 8 {
+        /// Which.
+        channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
+    };
+    /// Feed a domain's standard input; empty bytes end it.
+    Message 7 => Input, 16 {
+        /// Whose.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// What.
+        bytes @ 8: rt::Vec<u8> => rt::Blob<'m, 61440>,
+    };
+    /// A domain's output was taken.
+    Message 8 => OutputTaken, 16 {
+        /// Whose.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// 1 or 2.
+        stream @ 8: u8 => u8,
+        /// How much.
+        bytes @ 12: u32 => u32,
+    };
+    /// Kill everything and end.
+    Message 9 => Stop;
+    /// Close a client's connection.
+    Message 10 => Dismiss, 8 {
+        /// Which.
+        connection @ 0: u32 => u32,
+    };
+    /// A program will not be started again soon: let it go.
+    Message 11 => Forget, 32 {
+        /// Its SHA-256.
+        hash @ 0: [u8; 32] => rt::Array<'m, u8, 32>,
+    };
+    /// A client is this domain from now on.
+    Message 30 => Admitted, 16 {
+        /// Which client.
+        connection @ 0: u32 => u32,
+        /// Who it is.
+        domain @ 8: rt::DomainId => rt::Domain,
+    };
+    /// A client of another node asks for something about the names of this one.
+    Message 31 => NamesAsked, 40 {
+        /// Its node.
+        node @ 0: tombolo_base::NodeId => NodeIdView<'m>,
+        /// Its number there.
+        connection @ 4: u32 => u32,
+        /// Who it is.
+        domain @ 8: rt::DomainId => rt::Domain,
+        /// The number of its request.
+        request @ 16: u32 => u32,
+        /// What it asks for.
+        operation @ 24: Operation => OperationView<'m>,
+    };
+    /// That client is gone.
+    Message 32 => NamesLeft, 8 {
+        /// Its node.
+        node @ 0: tombolo_base::NodeId => NodeIdView<'m>,
+        /// Its number there.
+        connection @ 4: u32 => u32,
+    };
+    /// Serve the names of your node.
+    Message 33 => ServeNames, 16 {
+        /// Which that is.
+        node @ 0: tombolo_base::NodeId => NodeIdView<'m>,
+        /// How often it was started.
+        generation @ 2: u16 => u16,
+        /// Records that may go with one domain.
+        records_per_domain @ 4: u32 => u32,
+        /// Requests of one domain that may wait.
+        waits_per_domain @ 8: u32 => u32,
+    };
+    /// Store this in the control word of every trace page, also of those to come.
+    Message 40 => Trace, 8 {
+        /// 0 to stop.
+        word @ 0: u64 => u64,
+    };
+    /// Read a part of a domain's trace page.
+    Message 41 => TraceRead, 32 {
+        /// For the answer.
+        ticket @ 0: u64 => u64,
+        /// Whose.
+        domain @ 8: rt::DomainId => rt::Domain,
+        /// First byte.
+        offset_bytes @ 16: u64 => u64,
+        /// How much.
+        length_bytes @ 24: u32 => u32,
+    };
+    /// Nobody will read a domain's trace page any more.
+    Message 42 => TraceForget, 8 {
+        /// Whose.
+        domain @ 0: rt::DomainId => rt::Domain,
+    };
+}
+
+impl AgentRequest {
+    /// The ordinal of `welcome`.
+    pub const WELCOME: u16 = 1;
+    /// The ordinal of `program`.
+    pub const PROGRAM: u16 = 2;
+    /// The ordinal of `start`.
+    pub const START: u16 = 3;
+    /// The ordinal of `signal`.
+    pub const SIGNAL: u16 = 4;
+    /// The ordinal of `deliver`.
+    pub const DELIVER: u16 = 5;
+    /// The ordinal of `hang_up`.
+    pub const HANG_UP: u16 = 6;
+    /// The ordinal of `input`.
+    pub const INPUT: u16 = 7;
+    /// The ordinal of `output_taken`.
+    pub const OUTPUT_TAKEN: u16 = 8;
+    /// The ordinal of `stop`.
+    pub const STOP: u16 = 9;
+    /// The ordinal of `dismiss`.
+    pub const DISMISS: u16 = 10;
+    /// The ordinal of `forget`.
+    pub const FORGET: u16 = 11;
+    /// The ordinal of `admitted`.
+    pub const ADMITTED: u16 = 30;
+    /// The ordinal of `names_asked`.
+    pub const NAMES_ASKED: u16 = 31;
+    /// The ordinal of `names_left`.
+    pub const NAMES_LEFT: u16 = 32;
+    /// The ordinal of `serve_names`.
+    pub const SERVE_NAMES: u16 = 33;
+    /// The ordinal of `trace`.
+    pub const TRACE: u16 = 40;
+    /// The ordinal of `trace_read`.
+    pub const TRACE_READ: u16 = 41;
+    /// The ordinal of `trace_forget`.
+    pub const TRACE_FORGET: u16 = 42;
+}
+
+rt::owned_messages! {
+    /// What a server sends of the interface `Agent`.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum AgentReply, 'm;
+    /// It runs. First message.
+    /// It is the same in every release.
+    Message 101 => Ready, 16 {
+        /// What it was built with.
+        version @ 0: u32 => u32,
+        /// What it was compiled for.
+        isa @ 4: tombolo_base::Isa => Isa,
+        /// Processors it has.
+        cores @ 6: u16 => u16,
+        /// Its process id.
+        pid @ 8: i32 => i32,
+    };
+    /// A client connected.
+    Message 102 => Joined, 24 {
+        /// Its number, never given out twice.
+        connection @ 0: u32 => u32,
+        /// Its process.
+        pid @ 4: i32 => i32,
+        /// The domain that the agent started as that process.
+        domain @ 8: Option<rt::DomainId> => Option<rt::Domain>,
+    };
+    /// A client asks for something; a descriptor may come with it.
+    Message 103 => Asked, 16 {
+        /// Which.
+        connection @ 0: u32 => u32,
+        /// An encoded message to a `Monitor`.
+        message @ 8: rt::Vec<u8> => rt::Blob<'m, 61440>,
+    };
+    /// A client is gone.
+    Message 104 => Left, 8 {
+        /// Which.
+        connection @ 0: u32 => u32,
+    };
+    /// A domain was started.
+    Message 105 => Started, 16 {
+        /// Which.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// Its process.
+        pid @ 8: i32 => i32,
+    };
+    /// A domain could not be started.
+    Message 106 => NotStarted, 16 {
+        /// Which.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// Why.
+        why @ 8: rt::String => rt::Text<'m, 61440>,
+    };
+    /// A domain ended; all its output was sent before.
+    Message 107 => Ended, 24 {
+        /// Which.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// How.
+        exit @ 8: Exit => ExitView<'m>,
+    };
+    /// A domain wrote something.
+    Message 108 => Output, 24 {
+        /// Which.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// 1 or 2.
+        stream @ 8: u8 => u8,
+        /// What; empty at the end.
+        bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
+    };
+    /// A program has been copied out of the window.
+    Message 109 => ProgramTaken, 32 {
+        /// Its SHA-256.
+        hash @ 0: [u8; 32] => rt::Array<'m, u8, 32>,
+    };
+    /// A domain let go of its end of a channel.
+    Message 110 => Released, 8 {
+        /// Which.
+        channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
+    };
+    /// What was fed to a domain's standard input has been taken.
+    Message 111 => InputTaken, 8 {
+        /// Whose.
+        domain @ 0: rt::DomainId => rt::Domain,
+    };
+    /// What this node's names say to a client of another node.
+    Message 130 => NamesSay, 16 {
+        /// Its node.
+        node @ 0: tombolo_base::NodeId => NodeIdView<'m>,
+        /// Its number there.
+        connection @ 4: u32 => u32,
+        /// An encoded message of a `Monitor` to its client.
+        message @ 8: rt::Vec<u8> => rt::Blob<'m, 61440>,
+    };
+    /// A client exports a name of this node.
+    Message 131 => Exported, 24 {
+        /// Which client.
+        connection @ 0: u32 => u32,
+        /// The name.
+        name @ 8: rt::String => rt::Text<'m, 61440>,
+        /// The agent's number for it, from 2^31 on.
+        listener @ 16: u32 => u32,
+    };
+    /// A name of this node is exported no more.
+    Message 132 => Withdrawn, 8 {
+        /// The name.
+        name @ 0: rt::String => rt::Text<'m, 61440>,
+    };
+    /// A part of a trace page.
+    Message 140 => TraceBytes, 24 {
+        /// Of the order.
+        ticket @ 0: u64 => u64,
+        /// As much as there is; nothing when there is no such page.
+        bytes @ 8: Option<rt::Vec<u8>> => Option<rt::Blob<'m, 61440>>,
+    };
 }

@@ -1,39 +1,57 @@
 //! What monitors say: to the domains of their node, and to each other.
 //!
-//! `no_std`, no I/O, no `unsafe`. Descriptors travel beside a message, never inside it.
+//! The messages are declared in `interfaces/control/*.tbl`, and `cargo xtask codegen` writes the types. `no_std`, no I/O, no
+//! `unsafe`. Descriptors travel beside a message, never inside it.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+use tombolo_base::hash::fnv1a;
+use tombolo_link::hello::PROTOCOL_VERSION;
+
+#[rustfmt::skip]
 pub mod agent;
-pub mod client;
-pub mod error;
-mod names;
-mod shape;
+mod error;
+mod held;
+#[rustfmt::skip]
+pub mod machine;
+#[rustfmt::skip]
+pub mod monitor;
 pub mod wire;
 
-pub use agent::{Attachment, Order, Report, StartOrder};
-pub use client::{
-    ClientMessage, DomainInfo, Exit, Grant, MonitorMessage, NODE_LISTENERS, NodeInfo, Reply, Request, Seat,
-    SpawnRequest, TracedInfo, WindowPlace,
+pub use tombolo_interface::owned::request;
+pub use tombolo_interface::{Malformed, Unsendable};
+pub use tombolo_naming::{MAX_NAME_BYTES, is_name, name_faults, names, records};
+
+pub use agent::{AgentReply as Report, AgentRequest as Order, Attachment, StartOrder};
+pub use machine::{Exit, Fault, Seat};
+pub use monitor::{
+    DomainInfo, Grant, MonitorReply as Reply, MonitorRequest as Request, NodeInfo, SpawnRequest, TracedInfo,
+    WindowPlace,
 };
-pub use error::Fault;
-pub use tombolo_naming::{MAX_NAME_BYTES, is_name};
-pub use wire::{Bytes, DecodeError, MAX_MESSAGE_BYTES, Wire};
+pub use wire::{
+    ClientMessage, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Wire, is_about_names, told,
+};
+
+/// Listeners from this number on are of exports in the scope of a node, and numbered by its agent; those below by the
+/// root.
+pub const NODE_LISTENERS: u32 = 1 << 31;
 
 /// Stands for all of the messages and their encodings, and for the protocol of channels. Both sides say theirs in their
 /// first message ([`Request::Attach`], [`Report::Ready`]), and a monitor refuses whoever has another.
 ///
 /// **Invariant:** the encodings of these two, of [`Order::Welcome`] and of [`Fault::Refused`] as an answer never change, so
 /// that every build can tell every other that they differ.
-pub const FINGERPRINT: u32 = shape::fold(&[
-    ClientMessage::SHAPE,
-    MonitorMessage::SHAPE,
-    Order::SHAPE,
-    Report::SHAPE,
-    tombolo_link::hello::PROTOCOL_VERSION as u64,
-]);
+pub const FINGERPRINT: u32 = {
+    let folded = fold(fold(monitor::MONITOR_FINGERPRINT, agent::AGENT_FINGERPRINT), PROTOCOL_VERSION as u64);
+    (folded ^ (folded >> 32)) as u32
+};
+
+const fn fold(one: u64, next: u64) -> u64 {
+    let (a, b) = (one.to_le_bytes(), next.to_le_bytes());
+    fnv1a(&[a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]])
+}
 
 /// The most that one request reads of a trace page, in bytes: with what is around it, a message.
 pub const MAX_TRACE_READ_BYTES: u32 = 48 * 1024;

@@ -15,25 +15,33 @@
 extern crate alloc;
 
 mod fault;
+mod held;
 mod limits;
 mod name;
+#[rustfmt::skip]
+pub mod name_faults;
+#[rustfmt::skip]
+pub mod names;
 mod operation;
 pub mod pattern;
 mod query;
 mod record;
+#[rustfmt::skip]
+pub mod records;
 mod store;
 mod text;
 mod value;
 
-pub use fault::NameFault;
 pub use limits::Limits;
-pub use name::{MAX_ATTRIBUTE_BYTES, MAX_NAME_BYTES, NaturalName, Scope, is_attribute, is_name, split_scope};
-pub use operation::{
+pub use name::{MAX_ATTRIBUTE_BYTES, MAX_NAME_BYTES, NaturalName, is_attribute, is_name, split_scope};
+pub use name_faults::NameFault;
+pub use names::{
     Answer, Condition, DeleteCause, EndCause, Event, EventMask, Lifetime, Notice, ObjectInfo, Operation,
     SetMode,
 };
-pub use query::{Comparison, Constraint, Matcher, NamePattern, Query, Test};
-pub use record::{AttributeError, Record};
+pub use query::Matcher;
+pub use record::AttributeError;
+pub use records::{Comparison, Constraint, NamePattern, Query, Record, Scope, Test, Value};
 pub use store::{Endpoint, Naming, Nanos, Output, Session};
 pub use text::{TextError, parse_query, parse_record};
-pub use value::{Attributes, Float, Value};
+pub use value::{Attributes, Float};

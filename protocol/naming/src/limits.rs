@@ -35,7 +35,7 @@ pub struct Limits {
     pub parties: u32,
     /// Records in one answer.
     pub page_records: usize,
-    /// Room that the records of one answer take, in bytes.
+    /// Room that the records of one answer take as they are sent, in bytes.
     pub page_bytes: usize,
     /// Steps that matching one record may take.
     pub steps_per_record: u64,

@@ -3,6 +3,8 @@
 use alloc::string::String;
 use core::cmp::Ordering;
 
+use crate::records::Scope;
+
 /// The longest name, in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
 
@@ -21,18 +23,6 @@ pub fn is_name(name: &str) -> bool {
 pub fn is_attribute(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=MAX_ATTRIBUTE_BYTES).contains(&name.len()) && name.bytes().all(fits)
-}
-
-/// Whose names are meant.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum Scope {
-    /// The machine's: known on every node, for as long as the machine is up.
-    #[default]
-    Machine,
-    /// Those of the node that the caller runs on. They are served there, and go with the node.
-    Own,
-    /// Those of the node of that name.
-    Node(String),
 }
 
 /// Splits what people write into scope and name: `NAME` is the machine's, `@/NAME` the own node's, `@NODE/NAME` that

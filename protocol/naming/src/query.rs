@@ -5,41 +5,12 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::fmt;
 
-use crate::fault::NameFault;
 use crate::limits::Limits;
 use crate::name::{is_attribute, is_name};
+use crate::name_faults::NameFault;
 use crate::pattern::{Exhausted, Pattern, PatternError};
-use crate::value::{Attributes, Value};
-
-/// Which names.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum NamePattern {
-    /// This one.
-    Exact(String),
-    /// All.
-    Any,
-    /// Those that a glob matches: `*` is any text, `?` any character.
-    Glob(String),
-    /// Those in which a regular expression matches; see [`crate::pattern`].
-    Regex(String),
-}
-
-/// How two values are compared.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Comparison {
-    /// `==`, also written `:`
-    Equal,
-    /// `!=`
-    NotEqual,
-    /// `<`
-    Less,
-    /// `<=`
-    LessOrEqual,
-    /// `>`
-    Greater,
-    /// `>=`
-    GreaterOrEqual,
-}
+use crate::records::{Comparison, Constraint, NamePattern, Query, Test, Value};
+use crate::value::Attributes;
 
 impl Comparison {
     /// All, in the order of their codes.
@@ -77,35 +48,6 @@ impl Comparison {
     }
 }
 
-/// What an attribute must be like.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Test {
-    /// It is there.
-    Present,
-    /// It is there, compares with the value, and so. What does not compare (text with a number) never holds.
-    Compare(Comparison, Value),
-    /// It is text in which a regular expression matches.
-    Regex(String),
-}
-
-/// A condition on one attribute.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Constraint {
-    /// Which.
-    pub attribute: String,
-    /// What it must be like.
-    pub test: Test,
-}
-
-/// What is looked for: names, and conditions that all hold.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Query {
-    /// Which names.
-    pub name: NamePattern,
-    /// What their attributes must be like.
-    pub constraints: Vec<Constraint>,
-}
-
 impl Query {
     /// The record of that name.
     #[must_use]
@@ -141,7 +83,7 @@ impl Query {
     /// Only those whose attribute compares so.
     #[must_use]
     pub fn compare(mut self, attribute: &str, comparison: Comparison, value: impl Into<Value>) -> Query {
-        let test = Test::Compare(comparison, value.into());
+        let test = Test::Compare { comparison, value: value.into() };
         self.constraints.push(Constraint { attribute: attribute.into(), test });
         self
     }
@@ -201,7 +143,9 @@ impl fmt::Display for Query {
             f.write_str(if index == 0 { " { " } else { ", " })?;
             match test {
                 Test::Present => write!(f, "{attribute}: _")?,
-                Test::Compare(comparison, value) => write!(f, "{attribute} {} {value}", comparison.symbol())?,
+                Test::Compare { comparison, value } => {
+                    write!(f, "{attribute} {} {value}", comparison.symbol())?;
+                }
                 Test::Regex(regex) => write!(f, "{attribute}: r{}", Value::Text(regex.clone()))?,
             }
         }
@@ -237,7 +181,7 @@ impl CompiledConstraint {
         }
         let test = match &constraint.test {
             Test::Present => CompiledTest::Present,
-            Test::Compare(comparison, value) => CompiledTest::Compare(*comparison, value.clone()),
+            Test::Compare { comparison, value } => CompiledTest::Compare(*comparison, value.clone()),
             Test::Regex(regex) => CompiledTest::Regex(bad(regex, Pattern::regex(regex))?),
         };
         Ok(CompiledConstraint { attribute, test })

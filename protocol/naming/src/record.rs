@@ -3,24 +3,10 @@
 use alloc::string::{String, ToString};
 use core::fmt;
 
-use tombolo_base::DomainId;
+use tombolo_interface::{Holds, List, View};
 
-use crate::value::{Attributes, Value};
-
-/// What is known under a name.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Record {
-    /// Its name, unique in its scope.
-    pub name: String,
-    /// What is known.
-    pub attributes: Attributes,
-    /// Grows with every change of anything in the scope, so no two states of a record share it.
-    pub version: u64,
-    /// The domain that it goes with; nobody for one that lives as long as its scope.
-    pub owner: Option<DomainId>,
-    /// Domains can connect to it: it is an export of its owner.
-    pub endpoint: bool,
-}
+use crate::records::{AttributeView, MAX_GIVEN_ATTRIBUTES, Record, RecordView, Value};
+use crate::value::Attributes;
 
 /// An attribute that is not as asked for.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -147,4 +133,33 @@ impl fmt::Display for Record {
 /// Room that attributes take, in bytes, their names included.
 pub(crate) fn size_bytes(attributes: &Attributes) -> usize {
     attributes.iter().map(|(name, value)| name.len() + value.size_bytes()).sum()
+}
+
+/// Room that a record takes in a message, in bytes.
+pub(crate) fn encoded_bytes(name: &str, attributes: &Attributes) -> usize {
+    type Listed<'m> = List<'m, AttributeView<'m>, { MAX_GIVEN_ATTRIBUTES as u32 }>;
+    // What is longer than may be said fills a page alone, and whoever asked for it hears why it is not sent.
+    let outside =
+        <Listed<'_> as Holds<Attributes>>::outside(attributes, "attributes").unwrap_or(usize::MAX / 2);
+    RecordView::BYTES as usize + name.len().next_multiple_of(8) + outside
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_room_that_a_record_takes_is_what_its_encoding_has() {
+        let values =
+            [Value::from(7), Value::from(1.5), Value::from("text of nine"), Value::from(&[1_u8; 17][..])];
+        for count in 0..=values.len() {
+            let numbered = values.iter().take(count).enumerate();
+            let attributes: Attributes =
+                numbered.map(|(index, value)| (alloc::format!("a{index}"), value.clone())).collect();
+            let name = "a-name".to_string();
+            let record = Record { name, attributes, version: 1, owner: None, endpoint: false };
+            let outside = <RecordView<'_> as Holds<Record>>::outside(&record, "record").unwrap();
+            assert_eq!(encoded_bytes(&record.name, &record.attributes), RecordView::BYTES as usize + outside);
+        }
+    }
 }

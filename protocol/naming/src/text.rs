@@ -10,8 +10,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::name::{is_attribute, is_name};
-use crate::query::{Comparison, Constraint, NamePattern, Query, Test};
-use crate::value::{Attributes, Value};
+use crate::records::{Comparison, Constraint, NamePattern, Query, Test, Value};
+use crate::value::Attributes;
 
 /// What is wrong with a record or query, and where.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -79,7 +79,7 @@ pub fn parse_query(text: &str) -> Result<Query, TextError> {
         let comparison = reader.comparison()?;
         let start = reader.offset;
         let test = match (reader.operand()?, comparison) {
-            (Operand::Value(value), comparison) => Test::Compare(comparison, value),
+            (Operand::Value(value), comparison) => Test::Compare { comparison, value },
             (Operand::Anything, Comparison::Equal) => Test::Present,
             (Operand::Regex(regex), Comparison::Equal) => Test::Regex(regex),
             _ => return Err(reader.wrong_at(start, "a pattern goes with ':' only")),
@@ -288,7 +288,6 @@ fn number(word: &str) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Record;
     use alloc::format;
     use proptest::prelude::*;
 
@@ -358,7 +357,7 @@ mod tests {
             attributes in proptest::collection::btree_map("[a-z][a-z0-9._-]{0,8}", value(), 0..6),
         ) {
             prop_assume!(name != "_");
-            let record = Record { name, attributes, version: 1, owner: None, endpoint: false };
+            let record = crate::Record { name, attributes, version: 1, owner: None, endpoint: false };
             let text = format!("{record}");
             prop_assert_eq!(parse_record(&text), Ok((record.name, record.attributes)), "{}", text);
         }

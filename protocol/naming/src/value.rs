@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::fmt;
 
+use crate::records::Value;
+
 /// The attributes of a record or event, by name.
 pub type Attributes = BTreeMap<String, Value>;
 
@@ -20,21 +22,6 @@ impl PartialEq for Float {
 }
 
 impl Eq for Float {}
-
-/// What an attribute holds.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Value {
-    /// A number without a fraction.
-    Integer(i64),
-    /// A number with one. Not NaN.
-    Float(Float),
-    /// Text.
-    Text(String),
-    /// Yes or no.
-    Bool(bool),
-    /// Bytes without a meaning of their own.
-    Bytes(Vec<u8>),
-}
 
 impl Value {
     /// What kind of value it is, as errors say it.

@@ -37,7 +37,7 @@ impl Domain {
         let link = Rc::new(Link::new());
         let program = env::args().next().unwrap_or_default();
         match link.ask(Request::Attach { version: FINGERPRINT, program }, ANSWER_TIMEOUT)? {
-            Reply::Attached { domain, node, machine, .. } => Ok(Domain { link, id: domain, node, machine }),
+            Reply::Attach { domain, node, machine, .. } => Ok(Domain { link, id: domain, node, machine }),
             other => Err(unexpected(&other)),
         }
     }
@@ -68,7 +68,7 @@ impl Domain {
         let (scope, own_name) = split_scope(name);
         let request = Request::Export { scope, name: own_name.to_owned() };
         match self.link.ask(request, ANSWER_TIMEOUT)? {
-            Reply::Exported { listener } => Ok(Listener {
+            Reply::Export { listener } => Ok(Listener {
                 domain: self.clone(),
                 number: listener,
                 name: name.to_owned(),
@@ -89,7 +89,7 @@ impl Domain {
         let (scope, name) = split_scope(name);
         let request = Request::Connect { scope, name: name.to_owned(), timeout, config: options.config };
         match self.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT))? {
-            Reply::Connected { grant } => {
+            Reply::Connect { grant } => {
                 Channel::open(&self.link, &grant, self.id, options, deadline.remaining())
             }
             other => Err(unexpected(&other)),

@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use tombolo_control::{StartOrder, Wire};
+use tombolo_control::{Order, StartOrder, Wire};
 use tombolo_platform_bare::program;
 
 /// There is no such variable.
@@ -12,7 +12,10 @@ use tombolo_platform_bare::program;
 pub struct NotPresent;
 
 fn start() -> Option<StartOrder> {
-    StartOrder::from_bytes(&program::start_order()).ok()
+    match Order::from_bytes(&program::start_order()) {
+        Ok(Order::Start { order }) => Some(order),
+        _ => None,
+    }
 }
 
 /// The program's name, then its arguments.

@@ -1,10 +1,10 @@
 //! What can go wrong.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use core::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_control::Fault;
+use tombolo_control::{Fault, Unsendable};
 use tombolo_link::{EndError, HandshakeError};
 
 /// Why an operation did not happen. What was to be sent is still the caller's.
@@ -72,6 +72,15 @@ pub enum Error {
     /// The monitor said something that cannot be.
     #[error("the monitor broke the protocol: {0}")]
     MonitorProtocol(String),
+}
+
+impl From<Unsendable> for Error {
+    fn from(error: Unsendable) -> Self {
+        match error {
+            Unsendable::TooLong { length_bytes, max_bytes } => Error::TooLong { length_bytes, max_bytes },
+            field => Error::Monitor(Fault::Limit { what: field.to_string() }),
+        }
+    }
 }
 
 impl Error {

@@ -8,7 +8,8 @@ use core::time::Duration;
 
 use tombolo_base::ChannelId;
 use tombolo_control::{
-    Bytes, ClientMessage, Grant, MAX_MESSAGE_BYTES, MonitorMessage, Order, Reply, Report, Request, Wire,
+    ClientMessage, Grant, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Order, Reply, Report, Request,
+    Wire,
 };
 use tombolo_platform_bare::program;
 
@@ -17,9 +18,6 @@ use crate::time::Deadline;
 
 /// How long a monitor may take to answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// An order is a message and what goes along with it.
-const MAX_ORDER_BYTES: usize = MAX_MESSAGE_BYTES + 4096;
 
 /// What arrived and nobody has taken.
 #[derive(Default)]
@@ -49,10 +47,20 @@ impl Link {
         }
     }
 
+    /// A number for a request: 24 bits, not 0, and of none whose answer may come yet.
+    fn next_request(&self) -> u32 {
+        loop {
+            let request = self.next_request.get();
+            self.next_request.set(MonitorMessage::number_of(request.wrapping_add(1)).max(1));
+            if !self.arrived.borrow().abandoned.contains(&request) {
+                return request;
+            }
+        }
+    }
+
     /// Asks, and waits for the answer.
     pub(crate) fn ask(&self, body: Request, timeout: Duration) -> Result<Reply, Error> {
-        let request = self.next_request.get();
-        self.next_request.set(request.wrapping_add(1).max(1));
+        let request = self.next_request();
         self.say(request, body)?;
         let answered = self.wait(timeout, "an answer of the monitor", |link| {
             link.arrived.borrow_mut().replies.remove(&request)
@@ -73,19 +81,20 @@ impl Link {
     }
 
     fn say(&self, request: u32, body: Request) -> Result<(), Error> {
-        let message = ClientMessage { request, body }.to_bytes();
+        let message = ClientMessage { request, body }.to_bytes()?;
         let (length_bytes, max_bytes) = (message.len(), MAX_MESSAGE_BYTES);
-        let report = Report::Asked { connection: program::connection(), message: Bytes(message) };
-        if length_bytes > max_bytes || !program::report(&report.to_bytes()) {
-            return Err(Error::TooLong { length_bytes, max_bytes });
+        let report = Report::Asked { connection: program::connection(), message };
+        if program::report(&report.to_bytes()?) {
+            Ok(())
+        } else {
+            Err(Error::TooLong { length_bytes, max_bytes })
         }
-        Ok(())
     }
 
     /// Lets go of an end of a channel.
     pub(crate) fn release(&self, channel: ChannelId) {
         // Refused only for a channel that the monitor knows nothing of.
-        let _ = program::report(&Report::Released { channel }.to_bytes());
+        let _ = Report::Released { channel }.to_bytes().map(|report| program::report(&report));
         self.arrived.borrow_mut().hung_up.remove(&channel);
     }
 
@@ -165,7 +174,8 @@ impl Link {
             }
             // Which doorbell is a channel's does not matter: any of them ends a sleep.
             Order::Deliver { message, .. } => {
-                let message = MonitorMessage::from_bytes(&message.0).map_err(|error| nonsense(&error))?;
+                let message = MonitorMessage::from_bytes(&message).map_err(|error| nonsense(&error))?;
+                let request = message.number();
                 match message.body {
                     Reply::Incoming { listener, grant } if !arrived.listeners.contains(&listener) => {
                         drop(arrived);
@@ -174,12 +184,12 @@ impl Link {
                     Reply::Incoming { listener, grant } => {
                         arrived.incoming.entry(listener).or_default().push_back(grant);
                     }
-                    body if !arrived.abandoned.remove(&message.request) && message.request != 0 => {
-                        if let Reply::Exported { listener } = body {
+                    body if request != 0 && !arrived.abandoned.remove(&request) => {
+                        if let Reply::Export { listener } = body {
                             // Whoever connects may be next, before this answer is looked at.
                             arrived.listeners.insert(listener);
                         }
-                        arrived.replies.insert(message.request, body);
+                        arrived.replies.insert(request, body);
                     }
                     _ => {}
                 }

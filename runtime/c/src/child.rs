@@ -132,7 +132,7 @@ pub unsafe extern "C" fn tombolo_child_wait(
             Exit::Exited { status } => Ended { how: 1, number: status.into() },
             Exit::Signalled { signal } => Ended { how: 2, number: signal.into() },
             Exit::NodeLost { .. } => Ended { how: 3, number: 0 },
-            Exit::Left {} => Ended { how: 4, number: 0 },
+            Exit::Left => Ended { how: 4, number: 0 },
         };
         // SAFETY: the caller's room, by the contract.
         unsafe { put(result, ended, "where to put how it ended") }

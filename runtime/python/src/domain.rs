@@ -276,7 +276,7 @@ impl Child {
             Exit::Exited { status } => ("exited", status.into()),
             Exit::Signalled { signal } => ("signalled", signal.into()),
             Exit::NodeLost { .. } => ("node_lost", 0),
-            Exit::Left {} => ("left", 0),
+            Exit::Left => ("left", 0),
         })
     }
 

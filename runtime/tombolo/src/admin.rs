@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_control::{Bytes, Reply, Request};
+use tombolo_control::{Reply, Request};
 
 pub use tombolo_control::{DomainInfo, NodeInfo};
 
@@ -22,7 +22,7 @@ impl Domain {
     /// # Errors
     /// [`Error::MonitorLost`].
     pub fn nodes(&self) -> Result<Vec<NodeInfo>, Error> {
-        match self.link.ask(Request::Nodes {}, ANSWER_TIMEOUT)?.0 {
+        match self.link.ask(Request::Nodes, ANSWER_TIMEOUT)?.0 {
             Reply::Nodes { nodes } => Ok(nodes),
             other => Err(unexpected(&other)),
         }
@@ -65,7 +65,7 @@ impl Domain {
     pub fn stop_machine(&self) -> Result<(), Error> {
         let stopped = self
             .link
-            .ask(Request::Down {}, ANSWER_TIMEOUT)
+            .ask(Request::Down, ANSWER_TIMEOUT)
             .and_then(|_| self.link.wait(ANSWER_TIMEOUT, "that the machine stops", |_| None::<()>));
         match stopped {
             Err(Error::MonitorLost { .. }) => Ok(()),
@@ -117,7 +117,7 @@ impl Console {
     /// # Errors
     /// [`Error::Monitor`] when the node is down.
     pub fn write(&self, bytes: &[u8]) -> Result<(), Error> {
-        let request = Request::ConsoleInput { node: self.node.clone(), bytes: Bytes(bytes.to_vec()) };
+        let request = Request::ConsoleInput { node: self.node.clone(), bytes: bytes.to_vec() };
         self.domain.link.ask(request, ANSWER_TIMEOUT).map(|_| ())
     }
 }

@@ -59,7 +59,7 @@ impl Domain {
             program: program.to_string_lossy().chars().take(64).collect(),
         };
         match link.ask(request, ANSWER_TIMEOUT)? {
-            (Reply::Attached { domain, node, machine, spawned }, fds) => {
+            (Reply::Attach { domain, node, machine, spawned }, fds) => {
                 let recorder = link.recorder.get_or_init(|| trace::recorder_of(domain, fds)).clone();
                 Ok(Domain { link, recorder, id: domain, node, machine, spawned })
             }
@@ -111,7 +111,7 @@ impl Domain {
         let (scope, own_name) = self.in_scope(name);
         let request = Request::Export { scope, name: own_name };
         match self.link.ask(request, ANSWER_TIMEOUT)?.0 {
-            Reply::Exported { listener } => Ok(Listener {
+            Reply::Export { listener } => Ok(Listener {
                 domain: self.clone(),
                 number: listener,
                 name: name.to_owned(),
@@ -151,7 +151,7 @@ impl Domain {
         let request = self.connection(name, options, timeout);
         let (reply, fds) = self.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT))?;
         match reply {
-            Reply::Connected { grant } => {
+            Reply::Connect { grant } => {
                 Channel::open(grant, fds, self.channel_owner(), options, deadline.remaining())
             }
             other => Err(unexpected(&other)),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_control::Fault;
+use tombolo_control::{Fault, Unsendable};
 use tombolo_platform::OsError;
 use tombolo_transport::ChannelError;
 
@@ -98,6 +98,15 @@ pub enum Error {
     /// The operating system refused something.
     #[error(transparent)]
     Os(#[from] OsError),
+}
+
+impl From<Unsendable> for Error {
+    fn from(error: Unsendable) -> Self {
+        match error {
+            Unsendable::TooLong { length_bytes, max_bytes } => Error::TooLong { length_bytes, max_bytes },
+            field => Error::Monitor(Fault::Limit { what: field.to_string() }),
+        }
+    }
 }
 
 impl Error {

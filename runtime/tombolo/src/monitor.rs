@@ -3,7 +3,7 @@
 //! It has no thread. Whoever waits for something reads the socket for everybody: it files answers and
 //! events and wakes the others.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -51,6 +51,8 @@ pub(crate) struct Arrived {
     turned_away: Option<Fault>,
     broken: Option<String>,
     last_request: u32,
+    /// Requests without an answer so far.
+    unanswered: BTreeSet<u32>,
     replies: HashMap<u32, (Reply, Vec<OwnedFd>)>,
     /// Requests whose caller gave up; their answers are thrown away.
     abandoned: Vec<u32>,
@@ -78,6 +80,16 @@ impl Arrived {
 }
 
 impl Arrived {
+    /// A number for a request: 24 bits, not 0, and of none that has no answer yet.
+    fn next_request(&mut self) -> u32 {
+        loop {
+            self.last_request = MonitorMessage::number_of(self.last_request.wrapping_add(1)).max(1);
+            if self.unanswered.insert(self.last_request) {
+                return self.last_request;
+            }
+        }
+    }
+
     pub(crate) fn take_reply(&mut self, request: u32) -> Option<(Reply, Vec<OwnedFd>)> {
         self.replies.remove(&request)
     }
@@ -114,7 +126,7 @@ fn unpoisoned<'a, T>(result: Result<MutexGuard<'a, T>, PoisonError<MutexGuard<'a
 /// What names answered, and whose they are.
 pub(crate) fn named(reply: Reply) -> Result<(Option<NodeId>, Answer), Error> {
     match reply {
-        Reply::Named { origin, answer } => Ok((origin, answer)),
+        Reply::Names { origin, answer } => Ok((origin, answer)),
         Reply::Failed { fault } => Err(fault.into()),
         other => Err(unexpected(&other)),
     }
@@ -170,8 +182,7 @@ impl MonitorLink {
     pub(crate) fn start(&self, body: Request, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
         let request = {
             let mut arrived = unpoisoned(self.arrived.lock());
-            arrived.last_request = arrived.last_request.wrapping_add(1).max(1);
-            arrived.last_request
+            arrived.next_request()
         };
         if matches!(body, Request::Spawn { .. })
             && let Some(recorder) = self.recorder.get().filter(|recorder| recorder.is_on())
@@ -179,8 +190,11 @@ impl MonitorLink {
             // The child may have done things before the answer is here.
             unpoisoned(self.arrived.lock()).spawning.insert(request, recorder.ticks());
         }
-        self.send(request, body, fds)?;
-        Ok(request)
+        let sent = self.send(request, body, fds);
+        if sent.is_err() {
+            unpoisoned(self.arrived.lock()).unanswered.remove(&request);
+        }
+        sent.map(|()| request)
     }
 
     /// Nobody takes the answer to a request any more.
@@ -188,7 +202,7 @@ impl MonitorLink {
         let mut arrived = unpoisoned(self.arrived.lock());
         match arrived.take_reply(request) {
             None => arrived.abandoned.push(request),
-            Some((Reply::Exported { listener }, _)) => {
+            Some((Reply::Export { listener }, _)) => {
                 drop(arrived);
                 self.forget_listener(listener);
             }
@@ -246,13 +260,7 @@ impl MonitorLink {
     /// Sends what the monitor takes now, and leaves the rest to whoever reads: a monitor may listen again only
     /// when it has been listened to.
     fn send(&self, request: u32, body: Request, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
-        let bytes = ClientMessage { request, body }.to_bytes();
-        if bytes.len() > tombolo_control::MAX_MESSAGE_BYTES {
-            return Err(Error::TooLong {
-                length_bytes: bytes.len(),
-                max_bytes: tombolo_control::MAX_MESSAGE_BYTES,
-            });
-        }
+        let bytes = ClientMessage { request, body }.to_bytes()?;
         let fds = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<Vec<_>, _>>();
         let fds = fds.map_err(|error| OsError::from_io("copy a descriptor", &error))?;
         unpoisoned(self.outbox.lock()).push_back((bytes, fds));
@@ -466,11 +474,11 @@ impl MonitorLink {
     /// with the request itself.
     fn give_back(&self, answer: &Reply, scope: Scope) {
         let operation = match answer {
-            Reply::Named { answer: Answer::Watching { watch, .. }, origin } => {
+            Reply::Names { answer: Answer::Watching { watch, .. }, origin } => {
                 self.forget_watch((*origin, *watch));
                 Operation::Unwatch { watch: *watch }
             }
-            Reply::Named { answer: Answer::Joined { place }, .. } => Operation::Leave { place: *place },
+            Reply::Names { answer: Answer::Joined { place }, .. } => Operation::Leave { place: *place },
             _ => return,
         };
         // If the monitor is gone, so is what it gave.
@@ -480,10 +488,11 @@ impl MonitorLink {
     /// Puts one message where whoever waits for it looks.
     fn file(&self, bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(), String> {
         let message = MonitorMessage::from_bytes(bytes).map_err(|error| error.to_string())?;
+        let request = message.number();
         if let Reply::Output { domain, stream, bytes } = message.body {
-            let taken = bytes.0.len() as u32;
+            let taken = bytes.len() as u32;
             let which = if stream == 2 { Stream::Error } else { Stream::Output };
-            unpoisoned(self.output.lock())(domain, which, &bytes.0);
+            unpoisoned(self.output.lock())(domain, which, &bytes);
             if taken > 0 {
                 // If the monitor is gone by now, the next read says so.
                 let _ = self.tell(Request::OutputTaken { domain, stream, bytes: taken });
@@ -500,7 +509,7 @@ impl MonitorLink {
             Reply::Incoming { listener, grant } => {
                 arrived.incoming.entry(listener).or_default().push_back((grant, fds));
             }
-            Reply::Failed { fault } if message.request == 0 => arrived.turned_away = Some(fault),
+            Reply::TurnedAway { fault } => arrived.turned_away = Some(fault),
             Reply::Ended { domain, exit } => {
                 self.recorder.get().inspect(|recorder| trace::child_ended(recorder, domain));
                 arrived.exits.push(domain, exit);
@@ -512,34 +521,34 @@ impl MonitorLink {
                 }
             }
             Reply::Console { dropped, bytes, .. } => {
-                arrived.console.push_back(ConsoleOutput { dropped_bytes: dropped, bytes: bytes.0 });
+                arrived.console.push_back(ConsoleOutput { dropped_bytes: dropped, bytes });
             }
             answer => {
-                if let Some(ticks) = arrived.spawning.remove(&message.request)
-                    && let (Reply::Spawned { domain }, Some(recorder)) = (&answer, self.recorder.get())
+                arrived.unanswered.remove(&request);
+                if let Some(ticks) = arrived.spawning.remove(&request)
+                    && let (Reply::Spawn { domain }, Some(recorder)) = (&answer, self.recorder.get())
                 {
                     trace::spawned(recorder, ticks, *domain);
                 }
-                if let Some(scope) = arrived.abandoned_names.remove(&message.request) {
+                if let Some(scope) = arrived.abandoned_names.remove(&request) {
                     drop(arrived);
                     self.give_back(&answer, scope);
                     return Ok(());
                 }
-                if let Some(index) = arrived.abandoned.iter().position(|request| *request == message.request)
-                {
+                if let Some(index) = arrived.abandoned.iter().position(|abandoned| *abandoned == request) {
                     arrived.abandoned.swap_remove(index);
-                    if let Reply::Exported { listener } = answer {
+                    if let Reply::Export { listener } = answer {
                         drop(arrived);
                         let _ = self.tell(Request::Withdraw { listener });
                     }
                 } else {
-                    if let Reply::Named { origin, answer: Answer::Watching { watch, .. } } = &answer {
+                    if let Reply::Names { origin, answer: Answer::Watching { watch, .. } } = &answer {
                         arrived.notices.insert((*origin, *watch), VecDeque::new());
                     }
-                    if let Reply::Exported { listener } = &answer {
+                    if let Reply::Export { listener } = &answer {
                         arrived.listeners.insert(*listener);
                     }
-                    arrived.replies.insert(message.request, (answer, fds));
+                    arrived.replies.insert(request, (answer, fds));
                 }
             }
         }

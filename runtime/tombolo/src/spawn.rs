@@ -156,7 +156,7 @@ impl Domain {
         let fds: Vec<_> = file.iter().map(AsFd::as_fd).collect();
         let request = Request::Spawn { spawn: options.request.clone() };
         match self.link.ask_with(request, &fds, ANSWER_TIMEOUT)? {
-            (Reply::Spawned { domain }, _) => {
+            (Reply::Spawn { domain }, _) => {
                 let ended = self.link.exit_of(domain);
                 Ok(Child { id: domain, node: options.request.node.clone(), ended, link: self.link.clone() })
             }
@@ -236,7 +236,7 @@ impl Child {
     /// # Errors
     /// [`Error::Monitor`] when it has ended or has no such pipe.
     pub fn input(&self, bytes: &[u8]) -> Result<(), Error> {
-        let bytes = tombolo_control::Bytes(bytes.to_vec());
+        let bytes = bytes.to_vec();
         self.link.ask(Request::Input { domain: self.id, bytes }, ANSWER_TIMEOUT).map(|_| ())
     }
 }

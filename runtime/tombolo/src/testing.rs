@@ -108,7 +108,7 @@ impl Monitor {
 
     pub(crate) fn say(&self, request: u32, body: Reply, fds: &[&OwnedFd]) {
         let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
-        socket::send(&self.socket, &MonitorMessage { request, body }.to_bytes(), &fds).unwrap();
+        socket::send(&self.socket, &MonitorMessage { request, body }.to_bytes().unwrap(), &fds).unwrap();
     }
 
     /// The next message; its number is 0 if it wants no answer.
@@ -154,7 +154,7 @@ impl Monitor {
     pub(crate) fn export(&self, listener: u32) {
         let (request, body) = self.next_request();
         assert!(matches!(body, Request::Export { .. }));
-        self.say(request, Reply::Exported { listener }, &[]);
+        self.say(request, Reply::Export { listener }, &[]);
     }
 
     /// Somebody connects; that one's end.
@@ -172,6 +172,6 @@ impl Monitor {
     pub(crate) fn spawn(&self, domain: DomainId) {
         let (request, body) = self.next_request();
         assert!(matches!(body, Request::Spawn { .. }));
-        self.say(request, Reply::Spawned { domain }, &[]);
+        self.say(request, Reply::Spawn { domain }, &[]);
     }
 }

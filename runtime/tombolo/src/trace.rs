@@ -213,7 +213,7 @@ impl Domain {
         length_bytes: u32,
     ) -> Result<Vec<u8>, Error> {
         match self.link.ask(Request::TraceRead { domain, offset_bytes, length_bytes }, ANSWER_TIMEOUT)?.0 {
-            Reply::TraceBytes { bytes } => Ok(bytes.0),
+            Reply::TraceRead { bytes } => Ok(bytes),
             other => Err(unexpected(&other)),
         }
     }

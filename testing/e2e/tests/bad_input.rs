@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use tombolo_control::FINGERPRINT;
+use tombolo_control::records::MAX_GIVEN_NAME;
 use tombolo_control::{ClientMessage, MAX_MESSAGE_BYTES, Request, SpawnRequest, Wire, socket_name};
 use tombolo_e2e::{Machine, MachineFile, Random, eventually};
 use tombolo_naming::{Comparison, EventMask, Operation, Query, Scope};
@@ -54,7 +55,7 @@ fn takes_soon(client: &OwnedFd, bytes: &[u8]) -> bool {
 
 fn attach(client: &OwnedFd) {
     let body = Request::Attach { version: FINGERPRINT, program: "nobody".into() };
-    assert!(send(client, &ClientMessage { request: 1, body }.to_bytes(), &[]));
+    assert!(send(client, &ClientMessage { request: 1, body }.to_bytes().unwrap(), &[]));
 }
 
 /// Everything still works.
@@ -126,7 +127,7 @@ fn requests_with_a_flipped_byte_harm_nobody() {
             scope: Scope::Own,
             operation: Operation::Lock { name: "flipped".into(), timeout: Duration::from_secs(1) },
         },
-        Request::Nodes {},
+        Request::Nodes,
         Request::ConsoleOpen { node: "arm0".into() },
         Request::ConsoleTaken { node: "arm0".into(), bytes: 9 },
     ];
@@ -135,7 +136,7 @@ fn requests_with_a_flipped_byte_harm_nobody() {
             let client = connect(&machine, node);
             attach(&client);
             for request in &requests {
-                let mut bytes = ClientMessage { request: 2, body: request.clone() }.to_bytes();
+                let mut bytes = ClientMessage { request: 2, body: request.clone() }.to_bytes().unwrap();
                 let at = random.below(bytes.len() as u64) as usize;
                 // A `Down` made of something else would be obeyed: leave the kind of request alone.
                 if round > 0 && at >= 8 {
@@ -172,7 +173,7 @@ fn a_client_that_asks_and_does_not_listen_is_no_longer_heard() {
     for node in AGENTS {
         let client = connect(&machine, node);
         attach(&client);
-        let question = ClientMessage { request: 7, body: Request::Nodes {} }.to_bytes();
+        let question = ClientMessage { request: 7, body: Request::Nodes }.to_bytes().unwrap();
         let before = machine.memory_kib(root);
         let mut asked = 0;
         while asked < 400_000 && takes_soon(&client, &question) {
@@ -218,14 +219,14 @@ fn long_messages_and_many_descriptors_harm_nobody() {
             attach(&client);
             send(&client, &vec![0; length], &[]);
             // What echoes as much as it can of what it was given.
-            for name_bytes in [100, 10_000, length.min(MAX_MESSAGE_BYTES) - 64] {
+            for name_bytes in [100, MAX_GIVEN_NAME as usize - 1, MAX_GIVEN_NAME as usize] {
                 let client = connect(&machine, node);
                 attach(&client);
                 let name = "x".repeat(name_bytes);
                 let spawn = SpawnRequest {
                     node: name.clone(),
                     own_image: false,
-                    image_name: String::new(),
+                    image_name: "y".repeat(length.min(MAX_MESSAGE_BYTES) - 2048),
                     arguments: Vec::new(),
                     environment: Vec::new(),
                     directory: String::new(),
@@ -238,7 +239,7 @@ fn long_messages_and_many_descriptors_harm_nobody() {
                     Request::Export { scope: Scope::Machine, name: name.clone() },
                     Request::Spawn { spawn },
                 ] {
-                    send(&client, &ClientMessage { request: 3, body }.to_bytes(), &[]);
+                    send(&client, &ClientMessage { request: 3, body }.to_bytes().unwrap(), &[]);
                 }
             }
         }
@@ -246,10 +247,10 @@ fn long_messages_and_many_descriptors_harm_nobody() {
         let client = connect(&machine, node);
         attach(&client);
         for count in 1..=8 {
-            let message = ClientMessage { request: 4, body: Request::Nodes {} }.to_bytes();
+            let message = ClientMessage { request: 4, body: Request::Nodes }.to_bytes().unwrap();
             assert!(send(&client, &message, &vec![&null; count]));
         }
-        let message = ClientMessage { request: 5, body: Request::Nodes {} }.to_bytes();
+        let message = ClientMessage { request: 5, body: Request::Nodes }.to_bytes().unwrap();
         let (pipe, _writer) = std::io::pipe().expect("a pipe");
         assert!(send(&client, &message, &[&pipe.into()]));
     }

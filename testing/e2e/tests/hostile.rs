@@ -26,7 +26,7 @@ fn connect(machine: &Machine) -> OwnedFd {
 
 /// Sends, and takes in what comes meanwhile.
 fn send(client: &OwnedFd, request: u32, body: Request, heard: &mut Vec<MonitorMessage>) {
-    let bytes = ClientMessage { request, body }.to_bytes();
+    let bytes = ClientMessage { request, body }.to_bytes().unwrap();
     let until = Deadline::after(tombolo_e2e::PATIENCE);
     loop {
         match socket::send(client, &bytes, &[]) {
@@ -59,11 +59,12 @@ fn attach(client: &OwnedFd) {
         hear(client, &mut heard);
         !heard.is_empty()
     }));
-    assert!(matches!(heard[0].body, Reply::Attached { .. }), "{heard:?}");
+    assert!(matches!(heard[0].body, Reply::Attach { .. }), "{heard:?}");
 }
 
 fn is_limit(body: &Reply, key: &str) -> bool {
-    matches!(body, Reply::Failed { fault: Fault::Limit { what } } if what.contains(key))
+    matches!(body, Reply::Failed { fault: Fault::Limit { what } } | Reply::TurnedAway { fault: Fault::Limit { what } }
+        if what.contains(key))
 }
 
 /// An honest client talks to the server until `others` have ended, and then ends the server; what that one says.
@@ -274,7 +275,7 @@ fn channels_asked_for_without_end_meet_backlog_and_limits() {
         heard.len() >= expected
     });
     assert!(all, "{} answers of {expected}", heard.len());
-    let opened = heard.iter().filter(|message| matches!(message.body, Reply::Connected { .. })).count();
+    let opened = heard.iter().filter(|message| matches!(message.body, Reply::Connect { .. })).count();
     let refused = heard.iter().filter(|message| is_limit(&message.body, "waiting_per_domain")).count();
     assert_eq!((opened, refused), (backlog, expected - backlog));
     let grown = machine.memory_kib(root).saturating_sub(memory);

@@ -112,7 +112,7 @@ impl Audit {
                 let model = ClientModel { spawned: *domain, ..ClientModel::default() };
                 self.clients.insert(client(node, *connection), model);
             }
-            Report::Asked { connection, message } => self.asked(client(node, *connection), &message.0),
+            Report::Asked { connection, message } => self.asked(client(node, *connection), message),
             Report::Left { connection } => self.client_gone(client(node, *connection)),
             Report::Started { domain, .. } => {
                 if let Some(model) = self.domains.get_mut(domain)
@@ -126,7 +126,7 @@ impl Audit {
                 self.domain_ended(*domain, told);
             }
             Report::Output { domain, stream, bytes } => {
-                self.due.push(Due::Output(*domain, *stream, bytes.0.clone()));
+                self.due.push(Due::Output(*domain, *stream, bytes.clone()));
             }
             Report::Released { channel } => self.released(node, *channel),
             Report::ProgramTaken { hash } => {
@@ -137,7 +137,7 @@ impl Audit {
             }
             Report::Ready { .. }
             | Report::InputTaken { .. }
-            | Report::TraceRead { .. }
+            | Report::TraceBytes { .. }
             | Report::NamesSay { .. }
             | Report::Exported { .. }
             | Report::Withdrawn { .. } => {}
@@ -258,7 +258,7 @@ impl Audit {
     fn order(&mut self, node: u16, order: &Order) {
         match order {
             Order::Deliver { connection, channel, attachments, message } => {
-                match MonitorMessage::from_bytes(&message.0) {
+                match MonitorMessage::from_bytes(message) {
                     Ok(message) => {
                         self.delivered(client(node, *connection), *channel, attachments, message);
                     }
@@ -333,7 +333,7 @@ impl Audit {
     ) {
         let Some(model) = self.clients.get_mut(&to) else {
             // It left meanwhile. A grant lends all the same, until the agents let go.
-            if let Reply::Connected { grant } | Reply::Incoming { grant, .. } = &message.body {
+            if let Reply::Connect { grant } | Reply::Incoming { grant, .. } = &message.body {
                 self.granted(to.0.0, channel, grant, attachments);
             }
             return;
@@ -349,18 +349,18 @@ impl Audit {
             }
         }
         match message.body {
-            Reply::Attached { domain, spawned, .. } => self.attached(to, domain, spawned),
-            Reply::Exported { listener } => {
+            Reply::Attach { domain, spawned, .. } => self.attached(to, domain, spawned),
+            Reply::Export { listener } => {
                 if let Some(Request::Export { name, .. }) = asked {
                     self.exported(to, name, listener);
                 }
             }
-            Reply::Spawned { domain } => {
+            Reply::Spawn { domain } => {
                 self.require(self.domains.contains_key(&domain), || {
                     format!("domain {domain} was said to be spawned and does not live")
                 });
             }
-            Reply::Connected { grant } | Reply::Incoming { grant, .. } => {
+            Reply::Connect { grant } | Reply::Incoming { grant, .. } => {
                 let place = asked.as_ref().and_then(|asked| asked_place(to, asked));
                 self.require(place.is_none_or(|node| grant.peer.node() == node), || {
                     format!("{to:?} asked for a name by {asked:?} and was joined with {}", grant.peer)
@@ -376,7 +376,7 @@ impl Audit {
                     format!("'{name}' is said to be taken by {owner}, its owner is {real:?}")
                 });
             }
-            Reply::Named { origin: None, answer } => self.named(to, answer, asked),
+            Reply::Names { origin: None, answer } => self.named(to, answer, asked),
             Reply::Domains { domains, .. } => {
                 for info in domains {
                     let lives = self.domains.contains_key(&info.id);
@@ -391,7 +391,7 @@ impl Audit {
                 self.done(&due);
             }
             Reply::Output { domain, stream, bytes } => {
-                let due = Due::Output(domain, stream, bytes.0);
+                let due = Due::Output(domain, stream, bytes);
                 self.require(self.due.contains(&due), || format!("{domain} never wrote what is shown"));
                 self.done(&due);
             }

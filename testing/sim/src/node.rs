@@ -63,7 +63,8 @@ impl Node {
         if let Some(agent) = &mut self.agent {
             agent.look(shared);
             while let Some((report, file)) = agent.next_report() {
-                self.line.send(shared, (report.to_bytes(), file.into_iter().collect()));
+                let bytes = report.to_bytes().map_err(|error| format!("a report: {error}"))?;
+                self.line.send(shared, (bytes, file.into_iter().collect()));
             }
         }
         if self.line.is_gone() {
@@ -84,7 +85,8 @@ impl Node {
         self.agent = Some(SimAgent::new(shared, self.number, self.place));
         let isa = shared.plan.nodes[usize::from(self.number) - 1].isa;
         let ready = Report::Ready { version: FINGERPRINT, isa, cores: 1, pid: 1 };
-        self.line.send(shared, (ready.to_bytes(), Vec::new()));
+        let ready = ready.to_bytes().map_err(|error| error.to_string())?;
+        self.line.send(shared, (ready, Vec::new()));
         Ok(())
     }
 }

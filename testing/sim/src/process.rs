@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use tombolo_base::DomainId;
 use tombolo_control::FINGERPRINT;
-use tombolo_control::{
-    Bytes, ClientMessage, Grant, MonitorMessage, Reply, Request, Seat, SpawnRequest, Wire,
-};
+use tombolo_control::{ClientMessage, Grant, MonitorMessage, Reply, Request, Seat, SpawnRequest, Wire};
 use tombolo_link::ChannelConfig;
 use tombolo_naming::{Answer, Operation, Query, Scope};
 use tombolo_ring::{SlotSize, Variant};
@@ -136,7 +134,9 @@ impl Process {
 
     fn say(&mut self, request: u32, body: Request, fds: Vec<Fd>) {
         if let Some(monitor) = &self.monitor {
-            monitor.send((ClientMessage { request, body }.to_bytes(), fds));
+            // What a process asks for is short.
+            let bytes = ClientMessage { request, body }.to_bytes().unwrap_or_default();
+            monitor.send((bytes, fds));
         }
     }
 
@@ -233,34 +233,35 @@ impl Process {
         shared.note(&[7, self.pid as u64, message.request.into()], || {
             format!("process {} hears {message:?}", self.pid)
         });
-        let asked = self.asked.remove(&message.request);
-        if message.request != 0 && asked.is_none() {
+        let request = message.number();
+        let asked = self.asked.remove(&request);
+        if request != 0 && asked.is_none() {
             shared.audit.fail(format!("process {} got an answer that it did not ask for", self.pid));
         }
         match (message.body, asked) {
-            (Reply::Attached { .. }, _) => {
+            (Reply::Attach { .. }, _) => {
                 self.attached = true;
                 self.plan_action(shared);
             }
-            (Reply::Exported { listener }, Some(Asked::Export(name))) => self.names.push((name, listener)),
-            (Reply::Spawned { domain }, Some(Asked::Spawn { stdin })) => {
+            (Reply::Export { listener }, Some(Asked::Export(name))) => self.names.push((name, listener)),
+            (Reply::Spawn { domain }, Some(Asked::Spawn { stdin })) => {
                 self.children.push(Child { domain, stdin });
             }
-            (Reply::Named { answer: Answer::Locked { token }, .. }, Some(Asked::Lock { scope, name })) => {
+            (Reply::Names { answer: Answer::Locked { token }, .. }, Some(Asked::Lock { scope, name })) => {
                 self.locks.push((scope, name, token));
             }
-            (Reply::Connected { grant }, _) => self.open(shared, &grant, fds),
+            (Reply::Connect { grant }, _) => self.open(shared, &grant, fds),
             (Reply::Incoming { grant, .. }, _) => {
                 self.open(shared, &grant, fds);
                 self.say(0, Request::Accepted { count: 1 }, Vec::new());
             }
             (Reply::Ended { domain, .. }, _) => self.children.retain(|child| child.domain != domain),
             (Reply::Output { domain, stream, bytes }, _) => {
-                let bytes = bytes.0.len() as u32;
+                let bytes = bytes.len() as u32;
                 self.say(0, Request::OutputTaken { domain, stream, bytes }, Vec::new());
             }
             (Reply::Console { node, bytes, .. }, _) => {
-                let bytes = bytes.0.len() as u32;
+                let bytes = bytes.len() as u32;
                 self.say(0, Request::ConsoleTaken { node, bytes }, Vec::new());
             }
             _ => {}
@@ -395,7 +396,7 @@ impl Process {
             self.children.iter().filter(|child| child.stdin).map(|child| child.domain).collect();
         if let Some(domain) = shared.random.pick(&fed).copied() {
             let length = if shared.random.chance(200) { 0 } else { shared.random.magnitude(1, 20_000) };
-            let bytes = Bytes(vec![7; length as usize]);
+            let bytes = vec![7; length as usize];
             self.request(Request::Input { domain, bytes });
         }
     }
@@ -429,7 +430,7 @@ impl Process {
     fn act_list(&mut self, shared: &mut Shared) {
         self.request(match shared.random.below(3) {
             0 => Request::Domains { after: 0 },
-            1 => Request::Nodes {},
+            1 => Request::Nodes,
             _ => {
                 let operation = Operation::Find { query: Query::any(), after: String::new(), limit: 100 };
                 Request::Names { scope: Self::scope(shared), operation }

@@ -254,7 +254,10 @@ impl Root {
         if node == 0 {
             let _ = self.agent.execute(shared, order, fds);
         } else if let Some(record) = self.nodes.get_mut(&node) {
-            record.line.send(shared, (order.to_bytes(), fds));
+            match order.to_bytes() {
+                Ok(bytes) => record.line.send(shared, (bytes, fds)),
+                Err(error) => shared.audit.fail(format!("the root cannot say {order:?}: {error}")),
+            }
         }
     }
 
@@ -308,7 +311,10 @@ impl Root {
         let Some(mut line) = line else { return self.lose(shared, node, "no line") };
         let name = self.machine.node(NodeId(node)).map(|node| node.name.clone()).unwrap_or_default();
         let welcome = Order::Welcome { node: NodeId(node), name, machine: self.machine.name().to_owned() };
-        line.send(shared, (welcome.to_bytes(), Vec::new()));
+        match welcome.to_bytes() {
+            Ok(bytes) => line.send(shared, (bytes, Vec::new())),
+            Err(error) => shared.audit.fail(format!("the root cannot welcome: {error}")),
+        }
         self.core.node_started(NodeId(node), pid, window.map(|_| (1 << 20, plan.doorbells)));
         self.nodes.insert(node, RootNode { generation: number, line, window, ended: None });
         let delay_ns = shared.random.magnitude(100_000, 500_000_000);
@@ -321,5 +327,5 @@ impl Root {
 
 /// What stands for a report in the hash of a run.
 fn kind(report: &Report) -> u64 {
-    tombolo_base::hash::fnv1a(&report.to_bytes())
+    tombolo_base::hash::fnv1a(&report.to_bytes().unwrap_or_default())
 }

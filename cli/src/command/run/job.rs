@@ -264,7 +264,7 @@ fn cause(exit: &Exit) -> Cause {
 /// How a domain ended, and the exit status for it.
 fn how(exit: &Exit) -> (String, u8) {
     match exit {
-        Exit::Exited { status: 0 } | Exit::Left {} => ("ended well".to_owned(), 0),
+        Exit::Exited { status: 0 } | Exit::Left => ("ended well".to_owned(), 0),
         Exit::Exited { status } => (format!("ended with status {status}"), *status),
         Exit::Signalled { signal } => {
             (format!("was killed by {}", signals::name(*signal)), 128_u8.saturating_add(*signal))

@@ -18,12 +18,12 @@ impl<D> AgentCore<D> {
         let items: Vec<Item<D>> = attachments
             .iter()
             .map(|attachment| match attachment {
-                Attachment::Passed {} => passed.next().map_or(Item::Missing, Item::Passed),
-                Attachment::Lifeline {} => Item::Lifeline,
+                Attachment::Passed => passed.next().map_or(Item::Missing, Item::Passed),
+                Attachment::Lifeline => Item::Lifeline,
                 Attachment::PairEnd { .. } => Item::PairEnd,
-                Attachment::WindowMemory {} => Item::WindowMemory,
+                Attachment::WindowMemory => Item::WindowMemory,
                 Attachment::Interrupt { vector } => Item::Interrupt(*vector),
-                Attachment::Registers {} => Item::Registers,
+                Attachment::Registers => Item::Registers,
                 Attachment::TracePage { domain } => Item::TracePage(*domain),
             })
             .collect();

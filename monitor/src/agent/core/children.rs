@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use tombolo_base::DomainId;
-use tombolo_control::{Bytes, Exit, Report};
+use tombolo_control::{Exit, Report};
 
 use super::{Action, AgentCore};
 
@@ -90,7 +90,7 @@ impl<D> AgentCore<D> {
         if bytes.is_empty() {
             child.outputs.retain(|output| output.stream != stream);
         }
-        self.report(Report::Output { domain, stream, bytes: Bytes(bytes) });
+        self.report(Report::Output { domain, stream, bytes });
         self.report_end_if_complete(domain);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tombolo_control::{Bytes, MAX_MESSAGE_BYTES, Report};
+use tombolo_control::{MAX_MESSAGE_BYTES, Report};
 
 use super::{Action, AgentCore};
 
@@ -58,7 +58,7 @@ impl<D> AgentCore<D> {
         if self.asks_own_names(connection, &message) {
             return;
         }
-        self.reports.push_back((Report::Asked { connection, message: Bytes(message) }, file));
+        self.reports.push_back((Report::Asked { connection, message }, file));
     }
 
     /// A client closed its connection, or is to lose it.

@@ -20,7 +20,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tombolo_base::{ChannelId, DomainId};
-use tombolo_control::{Bytes, Order, Report, StartOrder};
+use tombolo_control::{Order, Report, StartOrder};
 use tombolo_naming::Nanos;
 
 use children::ChildRecord;
@@ -240,10 +240,10 @@ impl<D> AgentCore<D> {
             Order::Start { order } => self.actions.push_back(Action::Start { order }),
             Order::Signal { domain, signal } => self.signal(domain, signal),
             Order::Deliver { connection, channel, attachments, message } => {
-                self.deliver(connection, channel, &attachments, message.0, passed);
+                self.deliver(connection, channel, &attachments, message, passed);
             }
             Order::HangUp { channel } => self.hang_up(channel),
-            Order::Input { domain, bytes } => self.feed(domain, bytes.0),
+            Order::Input { domain, bytes } => self.feed(domain, bytes),
             Order::OutputTaken { domain, stream, bytes } => self.output_taken(domain, stream, bytes as usize),
             Order::Dismiss { connection } => self.dismiss(connection),
             Order::Admitted { connection, domain } => self.admitted(connection, domain),
@@ -260,7 +260,7 @@ impl<D> AgentCore<D> {
                 self.actions.push_back(Action::ReadTrace { ticket, domain, offset_bytes, length_bytes });
             }
             Order::TraceForget { domain } => self.actions.push_back(Action::ForgetTrace { domain }),
-            Order::Stop {} => return Err(Stopped),
+            Order::Stop => return Err(Stopped),
         }
         Ok(())
     }
@@ -273,7 +273,7 @@ impl<D> AgentCore<D> {
 
     /// A part of a trace page was read; nothing when there is no such page.
     pub fn trace_read(&mut self, ticket: u64, bytes: Option<Vec<u8>>) {
-        self.report(Report::TraceRead { ticket, bytes: bytes.map(Bytes) });
+        self.report(Report::TraceBytes { ticket, bytes });
     }
 }
 

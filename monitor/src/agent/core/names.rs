@@ -1,7 +1,7 @@
 //! The names of this node: what its clients ask about them does not go to the root.
 
 use tombolo_base::{ChannelId, DomainId};
-use tombolo_control::{Bytes, ClientMessage, NODE_LISTENERS, Reply, Report, Request, Wire};
+use tombolo_control::{ClientMessage, NODE_LISTENERS, Reply, Report, Request, Wire, told};
 use tombolo_naming::{Nanos, Operation, Scope};
 
 use super::{Action, AgentCore};
@@ -33,7 +33,7 @@ impl<D> AgentCore<D> {
 
     /// Serves a request about the names of this node; false for any other, which is the root's.
     pub(super) fn asks_own_names(&mut self, connection: u32, message: &[u8]) -> bool {
-        let Some(names) = self.names.as_mut().filter(|_| ClientMessage::is_about_names(message)) else {
+        let Some(names) = self.names.as_mut().filter(|_| tombolo_control::is_about_names(message)) else {
             return false;
         };
         let Ok(ClientMessage { request, body }) = ClientMessage::from_bytes(message) else { return false };
@@ -44,7 +44,7 @@ impl<D> AgentCore<D> {
             }
             Request::Export { scope: Scope::Own, name } => match names.export_numbered(client, &name) {
                 Ok(listener) => {
-                    names.say(client, request, Reply::Exported { listener });
+                    names.say(client, request, Reply::Export { listener });
                     // The root knows before the client does, whom it may tell.
                     self.report(Report::Exported { connection, name, listener });
                 }
@@ -52,7 +52,7 @@ impl<D> AgentCore<D> {
             },
             Request::Withdraw { listener } if listener >= NODE_LISTENERS => {
                 names.withdraw(client, listener);
-                names.say(client, request, Reply::Done {});
+                names.say(client, request, Reply::Done);
             }
             _ => return false,
         }
@@ -111,9 +111,9 @@ impl<D> AgentCore<D> {
             self.report(Report::Withdrawn { name });
         }
         for ((node, connection), message) in messages {
-            let message = message.to_bytes();
+            let message = told(&message);
             if node != own {
-                self.report(Report::NamesSay { node, connection, message: Bytes(message) });
+                self.report(Report::NamesSay { node, connection, message });
                 continue;
             }
             let length_bytes = message.len();

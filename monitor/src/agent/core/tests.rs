@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 
 use tombolo_base::{ChannelId, DomainId, NodeId};
-use tombolo_control::{Attachment, Bytes, Exit, MAX_MESSAGE_BYTES, Order, Report, StartOrder};
+use tombolo_control::{Attachment, Exit, MAX_MESSAGE_BYTES, Order, Report, StartOrder};
 
 use super::{
     Action, AgentCore, Item, Kin, MAX_QUEUED_BYTES, MAX_QUEUED_DESCRIPTORS, PAUSE_QUEUED_BYTES, PIECE_BYTES,
@@ -37,7 +37,7 @@ fn with_child() -> Agent {
 }
 
 fn deliver(connection: u32, attachments: Vec<Attachment>) -> Order {
-    Order::Deliver { connection, channel: CHANNEL, attachments, message: Bytes(vec![1]) }
+    Order::Deliver { connection, channel: CHANNEL, attachments, message: vec![1] }
 }
 
 #[test]
@@ -79,8 +79,8 @@ fn with_client(length_bytes: usize, attachments: usize) -> (Agent, Order) {
     let mut agent = Agent::new();
     agent.client_connected(9, true);
     agent.next_report();
-    let message = Bytes(vec![0; length_bytes - QUEUED_OVERHEAD_BYTES]);
-    let attachments = vec![Attachment::Registers {}; attachments];
+    let message = vec![0; length_bytes - QUEUED_OVERHEAD_BYTES];
+    let attachments = vec![Attachment::Registers; attachments];
     (agent, Order::Deliver { connection: 1, channel: CHANNEL, attachments, message })
 }
 
@@ -134,7 +134,7 @@ fn traces_are_kept_and_read_as_the_root_says() {
     assert_eq!(actions(&mut agent), expected);
     agent.trace_read(7, Some(vec![1]));
     agent.trace_read(8, None);
-    let answer = |ticket, bytes: Option<Vec<u8>>| Report::TraceRead { ticket, bytes: bytes.map(Bytes) };
+    let answer = |ticket, bytes: Option<Vec<u8>>| Report::TraceBytes { ticket, bytes };
     assert_eq!(reports(&mut agent), [answer(7, Some(vec![1])), answer(8, None)]);
 }
 
@@ -142,10 +142,10 @@ fn traces_are_kept_and_read_as_the_root_says() {
 fn descriptors_go_along_in_order_and_gaps_show() {
     let mut agent = Agent::new();
     let attachments = vec![
-        Attachment::Passed {},
-        Attachment::Lifeline {},
+        Attachment::Passed,
+        Attachment::Lifeline,
         Attachment::Interrupt { vector: 3 },
-        Attachment::Passed {},
+        Attachment::Passed,
     ];
     agent.execute(deliver(9, attachments), vec![42]).unwrap();
     let Some(Action::Send { connection: 9, channel: CHANNEL, items, .. }) = agent.next_action() else {
@@ -202,8 +202,7 @@ fn an_end_is_reported_once_and_after_all_output() {
     agent.output_read(domain(1), 1, vec![]);
     agent.output_read(domain(1), 1, vec![]);
     agent.ended(domain(1), exit.clone());
-    let output =
-        |stream, bytes: &[u8]| Report::Output { domain: domain(1), stream, bytes: Bytes(bytes.to_vec()) };
+    let output = |stream, bytes: &[u8]| Report::Output { domain: domain(1), stream, bytes: bytes.to_vec() };
     let expected =
         [output(2, b""), output(1, b"last"), output(1, b""), Report::Ended { domain: domain(1), exit }];
     assert_eq!(reports(&mut agent), expected);
@@ -212,7 +211,7 @@ fn an_end_is_reported_once_and_after_all_output() {
 #[test]
 fn input_is_taken_piece_by_piece_and_ends() {
     let mut agent = with_child();
-    let feed = |bytes: &[u8]| Order::Input { domain: domain(1), bytes: Bytes(bytes.to_vec()) };
+    let feed = |bytes: &[u8]| Order::Input { domain: domain(1), bytes: bytes.to_vec() };
     let taken = Report::InputTaken { domain: domain(1) };
     agent.execute(feed(b"abc"), vec![]).unwrap();
     assert_eq!(actions(&mut agent), [Action::Feed { domain: domain(1) }]);
@@ -260,7 +259,7 @@ fn programs_come_as_descriptors_or_in_the_window() {
     agent.not_started(domain(2), "no".into());
     assert_eq!(reports(&mut agent), [Report::NotStarted { domain: domain(2), why: "no".into() }]);
     assert!(agent.take_orphans_expected());
-    assert_eq!(agent.execute(Order::Stop {}, vec![]), Err(Stopped));
+    assert_eq!(agent.execute(Order::Stop, vec![]), Err(Stopped));
 }
 
 #[test]

@@ -9,7 +9,7 @@ const ROUNDS: u32 = 50;
 fn attach_started(bench: &mut Bench, connection: u32, domain: tombolo_base::DomainId) {
     bench.report(ARM0, Report::Joined { connection, pid: 55, domain: Some(domain) });
     let attach = Request::Attach { version: FINGERPRINT, program: String::new() };
-    assert!(matches!(bench.ask((ARM0, connection), attach), Some(Reply::Attached { spawned: true, .. })));
+    assert!(matches!(bench.ask((ARM0, connection), attach), Some(Reply::Attach { spawned: true, .. })));
 }
 
 /// Everything that a domain can have when it dies: names, channels across the window, waits, children to come, a
@@ -22,12 +22,12 @@ fn busy_domain(bench: &mut Bench, connection: u32) -> (tombolo_base::DomainId, V
     let mut channels = Vec::new();
     for (from, to) in [((HOST, 1), format!("of-{connection}")), (client, "stays".to_owned())] {
         match bench.connect(from, &to) {
-            Some(Reply::Connected { grant }) => channels.push(grant.channel),
+            Some(Reply::Connect { grant }) => channels.push(grant.channel),
             other => panic!("{other:?}"),
         }
     }
     assert_eq!(bench.connect(client, "never"), None);
-    assert_eq!(bench.ask((HOST, 1), Request::Input { domain, bytes: Bytes(vec![1]) }), None);
+    assert_eq!(bench.ask((HOST, 1), Request::Input { domain, bytes: vec![1] }), None);
     let read = Request::TraceRead { domain, offset_bytes: 0, length_bytes: 64 };
     assert_eq!(bench.ask(client, read), None);
     let kill = Request::Kill { domain, signal: 15, grace: Duration::from_secs(2) };

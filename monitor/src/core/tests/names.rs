@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_control::{Bytes, Exit, Fault, MonitorMessage, Order, Reply, Report, Request, Wire};
+use tombolo_control::{Exit, Fault, MonitorMessage, Order, Reply, Report, Request, Wire, request};
 use tombolo_naming::{
     Answer, Condition, EndCause, Event, EventMask, Lifetime, NameFault, Notice, Operation, Query, Scope,
     SetMode,
@@ -33,7 +33,7 @@ fn set(name: &str) -> Operation {
 
 fn found(reply: Option<Reply>) -> Vec<String> {
     match reply {
-        Some(Reply::Named { origin: None, answer: Answer::Found { records, next: None } }) => {
+        Some(Reply::Names { origin: None, answer: Answer::Found { records, next: None } }) => {
             records.into_iter().map(|record| record.name).collect()
         }
         other => panic!("{other:?}"),
@@ -52,9 +52,12 @@ fn remote(bench: &mut Bench, operation: Operation) -> Option<Reply> {
     bench.ask(FIRST, Request::Names { scope: Scope::Node("arm0".into()), operation })
 }
 
+/// The request about names numbered 9.
+const NINE: u32 = request(Request::NAMES, 9);
+
 /// The agent of arm0 says something to the first client.
 fn agent_says(bench: &mut Bench, from: tombolo_base::NodeId, request: u32, body: Reply) {
-    let message = Bytes(MonitorMessage { request, body }.to_bytes());
+    let message = MonitorMessage { request, body }.to_bytes().unwrap();
     bench.delivered.clear();
     bench.report(from, Report::NamesSay { node: HOST, connection: 1, message });
 }
@@ -81,13 +84,13 @@ fn a_lock_is_passed_on_by_the_death_of_its_holder_and_a_look_up_gives_up_in_time
     bench.attach(SECOND_CLIENT);
     assert!(matches!(
         names(&mut bench, FIRST, lock("l")),
-        Some(Reply::Named { answer: Answer::Locked { .. }, .. })
+        Some(Reply::Names { answer: Answer::Locked { .. }, .. })
     ));
     assert_eq!(names(&mut bench, SECOND_CLIENT, lock("l")), None);
     assert_eq!(bench.core.next_tick(), Some(SECOND));
     bench.report(HOST, Report::Left { connection: 1 });
     let answer = bench.answer(SECOND_CLIENT);
-    assert!(matches!(answer, Some(Reply::Named { answer: Answer::Locked { .. }, .. })), "{answer:?}");
+    assert!(matches!(answer, Some(Reply::Names { answer: Answer::Locked { .. }, .. })), "{answer:?}");
     let query = Query::exact("never");
     let wait = Operation::Await { query, timeout: Duration::from_secs(1) };
     assert_eq!(names(&mut bench, SECOND_CLIENT, wait), None);
@@ -117,18 +120,18 @@ fn names_of_a_node_are_asked_of_its_agent_and_answers_come_back() {
     let domain: DomainId = bench.attach(FIRST);
     bench.orders.clear();
     assert_eq!(remote(&mut bench, lock("l")), None);
-    let asked = Order::NamesAsked { node: HOST, connection: 1, domain, request: 9, operation: lock("l") };
+    let asked = Order::NamesAsked { node: HOST, connection: 1, domain, request: NINE, operation: lock("l") };
     assert_eq!(bench.orders, [(ARM0, asked)]);
-    let body = || Reply::Named { origin: Some(ARM0), answer: Answer::Locked { token: 3 } };
-    agent_says(&mut bench, ARM1, 9, body());
+    let body = || Reply::Names { origin: Some(ARM0), answer: Answer::Locked { token: 3 } };
+    agent_says(&mut bench, ARM1, NINE, body());
     assert_eq!(bench.delivered, [], "another node has no say in it");
-    agent_says(&mut bench, ARM0, 8, body());
+    agent_says(&mut bench, ARM0, NINE - 1, body());
     assert_eq!(bench.delivered, [], "nothing was asked under that number");
-    agent_says(&mut bench, ARM0, 9, Reply::Done {});
+    agent_says(&mut bench, ARM0, request(Request::DOWN, 9), Reply::Done);
     assert_eq!(bench.delivered, [], "that is nothing names say");
-    agent_says(&mut bench, ARM0, 9, body());
+    agent_says(&mut bench, ARM0, NINE, body());
     assert_eq!(bench.answer(FIRST), Some(body()));
-    agent_says(&mut bench, ARM0, 9, body());
+    agent_says(&mut bench, ARM0, NINE, body());
     assert_eq!(bench.delivered, [], "an answer comes once");
     bench.orders.clear();
     bench.report(HOST, Report::Left { connection: 1 });
@@ -145,11 +148,11 @@ fn with_a_node_go_its_names_and_whoever_waits_or_watches_is_told() {
         origin: Some(ARM0),
         notice: Notice { watch: 5, lost: 0, last, event },
     };
-    agent_says(&mut bench, ARM0, 0, notice(false, Event::Lost {}));
+    agent_says(&mut bench, ARM0, 0, notice(false, Event::Lost));
     assert_eq!(bench.delivered, [], "nothing is watched yet");
     let answer = Answer::Watching { watch: 5, records: vec![], next: None };
-    agent_says(&mut bench, ARM0, 9, Reply::Named { origin: Some(ARM0), answer });
-    agent_says(&mut bench, ARM0, 0, notice(false, Event::Lost {}));
+    agent_says(&mut bench, ARM0, NINE, Reply::Names { origin: Some(ARM0), answer });
+    agent_says(&mut bench, ARM0, 0, notice(false, Event::Lost));
     assert_eq!(bench.delivered.len(), 1);
     assert_eq!(remote(&mut bench, lock("l")), None);
     bench.delivered.clear();
@@ -174,7 +177,7 @@ fn requests_to_an_agent_that_does_not_answer_are_limited() {
     bench.attach(FIRST);
     for (request, refused) in [(1, false), (2, false), (3, true)] {
         let body = Request::Names { scope: Scope::Node("arm0".into()), operation: lock("l") };
-        let message = Bytes(tombolo_control::ClientMessage { request, body }.to_bytes());
+        let message = tombolo_control::ClientMessage { request, body }.to_bytes().unwrap();
         bench.delivered.clear();
         bench.report(HOST, Report::Asked { connection: 1, message });
         assert_eq!(!bench.delivered.is_empty(), refused, "{request}");
@@ -211,7 +214,7 @@ fn names_of_a_node_are_connected_to_from_there_and_from_elsewhere() {
     let arm0 = || Scope::Node("arm0".into());
     bench.report(ARM0, exported(70));
     for (client, scope) in [(FIRST, arm0()), (SECOND_CLIENT, Scope::Own), (SECOND_CLIENT, arm0())] {
-        let Some(Reply::Connected { grant }) = of_node(&mut bench, client, scope) else { panic!() };
+        let Some(Reply::Connect { grant }) = of_node(&mut bench, client, scope) else { panic!() };
         assert_eq!((grant.peer, grant.peer_node.as_str()), (owner, "arm0"));
         let incoming = |body: &Reply| matches!(body, Reply::Incoming { listener: 70, .. });
         assert!(bench.delivered.iter().any(|(to, said, ..)| *to == SECOND_CLIENT && incoming(&said.body)));
@@ -249,11 +252,11 @@ fn who_waits_for_a_name_of_a_node_is_served_or_told() {
     bench.report(ARM1, exported(70));
     assert_eq!(bench.answer(FIRST), None, "another node has no say in it");
     bench.report(ARM0, exported(70));
-    assert!(matches!(bench.answer(FIRST), Some(Reply::Connected { .. })));
+    assert!(matches!(bench.answer(FIRST), Some(Reply::Connect { .. })));
     bench.report(ARM0, Report::Withdrawn { name: "svc".into() });
     assert_eq!(of_node(&mut bench, FIRST, arm0()), None);
     bench.report(ARM0, exported(71));
-    assert!(matches!(bench.answer(FIRST), Some(Reply::Connected { .. })));
+    assert!(matches!(bench.answer(FIRST), Some(Reply::Connect { .. })));
     bench.report(ARM0, Report::Left { connection: 1 });
     assert_eq!(of_node(&mut bench, FIRST, arm0()), None, "it went with its client");
     bench.core.node_lost(ARM0, "killed");

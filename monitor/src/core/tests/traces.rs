@@ -45,7 +45,7 @@ fn all_nodes_start_and_stop_together_and_a_node_that_comes_later_joins() {
     bench.attach((HOST, 1));
     bench.core.node_lost(ARM1, "test");
     told(&mut bench);
-    assert_eq!(bench.ask((HOST, 1), start(false)), Some(Reply::Done {}));
+    assert_eq!(bench.ask((HOST, 1), start(false)), Some(Reply::Done));
     let word = 1 | 1 << 32;
     assert_eq!(told(&mut bench), [(HOST, word), (ARM0, word)]);
     assert!(matches!(
@@ -56,7 +56,7 @@ fn all_nodes_start_and_stop_together_and_a_node_that_comes_later_joins() {
     bench.core.node_started(ARM1, 100, Some((1 << 20, 4)));
     bench.report(ARM1, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 1, pid: 1 });
     assert_eq!(told(&mut bench), [(ARM1, word)]);
-    assert_eq!(bench.ask((HOST, 1), STOP), Some(Reply::Done {}));
+    assert_eq!(bench.ask((HOST, 1), STOP), Some(Reply::Done));
     assert_eq!(told(&mut bench), [(HOST, 0), (ARM0, 0), (ARM1, 0)]);
 }
 
@@ -119,11 +119,11 @@ fn a_part_of_a_page_is_read_by_the_agent_of_its_node() {
     let order = Order::TraceRead { ticket: 0, domain, offset_bytes: 64, length_bytes: 48 * 1024 };
     assert!(bench.orders.contains(&(ARM0, order)));
     // Another node has no say in it.
-    let report = Report::TraceRead { ticket: 0, bytes: Some(Bytes(vec![5])) };
+    let report = Report::TraceBytes { ticket: 0, bytes: Some(vec![5]) };
     bench.report(ARM1, report.clone());
     assert_eq!(bench.answer((HOST, 1)), None);
     bench.report(ARM0, report.clone());
-    assert_eq!(bench.answer((HOST, 1)), Some(Reply::TraceBytes { bytes: Bytes(vec![5]) }));
+    assert_eq!(bench.answer((HOST, 1)), Some(Reply::TraceRead { bytes: vec![5] }));
     // A second answer is none.
     bench.delivered.clear();
     bench.report(ARM0, report);
@@ -150,7 +150,7 @@ fn nobody_reads_more_at_once_than_allowed() {
     }
     let refused = bench.ask((HOST, 1), read.clone());
     assert!(matches!(refused, Some(Reply::Failed { fault: Fault::Limit { .. } })));
-    bench.report(ARM0, Report::TraceRead { ticket: 0, bytes: None });
+    bench.report(ARM0, Report::TraceBytes { ticket: 0, bytes: None });
     assert_eq!(bench.ask((HOST, 1), read), None);
 }
 
@@ -161,14 +161,14 @@ fn shut_down(bench: &Bench) -> bool {
 #[test]
 fn a_machine_goes_down_when_whoever_records_has_read_the_rest() {
     let down = |bench: &mut Bench| {
-        bench.ask((HOST, 2), Request::Down {});
+        bench.ask((HOST, 2), Request::Down);
         shut_down(bench)
     };
     for leaves in [true, false] {
         let mut bench = Bench::up(4);
         bench.attach((HOST, 1));
         bench.attach((HOST, 2));
-        assert_eq!(bench.ask((HOST, 1), start(true)), Some(Reply::Done {}));
+        assert_eq!(bench.ask((HOST, 1), start(true)), Some(Reply::Done));
         assert!(!down(&mut bench), "somebody records");
         assert!(!traced(&mut bench, (HOST, 1)).1);
         if leaves {

@@ -9,9 +9,9 @@ use tombolo_base::DomainId;
 
 use super::waits::WaitFor;
 use super::{Naming, Nanos, Session, WaitKey};
-use crate::fault::NameFault;
 use crate::name::is_name;
-use crate::operation::{Answer, ObjectInfo};
+use crate::name_faults::NameFault;
+use crate::names::{Answer, ObjectInfo};
 use crate::query::shown;
 
 /// A barrier. It is there for as long as somebody has a place at it.
@@ -134,7 +134,7 @@ impl Naming {
         if let Some(domain) = self.domain_of(session) {
             self.party_gone(place, domain, false);
         }
-        Ok(Answer::Done {})
+        Ok(Answer::Done)
     }
 
     /// A party is gone. While others may still come nobody waits for one that left; all else breaks the barrier.

@@ -6,9 +6,9 @@ use core::time::Duration;
 
 use super::waits::WaitFor;
 use super::{Naming, Nanos, Session, WaitKey};
-use crate::fault::NameFault;
 use crate::name::is_name;
-use crate::operation::{Answer, ObjectInfo};
+use crate::name_faults::NameFault;
+use crate::names::{Answer, ObjectInfo};
 use crate::query::shown;
 
 /// A lock that somebody holds. One that nobody holds is not kept.
@@ -71,7 +71,7 @@ impl Naming {
             return Err(NameFault::NotHeld { name: shown(name) });
         }
         self.pass_on(name);
-        Ok(Answer::Done {})
+        Ok(Answer::Done)
     }
 
     /// Takes a lock from its holder and gives it to the next who waits.

@@ -15,11 +15,11 @@ use alloc::vec::Vec;
 
 use tombolo_base::DomainId;
 
-use crate::fault::NameFault;
 use crate::limits::Limits;
 use crate::name::NaturalName;
-use crate::operation::{Answer, Notice, ObjectInfo, Operation};
 
+use crate::name_faults::NameFault;
+use crate::names::{Answer, Notice, ObjectInfo, Operation};
 use barriers::{Barrier, Place};
 use locks::Lock;
 use records::Stored;

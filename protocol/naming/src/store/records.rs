@@ -8,13 +8,14 @@ use tombolo_base::DomainId;
 
 use super::waits::too_costly;
 use super::{Endpoint, Naming, Output, Session};
-use crate::fault::NameFault;
 use crate::name::{NaturalName, is_attribute, is_name};
-use crate::operation::{Answer, Condition, DeleteCause, Lifetime, SetMode};
+use crate::name_faults::NameFault;
+use crate::names::{Answer, Condition, DeleteCause, Lifetime, SetMode};
 use crate::pattern::Exhausted;
-use crate::query::{Matcher, Query, shown};
-use crate::record::{Record, size_bytes};
-use crate::value::{Attributes, Value};
+use crate::query::{Matcher, shown};
+use crate::record::{encoded_bytes, size_bytes};
+use crate::records::{Query, Record, Value};
+use crate::value::Attributes;
 
 /// A record as it is kept.
 #[derive(Clone, Debug)]
@@ -35,6 +36,11 @@ impl Stored {
             owner: self.owner.map(|(_, domain)| domain),
             endpoint: self.listener.is_some(),
         }
+    }
+
+    /// Room it takes in an answer.
+    fn encoded_bytes(&self, name: &str) -> usize {
+        encoded_bytes(name, &self.attributes)
     }
 
     fn size_bytes(&self, name: &str) -> usize {
@@ -133,7 +139,7 @@ impl Naming {
             let matched = matcher.matches(name, &stored.attributes, &mut left)?;
             steps -= per_record - left;
             if matched {
-                let size = stored.size_bytes(name);
+                let size = stored.encoded_bytes(name);
                 if size > room_bytes && !records.is_empty() {
                     return Ok((records, goes_on()));
                 }

@@ -6,9 +6,9 @@ use core::time::Duration;
 
 use super::waits::WaitFor;
 use super::{Naming, Nanos, Session, WaitKey};
-use crate::fault::NameFault;
 use crate::name::is_name;
-use crate::operation::{Answer, ObjectInfo};
+use crate::name_faults::NameFault;
+use crate::names::{Answer, ObjectInfo};
 use crate::query::shown;
 
 /// A semaphore. It stays until it is removed.
@@ -43,7 +43,7 @@ impl Naming {
             let id = self.next_revision();
             self.semaphores.insert(name, Semaphore { id, free: permits, queue: VecDeque::new() });
         }
-        Ok(Answer::Done {})
+        Ok(Answer::Done)
     }
 
     pub(super) fn acquire(
@@ -101,7 +101,7 @@ impl Naming {
             Some(held) if held.session == session => self.return_permit(permit),
             _ => return Err(NameFault::NotHeld { name: alloc::format!("permit {permit}") }),
         }
-        Ok(Answer::Done {})
+        Ok(Answer::Done)
     }
 
     pub(super) fn return_permit(&mut self, permit: u64) {
@@ -124,7 +124,7 @@ impl Naming {
         let free = semaphore.free.checked_add(permits).filter(|free| *free <= most);
         semaphore.free = free.ok_or_else(|| Self::limited("permits of a semaphore", most as usize))?;
         self.serve_semaphore(name);
-        Ok(Answer::Done {})
+        Ok(Answer::Done)
     }
 
     /// Gives permits to those who have waited longest, for as long as there are enough.
@@ -154,7 +154,7 @@ impl Naming {
             self.wait_over(key);
             self.answer(key, Err(NameFault::NoSuchSemaphore { name: name.to_string() }));
         }
-        Ok(Answer::Done {})
+        Ok(Answer::Done)
     }
 
     pub(super) fn show_semaphore(&self, name: &str) -> ObjectInfo {

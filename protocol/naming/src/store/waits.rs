@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{Naming, Nanos, Session, WaitKey};
-use crate::fault::NameFault;
-use crate::operation::Answer;
-use crate::query::{Matcher, Query, shown};
+use crate::name_faults::NameFault;
+use crate::names::Answer;
+use crate::query::{Matcher, shown};
+use crate::records::Query;
 
 /// What a request waits for.
 #[derive(Debug)]
@@ -137,7 +138,7 @@ impl Naming {
         let Some(what) = self.drop_wait(key) else { return };
         self.serve_after(&what);
         let fault = match what {
-            _ if cancelled => NameFault::Cancelled {},
+            _ if cancelled => NameFault::Cancelled,
             WaitFor::Record { query, .. } => NameFault::NoSuchName { name: query },
             WaitFor::Lock { name } => self.locked(name),
             WaitFor::Permits { name } => NameFault::NoPermits { name },

@@ -4,11 +4,12 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 
 use super::{Naming, Output, Session};
-use crate::fault::NameFault;
-use crate::operation::{Answer, DeleteCause, EndCause, Event, EventMask, Notice};
+use crate::name_faults::NameFault;
+use crate::names::{Answer, DeleteCause, EndCause, Event, EventMask, Notice};
 use crate::pattern::Exhausted;
-use crate::query::{Matcher, Query, shown};
-use crate::record::{Record, size_bytes};
+use crate::query::{Matcher, shown};
+use crate::record::size_bytes;
+use crate::records::{Query, Record};
 use crate::store::waits::too_costly;
 use crate::value::Attributes;
 
@@ -80,7 +81,7 @@ impl Naming {
             return Err(NameFault::NoSuchWatch { watch });
         }
         self.end_watch(watch, EndCause::Unwatched);
-        Ok(Answer::Done {})
+        Ok(Answer::Done)
     }
 
     /// Takes a watch out of all books; nothing is said.
@@ -114,7 +115,7 @@ impl Naming {
         let theirs: alloc::vec::Vec<u64> = of_session.watches.iter().copied().collect();
         for watch in theirs {
             if self.watches.get(&watch).is_some_and(|state| state.lost > 0) {
-                self.tell(watch, Event::Lost {}, NOTICE_BYTES);
+                self.tell(watch, Event::Lost, NOTICE_BYTES);
             }
         }
     }
@@ -123,7 +124,7 @@ impl Naming {
     fn tell(&mut self, watch: u64, event: Event, size: usize) -> bool {
         let Some(state) = self.watches.get_mut(&watch) else { return false };
         let Some(session) = self.sessions.get_mut(&state.session) else { return false };
-        let lost_is_all = matches!(event, Event::Lost {});
+        let lost_is_all = matches!(event, Event::Lost);
         let room = self.limits.notice_bytes_per_session.saturating_sub(session.notice_bytes);
         if state.on_their_way.len() >= state.capacity || size > room {
             // That something was lost is no loss itself.

@@ -200,7 +200,7 @@ impl Domain {
             let deadline = Deadline::after(timeout);
             let (reply, fds) = ask(&domain.link, request, timeout.saturating_add(ANSWER_TIMEOUT)).await?;
             match reply {
-                Reply::Connected { grant } => open(grant, fds, &domain, &options, deadline.remaining()).await,
+                Reply::Connect { grant } => open(grant, fds, &domain, &options, deadline.remaining()).await,
                 other => Err(unexpected(&other)),
             }
         }

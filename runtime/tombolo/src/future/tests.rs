@@ -3,7 +3,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tombolo_control::{Reply, Request};
+use tombolo_control::{MonitorMessage, Reply, Request};
 use tombolo_link::{Side, TransportKind};
 use tombolo_naming::{Answer, Operation as Asked};
 use tombolo_platform::socket::{self, Kind};
@@ -158,7 +158,7 @@ fn the_monitor_answers_and_tells() {
             let (request, body) = monitor.next_request();
             assert!(matches!(body, Request::Connect { .. }));
             let (a, b) = socket::pair(Kind::Stream).unwrap();
-            monitor.say(request, Reply::Connected { grant: grant(Side::A, TransportKind::Socket) }, &[&a]);
+            monitor.say(request, Reply::Connect { grant: grant(Side::A, TransportKind::Socket) }, &[&a]);
             let (domain, other) = Monitor::with_domain();
             let (request, _) = std::thread::scope(|scope| {
                 let connects = scope.spawn(|| {
@@ -166,7 +166,7 @@ fn the_monitor_answers_and_tells() {
                 });
                 let request = other.next_request();
                 let granted = grant(Side::B, TransportKind::Socket);
-                other.say(request.0, Reply::Connected { grant: granted }, &[&b]);
+                other.say(request.0, Reply::Connect { grant: granted }, &[&b]);
                 connects.join().unwrap().unwrap();
                 request
             });
@@ -182,7 +182,7 @@ fn the_monitor_answers_and_tells() {
     assert!(poll_once(domain.connect_async("name", &ChannelOptions::default(), LONG)).is_pending());
     let (request, _) = monitor.next_request();
     let (a, b) = socket::pair(Kind::Stream).unwrap();
-    monitor.say(request, Reply::Connected { grant: grant(Side::A, TransportKind::Shm) }, &[&a]);
+    monitor.say(request, Reply::Connect { grant: grant(Side::A, TransportKind::Shm) }, &[&a]);
     drop(a);
     assert!(matches!(domain.next_exit(short), Err(Error::TimedOut { .. })));
     assert_eq!(socket::receive(&b, &mut [0; 8]).unwrap().length, 0, "the grant is still held");
@@ -199,7 +199,8 @@ where
         let mut question = Box::pin(question);
         assert!(poll_once(question.as_mut()).is_pending());
         let (request, asked) = monitor.next_about_names();
-        let say = || monitor.say(request, Reply::Named { origin: None, answer: answer.clone() }, &[]);
+        let number = MonitorMessage::number_of(request);
+        let say = || monitor.say(request, Reply::Names { origin: None, answer: answer.clone() }, &[]);
         let hear =
             || assert!(matches!(domain.next_exit(Duration::from_millis(1)), Err(Error::TimedOut { .. })));
         let mut all = vec![asked];
@@ -217,13 +218,17 @@ where
         let mut last = Box::pin(names.delete_async("last"));
         assert!(poll_once(last.as_mut()).is_pending());
         loop {
-            let (number, asked) = monitor.next_about_names();
-            if number != 0 {
-                monitor.say(number, Reply::Named { origin: None, answer: Answer::Done {} }, &[]);
+            let (request, asked) = monitor.next_about_names();
+            if request != 0 {
+                monitor.say(request, Reply::Names { origin: None, answer: Answer::Done }, &[]);
                 assert!(matches!(block_on(last), Err(Error::MonitorProtocol(_))));
                 break;
             }
-            all.push(if asked == (Asked::Cancel { request }) { Asked::Cancel { request: 0 } } else { asked });
+            all.push(if asked == (Asked::Cancel { request: number }) {
+                Asked::Cancel { request: 0 }
+            } else {
+                asked
+            });
         }
         all
     })
@@ -243,7 +248,7 @@ fn what_a_dropped_future_was_given_goes_back() {
         let all = dropped(assert_send(lock.acquire_async(LONG)), Answer::Locked { token: 3 }, heard);
         assert_eq!(all, [Asked::Lock { name: "l".into(), timeout: LONG }, cancel.clone()]);
         let record = names.wait_for_async("r", LONG);
-        let all = dropped(assert_send(record), Answer::Done {}, heard);
+        let all = dropped(assert_send(record), Answer::Done, heard);
         assert_eq!(all[1..], *std::slice::from_ref(&cancel));
         // These it does not.
         let watch = names.watch_async("r", crate::WatchOptions::default());
@@ -266,8 +271,8 @@ fn a_future_that_was_never_polled_asks_nothing() {
     let mut question = Box::pin(lock.acquire_async(LONG));
     assert!(poll_once(question.as_mut()).is_pending());
     let (request, _) = monitor.next_about_names();
-    assert_eq!(request, 1);
-    monitor.say(request, Reply::Named { origin: None, answer: Answer::Locked { token: 5 } }, &[]);
+    assert_eq!(MonitorMessage::number_of(request), 1);
+    monitor.say(request, Reply::Names { origin: None, answer: Answer::Locked { token: 5 } }, &[]);
     let guard = block_on(question).unwrap();
     assert_eq!(guard.fencing_token(), 5);
     // Given back by a future that is never polled, as by being dropped.

@@ -46,7 +46,7 @@ impl<T, F: FnOnce(Option<NodeId>, Answer) -> Result<T, Error>> Question<F> {
 /// That it is done is all that is to be known.
 pub(super) fn done(_: Option<NodeId>, answer: Answer) -> Result<(), Error> {
     match answer {
-        Answer::Done {} => Ok(()),
+        Answer::Done => Ok(()),
         other => Err(super::unexpected(&other)),
     }
 }

@@ -193,7 +193,7 @@ impl Watch {
             Event::Published { name, attributes, publisher } => {
                 Change::Published { name, attributes, publisher }
             }
-            Event::Lost {} => Change::Lost,
+            Event::Lost => Change::Lost,
             Event::Ended { cause } => Change::Ended(cause),
         };
         Notice { lost: notice.lost, last: notice.last, change }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use tombolo_base::{Isa, NodeId};
-use tombolo_control::{Bytes, ClientMessage, Report, Wire};
+use tombolo_control::{ClientMessage, Report, Wire};
 use tombolo_machine::Machine;
 use tombolod::core::Core;
 
@@ -60,7 +60,7 @@ pub(super) fn run(input: &[u8]) {
             }
             2 | 3 => {
                 let connection = u32::from(choices.below(CONNECTIONS));
-                let message = Bytes(choices.piece().to_vec());
+                let message = choices.piece().to_vec();
                 core.report(now, node, Report::Asked { connection, message }, None);
             }
             4 => {
@@ -92,13 +92,13 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
         story.extend([node, 1, connection]);
         for body in messages::requests() {
             story.extend([node, 2, connection]);
-            story.extend(piece(&ClientMessage { request: 9, body }.to_bytes()));
+            story.extend(piece(&messages::bytes(&ClientMessage { request: 9, body })));
         }
     }
     let mut told = Vec::new();
     for report in messages::reports() {
         told.extend([1, 4]);
-        told.extend(piece(&report.to_bytes()));
+        told.extend(piece(&messages::bytes(&report)));
     }
     let both = [story.clone(), told.clone()].concat();
     vec![story, told, both]

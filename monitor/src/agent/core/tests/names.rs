@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tombolo_control::{ClientMessage, Fault, MonitorMessage, NODE_LISTENERS, Reply, Request, Wire};
+use tombolo_control::{ClientMessage, Fault, MonitorMessage, NODE_LISTENERS, Reply, Request, Wire, request};
 use tombolo_naming::{Answer, Condition, NameFault, Operation, Query, Scope};
 
 use super::*;
@@ -28,7 +28,7 @@ fn lock() -> Operation {
 }
 
 fn ask(agent: &mut Agent, connection: u32, scope: Scope, operation: Operation) {
-    let message = ClientMessage { request: 9, body: Request::Names { scope, operation } }.to_bytes();
+    let message = ClientMessage { request: 9, body: Request::Names { scope, operation } }.to_bytes().unwrap();
     agent.client_asked(connection, message, false, None);
 }
 
@@ -45,7 +45,7 @@ fn told(agent: &mut Agent) -> Vec<(u32, Reply)> {
 
 fn token(reply: &Reply) -> u64 {
     match reply {
-        Reply::Named { origin: Some(NODE), answer: Answer::Locked { token } } => *token,
+        Reply::Names { origin: Some(NODE), answer: Answer::Locked { token } } => *token,
         other => panic!("{other:?}"),
     }
 }
@@ -106,14 +106,19 @@ fn a_wait_ends_in_time() {
 fn clients_of_other_nodes_are_served_through_the_root() {
     let mut agent = serving();
     let far = DomainId::new(NodeId(0), NonZeroU16::MIN, 4);
-    let asked =
-        |operation| Order::NamesAsked { node: NodeId(0), connection: 1, domain: far, request: 5, operation };
+    let asked = |operation| Order::NamesAsked {
+        node: NodeId(0),
+        connection: 1,
+        domain: far,
+        request: request(Request::NAMES, 5),
+        operation,
+    };
     agent.execute(asked(lock()), vec![]).unwrap();
     let said = reports(&mut agent);
     let [Report::NamesSay { node: NodeId(0), connection: 1, message }] = said.as_slice() else {
         panic!("{said:?}")
     };
-    assert_eq!(MonitorMessage::from_bytes(&message.0).unwrap().request, 5);
+    assert_eq!(MonitorMessage::from_bytes(message).unwrap().number(), 5);
     // A client here has the same number, and is somebody else.
     ask(&mut agent, 1, Scope::Own, lock());
     assert_eq!(told(&mut agent), []);
@@ -129,14 +134,14 @@ fn clients_of_other_nodes_are_served_through_the_root() {
 fn names_of_the_node_are_exported_here_and_the_root_is_told() {
     let mut agent = serving();
     let says = |agent: &mut Agent, connection: u32, body: Request| {
-        agent.client_asked(connection, ClientMessage { request: 9, body }.to_bytes(), false, None);
+        agent.client_asked(connection, ClientMessage { request: 9, body }.to_bytes().unwrap(), false, None);
         told(agent).pop()
     };
     let export = || Request::Export { scope: Scope::Own, name: "svc".into() };
     let exported = |listener| Report::Exported { connection: 1, name: "svc".into(), listener };
     let withdrawn = || Report::Withdrawn { name: "svc".into() };
     let (first, second) = (NODE_LISTENERS, NODE_LISTENERS + 1);
-    assert_eq!(says(&mut agent, 1, export()), Some((1, Reply::Exported { listener: first })));
+    assert_eq!(says(&mut agent, 1, export()), Some((1, Reply::Export { listener: first })));
     assert_eq!(reports(&mut agent), [exported(first)]);
     let fault = Fault::NameTaken { name: "svc".into(), owner: domain(1) };
     assert_eq!(says(&mut agent, 2, export()), Some((2, Reply::Failed { fault })));
@@ -144,12 +149,12 @@ fn names_of_the_node_are_exported_here_and_the_root_is_told() {
     let delete = || Request::Names { scope: Scope::Own, operation: delete.clone() };
     let fault = Fault::Name { fault: NameFault::NotYours { name: "svc".into(), owner: domain(1) } };
     assert_eq!(says(&mut agent, 2, delete()), Some((2, Reply::Failed { fault })));
-    assert_eq!(says(&mut agent, 2, Request::Withdraw { listener: first }), Some((2, Reply::Done {})));
+    assert_eq!(says(&mut agent, 2, Request::Withdraw { listener: first }), Some((2, Reply::Done)));
     assert_eq!(reports(&mut agent), [], "it is not that one's to take back");
-    assert_eq!(says(&mut agent, 1, Request::Withdraw { listener: first }), Some((1, Reply::Done {})));
+    assert_eq!(says(&mut agent, 1, Request::Withdraw { listener: first }), Some((1, Reply::Done)));
     assert_eq!(reports(&mut agent), [withdrawn()]);
-    assert_eq!(says(&mut agent, 1, export()), Some((1, Reply::Exported { listener: second })));
-    assert!(matches!(says(&mut agent, 1, delete()), Some((1, Reply::Named { .. }))));
+    assert_eq!(says(&mut agent, 1, export()), Some((1, Reply::Export { listener: second })));
+    assert!(matches!(says(&mut agent, 1, delete()), Some((1, Reply::Names { .. }))));
     assert_eq!(reports(&mut agent), [exported(second), withdrawn()]);
     says(&mut agent, 1, export());
     reports(&mut agent);

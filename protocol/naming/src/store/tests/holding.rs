@@ -34,7 +34,7 @@ fn a_lock_is_given_in_order_with_growing_tokens() {
         let stale = Operation::Unlock { name: "lock".into(), token: token - 1 };
         assert_eq!(bench.ask(session, stale), Err(NameFault::NotHeld { name: "lock".into() }));
         let request = bench.send(session, Operation::Unlock { name: "lock".into(), token });
-        assert_eq!(bench.answer_to(request), Some(Ok(Answer::Done {})));
+        assert_eq!(bench.answer_to(request), Some(Ok(Answer::Done)));
     }
     assert!(bench.naming.locks.is_empty(), "a lock that nobody holds takes no room");
     let request = bench.lock(4, SECOND);
@@ -74,7 +74,7 @@ fn a_request_that_is_taken_back_keeps_nothing_whenever_that_is() {
     let holder = bench.lock(1, SECOND);
     let (first, second) = (bench.lock(2, SECOND), bench.lock(3, SECOND));
     bench.send(2, Operation::Cancel { request: first });
-    assert_eq!(bench.answer_to(first), Some(Err(NameFault::Cancelled {})));
+    assert_eq!(bench.answer_to(first), Some(Err(NameFault::Cancelled)));
     // The holder never heard that it is one.
     bench.send(1, Operation::Cancel { request: holder });
     assert!(bench.token(second).is_some());

@@ -12,8 +12,8 @@ use core::time::Duration;
 use tombolo_base::{DomainId, NodeId};
 
 use super::*;
-use crate::operation::{Condition, Event, EventMask, Lifetime, SetMode};
-use crate::query::Query;
+use crate::names::{Condition, Event, EventMask, Lifetime, SetMode};
+use crate::records::Query;
 use crate::text::{parse_query, parse_record};
 
 const SECOND: Duration = Duration::from_secs(1);

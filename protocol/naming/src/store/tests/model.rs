@@ -5,7 +5,8 @@ use alloc::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::record::Record;
+
+use crate::records::Record;
 
 #[derive(Clone, Debug)]
 enum Step {

@@ -1,5 +1,6 @@
 use super::*;
-use crate::operation::DeleteCause;
+
+use crate::names::DeleteCause;
 
 #[test]
 fn what_is_set_is_found_in_natural_order() {
@@ -154,7 +155,7 @@ fn a_look_up_waits_for_what_it_looks_for() {
     let third = bench.send(1, Operation::Await { query: Query::exact("never"), timeout: SECOND });
     bench.naming.request(bench.now, Session(1), 0, Operation::Cancel { request: third });
     bench.collect();
-    assert_eq!(bench.answer_to(third), Some(Err(NameFault::Cancelled {})));
+    assert_eq!(bench.answer_to(third), Some(Err(NameFault::Cancelled)));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 use super::*;
-use crate::operation::{DeleteCause, EndCause};
+
+use crate::names::{DeleteCause, EndCause};
 
 /// Notices of one watch since the last call, shortened.
 fn told(bench: &mut Bench, watch: u64) -> Vec<String> {
@@ -12,7 +13,7 @@ fn told(bench: &mut Bench, watch: u64) -> Vec<String> {
             Event::Set { record } => alloc::format!("set {record}"),
             Event::Deleted { record, cause } => alloc::format!("{cause:?} {}", record.name),
             Event::Published { name, .. } => alloc::format!("event {name}"),
-            Event::Lost {} => "lost".into(),
+            Event::Lost => "lost".into(),
             Event::Ended { cause } => alloc::format!("ended {cause:?}"),
         };
         let last = if notice.last { " last" } else { "" };

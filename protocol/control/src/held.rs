@@ -1,0 +1,96 @@
+//! What stands for declared types in Rust, and what they mean.
+
+use alloc::vec::Vec;
+
+use tombolo_base::{ChannelId, NodeId};
+use tombolo_interface::stands_for;
+use tombolo_link::{ChannelConfig, Side, TransportKind};
+use tombolo_ring::{SlotSize, Variant};
+
+use crate::machine::{self, ChannelConfigView, ChannelIdView, Isa, NodeIdView, Seat, Target};
+
+stands_for! {
+    NodeIdView<'m>: machine::NodeId as NodeId;
+    |id| machine::NodeId { number: id.0 },
+    |id| Some(NodeId(id.number)),
+}
+
+stands_for! {
+    ChannelIdView<'m>: machine::ChannelId as ChannelId;
+    |id| machine::ChannelId { number: id.0 },
+    |id| Some(ChannelId(id.number)),
+}
+
+stands_for! {
+    Isa: Isa as tombolo_base::Isa;
+    |isa| Isa(isa.code()),
+    |isa| tombolo_base::Isa::from_code(isa.0),
+}
+
+stands_for! {
+    Target: Target as tombolo_base::Target;
+    |target| Target(target.code()),
+    |target| tombolo_base::Target::from_code(target.0),
+}
+
+type DeclaredTransport = machine::TransportKind;
+
+stands_for! {
+    DeclaredTransport: DeclaredTransport as TransportKind;
+    |kind| match kind {
+        TransportKind::Shm => DeclaredTransport::Shm,
+        TransportKind::Window => DeclaredTransport::Window,
+        TransportKind::Socket => DeclaredTransport::Socket,
+    },
+    |kind| Some(match kind {
+        DeclaredTransport::Shm => TransportKind::Shm,
+        DeclaredTransport::Window => TransportKind::Window,
+        DeclaredTransport::Socket => TransportKind::Socket,
+    }),
+}
+
+type DeclaredSide = machine::Side;
+
+stands_for! {
+    DeclaredSide: DeclaredSide as Side;
+    |side| match side {
+        Side::A => DeclaredSide::A,
+        Side::B => DeclaredSide::B,
+    },
+    |side| Some(match side {
+        DeclaredSide::A => Side::A,
+        DeclaredSide::B => Side::B,
+    }),
+}
+
+stands_for! {
+    ChannelConfigView<'m>: machine::ChannelConfig as ChannelConfig;
+    |config| machine::ChannelConfig {
+        slot_bytes: config.slot.bytes() as u16,
+        slots: config.slots,
+        variant: match config.variant {
+            Variant::EpochCredit => machine::Variant::EpochCredit,
+            Variant::UsedFlag => machine::Variant::UsedFlag,
+        },
+    },
+    |config| {
+        let variant = match config.variant {
+            machine::Variant::EpochCredit => Variant::EpochCredit,
+            machine::Variant::UsedFlag => Variant::UsedFlag,
+        };
+        ChannelConfig::new(SlotSize::from_bytes(config.slot_bytes.into())?, config.slots, variant).ok()
+    },
+}
+
+impl Seat {
+    /// The highest real-time priority.
+    pub const MAX_PRIORITY: u8 = 99;
+    /// The most processors that can be named.
+    pub const MAX_CPUS: usize = machine::MAX_CPUS as usize;
+
+    /// As any other program.
+    #[must_use]
+    pub const fn any() -> Self {
+        Seat { cpus: Vec::new(), real_time_priority: 0 }
+    }
+}

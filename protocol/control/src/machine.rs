@@ -1,0 +1,372 @@
+//! What monitors and programs have words for: nodes, channels, domains, and why something could not be done.
+//!
+//! Written by `tombolo idl compile` from interfaces/control/machine.tbl.
+
+use tombolo_interface as rt;
+#[allow(unused_imports, reason = "not all of a file is used")]
+use super::name_faults::*;
+#[allow(unused_imports, reason = "not all of a file is used")]
+use super::names::*;
+#[allow(unused_imports, reason = "not all of a file is used")]
+use super::records::*;
+
+/// The most bytes of a piece of output, input or memory, bounded by the longest message.
+pub const MAX_BYTES: u64 = 61440;
+
+/// The most processors that can be named.
+pub const MAX_CPUS: u64 = 1024;
+
+rt::number! {
+    /// An instruction set and byte order.
+    pub open Isa: u8;
+    /// 64-bit x86, little-endian.
+    X86 = 1,
+    /// 64-bit Arm, little-endian.
+    AARCH64 = 2,
+    /// 64-bit RISC-V, little-endian.
+    RISCV64 = 3,
+    /// IBM z/Architecture, big-endian.
+    S390X = 4,
+}
+
+rt::number! {
+    /// What a build of a program is for: under Linux the number of the instruction set, on a board 128 more.
+    pub open Target: u8;
+    /// 64-bit x86, under Linux.
+    LINUX_X86 = 1,
+    /// 64-bit Arm, under Linux.
+    LINUX_AARCH64 = 2,
+    /// 64-bit RISC-V, under Linux.
+    LINUX_RISCV64 = 3,
+    /// IBM z/Architecture, under Linux.
+    LINUX_S390X = 4,
+    /// 64-bit Arm, on a board.
+    BARE_AARCH64 = 130,
+    /// 64-bit RISC-V, on a board.
+    BARE_RISCV64 = 131,
+}
+
+rt::number! {
+    /// What carries a channel.
+    pub enum TransportKind: u8;
+    /// Memory of one kernel that both processes map.
+    Shm = 0,
+    /// A PCI shared-memory window: both sides map it, at different addresses, under different kernels.
+    Window = 1,
+    /// A byte stream: local or TCP.
+    Socket = 2,
+}
+
+rt::number! {
+    /// An end of a channel.
+    pub enum Side: u8;
+    /// The side that connected.
+    A = 0,
+    /// The side that accepted.
+    B = 1,
+}
+
+rt::number! {
+    /// How room in a ring is given back.
+    pub enum Variant: u8;
+    /// Each side writes its own memory only.
+    EpochCredit = 0,
+    /// The receiver clears the slot.
+    UsedFlag = 1,
+}
+
+rt::owned_record! {
+    /// A node of the machine.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct NodeId => NodeIdView<'m>, inline 2 / 2;
+    /// Its place in the machine file; 0 is the host.
+    number @ 0: u16 => u16,
+}
+
+rt::owned_record! {
+    /// A channel of the machine.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct ChannelId => ChannelIdView<'m>, inline 8 / 8;
+    /// Given out once; 0 for none.
+    number @ 0: u64 => u64,
+}
+
+rt::owned_record! {
+    /// The shape of a channel's rings.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct ChannelConfig => ChannelConfigView<'m>, inline 12 / 4;
+    /// Length of a slot, in bytes: 32, 64 or 128.
+    slot_bytes @ 0: u16 => u16,
+    /// Slots of each ring.
+    slots @ 4: u32 => u32,
+    /// How room is given back.
+    variant @ 8: Variant => Variant,
+}
+
+rt::owned_record! {
+    /// Where on its node a domain runs, and before whom.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Seat => SeatView<'m>, inline 16 / 8;
+    /// Only on these processors of the node; on any if none.
+    cpus @ 0: rt::Vec<u16> => rt::List<'m, u16, 1024>,
+    /// Before all that have no such priority or a lower one, for as long as it wants to: from 1 to 99. 0 for none.
+    real_time_priority @ 8: u8 => u8,
+}
+
+rt::owned_pair! {
+    Variable => VariableView<'m>, inline 16 / 8;
+    /// Its name.
+    name @ 0: rt::String => rt::Text<'m, 61440>,
+    /// Its value.
+    value @ 8: rt::String => rt::Text<'m, 61440>,
+}
+
+rt::record_view! {
+    ExitExited => ExitExitedView<'m>, inline 1 / 1;
+    /// With this status.
+    status @ 0 => u8,
+}
+
+rt::record_view! {
+    ExitSignalled => ExitSignalledView<'m>, inline 1 / 1;
+    /// This one.
+    signal @ 0 => u8,
+}
+
+rt::record_view! {
+    ExitNodeLost => ExitNodeLostView<'m>, inline 8 / 8;
+    /// What happened to the node.
+    cause @ 0 => rt::Text<'m, 61440>,
+}
+
+rt::record_view! {
+    FaultNoSuchNode => FaultNoSuchNodeView<'m>, inline 16 / 8;
+    /// What was asked for.
+    name @ 0 => rt::Text<'m, 61440>,
+    /// What there is.
+    available @ 8 => rt::List<'m, rt::Text<'m, 1024>, 256>,
+}
+
+rt::record_view! {
+    FaultNodeDown => FaultNodeDownView<'m>, inline 16 / 8;
+    /// Its name.
+    node @ 0 => rt::Text<'m, 1024>,
+    /// Why, if known.
+    cause @ 8 => rt::Text<'m, 61440>,
+}
+
+rt::record_view! {
+    FaultNoSuchName => FaultNoSuchNameView<'m>, inline 8 / 8;
+    /// What was asked for.
+    name @ 0 => rt::Text<'m, 61440>,
+}
+
+rt::record_view! {
+    FaultNameTaken => FaultNameTakenView<'m>, inline 16 / 8;
+    /// The name.
+    name @ 0 => rt::Text<'m, 61440>,
+    /// Who has it.
+    owner @ 8 => rt::Domain,
+}
+
+rt::record_view! {
+    FaultBadName => FaultBadNameView<'m>, inline 8 / 8;
+    /// What was given.
+    name @ 0 => rt::Text<'m, 61440>,
+}
+
+rt::record_view! {
+    FaultNoSuchDomain => FaultNoSuchDomainView<'m>, inline 8 / 8;
+    /// What was asked for.
+    domain @ 0 => rt::Domain,
+}
+
+rt::record_view! {
+    FaultNoBuildForIsa => FaultNoBuildForIsaView<'m>, inline 32 / 8;
+    /// The image.
+    image @ 0 => rt::Text<'m, 61440>,
+    /// The node.
+    node @ 8 => rt::Text<'m, 1024>,
+    /// What the node runs.
+    isa @ 16 => Target,
+    /// What the image has.
+    available @ 24 => rt::List<'m, Target, 256>,
+}
+
+rt::record_view! {
+    FaultBadImage => FaultBadImageView<'m>, inline 8 / 8;
+    /// Why.
+    why @ 0 => rt::Text<'m, 61440>,
+}
+
+rt::record_view! {
+    FaultStartFailed => FaultStartFailedView<'m>, inline 16 / 8;
+    /// The node.
+    node @ 0 => rt::Text<'m, 1024>,
+    /// Why.
+    why @ 8 => rt::Text<'m, 61440>,
+}
+
+rt::record_view! {
+    FaultNoLink => FaultNoLinkView<'m>, inline 16 / 8;
+    /// One.
+    from @ 0 => rt::Text<'m, 1024>,
+    /// The other.
+    to @ 8 => rt::Text<'m, 1024>,
+}
+
+rt::record_view! {
+    FaultLimit => FaultLimitView<'m>, inline 8 / 8;
+    /// Which, its value, and where to raise it.
+    what @ 0 => rt::Text<'m, 61440>,
+}
+
+rt::record_view! {
+    FaultRefused => FaultRefusedView<'m>, inline 8 / 8;
+    /// Why.
+    why @ 0 => rt::Text<'m, 61440>,
+}
+
+rt::record_view! {
+    FaultSystem => FaultSystemView<'m>, inline 8 / 8;
+    /// What, and its answer.
+    what @ 0 => rt::Text<'m, 61440>,
+}
+
+rt::record_view! {
+    FaultName => FaultNameView<'m>, inline 16 / 8;
+    /// Why.
+    fault @ 0 => NameFaultView<'m>,
+}
+
+rt::owned_union! {
+    /// How a domain ended.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum Exit => 'm ExitView<'m>;
+    /// Its program returned.
+    1 => Exited {
+        record: ExitExitedView<'m>, inline 1;
+        /// With this status.
+        status @ 0: u8 => u8,
+    },
+    /// A signal ended it.
+    2 => Signalled {
+        record: ExitSignalledView<'m>, inline 1;
+        /// This one.
+        signal @ 0: u8 => u8,
+    },
+    /// It went with its node.
+    3 => NodeLost {
+        record: ExitNodeLostView<'m>, inline 8;
+        /// What happened to the node.
+        cause @ 0: rt::String => rt::Text<'m, 61440>,
+    },
+    /// It is no child of a monitor, so how it ended is not known.
+    4 => Left,
+}
+
+rt::owned_union! {
+    /// Why a monitor refused a request. Each names what it was about and what the user can do.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum Fault => 'm FaultView<'m>;
+    /// No node of that name in the machine.
+    1 => NoSuchNode {
+        record: FaultNoSuchNodeView<'m>, inline 16;
+        /// What was asked for.
+        name @ 0: rt::String => rt::Text<'m, 61440>,
+        /// What there is.
+        available @ 8: rt::Vec<rt::String> => rt::List<'m, rt::Text<'m, 1024>, 256>,
+    },
+    /// The node is not running.
+    2 => NodeDown {
+        record: FaultNodeDownView<'m>, inline 16;
+        /// Its name.
+        node @ 0: rt::String => rt::Text<'m, 1024>,
+        /// Why, if known.
+        cause @ 8: rt::String => rt::Text<'m, 61440>,
+    },
+    /// Nobody exports that name, and the deadline passed.
+    3 => NoSuchName {
+        record: FaultNoSuchNameView<'m>, inline 8;
+        /// What was asked for.
+        name @ 0: rt::String => rt::Text<'m, 61440>,
+    },
+    /// Somebody exports that name already.
+    4 => NameTaken {
+        record: FaultNameTakenView<'m>, inline 16;
+        /// The name.
+        name @ 0: rt::String => rt::Text<'m, 61440>,
+        /// Who has it.
+        owner @ 8: rt::DomainId => rt::Domain,
+    },
+    /// It is no name: empty, too long, or with characters that names cannot have.
+    5 => BadName {
+        record: FaultBadNameView<'m>, inline 8;
+        /// What was given.
+        name @ 0: rt::String => rt::Text<'m, 61440>,
+    },
+    /// No live domain with that id.
+    6 => NoSuchDomain {
+        record: FaultNoSuchDomainView<'m>, inline 8;
+        /// What was asked for.
+        domain @ 0: rt::DomainId => rt::Domain,
+    },
+    /// The image has no build that the node can run.
+    7 => NoBuildForIsa {
+        record: FaultNoBuildForIsaView<'m>, inline 32;
+        /// The image.
+        image @ 0: rt::String => rt::Text<'m, 61440>,
+        /// The node.
+        node @ 8: rt::String => rt::Text<'m, 1024>,
+        /// What the node runs.
+        isa @ 16: tombolo_base::Target => Target,
+        /// What the image has.
+        available @ 24: rt::Vec<tombolo_base::Target> => rt::List<'m, Target, 256>,
+    },
+    /// The image cannot be read.
+    8 => BadImage {
+        record: FaultBadImageView<'m>, inline 8;
+        /// Why.
+        why @ 0: rt::String => rt::Text<'m, 61440>,
+    },
+    /// The program did not start.
+    9 => StartFailed {
+        record: FaultStartFailedView<'m>, inline 16;
+        /// The node.
+        node @ 0: rt::String => rt::Text<'m, 1024>,
+        /// Why.
+        why @ 8: rt::String => rt::Text<'m, 61440>,
+    },
+    /// Two nodes that cannot reach each other.
+    10 => NoLink {
+        record: FaultNoLinkView<'m>, inline 16;
+        /// One.
+        from @ 0: rt::String => rt::Text<'m, 1024>,
+        /// The other.
+        to @ 8: rt::String => rt::Text<'m, 1024>,
+    },
+    /// A limit of the machine was met.
+    11 => Limit {
+        record: FaultLimitView<'m>, inline 8;
+        /// Which, its value, and where to raise it.
+        what @ 0: rt::String => rt::Text<'m, 61440>,
+    },
+    /// The request makes no sense where it was made.
+    12 => Refused {
+        record: FaultRefusedView<'m>, inline 8;
+        /// Why.
+        why @ 0: rt::String => rt::Text<'m, 61440>,
+    },
+    /// The operating system refused something on the way.
+    13 => System {
+        record: FaultSystemView<'m>, inline 8;
+        /// What, and its answer.
+        what @ 0: rt::String => rt::Text<'m, 61440>,
+    },
+    /// A request about names.
+    14 => Name {
+        record: FaultNameView<'m>, inline 16;
+        /// Why.
+        fault @ 0: NameFault => NameFaultView<'m>,
+    },
+}

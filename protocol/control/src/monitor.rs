@@ -1,0 +1,440 @@
+//! Between a domain and the monitor of its node. Descriptors travel beside a message, never inside it.
+//!
+//! Written by `tombolo idl compile` from interfaces/control/monitor.tbl.
+
+use tombolo_interface as rt;
+#[allow(unused_imports, reason = "not all of a file is used")]
+use super::machine::*;
+#[allow(unused_imports, reason = "not all of a file is used")]
+use super::name_faults::*;
+#[allow(unused_imports, reason = "not all of a file is used")]
+use super::names::*;
+#[allow(unused_imports, reason = "not all of a file is used")]
+use super::records::*;
+
+rt::owned_record! {
+    /// What to start, and how.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct SpawnRequest => SpawnRequestView<'m>, inline 72 / 8;
+    /// On which node.
+    node @ 0: rt::String => rt::Text<'m, 1024>,
+    /// The caller's own image; otherwise a descriptor of the image file comes with the message.
+    own_image @ 8: bool => bool,
+    /// What to call the image in messages: its file's name.
+    image_name @ 16: rt::String => rt::Text<'m, 61440>,
+    /// `argv[1..]`.
+    arguments @ 24: rt::Vec<rt::String> => rt::List<'m, rt::Text<'m, 61440>, 4096>,
+    /// Variables added to the environment.
+    environment @ 32: rt::Vec<(rt::String, rt::String)> => rt::List<'m, VariableView<'m>, 4096>,
+    /// Working directory, where the node has it.
+    directory @ 40: rt::String => rt::Text<'m, 61440>,
+    /// Give it a pipe for its standard input, fed by `input`; otherwise it reads nothing.
+    stdin @ 48: bool => bool,
+    /// Where on the node it runs, and before whom.
+    seat @ 56: Seat => SeatView<'m>,
+}
+
+rt::owned_record! {
+    /// A channel's place in a window.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct WindowPlace => WindowPlaceView<'m>, inline 24 / 8;
+    /// First byte.
+    offset_bytes @ 0: u64 => u64,
+    /// Length.
+    length_bytes @ 8: u64 => u64,
+    /// What to store in the doorbell register to ring the peer, where that is how it is rung.
+    ring @ 16: Option<u32> => Option<u32>,
+}
+
+rt::owned_record! {
+    /// One end of a new channel. The descriptors that come with it depend on the transport:
+    /// `shm` and `socket`: the socket to the peer; `window`: the window's memory, the lifeline, the bell that
+    /// wakes this side, and what rings the peer (an event counter, or the device's registers if `ring` is set).
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct Grant => GrantView<'m>, inline 80 / 8;
+    /// The channel.
+    channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
+    /// Which end.
+    side @ 8: tombolo_link::Side => Side,
+    /// Who is at the other.
+    peer @ 16: rt::DomainId => rt::Domain,
+    /// The name of its node.
+    peer_node @ 24: rt::String => rt::Text<'m, 1024>,
+    /// What carries it.
+    transport @ 32: tombolo_link::TransportKind => TransportKind,
+    /// The shape of its rings.
+    config @ 36: tombolo_link::ChannelConfig => ChannelConfigView<'m>,
+    /// Where it lies in the window.
+    window @ 48: Option<WindowPlace> => Option<WindowPlaceView<'m>>,
+}
+
+rt::owned_record! {
+    /// A domain, for lists.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct DomainInfo => DomainInfoView<'m>, inline 64 / 8;
+    /// Its id.
+    id @ 0: rt::DomainId => rt::Domain,
+    /// Its node's name.
+    node @ 8: rt::String => rt::Text<'m, 1024>,
+    /// Its program.
+    program @ 16: rt::String => rt::Text<'m, 61440>,
+    /// Process id in its node's kernel, for people.
+    pid @ 24: i32 => i32,
+    /// Who started it; none for one that attached by itself.
+    parent @ 32: Option<rt::DomainId> => Option<rt::Domain>,
+    /// Since when.
+    age @ 48: core::time::Duration => DurationView<'m>,
+    /// Channels that it has opened or accepted so far.
+    channels @ 56: u32 => u32,
+}
+
+rt::owned_pair! {
+    WindowBytes => WindowBytesView<'m>, inline 16 / 8;
+    /// Those that are lent.
+    lent @ 0: u64 => u64,
+    /// All.
+    all @ 8: u64 => u64,
+}
+
+rt::owned_record! {
+    /// A node, for lists.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct NodeInfo => NodeInfoView<'m>, inline 88 / 8;
+    /// Its id.
+    id @ 0: tombolo_base::NodeId => NodeIdView<'m>,
+    /// Its name.
+    name @ 8: rt::String => rt::Text<'m, 1024>,
+    /// Its kind, as machine files say it.
+    kind @ 16: rt::String => rt::Text<'m, 1024>,
+    /// What it runs.
+    isa @ 24: tombolo_base::Isa => Isa,
+    /// How often it was started.
+    generation @ 26: u16 => u16,
+    /// Whether it runs.
+    up @ 28: bool => bool,
+    /// Why not.
+    cause @ 32: rt::String => rt::Text<'m, 61440>,
+    /// Processors, as its monitor says; 0 while unknown.
+    cores @ 40: u16 => u16,
+    /// Live domains.
+    domains @ 44: u32 => u32,
+    /// What links it to the host.
+    transport @ 48: Option<tombolo_link::TransportKind> => Option<TransportKind>,
+    /// Bytes of the window lent and in all; zeros without a window.
+    window_bytes @ 56: (u64, u64) => WindowBytesView<'m>,
+    /// Time from start to ready.
+    boot @ 72: core::time::Duration => DurationView<'m>,
+    /// Process of its emulator or monitor on the host.
+    pid @ 80: i32 => i32,
+}
+
+rt::owned_record! {
+    /// A domain with a trace page, for lists.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct TracedInfo => TracedInfoView<'m>, inline 32 / 8;
+    /// Its id.
+    id @ 0: rt::DomainId => rt::Domain,
+    /// Its node's name.
+    node @ 8: rt::String => rt::Text<'m, 1024>,
+    /// Its program.
+    program @ 16: rt::String => rt::Text<'m, 61440>,
+    /// Whether it lives.
+    alive @ 24: bool => bool,
+}
+
+/// Of everything that peers of `tombolo.control.Monitor` can notice.
+pub const MONITOR_FINGERPRINT: u64 = 0xaab9b6d169553549;
+
+rt::owned_messages! {
+    /// What a client sends of the interface `Monitor`.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum MonitorRequest, 'm;
+    /// First call of a connection. It and `Fault.refused` as its error are the same in every release.
+    Call 1 => Attach, 16 {
+        /// What the caller was built with.
+        version @ 0: u32 => u32,
+        /// What it is called in lists.
+        program @ 8: rt::String => rt::Text<'m, 61440>,
+    };
+    /// Take up a name.
+    Call 2 => Export, 24 {
+        /// The machine's, or the own node's.
+        scope @ 0: Scope => ScopeView<'m>,
+        /// Which.
+        name @ 16: rt::String => rt::Text<'m, 1024>,
+    };
+    /// Give a name back.
+    Call 3 => Withdraw, 8 {
+        /// The listener that `export` named.
+        listener @ 0: u32 => u32,
+    };
+    /// Open a channel to whoever exports a name. Descriptors come with the answer.
+    Call 4 => Connect, 48 {
+        /// Whose name.
+        scope @ 0: Scope => ScopeView<'m>,
+        /// The name.
+        name @ 16: rt::String => rt::Text<'m, 1024>,
+        /// How long to wait for somebody to export it.
+        timeout @ 24: core::time::Duration => DurationView<'m>,
+        /// The shape of its rings.
+        config @ 32: tombolo_link::ChannelConfig => ChannelConfigView<'m>,
+    };
+    /// Start a program.
+    Call 5 => Spawn, 72 {
+        /// What and where.
+        spawn @ 0: SpawnRequest => SpawnRequestView<'m>,
+    };
+    /// Send a signal, and kill for certain after a grace.
+    Call 6 => Kill, 24 {
+        /// Which.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// Signal number: 15 asks, 9 does not.
+        signal @ 8: u8 => u8,
+        /// How long until SIGKILL follows.
+        grace @ 16: core::time::Duration => DurationView<'m>,
+    };
+    /// Up to a page of the machine's domains, from an id on.
+    Call 7 => Domains, 8 {
+        /// Ids above this one, as bits; 0 from the start.
+        after @ 0: u64 => u64,
+    };
+    /// The nodes.
+    Call 8 => Nodes;
+    /// Show a node's console from now on, and what is remembered of it.
+    Call 9 => ConsoleOpen, 8 {
+        /// Which.
+        node @ 0: rt::String => rt::Text<'m, 1024>,
+    };
+    /// Type on a node's console.
+    Call 10 => ConsoleInput, 16 {
+        /// Which.
+        node @ 0: rt::String => rt::Text<'m, 1024>,
+        /// What was typed.
+        bytes @ 8: rt::Vec<u8> => rt::Blob<'m, 61440>,
+    };
+    /// Console output was taken; send more.
+    Message 11 => ConsoleTaken, 16 {
+        /// Which.
+        node @ 0: rt::String => rt::Text<'m, 1024>,
+        /// How much.
+        bytes @ 8: u32 => u32,
+    };
+    /// A child's output was taken; it may produce more.
+    Message 12 => OutputTaken, 16 {
+        /// Whose.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// 1 or 2.
+        stream @ 8: u8 => u8,
+        /// How much.
+        bytes @ 12: u32 => u32,
+    };
+    /// Feed a child's standard input; empty bytes end it.
+    Call 13 => Input, 16 {
+        /// Whose.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// What.
+        bytes @ 8: rt::Vec<u8> => rt::Blob<'m, 61440>,
+    };
+    /// Stop the machine.
+    Call 14 => Down;
+    /// Start a node that is down, in a new generation.
+    Call 15 => Restart, 8 {
+        /// Which.
+        node @ 0: rt::String => rt::Text<'m, 1024>,
+    };
+    /// Channels that came with `incoming` were accepted or thrown away; others may come.
+    Message 16 => Accepted, 8 {
+        /// How many.
+        count @ 0: u32 => u32,
+    };
+    /// Something about names.
+    Call 30 => Names, 32 {
+        /// Whose.
+        scope @ 0: Scope => ScopeView<'m>,
+        /// What.
+        operation @ 16: Operation => OperationView<'m>,
+    };
+    /// Trace on all nodes, or stop. From the start on the pages of domains that die are kept, until the request
+    /// to stop comes once more, when they have been read.
+    Call 40 => Trace, 8 {
+        /// Whether to.
+        on @ 0: bool => bool,
+        /// Where there is no more room: keep the first events, rather than the latest.
+        keep_first @ 1: bool => bool,
+        /// Stop when this domain leaves.
+        while_attached @ 2: bool => bool,
+    };
+    /// Up to a page of the domains that have a trace page, from an id on; and of the dead, whose pages are kept.
+    Call 41 => Traced, 8 {
+        /// Ids above this one, as bits; 0 from the start.
+        after @ 0: u64 => u64,
+    };
+    /// Read a part of a domain's trace page.
+    Call 42 => TraceRead, 24 {
+        /// Whose.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// First byte.
+        offset_bytes @ 8: u64 => u64,
+        /// How much, up to 48 KiB.
+        length_bytes @ 16: u32 => u32,
+    };
+}
+
+impl MonitorRequest {
+    /// The ordinal of `attach`.
+    pub const ATTACH: u16 = 1;
+    /// The ordinal of `export`.
+    pub const EXPORT: u16 = 2;
+    /// The ordinal of `withdraw`.
+    pub const WITHDRAW: u16 = 3;
+    /// The ordinal of `connect`.
+    pub const CONNECT: u16 = 4;
+    /// The ordinal of `spawn`.
+    pub const SPAWN: u16 = 5;
+    /// The ordinal of `kill`.
+    pub const KILL: u16 = 6;
+    /// The ordinal of `domains`.
+    pub const DOMAINS: u16 = 7;
+    /// The ordinal of `nodes`.
+    pub const NODES: u16 = 8;
+    /// The ordinal of `console_open`.
+    pub const CONSOLE_OPEN: u16 = 9;
+    /// The ordinal of `console_input`.
+    pub const CONSOLE_INPUT: u16 = 10;
+    /// The ordinal of `console_taken`.
+    pub const CONSOLE_TAKEN: u16 = 11;
+    /// The ordinal of `output_taken`.
+    pub const OUTPUT_TAKEN: u16 = 12;
+    /// The ordinal of `input`.
+    pub const INPUT: u16 = 13;
+    /// The ordinal of `down`.
+    pub const DOWN: u16 = 14;
+    /// The ordinal of `restart`.
+    pub const RESTART: u16 = 15;
+    /// The ordinal of `accepted`.
+    pub const ACCEPTED: u16 = 16;
+    /// The ordinal of `names`.
+    pub const NAMES: u16 = 30;
+    /// The ordinal of `trace`.
+    pub const TRACE: u16 = 40;
+    /// The ordinal of `traced`.
+    pub const TRACED: u16 = 41;
+    /// The ordinal of `trace_read`.
+    pub const TRACE_READ: u16 = 42;
+}
+
+rt::owned_messages! {
+    /// What a server sends of the interface `Monitor`.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum MonitorReply, 'm;
+    /// Answers [`MonitorRequest::Attach`].
+    Reply 1 => Attach, 32 {
+        /// Who the caller is.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// Its node's name.
+        node @ 8: rt::String => rt::Text<'m, 1024>,
+        /// The machine's name.
+        machine @ 16: rt::String => rt::Text<'m, 1024>,
+        /// Whether it was started by the machine, and so has an image.
+        spawned @ 24: bool => bool,
+    };
+    /// Answers [`MonitorRequest::Export`].
+    Reply 2 => Export, 8 {
+        /// Number for `incoming` and `withdraw`.
+        listener @ 0: u32 => u32,
+    };
+    /// Answers [`MonitorRequest::Connect`].
+    Reply 4 => Connect, 80 {
+        /// The end.
+        grant @ 0: Grant => GrantView<'m>,
+    };
+    /// Answers [`MonitorRequest::Spawn`].
+    Reply 5 => Spawn, 8 {
+        /// Who.
+        domain @ 0: rt::DomainId => rt::Domain,
+    };
+    /// Answers [`MonitorRequest::Domains`].
+    Reply 7 => Domains, 16 {
+        /// A page of them, by id.
+        domains @ 0: rt::Vec<DomainInfo> => rt::List<'m, DomainInfoView<'m>, 256>,
+        /// There are others.
+        more @ 8: bool => bool,
+    };
+    /// Answers [`MonitorRequest::Nodes`].
+    Reply 8 => Nodes, 8 {
+        /// All, by id.
+        nodes @ 0: rt::Vec<NodeInfo> => rt::List<'m, NodeInfoView<'m>, 1024>,
+    };
+    /// Answers [`MonitorRequest::Names`].
+    Reply 30 => Names, 24 {
+        /// Whose names: a node's, or the machine's.
+        origin @ 0: Option<tombolo_base::NodeId> => Option<NodeIdView<'m>>,
+        /// What they say.
+        answer @ 8: Answer => AnswerView<'m>,
+    };
+    /// Answers [`MonitorRequest::Traced`].
+    Reply 41 => Traced, 16 {
+        /// A page of them, by id.
+        domains @ 0: rt::Vec<TracedInfo> => rt::List<'m, TracedInfoView<'m>, 256>,
+        /// There are others.
+        more @ 8: bool => bool,
+        /// Whether the machine traces now.
+        on @ 9: bool => bool,
+    };
+    /// Answers [`MonitorRequest::TraceRead`].
+    Reply 42 => TraceRead, 8 {
+        /// As much as there is, up to what was asked for.
+        bytes @ 0: rt::Vec<u8> => rt::Blob<'m, 61440>,
+    };
+    /// Somebody connected; descriptors come with it.
+    Message 50 => Incoming, 88 {
+        /// To which listener.
+        listener @ 0: u32 => u32,
+        /// The end.
+        grant @ 8: Grant => GrantView<'m>,
+    };
+    /// A child wrote something. Take it with `output_taken`.
+    Message 51 => Output, 24 {
+        /// Who.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// 1 or 2.
+        stream @ 8: u8 => u8,
+        /// What; empty at the end of the stream.
+        bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
+    };
+    /// A child ended. Its output came before.
+    Message 52 => Ended, 24 {
+        /// Who.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// How.
+        exit @ 8: Exit => ExitView<'m>,
+    };
+    /// Console output. Take it with `console_taken`.
+    Message 53 => Console, 24 {
+        /// Whose.
+        node @ 0: rt::String => rt::Text<'m, 1024>,
+        /// Bytes lost before these because nobody took them in time.
+        dropped @ 8: u64 => u64,
+        /// What.
+        bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
+    };
+    /// What a watch reports.
+    Message 54 => Noticed, 48 {
+        /// Whose names: a node's, or the machine's.
+        origin @ 0: Option<tombolo_base::NodeId> => Option<NodeIdView<'m>>,
+        /// What.
+        notice @ 8: Notice => NoticeView<'m>,
+    };
+    /// The connection is not served, and ends.
+    Message 55 => TurnedAway, 16 {
+        /// Why.
+        fault @ 0: Fault => FaultView<'m>,
+    };
+    /// Answers a call without results: it is done.
+    Reply 3 | 6 | 9 | 10 | 13 | 14 | 15 | 40 => Done;
+    /// Answers a call that was declined.
+    Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14 | 15 | 30 | 40 | 41 | 42 => Failed, 16 {
+        /// `fault`.
+        fault @ 0: Fault => FaultView<'m>,
+    };
+}
