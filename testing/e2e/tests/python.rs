@@ -48,6 +48,30 @@ fn the_examples_in_python_serve_and_call() {
 
 /// Every type, at limits and in the middle; and some thousand messages with something wrong.
 #[test]
+fn the_benchmark_in_python_measures_calls_beside_a_pipe() {
+    let machine = Machine::up(&MachineFile::host());
+    if let Some(python) = Python::of(&machine) {
+        let path = machine.folder().join("null-call.json");
+        let mut program = python.command(&machine);
+        program.arg("../../../bench/python/null_call.py").args(["--calls", "20", "--json"]).arg(&path);
+        let said = Running::start(&mut program).finish().ok();
+        assert!(said.contains("Tombolo calls") && said.contains("multiprocessing.Pipe"), "{said}");
+        let json: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(path).expect("it was written")).expect("it is JSON");
+        for peer in ["Tombolo calls", "multiprocessing.Pipe"] {
+            for what in ["null", "32 B", "1024 B", "65536 B"] {
+                let row = &json["latency_ns"][peer][what];
+                assert!(
+                    row["p50"].as_f64() > Some(0.0) && row["p99"].as_f64() >= row["p50"].as_f64(),
+                    "{row}"
+                );
+            }
+        }
+    }
+    machine.down();
+}
+
+#[test]
 fn python_reads_and_writes_what_rust_does_and_refuses_what_rust_refuses() {
     let (whole, mut random) = (samples(), Random(2));
     let wrong = (0..5000).map(|_| {
