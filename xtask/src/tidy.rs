@@ -5,6 +5,7 @@
 mod dependencies;
 mod fence;
 mod length;
+mod locks;
 mod protocol;
 mod source;
 mod words;
@@ -55,6 +56,7 @@ type Rule = (&'static str, fn(&Tree) -> Vec<Finding>);
 const RULES: &[Rule] = &[
     ("layers", dependencies::layers),
     ("licence", dependencies::licence),
+    ("lock files", locks::locks),
     ("unsafe", fence::unsafe_code),
     ("lints", fence::lints),
     ("SAFETY comments", fence::safety_comments),
@@ -159,6 +161,8 @@ mod fixture {
             let dependency = |name: &&str| Dependency {
                 name: (*name).to_owned(),
                 path: Some(PathBuf::from("/tree/somewhere")),
+                kind: None,
+                optional: false,
             };
             self.packages.push(Package {
                 name: name.to_owned(),

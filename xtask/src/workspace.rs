@@ -34,6 +34,10 @@ pub(crate) struct Dependency {
     pub(crate) name: String,
     /// Present only for crates of the workspace.
     pub(crate) path: Option<PathBuf>,
+    /// `dev` or `build`; absent for what the crate itself uses.
+    pub(crate) kind: Option<String>,
+    #[serde(default)]
+    pub(crate) optional: bool,
 }
 
 /// A library, program, test or example of a crate.
