@@ -254,14 +254,20 @@ pub fn recv_in_place<C: Transport, R>(
     timeout: Duration,
     read: impl FnOnce(&Message<'_>) -> R,
 ) -> Result<R, ChannelError> {
+    // A message ends the wait, so that there is never a second one for `read`.
     let mut read = Some(read);
+    // The first few looks by themselves: what `until` hands on has room for an error, and to move that through memory takes
+    // longer than a message does.
+    let glimpsed =
+        spin.glance(|| match channel.recv_now_in_place(|message| read.take().map(|read| read(message))) {
+            Now::Received(received) => Some(received),
+            Now::Nothing => None,
+            Now::Unclear => Some(None),
+        });
+    if let Some(Some(received)) = glimpsed {
+        return Ok(received);
+    }
     until_possible(channel, spin, timeout, (Interest::Read, Awaited::Message), |channel| {
-        // A message ends the wait, so that there is never a second one for `read`.
-        match channel.recv_now_in_place(|message| read.take().map(|read| read(message))) {
-            Now::Received(received) => return received.ok_or(ChannelError::WouldBlock),
-            Now::Nothing => return Err(ChannelError::WouldBlock),
-            Now::Unclear => {}
-        }
         let received = channel.try_recv_in_place(|message| read.take().map(|read| read(message)))?;
         received.flatten().ok_or(ChannelError::WouldBlock)
     })

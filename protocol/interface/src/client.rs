@@ -217,16 +217,17 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         };
         let glances = if self.port.is_polled() { GLANCES } else { 0 };
         for _ in 0..glances {
-            match self.receive(Duration::ZERO, call.number, &mut answer) {
-                Ok(Some(Some(result))) => {
-                    self.flight.end(call.number);
-                    return result;
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    self.flight.end(call.number);
-                    return Err(CallError::Ended { error, may_repeat: Q::Method::IDEMPOTENT });
-                }
+            let mut result = None;
+            let received = self.receive(Duration::ZERO, call.number, |header, body| {
+                result = Some(answer(header, body));
+            });
+            if let Some(result) = result {
+                self.flight.end(call.number);
+                return result;
+            }
+            if let Err(error) = received {
+                self.flight.end(call.number);
+                return Err(CallError::Ended { error, may_repeat: Q::Method::IDEMPOTENT });
             }
         }
         let deadline_ns = self.port.now_ns().saturating_add(nanoseconds(timeout));
@@ -310,7 +311,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     /// The channel has ended; answers that arrived before can still be waited for.
     pub fn poll(&mut self) -> Result<usize, P::Error> {
         for taken in 0..MAX_POLLED {
-            if self.receive(Duration::ZERO, 0, |_, _| ())?.is_none() {
+            if !self.receive(Duration::ZERO, 0, |_, _| ())? {
                 return Ok(taken);
             }
         }
@@ -371,13 +372,17 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
                 Known::Waiting { deadline_ns } => deadline_ns,
             };
             let left_ns = deadline_ns.saturating_sub(self.port.now_ns());
-            match self.receive(Duration::from_nanos(left_ns), number, &mut answer) {
-                Ok(Some(Some(result))) => {
-                    self.flight.end(number);
-                    return result;
-                }
+            let mut result = None;
+            let received = self.receive(Duration::from_nanos(left_ns), number, |header, body| {
+                result = Some(answer(header, body));
+            });
+            if let Some(result) = result {
+                self.flight.end(number);
+                return result;
+            }
+            match received {
                 // A peer that floods this end does not keep it past its deadline.
-                Ok(Some(None)) if left_ns > 0 => {}
+                Ok(true) if left_ns > 0 => {}
                 Ok(_) => {
                     self.give_up(number);
                     return Err(CallError::TimedOut);
@@ -410,25 +415,25 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         }
     }
 
-    /// Receives one message. `None` if there was none in time; what `read` made of it if it answers the awaited call,
-    /// which is 0 for none.
+    /// Receives one message, and says whether there was one in time. `read` gets it if it answers the awaited call, which is
+    /// 0 for none. It returns nothing, as that of [`Port::recv`].
     #[inline]
-    fn receive<R>(
+    fn receive(
         &mut self,
         timeout: Duration,
         awaited: u32,
-        read: impl FnOnce(Header, Record<'_>) -> R,
-    ) -> Result<Option<Option<R>>, P::Error> {
+        mut read: impl FnMut(Header, Record<'_>),
+    ) -> Result<bool, P::Error> {
         let Client { port, events, flight, counts, .. } = self;
         port.recv(timeout, |source| {
             let Ok((header, body)) = Header::read(source) else {
                 counts.malformed += 1;
-                return None;
+                return;
             };
             match header.kind {
                 Kind::Reply | Kind::Error | Kind::Fault if awaited == header.call && awaited != 0 => {
                     counts.answers += 1;
-                    return Some(read(header, body));
+                    read(header, body);
                 }
                 Kind::Reply | Kind::Error | Kind::Fault if flight.keep(header.call, source) => {
                     counts.answers += 1;
@@ -441,7 +446,6 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
                 },
                 Kind::Call | Kind::Cancel => counts.malformed += 1,
             }
-            None
         })
     }
 }

@@ -94,14 +94,17 @@ impl Port for LocalPort {
         Ok(Sent::Accepted)
     }
 
-    fn recv<R>(&mut self, timeout: Duration, read: impl FnOnce(&dyn Source) -> R) -> Result<Option<R>, Gone> {
+    fn recv(&mut self, timeout: Duration, mut read: impl FnMut(&dyn Source)) -> Result<bool, Gone> {
         let next = self.inbound.borrow_mut().pop_front();
         match next {
-            Some(bytes) => Ok(Some(read(&&*bytes))),
+            Some(bytes) => {
+                read(&&*bytes);
+                Ok(true)
+            }
             None if self.alone() => Err(Gone),
             None => {
                 self.pass(timeout);
-                Ok(None)
+                Ok(false)
             }
         }
     }

@@ -56,14 +56,13 @@ pub trait Port {
     /// The channel has ended.
     fn send<B: Body>(&mut self, message: &Outgoing<'_, B>, timeout: Duration) -> Result<Sent, Self::Error>;
 
-    /// Receives the next message where it lies, waiting up to `timeout`; `None` if there was none. It is consumed
-    /// when `read` returns.
+    /// Receives the next message where it lies, waiting up to `timeout`, and says whether there was one: `read` is called once
+    /// then, and the message is consumed when it returns.
+    ///
+    /// It returns nothing: a result would be moved through all layers below, read back in other pieces than it was just
+    /// stored in, for which a processor waits each time. Whoever wants one has a place for it.
     ///
     /// # Errors
     /// The channel has ended, and everything sent before was received.
-    fn recv<R>(
-        &mut self,
-        timeout: Duration,
-        read: impl FnOnce(&dyn Source) -> R,
-    ) -> Result<Option<R>, Self::Error>;
+    fn recv(&mut self, timeout: Duration, read: impl FnMut(&dyn Source)) -> Result<bool, Self::Error>;
 }

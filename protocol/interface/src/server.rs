@@ -220,18 +220,23 @@ impl<I: Interface, P: Port> Server<I, P> {
         I: Serves<H>,
     {
         let full = self.outstanding.len() >= MAX_OUTSTANDING;
+        // Taken by the one message that there is: its answer may borrow from it.
+        let mut handler = Some(handler);
+        let mut taken = None;
         let received = self.port.recv(timeout, |source| {
-            let (header, body) = Header::read(source)?;
-            let answer = match header.kind {
-                Kind::Call if full => Answer::Fault(Fault::Busy),
-                Kind::Call | Kind::Message => I::dispatch(handler, Incoming { header, body }),
-                Kind::Cancel => Answer::Taken,
-                Kind::Reply | Kind::Error | Kind::Fault => Answer::Malformed,
-            };
-            Ok::<_, Malformed>((header, answer))
+            let Some(handler) = handler.take() else { return };
+            taken = Some(Header::read(source).map(|(header, body)| {
+                let answer = match header.kind {
+                    Kind::Call if full => Answer::Fault(Fault::Busy),
+                    Kind::Call | Kind::Message => I::dispatch(handler, Incoming { header, body }),
+                    Kind::Cancel => Answer::Taken,
+                    Kind::Reply | Kind::Error | Kind::Fault => Answer::Malformed,
+                };
+                (header, answer)
+            }));
         });
-        match received.map_err(ServeError::Ended)? {
-            None => return Ok(false),
+        match taken {
+            None => return received.map_err(ServeError::Ended),
             Some(Err(_)) => self.counts.malformed += 1,
             Some(Ok((header, answer))) => self.settle(header, answer)?,
         }

@@ -99,17 +99,15 @@ impl Port for Channel {
     }
 
     #[inline]
-    fn recv<R>(
-        &mut self,
-        timeout: Duration,
-        read: impl FnOnce(&dyn Source) -> R,
-    ) -> Result<Option<R>, Error> {
+    fn recv(&mut self, timeout: Duration, mut read: impl FnMut(&dyn Source)) -> Result<bool, Error> {
+        // By reference: the layers below hand on what they are given until it is called.
+        let mut read = |message: &Message<'_>| read(&Received(message));
         if timeout.is_zero() {
-            return self.try_recv_in_place(|message| read(&Received(message)));
+            return Ok(self.try_recv_in_place(&mut read)?.is_some());
         }
-        match self.recv_in_place(timeout, |message| read(&Received(message))) {
-            Ok(read) => Ok(Some(read)),
-            Err(Error::TimedOut { .. }) => Ok(None),
+        match self.recv_in_place(timeout, &mut read) {
+            Ok(()) => Ok(true),
+            Err(Error::TimedOut { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
