@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tombolo_bench::suite::Error;
+use tombolo_bench::suite::{End, Error};
 
 /// How long either side waits for the other.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -77,9 +77,24 @@ impl Answering {
     }
 
     /// Waits until so many more were answered.
-    pub(crate) fn wait(&mut self, calls: u64) -> Result<(), Error> {
+    fn wait(&mut self, calls: u64) -> Result<(), Error> {
         self.wanted += calls;
         self.answered.wait(self.wanted)
+    }
+}
+
+impl End for Answering {
+    /// The library sends.
+    fn send<const N: usize>(&mut self, _: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn recv<const N: usize>(&mut self, _: u64) -> Result<(), Error> {
+        self.wait(1)
+    }
+
+    fn answer<const N: usize>(&mut self, rounds: u64) -> Result<(), Error> {
+        self.wait(rounds)
     }
 }
 

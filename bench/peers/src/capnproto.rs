@@ -52,7 +52,7 @@ impl Peer for Calls {
             }
             Side::Far => {
                 let [stream] = meeting.line.take_fds()?;
-                Ok(AnyEnd::new(Serving(Answering::start(NAME, stream.into(), serve)?)))
+                Ok(AnyEnd::new(Answering::start(NAME, stream.into(), serve)?))
             }
         }
     }
@@ -113,22 +113,6 @@ impl End for Calling {
         let reply = self.wait(request.send().promise)?;
         let data = reply.get().and_then(|reply| reply.get_data()).map_err(refused)?;
         check::<N>(data, sequence)
-    }
-}
-
-struct Serving(Answering);
-
-impl End for Serving {
-    fn send<const N: usize>(&mut self, _: u64) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn recv<const N: usize>(&mut self, _: u64) -> Result<(), Error> {
-        self.0.wait(1)
-    }
-
-    fn answer<const N: usize>(&mut self, rounds: u64) -> Result<(), Error> {
-        self.0.wait(rounds)
     }
 }
 
