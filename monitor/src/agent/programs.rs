@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use rustix::fs::{MemfdFlags, SealFlags};
+use tombolo_platform::copy::{self, Loop};
 use tombolo_platform::error::Context;
 use tombolo_platform::{Errno, OsError, memory};
 
@@ -45,7 +46,7 @@ impl Agent {
         let mut offset = 0;
         while offset < length {
             let count = PIECE_BYTES.min(length - offset);
-            source.copy_out(offset, &mut piece[..count]).map_err(|_| missing())?;
+            copy::read(Loop::Best, &source, offset, &mut piece[..count]).map_err(|_| missing())?;
             write_all(&file, &piece[..count])?;
             offset += count;
         }

@@ -8,6 +8,7 @@ use tombolo_link::Side;
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowRange, control_config};
 use tombolo_link::{ChannelLayout, Hello};
 use tombolo_machine::vm::Window;
+use tombolo_platform::copy::{self, Loop};
 use tombolo_platform::event::{Interest, drain};
 use tombolo_platform::process::{Ended, Process};
 use tombolo_platform::{Deadline, Errno, socket};
@@ -79,15 +80,14 @@ impl RunningNode {
     pub(super) fn write_window(&self, range: WindowRange, bytes: &[u8]) {
         if let Some(vm) = &self.vm {
             // The core lent a range of this window that is long enough.
-            let _ = vm.memory.copy_in(range.offset_bytes as usize, bytes);
+            let _ = copy::write(Loop::Best, &vm.memory, range.offset_bytes as usize, bytes);
         }
     }
 
     pub(super) fn clear_window(&self, range: WindowRange) {
-        if let Some(vm) = &self.vm
-            && let Ok(part) = vm.memory.slice(range.offset_bytes as usize, range.length_bytes as usize)
-        {
-            part.clear();
+        if let Some(vm) = &self.vm {
+            // As above.
+            let _ = copy::fill(&vm.memory, range.offset_bytes as usize, range.length_bytes as usize, 0);
         }
     }
 

@@ -1,0 +1,353 @@
+//! Memory of graphics processors, by NVIDIA's driver library (`libcuda.so.1`), which is looked for when it is wanted.
+//!
+//! Nothing here is linked with it: a program is the same with and without, and says [`CudaError::NoDriver`] where there is
+//! none. A program that is linked statically can load no library, and says that.
+
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::{Arc, OnceLock};
+
+use tombolo_base::SharedMemory;
+
+use super::{CopyError, address};
+
+/// Why there is no such memory, or nothing was copied.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CudaError {
+    /// There is no driver, or it is not whole.
+    #[error("no CUDA driver: {why}")]
+    NoDriver {
+        /// What was missing.
+        why: String,
+    },
+    /// There is a driver, and no such device.
+    #[error("no CUDA device {ordinal}: the driver has {count}")]
+    NoDevice {
+        /// The one asked for, from 0.
+        ordinal: u32,
+        /// How many there are.
+        count: u32,
+    },
+    /// The driver refused.
+    #[error("the CUDA driver cannot {operation}: {name} ({code})")]
+    Driver {
+        /// What was asked, to read after "cannot".
+        operation: &'static str,
+        /// Its number for why.
+        code: i32,
+        /// Its name for why.
+        name: String,
+    },
+    /// A range.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+}
+
+/// Declares the functions that are taken from the library, and how each is found.
+macro_rules! functions {
+    ($($field:ident = $symbol:literal: fn($($argument:ty),*);)*) => {
+        /// The driver's functions. All return a number, of which zero is success.
+        struct Functions {
+            $($field: unsafe extern "C" fn($($argument),*) -> c_int,)*
+        }
+
+        impl Functions {
+            /// # Safety
+            /// `library` is the handle of an open library that has the driver's interface.
+            unsafe fn find(library: *mut c_void) -> Result<Functions, CudaError> {
+                Ok(Functions {
+                    $($field: {
+                        const NAME: &CStr = $symbol;
+                        // SAFETY: the caller's handle, and a name that ends with zero.
+                        let found = unsafe { libc::dlsym(library, NAME.as_ptr()) };
+                        if found.is_null() {
+                            let why = format!("it has no {}", NAME.to_string_lossy());
+                            return Err(CudaError::NoDriver { why });
+                        }
+                        // SAFETY: the library has the driver's interface (the caller's word), in which the function of
+                        // this name has this type.
+                        unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> c_int>(found) }
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+type Context = *mut c_void;
+type Pointer = u64;
+
+functions! {
+    init = c"cuInit": fn(c_uint);
+    error_name = c"cuGetErrorName": fn(c_int, *mut *const c_char);
+    device_count = c"cuDeviceGetCount": fn(*mut c_int);
+    device_get = c"cuDeviceGet": fn(*mut c_int, c_int);
+    device_name = c"cuDeviceGetName": fn(*mut c_char, c_int, c_int);
+    context_retain = c"cuDevicePrimaryCtxRetain": fn(*mut Context, c_int);
+    context_release = c"cuDevicePrimaryCtxRelease_v2": fn(c_int);
+    context_set = c"cuCtxSetCurrent": fn(Context);
+    synchronize = c"cuCtxSynchronize": fn();
+    allocate = c"cuMemAlloc_v2": fn(*mut Pointer, usize);
+    free = c"cuMemFree_v2": fn(Pointer);
+    to_device = c"cuMemcpyHtoD_v2": fn(Pointer, *const c_void, usize);
+    from_device = c"cuMemcpyDtoH_v2": fn(*mut c_void, Pointer, usize);
+    within = c"cuMemcpyDtoD_v2": fn(Pointer, Pointer, usize);
+    fill = c"cuMemsetD8_v2": fn(Pointer, u8, usize);
+}
+
+impl Functions {
+    fn check(&self, operation: &'static str, code: c_int) -> Result<(), CudaError> {
+        if code == 0 {
+            return Ok(());
+        }
+        let mut name = core::ptr::null();
+        // SAFETY: the driver stores a pointer to a constant text, or leaves null for a number that it does not know.
+        let known = unsafe { (self.error_name)(code, &raw mut name) } == 0 && !name.is_null();
+        let name = if known {
+            // SAFETY: as above: a text that ends with zero and is never freed.
+            unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
+        } else {
+            "unknown".into()
+        };
+        Err(CudaError::Driver { operation, code, name })
+    }
+
+    /// Waits until the device has done what this thread asked for. The driver returns from some calls when it has read what
+    /// it needs, and before all of it has arrived.
+    fn finish(&self) -> Result<(), CudaError> {
+        // SAFETY: takes nothing.
+        let code = unsafe { (self.synchronize)() };
+        self.check("finish what was asked", code)
+    }
+}
+
+/// The driver, loaded once for all of a process and never given back, as it does not like to be.
+fn driver() -> Result<&'static Functions, CudaError> {
+    static DRIVER: OnceLock<Result<Functions, CudaError>> = OnceLock::new();
+    DRIVER.get_or_init(load).as_ref().map_err(Clone::clone)
+}
+
+#[cfg(target_feature = "crt-static")]
+fn load() -> Result<Functions, CudaError> {
+    Err(CudaError::NoDriver { why: "this program is linked statically and can load none".into() })
+}
+
+#[cfg(not(target_feature = "crt-static"))]
+fn load() -> Result<Functions, CudaError> {
+    // SAFETY: a name that ends with zero; the loader runs the library's initialisers, which is what a driver is for: it
+    // lies where only the administrator, or this user's own environment, can put it.
+    let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if library.is_null() {
+        return Err(CudaError::NoDriver { why: "there is no libcuda.so.1 that can be loaded".into() });
+    }
+    // SAFETY: the handle of a library that was opened under the driver's name and is never closed.
+    let functions = unsafe { Functions::find(library) }?;
+    // SAFETY: the driver's function, with the only argument that it takes.
+    let code = unsafe { (functions.init)(0) };
+    functions.check("start", code)?;
+    Ok(functions)
+}
+
+/// A graphics processor.
+pub struct Device {
+    functions: &'static Functions,
+    number: c_int,
+    context: Context,
+    name: String,
+}
+
+// SAFETY: a context is a name for state of the driver, which locks for itself; a thread makes it its own before each call.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+impl core::fmt::Debug for Device {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Device({})", self.name)
+    }
+}
+
+impl Device {
+    /// How many there are.
+    ///
+    /// # Errors
+    /// No driver, or one that does not answer.
+    pub fn count() -> Result<u32, CudaError> {
+        let functions = driver()?;
+        let mut count = 0;
+        // SAFETY: the driver stores a number where it is told to.
+        let code = unsafe { (functions.device_count)(&raw mut count) };
+        functions.check("count its devices", code)?;
+        Ok(u32::try_from(count).unwrap_or(0))
+    }
+
+    /// Takes up the device with that number, from 0.
+    ///
+    /// # Errors
+    /// There is no driver or no such device, or it is kept by somebody else.
+    pub fn open(ordinal: u32) -> Result<Arc<Device>, CudaError> {
+        let functions = driver()?;
+        let count = Device::count()?;
+        let Some(wanted) = c_int::try_from(ordinal).ok().filter(|_| ordinal < count) else {
+            return Err(CudaError::NoDevice { ordinal, count });
+        };
+        let (mut number, mut context) = (0, core::ptr::null_mut());
+        let mut name = [0; 128];
+        // SAFETY: the driver stores a number, a text of at most so many bytes and a handle where it is told to.
+        unsafe {
+            functions.check("find a device", (functions.device_get)(&raw mut number, wanted))?;
+            let room = name.len() as c_int;
+            functions
+                .check("name a device", (functions.device_name)(name.as_mut_ptr().cast(), room, number))?;
+            functions.check("use a device", (functions.context_retain)(&raw mut context, number))?;
+        }
+        let name = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Arc::new(Device { functions, number, context, name }))
+    }
+
+    /// What it calls itself.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Makes it this thread's, which calls need.
+    fn enter(&self) -> Result<&'static Functions, CudaError> {
+        // SAFETY: the context was retained and is released when this is dropped.
+        let code = unsafe { (self.functions.context_set)(self.context) };
+        self.functions.check("switch to a device", code)?;
+        Ok(self.functions)
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: retained once, in `open`; its memory keeps it.
+        let _ = unsafe { (self.functions.context_release)(self.number) };
+    }
+}
+
+/// Memory of a graphics processor, which no program here can touch. Freed when dropped.
+#[derive(Debug)]
+pub struct DeviceMemory {
+    device: Arc<Device>,
+    pointer: Pointer,
+    length_bytes: usize,
+}
+
+impl DeviceMemory {
+    /// Takes `length_bytes` of a device, at least one.
+    ///
+    /// # Errors
+    /// It has no room.
+    pub fn allocate(device: &Arc<Device>, length_bytes: usize) -> Result<DeviceMemory, CudaError> {
+        let functions = device.enter()?;
+        let mut pointer = 0;
+        // SAFETY: the driver stores an address of the device where it is told to.
+        let code = unsafe { (functions.allocate)(&raw mut pointer, length_bytes.max(1)) };
+        functions.check("allocate memory", code)?;
+        Ok(DeviceMemory { device: Arc::clone(device), pointer, length_bytes })
+    }
+
+    /// How many bytes it has.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.length_bytes
+    }
+
+    /// Checks a range.
+    ///
+    /// # Errors
+    /// It does not lie inside.
+    pub fn check(&self, offset_bytes: usize, length_bytes: usize) -> Result<(), CopyError> {
+        let available_bytes = self.length_bytes;
+        match offset_bytes.checked_add(length_bytes) {
+            Some(end) if end <= available_bytes => Ok(()),
+            _ => Err(CopyError::OutOfRange { offset_bytes, length_bytes, available_bytes }),
+        }
+    }
+
+    fn at(&self, offset_bytes: usize, length_bytes: usize) -> Result<Pointer, CudaError> {
+        self.check(offset_bytes, length_bytes)?;
+        Ok(self.pointer + offset_bytes as u64)
+    }
+
+    /// Copies `length_bytes` of `source` into it. Done when this returns.
+    ///
+    /// # Errors
+    /// A range, or the driver's refusal.
+    pub fn write(
+        &self,
+        offset_bytes: usize,
+        (source, source_offset_bytes): (&SharedMemory, usize),
+        length_bytes: usize,
+    ) -> Result<(), CudaError> {
+        let to = self.at(offset_bytes, length_bytes)?;
+        let from = address(source, source_offset_bytes, length_bytes)?;
+        let functions = self.device.enter()?;
+        // SAFETY: both ranges were checked; ours stays mapped while it is borrowed, and the driver has read it when it
+        // returns.
+        let code = unsafe { (functions.to_device)(to, from.cast_const().cast(), length_bytes) };
+        functions.check("copy to a device", code)?;
+        functions.finish()
+    }
+
+    /// Copies `length_bytes` of it into `target`. Done when this returns.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn read(
+        &self,
+        offset_bytes: usize,
+        (target, target_offset_bytes): (&SharedMemory, usize),
+        length_bytes: usize,
+    ) -> Result<(), CudaError> {
+        let from = self.at(offset_bytes, length_bytes)?;
+        let to = address(target, target_offset_bytes, length_bytes)?;
+        let functions = self.device.enter()?;
+        // SAFETY: both ranges were checked; ours stays mapped while it is borrowed and is shared, so that it may be
+        // written; the driver has written it when it returns.
+        let code = unsafe { (functions.from_device)(to.cast(), from, length_bytes) };
+        functions.check("copy from a device", code)
+    }
+
+    /// Copies `length_bytes` of `source`, of the same device, into it. Done when this returns.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_within(
+        &self,
+        offset_bytes: usize,
+        (source, source_offset_bytes): (&DeviceMemory, usize),
+        length_bytes: usize,
+    ) -> Result<(), CudaError> {
+        let to = self.at(offset_bytes, length_bytes)?;
+        let from = source.at(source_offset_bytes, length_bytes)?;
+        let functions = self.device.enter()?;
+        // SAFETY: both are ranges of memory of the device that is allocated while they are borrowed.
+        let code = unsafe { (functions.within)(to, from, length_bytes) };
+        functions.check("copy within a device", code)?;
+        functions.finish()
+    }
+
+    /// Fills `length_bytes` of it with one byte. Done when this returns.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn fill(&self, offset_bytes: usize, length_bytes: usize, byte: u8) -> Result<(), CudaError> {
+        let to = self.at(offset_bytes, length_bytes)?;
+        let functions = self.device.enter()?;
+        // SAFETY: a range of memory of the device that is allocated while it is borrowed.
+        let code = unsafe { (functions.fill)(to, byte, length_bytes) };
+        functions.check("fill memory", code)?;
+        functions.finish()
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        if let Ok(functions) = self.device.enter() {
+            // SAFETY: allocated once, in `allocate`, and named by nobody else.
+            let _ = unsafe { (functions.free)(self.pointer) };
+        }
+    }
+}
