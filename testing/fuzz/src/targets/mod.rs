@@ -1,6 +1,7 @@
 //! The targets, by what they feed.
 
 mod boards;
+mod bulk;
 mod files;
 mod interfaces;
 mod links;
@@ -40,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "results", run: files::results, seeds: files::results_seeds },
     Target { name: "interface_file", run: interfaces::file, seeds: interfaces::file_seeds },
     Target { name: "interface_message", run: interfaces::message, seeds: interfaces::message_seeds },
+    Target { name: "bulk_session", run: bulk::session, seeds: bulk::session_seeds },
     Target { name: "pattern", run: naming::pattern, seeds: naming::pattern_seeds },
     Target { name: "name_text", run: naming::text, seeds: naming::text_seeds },
 ];

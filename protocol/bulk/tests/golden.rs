@@ -1,0 +1,175 @@
+//! The bytes of every message, and what is refused. `docs/specs/bulk.md` shows the same bytes.
+
+use tombolo_bulk::wire::{MAX_MESSAGE_BYTES, MAX_SEGMENTS, Malformed, Offer, Place, PoolId, Veto, decode};
+use tombolo_bulk::{Heard, Layout, Message, Segment, Session, Terms, Trust, Verb, Violation};
+
+const TERMS: Terms = Terms { trust: Trust::Full, max_pools: 32, max_segments: 32, max_metadata_bytes: 2048 };
+
+fn hex(bytes: &[u8]) -> String {
+    let words: Vec<String> = bytes
+        .chunks(8)
+        .map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" "))
+        .collect();
+    words.join(" | ")
+}
+
+fn encoded(message: &Message<'_>, number: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    message.encode(number, &mut out);
+    assert_eq!(decode(&out), Ok((message.clone(), number)));
+    out
+}
+
+fn offer() -> Offer {
+    Offer {
+        place: Place::new(true, 3).unwrap(),
+        pool: PoolId { domain: 0x0001_0002_0000_0003, number: 4 },
+        layout: Layout::new(65536, 16).unwrap(),
+        capability: 0x1122_3344_5566_7788,
+        offset_bytes: 4096,
+        may_forward: true,
+    }
+}
+
+#[test]
+fn bytes_are_golden() {
+    let place = Place::new(true, 3).unwrap();
+    assert_eq!(hex(&encoded(&Message::Terms(TERMS), 0)), "01 01 00 08 00 00 00 00 | 01 20 20 00 00 00 00 00");
+    assert_eq!(
+        hex(&encoded(&Message::Assign(offer()), 1)),
+        "02 83 01 00 01 00 00 00 | 03 00 00 00 02 00 01 00 | 04 00 00 00 00 00 00 00 | \
+         00 00 01 00 00 00 00 00 | 10 00 00 00 00 00 00 00 | 88 77 66 55 44 33 22 11 | 00 10 00 00 00 00 00 00"
+    );
+    assert_eq!(hex(&encoded(&Message::Assigned(place), 2)), "03 83 00 00 02 00 00 00");
+    assert_eq!(hex(&encoded(&Message::Vetoed(place, Veto::Known), 3)), "04 83 04 00 03 00 00 00");
+    assert_eq!(hex(&encoded(&Message::Unassign(place), 4)), "05 83 00 00 04 00 00 00");
+    assert_eq!(hex(&encoded(&Message::Unassigned(place), 5)), "06 83 00 00 05 00 00 00");
+    assert_eq!(hex(&encoded(&Message::Kept(place), 6)), "07 83 00 00 06 00 00 00");
+}
+
+/// Two sessions that have agreed, and pool 0 of the connecting side on both.
+fn agreed(terms: Terms) -> (Session, Session) {
+    let (mut left, mut right) = (Session::new(false, terms), Session::new(true, terms));
+    let offer = Offer { place: Place::new(false, 0).unwrap(), ..offer() };
+    let offer =
+        if terms.trust == Trust::Full { offer } else { Offer { capability: 0, offset_bytes: 0, ..offer } };
+    say(&mut left, &mut right, &Message::Terms(terms)).unwrap();
+    say(&mut right, &mut left, &Message::Terms(terms)).unwrap();
+    say(&mut left, &mut right, &Message::Assign(offer)).unwrap();
+    say(&mut right, &mut left, &Message::Assigned(offer.place)).unwrap();
+    (left, right)
+}
+
+fn say(from: &mut Session, to: &mut Session, message: &Message<'static>) -> Result<(), Violation> {
+    let mut out = Vec::new();
+    from.prepare(message, &mut out).unwrap();
+    from.sent(message);
+    to.receive(&out).map(|_| ())
+}
+
+#[test]
+fn a_transfer_of_two_pieces_is_golden() {
+    let (left, mut right) = agreed(TERMS);
+    let place = Place::new(false, 0).unwrap();
+    let piece = |buffer, offset_bytes| Segment { place, buffer, offset_bytes, length_bytes: 512 };
+    let mut out = Vec::new();
+    left.prepare_transfer(Verb::Move, &[piece(1, 0), piece(2, 64)], b"abc", &mut out).unwrap();
+    assert_eq!(
+        hex(&out),
+        "08 02 03 00 02 00 00 00 | 00 00 00 00 01 00 00 00 | 00 00 00 00 00 00 00 00 | 00 02 00 00 00 00 00 00 | \
+         00 00 00 00 02 00 00 00 | 40 00 00 00 00 00 00 00 | 00 02 00 00 00 00 00 00 | 61 62 63"
+    );
+    let Ok(Heard::Transfer(transfer)) = right.receive(&out) else { panic!("no transfer") };
+    assert_eq!(transfer.segments().collect::<Vec<_>>(), [piece(1, 0), piece(2, 64)]);
+    assert_eq!((transfer.verb, transfer.metadata), (Verb::Move, &b"abc"[..]));
+}
+
+#[test]
+fn limits_at_their_edges() {
+    let terms = Terms { max_pools: 2, max_segments: 2, max_metadata_bytes: 8, ..TERMS };
+    let (mut left, right) = agreed(terms);
+    let place = Place::new(false, 0).unwrap();
+    let piece = |buffer| Segment { place, buffer, offset_bytes: 0, length_bytes: 65536 };
+    let mut out = Vec::new();
+    let mut try_send = |segments: &[Segment], metadata: &[u8]| {
+        out.clear();
+        let sent = left.prepare_transfer(Verb::Share, segments, metadata, &mut out).is_ok();
+        assert_eq!(right.clone().receive(&out).is_ok(), sent || out.is_empty());
+        sent
+    };
+    assert!(!try_send(&[], b""));
+    assert!(try_send(&[piece(0)], b"12345678"));
+    assert!(!try_send(&[piece(0)], b"123456789"));
+    assert!(try_send(&[piece(0), piece(15)], b""));
+    assert!(!try_send(&[piece(0), piece(1), piece(2)], b""));
+    assert!(!try_send(&[piece(0), piece(0)], b""));
+    assert!(!try_send(&[Segment { offset_bytes: 1, ..piece(0) }], b""));
+    assert!(left.free_place().is_ok());
+    left.sent(&Message::Assign(Offer { place: Place::new(false, 1).unwrap(), ..offer() }));
+    assert!(left.free_place().is_err());
+}
+
+/// What a peer that lies can say: each ends the session, and says why.
+#[test]
+fn lies_are_refused() {
+    let place = Place::new(false, 0).unwrap();
+    let terms = Terms { max_segments: 1, max_metadata_bytes: 4, ..TERMS };
+    let piece = Segment { place, buffer: 1, offset_bytes: 0, length_bytes: 64 };
+    let transfer = |change: &dyn Fn(&mut Vec<u8>)| {
+        let (left, mut right) = agreed(terms);
+        let mut out = Vec::new();
+        left.prepare_transfer(Verb::Move, &[piece], b"1234", &mut out).unwrap();
+        change(&mut out);
+        right.receive(&out).map(|_| ())
+    };
+    assert_eq!(transfer(&|_| {}), Ok(()));
+    // A buffer that there is not, a piece beyond its end, a pool that was not assigned, another's number.
+    assert!(matches!(transfer(&|out| out[12] = 16), Err(Violation::Range { buffer: 16, .. })));
+    assert!(matches!(transfer(&|out| out[16..24].fill(0xff)), Err(Violation::Range { .. })));
+    assert!(matches!(transfer(&|out| out[26] = 2), Err(Violation::Range { .. })));
+    assert!(matches!(transfer(&|out| out[8] = 1), Err(Violation::Place(_))));
+    assert!(matches!(transfer(&|out| out[8] = 0x80), Err(Violation::Place(_))));
+    assert!(matches!(transfer(&|out| out[4] = 9), Err(Violation::Number { expected: 2, found: 9 })));
+    assert!(matches!(transfer(&|out| out[9] = 1), Err(Violation::Malformed(Malformed::Field(_)))));
+    assert!(matches!(transfer(&|out| out[0] = 77), Err(Violation::Malformed(Malformed::Kind(77)))));
+    assert!(matches!(transfer(&|out| out[0] = 10), Err(Violation::Malformed(Malformed::Field(_)))));
+    assert!(matches!(transfer(&|out| out.truncate(31)), Err(Violation::Malformed(Malformed::Length { .. }))));
+    assert!(matches!(transfer(&|out| out.push(0)), Err(Violation::Malformed(Malformed::Length { .. }))));
+    // Terms twice, a place of the other side's, a place twice, an answer to nothing.
+    let (mut left, mut right) = agreed(terms);
+    assert_eq!(say(&mut left.clone(), &mut right, &left.first()), Err(Violation::OutOfTurn));
+    for (message, place) in [
+        (Message::Assign(Offer { place: Place::new(true, 1).unwrap(), ..offer() }), "assign"),
+        (Message::Assign(Offer { place, ..offer() }), "assign"),
+        (Message::Assigned(place), "assigned"),
+        (Message::Vetoed(place, Veto::Declined), "vetoed"),
+        (Message::Unassigned(place), "unassigned"),
+        (Message::Kept(place), "kept"),
+    ] {
+        let (_, mut right) = agreed(terms);
+        assert_eq!(right.receive(&encoded(&message, 2)), Err(Violation::Place(place)), "{message:?}");
+    }
+    say(&mut left, &mut agreed(terms).1, &Message::Unassign(place)).unwrap();
+}
+
+#[test]
+fn trust_that_differs_is_told() {
+    let mut right = Session::new(true, Terms { trust: Trust::None, ..TERMS });
+    let bytes = encoded(&Message::Terms(TERMS), 0);
+    assert_eq!(right.receive(&bytes), Ok(Heard::Terms { agreed: None, theirs: Trust::Full }));
+    // What is not as the kind of trust has it.
+    let (_, mut right) = agreed(Terms { trust: Trust::None, ..TERMS });
+    let wrong = Offer { place: Place::new(false, 1).unwrap(), ..offer() };
+    assert!(matches!(right.receive(&encoded(&Message::Assign(wrong), 2)), Err(Violation::Place(_))));
+}
+
+#[test]
+fn the_longest_message_is_as_long_as_is_said() {
+    let (left, _) = agreed(TERMS);
+    let place = Place::new(false, 0).unwrap();
+    let pieces: Vec<Segment> =
+        (0..16).map(|buffer| Segment { place, buffer, offset_bytes: 0, length_bytes: 1 }).collect();
+    let mut out = Vec::new();
+    left.prepare_transfer(Verb::Move, &pieces, &[7; 2048], &mut out).unwrap();
+    assert_eq!(out.len() + (MAX_SEGMENTS - 16) * 24, MAX_MESSAGE_BYTES);
+}

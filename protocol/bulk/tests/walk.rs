@@ -1,0 +1,434 @@
+//! Random walks of several domains that assign pools, transfer buffers, fail to, and die, over real sessions and real
+//! bytes. After every step, whatever it was: each buffer has one right to write, nobody reads what somebody may write,
+//! and what one side counts as lent the other has or is about to have.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+use tombolo_bulk::table::UPSTREAM;
+use tombolo_bulk::wire::{Offer, Place, PoolId, Terms, Trust, Veto};
+use tombolo_bulk::{Heard, Layout, Link, Message, Segment, Session, Table, Verb};
+
+const PARTIES: usize = 5;
+const POOLS: usize = 3;
+const BUFFERS: u32 = 4;
+/// With circles: a pool that comes over one channel is offered over another as well, and has to be refused.
+const CHANNELS: [(usize, usize); 6] = [(0, 1), (1, 2), (2, 3), (1, 4), (0, 2), (3, 4)];
+
+fn layout() -> Layout {
+    Layout::new(4096, BUFFERS).unwrap()
+}
+
+/// What a party knows of a pool.
+#[derive(Default)]
+struct Known {
+    table: Option<Table>,
+    /// By channel: over which link, at which place.
+    links: [Option<(Link, Place)>; CHANNELS.len()],
+    /// Rights to read in its hands, as links' channels.
+    handles: Vec<(u32, usize)>,
+}
+
+struct End {
+    session: Session,
+    /// What is under way to this end.
+    inbox: VecDeque<Vec<u8>>,
+    /// The other end is gone, and this one has been told.
+    noticed: bool,
+}
+
+struct World {
+    alive: [bool; PARTIES],
+    known: Vec<Vec<Known>>,
+    ends: Vec<[End; 2]>,
+    out: Vec<u8>,
+}
+
+/// One step, out of numbers.
+type Step = (u8, u8, u8, u8, u8);
+
+impl World {
+    fn new() -> World {
+        let terms = Terms { trust: Trust::Full, max_pools: 4, max_segments: 3, max_metadata_bytes: 16 };
+        let end = |accepting| {
+            let session = Session::new(accepting, terms);
+            End { session, inbox: VecDeque::new(), noticed: false }
+        };
+        let mut world = World {
+            alive: [true; PARTIES],
+            known: (0..PARTIES).map(|_| (0..POOLS).map(|_| Known::default()).collect()).collect(),
+            ends: CHANNELS.iter().map(|_| [end(false), end(true)]).collect(),
+            out: Vec::new(),
+        };
+        for pool in 0..POOLS {
+            world.known[pool][pool].table = Some(Table::home(layout()));
+        }
+        for channel in 0..CHANNELS.len() {
+            for side in 0..2 {
+                world.say(channel, side, &Message::Terms(terms));
+            }
+            world.deliver(channel, 0);
+            world.deliver(channel, 1);
+        }
+        world
+    }
+
+    fn party(channel: usize, side: usize) -> usize {
+        if side == 0 { CHANNELS[channel].0 } else { CHANNELS[channel].1 }
+    }
+
+    fn say(&mut self, channel: usize, side: usize, message: &Message<'_>) -> bool {
+        let mut out = std::mem::take(&mut self.out);
+        let said = self.ends[channel][side].session.prepare(message, &mut out).is_ok();
+        if said {
+            self.ends[channel][side].session.sent(message);
+            self.ends[channel][1 - side].inbox.push_back(out.clone());
+        }
+        self.out = out;
+        said
+    }
+
+    fn is_open(&self, channel: usize) -> bool {
+        self.alive[CHANNELS[channel].0] && self.alive[CHANNELS[channel].1]
+    }
+
+    fn assign(&mut self, channel: usize, side: usize, pool: usize, may_forward: bool) {
+        let party = Self::party(channel, side);
+        let known = &mut self.known[party][pool];
+        let Ok(place) = self.ends[channel][side].session.free_place() else { return };
+        let Some(table) = known.table.as_mut().filter(|_| known.links[channel].is_none()) else { return };
+        let Ok(link) = table.assign(may_forward) else { return };
+        known.links[channel] = Some((link, place));
+        let pool = PoolId { domain: 7, number: pool as u64 };
+        let (layout, capability, offset_bytes) = (layout(), 1, 0);
+        let offer = Offer { place, pool, layout, capability, offset_bytes, may_forward };
+        assert!(self.say(channel, side, &Message::Assign(offer)));
+    }
+
+    fn unassign(&mut self, channel: usize, side: usize, pool: usize) {
+        let party = Self::party(channel, side);
+        let Some((link, place)) = self.known[party][pool].links[channel] else { return };
+        if let Some(table) = &mut self.known[party][pool].table
+            && table.leave(link).is_ok()
+            && !self.say(channel, side, &Message::Unassign(place))
+            && let Some(table) = &mut self.known[party][pool].table
+        {
+            table.stay(link);
+        }
+    }
+
+    /// Tries a transfer of up to three buffers, of whatever pools; all of it or nothing happens.
+    fn transfer(&mut self, channel: usize, side: usize, verb: Verb, choice: [u8; 2], fails: bool) {
+        let party = Self::party(channel, side);
+        let mut segments = Vec::new();
+        let mut begun = Vec::new();
+        for index in 0..=usize::from(choice[0] % 3) {
+            let pool = (usize::from(choice[0] / 3) + index) % POOLS;
+            let buffer = (u32::from(choice[1]) + index as u32) % (BUFFERS + 1);
+            let known = &mut self.known[party][pool];
+            let (Some((link, place)), Some(table)) = (known.links[channel], known.table.as_mut()) else {
+                continue;
+            };
+            if verb == Verb::Release && !known.handles.contains(&(buffer, channel)) {
+                continue;
+            }
+            let before = table.clone();
+            match table.begin(verb, buffer, link) {
+                Ok(()) => {
+                    begun.push((pool, buffer, link));
+                    segments.push(Segment { place, buffer, offset_bytes: 64, length_bytes: 64 });
+                }
+                Err(_) => {
+                    assert_eq!(format!("{before:?}"), format!("{table:?}"), "a refusal changed something");
+                }
+            }
+        }
+        let mut out = std::mem::take(&mut self.out);
+        let end = &mut self.ends[channel][side];
+        let can = end.session.prepare_transfer(verb, &segments, b"meta", &mut out).is_ok() && !fails;
+        for (pool, buffer, link) in begun {
+            let known = &mut self.known[party][pool];
+            let table = known.table.as_mut().unwrap();
+            if can {
+                table.commit(verb, buffer, link);
+                if verb == Verb::Release {
+                    let at = known.handles.iter().position(|handle| *handle == (buffer, channel)).unwrap();
+                    known.handles.swap_remove(at);
+                }
+            } else {
+                table.abort(buffer);
+            }
+        }
+        if can {
+            end.session.transferred();
+            self.ends[channel][1 - side].inbox.push_back(out.clone());
+        }
+        self.out = out;
+    }
+
+    /// What is under way to one end arrives.
+    fn deliver(&mut self, channel: usize, side: usize) {
+        let party = Self::party(channel, side);
+        let Some(bytes) = self.ends[channel][side].inbox.pop_front() else { return };
+        let heard =
+            self.ends[channel][side].session.receive(&bytes).expect("what a session says it can hear");
+        match heard {
+            Heard::Terms { agreed, .. } => assert!(agreed.is_some()),
+            Heard::Offered(offer) => {
+                let pool = offer.pool.number as usize;
+                let offering = &self.known[Self::party(channel, 1 - side)][pool];
+                let dead = offering.table.as_ref().is_none_or(Table::is_revoked) || !self.is_open(channel);
+                let known = &mut self.known[party][pool];
+                let veto = match known.table {
+                    _ if dead => Some(Veto::Unreachable),
+                    Some(_) => Some(Veto::Known),
+                    None if self.ends[channel][side].session.is_over_full() => Some(Veto::TooManyPools),
+                    None => None,
+                };
+                let answer = match veto {
+                    Some(veto) => Message::Vetoed(offer.place, veto),
+                    None => {
+                        known.table = Some(Table::assigned(offer.layout));
+                        known.links[channel] = Some((UPSTREAM, offer.place));
+                        Message::Assigned(offer.place)
+                    }
+                };
+                assert!(self.say(channel, side, &answer));
+            }
+            Heard::Assigned(_) => {}
+            Heard::Kept(place) => {
+                let pool = self.pool_at(channel, side, place);
+                let known = &mut self.known[party][pool];
+                let (link, _) = known.links[channel].unwrap();
+                known.table.as_mut().unwrap().stay(link);
+            }
+            Heard::Vetoed(place, _) | Heard::Unassigned(place) => self.drop_link(channel, side, place),
+            Heard::Unassign(place) => {
+                let pool = self.pool_at(channel, side, place);
+                let known = &self.known[party][pool];
+                let (link, _) = known.links[channel].unwrap();
+                let free = known.table.as_ref().is_none_or(|table| table.may_unassign(link).is_ok());
+                let answer = if free { Message::Unassigned(place) } else { Message::Kept(place) };
+                assert!(self.say(channel, side, &answer));
+                if free {
+                    self.drop_link(channel, side, place);
+                }
+            }
+            Heard::Transfer(transfer) => {
+                for segment in transfer.segments() {
+                    let pool = self.pool_at(channel, side, segment.place);
+                    let known = &mut self.known[party][pool];
+                    let (link, _) = known.links[channel].unwrap();
+                    let table = known.table.as_mut().unwrap();
+                    if table.is_revoked() {
+                        continue;
+                    }
+                    table
+                        .receive(transfer.verb, segment.buffer, link)
+                        .expect("what one table sends another takes");
+                    if transfer.verb == Verb::Share {
+                        known.handles.push((segment.buffer, channel));
+                    }
+                }
+            }
+        }
+    }
+
+    fn pool_at(&self, channel: usize, side: usize, place: Place) -> usize {
+        let known = &self.known[Self::party(channel, side)];
+        known.iter().position(|known| known.links[channel].is_some_and(|(_, at)| at == place)).unwrap()
+    }
+
+    fn drop_link(&mut self, channel: usize, side: usize, place: Place) {
+        let party = Self::party(channel, side);
+        let pool = self.pool_at(channel, side, place);
+        let known = &mut self.known[party][pool];
+        let (link, _) = known.links[channel].take().unwrap();
+        if let Some(table) = &mut known.table {
+            table.unassign(link).expect("nothing is in use");
+        }
+        if link == UPSTREAM {
+            *known = Known::default();
+        }
+    }
+
+    /// One end is told that the other is gone, after everything that was under way has arrived.
+    fn notice(&mut self, channel: usize, side: usize) {
+        let party = Self::party(channel, side);
+        if self.is_open(channel) || !self.alive[party] || self.ends[channel][side].noticed {
+            return;
+        }
+        while !self.ends[channel][side].inbox.is_empty() {
+            self.deliver(channel, side);
+        }
+        self.ends[channel][side].noticed = true;
+        for pool in 0..POOLS {
+            let known = &mut self.known[party][pool];
+            let (Some((link, _)), Some(table)) = (known.links[channel], known.table.as_mut()) else {
+                continue;
+            };
+            if table.lose(link) {
+                // The monitors take the memory from everybody beyond, and only then is it this one's again.
+                self.revoke_beyond(pool, party, channel);
+                self.known[party][pool].table.as_mut().unwrap().reclaim(link);
+            }
+            let known = &mut self.known[party][pool];
+            if link != UPSTREAM {
+                known.links[channel] = None;
+            }
+            // Nobody waits for a release any more.
+            let table = known.table.as_mut().unwrap();
+            let handles = std::mem::take(&mut known.handles);
+            known.handles = handles
+                .into_iter()
+                .filter(|(buffer, from)| *from != channel || table.forget(*buffer).is_err())
+                .collect();
+        }
+    }
+
+    fn revoke_beyond(&mut self, pool: usize, party: usize, channel: usize) {
+        let side = usize::from(Self::party(channel, 0) == party);
+        let child = Self::party(channel, side);
+        if self.known[child][pool].links[channel].is_none_or(|(link, _)| link != UPSTREAM) {
+            return;
+        }
+        if let Some(table) = &mut self.known[child][pool].table {
+            table.revoke();
+        }
+        for further in (0..CHANNELS.len()).filter(|further| *further != channel) {
+            if CHANNELS[further].0 == child || CHANNELS[further].1 == child {
+                self.revoke_beyond(pool, child, further);
+            }
+        }
+    }
+
+    fn step(&mut self, (what, channel, side, a, b): Step) {
+        let (channel, side) = (usize::from(channel) % CHANNELS.len(), usize::from(side) % 2);
+        let pool = usize::from(a) % POOLS;
+        let party = Self::party(channel, side);
+        match what % 32 {
+            0..=3 if self.is_open(channel) => self.assign(channel, side, pool, b % 2 == 0),
+            4 if self.is_open(channel) => self.unassign(channel, side, pool),
+            5..=16 if self.is_open(channel) => {
+                let verb = Verb::ALL[usize::from(what % 4)];
+                self.transfer(channel, side, verb, [a, b], a % 5 == 0);
+            }
+            17..=26 if self.alive[party] => self.deliver(channel, side),
+            27 | 28 if self.alive[party] => {
+                if let Some(table) = &mut self.known[party][pool].table {
+                    table.take();
+                }
+            }
+            29 if self.alive[party] => {
+                if let Some(table) = &mut self.known[party][pool].table {
+                    let _ = table.put(u32::from(b) % BUFFERS);
+                }
+            }
+            30 => self.notice(channel, side),
+            31 if b % 8 == 0 => self.alive[party] = false,
+            _ => {}
+        }
+    }
+
+    /// How many transfers of this verb and buffer are under way to one end.
+    fn under_way(&self, channel: usize, to: usize, pool: usize, buffer: u32, verbs: &[Verb]) -> u32 {
+        let known = &self.known[Self::party(channel, to)][pool];
+        let Some((_, place)) = known.links[channel] else { return 0 };
+        let mut found = 0;
+        for bytes in &self.ends[channel][to].inbox {
+            if let Ok((Message::Transfer(transfer), _)) = tombolo_bulk::wire::decode(bytes)
+                && verbs.contains(&transfer.verb)
+            {
+                found +=
+                    transfer.segments().filter(|at| (at.place, at.buffer) == (place, buffer)).count() as u32;
+            }
+        }
+        found
+    }
+
+    fn live_table(&self, party: usize, pool: usize) -> Option<&Table> {
+        self.known[party][pool].table.as_ref().filter(|table| self.alive[party] && !table.is_revoked())
+    }
+
+    fn check(&self) {
+        let settled = (0..CHANNELS.len()).all(|channel| {
+            self.is_open(channel)
+                || (0..2)
+                    .all(|side| !self.alive[Self::party(channel, side)] || self.ends[channel][side].noticed)
+        });
+        for pool in 0..POOLS {
+            for party in 0..PARTIES {
+                if let Some(table) = self.live_table(party, pool) {
+                    let counts = table.counts();
+                    let sum = counts.free + counts.held + counts.lent + counts.borrowed + counts.away;
+                    assert_eq!(sum, BUFFERS, "{counts:?}");
+                }
+            }
+            for buffer in 0..BUFFERS {
+                self.check_rights(pool, buffer, settled);
+                self.check_counts(pool, buffer);
+            }
+        }
+    }
+
+    fn check_rights(&self, pool: usize, buffer: u32, settled: bool) {
+        let here: Vec<usize> = (0..PARTIES)
+            .filter(|party| self.live_table(*party, pool).is_some_and(|table| table.is_here(buffer)))
+            .collect();
+        let mut rights = here.len() as u32;
+        for channel in 0..CHANNELS.len() {
+            for to in 0..2 {
+                if self.live_table(Self::party(channel, to), pool).is_some() {
+                    rights += self.under_way(channel, to, pool, buffer, &[Verb::Move, Verb::Pass]);
+                }
+            }
+        }
+        assert!(rights <= 1, "buffer {buffer} of pool {pool} has {rights} rights to write, {here:?}");
+        if settled && self.alive[pool] {
+            assert_eq!(rights, 1, "buffer {buffer} of pool {pool} is lost");
+        }
+        if let [owner] = here[..]
+            && self.live_table(owner, pool).is_some_and(|table| table.may_write(buffer).is_ok())
+        {
+            for party in (0..PARTIES).filter(|party| *party != owner) {
+                if let Some(table) = self.live_table(party, pool) {
+                    assert_eq!(table.borrowed(buffer), 0, "{party} reads what {owner} may write");
+                }
+            }
+        }
+    }
+
+    fn check_counts(&self, pool: usize, buffer: u32) {
+        for channel in (0..CHANNELS.len()).filter(|channel| self.is_open(*channel)) {
+            for from in 0..2 {
+                let lender = Self::party(channel, from);
+                let borrower = Self::party(channel, 1 - from);
+                let (Some(lending), Some(borrowing)) =
+                    (self.live_table(lender, pool), self.live_table(borrower, pool))
+                else {
+                    continue;
+                };
+                let links =
+                    (self.known[lender][pool].links[channel], self.known[borrower][pool].links[channel]);
+                let (Some((link, _)), Some((back, _))) = links else { continue };
+                let borrowed = if borrowing.is_beyond(buffer, back) { borrowing.borrowed(buffer) } else { 0 };
+                let shares = self.under_way(channel, 1 - from, pool, buffer, &[Verb::Share]);
+                let releases = self.under_way(channel, from, pool, buffer, &[Verb::Release]);
+                assert_eq!(lending.lent_over(buffer, link), borrowed + shares + releases);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rights_and_counts_are_conserved(steps in proptest::collection::vec(any::<Step>(), 1..600)) {
+        let mut world = World::new();
+        for step in steps {
+            world.step(step);
+            world.check();
+        }
+    }
+}

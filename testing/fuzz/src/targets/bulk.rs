@@ -1,0 +1,95 @@
+//! What a peer says on a channel for bulk data.
+
+use tombolo_bulk::table::UPSTREAM;
+use tombolo_bulk::wire::{Offer, Place, PoolId, decode};
+use tombolo_bulk::{Heard, Layout, Message, Segment, Session, Table, Terms, Trust, Verb};
+
+use crate::read::Choices;
+
+const TERMS: Terms = Terms { trust: Trust::Full, max_pools: 3, max_segments: 4, max_metadata_bytes: 32 };
+const COUNT: u32 = 5;
+
+/// One side, which believes nothing, hears messages of another, each with its length before it.
+pub(super) fn session(input: &[u8]) {
+    let mut choices = Choices::new(input);
+    let mut session = Session::new(true, TERMS);
+    session.sent(&session.first());
+    let mut tables: Vec<(Place, Table)> = Vec::new();
+    let mut out = Vec::new();
+    while !choices.is_empty() {
+        let piece = choices.piece();
+        if let Ok((message, number)) = decode(piece) {
+            message.encode(number, &mut out);
+            assert_eq!(out, piece, "what is decoded is what would be encoded");
+        }
+        let Ok(heard) = session.receive(piece) else { return };
+        let answer = match heard {
+            Heard::Offered(offer) if session.is_over_full() || offer.layout.count() > COUNT => {
+                Message::Vetoed(offer.place, tombolo_bulk::wire::Veto::TooManyPools)
+            }
+            Heard::Offered(offer) => {
+                tables.push((offer.place, Table::assigned(offer.layout)));
+                Message::Assigned(offer.place)
+            }
+            Heard::Unassign(place) => {
+                let at = tables.iter().position(|(known, _)| *known == place).expect("a pool of the session");
+                if tables[at].1.unassign(UPSTREAM).is_ok() {
+                    tables.swap_remove(at);
+                    Message::Unassigned(place)
+                } else {
+                    Message::Kept(place)
+                }
+            }
+            Heard::Transfer(transfer) => {
+                for Segment { place, buffer, .. } in transfer.segments() {
+                    let table =
+                        tables.iter_mut().find(|(known, _)| *known == place).expect("a pool of the session");
+                    if table.1.receive(transfer.verb, buffer, UPSTREAM).is_err() {
+                        return;
+                    }
+                    let counts = table.1.counts();
+                    let sum = counts.free + counts.held + counts.lent + counts.borrowed + counts.away;
+                    assert_eq!(sum, table.1.layout().count());
+                }
+                continue;
+            }
+            Heard::Terms { agreed: None, .. } => return,
+            _ => continue,
+        };
+        session.prepare(&answer, &mut out).expect("an answer to what was heard");
+        session.sent(&answer);
+    }
+}
+
+pub(super) fn session_seeds() -> Vec<Vec<u8>> {
+    let place = Place::new(false, 0).expect("a place");
+    let layout = Layout::new(4096, COUNT).expect("a layout");
+    let pool = PoolId { domain: 1, number: 1 };
+    let offer = Offer { place, pool, layout, capability: 5, offset_bytes: 0, may_forward: true };
+    let mut other = Session::new(false, TERMS);
+    let mut seed = Vec::new();
+    let mut bytes = Vec::new();
+    let add = |seed: &mut Vec<u8>, bytes: &[u8]| {
+        seed.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+        seed.extend_from_slice(bytes);
+    };
+    // As if the other side heard the answers.
+    let exchanges =
+        [(Message::Terms(TERMS), Message::Terms(TERMS)), (Message::Assign(offer), Message::Assigned(place))];
+    for (message, answer) in exchanges {
+        message.encode(other.next_number(), &mut bytes);
+        other.sent(&message);
+        add(&mut seed, &bytes);
+        answer.encode(other.last_received().wrapping_add(1), &mut bytes);
+        other.receive(&bytes).expect("an answer");
+    }
+    for (verb, buffer) in [(Verb::Move, 0), (Verb::Share, 1), (Verb::Share, 1), (Verb::Move, 2)] {
+        let segment = Segment { place, buffer, offset_bytes: 8, length_bytes: 100 };
+        other.prepare_transfer(verb, &[segment], b"metadata", &mut bytes).expect("a transfer");
+        other.transferred();
+        add(&mut seed, &bytes);
+    }
+    Message::Unassign(place).encode(other.next_number(), &mut bytes);
+    add(&mut seed, &bytes);
+    vec![seed]
+}
