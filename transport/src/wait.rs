@@ -40,17 +40,21 @@ impl Spin {
     }
 
     /// Calls `attempt` a few times, or once if there is no budget, without a look at the clock.
-    #[inline]
-    fn glance<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
-        let first = attempt();
-        if first.is_some() || self.full_ns == 0 {
-            return first;
-        }
-        for _ in 1..POLLS_PER_LOOK {
-            tombolo_base::sync::spin_hint();
+    ///
+    /// From one place, so that what is attempted is compiled into its caller: it is what lies between a message and its
+    /// answer.
+    #[inline(always)]
+    pub fn glance<T>(&mut self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+        let looks = if self.full_ns == 0 { 1 } else { POLLS_PER_LOOK };
+        for look in 0..looks {
+            if look > 0 {
+                tombolo_base::sync::spin_hint();
+            }
             let found = attempt();
             if found.is_some() {
-                self.restore();
+                if look > 0 {
+                    self.restore();
+                }
                 return found;
             }
         }

@@ -263,7 +263,7 @@ fn what_one_side_does_not_know_or_cannot_read_fails_that_call_only() {
 
     let send = |client: &mut Client, kind, ordinal, bytes: &mut [u8]| {
         let body = KvGetRequest { key: "abcdefgh" };
-        let message = Outgoing::new(Header { ordinal, kind, call: 0x00ff_ff01 }, &body).unwrap();
+        let message = Outgoing::new(Header::new(ordinal, kind, 0x00ff_ff01), &body).unwrap();
         message.write(bytes);
         client.port().send_bytes(bytes);
     };

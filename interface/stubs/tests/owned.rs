@@ -61,7 +61,7 @@ fn sent() -> Vec<u8> {
         matrix: [[1, 2], [3, 4], [5, 6]],
         nested: &[&[1], &[], &[2, 3]],
     };
-    let message = Outgoing::new(Header { ordinal: 2, kind: Kind::Call, call: 5 }, &body).unwrap();
+    let message = Outgoing::new(Header::new(2, Kind::Call, 5), &body).unwrap();
     let mut bytes = vec![0; message.length_bytes()];
     message.write(&mut *bytes);
     bytes

@@ -6,7 +6,7 @@ use tombolo_interface::{Body, Budget, Domain, Header, Kind, Malformed, Outgoing,
 use tombolo_interfaces::everything::*;
 use tombolo_interfaces::kv::{KvListReply, KvPutRequest, KvPutRequestView};
 
-const HEADER: Header = Header { ordinal: 2, kind: Kind::Call, call: 0x0102_0304 & 0x00ff_ffff };
+const HEADER: Header = Header::new(2, Kind::Call, 0x0102_0304 & 0x00ff_ffff);
 
 fn bytes(body: &impl Body) -> Result<Vec<u8>, OverLimit> {
     let message = Outgoing::new(HEADER, body)?;

@@ -81,5 +81,5 @@ pub fn told(message: &MonitorMessage) -> Vec<u8> {
 #[must_use]
 pub fn is_about_names(bytes: &[u8]) -> bool {
     let about = [MonitorRequest::EXPORT, MonitorRequest::WITHDRAW, MonitorRequest::NAMES];
-    Header::read(&bytes).is_ok_and(|(header, _)| about.contains(&header.ordinal))
+    Header::read(&bytes).is_ok_and(|(header, _)| about.contains(&header.ordinal()))
 }

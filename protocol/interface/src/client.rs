@@ -10,6 +10,7 @@ pub use crate::flight::MAX_IN_FLIGHT;
 use crate::flight::{Flight, Known};
 use crate::message::{Empty, Fault, Header, Kind, Outgoing};
 use crate::port::{Carries, Port, Sent};
+use crate::source::Source;
 use crate::view::{Record, View};
 
 /// How often [`Client::call`] looks for the answer before it looks at the clock: for less than a microsecond.
@@ -211,28 +212,44 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         // The clock costs as much as a good part of a call: it is looked at when the answer does not come at once.
         let call = self.send_call(request, timeout, AT_ONCE, None)?;
         let mut read = Some(read);
-        let mut answer = |header: Header, body: Record<'_>| match read.take() {
-            Some(read) => answer::<Q::Method, R, P::Error>(header, body, read),
-            None => Err(CallError::NotInFlight),
-        };
         let glances = if self.port.is_polled() { GLANCES } else { 0 };
         for _ in 0..glances {
-            let mut result = None;
+            // Not together, as a result: it would be moved in other pieces than it was made of.
+            let (mut value, mut unread) = (None, None);
             let received = self.receive(Duration::ZERO, call.number, |header, body| {
-                result = Some(answer(header, body));
+                match answer::<Q::Method, R>(header, body, read.take()) {
+                    Ok(answered) => value = Some(answered),
+                    Err(error) => unread = Some(error),
+                }
             });
-            if let Some(result) = result {
+            if let Some(value) = value {
                 self.flight.end(call.number);
-                return result;
+                return Ok(value);
             }
-            if let Err(error) = received {
-                self.flight.end(call.number);
-                return Err(CallError::Ended { error, may_repeat: Q::Method::IDEMPOTENT });
+            if unread.is_some() || received.is_err() {
+                return Err(self.fail::<Q::Method>(call.number, unread, received.err()));
             }
         }
         let deadline_ns = self.port.now_ns().saturating_add(nanoseconds(timeout));
         self.flight.begin(call.number, Q::Method::ORDINAL, deadline_ns);
-        self.finish::<Q::Method, R>(call.number, answer)
+        self.finish::<Q::Method, R>(call.number, |header, body| answer(header, body, read.take()))
+    }
+
+    /// Why a call has no results.
+    #[cold]
+    fn fail<M: Method>(
+        &mut self,
+        number: u32,
+        unread: Option<Unread>,
+        ended: Option<P::Error>,
+    ) -> CallError<P::Error> {
+        self.flight.end(number);
+        match (unread, ended) {
+            (Some(Unread::Fault(fault)), _) => CallError::Fault(fault),
+            (Some(Unread::Malformed(malformed)), _) => CallError::Malformed(malformed),
+            (None, Some(error)) => CallError::Ended { error, may_repeat: M::IDEMPOTENT },
+            (None, None) => CallError::NotInFlight,
+        }
     }
 
     /// Makes a call, which waits for its answer up to `timeout`; so does sending it, for room.
@@ -286,7 +303,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         let (number, given_up) = place.ok_or(CallError::InFlight { in_flight: MAX_IN_FLIGHT })?;
         self.tell_given_up(given_up);
         let ordinal = Q::Method::ORDINAL;
-        send(&mut self.port, Header { ordinal, kind: Kind::Call, call: number }, request, room_timeout)?;
+        send(&mut self.port, Header::new(ordinal, Kind::Call, number), request, room_timeout)?;
         self.flight.begin(number, ordinal, deadline_ns);
         self.counts.calls += 1;
         Ok(Pending { number, of: PhantomData })
@@ -301,7 +318,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         message: &B,
         timeout: Duration,
     ) -> Result<(), CallError<P::Error>> {
-        send(&mut self.port, Header { ordinal: B::ORDINAL, kind: Kind::Message, call: 0 }, message, timeout)
+        send(&mut self.port, Header::new(B::ORDINAL, Kind::Message, 0), message, timeout)
     }
 
     /// Takes what has arrived, up to 1024 messages, without waiting. Answers are kept until they are waited for. Says
@@ -345,10 +362,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         M: Method<Interface = I>,
     {
         let mut read = Some(read);
-        self.finish::<M, R>(call.number, |header, body| match read.take() {
-            Some(read) => answer::<M, R, P::Error>(header, body, read),
-            None => Err(CallError::NotInFlight),
-        })
+        self.finish::<M, R>(call.number, |header, body| answer::<M, R>(header, body, read.take()))
     }
 
     /// Waits for an answer until the call's deadline.
@@ -356,7 +370,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     fn finish<M, R>(
         &mut self,
         number: u32,
-        mut answer: impl FnMut(Header, Record<'_>) -> Result<R, CallError<P::Error>>,
+        mut answer: impl FnMut(Header, Record<'_>) -> Result<R, Unread>,
     ) -> Result<R, CallError<P::Error>>
     where
         M: Method<Interface = I>,
@@ -367,18 +381,27 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
                 Known::Arrived => {
                     let bytes = self.flight.take(number);
                     let (header, body) = Header::read(&bytes)?;
-                    return answer(header, body);
+                    return match answer(header, body) {
+                        Ok(value) => Ok(value),
+                        Err(unread) => Err(self.fail::<M>(number, Some(unread), None)),
+                    };
                 }
                 Known::Waiting { deadline_ns } => deadline_ns,
             };
             let left_ns = deadline_ns.saturating_sub(self.port.now_ns());
-            let mut result = None;
+            let (mut value, mut unread) = (None, None);
             let received = self.receive(Duration::from_nanos(left_ns), number, |header, body| {
-                result = Some(answer(header, body));
+                match answer(header, body) {
+                    Ok(answered) => value = Some(answered),
+                    Err(error) => unread = Some(error),
+                }
             });
-            if let Some(result) = result {
+            if let Some(value) = value {
                 self.flight.end(number);
-                return result;
+                return Ok(value);
+            }
+            if unread.is_some() {
+                return Err(self.fail::<M>(number, unread, None));
             }
             match received {
                 // A peer that floods this end does not keep it past its deadline.
@@ -387,10 +410,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
                     self.give_up(number);
                     return Err(CallError::TimedOut);
                 }
-                Err(error) => {
-                    self.flight.end(number);
-                    return Err(CallError::Ended { error, may_repeat: M::IDEMPOTENT });
-                }
+                Err(error) => return Err(self.fail::<M>(number, None, Some(error))),
             }
         }
     }
@@ -409,7 +429,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     #[inline]
     fn tell_given_up(&mut self, given_up: Option<(u16, u32)>) {
         if let Some((ordinal, call)) = given_up {
-            let header = Header { ordinal, kind: Kind::Cancel, call };
+            let header = Header::new(ordinal, Kind::Cancel, call);
             // It spares the server work. Without room, or a server, there is nothing to spare.
             let _told = send(&mut self.port, header, &Empty, Duration::ZERO);
         }
@@ -425,45 +445,69 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         mut read: impl FnMut(Header, Record<'_>),
     ) -> Result<bool, P::Error> {
         let Client { port, events, flight, counts, .. } = self;
-        port.recv(timeout, |source| {
-            let Ok((header, body)) = Header::read(source) else {
-                counts.malformed += 1;
-                return;
-            };
-            match header.kind {
-                Kind::Reply | Kind::Error | Kind::Fault if awaited == header.call && awaited != 0 => {
-                    counts.answers += 1;
-                    read(header, body);
-                }
-                Kind::Reply | Kind::Error | Kind::Fault if flight.keep(header.call, source) => {
-                    counts.answers += 1;
-                }
-                Kind::Reply | Kind::Error | Kind::Fault => counts.late += 1,
-                Kind::Message => match I::hear(events, header.ordinal, body) {
-                    Ok(true) => counts.messages += 1,
-                    Ok(false) => counts.unknown += 1,
-                    Err(_) => counts.malformed += 1,
-                },
-                Kind::Call | Kind::Cancel => counts.malformed += 1,
+        port.recv(timeout, |source| match Header::read(source) {
+            Ok((header, body)) if header.answers(awaited) => {
+                counts.answers += 1;
+                read(header, body);
             }
+            other => take_other::<I, E>(source, other, events, flight, counts),
         })
     }
 }
 
-/// What an answer says.
+/// Takes what is not the awaited answer: by itself, so that whoever waits for that has little to do.
+#[inline(never)]
+fn take_other<I: Hears<E>, E>(
+    source: &dyn Source,
+    message: Result<(Header, Record<'_>), Malformed>,
+    events: &mut E,
+    flight: &mut Flight,
+    counts: &mut Counts,
+) {
+    let Ok((header, body)) = message else {
+        counts.malformed += 1;
+        return;
+    };
+    match header.kind() {
+        Kind::Reply | Kind::Error | Kind::Fault if flight.keep(header.call(), source) => {
+            counts.answers += 1;
+        }
+        Kind::Reply | Kind::Error | Kind::Fault => counts.late += 1,
+        Kind::Message => match I::hear(events, header.ordinal(), body) {
+            Ok(true) => counts.messages += 1,
+            Ok(false) => counts.unknown += 1,
+            Err(_) => counts.malformed += 1,
+        },
+        Kind::Call | Kind::Cancel => counts.malformed += 1,
+    }
+}
+
+/// Why an answer has no results: small, unlike the errors that callers get.
+enum Unread {
+    Fault(Fault),
+    Malformed(Malformed),
+}
+
+impl From<Malformed> for Unread {
+    fn from(malformed: Malformed) -> Self {
+        Unread::Malformed(malformed)
+    }
+}
+
+/// What an answer says, to be read once.
 #[inline]
-fn answer<M: Method, R, E>(
+fn answer<M: Method, R>(
     header: Header,
     body: Record<'_>,
-    read: impl FnOnce(Answered<'_, M>) -> Result<R, Malformed>,
-) -> Result<R, CallError<E>> {
-    if header.ordinal != M::ORDINAL {
-        return Err(CallError::Malformed(Malformed::Answer));
-    }
-    Ok(match header.kind {
+    read: Option<impl FnOnce(Answered<'_, M>) -> Result<R, Malformed>>,
+) -> Result<R, Unread> {
+    let Some(read) = read.filter(|_| header.ordinal() == M::ORDINAL) else {
+        return Err(Malformed::Answer.into());
+    };
+    Ok(match header.kind() {
         Kind::Reply => read(Ok(M::ReplyView::from(body)))?,
         Kind::Error => read(Err(M::ErrorView::view(body, 0)?))?,
-        _ => return Err(CallError::Fault(Fault::from_number(u32::view(body, 0)?))),
+        _ => return Err(Unread::Fault(Fault::from_number(u32::view(body, 0)?))),
     })
 }
 

@@ -23,6 +23,21 @@ pub enum Kind {
     Cancel = 6,
 }
 
+impl Kind {
+    #[inline]
+    const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            1 => Kind::Message,
+            2 => Kind::Call,
+            3 => Kind::Reply,
+            4 => Kind::Error,
+            5 => Kind::Fault,
+            6 => Kind::Cancel,
+            _ => return None,
+        })
+    }
+}
+
 /// Why a call was not served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -75,25 +90,72 @@ impl Fault {
     }
 }
 
-/// What a message begins with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What a message begins with: what it is, its ordinal in the interface, and which call it belongs to.
+///
+/// It is the first word of the message, without the length: as one number it is stored and loaded at once. Fields by themselves
+/// would be stored one by one and loaded together with each move, which a processor stalls for.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// Of the message in its interface.
-    pub ordinal: u16,
-    /// What it is.
-    pub kind: Kind,
-    /// Which call it belongs to: 24 bits, chosen by the caller. 0 for those that belong to none.
-    pub call: u32,
+    word: u64,
 }
 
+const KIND_SHIFT: u32 = 32;
+const CALL_SHIFT: u32 = 40;
+const RECORD_SHIFT: u32 = 16;
+const RECORD_MASK: u64 = 0xffff;
+
 impl Header {
-    /// The first word of a message whose body has that many bytes, a multiple of eight.
+    /// Of that message; `call` has 24 bits, chosen by the caller, and is 0 for those that belong to none.
+    #[inline]
     #[must_use]
-    pub fn word(self, record_bytes: u32) -> u64 {
-        u64::from(self.ordinal)
-            | u64::from((record_bytes / 8) & 0xffff) << 16
-            | u64::from(self.kind as u8) << 32
-            | u64::from(self.call & 0x00ff_ffff) << 40
+    pub const fn new(ordinal: u16, kind: Kind, call: u32) -> Self {
+        Header { word: ordinal as u64 | (kind as u64) << KIND_SHIFT | (call as u64) << CALL_SHIFT }
+    }
+
+    /// The ordinal of the message in its interface.
+    #[inline]
+    #[must_use]
+    pub const fn ordinal(self) -> u16 {
+        self.word as u16
+    }
+
+    /// What it is.
+    #[inline]
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        // One that is made or read has a kind.
+        match Kind::from_number((self.word >> KIND_SHIFT) as u8) {
+            Some(kind) => kind,
+            None => Kind::Cancel,
+        }
+    }
+
+    /// Which call it belongs to; 0 for none.
+    #[inline]
+    #[must_use]
+    pub const fn call(self) -> u32 {
+        (self.word >> CALL_SHIFT) as u32
+    }
+
+    /// Whether it is of an answer to that call; none is to 0.
+    #[inline]
+    #[must_use]
+    pub const fn answers(self, call: u32) -> bool {
+        call != 0 && self.call() == call && matches!(self.kind(), Kind::Reply | Kind::Error | Kind::Fault)
+    }
+
+    /// The same of another kind: an answer.
+    #[inline]
+    #[must_use]
+    pub const fn with_kind(self, kind: Kind) -> Self {
+        Header::new(self.ordinal(), kind, self.call())
+    }
+
+    /// The first word of a message whose body has that many bytes, a multiple of eight.
+    #[inline]
+    #[must_use]
+    pub const fn word(self, record_bytes: u32) -> u64 {
+        self.word | ((record_bytes / 8) as u64 & RECORD_MASK) << RECORD_SHIFT
     }
 
     /// The header of a message, and its body.
@@ -104,19 +166,24 @@ impl Header {
     pub fn read(source: &dyn Source) -> Result<(Header, Record<'_>), Malformed> {
         let length = source.len_bytes();
         let word = source.word(0).filter(|_| length.is_multiple_of(8)).ok_or(Malformed::Short)?;
-        let record_bytes = (word >> 16 & 0xffff) as u32 * 8;
-        let kind = match (word >> 32) as u8 {
-            1 => Kind::Message,
-            2 => Kind::Call,
-            3 => Kind::Reply,
-            4 => Kind::Error,
-            5 => Kind::Fault,
-            6 => Kind::Cancel,
-            kind => return Err(Malformed::Kind { kind }),
-        };
-        let header = Header { ordinal: word as u16, kind, call: (word >> 40) as u32 };
+        let record_bytes = (word >> RECORD_SHIFT & RECORD_MASK) as u32 * 8;
+        let kind = (word >> KIND_SHIFT) as u8;
+        if Kind::from_number(kind).is_none() {
+            return Err(Malformed::Kind { kind });
+        }
+        let header = Header { word: word & !(RECORD_MASK << RECORD_SHIFT) };
         let body = Record::new(source, HEADER_BYTES, record_bytes).ok_or(Malformed::Short)?;
         Ok((header, body))
+    }
+}
+
+impl core::fmt::Debug for Header {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Header")
+            .field("ordinal", &self.ordinal())
+            .field("kind", &self.kind())
+            .field("call", &self.call())
+            .finish()
     }
 }
 

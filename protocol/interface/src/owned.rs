@@ -341,12 +341,13 @@ impl<B: Messages> Envelope<B> {
         let source = &bytes;
         let (header, record) = Header::read(source)?;
         let mut budget = Budget::of(source);
-        let body = B::take(header.kind, header.ordinal, record, &mut budget)?;
-        if matches!(header.kind, Kind::Reply | Kind::Error) && header.call == 0 {
+        let body = B::take(header.kind(), header.ordinal(), record, &mut budget)?;
+        if matches!(header.kind(), Kind::Reply | Kind::Error) && header.call() == 0 {
             return Err(Malformed::Answer);
         }
         // One-way messages have no number; if one says that it has, that means nothing.
-        let request = if header.kind == Kind::Message { 0 } else { request(header.ordinal, header.call) };
+        let request =
+            if header.kind() == Kind::Message { 0 } else { request(header.ordinal(), header.call()) };
         Ok(Envelope { request, body })
     }
 }
@@ -359,7 +360,7 @@ pub fn encode<B: Messages>(request: u32, body: &B, max_bytes: usize) -> Result<V
     let asked = (request >> 24) as u16;
     let (kind, ordinal) = body.what(asked).ok_or(Unsendable::Answer { ordinal: asked })?;
     let call = if kind == Kind::Message { 0 } else { request & NUMBER_MASK };
-    let message = Outgoing::new(Header { ordinal, kind, call }, body)?;
+    let message = Outgoing::new(Header::new(ordinal, kind, call), body)?;
     let length_bytes = message.length_bytes();
     if length_bytes > max_bytes {
         return Err(Unsendable::TooLong { length_bytes, max_bytes });

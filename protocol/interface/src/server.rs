@@ -54,7 +54,7 @@ impl<'m> Incoming<'m> {
     #[inline]
     #[must_use]
     pub fn what(&self) -> (Kind, u16) {
-        (self.header.kind, self.header.ordinal)
+        (self.header.kind(), self.header.ordinal())
     }
 
     /// What it carries.
@@ -68,13 +68,13 @@ impl<'m> Incoming<'m> {
     #[inline]
     #[must_use]
     pub fn later<M: Method>(&self) -> Later<M> {
-        Later { call: self.header.call, of: PhantomData }
+        Later { call: self.header.call(), of: PhantomData }
     }
 
     /// What becomes of one with an ordinal that is unknown.
     #[must_use]
     pub fn unknown<B>(&self) -> Answer<B> {
-        if self.header.kind == Kind::Call { Answer::Fault(Fault::Unknown) } else { Answer::Unknown }
+        if self.header.kind() == Kind::Call { Answer::Fault(Fault::Unknown) } else { Answer::Unknown }
     }
 }
 
@@ -222,49 +222,52 @@ impl<I: Interface, P: Port> Server<I, P> {
         let full = self.outstanding.len() >= MAX_OUTSTANDING;
         // Taken by the one message that there is: its answer may borrow from it.
         let mut handler = Some(handler);
-        let mut taken = None;
+        // Not together: it would be moved in other pieces than it was made of.
+        let (mut answered, mut malformed) = (None, false);
         let received = self.port.recv(timeout, |source| {
             let Some(handler) = handler.take() else { return };
-            taken = Some(Header::read(source).map(|(header, body)| {
-                let answer = match header.kind {
-                    Kind::Call if full => Answer::Fault(Fault::Busy),
-                    Kind::Call | Kind::Message => I::dispatch(handler, Incoming { header, body }),
-                    Kind::Cancel => Answer::Taken,
-                    Kind::Reply | Kind::Error | Kind::Fault => Answer::Malformed,
-                };
-                (header, answer)
-            }));
+            let Ok((header, body)) = Header::read(source) else {
+                malformed = true;
+                return;
+            };
+            let answer = match header.kind() {
+                Kind::Call if full => Answer::Fault(Fault::Busy),
+                Kind::Call | Kind::Message => I::dispatch(handler, Incoming { header, body }),
+                Kind::Cancel => Answer::Taken,
+                Kind::Reply | Kind::Error | Kind::Fault => Answer::Malformed,
+            };
+            answered = Some((header, answer));
         });
-        match taken {
+        match answered {
+            Some((header, answer)) => self.settle(header, answer)?,
+            None if malformed => self.counts.malformed += 1,
             None => return received.map_err(ServeError::Ended),
-            Some(Err(_)) => self.counts.malformed += 1,
-            Some(Ok((header, answer))) => self.settle(header, answer)?,
         }
         Ok(true)
     }
 
     #[inline]
     fn settle<B: Body>(&mut self, header: Header, answer: Answer<B>) -> Result<(), ServeError<P::Error>> {
-        match header.kind {
+        match header.kind() {
             Kind::Cancel => {
-                self.forget((header.ordinal, header.call));
+                self.forget((header.ordinal(), header.call()));
                 return Ok(());
             }
             Kind::Call => self.counts.calls += 1,
             _ => {}
         }
         match answer {
-            Answer::Reply(body) => return self.answer(Header { kind: Kind::Reply, ..header }, &body),
-            Answer::Error(body) => return self.answer(Header { kind: Kind::Error, ..header }, &body),
+            Answer::Reply(body) => return self.answer(header.with_kind(Kind::Reply), &body),
+            Answer::Error(body) => return self.answer(header.with_kind(Kind::Error), &body),
             Answer::Fault(fault) => {
                 match fault {
                     Fault::Malformed => self.counts.malformed += 1,
                     Fault::Unknown => self.counts.unknown += 1,
                     _ => {}
                 }
-                return self.answer(Header { kind: Kind::Fault, ..header }, &FaultBody(fault));
+                return self.answer(header.with_kind(Kind::Fault), &FaultBody(fault));
             }
-            Answer::Later => self.outstanding.push((header.ordinal, header.call)),
+            Answer::Later => self.outstanding.push((header.ordinal(), header.call())),
             Answer::Taken => self.counts.messages += 1,
             Answer::Unknown => self.counts.unknown += 1,
             Answer::Malformed => self.counts.malformed += 1,
@@ -274,14 +277,27 @@ impl<I: Interface, P: Port> Server<I, P> {
 
     #[inline]
     fn answer(&mut self, header: Header, body: &impl Body) -> Result<(), ServeError<P::Error>> {
-        let sent = match send(&mut self.port, header, body, ANSWER_TIMEOUT) {
-            Err(CallError::OverLimit(OverLimit { .. }) | CallError::TooLong { .. }) => {
-                let header = Header { kind: Kind::Fault, ..header };
-                send(&mut self.port, header, &FaultBody(Fault::TooLong), ANSWER_TIMEOUT)
-            }
-            sent => sent,
-        };
         self.counts.answers += 1;
+        match send(&mut self.port, header, body, ANSWER_TIMEOUT) {
+            Ok(()) => Ok(()),
+            Err(error) => self.not_answered(header, error),
+        }
+    }
+
+    /// An answer that could not be sent because of what it is is replaced by a fault.
+    #[cold]
+    fn not_answered(
+        &mut self,
+        header: Header,
+        error: CallError<P::Error>,
+    ) -> Result<(), ServeError<P::Error>> {
+        let sent = match error {
+            CallError::OverLimit(OverLimit { .. }) | CallError::TooLong { .. } => {
+                let fault = FaultBody(Fault::TooLong);
+                send(&mut self.port, header.with_kind(Kind::Fault), &fault, ANSWER_TIMEOUT)
+            }
+            error => Err(error),
+        };
         match sent {
             Err(CallError::Ended { error, .. }) => Err(ServeError::Ended(error)),
             Err(CallError::NoRoom) => Err(ServeError::ClientStuck),
@@ -312,7 +328,7 @@ impl<I: Interface, P: Port> Server<I, P> {
         if !self.is_outstanding(call) {
             return Err(ReplyError::NotOutstanding);
         }
-        let header = |kind| Header { ordinal: M::ORDINAL, kind, call: call.call };
+        let header = |kind| Header::new(M::ORDINAL, kind, call.call);
         match result {
             Ok(body) => send(&mut self.port, header(Kind::Reply), &body, timeout)?,
             Err(error) => {
@@ -333,6 +349,6 @@ impl<I: Interface, P: Port> Server<I, P> {
         event: &B,
         timeout: Duration,
     ) -> Result<(), CallError<P::Error>> {
-        send(&mut self.port, Header { ordinal: B::ORDINAL, kind: Kind::Message, call: 0 }, event, timeout)
+        send(&mut self.port, Header::new(B::ORDINAL, Kind::Message, 0), event, timeout)
     }
 }

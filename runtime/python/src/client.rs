@@ -104,16 +104,16 @@ impl State {
             counts.malformed += 1;
             return Ok(Look::Another);
         };
-        match header.kind {
-            Kind::Reply | Kind::Error | Kind::Fault if header.call == awaited && awaited != 0 => {
+        match header.kind() {
+            Kind::Reply | Kind::Error | Kind::Fault if header.call() == awaited && awaited != 0 => {
                 counts.answers += 1;
                 return Ok(Look::Answer);
             }
-            Kind::Reply | Kind::Error | Kind::Fault if flight.keep(header.call, &bytes) => {
+            Kind::Reply | Kind::Error | Kind::Fault if flight.keep(header.call(), &bytes) => {
                 counts.answers += 1;
             }
             Kind::Reply | Kind::Error | Kind::Fault => counts.late += 1,
-            Kind::Message => match client.interface.get().heard(header.ordinal) {
+            Kind::Message => match client.interface.get().heard(header.ordinal()) {
                 None => counts.unknown += 1,
                 Some(message) => match Decoder::new(py, bytes).parameters(&message.get().input, body) {
                     Ok(values) => {
@@ -147,7 +147,7 @@ impl State {
             )
         })?;
         self.tell_given_up(py, given_up);
-        let header = Header { ordinal: message.ordinal, kind: Kind::Call, call: number };
+        let header = Header::new(message.ordinal, Kind::Call, number);
         self.writer.parameters(header, &message.input, values)?;
         send(py, &mut self.end, &self.writer, room)?;
         self.flight.begin(number, message.ordinal, deadline_ns);
@@ -162,7 +162,7 @@ impl State {
 
     fn tell_given_up(&mut self, py: Python<'_>, given_up: Option<(u16, u32)>) {
         if let Some((ordinal, call)) = given_up {
-            self.writer.bare(Header { ordinal, kind: Kind::Cancel, call }, None);
+            self.writer.bare(Header::new(ordinal, Kind::Cancel, call), None);
             // It spares the server work. Without room, or a server, there is nothing to spare.
             let _told = send(py, &mut self.end, &self.writer, Duration::ZERO);
         }
@@ -217,10 +217,10 @@ pub(crate) fn send(py: Python<'_>, end: &mut End, writer: &Writer, room: Duratio
 fn answer<'py>(py: Python<'py>, message: &Message, bytes: &[u8]) -> Result<Bound<'py, PyAny>, Failure> {
     let refused = |malformed| Failure::from(crate::codec::Bad::Malformed(malformed));
     let (header, body) = Header::read(&bytes).map_err(refused)?;
-    let expected = message.answer.as_ref().filter(|_| header.ordinal == message.ordinal);
+    let expected = message.answer.as_ref().filter(|_| header.ordinal() == message.ordinal);
     let expected = expected.ok_or_else(|| refused(Malformed::Answer))?;
     let mut decoder = Decoder::new(py, bytes);
-    match header.kind {
+    match header.kind() {
         Kind::Reply if expected.output.fields.is_empty() => Ok(py.None().into_bound(py)),
         Kind::Reply => Ok(decoder.message(&expected.output, body)?),
         Kind::Error => {
@@ -480,7 +480,7 @@ impl ClientEnd {
         let timeout = self.timeout(timeout)?;
         let message = message.get();
         self.with(py, |state| {
-            let header = Header { ordinal: message.ordinal, kind: Kind::Message, call: 0 };
+            let header = Header::new(message.ordinal, Kind::Message, 0);
             state.writer.parameters(header, &message.input, values)?;
             send(py, &mut state.end, &state.writer, timeout)
         })

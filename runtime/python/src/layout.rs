@@ -26,7 +26,7 @@ impl Type {
     ) -> Result<(u16, u8, u32, Bound<'py, PyAny>), Failure> {
         let (header, body) = Header::read(&message).map_err(codec::Bad::Malformed)?;
         let value = codec::Decoder::new(py, message).message(&*as_record(self)?, body)?;
-        Ok((header.ordinal, header.kind as u8, header.call, value))
+        Ok((header.ordinal(), header.kind() as u8, header.call(), value))
     }
 
     /// A call with a body of this record, as bytes.
@@ -38,7 +38,7 @@ impl Type {
         value: &Bound<'py, PyAny>,
     ) -> Result<Bound<'py, PyBytes>, Failure> {
         let (record, mut writer) = (as_record(self)?, codec::Writer::default());
-        let header = Header { ordinal, kind: Kind::Call, call };
+        let header = Header::new(ordinal, Kind::Call, call);
         match value.cast::<PyTuple>() {
             Ok(values) if record.class.is_none() => writer.parameters(header, &record, values)?,
             _ => writer.value(header, &record, value)?,

@@ -75,12 +75,12 @@ impl State {
             self.malformed += 1;
             return Ok(Look::Settled);
         };
-        let is_call = match header.kind {
+        let is_call = match header.kind() {
             Kind::Call => true,
             Kind::Message => false,
             Kind::Cancel => {
-                self.outstanding.retain(|call| *call != (header.ordinal, header.call));
-                return Ok(Look::Cancelled(header.call));
+                self.outstanding.retain(|call| *call != (header.ordinal(), header.call()));
+                return Ok(Look::Cancelled(header.call()));
             }
             Kind::Reply | Kind::Error | Kind::Fault => {
                 self.malformed += 1;
@@ -91,7 +91,8 @@ impl State {
         if is_call && self.outstanding.len() >= MAX_OUTSTANDING {
             return self.fault(py, header, Fault::Busy);
         }
-        let known = interface.served(header.ordinal).filter(|known| known.get().answer.is_some() == is_call);
+        let known =
+            interface.served(header.ordinal()).filter(|known| known.get().answer.is_some() == is_call);
         let Some(message) = known else {
             self.unknown += 1;
             return if is_call { self.fault(py, header, Fault::Unknown) } else { Ok(Look::Settled) };
@@ -99,7 +100,7 @@ impl State {
         match Decoder::new(py, bytes).parameters(&message.get().input, body) {
             Ok(values) => {
                 self.messages += u64::from(!is_call);
-                let call = if is_call { header.call } else { 0 };
+                let call = if is_call { header.call() } else { 0 };
                 Ok(Look::Serve(Incoming { message: message.clone_ref(py), call, values }))
             }
             Err(Bad::Malformed(_)) => {
@@ -111,7 +112,7 @@ impl State {
     }
 
     fn fault<'py>(&mut self, py: Python<'py>, header: Header, fault: Fault) -> Result<Look<'py>, Failure> {
-        self.writer.bare(Header { kind: Kind::Fault, ..header }, Some(fault.number()));
+        self.writer.bare(header.with_kind(Kind::Fault), Some(fault.number()));
         self.answers += 1;
         send(py, &mut self.end, &self.writer, ANSWER_TIMEOUT)?;
         Ok(Look::Settled)
@@ -127,7 +128,7 @@ impl State {
         outcome: Result<Bound<'_, PyAny>, PyErr>,
         room: Duration,
     ) -> Result<(), Failure> {
-        let header = |kind| Header { ordinal: message.ordinal, kind, call };
+        let header = |kind| Header::new(message.ordinal, kind, call);
         let written = self.write(py, message, &header, outcome);
         let max_bytes = self.end.channel()?.max_message_bytes();
         let fault = match written {
@@ -416,7 +417,7 @@ impl ServerEnd {
         let mut guard = self.state()?;
         let state = &mut *guard;
         let message = message.get();
-        let header = Header { ordinal: message.ordinal, kind: Kind::Message, call: 0 };
+        let header = Header::new(message.ordinal, Kind::Message, 0);
         state.writer.parameters(header, &message.input, values)?;
         send(py, &mut state.end, &state.writer, timeout.0)
     }

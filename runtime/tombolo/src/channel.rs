@@ -347,6 +347,25 @@ impl Channel {
             .map_err(|error| self.error(error, timeout))
     }
 
+    /// The first looks of a wait for a message, or the only one if there is no time to wait.
+    #[inline(always)]
+    pub(crate) fn glance<R>(&mut self, timeout: Duration, mut read: impl FnMut(&Message<'_>) -> R) -> Now<R> {
+        let Channel { carrier, spin, .. } = self;
+        let mut once = Spin::new(0);
+        let spin = if timeout.is_zero() { &mut once } else { spin };
+        let found = spin.glance(|| match carrier.recv_now_in_place(|message| read(message)) {
+            Now::Nothing => None,
+            now => Some(now),
+        });
+        found.unwrap_or(Now::Nothing)
+    }
+
+    /// Sends a message that takes one slot, unless something about it or the channel takes a closer look.
+    #[inline(always)]
+    pub(crate) fn send_now(&mut self, message: &[u8]) -> bool {
+        self.carrier.send_now(message)
+    }
+
     /// Receives up to `max` messages where they lie, at less cost for each than one by one. Says how many.
     ///
     /// # Errors

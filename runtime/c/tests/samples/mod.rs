@@ -8,7 +8,7 @@ use tombolo_interfaces::everything::{
 };
 use tombolo_interfaces::kv::{KvListReply, KvListReplyView, KvPutRequest, KvPutRequestView};
 
-const HEADER: Header = Header { ordinal: 2, kind: Kind::Call, call: 0x0002_0304 };
+const HEADER: Header = Header::new(2, Kind::Call, 0x0002_0304);
 
 fn bytes(body: &impl Body) -> Vec<u8> {
     let message = Outgoing::new(HEADER, body).unwrap();

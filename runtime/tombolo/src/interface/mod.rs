@@ -14,10 +14,15 @@ use std::time::Duration;
 pub use shared::SharedClient;
 pub use tombolo_interface::*;
 use tombolo_platform::time::now_ns;
+use tombolo_transport::contract::Now;
 
 use crate::channel::Channel;
 use crate::error::Error;
 use crate::{Draft, Message, TransportKind};
+
+/// The longest message that is copied rather than written and read where it lies: it fits in a slot of 64 bytes. Its words are
+/// moved together, where to find the place of each would take longer than all of it.
+const SHORT_BYTES: usize = 56;
 
 /// A message where it lies.
 struct Received<'a, 'm>(&'a Message<'m>);
@@ -84,32 +89,80 @@ impl Port for Channel {
 
     #[inline]
     fn send<B: Body>(&mut self, message: &Outgoing<'_, B>, timeout: Duration) -> Result<Sent, Error> {
-        // On a stream nothing is in place, and sending waits until the kernel has all of it.
-        if self.transport() != TransportKind::Socket {
-            let written =
-                self.try_send_in_place(message.length_bytes(), |draft| message.write(&mut Room(draft)));
-            match written {
-                Ok(()) => return Ok(Sent::Accepted),
-                Err(Error::WouldBlock) if timeout.is_zero() => return Ok(Sent::NoRoom),
-                Err(Error::WouldBlock) => {}
-                Err(error) => return Err(error),
+        let mut short = [0; SHORT_BYTES];
+        if let Some(bytes) = short.get_mut(..message.length_bytes()) {
+            message.write(bytes);
+            if self.send_now(bytes) {
+                return Ok(Sent::Accepted);
             }
         }
-        send_when_there_is_room(self, message, timeout)
+        send_any(self, message, timeout)
     }
 
     #[inline]
     fn recv(&mut self, timeout: Duration, mut read: impl FnMut(&dyn Source)) -> Result<bool, Error> {
-        // By reference: the layers below hand on what they are given until it is called.
-        let mut read = |message: &Message<'_>| read(&Received(message));
-        if timeout.is_zero() {
-            return Ok(self.try_recv_in_place(&mut read)?.is_some());
+        let mut short = [0; SHORT_BYTES];
+        let glimpsed = self.glance(timeout, |message| match message.copy_to(&mut short) {
+            Ok(length_bytes) => Some(length_bytes),
+            Err(_) => {
+                read_long(message, &mut read);
+                None
+            }
+        });
+        match glimpsed {
+            Now::Received(Some(length_bytes)) => {
+                read(&&short[..length_bytes.min(SHORT_BYTES)]);
+                Ok(true)
+            }
+            Now::Received(None) => Ok(true),
+            Now::Nothing if timeout.is_zero() => Ok(false),
+            Now::Nothing | Now::Unclear => recv_any(self, timeout, &mut read),
         }
-        match self.recv_in_place(timeout, &mut read) {
-            Ok(()) => Ok(true),
-            Err(Error::TimedOut { .. }) => Ok(false),
-            Err(error) => Err(error),
+    }
+}
+
+/// Reads a message that is not short.
+#[inline(never)]
+fn read_long(message: &Message<'_>, read: &mut dyn FnMut(&dyn Source)) {
+    read(&Received(message));
+}
+
+/// Sends whatever it is, on whatever carries it.
+#[inline(never)]
+fn send_any<B: Body>(
+    channel: &mut Channel,
+    message: &Outgoing<'_, B>,
+    timeout: Duration,
+) -> Result<Sent, Error> {
+    // On a stream nothing is in place, and sending waits until the kernel has all of it.
+    if channel.transport() != TransportKind::Socket {
+        let written =
+            channel.try_send_in_place(message.length_bytes(), |draft| message.write(&mut Room(draft)));
+        match written {
+            Ok(()) => return Ok(Sent::Accepted),
+            Err(Error::WouldBlock) if timeout.is_zero() => return Ok(Sent::NoRoom),
+            Err(Error::WouldBlock) => {}
+            Err(error) => return Err(error),
         }
+    }
+    send_when_there_is_room(channel, message, timeout)
+}
+
+/// Receives whatever comes, waiting as long as it may.
+#[inline(never)]
+fn recv_any(
+    channel: &mut Channel,
+    timeout: Duration,
+    read: &mut dyn FnMut(&dyn Source),
+) -> Result<bool, Error> {
+    let read = |message: &Message<'_>| read(&Received(message));
+    if timeout.is_zero() {
+        return Ok(channel.try_recv_in_place(read)?.is_some());
+    }
+    match channel.recv_in_place(timeout, read) {
+        Ok(()) => Ok(true),
+        Err(Error::TimedOut { .. }) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

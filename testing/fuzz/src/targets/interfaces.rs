@@ -58,7 +58,7 @@ pub(super) fn message_seeds() -> Vec<Vec<u8>> {
     let seed = |shape| {
         let reply = EverythingPartsReply { entry, shape, maybe_shape: Some(shape) };
         // The number of the first call of a client.
-        let header = Header { ordinal: 1, kind: Kind::Reply, call: 0x100 };
+        let header = Header::new(1, Kind::Reply, 0x100);
         let message = Outgoing::new(header, &reply).expect("within the limits");
         let mut bytes = vec![0; message.length_bytes()];
         message.write(&mut *bytes);
