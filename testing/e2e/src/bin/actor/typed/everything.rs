@@ -184,7 +184,7 @@ fn read_own<R>(
     body: &impl Body,
     read: impl FnOnce(tombolo::interface::Record<'_>) -> Result<R, Malformed>,
 ) -> Result<R, Box<dyn Error>> {
-    let message = Outgoing::new(Header { ordinal: 1, kind: Kind::Message, call: 0 }, body)?;
+    let message = Outgoing::new(Header::new(1, Kind::Message, 0), body)?;
     let mut bytes = vec![0_u8; message.length_bytes()];
     message.write(&mut bytes[..]);
     let source = &&bytes[..];
