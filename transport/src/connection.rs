@@ -17,6 +17,9 @@ use crate::error::{Awaited, ChannelError};
 /// left ends the next sleep.
 const READS_IN_A_ROW: u32 = 16;
 
+/// The byte on a doorbell by which a side that has no memory of the channel yet says that it waits no longer.
+pub(crate) const WITHDRAWAL: u8 = tombolo_link::verdict::WITHDRAWN as u8;
+
 /// How long a sleep on the bell alone takes at most before this side looks at its deadline; what is shorter sleeps on
 /// all sources, to the point.
 const DOZE: Duration = Duration::from_secs(1);
@@ -59,13 +62,15 @@ pub(crate) struct Connection {
     lifeline: OwnedFd,
     /// The lifeline has hung up: evidence, not suspicion.
     peer_gone: bool,
+    /// The peer said that it waits no longer, before it had memory to say so in.
+    withdrawn: bool,
     /// Whether the lifeline lets this side sleep on it alone; unknown before the first time.
     may_doze: Option<bool>,
 }
 
 impl Connection {
     pub(crate) fn new(bell: Bell, lifeline: OwnedFd) -> Self {
-        Connection { bell, lifeline, peer_gone: false, may_doze: None }
+        Connection { bell, lifeline, peer_gone: false, withdrawn: false, may_doze: None }
     }
 
     /// Whether there is evidence that the peer is gone.
@@ -121,14 +126,24 @@ impl Connection {
         for _ in 0..READS_IN_A_ROW {
             match socket::receive(&self.lifeline, &mut bytes) {
                 Err(Errno::AGAIN) => return,
-                Ok(received) if received.length == bytes.len() => {}
-                Ok(received) if received.length > 0 => return,
+                Ok(received) if received.length > 0 => {
+                    self.withdrawn |= bytes[..received.length.min(bytes.len())].contains(&WITHDRAWAL);
+                    if received.length < bytes.len() {
+                        return;
+                    }
+                }
                 Ok(_) | Err(_) => {
                     self.peer_gone = true;
                     return;
                 }
             }
         }
+    }
+
+    /// Why a peer that is gone did not open the channel.
+    pub(crate) fn farewell(&mut self) -> ChannelError {
+        self.listen();
+        if self.withdrawn { ChannelError::Closed } else { ChannelError::PeerDied }
     }
 
     pub(crate) fn sources<'a>(&'a self, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
@@ -138,10 +153,10 @@ impl Connection {
         }
     }
 
-    /// Takes a handshake to its end.
+    /// Takes a handshake to its end. One that ends with the deadline is for the caller to withdraw.
     pub(crate) fn shake_hands(
         &mut self,
-        mut handshake: Handshake,
+        handshake: &mut Handshake,
         deadline: Deadline,
     ) -> Result<Agreed, ChannelError> {
         self.ring();
@@ -151,7 +166,7 @@ impl Connection {
             match handshake.step() {
                 Ok(Progress::Open(agreed)) => return Ok(agreed),
                 Ok(Progress::Changed) => self.ring(),
-                Ok(Progress::Waiting) if peer_gone => return Err(ChannelError::PeerDied),
+                Ok(Progress::Waiting) if peer_gone => return Err(self.farewell()),
                 Ok(Progress::Waiting) if deadline.passed() => {
                     return Err(ChannelError::TimedOut(Awaited::Handshake));
                 }

@@ -36,10 +36,20 @@ pub enum ChannelError {
     Diverged(String),
     /// The two sides do not fit.
     #[error(transparent)]
-    Handshake(#[from] HandshakeError),
+    Handshake(HandshakeError),
     /// The operating system refused something.
     #[error(transparent)]
     Os(#[from] OsError),
+}
+
+impl From<HandshakeError> for ChannelError {
+    fn from(error: HandshakeError) -> Self {
+        match error {
+            // Nothing is wrong with either side, nor between them.
+            HandshakeError::Withdrawn => ChannelError::Closed,
+            error => ChannelError::Handshake(error),
+        }
+    }
 }
 
 /// What a wait was for.

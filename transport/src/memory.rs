@@ -76,10 +76,23 @@ impl MemoryChannel {
         mut connection: Connection,
         deadline: Deadline,
     ) -> Result<Self, ChannelError> {
-        let handshake = Handshake::start(&memory, side, hello).map_err(|error| unusable(&error))?;
-        let agreed = connection.shake_hands(handshake, deadline)?;
-        let order = if agreed.expedited_barrier { WakeOrder::Asymmetric } else { WakeOrder::Fence };
+        let mut handshake = Handshake::start(&memory, side, hello).map_err(|error| unusable(&error))?;
         let layout = ChannelLayout::new(hello.config);
+        let agreed = match connection.shake_hands(&mut handshake, deadline) {
+            Ok(agreed) => agreed,
+            Err(error @ ChannelError::TimedOut(_)) => {
+                if handshake.withdraw()
+                    && let Ok(mut ends) = layout.attach(&memory, side, WakeOrder::Fence)
+                {
+                    ends.producer.close();
+                    ends.consumer.close();
+                }
+                connection.ring();
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
+        let order = if agreed.expedited_barrier { WakeOrder::Asymmetric } else { WakeOrder::Fence };
         let ends = layout.attach(&memory, side, order).map_err(|error| unusable(&error))?;
         Ok(MemoryChannel {
             kind,

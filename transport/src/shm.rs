@@ -17,7 +17,7 @@ use tombolo_platform::memory::{check_sealed, create_sealed, map};
 use tombolo_platform::time::Deadline;
 use tombolo_platform::{Errno, OsError, barrier, socket};
 
-use crate::connection::{Bell, Connection};
+use crate::connection::{Bell, Connection, WITHDRAWAL};
 use crate::error::{Awaited, ChannelError};
 use crate::memory::MemoryChannel;
 
@@ -30,20 +30,15 @@ pub fn connect(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Memo
     let length_bytes = ChannelLayout::new(hello.config).length_bytes();
     let file = create_sealed("tombolo-channel", length_bytes as u64)?;
     let memory = map(&file, 0, length_bytes)?;
-    match socket::send(&socket, &hello.to_bytes(), &[file.as_fd()]) {
+    let sent = socket::send(&socket, &hello.to_bytes(), &[file.as_fd()]);
+    let mut connection = Connection::new(Bell::Socket, socket);
+    match sent {
         Ok(HELLO_BYTES) => {}
         Ok(_) => return Err(OsError::new("send a hello whole", Errno::MSGSIZE).into()),
-        Err(Errno::PIPE | Errno::CONNRESET) => return Err(ChannelError::PeerDied),
+        Err(Errno::PIPE | Errno::CONNRESET) => return Err(connection.farewell()),
         Err(errno) => return Err(OsError::new("send a hello", errno).into()),
     }
-    MemoryChannel::open(
-        TransportKind::Shm,
-        memory,
-        Side::A,
-        hello,
-        Connection::new(Bell::Socket, socket),
-        deadline,
-    )
+    MemoryChannel::open(TransportKind::Shm, memory, Side::A, hello, connection, deadline)
 }
 
 /// Accepts over a stream socket a process that [connects](connect). The number of slots and the variant are the
@@ -52,7 +47,14 @@ pub fn connect(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Memo
 /// # Errors
 /// As [`connect`]; also memory that is not what the peer says.
 pub fn accept(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
-    let proposal = Proposal::receive(&socket, deadline)?;
+    let proposal = match Proposal::receive(&socket, deadline) {
+        Err(error @ ChannelError::TimedOut(_)) => {
+            // Where there is no memory yet, the doorbell says it. It is the last thing said.
+            let _ = socket::send(&socket, &[WITHDRAWAL], &[]);
+            return Err(error);
+        }
+        proposal => proposal?,
+    };
     let mut connection = Connection::new(Bell::Socket, socket);
     let Some(config) = Hello::proposed_config(&proposal.hello) else {
         return Err(proposal.refuse(hello, &mut connection, deadline));
@@ -128,9 +130,9 @@ impl Proposal {
             Ok(_) => return ChannelError::Violation("the proposed rings have no possible shape".into()),
         };
         let answered = self.map(HEADER_BYTES).map_err(ChannelError::from).and_then(|header| {
-            let handshake = Handshake::start(&header, Side::B, ours)
+            let mut handshake = Handshake::start(&header, Side::B, ours)
                 .map_err(|error| ChannelError::Violation(error.to_string()))?;
-            connection.shake_hands(handshake, deadline)
+            connection.shake_hands(&mut handshake, deadline)
         });
         match answered {
             // What the peer wrote into the memory is not what it sent: believe neither.

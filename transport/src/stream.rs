@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::net::{SendFlags, Shutdown};
 use tombolo_link::handshake::HandshakeError;
 use tombolo_link::hello::{HELLO_BYTES, Hello, words_from_bytes};
+use tombolo_link::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, declined, judge};
 use tombolo_link::{ChannelConfig, TransportKind};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::{Interest, poll};
@@ -21,10 +22,6 @@ use crate::capabilities::Capabilities;
 use crate::contract::{Announced, Limits, Stats, Transport};
 use crate::error::{Awaited, ChannelError};
 use crate::frames::{CLOSE, Frame, Incoming, is_loss};
-
-const ACCEPTED: u64 = 1;
-const DISAGREED: u64 = 2;
-const DECLINED: u64 = 3;
 
 /// How long a dropped channel waits for the kernel to take what was accepted.
 const LINGER: Duration = Duration::from_secs(1);
@@ -83,7 +80,14 @@ impl StreamChannel {
     fn shake_hands(&mut self, hello: Hello, deadline: Deadline) -> Result<(), ChannelError> {
         let hello = Hello { expedited_barrier: false, ..hello };
         self.outgoing.extend_from_slice(&hello.to_bytes());
-        let theirs: [u8; HELLO_BYTES] = self.exchange(deadline)?;
+        let theirs: [u8; HELLO_BYTES] = match self.exchange(deadline) {
+            Err(error @ ChannelError::TimedOut(_)) => {
+                self.outgoing.extend_from_slice(&WITHDRAWN.to_le_bytes());
+                self.flush();
+                return Err(error);
+            }
+            theirs => theirs?,
+        };
         let agreed = hello.agree(&words_from_bytes(&theirs));
         let verdict = if agreed.is_ok() { ACCEPTED } else { DISAGREED };
         self.outgoing.extend_from_slice(&verdict.to_le_bytes());
@@ -91,12 +95,13 @@ impl StreamChannel {
             self.flush();
             return Err(HandshakeError::from(refusal).into());
         }
-        let theirs = u64::from_le_bytes(self.exchange(deadline)?);
-        match theirs & 0xffff_ffff {
-            ACCEPTED => Ok(()),
-            DISAGREED => Err(HandshakeError::Refuted.into()),
-            DECLINED => Err(HandshakeError::Declined { reason: (theirs >> 32) as u32 }.into()),
-            _ => Err(HandshakeError::Nonsense { found: theirs }.into()),
+        match self.exchange(deadline) {
+            Err(error @ ChannelError::TimedOut(_)) => {
+                // The peer, which this side accepted, may use the channel already.
+                self.close();
+                Err(error)
+            }
+            theirs => Ok(judge(u64::from_le_bytes(theirs?))?),
         }
     }
 
@@ -106,7 +111,7 @@ impl StreamChannel {
     /// What the kernel refused.
     pub fn decline(socket: OwnedFd, hello: Hello, reason: u32) -> Result<(), ChannelError> {
         let mut bytes = hello.to_bytes().to_vec();
-        bytes.extend_from_slice(&(DECLINED | u64::from(reason) << 32).to_le_bytes());
+        bytes.extend_from_slice(&declined(reason).to_le_bytes());
         // Fewer bytes than any socket has room for at its beginning.
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         rustix::net::send(&socket, &bytes, flags).context("decline a channel")?;

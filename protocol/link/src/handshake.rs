@@ -9,6 +9,7 @@ use tombolo_base::{OutOfRange, SharedMemory};
 
 use crate::hello::{Agreed, Hello, Refusal};
 use crate::layout::{ChannelLayout, Side};
+use crate::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, declined, judge};
 
 /// Word of a hello line that publishes the hello.
 const PRESENT_WORD: usize = 7;
@@ -16,12 +17,6 @@ const PRESENT_WORD: usize = 7;
 const VERDICT_WORD: usize = 8;
 
 const PRESENT: u64 = 1;
-/// The channel may open.
-const ACCEPTED: u64 = 1;
-/// Hellos do not agree; the peer can see for itself why.
-const DISAGREED: u64 = 2;
-/// The program declined; its reason, a number, is in the upper half.
-const DECLINED: u64 = 3;
 
 /// Why a channel does not open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -38,6 +33,9 @@ pub enum HandshakeError {
     /// The peer refuses what this side accepts; only its own error says why.
     #[error("the peer finds that the two sides do not fit, this side that they do")]
     Refuted,
+    /// The peer waited for this side as long as it could. It lives.
+    #[error("the peer gave up opening the channel: this side did not answer in time")]
+    Withdrawn,
     /// The peer wrote something that is no step of a handshake.
     #[error("the peer answered the handshake with {found:#x}, which means nothing")]
     Nonsense {
@@ -84,7 +82,16 @@ impl Handshake {
 
     /// Tells the peer that this side's program does not want the channel. Wake the peer afterwards.
     pub fn decline(self, reason: u32) {
-        self.own_line.store_le(VERDICT_WORD, DECLINED | u64::from(reason) << 32, Ordering::Release);
+        self.own_line.store_le(VERDICT_WORD, declined(reason), Ordering::Release);
+    }
+
+    /// Tells the peer that this side waits no longer. Wake the peer afterwards.
+    ///
+    /// True if this side had accepted: the peer may have seen that, and use the channel already. It is to find it closed.
+    #[must_use = "a peer that uses the channel already does not look here any more"]
+    pub fn withdraw(self) -> bool {
+        self.own_line.store_le(VERDICT_WORD, WITHDRAWN, Ordering::Release);
+        self.agreed.is_some()
     }
 
     /// Looks at the peer's line and takes the next step.
@@ -98,13 +105,10 @@ impl Handshake {
         };
         // Pairs with the release store of the peer's verdict.
         let verdict = self.peer_line.load_le(VERDICT_WORD, Ordering::Acquire);
-        match verdict & 0xffff_ffff {
-            0 => Ok(Progress::Waiting),
-            ACCEPTED => Ok(Progress::Open(agreed)),
-            DECLINED => Err(HandshakeError::Declined { reason: (verdict >> 32) as u32 }),
-            DISAGREED => Err(HandshakeError::Refuted),
-            _ => Err(HandshakeError::Nonsense { found: verdict }),
+        if verdict == 0 {
+            return Ok(Progress::Waiting);
         }
+        judge(verdict).map(|()| Progress::Open(agreed))
     }
 
     fn compare(&mut self) -> Result<Progress, HandshakeError> {
@@ -179,6 +183,22 @@ mod tests {
         assert_eq!(a.step(), Ok(Progress::Changed));
         b.decline(42);
         assert_eq!(a.step(), Err(HandshakeError::Declined { reason: 42 }));
+    }
+
+    #[test]
+    fn a_side_that_gives_up_says_so() {
+        let hello = Hello::new(SMALL, 0, None);
+        let (_memory, a, mut b) = pair(hello, hello);
+        assert!(!a.withdraw());
+        assert_eq!(b.step(), Ok(Progress::Changed));
+        assert_eq!(b.step(), Err(HandshakeError::Withdrawn));
+
+        // The peer may have taken its acceptance for the end of the matter before.
+        let (_memory, mut a, mut b) = pair(hello, hello);
+        assert_eq!(a.step(), Ok(Progress::Changed));
+        assert_eq!(b.step(), Ok(Progress::Changed));
+        assert!(matches!(b.step(), Ok(Progress::Open(_))));
+        assert!(a.withdraw());
     }
 
     #[test]

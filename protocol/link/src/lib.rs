@@ -14,6 +14,7 @@ pub mod handshake;
 pub mod hello;
 pub mod layout;
 pub mod link;
+pub mod verdict;
 #[cfg(feature = "alloc")]
 pub mod window;
 

@@ -9,7 +9,7 @@ use tombolo_base::{ChannelId, DomainId, SharedMemory};
 use tombolo_control::{Grant, WindowPlace};
 use tombolo_link::end::{Awaited, ChannelEnd, EndError};
 use tombolo_link::handshake::Progress;
-use tombolo_link::{ChannelConfig, ChannelLayout, Handshake, Hello, Side, TransportKind};
+use tombolo_link::{ChannelConfig, ChannelLayout, Handshake, HandshakeError, Hello, Side, TransportKind};
 use tombolo_platform_bare::program;
 
 use crate::error::Error;
@@ -130,11 +130,20 @@ impl Channel {
                     return Err(Error::PeerDied { peer: grant.peer, node: grant.peer_node.clone() });
                 }
                 Ok(Progress::Waiting) if deadline.passed() => {
+                    if handshake.withdraw()
+                        && let Ok(mut end) = ChannelEnd::attach(&memory, grant.side, config)
+                    {
+                        end.close();
+                    }
+                    program::ring(bell);
                     return Err(Error::TimedOut { what: "the peer's handshake".to_string(), timeout });
                 }
                 Ok(Progress::Waiting) => {
                     deadline.sleep();
                     link.listen()?;
+                }
+                Err(HandshakeError::Withdrawn) => {
+                    return Err(Error::Closed { peer: grant.peer, node: grant.peer_node.clone() });
                 }
                 Err(why) => {
                     program::ring(bell);

@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
+use tombolo_link::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, declined, judge};
 use tombolo_link::{ChannelConfig, HandshakeError, Hello, TransportKind};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
@@ -10,10 +11,6 @@ use super::world::{Look, Packet, Peer, SimEnd};
 use crate::capabilities::Capabilities;
 use crate::contract::{Announced, Limits, Stats, Transport};
 use crate::error::{Awaited, ChannelError};
-
-const ACCEPTED: u64 = 1;
-const DISAGREED: u64 = 2;
-const DECLINED: u64 = 3;
 
 /// One end of a simulated channel. It stands for one over a stream: its messages are as long as one's.
 #[derive(Debug)]
@@ -33,7 +30,7 @@ pub struct SimChannel {
 pub fn open(end: SimEnd, hello: Hello, deadline: Deadline) -> Result<SimChannel, ChannelError> {
     let hello = Hello { expedited_barrier: false, ..hello };
     end.put(Packet::Hello(hello.to_words()));
-    let theirs = exchange(&end, deadline, |packet| match packet {
+    let theirs = exchange(&end, deadline, Packet::Verdict(WITHDRAWN), |packet| match packet {
         Packet::Hello(words) => Some(words),
         _ => None,
     })?;
@@ -42,34 +39,32 @@ pub fn open(end: SimEnd, hello: Hello, deadline: Deadline) -> Result<SimChannel,
     if let Err(refusal) = agreed {
         return Err(HandshakeError::from(refusal).into());
     }
-    let verdict = exchange(&end, deadline, |packet| match packet {
+    // The peer, which this side accepted, may use the channel already.
+    let verdict = exchange(&end, deadline, Packet::Close, |packet| match packet {
         Packet::Verdict(verdict) => Some(verdict),
         _ => None,
     })?;
-    match verdict & 0xffff_ffff {
-        ACCEPTED => Ok(SimChannel {
-            end,
-            max_message_bytes: max_message_bytes(hello.config),
-            closed: false,
-            ended: None,
-            stats: Stats::default(),
-        }),
-        DISAGREED => Err(HandshakeError::Refuted.into()),
-        DECLINED => Err(HandshakeError::Declined { reason: (verdict >> 32) as u32 }.into()),
-        _ => Err(HandshakeError::Nonsense { found: verdict }.into()),
-    }
+    judge(verdict)?;
+    Ok(SimChannel {
+        end,
+        max_message_bytes: max_message_bytes(hello.config),
+        closed: false,
+        ended: None,
+        stats: Stats::default(),
+    })
 }
 
 /// Declines a peer that opens a channel, with a reason that its program understands.
 pub fn decline(end: &SimEnd, hello: Hello, reason: u32) {
     end.put(Packet::Hello(hello.to_words()));
-    end.put(Packet::Verdict(DECLINED | u64::from(reason) << 32));
+    end.put(Packet::Verdict(declined(reason)));
 }
 
-/// The next packet of a handshake.
+/// The next packet of a handshake. A peer that sends none in time is told `last`.
 fn exchange<P>(
     end: &SimEnd,
     deadline: Deadline,
+    last: Packet,
     expected: impl Fn(Packet) -> Option<P>,
 ) -> Result<P, ChannelError> {
     loop {
@@ -79,7 +74,10 @@ fn exchange<P>(
                 return Err(ChannelError::Violation("a handshake out of order".into()));
             }
             Look::Never => return Err(ChannelError::PeerDied),
-            Look::NotYet if deadline.passed() => return Err(ChannelError::TimedOut(Awaited::Handshake)),
+            Look::NotYet if deadline.passed() => {
+                end.put(last);
+                return Err(ChannelError::TimedOut(Awaited::Handshake));
+            }
             Look::NotYet => std::thread::yield_now(),
         }
     }

@@ -106,6 +106,7 @@ table! {
         both_sides_learn_of_a_difference [HANDSHAKE],
         a_program_can_decline [HANDSHAKE],
         silence_is_a_timeout,
+        a_side_that_gives_up_has_not_died [HANDSHAKE],
         a_peer_that_is_gone_is_told_from_a_silent_one [EVIDENCE, HANDSHAKE],
     }
     transfer {

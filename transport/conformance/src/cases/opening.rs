@@ -6,11 +6,12 @@ use tombolo_link::{ChannelConfig, HandshakeError, Hello, Refusal, Side};
 use tombolo_platform::time::Deadline;
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::error::Awaited;
+use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, Transport};
 
 use crate::carrier::{Carrier, Opened, hello, open_both, shape, watched};
 use crate::messages::{check, message, recv, send};
-use crate::patience::deadline;
+use crate::patience::{deadline, patience};
 
 fn works<T: Transport>(a: &mut T, b: &mut T) {
     for number in 0..3 {
@@ -103,6 +104,28 @@ pub(crate) fn silence_is_a_timeout<C: Carrier>() {
         let opened = C::open(ours, side, hello, Deadline::after(Duration::from_millis(20)));
         assert_eq!(opened.err(), Some(ChannelError::TimedOut(Awaited::Handshake)));
         drop(theirs);
+    }
+}
+
+/// Whoever opens sees a peer that gave up as one that closed the channel, however far that had come: it did not die.
+pub(crate) fn a_side_that_gives_up_has_not_died<C: Carrier>() {
+    let hello = hello(ChannelConfig::default());
+    for round in 0..24 {
+        let side = if round % 2 == 0 { Side::A } else { Side::B };
+        let (ends_a, ends_b) = C::ends(hello.config);
+        let (ours, theirs) = if side == Side::A { (ends_a, ends_b) } else { (ends_b, ends_a) };
+        // At once, or after the peer's hello, or its verdict has come, or when the channel is open.
+        let given = Duration::from_micros(round / 2 * 20);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| C::open(theirs, side.other(), hello, deadline()));
+            // What was opened after all is closed.
+            drop(C::open(ours, side, hello, Deadline::after(given)));
+            let ended = other.join().unwrap().and_then(|mut channel| {
+                let mut buffer = Vec::new();
+                wait::recv_into(&mut channel, &mut Spin::new(0), &mut buffer, patience())
+            });
+            assert_eq!(ended, Err(ChannelError::Closed), "{side:?} gave up after {given:?}");
+        });
     }
 }
 
