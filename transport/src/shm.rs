@@ -49,8 +49,8 @@ pub fn connect(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Memo
 pub fn accept(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
     let proposal = match Proposal::receive(&socket, deadline) {
         Err(error @ ChannelError::TimedOut(_)) => {
-            // Where there is no memory yet, the doorbell says it. It is the last thing said.
-            let _ = socket::send(&socket, &[WITHDRAWAL], &[]);
+            // Where there is no memory yet, the doorbell says it.
+            withdraw(&socket);
             return Err(error);
         }
         proposal => proposal?,
@@ -63,6 +63,12 @@ pub fn accept(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Memor
     let config = ChannelConfig { slot: hello.config.slot, ..config };
     let hello = Hello { config, expedited_barrier: barrier::register(), ..hello };
     MemoryChannel::open(TransportKind::Shm, memory, Side::B, hello, connection, deadline)
+}
+
+/// Tells the process at the other end of a socket, whichever side it is, that there will be no channel.
+pub fn withdraw(socket: &OwnedFd) {
+    // One that is gone need not be told.
+    let _ = socket::send(socket, &[WITHDRAWAL], &[]);
 }
 
 /// Declines a process that connects, with a reason that its program understands.
@@ -90,6 +96,9 @@ impl Proposal {
         let mut bytes = [0; HELLO_BYTES];
         loop {
             match socket::receive(socket, &mut bytes) {
+                Ok(received) if received.fds.is_empty() && bytes[..received.length] == [WITHDRAWAL] => {
+                    return Err(ChannelError::Closed);
+                }
                 Ok(received) if received.length > 0 => {
                     if received.truncated && received.fds.is_empty() {
                         let what = "receive the memory of a channel (see `ulimit -n`)";

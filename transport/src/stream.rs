@@ -86,6 +86,9 @@ impl StreamChannel {
                 self.flush();
                 return Err(error);
             }
+            Err(ChannelError::PeerDied) if self.incoming.take() == Some(WITHDRAWN.to_le_bytes()) => {
+                return Err(ChannelError::Closed);
+            }
             theirs => theirs?,
         };
         let agreed = hello.agree(&words_from_bytes(&theirs));
@@ -116,6 +119,13 @@ impl StreamChannel {
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         rustix::net::send(&socket, &bytes, flags).context("decline a channel")?;
         Ok(())
+    }
+
+    /// Tells a peer that opens a channel that this side will not.
+    pub fn withdraw(socket: &OwnedFd) {
+        // Fewer bytes than any socket has room for at its beginning. A peer that is gone need not be told.
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let _ = rustix::net::send(socket, &WITHDRAWN.to_le_bytes(), flags);
     }
 
     /// Connects by TCP.

@@ -6,7 +6,8 @@
 use std::os::fd::OwnedFd;
 
 use tombolo_base::SharedMemory;
-use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
+use tombolo_link::layout::HEADER_BYTES;
+use tombolo_link::{ChannelLayout, Handshake, Hello, Side, TransportKind};
 use tombolo_platform::guest::pci::Registers;
 use tombolo_platform::memory::{check_sealed, map};
 use tombolo_platform::time::Deadline;
@@ -35,9 +36,8 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// The memory of a channel that says `hello`, and what joins this end to its peer.
-    fn take_up(self, hello: &Hello) -> Result<(SharedMemory, Connection), ChannelError> {
-        let needed = ChannelLayout::new(hello.config).length_bytes() as u64;
+    /// The first bytes of a channel, as many as it takes, and what joins this end to its peer.
+    fn take_up(self, needed: u64) -> Result<(SharedMemory, Connection), ChannelError> {
         if self.length_bytes < needed {
             return Err(ChannelError::Violation(format!(
                 "the monitor lent {} bytes of the window where the channel takes {needed}",
@@ -63,12 +63,17 @@ impl Lent {
     }
 }
 
+/// What a channel that says `hello` takes.
+fn length_bytes(hello: &Hello) -> u64 {
+    ChannelLayout::new(hello.config).length_bytes() as u64
+}
+
 /// Opens one end of a channel in a window.
 ///
 /// # Errors
 /// What the two sides disagree on, the peer's end, the deadline, or what the kernel refused.
 pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
-    let (memory, connection) = lent.take_up(&hello)?;
+    let (memory, connection) = lent.take_up(length_bytes(&hello))?;
     // No barrier reaches processors under another kernel.
     let hello = Hello { expedited_barrier: false, ..hello };
     MemoryChannel::open(TransportKind::Window, memory, side, hello, connection, deadline)
@@ -79,8 +84,19 @@ pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<
 /// # Errors
 /// What the kernel refused.
 pub fn decline(lent: Lent, side: Side, hello: Hello, reason: u32) -> Result<(), ChannelError> {
-    let (memory, connection) = lent.take_up(&hello)?;
+    let (memory, connection) = lent.take_up(length_bytes(&hello))?;
     MemoryChannel::decline(&memory, side, hello, reason, connection)
+}
+
+/// Tells the peer that this end of a channel that the monitors made will not be opened.
+///
+/// # Errors
+/// What the kernel refused.
+pub fn withdraw(lent: Lent, side: Side) -> Result<(), ChannelError> {
+    let (memory, mut connection) = lent.take_up(HEADER_BYTES as u64)?;
+    Handshake::refrain(&memory, side).map_err(|error| ChannelError::Violation(error.to_string()))?;
+    connection.ring();
+    Ok(())
 }
 
 #[cfg(test)]
@@ -95,9 +111,8 @@ mod tests {
     use super::*;
     use crate::Transport;
 
-    /// Both ends of a channel whose lifelines a monitor holds: here, the last two.
-    fn ends() -> (MemoryChannel, MemoryChannel, OwnedFd, OwnedFd) {
-        let hello = Hello::new(ChannelConfig::default(), 0, None);
+    /// What a monitor lends for both ends of a channel; the last two are its ends of the lifelines.
+    fn lent(hello: &Hello) -> (Lent, Lent, OwnedFd, OwnedFd) {
         let length_bytes = ChannelLayout::new(hello.config).length_bytes() as u64;
         let memory = create_sealed("tombolo-test-window", length_bytes).unwrap();
         let (bell_a, bell_b) = (eventfd().unwrap(), eventfd().unwrap());
@@ -108,6 +123,12 @@ mod tests {
             (Lent { memory, offset_bytes: 0, length_bytes, lifeline, bell, ringer, ring: None }, held)
         };
         let ((a, held_a), (b, held_b)) = (lend(&bell_a, &bell_b), lend(&bell_b, &bell_a));
+        (a, b, held_a, held_b)
+    }
+
+    fn ends() -> (MemoryChannel, MemoryChannel, OwnedFd, OwnedFd) {
+        let hello = Hello::new(ChannelConfig::default(), 0, None);
+        let (a, b, held_a, held_b) = lent(&hello);
         let deadline = Deadline::after(Duration::from_secs(60));
         let b = std::thread::spawn(move || open(b, Side::B, hello, deadline).unwrap());
         let a = open(a, Side::A, hello, deadline).unwrap();
@@ -134,6 +155,18 @@ mod tests {
         a.wake_up();
         assert_eq!(a.try_recv_into(&mut buffer), Err(ChannelError::PeerDied));
         assert_eq!(a.try_send(b"x"), Err(ChannelError::PeerDied));
+    }
+
+    #[test]
+    fn an_end_that_nobody_takes_up_is_no_death() {
+        let hello = Hello::new(ChannelConfig::default(), 0, None);
+        for side in [Side::A, Side::B] {
+            let (a, b, _held_a, _held_b) = lent(&hello);
+            let (unused, other) = if side == Side::A { (a, b) } else { (b, a) };
+            withdraw(unused, side).unwrap();
+            let deadline = Deadline::after(Duration::from_secs(60));
+            assert_eq!(open(other, side.other(), hello, deadline).err(), Some(ChannelError::Closed));
+        }
     }
 
     #[test]

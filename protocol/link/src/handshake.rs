@@ -80,6 +80,15 @@ impl Handshake {
         Ok(Handshake { ours: hello, own_line, peer_line, agreed: None })
     }
 
+    /// Tells the peer that this side, which has not started and will not, is gone. Wake the peer afterwards.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn refrain(memory: &SharedMemory, side: Side) -> Result<(), OutOfRange> {
+        ChannelLayout::hello_line(memory, side)?.store_le(VERDICT_WORD, WITHDRAWN, Ordering::Release);
+        Ok(())
+    }
+
     /// Tells the peer that this side's program does not want the channel. Wake the peer afterwards.
     pub fn decline(self, reason: u32) {
         self.own_line.store_le(VERDICT_WORD, declined(reason), Ordering::Release);
@@ -114,6 +123,9 @@ impl Handshake {
     fn compare(&mut self) -> Result<Progress, HandshakeError> {
         // Pairs with the release store that publishes the peer's hello.
         match self.peer_line.load_le(PRESENT_WORD, Ordering::Acquire) {
+            0 if self.peer_line.load_le(VERDICT_WORD, Ordering::Acquire) == WITHDRAWN => {
+                return Err(HandshakeError::Withdrawn);
+            }
             0 => return Ok(Progress::Waiting),
             PRESENT => {}
             found => return Err(HandshakeError::Nonsense { found }),
@@ -188,6 +200,12 @@ mod tests {
     #[test]
     fn a_side_that_gives_up_says_so() {
         let hello = Hello::new(SMALL, 0, None);
+        let memory = SharedMemory::zeroed(256);
+        let mut b = Handshake::start(&memory, Side::B, hello).unwrap();
+        assert_eq!(b.step(), Ok(Progress::Waiting));
+        Handshake::refrain(&memory, Side::A).unwrap();
+        assert_eq!(b.step(), Err(HandshakeError::Withdrawn));
+
         let (_memory, a, mut b) = pair(hello, hello);
         assert!(!a.withdraw());
         assert_eq!(b.step(), Ok(Progress::Changed));

@@ -499,29 +499,80 @@ pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usiz
 
 /// Opens the transport that a grant names.
 fn carry(grant: &Grant, fds: Vec<OwnedFd>, hello: Hello, deadline: Deadline) -> Result<Plain, ChannelError> {
-    // The kernel drops those that a process has no room for.
-    let no_room = || OsError::new("receive the descriptors of a channel (see `ulimit -n`)", Errno::MFILE);
-    let missing = || ChannelError::Violation("the monitor's grant lacks a place in the window".into());
-    let mut fds = fds.into_iter();
-    let mut next = || fds.next().ok_or_else(no_room);
-    match grant.transport {
-        TransportKind::Shm if grant.side == Side::A => {
-            Ok(Plain::Memory(Box::new(shm::connect(next()?, hello, deadline)?)))
+    Ok(match Joint::of(grant, fds)? {
+        Joint::Shm(socket) if grant.side == Side::A => {
+            Plain::Memory(Box::new(shm::connect(socket, hello, deadline)?))
         }
-        TransportKind::Shm => Ok(Plain::Memory(Box::new(shm::accept(next()?, hello, deadline)?))),
-        TransportKind::Socket => Ok(Plain::Stream(Box::new(StreamChannel::open(next()?, hello, deadline)?))),
-        TransportKind::Window => {
-            let place = grant.window.as_ref().ok_or_else(missing)?;
-            let lent = window::Lent {
-                memory: next()?,
-                offset_bytes: place.offset_bytes,
-                length_bytes: place.length_bytes,
-                lifeline: next()?,
-                bell: next()?,
-                ringer: next()?,
-                ring: place.ring,
-            };
-            Ok(Plain::Memory(Box::new(window::open(lent, grant.side, hello, deadline)?)))
+        Joint::Shm(socket) => Plain::Memory(Box::new(shm::accept(socket, hello, deadline)?)),
+        Joint::Stream(socket) => Plain::Stream(Box::new(StreamChannel::open(socket, hello, deadline)?)),
+        Joint::Window(lent) => Plain::Memory(Box::new(window::open(lent, grant.side, hello, deadline)?)),
+    })
+}
+
+/// Tells the peer of a channel that nobody here takes up any more that there will be none. Left alone it would see an end that
+/// looks like a death.
+pub(crate) fn withdraw(grant: &Grant, fds: Vec<OwnedFd>) {
+    // Where the grant is of no use, nobody can be told.
+    match Joint::of(grant, fds) {
+        Ok(Joint::Shm(socket)) => shm::withdraw(&socket),
+        Ok(Joint::Stream(socket)) => StreamChannel::withdraw(&socket),
+        Ok(Joint::Window(lent)) => drop(window::withdraw(lent, grant.side)),
+        Err(_) => {}
+    }
+}
+
+/// What joins the two ends of a channel.
+enum Joint {
+    Shm(OwnedFd),
+    Stream(OwnedFd),
+    Window(window::Lent),
+}
+
+impl Joint {
+    fn of(grant: &Grant, fds: Vec<OwnedFd>) -> Result<Joint, ChannelError> {
+        // The kernel drops those that a process has no room for.
+        let no_room = || OsError::new("receive the descriptors of a channel (see `ulimit -n`)", Errno::MFILE);
+        let missing = || ChannelError::Violation("the monitor's grant lacks a place in the window".into());
+        let mut fds = fds.into_iter();
+        let mut next = || fds.next().ok_or_else(no_room);
+        Ok(match grant.transport {
+            TransportKind::Shm => Joint::Shm(next()?),
+            TransportKind::Socket => Joint::Stream(next()?),
+            TransportKind::Window => {
+                let place = grant.window.as_ref().ok_or_else(missing)?;
+                Joint::Window(window::Lent {
+                    memory: next()?,
+                    offset_bytes: place.offset_bytes,
+                    length_bytes: place.length_bytes,
+                    lifeline: next()?,
+                    bell: next()?,
+                    ringer: next()?,
+                    ring: place.ring,
+                })
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tombolo_platform::socket::{self, Kind};
+
+    use super::*;
+    use crate::testing::{LONG, domain_id, grant};
+
+    #[test]
+    fn a_grant_that_nobody_takes_up_is_no_death() {
+        for transport in [TransportKind::Shm, TransportKind::Socket] {
+            for side in [Side::A, Side::B] {
+                let (unused, other) = socket::pair(Kind::Stream).unwrap();
+                withdraw(&grant(side, transport), vec![unused]);
+                let owner = (domain_id(), &Recorder::none());
+                let options = ChannelOptions::default();
+                let opened =
+                    Channel::open(grant(side.other(), transport), vec![other], owner, &options, LONG);
+                assert!(matches!(opened, Err(Error::Closed { .. })), "{transport:?} {side:?}: {opened:?}");
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
 use tombolo_transport::trace::Recorder;
 
+use crate::channel::withdraw;
 use crate::error::Error;
 use crate::exits::{Ended, Exits};
 use crate::future::Watch;
@@ -206,6 +207,10 @@ impl MonitorLink {
                 drop(arrived);
                 self.forget_listener(listener);
             }
+            Some((Reply::Connect { grant }, fds)) => {
+                drop(arrived);
+                withdraw(&grant, fds);
+            }
             Some(_) => {}
         }
     }
@@ -299,6 +304,7 @@ impl MonitorLink {
         if !dropped.is_empty() {
             let _ = self.tell(Request::Accepted { count: dropped.len() as u32 });
         }
+        dropped.into_iter().for_each(|(grant, fds)| withdraw(&grant, fds));
     }
 
     /// Waits until `take` finds what it looks for among what arrived.
@@ -501,10 +507,11 @@ impl MonitorLink {
         }
         let mut arrived = unpoisoned(self.arrived.lock());
         match message.body {
-            Reply::Incoming { listener, .. } if !arrived.listeners.contains(&listener) => {
+            Reply::Incoming { listener, grant } if !arrived.listeners.contains(&listener) => {
                 drop(arrived);
                 // It came too late: whoever connected sees an end.
                 let _ = self.tell(Request::Accepted { count: 1 });
+                withdraw(&grant, fds);
             }
             Reply::Incoming { listener, grant } => {
                 arrived.incoming.entry(listener).or_default().push_back((grant, fds));
@@ -537,9 +544,11 @@ impl MonitorLink {
                 }
                 if let Some(index) = arrived.abandoned.iter().position(|abandoned| *abandoned == request) {
                     arrived.abandoned.swap_remove(index);
-                    if let Reply::Export { listener } = answer {
-                        drop(arrived);
-                        let _ = self.tell(Request::Withdraw { listener });
+                    drop(arrived);
+                    match answer {
+                        Reply::Export { listener } => drop(self.tell(Request::Withdraw { listener })),
+                        Reply::Connect { grant } => withdraw(&grant, fds),
+                        _ => {}
                     }
                 } else {
                     if let Reply::Names { origin, answer: Answer::Watching { watch, .. } } = &answer {

@@ -178,13 +178,18 @@ fn the_monitor_answers_and_tells() {
         let connect = domain.connect_async("name", &ChannelOptions::default(), LONG);
         drop(block_on(assert_send(connect)).unwrap());
     });
-    // An answer that nobody waits for any more is thrown away, with what it grants.
+    // An answer that nobody waits for any more is thrown away, with what it grants, and whoever is at the other end is told.
     assert!(poll_once(domain.connect_async("name", &ChannelOptions::default(), LONG)).is_pending());
     let (request, _) = monitor.next_request();
     let (a, b) = socket::pair(Kind::Stream).unwrap();
     monitor.say(request, Reply::Connect { grant: grant(Side::A, TransportKind::Shm) }, &[&a]);
     drop(a);
     assert!(matches!(domain.next_exit(short), Err(Error::TimedOut { .. })));
+    assert_eq!(
+        socket::receive(&b, &mut [0; 8]).unwrap().length,
+        1,
+        "nobody said that there will be no channel"
+    );
     assert_eq!(socket::receive(&b, &mut [0; 8]).unwrap().length, 0, "the grant is still held");
     drop(monitor);
     assert!(matches!(block_on(listener.accept_async(LONG)), Err(Error::MonitorLost { .. })));
