@@ -80,8 +80,8 @@ impl<'a> Message<'a> {
         let slots = &self.consumer.slots;
         let (slot, within) = slots.locate(offset_bytes);
         // Payloads are whole words, so an aligned word never straddles two slots.
-        let payload = slots.payload(self.consumer.position + slot);
-        Ok(u64::from_le(payload[within / 8].load(Relaxed)))
+        let word = slots.payload_word(self.consumer.position + slot, within / 8);
+        Ok(u64::from_le(word.load(Relaxed)))
     }
 
     /// The message as a vector.

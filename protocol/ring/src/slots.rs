@@ -64,6 +64,14 @@ impl Slots {
         }
     }
 
+    /// Word `index` of the payload of the slot at `position`; callers bound it by the payload.
+    #[inline(always)]
+    pub(crate) fn payload_word(&self, position: u64, index: usize) -> &AtomicU64 {
+        debug_assert!(index < self.control_index);
+        let slot = (position & self.mask) as usize;
+        &self.memory.words()[(slot << self.words_shift) | index]
+    }
+
     /// Fills the slot at `position` with `source` and then its control word, published by `order`.
     #[inline(always)]
     pub(crate) fn fill(&self, position: u64, source: &[u8], word: u64, order: Ordering) {

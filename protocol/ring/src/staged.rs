@@ -86,8 +86,8 @@ impl<'a> Claim<'a> {
         OutOfMessage::check(offset_bytes, 8, self.len_bytes)?;
         let (slot, within) = self.producer.slots.locate(offset_bytes);
         // Payloads are whole words, so an aligned word never straddles two slots.
-        let payload = self.producer.slots.payload(self.producer.position + slot);
-        payload[within / 8].store(value.to_le(), Relaxed);
+        let word = self.producer.slots.payload_word(self.producer.position + slot, within / 8);
+        word.store(value.to_le(), Relaxed);
         Ok(())
     }
 
