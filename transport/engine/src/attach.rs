@@ -1,0 +1,55 @@
+//! The engine that is the kernel: between this process and another that shares no memory with it.
+
+use tombolo_platform::OsError;
+
+use crate::contract::Abilities;
+use crate::queue::{Mover, Queue, queued};
+use crate::request::{Failure, Operation, Place, Request};
+
+/// What the kernel copies between two looks at deadlines and cancellations.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Cross-memory attach: the kernel copies between the memories of two processes (`process_vm_readv`), on a thread of this one.
+pub struct Attach {
+    queue: Queue,
+}
+
+struct Kernel;
+
+impl Mover for Kernel {
+    fn work(&mut self, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
+        // Checked when the request was accepted: all of ours lies in memory, and no address wraps around.
+        let (here, length) = (at as usize, length as usize);
+        if let Operation::Copy { source, target } = &request.operation {
+            match (source, target) {
+                (Place::Process { process, address }, Place::Mapped { memory, offset_bytes }) => {
+                    process.read(address + at, memory, offset_bytes + here, length)?;
+                }
+                (Place::Mapped { memory, offset_bytes }, Place::Process { process, address }) => {
+                    process.write(memory, offset_bytes + here, address + at, length)?;
+                }
+                // Not accepted.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Attach {
+    const ABILITIES: Abilities = Abilities::PROCESS.with(Abilities::BACKGROUND);
+
+    /// Starts the thread; it takes `limit` requests.
+    ///
+    /// # Errors
+    /// There can be no more threads.
+    pub fn start(limit: usize) -> Result<Attach, OsError> {
+        Ok(Attach { queue: Queue::start("attach", vec![Kernel], limit, PIECE_BYTES)? })
+    }
+
+    fn name_of(&self) -> &str {
+        "attach"
+    }
+}
+
+queued!(Attach);

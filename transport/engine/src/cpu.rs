@@ -1,0 +1,176 @@
+//! Engines that are processors: the caller's own, or those that threads run on.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use tombolo_platform::copy::{self, Loop};
+use tombolo_platform::{Deadline, OsError};
+
+use crate::contract::{Abilities, Engine, Rejected, WhyRejected};
+use crate::queue::{self, Completions, Mover, Queue, queued};
+use crate::request::{Completion, Failure, Operation, Place, Refusal, Request, RequestId};
+
+/// Requests that an engine takes unless said otherwise.
+pub const LIMIT: usize = 64;
+
+/// What is copied between two looks at deadlines, cancellations and other threads.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// What one of several threads takes at a time: a few of its caches' worth.
+const SHARE_BYTES: u64 = 256 << 10;
+
+/// Does a piece with a loop.
+fn work(how: Loop, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
+    // Checked when the request was accepted: all of it lies in memory.
+    let (at, length) = (at as usize, length as usize);
+    match &request.operation {
+        Operation::Copy {
+            source: Place::Mapped { memory: source, offset_bytes: from },
+            target: Place::Mapped { memory: target, offset_bytes: to },
+        } => copy::between(how, (source, from + at), (target, to + at), length)?,
+        Operation::Fill { target: Place::Mapped { memory, offset_bytes }, byte } => {
+            copy::fill(memory, offset_bytes + at, length, *byte)?;
+        }
+        // Not accepted.
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The thread that asks. A request is done when it is accepted: for what is shorter than waking anybody takes.
+#[derive(Debug)]
+pub struct Caller {
+    how: Loop,
+    name: String,
+    completions: Completions,
+    last_id: u64,
+    in_flight: usize,
+    limit: usize,
+    bell: Option<Arc<OwnedFd>>,
+}
+
+impl Caller {
+    const ABILITIES: Abilities = Abilities::MAPPED.with(Abilities::FILL);
+
+    /// Copies with a loop; takes `limit` requests, at least one, until completions are taken.
+    #[must_use]
+    pub fn new(how: Loop, limit: usize) -> Caller {
+        let name = if how == Loop::Best { "caller".into() } else { format!("caller-{how}") };
+        Caller {
+            how,
+            name,
+            completions: Completions::default(),
+            last_id: 0,
+            in_flight: 0,
+            limit: limit.max(1),
+            bell: None,
+        }
+    }
+
+    fn run(&self, request: &Request) -> Result<(), Failure> {
+        let mut at = 0;
+        loop {
+            if request.deadline.is_some_and(Deadline::passed) {
+                return Err(Failure::DeadlinePassed);
+            }
+            let length = (request.length_bytes - at).min(PIECE_BYTES);
+            work(self.how, request, at, length)?;
+            at += length;
+            if at >= request.length_bytes {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Engine for Caller {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn abilities(&self) -> Abilities {
+        Caller::ABILITIES
+    }
+
+    fn limit(&self) -> usize {
+        self.limit
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Refusal> {
+        queue::check(Caller::ABILITIES, request)
+    }
+
+    fn submit(&mut self, request: Request) -> Result<RequestId, Rejected> {
+        if let Err(refusal) = self.check(&request) {
+            return Err(Rejected { request, why: refusal.into() });
+        }
+        if self.in_flight >= self.limit {
+            return Err(Rejected { request, why: WhyRejected::Full { limit: self.limit } });
+        }
+        self.in_flight += 1;
+        self.last_id += 1;
+        let id = RequestId(self.last_id);
+        let result = self.run(&request);
+        self.completions.push(Completion { id, result });
+        Ok(id)
+    }
+
+    fn cancel(&mut self, _id: RequestId) -> bool {
+        false
+    }
+
+    fn take(&mut self) -> Option<Completion> {
+        let taken = self.completions.take()?;
+        self.in_flight -= 1;
+        Some(taken)
+    }
+
+    fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    fn descriptor(&mut self) -> Result<BorrowedFd<'_>, OsError> {
+        let bell = self.completions.bell()?;
+        let bell: &Arc<OwnedFd> = self.bell.insert(bell);
+        Ok(bell.as_fd())
+    }
+}
+
+/// Threads of this process, which share each request among them.
+pub struct Threads {
+    name: String,
+    queue: Queue,
+}
+
+struct Share(Loop);
+
+impl Mover for Share {
+    fn work(&mut self, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
+        work(self.0, request, at, length)
+    }
+}
+
+impl Threads {
+    const ABILITIES: Abilities = Abilities::MAPPED.with(Abilities::FILL).with(Abilities::BACKGROUND);
+
+    /// Starts `count` threads, at least one, that copy with a loop; they take `limit` requests.
+    ///
+    /// # Errors
+    /// There can be no more threads.
+    pub fn start(how: Loop, count: usize, limit: usize) -> Result<Threads, OsError> {
+        let count = count.max(1);
+        let name = match how {
+            Loop::Best => format!("threads-{count}"),
+            how => format!("threads-{count}-{how}"),
+        };
+        let movers = (0..count).map(|_| Share(how)).collect();
+        let piece_bytes = if count == 1 { PIECE_BYTES } else { SHARE_BYTES };
+        Ok(Threads { queue: Queue::start(&name, movers, limit, piece_bytes)?, name })
+    }
+
+    fn name_of(&self) -> &str {
+        &self.name
+    }
+}
+
+queued!(Threads);

@@ -1,0 +1,84 @@
+//! The engine that is a graphics processor's.
+
+use std::sync::Arc;
+
+use tombolo_platform::OsError;
+use tombolo_platform::copy::cuda::{CudaError, Device};
+
+use crate::contract::Abilities;
+use crate::queue::{Mover, Queue, queued};
+use crate::request::{Failure, Operation, Place, Request};
+
+/// What it copies between two looks at deadlines and cancellations.
+const PIECE_BYTES: u64 = 8 << 20;
+
+/// A CUDA device's copy engine, by the driver's library, which is loaded when the first is started.
+pub struct Cuda {
+    name: String,
+    queue: Queue,
+}
+
+/// Why there is no such engine.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotStarted {
+    /// There is no driver or no such device.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
+    /// There can be no more threads.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+struct Driver;
+
+impl Mover for Driver {
+    fn work(&mut self, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
+        // Checked when the request was accepted: both ranges lie in memory.
+        let (at, length) = (at as usize, length as usize);
+        match &request.operation {
+            Operation::Copy { source, target } => match (source, target) {
+                (
+                    Place::Mapped { memory: source, offset_bytes: from },
+                    Place::Device { memory: target, offset_bytes: to },
+                ) => target.write(to + at, (source, from + at), length)?,
+                (
+                    Place::Device { memory: source, offset_bytes: from },
+                    Place::Mapped { memory: target, offset_bytes: to },
+                ) => source.read(from + at, (target, to + at), length)?,
+                (
+                    Place::Device { memory: source, offset_bytes: from },
+                    Place::Device { memory: target, offset_bytes: to },
+                ) => target.write_within(to + at, (source, from + at), length)?,
+                // Not accepted.
+                _ => {}
+            },
+            Operation::Fill { target: Place::Device { memory, offset_bytes }, byte } => {
+                memory.fill(offset_bytes + at, length, *byte)?;
+            }
+            // Not accepted.
+            Operation::Fill { .. } => {}
+        }
+        Ok(())
+    }
+}
+
+impl Cuda {
+    const ABILITIES: Abilities = Abilities::DEVICE.with(Abilities::FILL).with(Abilities::BACKGROUND);
+
+    /// Takes up a device and starts the thread that drives it; it takes `limit` requests. The device is for allocating memory of.
+    ///
+    /// # Errors
+    /// There is no driver, no such device, or no thread.
+    pub fn start(ordinal: u32, limit: usize) -> Result<(Cuda, Arc<Device>), NotStarted> {
+        let device = Device::open(ordinal)?;
+        let name = format!("cuda-{ordinal}");
+        let queue = Queue::start(&name, vec![Driver], limit, PIECE_BYTES)?;
+        Ok((Cuda { name, queue }, device))
+    }
+
+    fn name_of(&self) -> &str {
+        &self.name
+    }
+}
+
+queued!(Cuda);

@@ -1,0 +1,161 @@
+//! What an engine costs, by the length.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Times that were measured for some lengths, and straight lines between them.
+///
+/// One line for all, as the cost of a message has, is not enough for a copy: what fits a cache goes several times as fast as
+/// what does not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Curve {
+    /// Lengths in bytes, rising, and times in nanoseconds, never falling. At least one.
+    points: Vec<(u64, u64)>,
+}
+
+/// Points that a curve has at most.
+pub const MAX_POINTS: usize = 32;
+
+/// Why something is no curve.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CurveError {
+    /// No point, or too many.
+    #[error("a curve has from 1 to {MAX_POINTS} points, not {count}")]
+    Points {
+        /// How many there are.
+        count: usize,
+    },
+    /// A text that has no lengths and times in it.
+    #[error("{text:?} is no point of a curve: write BYTES:NANOSECONDS")]
+    Text {
+        /// The part that is none.
+        text: String,
+    },
+}
+
+impl Curve {
+    /// The curve through points: length in bytes and time in nanoseconds, in any order. Of several with one length the fastest
+    /// counts; one that took less time than a shorter one is noise, and takes as long as that.
+    ///
+    /// # Errors
+    /// There is none, or there are more than 32.
+    pub fn through(points: impl IntoIterator<Item = (u64, u64)>) -> Result<Curve, CurveError> {
+        let mut points: Vec<_> = points.into_iter().collect();
+        points.sort_unstable();
+        points.dedup_by_key(|(bytes, _)| *bytes);
+        let mut longest_ns = 0;
+        for (_, time_ns) in &mut points {
+            longest_ns = longest_ns.max(*time_ns);
+            *time_ns = longest_ns;
+        }
+        match points.len() {
+            1..=MAX_POINTS => Ok(Curve { points }),
+            count => Err(CurveError::Points { count }),
+        }
+    }
+
+    /// What so many bytes take, in nanoseconds. Beyond the longest that was measured it goes on as between the last two.
+    #[must_use]
+    pub fn time_ns(&self, length_bytes: u64) -> u64 {
+        let after = self.points.partition_point(|(bytes, _)| *bytes < length_bytes);
+        if after == 0 {
+            return self.points[0].1;
+        }
+        let above = after.min(self.points.len() - 1);
+        // One point: all that is known is a rate.
+        let (from_bytes, from_ns) = above.checked_sub(1).map_or((0, 0), |below| self.points[below]);
+        let (to_bytes, to_ns) = self.points[above];
+        let more = u128::from(length_bytes - from_bytes) * u128::from(to_ns - from_ns);
+        let more_ns = more / u128::from((to_bytes - from_bytes).max(1));
+        u64::try_from(u128::from(from_ns) + more_ns).unwrap_or(u64::MAX)
+    }
+
+    /// Its points: lengths in bytes, times in nanoseconds.
+    #[must_use]
+    pub fn points(&self) -> &[(u64, u64)] {
+        &self.points
+    }
+}
+
+impl fmt::Display for Curve {
+    /// As it is kept: `BYTES:NANOSECONDS …`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (bytes, time_ns)) in self.points.iter().enumerate() {
+            let space = if index == 0 { "" } else { " " };
+            write!(f, "{space}{bytes}:{time_ns}")?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Curve {
+    type Err = CurveError;
+
+    fn from_str(text: &str) -> Result<Curve, CurveError> {
+        let point = |part: &str| {
+            let (bytes, time_ns) = part.split_once(':')?;
+            Some((bytes.parse().ok()?, time_ns.parse().ok()?))
+        };
+        // One more than there may be is enough to know that there are too many.
+        let parts = text.split_whitespace().take(MAX_POINTS + 1);
+        let points: Result<Vec<_>, _> =
+            parts.map(|part| point(part).ok_or_else(|| CurveError::Text { text: part.into() })).collect();
+        Curve::through(points?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve() -> Curve {
+        Curve::through([(4096, 300), (64, 100), (65536, 2_300)]).unwrap()
+    }
+
+    #[test]
+    fn it_goes_through_its_points_and_straight_between_them() {
+        for (bytes, time_ns) in [(0, 100), (64, 100), (4096, 300), (65536, 2_300), (34816, 1_300)] {
+            let said = curve().time_ns(bytes);
+            assert!(said.abs_diff(time_ns) <= 1, "{bytes} bytes: {said}, not {time_ns}");
+        }
+        assert!(curve().time_ns(65536 + 30720).abs_diff(3_300) <= 1, "beyond the last as before it");
+        assert!(curve().time_ns(u64::MAX) > 1 << 50);
+    }
+
+    #[test]
+    fn one_point_is_a_rate() {
+        let one = Curve::through([(1000, 500)]).unwrap();
+        assert_eq!((one.time_ns(10), one.time_ns(1000), one.time_ns(4000)), (500, 500, 2000));
+    }
+
+    #[test]
+    fn noise_does_not_make_longer_ones_cheaper() {
+        let noisy = Curve::through([(64, 200), (4096, 150), (8192, 400), (64, 180)]).unwrap();
+        assert_eq!(noisy.points(), [(64, 180), (4096, 180), (8192, 400)]);
+    }
+
+    #[test]
+    fn it_is_kept_as_text() {
+        assert_eq!(curve().to_string(), "64:100 4096:300 65536:2300");
+        assert_eq!(curve().to_string().parse(), Ok(curve()));
+        for text in ["", "64", "64:x", "-1:5", "64:1 :", "99999999999999999999:1"] {
+            assert!(text.parse::<Curve>().is_err(), "{text:?}");
+        }
+        let points = |count: u64| (0..count).map(|bytes| format!("{bytes}:1 ")).collect::<String>();
+        assert!(points(32).parse::<Curve>().is_ok());
+        assert!(points(33).parse::<Curve>().is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn it_never_falls(points in proptest::collection::vec((0..1_u64 << 40, 0..1_u64 << 40), 1..32),
+                          lengths in proptest::collection::vec(0..1_u64 << 41, 2..20)) {
+            let curve = Curve::through(points).unwrap();
+            let mut lengths = lengths;
+            lengths.sort_unstable();
+            let times: Vec<u64> = lengths.iter().map(|length| curve.time_ns(*length)).collect();
+            proptest::prop_assert!(times.is_sorted(), "{:?}", times);
+            proptest::prop_assert_eq!(curve.to_string().parse::<Curve>(), Ok(curve));
+        }
+    }
+}

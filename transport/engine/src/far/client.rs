@@ -1,0 +1,216 @@
+//! The side that has the engine.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tombolo_platform::copy::{self, Loop};
+use tombolo_platform::{Deadline, OsError};
+use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::{ChannelError, Transport};
+
+use super::wire::{ANSWER_BYTES, Answer, COMMAND_BYTES, Command, FarRange, MAX_PIECE_BYTES, Order};
+use crate::contract::Abilities;
+use crate::queue::{Mover, Queue, queued};
+use crate::request::{Failure, Operation, Place, Request};
+
+/// How long the far side may take over one command when the request says nothing else.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Commands that are under way at a time: enough that neither side waits for the other's answer, and few enough that the answers
+/// find room while nobody reads them.
+const AHEAD: usize = 4;
+
+/// The far side of a channel, at which a [`Server`](super::Server) serves, as an engine.
+pub struct Far {
+    name: String,
+    queue: Queue,
+}
+
+impl Far {
+    const ABILITIES: Abilities =
+        Abilities::FAR.with(Abilities::FAR_ALONE).with(Abilities::FILL).with(Abilities::BACKGROUND);
+
+    /// Starts the thread that has this end of the channel; it takes `limit` requests. The name is for tables.
+    ///
+    /// # Errors
+    /// `ENOBUFS`: the channel's messages are too short to carry anything; or there can be no more threads.
+    pub fn start<T: Transport + Send + 'static>(
+        name: &str,
+        channel: T,
+        limit: usize,
+    ) -> Result<Far, OsError> {
+        let longest = channel.limits().max_message_bytes;
+        let carries = longest.saturating_sub(COMMAND_BYTES.max(ANSWER_BYTES));
+        if carries < 8 {
+            return Err(OsError::new(
+                format!("copy over a channel whose messages have {longest} bytes"),
+                tombolo_platform::Errno::NOBUFS,
+            ));
+        }
+        let commander = Commander {
+            channel,
+            // Words on the way stay words.
+            carries: (carries as u64).min(MAX_PIECE_BYTES) / 8 * 8,
+            message: Vec::new(),
+            // Rings that are short may not have room for the answers.
+            ahead: if longest < 1024 { 1 } else { AHEAD },
+            under_way: VecDeque::new(),
+            stale: 0,
+        };
+        Ok(Far { name: name.into(), queue: Queue::start(name, vec![commander], limit, MAX_PIECE_BYTES)? })
+    }
+
+    fn name_of(&self) -> &str {
+        &self.name
+    }
+}
+
+queued!(Far);
+
+struct Commander<T> {
+    channel: T,
+    /// Bytes that one message carries at most.
+    carries: u64,
+    message: Vec<u8>,
+    ahead: usize,
+    /// For each command that was not answered: where what it reads goes, as an offset from the target's beginning.
+    under_way: VecDeque<(u64, u64)>,
+    /// How many of these were sent for a request that is over: their answers mean nothing any more.
+    stale: usize,
+}
+
+impl<T: Transport + Send + 'static> Mover for Commander<T> {
+    fn work(&mut self, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
+        let patience = request.deadline.unwrap_or_else(|| Deadline::after(PATIENCE));
+        self.stale = self.under_way.len();
+        self.carry_out(request, at, length, patience).map_err(|failure| match failure {
+            // The channel is as it was, and what is still to be answered is known.
+            Failure::Channel(ChannelError::TimedOut(_)) if request.deadline.is_some() => {
+                Failure::DeadlinePassed
+            }
+            failure => failure,
+        })
+    }
+}
+
+impl<T: Transport> Commander<T> {
+    fn carry_out(
+        &mut self,
+        request: &Request,
+        at: u64,
+        length: u64,
+        deadline: Deadline,
+    ) -> Result<(), Failure> {
+        let step = if carries_bytes(&request.operation) { self.carries } else { MAX_PIECE_BYTES };
+        if at == 0 && step < request.length_bytes {
+            // What is refused is to be refused before anything is written.
+            self.order(request, 0, request.length_bytes, true, deadline)?;
+            while !self.under_way.is_empty() {
+                self.await_answer(request, deadline)?;
+            }
+        }
+        let mut refused = None;
+        let mut next = at;
+        loop {
+            let more = refused.is_none() && (next < at + length || (length == 0 && next == at));
+            if more && self.under_way.len() < self.ahead {
+                let piece = step.min(at + length - next);
+                self.order(request, next, piece, false, deadline)?;
+                // A request of no bytes is one command.
+                next += piece.max(u64::from(length == 0));
+            } else if !self.under_way.is_empty() {
+                // Unless there is no time left, every command is answered before this returns.
+                if let Err(failure) = self.await_answer(request, deadline) {
+                    match failure {
+                        Failure::Far(_) => refused = Some(failure),
+                        failure => return Err(failure),
+                    }
+                }
+            } else {
+                return refused.map_or(Ok(()), Err);
+            }
+        }
+    }
+}
+
+/// Whether bytes go over the channel.
+fn carries_bytes(operation: &Operation) -> bool {
+    let mapped = |place: &Place| matches!(place, Place::Mapped { .. });
+    matches!(operation, Operation::Copy { source, target } if mapped(source) || mapped(target))
+}
+
+fn far(place: &Place, at: u64) -> Option<FarRange> {
+    match place {
+        Place::Far { memory, offset_bytes } => {
+            Some(FarRange { memory: *memory, offset_bytes: offset_bytes + at })
+        }
+        _ => None,
+    }
+}
+
+impl<T: Transport> Commander<T> {
+    /// Tells the far side of one piece, or asks about all of it.
+    fn order(
+        &mut self,
+        request: &Request,
+        at: u64,
+        length: u64,
+        only_check: bool,
+        deadline: Deadline,
+    ) -> Result<(), Failure> {
+        let mut carried = None;
+        let order = match &request.operation {
+            Operation::Copy { source, target } => match (far(source, at), far(target, at)) {
+                (Some(source), Some(target)) => Some(Order::Copy { source, target }),
+                (Some(source), None) => Some(Order::Read { source }),
+                (None, Some(target)) => {
+                    carried = (!only_check).then_some(source);
+                    Some(Order::Write { target })
+                }
+                (None, None) => None,
+            },
+            Operation::Fill { target, byte } => {
+                far(target, at).map(|target| Order::Fill { target, byte: *byte })
+            }
+        };
+        // Every request that was accepted has a far end.
+        let Some(order) = order else { return Ok(()) };
+        self.message.clear();
+        self.message.extend(Command { order, only_check, length_bytes: length }.to_bytes());
+        if let Some(Place::Mapped { memory, offset_bytes }) = carried {
+            self.message.resize(COMMAND_BYTES + length as usize, 0);
+            copy::read(Loop::Best, memory, offset_bytes + at as usize, &mut self.message[COMMAND_BYTES..])?;
+        }
+        wait::send(&mut self.channel, &mut Spin::default(), &self.message, deadline.remaining())?;
+        self.under_way.push_back((at, if only_check { 0 } else { length }));
+        Ok(())
+    }
+
+    /// Takes the answer to the oldest command.
+    fn await_answer(&mut self, request: &Request, deadline: Deadline) -> Result<(), Failure> {
+        wait::recv_into(&mut self.channel, &mut Spin::default(), &mut self.message, deadline.remaining())?;
+        let Some((at, length)) = self.under_way.pop_front() else { return Ok(()) };
+        if let Some(stale) = self.stale.checked_sub(1) {
+            self.stale = stale;
+            return Ok(());
+        }
+        let violation = |what: &str| Failure::Channel(ChannelError::Violation(what.into()));
+        let (answer, bytes) = Answer::from_bytes(&self.message)
+            .ok_or_else(|| violation("what it said is no answer to a copy"))?;
+        answer.result.map_err(Failure::Far)?;
+        let target = match &request.operation {
+            Operation::Copy { source: Place::Far { .. }, target: Place::Mapped { memory, offset_bytes } } => {
+                Some((memory, offset_bytes))
+            }
+            _ => None,
+        };
+        let expected = if target.is_some() { length } else { 0 };
+        if answer.length_bytes != expected {
+            return Err(violation("it answered with more or fewer bytes than it was asked for"));
+        }
+        if let Some((memory, offset_bytes)) = target {
+            copy::write(Loop::Best, memory, offset_bytes + at as usize, bytes)?;
+        }
+        Ok(())
+    }
+}

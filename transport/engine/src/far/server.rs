@@ -1,0 +1,287 @@
+//! The side that offers memory.
+
+use std::time::Duration;
+
+use tombolo_base::SharedMemory;
+use tombolo_platform::Deadline;
+use tombolo_platform::copy::{self, CopyError, Loop};
+use tombolo_transport::error::Awaited;
+use tombolo_transport::wait::{self, Spin};
+use tombolo_transport::{ChannelError, Transport};
+
+use super::wire::{ANSWER_BYTES, Answer, Command, FarRange, FarRefusal, MemoryId, Order};
+
+/// How long the other side may take to make room for an answer, which it asked for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the other side may do with a memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Copy from it.
+    Read,
+    /// Copy to it and fill it.
+    Write,
+    /// Both.
+    Both,
+}
+
+impl Access {
+    fn allows(self, wanted: Access) -> bool {
+        self == Access::Both || self == wanted
+    }
+}
+
+/// The memories that one side offers to another.
+#[derive(Debug, Default)]
+pub struct Offers {
+    slots: Vec<Slot>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    memory: Option<(SharedMemory, Access)>,
+}
+
+/// Memories that can be offered at a time.
+pub const MAX_OFFERS: usize = 4096;
+
+impl Offers {
+    /// None.
+    #[must_use]
+    pub fn new() -> Offers {
+        Offers::default()
+    }
+
+    /// Offers a memory, which it keeps mapped; `None` when there are 4096 already.
+    pub fn offer(&mut self, memory: SharedMemory, access: Access) -> Option<MemoryId> {
+        // A slot whose generations are used up stays empty: an id is never given twice.
+        let free = |slot: &Slot| slot.memory.is_none() && slot.generation < u32::MAX;
+        let index = match self.slots.iter().position(free) {
+            Some(index) => index,
+            None if self.slots.len() < MAX_OFFERS => {
+                self.slots.push(Slot::default());
+                self.slots.len() - 1
+            }
+            None => return None,
+        };
+        let slot = &mut self.slots[index];
+        slot.generation += 1;
+        slot.memory = Some((memory, access));
+        Some(MemoryId { index: index as u32, generation: slot.generation })
+    }
+
+    /// Offers it no longer: what the other side says of it from now on is refused. False when it was not offered.
+    pub fn withdraw(&mut self, id: MemoryId) -> bool {
+        let slot = self.slots.get_mut(id.index as usize);
+        slot.filter(|slot| slot.generation == id.generation).is_some_and(|slot| slot.memory.take().is_some())
+    }
+
+    fn find(&self, id: MemoryId, wanted: Access) -> Result<&SharedMemory, FarRefusal> {
+        let slot = self.slots.get(id.index as usize).filter(|slot| slot.generation == id.generation);
+        let (memory, access) = slot.and_then(|slot| slot.memory.as_ref()).ok_or(FarRefusal::NoMemory)?;
+        if access.allows(wanted) { Ok(memory) } else { Err(FarRefusal::NotAllowed) }
+    }
+
+    /// The memory of a range, and where in it. An offset that no memory has is out of range.
+    fn at(&self, range: FarRange, wanted: Access) -> Result<(&SharedMemory, usize), FarRefusal> {
+        let memory = self.find(range.memory, wanted)?;
+        Ok((memory, usize::try_from(range.offset_bytes).map_err(|_| FarRefusal::OutOfRange)?))
+    }
+
+    /// Whether it would do as it is told.
+    fn check(&self, command: Command) -> Result<(), FarRefusal> {
+        let length = usize::try_from(command.length_bytes).map_err(|_| FarRefusal::OutOfRange)?;
+        let inside = |range: FarRange, wanted: Access| {
+            let (memory, offset) = self.at(range, wanted)?;
+            copy::check(memory, offset, length).map_err(refusal)
+        };
+        match command.order {
+            Order::Write { target } | Order::Fill { target, .. } => inside(target, Access::Write),
+            Order::Read { source } => inside(source, Access::Read),
+            Order::Copy { source, target } => {
+                inside(source, Access::Read)?;
+                inside(target, Access::Write)?;
+                let near = source.offset_bytes.abs_diff(target.offset_bytes) < command.length_bytes;
+                if source.memory == target.memory && near { Err(FarRefusal::Overlap) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Does as it is told, or not.
+    fn obey(&self, command: Command, carried: &[u8], answer: &mut Vec<u8>) -> Result<(), FarRefusal> {
+        if command.only_check {
+            return self.check(command);
+        }
+        // At most `MAX_PIECE_BYTES`.
+        let length = command.length_bytes as usize;
+        let done = match command.order {
+            Order::Write { target } => {
+                let (memory, offset) = self.at(target, Access::Write)?;
+                copy::write(Loop::Best, memory, offset, carried)
+            }
+            Order::Read { source } => {
+                let (memory, offset) = self.at(source, Access::Read)?;
+                copy::check(memory, offset, length).map_err(refusal)?;
+                answer.resize(ANSWER_BYTES + length, 0);
+                copy::read(Loop::Best, memory, offset, &mut answer[ANSWER_BYTES..])
+            }
+            Order::Fill { target, byte } => {
+                let (memory, offset) = self.at(target, Access::Write)?;
+                copy::fill(memory, offset, length, byte)
+            }
+            Order::Copy { source, target } => {
+                let from = self.at(source, Access::Read)?;
+                copy::between(Loop::Best, from, self.at(target, Access::Write)?, length)
+            }
+        };
+        done.map_err(refusal)
+    }
+}
+
+fn refusal(error: CopyError) -> FarRefusal {
+    match error {
+        CopyError::OutOfRange { .. } => FarRefusal::OutOfRange,
+        CopyError::Overlap { .. } => FarRefusal::Overlap,
+    }
+}
+
+/// One end of a channel at which memory is offered.
+#[derive(Debug)]
+pub struct Server<T> {
+    channel: T,
+    offers: Offers,
+    message: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+impl<T: Transport> Server<T> {
+    /// Offers at this end of a channel, whose other end is a [`Far`](super::Far) engine's.
+    pub fn new(channel: T, offers: Offers) -> Server<T> {
+        Server { channel, offers, message: Vec::new(), answer: Vec::new() }
+    }
+
+    /// What is offered, to offer and withdraw more.
+    pub fn offers(&mut self) -> &mut Offers {
+        &mut self.offers
+    }
+
+    /// The channel: to wait for what it is told next, in a waitset.
+    pub fn channel(&mut self) -> &mut T {
+        &mut self.channel
+    }
+
+    /// Waits for a command, obeys and answers it.
+    ///
+    /// # Errors
+    /// [`ChannelError::TimedOut`] of a message: there was none. Any other: the channel is of no use any more, also when the other
+    /// side said what is no command, or took no answer for ten seconds.
+    pub fn serve_one(&mut self, timeout: Duration) -> Result<(), ChannelError> {
+        wait::recv_into(&mut self.channel, &mut Spin::default(), &mut self.message, timeout)?;
+        let Some((command, carried)) = Command::from_bytes(&self.message) else {
+            return Err(ChannelError::Violation("what it said is no command of a copy".into()));
+        };
+        let reads = matches!(command.order, Order::Read { .. }) && !command.only_check;
+        let longest = self.channel.limits().max_message_bytes;
+        if reads && command.length_bytes as usize + ANSWER_BYTES > longest {
+            return Err(ChannelError::Violation("it asks for more than a message carries".into()));
+        }
+        self.answer.clear();
+        self.answer.resize(ANSWER_BYTES, 0);
+        let result = self.offers.obey(command, carried, &mut self.answer);
+        if result.is_err() {
+            self.answer.truncate(ANSWER_BYTES);
+        }
+        let length_bytes = (self.answer.len() - ANSWER_BYTES) as u64;
+        self.answer[..ANSWER_BYTES].copy_from_slice(&Answer { result, length_bytes }.to_bytes());
+        wait::send(&mut self.channel, &mut Spin::default(), &self.answer, PATIENCE)
+    }
+}
+
+/// Serves until the other side closes its end, or `until` has passed; says how many commands were obeyed.
+///
+/// # Errors
+/// The channel, unless it was closed in order.
+pub fn serve<T: Transport>(server: &mut Server<T>, until: Deadline) -> Result<u64, ChannelError> {
+    let mut served = 0;
+    while !until.passed() {
+        match server.serve_one(until.remaining()) {
+            Ok(()) => served += 1,
+            Err(ChannelError::Closed | ChannelError::TimedOut(Awaited::Message)) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(served)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_never_given_twice() {
+        let mut offers = Offers::new();
+        let first = offers.offer(SharedMemory::zeroed(8), Access::Both).unwrap();
+        let second = offers.offer(SharedMemory::zeroed(8), Access::Both).unwrap();
+        assert!(offers.withdraw(first) && !offers.withdraw(first));
+        let third = offers.offer(SharedMemory::zeroed(8), Access::Both).unwrap();
+        assert_eq!((third.index, third.generation), (first.index, first.generation + 1));
+        assert_eq!(offers.find(first, Access::Read).unwrap_err(), FarRefusal::NoMemory);
+        assert!(offers.find(second, Access::Read).is_ok());
+        assert!(!offers.withdraw(MemoryId { index: 9, generation: 1 }));
+    }
+
+    #[test]
+    fn as_many_are_offered_as_the_limit_says() {
+        let mut offers = Offers::new();
+        let memory = SharedMemory::zeroed(8);
+        for _ in 0..MAX_OFFERS - 1 {
+            offers.offer(memory.clone(), Access::Read).unwrap();
+        }
+        let last = offers.offer(memory.clone(), Access::Read).unwrap();
+        assert_eq!(offers.offer(memory.clone(), Access::Read), None);
+        assert!(offers.withdraw(last));
+        assert!(offers.offer(memory, Access::Read).is_some());
+    }
+
+    #[test]
+    fn rights_and_ranges_are_held_to() {
+        let mut offers = Offers::new();
+        let read = offers.offer(SharedMemory::zeroed(64), Access::Read).unwrap();
+        let write = offers.offer(SharedMemory::zeroed(64), Access::Write).unwrap();
+        let order = |order, length_bytes| {
+            let check = Command { order, only_check: true, length_bytes };
+            let checked = offers.obey(check, b"", &mut Vec::new());
+            let obeyed =
+                offers.obey(Command { order, only_check: false, length_bytes }, b"", &mut Vec::new());
+            assert_eq!(checked, obeyed, "{order:?}");
+            obeyed
+        };
+        let at = |memory, offset_bytes| FarRange { memory, offset_bytes };
+        assert_eq!(order(Order::Copy { source: at(read, 0), target: at(write, 0) }, 64), Ok(()));
+        let backwards = Order::Copy { source: at(write, 0), target: at(read, 0) };
+        assert_eq!(order(backwards, 1), Err(FarRefusal::NotAllowed));
+        assert_eq!(order(Order::Fill { target: at(read, 0), byte: 1 }, 1), Err(FarRefusal::NotAllowed));
+        assert_eq!(order(Order::Read { source: at(write, 0) }, 1), Err(FarRefusal::NotAllowed));
+        for (offset, length) in [(0, 65), (1, 64), (64, 1), (u64::MAX, 1)] {
+            let fill = Order::Fill { target: at(write, offset), byte: 1 };
+            assert_eq!(order(fill, length), Err(FarRefusal::OutOfRange), "{offset} {length}");
+            let copy = Order::Copy { source: at(read, offset), target: at(write, 0) };
+            assert_eq!(order(copy, length), Err(FarRefusal::OutOfRange), "{offset} {length}");
+            assert_eq!(order(Order::Read { source: at(read, offset) }, length), Err(FarRefusal::OutOfRange));
+        }
+        assert_eq!(order(Order::Fill { target: at(write, 64), byte: 1 }, 0), Ok(()));
+    }
+
+    #[test]
+    fn overlap_is_refused() {
+        let mut offers = Offers::new();
+        let both = offers.offer(SharedMemory::zeroed(64), Access::Both).unwrap();
+        let at = |offset_bytes| FarRange { memory: both, offset_bytes };
+        let copy = Order::Copy { source: at(0), target: at(31) };
+        for only_check in [false, true] {
+            let command = Command { order: copy, only_check, length_bytes: 32 };
+            assert_eq!(offers.obey(command, b"", &mut Vec::new()), Err(FarRefusal::Overlap));
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Which engine does what.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use tombolo_link::cost::CostCurve;
+use tombolo_platform::OsError;
+use tombolo_platform::epoll::{Epoll, Trigger};
+use tombolo_platform::event::Interest;
+
+use crate::calibration::{Direction, Effort, NotMeasured, measure};
+use crate::contract::{Abilities, Engine, WhyRejected};
+use crate::curve::Curve;
+use crate::request::{Completion, Refusal, Request, RequestId, Route};
+
+/// What an engine is expected to take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Estimate {
+    /// By the curve that was measured, in nanoseconds.
+    Measured {
+        /// The time.
+        time_ns: u64,
+    },
+    /// Nobody has measured: what such engines take in orders of magnitude, in nanoseconds.
+    Declared {
+        /// The time.
+        time_ns: u64,
+    },
+}
+
+impl Estimate {
+    /// The time, in nanoseconds.
+    #[must_use]
+    pub const fn time_ns(self) -> u64 {
+        match self {
+            Estimate::Measured { time_ns } | Estimate::Declared { time_ns } => time_ns,
+        }
+    }
+
+    /// Whether it was measured.
+    #[must_use]
+    pub const fn measured(self) -> bool {
+        matches!(self, Estimate::Measured { .. })
+    }
+}
+
+/// An engine, and what it would do with one of the ways to ask.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// Its name.
+    pub engine: String,
+    /// Which of the ways to ask, counted from 0.
+    pub way: usize,
+    /// From where to where that goes.
+    pub route: Route,
+    /// What it is expected to take, or why it cannot.
+    pub estimate: Result<Estimate, Refusal>,
+}
+
+/// What was chosen, and why.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// All engines with all ways to ask, cheapest first, those that cannot last. The first is the choice.
+    pub candidates: Vec<Candidate>,
+}
+
+impl Choice {
+    /// The cheapest.
+    #[must_use]
+    pub fn chosen(&self) -> &Candidate {
+        // There is one, or there would be no choice.
+        &self.candidates[0]
+    }
+}
+
+/// Why nothing was chosen, or nobody took what was.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unable {
+    /// No engine does it; each said why.
+    #[error("no engine does this: {}", refusals(.candidates))]
+    NoEngine {
+        /// Every engine with every way to ask.
+        candidates: Vec<Candidate>,
+    },
+    /// All engines that do it have as many requests as they take.
+    #[error("all engines that do this are busy: take completions and try again")]
+    Busy,
+}
+
+fn refusals(candidates: &[Candidate]) -> String {
+    let mut said: Vec<String> = Vec::new();
+    for Candidate { engine, estimate, .. } in candidates {
+        if let Err(refusal) = estimate {
+            said.push(format!("{engine}: {refusal}"));
+        }
+    }
+    if said.is_empty() { "there is none".into() } else { said.join("; ") }
+}
+
+/// Which request, of which engine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket {
+    engine: usize,
+    id: RequestId,
+}
+
+/// Engines, and what each costs.
+#[derive(Default)]
+pub struct Manager {
+    engines: Vec<Box<dyn Engine>>,
+    curves: BTreeMap<(String, Route), Curve>,
+    /// One descriptor for those of all engines, once somebody asked for it.
+    epoll: Option<Epoll>,
+}
+
+impl Manager {
+    /// One without engines.
+    #[must_use]
+    pub fn new() -> Manager {
+        Manager::default()
+    }
+
+    /// Takes an engine.
+    ///
+    /// # Errors
+    /// It cannot be waited for beside the others: too many open files.
+    pub fn add(&mut self, mut engine: Box<dyn Engine>) -> Result<(), OsError> {
+        if let Some(epoll) = &self.epoll {
+            watch(epoll, engine.as_mut(), self.engines.len())?;
+        }
+        self.engines.push(engine);
+        Ok(())
+    }
+
+    /// The engines, in the order in which they were added.
+    pub fn engines(&self) -> impl Iterator<Item = &dyn Engine> {
+        self.engines.iter().map(AsRef::as_ref)
+    }
+
+    /// What was measured, of all engines and routes.
+    pub fn curves(&self) -> impl Iterator<Item = (&str, Route, &Curve)> {
+        self.curves.iter().map(|((engine, route), curve)| (engine.as_str(), *route, curve))
+    }
+
+    /// Has a curve measured before, elsewhere, for an engine of that name.
+    pub fn set_curve(&mut self, engine: &str, route: Route, curve: Curve) {
+        self.curves.insert((engine.to_owned(), route), curve);
+    }
+
+    /// Measures every engine that does it in one direction. The engines have to be idle. Says what could not be measured, and why:
+    /// such an engine is not chosen while others are known.
+    pub fn calibrate(&mut self, direction: &Direction, effort: Effort) -> Vec<(String, NotMeasured)> {
+        let request = direction.request(0);
+        let mut failed = Vec::new();
+        for engine in &mut self.engines {
+            if engine.check(&request).is_err() {
+                continue;
+            }
+            match measure(engine.as_mut(), direction, effort) {
+                Ok(curve) => {
+                    self.curves.insert((engine.name().to_owned(), request.route()), curve);
+                }
+                Err(error) => failed.push((engine.name().to_owned(), error)),
+            }
+        }
+        failed
+    }
+
+    /// What engine would be taken for a request, and why.
+    ///
+    /// # Errors
+    /// No engine does it.
+    pub fn choose(&self, request: &Request) -> Result<Choice, Unable> {
+        self.choose_way(std::slice::from_ref(request))
+    }
+
+    /// The same, where the bytes can be named in several ways, as memory that both sides map: each request is one way to ask for
+    /// the same copy, such as to push by one's own processor or to have the far side pull.
+    ///
+    /// # Errors
+    /// No engine does any of them.
+    pub fn choose_way(&self, ways: &[Request]) -> Result<Choice, Unable> {
+        let mut candidates = Vec::new();
+        for (way, request) in ways.iter().enumerate() {
+            for engine in &self.engines {
+                let route = request.route();
+                let estimate = engine.check(request).map(|()| self.estimate(engine.as_ref(), request));
+                candidates.push(Candidate { engine: engine.name().to_owned(), way, route, estimate });
+            }
+        }
+        candidates.sort_by_key(|candidate| match &candidate.estimate {
+            Ok(estimate) => (0, estimate.time_ns()),
+            Err(_) => (1, 0),
+        });
+        match candidates.first() {
+            Some(Candidate { estimate: Ok(_), .. }) => Ok(Choice { candidates }),
+            _ => Err(Unable::NoEngine { candidates }),
+        }
+    }
+
+    fn estimate(&self, engine: &dyn Engine, request: &Request) -> Estimate {
+        match self.curves.get(&(engine.name().to_owned(), request.route())) {
+            Some(curve) => Estimate::Measured { time_ns: curve.time_ns(request.length_bytes) },
+            None => {
+                let declared = declared(engine.abilities(), request.route());
+                Estimate::Declared { time_ns: declared.time_ns(request.length_bytes) }
+            }
+        }
+    }
+
+    /// Has the cheapest engine do a request; the next one, while that has as many as it takes.
+    ///
+    /// # Errors
+    /// No engine does it, or all that do are busy. Nothing happened.
+    pub fn submit(&mut self, request: &Request) -> Result<Ticket, Unable> {
+        self.submit_way(std::slice::from_ref(request))
+    }
+
+    /// The same, where there are several ways to ask for it.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub fn submit_way(&mut self, ways: &[Request]) -> Result<Ticket, Unable> {
+        let choice = self.choose_way(ways)?;
+        for candidate in choice.candidates.iter().filter(|candidate| candidate.estimate.is_ok()) {
+            let mut engines = self.engines.iter();
+            let Some(index) = engines.position(|engine| engine.name() == candidate.engine) else { continue };
+            match self.engines[index].submit(ways[candidate.way].clone()) {
+                Ok(id) => return Ok(Ticket { engine: index, id }),
+                // Full now, or lost since it was asked: the next one.
+                Err(rejected) => match rejected.why {
+                    WhyRejected::Full { .. } | WhyRejected::Refused(_) => {}
+                },
+            }
+        }
+        Err(Unable::Busy)
+    }
+
+    /// Asks that a request be given up, as [`Engine::cancel`].
+    pub fn cancel(&mut self, ticket: Ticket) -> bool {
+        self.engines.get_mut(ticket.engine).is_some_and(|engine| engine.cancel(ticket.id))
+    }
+
+    /// Takes the next completion of any engine.
+    pub fn take(&mut self) -> Option<(Ticket, Completion)> {
+        self.engines.iter_mut().enumerate().find_map(|(index, engine)| {
+            let completion = engine.take()?;
+            Some((Ticket { engine: index, id: completion.id }, completion))
+        })
+    }
+
+    /// How many requests were accepted whose completions were not taken.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.engines.iter().map(|engine| engine.in_flight()).sum()
+    }
+
+    /// Readable while there are completions to take, as [`Engine::descriptor`].
+    ///
+    /// # Errors
+    /// Too many open files.
+    pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, OsError> {
+        let epoll = match self.epoll.take() {
+            Some(epoll) => epoll,
+            None => {
+                let epoll = Epoll::new()?;
+                for (index, engine) in self.engines.iter_mut().enumerate() {
+                    watch(&epoll, engine.as_mut(), index)?;
+                }
+                epoll
+            }
+        };
+        let epoll: &Epoll = self.epoll.insert(epoll);
+        Ok(epoll.as_fd())
+    }
+}
+
+fn watch(epoll: &Epoll, engine: &mut dyn Engine, index: usize) -> Result<(), OsError> {
+    epoll.add(engine.descriptor()?, Interest::Read, Trigger::Level, index as u64)
+}
+
+/// What an engine takes in orders of magnitude, on any machine: good for choosing until somebody measures.
+fn declared(abilities: Abilities, route: Route) -> CostCurve {
+    const GB: u64 = 1_000_000_000;
+    let curve = |latency_ns, bytes_per_s| CostCurve { latency_ns, bytes_per_s };
+    use crate::request::Reach::{Device, Far, Mapped, Process};
+    match (route.source, route.target) {
+        (Mapped, Mapped) if !abilities.contains(Abilities::BACKGROUND) => curve(50, 10 * GB),
+        (Mapped, Mapped) => curve(20_000, 12 * GB),
+        (Process, _) | (_, Process) => curve(20_000, 5 * GB),
+        (Far, Far) => curve(40_000, 8 * GB),
+        (Far, _) | (_, Far) => curve(50_000, 2 * GB),
+        (Device, _) | (_, Device) => curve(20_000, 10 * GB),
+    }
+}

@@ -1,0 +1,341 @@
+//! The queue that background engines are made of: requests are cut in pieces, which threads do.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use tombolo_platform::event::{drain, eventfd, signal};
+use tombolo_platform::{Deadline, OsError};
+
+use crate::contract::{Rejected, WhyRejected};
+use crate::request::{Completion, Failure, Refusal, Request, RequestId};
+
+/// Completions that wait to be taken, and the descriptor that says so.
+#[derive(Debug, Default)]
+pub(crate) struct Completions {
+    waiting: VecDeque<Completion>,
+    /// There is one once somebody asked for it.
+    bell: Option<Arc<OwnedFd>>,
+}
+
+impl Completions {
+    pub(crate) fn push(&mut self, completion: Completion) {
+        self.waiting.push_back(completion);
+        if let Some(bell) = &self.bell
+            && self.waiting.len() == 1
+        {
+            // A descriptor of our own that is open: this cannot fail.
+            let _ = signal(bell);
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Completion> {
+        let taken = self.waiting.pop_front();
+        if let (Some(_), Some(bell), true) = (&taken, &self.bell, self.waiting.is_empty()) {
+            drain(bell);
+        }
+        taken
+    }
+
+    fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// The descriptor, which is made when it is first asked for.
+    pub(crate) fn bell(&mut self) -> Result<Arc<OwnedFd>, OsError> {
+        if let Some(bell) = &self.bell {
+            return Ok(Arc::clone(bell));
+        }
+        let bell = Arc::new(eventfd()?);
+        if !self.waiting.is_empty() {
+            signal(&bell)?;
+        }
+        self.bell = Some(Arc::clone(&bell));
+        Ok(bell)
+    }
+}
+
+/// What does the pieces of requests, one for each thread.
+pub(crate) trait Mover: Send + 'static {
+    /// Does `length` bytes of a request from its byte `at` on, all of them. What was checked once is not asked again.
+    ///
+    /// # Errors
+    /// Why not; the request ends with that.
+    fn work(&mut self, request: &Request, at: u64, length: u64) -> Result<(), Failure>;
+}
+
+struct Job {
+    id: RequestId,
+    request: Arc<Request>,
+    /// The first byte that nobody has begun.
+    next: u64,
+    /// A request of no bytes has a piece too.
+    begun: bool,
+    /// Threads that are at pieces of it.
+    busy: usize,
+    failure: Option<Failure>,
+}
+
+impl Job {
+    fn all_begun(&self) -> bool {
+        self.failure.is_some() || (self.begun && self.next >= self.request.length_bytes)
+    }
+
+    /// Ends it before all is done, if it has not ended otherwise.
+    fn fail(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
+    }
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    completions: Completions,
+    last_id: u64,
+    /// Nothing more is accepted, and why.
+    lost: Option<String>,
+    closing: bool,
+}
+
+impl State {
+    /// Turns every job that is over into a completion.
+    fn settle(&mut self) {
+        let over = |job: &Job| job.busy == 0 && job.all_begun();
+        while let Some(index) = self.jobs.iter().position(over) {
+            if let Some(job) = self.jobs.remove(index) {
+                let result = job.failure.map_or(Ok(()), Err);
+                self.completions.push(Completion { id: job.id, result });
+            }
+        }
+    }
+
+    /// The next piece: of the first request that has one left.
+    fn claim(&mut self, piece_bytes: u64) -> Option<(RequestId, Arc<Request>, u64, u64)> {
+        loop {
+            let job = self.jobs.iter_mut().find(|job| !job.all_begun())?;
+            if job.request.deadline.is_some_and(Deadline::passed) {
+                job.fail(Failure::DeadlinePassed);
+                self.settle();
+                continue;
+            }
+            let (at, left) = (job.next, job.request.length_bytes - job.next);
+            let length = left.min(piece_bytes);
+            job.next += length;
+            job.begun = true;
+            job.busy += 1;
+            return Some((job.id, Arc::clone(&job.request), at, length));
+        }
+    }
+
+    fn release(&mut self, id: RequestId, result: Result<(), Failure>) {
+        if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
+            job.busy -= 1;
+            if let Err(failure) = result {
+                if let Failure::Channel(error) = &failure {
+                    self.lost = Some(error.to_string());
+                }
+                job.fail(failure);
+            }
+        }
+        if let Some(why) = self.lost.clone() {
+            // What waits behind it would wait for ever.
+            let lost = |job: &&mut Job| !job.begun;
+            self.jobs.iter_mut().filter(lost).for_each(|job| job.fail(Failure::Lost { why: why.clone() }));
+        }
+        self.settle();
+    }
+}
+
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, mover: &mut impl Mover, piece_bytes: u64) {
+        let mut state = self.lock();
+        loop {
+            if let Some((id, request, at, length)) = state.claim(piece_bytes) {
+                drop(state);
+                let result = mover.work(&request, at, length);
+                drop(request);
+                state = self.lock();
+                state.release(id, result);
+            } else if state.closing {
+                return;
+            } else {
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+}
+
+/// The queue and its threads.
+pub(crate) struct Queue {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    limit: usize,
+    bell: Option<Arc<OwnedFd>>,
+}
+
+impl Queue {
+    /// Starts a thread for each mover. They end with the queue.
+    pub(crate) fn start<M: Mover>(
+        name: &str,
+        movers: Vec<M>,
+        limit: usize,
+        piece_bytes: u64,
+    ) -> Result<Queue, OsError> {
+        let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new() });
+        let mut queue = Queue { shared, threads: Vec::new(), limit: limit.max(1), bell: None };
+        for mut mover in movers {
+            let shared = Arc::clone(&queue.shared);
+            let thread = std::thread::Builder::new().name(name.to_owned());
+            let started = thread.spawn(move || shared.run(&mut mover, piece_bytes.max(1)));
+            // Those that were started end when the queue is dropped.
+            queue.threads.push(started.map_err(|error| OsError::from_io("start a thread", &error))?);
+        }
+        Ok(queue)
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        match &self.shared.lock().lost {
+            Some(why) => Err(Refusal::Lost { why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    #[expect(clippy::result_large_err, reason = "the request itself, to be tried again")]
+    pub(crate) fn submit(&mut self, request: Request) -> Result<RequestId, Rejected> {
+        let mut state = self.shared.lock();
+        if let Some(why) = state.lost.clone() {
+            return Err(Rejected { request, why: WhyRejected::Refused(Refusal::Lost { why }) });
+        }
+        if state.jobs.len() + state.completions.len() >= self.limit {
+            return Err(Rejected { request, why: WhyRejected::Full { limit: self.limit } });
+        }
+        let pieces = self.threads.len() > 1;
+        state.last_id += 1;
+        let id = RequestId(state.last_id);
+        let request = Arc::new(request);
+        state.jobs.push_back(Job { id, request, next: 0, begun: false, busy: 0, failure: None });
+        drop(state);
+        if pieces {
+            self.shared.work.notify_all();
+        } else {
+            self.shared.work.notify_one();
+        }
+        Ok(id)
+    }
+
+    pub(crate) fn cancel(&mut self, id: RequestId) -> bool {
+        let mut state = self.shared.lock();
+        let Some(job) = state.jobs.iter_mut().find(|job| job.id == id && !job.all_begun()) else {
+            return false;
+        };
+        job.fail(Failure::Cancelled);
+        state.settle();
+        true
+    }
+
+    pub(crate) fn take(&mut self) -> Option<Completion> {
+        self.shared.lock().completions.take()
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        let state = self.shared.lock();
+        state.jobs.len() + state.completions.len()
+    }
+
+    pub(crate) fn descriptor(&mut self) -> Result<BorrowedFd<'_>, OsError> {
+        let bell = match self.bell.take() {
+            Some(bell) => bell,
+            None => self.shared.lock().completions.bell()?,
+        };
+        let bell: &Arc<OwnedFd> = self.bell.insert(bell);
+        Ok(bell.as_fd())
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        {
+            let mut state = self.shared.lock();
+            state.closing = true;
+            state.jobs.iter_mut().for_each(|job| job.fail(Failure::Cancelled));
+        }
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Implements [`crate::Engine`] for what has a field `queue`, a `const ABILITIES` and a method `name_of`.
+macro_rules! queued {
+    ($engine:ty) => {
+        impl $crate::contract::Engine for $engine {
+            fn name(&self) -> &str {
+                self.name_of()
+            }
+
+            fn abilities(&self) -> $crate::contract::Abilities {
+                Self::ABILITIES
+            }
+
+            fn limit(&self) -> usize {
+                self.queue.limit()
+            }
+
+            fn check(&self, request: &$crate::Request) -> Result<(), $crate::Refusal> {
+                $crate::queue::check(Self::ABILITIES, request)?;
+                self.queue.check()
+            }
+
+            fn submit(
+                &mut self,
+                request: $crate::Request,
+            ) -> Result<$crate::RequestId, $crate::contract::Rejected> {
+                match $crate::queue::check(Self::ABILITIES, &request) {
+                    Ok(()) => self.queue.submit(request),
+                    Err(refusal) => Err($crate::contract::Rejected { request, why: refusal.into() }),
+                }
+            }
+
+            fn cancel(&mut self, id: $crate::RequestId) -> bool {
+                self.queue.cancel(id)
+            }
+
+            fn take(&mut self) -> Option<$crate::Completion> {
+                self.queue.take()
+            }
+
+            fn in_flight(&self) -> usize {
+                self.queue.in_flight()
+            }
+
+            fn descriptor(&mut self) -> Result<std::os::fd::BorrowedFd<'_>, tombolo_platform::OsError> {
+                self.queue.descriptor()
+            }
+        }
+    };
+}
+pub(crate) use queued;
+
+/// Whether an engine with these abilities does such a request.
+pub(crate) fn check(abilities: crate::Abilities, request: &Request) -> Result<(), Refusal> {
+    let route = request.route();
+    if !abilities.reaches(route) {
+        return Err(Refusal::Unreachable { route });
+    }
+    request.check()
+}

@@ -1,0 +1,147 @@
+//! Who is chosen, why, and what becomes of what is asked.
+
+use std::time::Duration;
+
+use tombolo_base::SharedMemory;
+use tombolo_engine::attach::Attach;
+use tombolo_engine::cpu::{Caller, Threads};
+use tombolo_engine::{Curve, Direction, Effort, Manager, Place, Reach, Request, Route, Unable};
+use tombolo_platform::Deadline;
+use tombolo_platform::copy::Loop;
+use tombolo_platform::event::{Interest, poll};
+
+const MAPPED: Route = Route::copy(Reach::Mapped, Reach::Mapped);
+
+fn curve(points: &[(u64, u64)]) -> Curve {
+    Curve::through(points.iter().copied()).unwrap()
+}
+
+/// The caller is cheap at once and slow in the long run; the threads the other way round.
+fn manager(limit: usize) -> Manager {
+    let mut manager = Manager::new();
+    manager.add(Box::new(Caller::new(Loop::Best, limit))).unwrap();
+    manager.add(Box::new(Threads::start(Loop::Best, 2, limit).unwrap())).unwrap();
+    manager.add(Box::new(Attach::start(limit).unwrap())).unwrap();
+    manager.set_curve("caller", MAPPED, curve(&[(64, 10), (1 << 20, 100_000)]));
+    manager.set_curve("threads-2", MAPPED, curve(&[(64, 20_000), (1 << 20, 60_000)]));
+    manager
+}
+
+fn request(length: usize) -> (Request, SharedMemory) {
+    let (source, target) = (SharedMemory::zeroed(length), SharedMemory::zeroed(length));
+    source.words().iter().for_each(|word| word.store(7, std::sync::atomic::Ordering::Relaxed));
+    (Request::copy(Place::mapped(&source), Place::mapped(&target), length as u64), target)
+}
+
+#[test]
+fn the_cheapest_is_chosen_by_the_length() {
+    let manager = manager(4);
+    for (length, engine) in [(64, "caller"), (65_536, "caller"), (1 << 20, "threads-2")] {
+        let choice = manager.choose(&request(length).0).unwrap();
+        assert_eq!(choice.chosen().engine, engine, "{length}");
+        assert!(choice.chosen().estimate.as_ref().is_ok_and(|estimate| estimate.measured()));
+        let last = choice.candidates.last().unwrap();
+        assert_eq!(last.engine, "attach", "those that cannot are last");
+        assert!(last.estimate.as_ref().unwrap_err().to_string().contains("mapped-mapped"));
+    }
+}
+
+#[test]
+fn where_nobody_measured_orders_of_magnitude_decide() {
+    let mut manager = Manager::new();
+    manager.add(Box::new(Threads::start(Loop::Best, 1, 1).unwrap())).unwrap();
+    manager.add(Box::new(Caller::new(Loop::Best, 1))).unwrap();
+    let choice = manager.choose(&request(64).0).unwrap();
+    assert_eq!(choice.chosen().engine, "caller");
+    assert!(choice.chosen().estimate.as_ref().is_ok_and(|estimate| !estimate.measured()));
+}
+
+#[test]
+fn nobody_who_can_is_an_error_that_says_why() {
+    let mut manager = Manager::new();
+    assert!(
+        matches!(manager.submit(&request(64).0), Err(Unable::NoEngine { candidates }) if candidates.is_empty())
+    );
+    manager.add(Box::new(Attach::start(1).unwrap())).unwrap();
+    let refused = manager.submit(&request(64).0).unwrap_err();
+    assert!(refused.to_string().contains("attach: it does not reach mapped-mapped"), "{refused}");
+    assert_eq!(manager.in_flight(), 0);
+}
+
+#[test]
+fn another_engine_takes_what_the_best_has_no_room_for() {
+    let mut manager = manager(1);
+    let (long, _) = request(1 << 20);
+    let first = manager.submit(&long).unwrap();
+    let second = manager.submit(&long).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(manager.submit(&long).unwrap_err(), Unable::Busy);
+    let mut done = Vec::new();
+    while done.len() < 2 {
+        let until = Deadline::after(Duration::from_secs(60));
+        assert!(poll(&[(manager.descriptor().unwrap(), Interest::Read)], Some(until)).unwrap()[0].readable);
+        while let Some((ticket, completion)) = manager.take() {
+            assert_eq!(completion.result, Ok(()));
+            done.push(ticket);
+        }
+    }
+    done.sort_unstable();
+    let mut asked = [first, second];
+    asked.sort_unstable();
+    assert_eq!(done, asked);
+    assert_eq!(manager.in_flight(), 0);
+    assert!(!manager.cancel(first));
+}
+
+#[test]
+fn of_several_ways_to_ask_the_cheapest_is_taken() {
+    let manager = manager(4);
+    let (mapped, _) = request(4096);
+    let nowhere =
+        Place::Far { memory: tombolo_engine::far::MemoryId { index: 0, generation: 1 }, offset_bytes: 0 };
+    let far = Request::copy(nowhere.clone(), nowhere, 4096);
+    let choice = manager.choose_way(&[far, mapped]).unwrap();
+    assert_eq!((choice.chosen().way, choice.chosen().engine.as_str()), (1, "caller"));
+    assert_eq!(choice.candidates.len(), 6);
+}
+
+#[test]
+fn what_is_measured_is_what_is_chosen_by() {
+    let mut manager = Manager::new();
+    manager.add(Box::new(Caller::new(Loop::Best, 1))).unwrap();
+    manager.add(Box::new(Threads::start(Loop::Best, 2, 1).unwrap())).unwrap();
+    manager.add(Box::new(Attach::start(1).unwrap())).unwrap();
+    let (source, target) = (SharedMemory::zeroed(1 << 20), SharedMemory::zeroed(1 << 20));
+    let (source, target) = (Place::mapped(&source), Place::mapped(&target));
+    let effort = Effort { max_bytes: 1 << 20, rounds: 3, timeout: Duration::from_secs(60) };
+    let copy = Direction::Copy { source, target: target.clone() };
+    assert_eq!(manager.calibrate(&copy, effort), []);
+    assert_eq!(manager.calibrate(&Direction::Fill { target }, effort), []);
+    let known: Vec<_> = manager.curves().map(|(engine, route, _)| (engine, route.to_string())).collect();
+    let expected = ["caller", "threads-2"]
+        .map(|engine| [(engine, "mapped-mapped".to_owned()), (engine, "fill-mapped".to_owned())]);
+    assert_eq!(known, expected.concat());
+    for (_, _, curve) in manager.curves() {
+        assert_eq!(curve.points().len(), 5);
+        assert!(curve.points().is_sorted());
+    }
+    assert!(manager.choose(&request(64).0).unwrap().chosen().estimate.as_ref().unwrap().measured());
+}
+
+#[test]
+fn what_is_copied_is_there_when_it_is_said_to_be() {
+    let mut manager = manager(8);
+    for length in [64, 4096, 1 << 20] {
+        let (request, target) = request(length);
+        let ticket = manager.submit(&request).unwrap();
+        let until = Deadline::after(Duration::from_secs(60));
+        let (done, completion) = loop {
+            poll(&[(manager.descriptor().unwrap(), Interest::Read)], Some(until)).unwrap();
+            if let Some(taken) = manager.take() {
+                break taken;
+            }
+        };
+        assert_eq!((done, completion.result), (ticket, Ok(())));
+        assert!(target.words().iter().all(|word| word.load(std::sync::atomic::Ordering::Relaxed) == 7));
+    }
+}

@@ -1,0 +1,337 @@
+//! What every engine does, held to it.
+
+use tombolo_engine::{
+    Abilities, Completion, Engine, Failure, Place, Reach, Refusal, Request, RequestId, WhyRejected, finish,
+};
+use tombolo_platform::Deadline;
+use tombolo_platform::event::{Interest, poll};
+use tombolo_transport::ChannelError;
+
+use crate::rigs::{Bench, PATIENCE, ROOM, Rig};
+
+/// What a case needs of a rig.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    Nothing,
+    Fills,
+    Background,
+    Killable,
+    Overlaps,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    need: Need,
+    pub(crate) run: fn(&dyn Fn(usize) -> Bench),
+}
+
+macro_rules! cases {
+    ($($need:ident $name:ident),* $(,)?) => {
+        &[$(Case { name: stringify!($name), need: Need::$need, run: $name }),*]
+    };
+}
+
+pub(crate) const ALL: &[Case] = cases![
+    Nothing every_length_arrives_whole,
+    Nothing it_does_what_it_says_and_refuses_the_rest,
+    Fills fills_reach_what_they_say_and_no_more,
+    Nothing as_many_are_taken_as_the_limit_says,
+    Nothing every_request_comes_to_one_completion,
+    Nothing the_descriptor_says_whether_there_is_something_to_take,
+    Nothing ranges_outside_are_refused_and_nothing_is_written,
+    Overlaps ranges_that_overlap_are_refused,
+    Nothing what_is_too_late_is_not_begun,
+    Background what_is_cancelled_comes_to_a_completion,
+    Background an_engine_that_is_dropped_leaves_nothing_behind,
+    Killable the_death_of_the_other_side_ends_what_is_asked,
+];
+
+/// Why a case cannot be run with a rig.
+pub(crate) fn lacks(rig: &Rig, case: &Case) -> Option<String> {
+    if let Some(missing) = &rig.missing {
+        return Some(missing.clone());
+    }
+    let (has, what) = match case.need {
+        Need::Nothing => (true, ""),
+        Need::Fills => (rig.fills, "its target cannot be filled by this engine"),
+        Need::Background => (rig.background, "it does a request when it takes it"),
+        Need::Killable => (rig.killable, "there is no other side that could die"),
+        Need::Overlaps => (rig.overlaps, "its source and its target are never the same memory"),
+    };
+    (!has).then(|| what.into())
+}
+
+fn pattern(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|index| ((index + seed) % 251) as u8).collect()
+}
+
+fn done(engine: &mut dyn Engine) -> Completion {
+    finish(engine, PATIENCE).unwrap().expect("a completion in time")
+}
+
+fn submit(bench: &mut Bench, from: usize, to: usize, length: usize) -> RequestId {
+    let request = Request::copy((bench.source.place)(from), (bench.target.place)(to), length as u64);
+    bench.engine.submit(request).unwrap()
+}
+
+fn copied(bench: &mut Bench, from: usize, to: usize, length: usize) {
+    let id = submit(bench, from, to, length);
+    assert_eq!(done(bench.engine.as_mut()), Completion { id, result: Ok(()) });
+}
+
+fn every_length_arrives_whole(start: &dyn Fn(usize) -> Bench) {
+    let mut bench = start(4);
+    let bytes = pattern(ROOM, 3);
+    (bench.source.write)(0, &bytes);
+    for (length, from, to) in [
+        (0, 0, 0),
+        (1, 0, 7),
+        (7, 1, 8),
+        (64, 3, 64),
+        (4093, 8, 1),
+        (65_536, 64, 128),
+        (262_145, 1, 2),
+        ((1 << 20) - 1, 0, 8),
+        (1 << 20, 8, 8),
+        ((1 << 20) + 13, 5, 16),
+        (ROOM - 64, 64, 32),
+    ] {
+        (bench.target.write)(0, &vec![0xEE; ROOM]);
+        copied(&mut bench, from, to, length);
+        let found = (bench.target.read)(0, ROOM);
+        assert!(found[to..to + length] == bytes[from..from + length], "{length} bytes from {from} to {to}");
+        let around = found[..to].iter().chain(&found[to + length..]);
+        assert!(around.into_iter().all(|byte| *byte == 0xEE), "{length} bytes from {from} wrote more");
+    }
+    copied(&mut bench, 0, 0, ROOM);
+    assert!((bench.target.read)(0, ROOM) == bytes, "all of it");
+    assert!((bench.source.read)(0, ROOM) == bytes, "the source changed");
+}
+
+fn it_does_what_it_says_and_refuses_the_rest(start: &dyn Fn(usize) -> Bench) {
+    let mut bench = start(4);
+    let here = Request::copy((bench.source.place)(0), (bench.target.place)(0), 8);
+    assert!(bench.engine.abilities().reaches(here.route()));
+    assert_eq!(bench.engine.check(&here), Ok(()));
+    // Every pairing of two of the places that there are.
+    for (source, target) in [(true, true), (false, false), (false, true)] {
+        let place =
+            |of_source: bool, at| if of_source { (bench.source.place)(at) } else { (bench.target.place)(at) };
+        let request = Request::copy(place(source, 0), place(target, 64), 8);
+        let reaches = bench.engine.abilities().reaches(request.route());
+        assert_eq!(bench.engine.check(&request).is_ok(), reaches, "{}", request.route());
+        if !reaches {
+            let rejected = bench.engine.submit(request).unwrap_err();
+            assert!(matches!(rejected.why, WhyRejected::Refused(Refusal::Unreachable { .. })));
+        }
+    }
+    let fill = Request::fill((bench.target.place)(0), 1, 8);
+    if !bench.engine.abilities().contains(Abilities::FILL) {
+        assert!(matches!(bench.engine.check(&fill), Err(Refusal::Unreachable { .. })));
+    }
+    assert_eq!(bench.engine.in_flight(), 0);
+}
+
+fn fills_reach_what_they_say_and_no_more(start: &dyn Fn(usize) -> Bench) {
+    let mut bench = start(4);
+    for (length, at) in [(0, 0), (1, 3), (63, 1), (4096, 8), ((1 << 20) + 1, 7), (ROOM, 0)] {
+        (bench.target.write)(0, &vec![0xEE; ROOM]);
+        let request = Request::fill((bench.target.place)(at), 0x31, length as u64);
+        let id = bench.engine.submit(request).unwrap();
+        assert_eq!(done(bench.engine.as_mut()), Completion { id, result: Ok(()) });
+        let found = (bench.target.read)(0, ROOM);
+        assert!(found[at..at + length].iter().all(|byte| *byte == 0x31), "{length} bytes at {at}");
+        let around = found[..at].iter().chain(&found[at + length..]);
+        assert!(around.into_iter().all(|byte| *byte == 0xEE), "{length} bytes at {at} wrote more");
+    }
+}
+
+fn as_many_are_taken_as_the_limit_says(start: &dyn Fn(usize) -> Bench) {
+    for limit in [1, 2, 5] {
+        let mut bench = start(limit);
+        assert_eq!(bench.engine.limit(), limit);
+        for taken in 0..limit {
+            assert_eq!(bench.engine.in_flight(), taken);
+            submit(&mut bench, 0, 0, 4096);
+        }
+        let one_more = Request::copy((bench.source.place)(8), (bench.target.place)(8), 16);
+        let rejected = bench.engine.submit(one_more).unwrap_err();
+        assert_eq!(rejected.why, WhyRejected::Full { limit });
+        assert_eq!(bench.engine.in_flight(), limit, "what was rejected was taken");
+        // Done or not, room is made by taking.
+        assert_eq!(done(bench.engine.as_mut()).result, Ok(()));
+        bench.engine.submit(rejected.request).unwrap();
+        for _ in 0..limit {
+            assert_eq!(done(bench.engine.as_mut()).result, Ok(()));
+        }
+        assert_eq!((bench.engine.in_flight(), bench.engine.take()), (0, None));
+    }
+}
+
+fn every_request_comes_to_one_completion(start: &dyn Fn(usize) -> Bench) {
+    let mut bench = start(16);
+    (bench.source.write)(0, &pattern(64 * 1024, 1));
+    let mut asked = Vec::new();
+    let mut answered = Vec::new();
+    for round in 0..64_usize {
+        asked.push(submit(&mut bench, 0, 65_536 + (round % 16) * 65_536, 1 + round * 997));
+        if asked.len() - answered.len() == 16 {
+            answered.push(done(bench.engine.as_mut()));
+        }
+    }
+    while answered.len() < asked.len() {
+        answered.push(done(bench.engine.as_mut()));
+    }
+    assert_eq!(bench.engine.take(), None, "a completion of nothing");
+    let mut ids: Vec<_> = answered.iter().map(|completion| completion.id).collect();
+    assert!(answered.iter().all(|completion| completion.result == Ok(())));
+    ids.sort_unstable();
+    asked.sort_unstable();
+    assert_eq!(ids, asked);
+    ids.dedup();
+    assert_eq!(ids.len(), 64, "an id came twice");
+}
+
+fn readable(engine: &mut dyn Engine, until: Deadline) -> bool {
+    poll(&[(engine.descriptor().unwrap(), Interest::Read)], Some(until)).unwrap()[0].readable
+}
+
+fn the_descriptor_says_whether_there_is_something_to_take(start: &dyn Fn(usize) -> Bench) {
+    let mut bench = start(8);
+    let now = || Deadline::after(std::time::Duration::ZERO);
+    // One that came before anybody asked for the descriptor.
+    submit(&mut bench, 0, 0, 64);
+    assert!(readable(bench.engine.as_mut(), Deadline::after(PATIENCE)));
+    assert!(bench.engine.take().is_some());
+    assert!(!readable(bench.engine.as_mut(), now()));
+    for _ in 0..3 {
+        submit(&mut bench, 0, 0, 64);
+        submit(&mut bench, 0, 64, 100_000);
+        for _ in 0..2 {
+            assert!(readable(bench.engine.as_mut(), Deadline::after(PATIENCE)));
+            assert!(bench.engine.take().is_some(), "readable, and nothing to take");
+        }
+        assert!(!readable(bench.engine.as_mut(), now()), "nothing to take, and readable");
+    }
+}
+
+/// What came of a request whose range is wrong: refused when it was asked, or by another side.
+fn refused(bench: &mut Bench, request: Request) {
+    match bench.engine.submit(request) {
+        Err(rejected) => {
+            let WhyRejected::Refused(Refusal::Range(_) | Refusal::TooLong { .. }) = rejected.why else {
+                panic!("{}", rejected.why);
+            };
+        }
+        Ok(id) => {
+            let completion = done(bench.engine.as_mut());
+            assert_eq!(completion.id, id);
+            let failure = completion.result.unwrap_err();
+            assert!(matches!(failure, Failure::Far(_) | Failure::Attach(_)), "{failure}");
+        }
+    }
+}
+
+fn ranges_outside_are_refused_and_nothing_is_written(start: &dyn Fn(usize) -> Bench) {
+    let mut bench = start(4);
+    (bench.source.write)(0, &pattern(ROOM, 9));
+    (bench.target.write)(0, &vec![0xEE; ROOM]);
+    for (from, to, length) in [
+        (ROOM + 8, 0, 8),
+        (0, ROOM + 8, 8),
+        (0, 0, u64::MAX as usize),
+        (0, ROOM - 8192, 65_536),
+        (ROOM - 8192, 0, 65_536),
+        (0, usize::MAX - 7, 64),
+        (usize::MAX - 7, 0, 64),
+    ] {
+        let request = Request::copy((bench.source.place)(from), (bench.target.place)(to), length as u64);
+        let route = request.route();
+        let of_process = [route.source, route.target].contains(&Reach::Process);
+        if of_process && from.max(to) < ROOM && length < ROOM {
+            // What lies behind a memory of another process nobody here knows: it may be memory.
+            continue;
+        }
+        refused(&mut bench, request);
+        assert!(
+            (bench.target.read)(0, ROOM).iter().all(|byte| *byte == 0xEE),
+            "{length} from {from} to {to}"
+        );
+    }
+    // And it goes on.
+    copied(&mut bench, 0, ROOM - 8, 8);
+    assert_eq!((bench.target.read)(ROOM - 8, 8), pattern(8, 9));
+}
+
+fn ranges_that_overlap_are_refused(start: &dyn Fn(usize) -> Bench) {
+    let bench = start(4);
+    for (from, to, length, overlap) in
+        [(0, 63, 64, true), (63, 0, 64, true), (8, 8, 1, true), (0, 64, 64, false), (64, 0, 64, false)]
+    {
+        let request = Request::copy((bench.target.place)(from), (bench.target.place)(to), length);
+        let checked = bench.engine.check(&request);
+        assert_eq!(matches!(checked, Err(Refusal::Range(_))), overlap, "{length} bytes from {from} to {to}");
+    }
+}
+
+fn what_is_too_late_is_not_begun(start: &dyn Fn(usize) -> Bench) {
+    let mut bench = start(4);
+    (bench.source.write)(0, &pattern(4096, 1));
+    (bench.target.write)(0, &[0xEE; 4096]);
+    let late = Request::copy((bench.source.place)(0), (bench.target.place)(0), 4096).by(Deadline::at_ns(1));
+    let id = bench.engine.submit(late).unwrap();
+    let completion = done(bench.engine.as_mut());
+    assert_eq!(completion, Completion { id, result: Err(Failure::DeadlinePassed) });
+    assert!((bench.target.read)(0, 4096).iter().all(|byte| *byte == 0xEE));
+    let in_time = Request::copy((bench.source.place)(0), (bench.target.place)(0), 4096);
+    let id = bench.engine.submit(in_time.by(Deadline::after(PATIENCE))).unwrap();
+    assert_eq!(done(bench.engine.as_mut()), Completion { id, result: Ok(()) });
+}
+
+fn what_is_cancelled_comes_to_a_completion(start: &dyn Fn(usize) -> Bench) {
+    let mut bench = start(8);
+    let ids: Vec<_> = (0..8).map(|_| submit(&mut bench, 0, 0, ROOM)).collect();
+    let cancelled = bench.engine.cancel(ids[7]);
+    let never = bench.engine.cancel(ids[7]);
+    assert!(!(cancelled && never), "it was cancelled twice");
+    for _ in 0..8 {
+        let completion = done(bench.engine.as_mut());
+        let expected = if cancelled && completion.id == ids[7] { Err(Failure::Cancelled) } else { Ok(()) };
+        assert_eq!(completion.result, expected);
+    }
+    assert_eq!(bench.engine.take(), None);
+    assert!(!bench.engine.cancel(ids[0]), "what is over was cancelled");
+    copied(&mut bench, 0, 0, 64);
+}
+
+fn an_engine_that_is_dropped_leaves_nothing_behind(start: &dyn Fn(usize) -> Bench) {
+    let mut bench = start(8);
+    for _ in 0..8 {
+        submit(&mut bench, 0, 0, ROOM);
+    }
+    // What it was given stays mapped for as long as it needs it, and it does not wait for what it has not begun.
+    drop(bench.source);
+    drop(bench.target);
+    drop(bench.engine);
+    if let Some(kill) = bench.kill {
+        kill();
+    }
+}
+
+fn the_death_of_the_other_side_ends_what_is_asked(start: &dyn Fn(usize) -> Bench) {
+    let mut bench = start(4);
+    copied(&mut bench, 0, 0, 4096);
+    bench.kill.take().unwrap()();
+    let request = Request::copy((bench.source.place)(0), (bench.target.place)(0), 4096);
+    let Ok(id) = bench.engine.submit(request) else { return };
+    let completion = done(bench.engine.as_mut());
+    assert_eq!(completion.id, id);
+    match completion.result.unwrap_err() {
+        Failure::Attach(_) => return,
+        Failure::Channel(ChannelError::Closed | ChannelError::PeerDied) => {}
+        failure => panic!("{failure}"),
+    }
+    let after = Request::copy(Place::clone(&(bench.source.place)(0)), (bench.target.place)(0), 8);
+    assert!(matches!(bench.engine.check(&after), Err(Refusal::Lost { .. })));
+}

@@ -1,0 +1,91 @@
+//! A graphics processor for the suite: a real one where there is one; else a driver that is compiled here and has none, which the
+//! suite runs with in a process that finds it in place of the real one.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use tombolo_platform::copy::cuda::{CudaError, Device, DeviceMemory};
+
+/// Says to a second process of the suite that it was started with the driver that is compiled here.
+const WITH_FAKE: &str = "TOMBOLO_ENGINE_TEST_FAKE_CUDA";
+
+pub(crate) enum Prepared {
+    /// The suite is run here, with a driver or without one, and why.
+    Here(Result<(), String>),
+    /// It was run in another process, and ended so.
+    Elsewhere(ExitCode),
+}
+
+/// Finds a driver.
+pub(crate) fn prepare() -> Prepared {
+    let fake = std::env::var_os(WITH_FAKE).is_some();
+    match Device::open(0) {
+        Ok(device) => {
+            let kind = if fake { "the fake driver of this test" } else { "a real driver" };
+            println!("graphics processor: {} ({kind})", device.name());
+            refusals(fake);
+            Prepared::Here(Ok(()))
+        }
+        Err(CudaError::NoDriver { why }) if !fake => match compile() {
+            Ok(folder) => Prepared::Elsewhere(again(&folder)),
+            Err(reason) => Prepared::Here(Err(format!("no CUDA driver: {why}; and no fake one: {reason}"))),
+        },
+        Err(error) => Prepared::Here(Err(error.to_string())),
+    }
+}
+
+/// What a driver refuses has a name.
+fn refusals(fake: bool) {
+    let count = Device::count().unwrap();
+    let missing = Device::open(count).unwrap_err();
+    assert_eq!(missing, CudaError::NoDevice { ordinal: count, count });
+    let device = Device::open(0).unwrap();
+    let refused = DeviceMemory::allocate(&device, 1 << 60).unwrap_err();
+    assert!(matches!(refused, CudaError::Driver { operation: "allocate memory", .. }), "{refused}");
+    assert!(refused.to_string().contains("CUDA_ERROR_"), "{refused}");
+    assert!(!fake || device.name() == "fake");
+}
+
+/// Compiles the fake driver into a folder that goes with `again`.
+fn compile() -> Result<Folder, String> {
+    let folder = Folder::new()?;
+    let library = folder.0.join("libcuda.so.1");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/fake_cuda.c");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-pthread", "-o"]).arg(library).arg(source);
+    match cc.status() {
+        Ok(status) if status.success() => Ok(folder),
+        Ok(status) => Err(format!("cc: {status}")),
+        Err(error) => Err(format!("cc: {error}")),
+    }
+}
+
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new() -> Result<Folder, String> {
+        let name = format!("tombolo-fake-cuda-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The suite once more, where the loader finds the fake driver.
+fn again(folder: &Folder) -> ExitCode {
+    let mut suite = Command::new(std::env::current_exe().unwrap());
+    suite.args(std::env::args_os().skip(1)).env(WITH_FAKE, "1").env("LD_LIBRARY_PATH", &folder.0);
+    match suite.status() {
+        Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
+        Err(error) => {
+            eprintln!("cannot start the suite again: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
