@@ -26,11 +26,25 @@ pub enum Limit {
     WindowChannelsPerDomain,
     /// Domains that one domain started and that live.
     ChildrenPerDomain,
+    /// Regions of the machine.
+    Regions,
+    /// Regions that one domain made and that are there.
+    RegionsPerDomain,
+    /// Memory of the regions that one domain made, in MiB.
+    RegionMibPerDomain,
+    /// Capabilities that one domain made, whoever holds them.
+    CapabilitiesPerDomain,
+    /// Places where regions are mapped in the machine.
+    Mappings,
+    /// Places where one domain has regions mapped.
+    MappingsPerDomain,
+    /// Time that a domain has to let revoked memory go, in milliseconds.
+    RevokeMs,
 }
 
 impl Limit {
     /// All of them, in the order in which tables list them.
-    pub const ALL: [Limit; 8] = [
+    pub const ALL: [Limit; 15] = [
         Limit::DomainsPerNode,
         Limit::ConnectionsPerNode,
         Limit::ConnectionsPerProcess,
@@ -39,6 +53,13 @@ impl Limit {
         Limit::Backlog,
         Limit::WindowChannelsPerDomain,
         Limit::ChildrenPerDomain,
+        Limit::Regions,
+        Limit::RegionsPerDomain,
+        Limit::RegionMibPerDomain,
+        Limit::CapabilitiesPerDomain,
+        Limit::Mappings,
+        Limit::MappingsPerDomain,
+        Limit::RevokeMs,
     ];
 
     /// Its key in machine files.
@@ -53,6 +74,13 @@ impl Limit {
             Limit::Backlog => "backlog",
             Limit::WindowChannelsPerDomain => "window_channels_per_domain",
             Limit::ChildrenPerDomain => "children_per_domain",
+            Limit::Regions => "regions",
+            Limit::RegionsPerDomain => "regions_per_domain",
+            Limit::RegionMibPerDomain => "region_mib_per_domain",
+            Limit::CapabilitiesPerDomain => "capabilities_per_domain",
+            Limit::Mappings => "mappings",
+            Limit::MappingsPerDomain => "mappings_per_domain",
+            Limit::RevokeMs => "revoke_ms",
         }
     }
 
@@ -68,6 +96,13 @@ impl Limit {
             Limit::Backlog => "channels of one listener that are not accepted yet",
             Limit::WindowChannelsPerDomain => "channels across windows that one domain opened",
             Limit::ChildrenPerDomain => "living domains that one domain started",
+            Limit::Regions => "regions of the machine",
+            Limit::RegionsPerDomain => "regions that one domain made",
+            Limit::RegionMibPerDomain => "MiB of memory in the regions that one domain made",
+            Limit::CapabilitiesPerDomain => "capabilities that one domain made",
+            Limit::Mappings => "places where regions are mapped",
+            Limit::MappingsPerDomain => "places where one domain has regions mapped",
+            Limit::RevokeMs => "milliseconds that a domain has to let revoked memory go",
         }
     }
 
@@ -83,6 +118,12 @@ impl Limit {
             Limit::Backlog => 128,
             // Leaves others a quarter of the usual number of doorbells.
             Limit::WindowChannelsPerDomain => 24,
+            // A descriptor of a monitor each.
+            Limit::Regions | Limit::Mappings => 4096,
+            Limit::RegionsPerDomain | Limit::MappingsPerDomain => 1024,
+            Limit::RegionMibPerDomain => 65_536,
+            Limit::CapabilitiesPerDomain => 16_384,
+            Limit::RevokeMs => 1000,
         }
     }
 
@@ -92,7 +133,7 @@ impl Limit {
         match self {
             Limit::Backlog => 65_536,
             // Beyond that a monitor runs out of descriptors.
-            Limit::DomainsPerNode | Limit::ConnectionsPerNode => 65_536,
+            Limit::DomainsPerNode | Limit::ConnectionsPerNode | Limit::Regions | Limit::Mappings => 65_536,
             _ => 1_000_000,
         }
     }

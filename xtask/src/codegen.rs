@@ -62,6 +62,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "protocol/naming/src/records.rs", cost: Cost::Built, generate: owned },
     Generator { path: "protocol/naming/src/name_faults.rs", cost: Cost::Built, generate: owned },
     Generator { path: "protocol/naming/src/names.rs", cost: Cost::Built, generate: owned },
+    Generator { path: "protocol/capability/src/capabilities.rs", cost: Cost::Built, generate: owned },
     Generator { path: "protocol/control/src/machine.rs", cost: Cost::Built, generate: owned },
     Generator { path: "protocol/control/src/monitor.rs", cost: Cost::Built, generate: owned },
     Generator { path: "protocol/control/src/agent.rs", cost: Cost::Built, generate: owned },
@@ -185,7 +186,11 @@ fn control_reference(workspace: &Workspace, path: &str, _present: &str) -> Resul
 }
 
 /// What of the monitors' interfaces is held as types of the tree, and in which file it is declared.
-const HELD: [(&str, &str); 13] = [
+const HELD: [(&str, &str); 17] = [
+    ("capabilities", "RegionId=crate::RegionId"),
+    ("capabilities", "CapabilityId=crate::CapabilityId"),
+    ("capabilities", "Rights=crate::Rights"),
+    ("capabilities", "Extent=crate::Extent"),
     ("records", "Duration=core::time::Duration"),
     ("records", "Float=crate::Float"),
     ("records", "Attribute=map"),
@@ -202,13 +207,14 @@ const HELD: [(&str, &str); 13] = [
 ];
 
 /// The files of the monitors' interfaces, each with all that it includes.
-const INCLUDED: [(&str, &[&str]); 6] = [
+const INCLUDED: [(&str, &[&str]); 7] = [
+    ("capabilities", &["capabilities"]),
     ("records", &["records"]),
     ("name_faults", &["records"]),
     ("names", &["records", "names"]),
-    ("machine", &["records", "names", "machine"]),
-    ("monitor", &["records", "names", "machine", "monitor"]),
-    ("agent", &["records", "names", "machine"]),
+    ("machine", &["capabilities", "records", "names", "machine"]),
+    ("monitor", &["capabilities", "records", "names", "machine", "monitor"]),
+    ("agent", &["capabilities", "records", "names", "machine"]),
 ];
 
 /// Types that own, of the interface file of the same name that monitors have.

@@ -270,6 +270,16 @@ impl<B: Board> Leaf<B> {
             Order::NamesAsked { node, connection, request, .. } => {
                 self.refuse_names(node, connection, request);
             }
+            // The root asks for none: a board has no memory to keep.
+            Order::RegionMake { region, .. } => {
+                let failed = Some("a board keeps no memory for regions".into());
+                self.report(&Report::RegionMade { region, failed, read_only: false });
+            }
+            Order::RegionSeal { region, .. } => {
+                let failed = Some("a board keeps no memory for regions".into());
+                self.report(&Report::RegionSealed { region, failed });
+            }
+            Order::RegionForget { .. } => {}
             Order::Admitted { .. } | Order::ServeNames { .. } | Order::NamesLeft { .. } => {}
             // Programs on boards are not traced: there is no memory that both they and the monitor write.
             Order::Trace { .. } | Order::TraceForget { .. } | Order::Signal { .. } => {}

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::Shutdown;
 use tombolo_base::ChannelId;
 use tombolo_platform::error::Context;
-use tombolo_platform::{Errno, OsError, socket};
+use tombolo_platform::{Errno, OsError, memory, socket};
 
 use super::Agent;
 use super::core::Item;
@@ -39,6 +39,8 @@ impl Agent {
             },
             Item::TracePage(domain) => self.trace_page(domain),
             Item::WindowMemory => copy(self.window.as_ref().ok_or_else(missing)?.memory.as_fd()),
+            Item::Region(region, writable) => self.region_memory(region, writable),
+            Item::WindowToRead => memory::open_to_read(&self.window.as_ref().ok_or_else(missing)?.memory),
             Item::Registers => copy(self.window.as_ref().ok_or_else(missing)?.registers.as_fd()),
             Item::Interrupt(vector) => {
                 let window = self.window.as_ref().ok_or_else(missing)?;

@@ -9,6 +9,7 @@ pub mod core;
 mod lifelines;
 mod orphans;
 mod programs;
+mod regions;
 mod traces;
 
 use std::collections::HashMap;
@@ -16,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use tombolo_base::{ChannelId, DomainId};
-use tombolo_control::{Order, socket_name};
+use tombolo_control::{Order, RegionId, socket_name};
 use tombolo_platform::event::{Interest, Ready};
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{OsError, process, socket};
@@ -25,6 +26,7 @@ use self::core::{Action, AgentCore, Outgoing, Stopped};
 use children::ChildProcess;
 use clients::ClientConnection;
 pub use programs::program_from_bytes;
+use regions::RegionMemory;
 use traces::TracePage;
 
 /// What foreign programs are run by.
@@ -89,6 +91,8 @@ pub struct Agent {
     traces: HashMap<DomainId, TracePage>,
     /// What the control words of their pages say.
     trace_word: u64,
+    /// The memory of the regions of this kernel.
+    regions: HashMap<RegionId, RegionMemory>,
     /// Killed, not yet reaped, by process id.
     orphans: HashMap<i32, OwnedFd>,
 }
@@ -115,6 +119,7 @@ impl Agent {
             pairs: HashMap::new(),
             traces: HashMap::new(),
             trace_word: 0,
+            regions: HashMap::new(),
             orphans: HashMap::new(),
         })
     }
@@ -230,6 +235,13 @@ impl Agent {
                     self.read_trace(ticket, domain, offset_bytes, length_bytes);
                 }
                 Action::ForgetTrace { domain } => self.forget_trace(domain),
+                Action::MakeRegion { region, length_bytes, source } => {
+                    self.make_region(region, length_bytes, source);
+                }
+                Action::SealRegion { region, seal } => self.seal_region(region, seal),
+                Action::ForgetRegion { region } => {
+                    self.regions.remove(&region);
+                }
             }
         }
     }

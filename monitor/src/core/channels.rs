@@ -159,7 +159,11 @@ impl Core {
     /// An agent's domain let go of its end. The other is hung up; when both have let go, range and vector come
     /// back, not earlier: whoever holds an end can still reach the memory.
     pub(super) fn channel_released(&mut self, node: NodeId, channel: ChannelId) {
-        let Some(record) = self.channels.get_mut(&channel) else { return };
+        let Some(record) = self.channels.get_mut(&channel) else {
+            // Regions that are mapped have lifelines too.
+            self.regions.table.released(node, channel);
+            return;
+        };
         let before = record.held_by.len();
         record.held_by.retain(|holder| *holder != node);
         if record.held_by.len() == before {

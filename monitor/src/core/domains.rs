@@ -228,6 +228,7 @@ impl Core {
 
     pub(super) fn domain_not_started(&mut self, domain: DomainId, why: String) {
         let Some(record) = self.domains.remove(&domain) else { return };
+        self.regions_of_ended(domain);
         self.forget_program(domain.node(), record.build);
         if let (Some(request), Some((_, client))) = (record.starting, record.parent) {
             let node = self.node_name(domain.node());
@@ -251,6 +252,7 @@ impl Core {
     pub(super) fn domain_ended(&mut self, domain: DomainId, exit: Exit) {
         let Some(record) = self.domains.remove(&domain) else { return };
         self.trace_owner_gone(domain);
+        self.regions_of_ended(domain);
         if !tombolo_base::canary!("core keeps the names of the dead") {
             self.names.domain_ended(domain);
             self.node_exports.retain(|_, record| record.owner != domain);

@@ -30,6 +30,7 @@ impl Core {
         held.extend(self.names.held());
         held.extend(self.remote_names.held());
         held.extend(self.traces.held());
+        held.extend(self.regions.held());
         held
     }
 }

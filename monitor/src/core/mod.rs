@@ -12,6 +12,7 @@ mod held;
 mod limits;
 mod names;
 mod nodes;
+mod regions;
 mod remote_names;
 mod requests;
 #[cfg(test)]
@@ -23,12 +24,13 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, NodeId, Target};
-use tombolo_control::{Attachment, Fault, MonitorMessage, Order, Reply, Report, told};
+use tombolo_control::{Attachment, Fault, MonitorMessage, Order, RegionId, Reply, Report, told};
 use tombolo_link::window::{WindowAllocator, WindowRange};
 use tombolo_machine::image::Image;
 use tombolo_machine::{Limit, Machine};
 
 use console::ConsoleRecord;
+use regions::Regions;
 use remote_names::RemoteNames;
 use traces::Traces;
 
@@ -60,6 +62,22 @@ pub enum Resource {
     NodeBell(NodeId, u16),
     /// A program.
     Program([u8; 32]),
+    /// The memory of a region that the host's agent keeps.
+    Region {
+        /// Which.
+        region: RegionId,
+        /// Also for writing.
+        writable: bool,
+    },
+    /// The memory of a node's window, for a region.
+    RegionInWindow {
+        /// Which window.
+        node: NodeId,
+        /// Also for writing.
+        writable: bool,
+    },
+    /// What came with a request.
+    Offered(Client, u32),
 }
 
 /// Something to be done, in order.
@@ -246,6 +264,7 @@ pub struct Core {
     /// Domains that are killed if they still live then.
     executions: Vec<(Nanos, DomainId)>,
     traces: Traces,
+    regions: Regions,
     /// Since when nobody has used the machine.
     idle_since: Option<Nanos>,
     effects: Vec<Effect>,
@@ -287,6 +306,7 @@ impl Core {
             })
             .collect();
         let limits = machine.limits();
+        let regions = Regions::new(limits);
         let limits = name_limits(limits.of(Limit::NamesPerDomain), limits.of(Limit::WaitingPerDomain));
         Core {
             names: NameDesk::new(None, limits, 1),
@@ -301,6 +321,7 @@ impl Core {
             next_channel: 1,
             executions: Vec::new(),
             traces: Traces::default(),
+            regions,
             idle_since: Some(now),
             effects: Vec::new(),
         }
@@ -308,6 +329,7 @@ impl Core {
 
     /// What is to be done since the last call, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
+        self.settle_regions();
         self.tell_names();
         std::mem::take(&mut self.effects)
     }
@@ -324,6 +346,7 @@ impl Core {
             .chain(waits)
             .chain(self.names.next_tick())
             .chain(self.traces.ends_at())
+            .chain(self.regions.table.next_tick())
             .chain(self.executions.iter().map(|(at, _)| *at))
             .min()
     }
@@ -333,6 +356,7 @@ impl Core {
         self.give_up_waiting(now);
         self.names.tick(now);
         self.trace_tick(now);
+        self.regions.table.tick(now);
         self.execute_sentences(now);
         self.give_up_booting(now);
     }
@@ -376,13 +400,15 @@ impl Core {
             Report::Released { channel } => self.channel_released(node, channel),
             Report::InputTaken { domain } => self.input_taken(domain),
             Report::TraceBytes { ticket, bytes } => self.trace_was_read(node, ticket, bytes),
+            Report::RegionMade { region, failed, read_only } => self.region_made(region, failed, read_only),
+            Report::RegionSealed { region, failed } => self.region_sealed(region, failed),
         }
         if self.clients.is_empty() && self.domains.is_empty() {
             self.idle_since.get_or_insert(now);
         }
     }
 
-    /// Whether a report about a domain comes from its node. What another says of it is no evidence.
+    /// Whether a report about a domain or region comes from its node. What another says of it is no evidence.
     fn may_report(&self, node: NodeId, report: &Report) -> bool {
         match report {
             Report::Started { domain, .. }
@@ -391,6 +417,7 @@ impl Core {
             | Report::Output { domain, .. }
             | Report::InputTaken { domain }
             | Report::Joined { domain: Some(domain), .. } => domain.node() == node,
+            Report::RegionMade { region, .. } | Report::RegionSealed { region, .. } => region.node() == node,
             _ => true,
         }
     }

@@ -113,6 +113,7 @@ impl Core {
         }
         self.trace_node_lost(id);
         self.channels_lost(id);
+        self.regions_lost(id, cause);
         self.remote_names_lost(id, cause);
         self.node_exports_lost(id, cause);
     }

@@ -7,6 +7,7 @@ use tombolo_control::FINGERPRINT;
 use tombolo_control::{ClientMessage, DomainInfo, Fault, Order, Reply, Request, Wire};
 use tombolo_machine::image::Image;
 
+use super::regions::Refusal;
 use super::{Client, ClientRecord, Core, MAX_PROGRAM_CHARS, Nanos};
 
 /// Entries of one answer to a listing; the rest follows on demand.
@@ -112,8 +113,50 @@ impl Core {
             Request::TraceRead { domain, offset_bytes, length_bytes } => {
                 return self.read_trace(client, request, domain, offset_bytes, length_bytes);
             }
+            body => return self.asked_about_regions(now, client, request, domain, body),
         };
         self.answer(client, request, result);
+    }
+
+    fn asked_about_regions(
+        &mut self,
+        now: Nanos,
+        client: Client,
+        request: u32,
+        domain: DomainId,
+        body: Request,
+    ) {
+        let result = match body {
+            Request::RegionCreate { place, length_bytes } => {
+                return self.region_create(client, request, domain, place, length_bytes);
+            }
+            Request::CapabilityDerive { capability, extent, rights, holder } => {
+                self.capability_derive(domain, capability, extent, rights, holder).map(Some)
+            }
+            Request::CapabilityGive { capability, holder } => {
+                self.capability_give(domain, capability, holder).map(Some)
+            }
+            Request::CapabilityDelete { capability } => self.capability_delete(domain, capability).map(Some),
+            Request::CapabilityShow { capability } => self.capability_show(domain, capability).map(Some),
+            Request::Capabilities { after } => Ok(Some(self.list_capabilities(domain, after))),
+            Request::Regions { after } => Ok(Some(self.list_regions(after))),
+            Request::RegionMap { capability, rights } => {
+                self.region_map(client, request, domain, capability, rights).map(|()| None)
+            }
+            Request::CapabilityRevoke { capability, itself } => {
+                self.capability_revoke(now, client, request, domain, capability, itself).map(|()| None)
+            }
+            Request::RegionSeal { capability, seal } => {
+                self.region_seal(client, request, domain, capability, seal).map(|()| None)
+            }
+            _ => return,
+        };
+        match result {
+            Ok(Some(reply)) => self.answer(client, request, Ok(reply)),
+            // It comes later, or went with descriptors.
+            Ok(None) => {}
+            Err(Refusal(fault)) => self.answer(client, request, Err(fault)),
+        }
     }
 
     /// Somebody connected to the agent of a node.
@@ -188,6 +231,7 @@ impl Core {
     pub(super) fn client_left(&mut self, client: Client) {
         let Some(record) = self.clients.remove(&client) else { return };
         self.trace_client_left(client);
+        self.regions.client_left(client);
         if !tombolo_base::canary!("core keeps the names of the dead") {
             self.names.left(client);
             self.node_exports.retain(|_, record| record.client != client);
@@ -215,6 +259,7 @@ impl Core {
             // Nobody's child: with its connection goes what we know of it.
             self.domains.remove(&domain);
             self.trace_owner_gone(domain);
+            self.regions_of_ended(domain);
         }
     }
 }

@@ -16,6 +16,7 @@ use super::{Client, Core, Effect, Resource};
 
 mod held;
 mod names;
+pub(super) mod regions;
 mod traces;
 
 const MACHINE: &str = r#"

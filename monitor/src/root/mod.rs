@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tombolo_base::{ChannelId, Isa, NodeId};
-use tombolo_control::{NodeInfo, Order, Report, Wire};
+use tombolo_control::{ClientMessage, NodeInfo, Order, Report, Request, Wire};
 use tombolo_machine::{Kit, Machine};
 use tombolo_platform::event::{Interest, Ready, poll};
 use tombolo_platform::time::{Deadline, now_ns};
-use tombolo_platform::{OsError, socket};
+use tombolo_platform::{OsError, memory, socket};
 
 use crate::agent::{Agent, program_from_bytes};
 use crate::core::{Core, Effect, Resource};
@@ -82,6 +82,8 @@ pub struct Root {
     /// What virtual machines boot, for those that start again.
     boot_images: HashMap<Isa, PathBuf>,
     images: ImageReader<AwaitsImage>,
+    /// Files that came with requests: node, connection, request.
+    offered: HashMap<(NodeId, u32, u32), OwnedFd>,
     /// How often each node was lost: what one asked for that is gone is not for the next.
     losses: HashMap<NodeId, u64>,
     stopping: bool,
@@ -120,6 +122,7 @@ impl Root {
             programs: HashMap::new(),
             boot_images: HashMap::new(),
             images: ImageReader::start()?,
+            offered: HashMap::new(),
             losses: HashMap::new(),
             stopping: false,
             unsettled: false,
@@ -199,6 +202,8 @@ impl Root {
                 worked = true;
                 self.perform(effect);
             }
+            // What was offered and not taken is nobody's.
+            self.offered.clear();
             if !worked {
                 self.unsettled = false;
                 // Not before: an orphan is kept while its domain is not known to have ended.
@@ -212,6 +217,10 @@ impl Root {
     fn take_report(&mut self, node: NodeId, report: Report, file: Option<OwnedFd>) {
         match file {
             None => self.core.report(now_ns(), node, report, None),
+            Some(file) if let Some((connection, request)) = offers_file(&report) => {
+                self.offered.insert((node, connection, request), file);
+                self.core.report(now_ns(), node, report, None);
+            }
             Some(file) => {
                 let losses = self.losses_of(node);
                 self.images.read(AwaitsImage { node, losses, report }, file);
@@ -360,6 +369,14 @@ impl Root {
                 copy(self.nodes.get(&node)?.window()?.vm_eventfds().get(usize::from(vector))?.as_fd())
             }
             Resource::Program(hash) => self.programs.remove(&hash),
+            Resource::Region { region, writable } => self.agent.region_memory(region, writable).ok(),
+            Resource::RegionInWindow { node, writable } => {
+                let memory = self.nodes.get(&node)?.window()?.memory();
+                if writable { copy(memory) } else { memory::open_to_read(memory).ok() }
+            }
+            Resource::Offered((node, connection), request) => {
+                self.offered.remove(&(node, connection, request))
+            }
         }
     }
 
@@ -406,4 +423,11 @@ impl Drop for Root {
         self.nodes.values_mut().for_each(RunningNode::destroy);
         orphans::end_all();
     }
+}
+
+/// The connection and number of a request for a region of the file that comes with it. Other files are images.
+fn offers_file(report: &Report) -> Option<(u32, u32)> {
+    let Report::Asked { connection, message } = report else { return None };
+    let asked = ClientMessage::from_bytes(message).ok()?;
+    matches!(asked.body, Request::RegionCreate { .. }).then_some((*connection, asked.request))
 }

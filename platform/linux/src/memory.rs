@@ -11,6 +11,12 @@ use tombolo_base::SharedMemory;
 
 use crate::error::{Context, OsError};
 
+mod region;
+mod revocable;
+
+pub use region::{Making, create_region, open_to_read, seal_future_writes, seal_writes};
+pub use revocable::{MapOptions, Revocable};
+
 /// Seals that fix the size for good: without them a peer could shrink the file and turn every access of the
 /// other side into SIGBUS.
 const SIZE_SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);

@@ -5,6 +5,8 @@
 
 use tombolo_interface as rt;
 #[allow(unused_imports, reason = "not all of a file is used")]
+use super::capabilities::*;
+#[allow(unused_imports, reason = "not all of a file is used")]
 use super::machine::*;
 #[allow(unused_imports, reason = "not all of a file is used")]
 use super::name_faults::*;
@@ -31,6 +33,14 @@ rt::record_view! {
     AttachmentTracePage => AttachmentTracePageView<'m>, inline 8 / 8;
     /// Whose.
     domain @ 0 => rt::Domain,
+}
+
+rt::record_view! {
+    AttachmentRegion => AttachmentRegionView<'m>, inline 16 / 8;
+    /// Which.
+    region @ 0 => RegionIdView<'m>,
+    /// Also for writing.
+    writable @ 8 => bool,
 }
 
 rt::owned_record! {
@@ -87,10 +97,20 @@ rt::owned_union! {
         /// Whose.
         domain @ 0: rt::DomainId => rt::Domain,
     },
+    /// The memory of a region that the agent keeps.
+    8 => Region {
+        record: AttachmentRegionView<'m>, inline 16;
+        /// Which.
+        region @ 0: crate::RegionId => RegionIdView<'m>,
+        /// Also for writing.
+        writable @ 8: bool => bool,
+    },
+    /// The window's memory, for reading alone.
+    9 => WindowToRead,
 }
 
 /// Of everything that peers of `tombolo.control.Agent` can notice.
-pub const AGENT_FINGERPRINT: u64 = 0x21c40bbcaebed482;
+pub const AGENT_FINGERPRINT: u64 = 0xa106d75371836e44;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Agent`.
@@ -230,6 +250,29 @@ rt::owned_messages! {
         /// Whose.
         domain @ 0: rt::DomainId => rt::Domain,
     };
+    /// Make memory for a region and keep it.
+    Message 50 => RegionMake, 40 {
+        /// Which.
+        region @ 0: crate::RegionId => RegionIdView<'m>,
+        /// How long.
+        length_bytes @ 8: u64 => u64,
+        /// It is in the file whose descriptor comes along.
+        file @ 16: bool => bool,
+        /// What it is made of.
+        options @ 24: MemoryOptions => MemoryOptionsView<'m>,
+    };
+    /// Seal the memory of a region.
+    Message 51 => RegionSeal, 16 {
+        /// Which.
+        region @ 0: crate::RegionId => RegionIdView<'m>,
+        /// How.
+        seal @ 8: Seal => Seal,
+    };
+    /// Let the memory of a region go.
+    Message 52 => RegionForget, 8 {
+        /// Which.
+        region @ 0: crate::RegionId => RegionIdView<'m>,
+    };
 }
 
 impl AgentRequest {
@@ -269,6 +312,12 @@ impl AgentRequest {
     pub const TRACE_READ: u16 = 41;
     /// The ordinal of `trace_forget`.
     pub const TRACE_FORGET: u16 = 42;
+    /// The ordinal of `region_make`.
+    pub const REGION_MAKE: u16 = 50;
+    /// The ordinal of `region_seal`.
+    pub const REGION_SEAL: u16 = 51;
+    /// The ordinal of `region_forget`.
+    pub const REGION_FORGET: u16 = 52;
 }
 
 rt::owned_messages! {
@@ -382,5 +431,21 @@ rt::owned_messages! {
         ticket @ 0: u64 => u64,
         /// As much as there is; nothing when there is no such page.
         bytes @ 8: Option<rt::Vec<u8>> => Option<rt::Blob<'m, 61440>>,
+    };
+    /// Memory for a region was made, or not.
+    Message 150 => RegionMade, 32 {
+        /// Which.
+        region @ 0: crate::RegionId => RegionIdView<'m>,
+        /// Why not.
+        failed @ 8: Option<rt::String> => Option<rt::Text<'m, 61440>>,
+        /// It cannot be written to: it came with a descriptor for reading.
+        read_only @ 24: bool => bool,
+    };
+    /// The memory of a region was sealed, or not.
+    Message 151 => RegionSealed, 24 {
+        /// Which.
+        region @ 0: crate::RegionId => RegionIdView<'m>,
+        /// Why not.
+        failed @ 8: Option<rt::String> => Option<rt::Text<'m, 61440>>,
     };
 }

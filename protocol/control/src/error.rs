@@ -43,6 +43,7 @@ impl fmt::Display for Fault {
                  the nodes of the host's kernel only"
             ),
             Fault::Name { fault } => write!(f, "{fault}"),
+            Fault::Capability { fault } => write!(f, "{fault}"),
             Fault::Limit { what } | Fault::Refused { why: what } | Fault::System { what } => {
                 f.write_str(what)
             }

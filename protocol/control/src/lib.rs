@@ -20,6 +20,10 @@ pub mod machine;
 pub mod monitor;
 pub mod wire;
 
+pub use tombolo_capability::{
+    CapabilityFault, CapabilityId, CapabilityInfo, Extent, MemoryOptions, RegionId, RegionInfo, Rights, Seal,
+    capabilities,
+};
 pub use tombolo_interface::owned::request;
 pub use tombolo_interface::{Malformed, Unsendable};
 pub use tombolo_naming::{MAX_NAME_BYTES, is_name, name_faults, names, records};
@@ -27,8 +31,8 @@ pub use tombolo_naming::{MAX_NAME_BYTES, is_name, name_faults, names, records};
 pub use agent::{AgentReply as Report, AgentRequest as Order, Attachment, StartOrder};
 pub use machine::{Exit, Fault, Seat};
 pub use monitor::{
-    DomainInfo, Grant, MonitorReply as Reply, MonitorRequest as Request, NodeInfo, SpawnRequest, TracedInfo,
-    WindowPlace,
+    DomainInfo, ForeignPlace, Grant, MonitorReply as Reply, MonitorRequest as Request, NodeInfo, RegionMap,
+    RegionPlace, SpawnRequest, TracedInfo, WindowPlace,
 };
 pub use wire::{
     ClientMessage, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Wire, is_about_names, told,

@@ -4,6 +4,8 @@
 
 use tombolo_interface as rt;
 #[allow(unused_imports, reason = "not all of a file is used")]
+use super::capabilities::*;
+#[allow(unused_imports, reason = "not all of a file is used")]
 use super::name_faults::*;
 #[allow(unused_imports, reason = "not all of a file is used")]
 use super::names::*;
@@ -239,6 +241,12 @@ rt::record_view! {
     fault @ 0 => NameFaultView<'m>,
 }
 
+rt::record_view! {
+    FaultCapability => FaultCapabilityView<'m>, inline 16 / 8;
+    /// Why.
+    fault @ 0 => CapabilityFaultView<'m>,
+}
+
 rt::owned_union! {
     /// How a domain ended.
     #[derive(Clone, PartialEq, Eq, Debug)]
@@ -368,5 +376,11 @@ rt::owned_union! {
         record: FaultNameView<'m>, inline 16;
         /// Why.
         fault @ 0: NameFault => NameFaultView<'m>,
+    },
+    /// A request about regions and capabilities.
+    15 => Capability {
+        record: FaultCapabilityView<'m>, inline 16;
+        /// Why.
+        fault @ 0: CapabilityFault => CapabilityFaultView<'m>,
     },
 }

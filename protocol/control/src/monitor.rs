@@ -4,6 +4,8 @@
 
 use tombolo_interface as rt;
 #[allow(unused_imports, reason = "not all of a file is used")]
+use super::capabilities::*;
+#[allow(unused_imports, reason = "not all of a file is used")]
 use super::machine::*;
 #[allow(unused_imports, reason = "not all of a file is used")]
 use super::name_faults::*;
@@ -142,8 +144,85 @@ rt::owned_record! {
     alive @ 24: bool => bool,
 }
 
+rt::record_view! {
+    RegionPlaceMemory => RegionPlaceMemoryView<'m>, inline 24 / 8;
+    /// Which.
+    node @ 0 => rt::Text<'m, 1024>,
+    /// What it is made of.
+    options @ 8 => MemoryOptionsView<'m>,
+}
+
+rt::record_view! {
+    RegionPlaceWindow => RegionPlaceWindowView<'m>, inline 8 / 8;
+    /// Whose window.
+    node @ 0 => rt::Text<'m, 1024>,
+}
+
+rt::record_view! {
+    RegionPlaceForeign => RegionPlaceForeignView<'m>, inline 8 / 8;
+    /// Where, in the caller's address space.
+    address @ 0 => u64,
+}
+
+rt::owned_record! {
+    /// Where the memory of a region is to be found. The descriptors that come with it: what to map, and a lifeline, which
+    /// the domain keeps for as long as it has the memory mapped, and whose hang-up says that it has to let go.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct RegionMap => RegionMapView<'m>, inline 56 / 8;
+    /// Of which region.
+    region @ 0: crate::RegionId => RegionIdView<'m>,
+    /// Which part of it.
+    extent @ 8: crate::Extent => ExtentView<'m>,
+    /// What may be done with it.
+    rights @ 24: crate::Rights => RightsView<'m>,
+    /// Where that part begins in what the descriptor names.
+    file_offset_bytes @ 32: u64 => u64,
+    /// Where its bytes are.
+    backing @ 40: Backing => Backing,
+    /// Length of its pages; 0 for those that the kernel has anyway.
+    huge_page_bytes @ 48: u64 => u64,
+}
+
+rt::owned_record! {
+    /// Where foreign memory is.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct ForeignPlace => ForeignPlaceView<'m>, inline 16 / 8;
+    /// Process id in its node's kernel.
+    pid @ 0: i32 => i32,
+    /// The first byte of the part, in that process.
+    address @ 8: u64 => u64,
+}
+
+rt::owned_union! {
+    /// Where a region is to be.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub enum RegionPlace => 'm RegionPlaceView<'m>;
+    /// In memory of a node.
+    1 => Memory {
+        record: RegionPlaceMemoryView<'m>, inline 24;
+        /// Which.
+        node @ 0: rt::String => rt::Text<'m, 1024>,
+        /// What it is made of.
+        options @ 8: MemoryOptions => MemoryOptionsView<'m>,
+    },
+    /// In memory that the host and a node behind a window reach.
+    2 => Window {
+        record: RegionPlaceWindowView<'m>, inline 8;
+        /// Whose window.
+        node @ 0: rt::String => rt::Text<'m, 1024>,
+    },
+    /// In the file whose descriptor comes with the message.
+    3 => File,
+    /// In memory that the caller has already.
+    4 => Foreign {
+        record: RegionPlaceForeignView<'m>, inline 8;
+        /// Where, in the caller's address space.
+        address @ 0: u64 => u64,
+    },
+}
+
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0xaab9b6d169553549;
+pub const MONITOR_FINGERPRINT: u64 = 0x36e5963fcd64f738;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.
@@ -278,6 +357,74 @@ rt::owned_messages! {
         /// How much, up to 48 KiB.
         length_bytes @ 16: u32 => u32,
     };
+    /// Make a region. Its maker holds a capability to all of it with all rights.
+    Call 60 => RegionCreate, 24 {
+        /// Where.
+        place @ 0: RegionPlace => RegionPlaceView<'m>,
+        /// How long; it is rounded up to pages.
+        length_bytes @ 16: u64 => u64,
+    };
+    /// Derive a capability: to a part of the memory, or with fewer rights, or for somebody else, which takes the right
+    /// to grant.
+    Call 61 => CapabilityDerive, 56 {
+        /// From which.
+        capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
+        /// Which part, counted from the start of the capability's own; all of that if none.
+        extent @ 8: Option<crate::Extent> => Option<ExtentView<'m>>,
+        /// What of its rights.
+        rights @ 32: crate::Rights => RightsView<'m>,
+        /// For whom; the caller if none.
+        holder @ 40: Option<rt::DomainId> => Option<rt::Domain>,
+    };
+    /// Hand a capability over to somebody else, which takes the right to grant. The caller has it no longer, nor mapped.
+    Call 62 => CapabilityGive, 16 {
+        /// Which.
+        capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
+        /// To whom.
+        holder @ 8: rt::DomainId => rt::Domain,
+    };
+    /// Let a capability go, and what is mapped by it. What was derived from it stays.
+    Call 63 => CapabilityDelete, 8 {
+        /// Which.
+        capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
+    };
+    /// What a capability is to.
+    Call 64 => CapabilityShow, 8 {
+        /// Which.
+        capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
+    };
+    /// Up to a page of the caller's capabilities, from an id on.
+    Call 65 => Capabilities, 8 {
+        /// Numbers above this one; 0 from the start.
+        after @ 0: u64 => u64,
+    };
+    /// Up to a page of the machine's regions, from an id on.
+    Call 66 => Regions, 8 {
+        /// Ids above this one, as bits; 0 from the start.
+        after @ 0: u64 => u64,
+    };
+    /// Get what it takes to map the memory. Descriptors come with the answer.
+    Call 67 => RegionMap, 16 {
+        /// By which right.
+        capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
+        /// What of its rights is wanted: reading, or reading and writing.
+        rights @ 8: crate::Rights => RightsView<'m>,
+    };
+    /// Take back everything that was derived from a capability, wherever it is, and whatever it was for. Answered when
+    /// nobody has the memory mapped by it any more, or when a limit of time has passed.
+    Call 68 => CapabilityRevoke, 16 {
+        /// From which.
+        capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
+        /// Also the capability itself.
+        itself @ 8: bool => bool,
+    };
+    /// Rule out for good that a region is written to. Takes a capability to all of it with the right to write.
+    Call 69 => RegionSeal, 16 {
+        /// By which right.
+        capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
+        /// How.
+        seal @ 8: Seal => Seal,
+    };
 }
 
 impl MonitorRequest {
@@ -321,6 +468,26 @@ impl MonitorRequest {
     pub const TRACED: u16 = 41;
     /// The ordinal of `trace_read`.
     pub const TRACE_READ: u16 = 42;
+    /// The ordinal of `region_create`.
+    pub const REGION_CREATE: u16 = 60;
+    /// The ordinal of `capability_derive`.
+    pub const CAPABILITY_DERIVE: u16 = 61;
+    /// The ordinal of `capability_give`.
+    pub const CAPABILITY_GIVE: u16 = 62;
+    /// The ordinal of `capability_delete`.
+    pub const CAPABILITY_DELETE: u16 = 63;
+    /// The ordinal of `capability_show`.
+    pub const CAPABILITY_SHOW: u16 = 64;
+    /// The ordinal of `capabilities`.
+    pub const CAPABILITIES: u16 = 65;
+    /// The ordinal of `regions`.
+    pub const REGIONS: u16 = 66;
+    /// The ordinal of `region_map`.
+    pub const REGION_MAP: u16 = 67;
+    /// The ordinal of `capability_revoke`.
+    pub const CAPABILITY_REVOKE: u16 = 68;
+    /// The ordinal of `region_seal`.
+    pub const REGION_SEAL: u16 = 69;
 }
 
 rt::owned_messages! {
@@ -430,10 +597,55 @@ rt::owned_messages! {
         /// Why.
         fault @ 0: Fault => FaultView<'m>,
     };
+    /// Answers [`MonitorRequest::RegionCreate`].
+    Reply 60 => RegionCreate, 72 {
+        /// The capability to all of it.
+        capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
+    };
+    /// Answers [`MonitorRequest::CapabilityDerive`].
+    Reply 61 => CapabilityDerive, 72 {
+        /// The new one.
+        capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
+    };
+    /// Answers [`MonitorRequest::CapabilityShow`].
+    Reply 64 => CapabilityShow, 144 {
+        /// That.
+        capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
+        /// The region.
+        region @ 72: RegionInfo => RegionInfoView<'m>,
+        /// Where foreign memory is.
+        foreign @ 120: Option<ForeignPlace> => Option<ForeignPlaceView<'m>>,
+    };
+    /// Answers [`MonitorRequest::Capabilities`].
+    Reply 65 => Capabilities, 16 {
+        /// A page of them, by number.
+        capabilities @ 0: rt::Vec<CapabilityInfo> => rt::List<'m, CapabilityInfoView<'m>, 256>,
+        /// There are others.
+        more @ 8: bool => bool,
+    };
+    /// Answers [`MonitorRequest::Regions`].
+    Reply 66 => Regions, 16 {
+        /// A page of them, by id.
+        regions @ 0: rt::Vec<RegionInfo> => rt::List<'m, RegionInfoView<'m>, 256>,
+        /// There are others.
+        more @ 8: bool => bool,
+    };
+    /// Answers [`MonitorRequest::RegionMap`].
+    Reply 67 => RegionMap, 56 {
+        /// Where it is.
+        map @ 0: RegionMap => RegionMapView<'m>,
+    };
+    /// Answers [`MonitorRequest::CapabilityRevoke`].
+    Reply 68 => CapabilityRevoke, 16 {
+        /// Capabilities that are gone.
+        removed @ 0: u32 => u32,
+        /// Domains that were killed because they did not let go.
+        killed @ 8: rt::Vec<rt::DomainId> => rt::List<'m, rt::Domain, 256>,
+    };
     /// Answers a call without results: it is done.
-    Reply 3 | 6 | 9 | 10 | 13 | 14 | 15 | 40 => Done;
+    Reply 3 | 6 | 9 | 10 | 13 | 14 | 15 | 40 | 62 | 63 | 69 => Done;
     /// Answers a call that was declined.
-    Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14 | 15 | 30 | 40 | 41 | 42 => Failed, 16 {
+    Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14 | 15 | 30 | 40 | 41 | 42 | 60 | 61 | 62 | 63 | 64 | 65 | 66 | 67 | 68 | 69 => Failed, 16 {
         /// `fault`.
         fault @ 0: Fault => FaultView<'m>,
     };

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tombolo_base::DomainId;
+use tombolo_base::{DomainId, OutOfRange};
+use tombolo_capability::RegionId;
 use tombolo_control::{Fault, Unsendable};
 use tombolo_platform::OsError;
 use tombolo_transport::ChannelError;
@@ -95,6 +96,15 @@ pub enum Error {
     /// A record or query as it was written cannot be understood.
     #[error(transparent)]
     Text(#[from] tombolo_naming::TextError),
+    /// The right to memory that is mapped was taken back.
+    #[error("the right to region {region} has been revoked")]
+    Revoked {
+        /// Which.
+        region: RegionId,
+    },
+    /// Bytes that do not lie in the memory.
+    #[error(transparent)]
+    OutOfRange(#[from] OutOfRange),
     /// The operating system refused something.
     #[error(transparent)]
     Os(#[from] OsError),

@@ -41,6 +41,7 @@ mod latency;
 mod monitor;
 mod names;
 mod options;
+mod region;
 mod spawn;
 #[cfg(test)]
 mod testing;
@@ -62,11 +63,17 @@ pub use names::{
     PublishedEvent, Publisher, Query, Record, Semaphore, Subscriber, Value, Watch, WatchOptions,
 };
 pub use options::ChannelOptions;
+pub use region::{Capability, MapOptions, Mapping, Region, RegionOptions, Shown};
 pub use spawn::{Child, Exit, SpawnOptions, Stream};
 pub use waitset::{DescriptorReady, Interest, Ready, Token, Trigger, WaitSet, WaitStats, Waker};
 
 pub use tombolo_base::{ChannelId, DomainId, Isa, NodeId, Target};
-pub use tombolo_control::{Fault, TracedInfo};
+pub use tombolo_base::{OutOfRange, SharedMemory};
+pub use tombolo_capability::{
+    Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, RegionId, RegionInfo, Revoked, Rights,
+    Seal,
+};
+pub use tombolo_control::{Fault, ForeignPlace, TracedInfo};
 pub use tombolo_link::TransportKind;
 pub use tombolo_transport::memory::RawMemory;
 pub use tombolo_transport::{Batch, Draft, Message, NotAdded, Stats};

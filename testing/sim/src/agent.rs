@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tombolo_base::{ChannelId, DomainId};
-use tombolo_control::{Exit, Order, StartOrder};
-use tombolod::agent::core::{Action, AgentCore, Item, Outgoing, PIECE_BYTES, ProgramSource, Stopped};
+use tombolo_control::{Exit, Order, RegionId, StartOrder};
+use tombolod::agent::core::{
+    Action, AgentCore, Item, Outgoing, PIECE_BYTES, ProgramSource, RegionSource, Stopped,
+};
 
 use crate::descriptor::{Actor, End, Fd};
 use crate::shared::{Birth, Event, Shared};
@@ -33,6 +35,8 @@ pub struct SimAgent {
     programs: BTreeSet<[u8; 32]>,
     lifelines: BTreeMap<ChannelId, End>,
     pairs: BTreeMap<ChannelId, End>,
+    /// Regions whose memory it keeps.
+    regions: BTreeSet<RegionId>,
 }
 
 impl SimAgent {
@@ -49,6 +53,7 @@ impl SimAgent {
             programs: BTreeSet::new(),
             lifelines: BTreeMap::new(),
             pairs: BTreeMap::new(),
+            regions: BTreeSet::new(),
         }
     }
 
@@ -75,6 +80,7 @@ impl SimAgent {
             ("children", self.children.len()),
             ("lifelines", self.lifelines.len()),
             ("pairs", self.pairs.len()),
+            ("regions", self.regions.len()),
         ];
         let left: Vec<String> = counts
             .iter()
@@ -256,6 +262,15 @@ impl SimAgent {
                 // What domains trace is not simulated: no page is there.
                 Action::ReadTrace { ticket, .. } => self.core.trace_read(ticket, None),
                 Action::Trace { .. } | Action::ForgetTrace { .. } => {}
+                Action::MakeRegion { region, source, .. } => self.make_region(shared, region, &source),
+                Action::SealRegion { region, .. } => {
+                    let missing = || "it is not here".to_owned();
+                    let sealed = self.regions.contains(&region).then_some(()).ok_or_else(missing);
+                    self.core.region_sealed(region, sealed);
+                }
+                Action::ForgetRegion { region } => {
+                    self.regions.remove(&region);
+                }
             }
         }
     }
@@ -301,7 +316,30 @@ impl SimAgent {
             Item::WindowMemory => self.window.map(Fd::Window),
             Item::Interrupt(_) | Item::Registers => self.window.map(|_| Fd::Bell),
             Item::TracePage(_) => Some(Fd::Bell),
+            Item::Region(region, _) => self.region_memory(region),
+            Item::WindowToRead => self.window.map(Fd::Window),
         }
+    }
+
+    fn make_region(&mut self, shared: &mut Shared, region: RegionId, source: &RegionSource<Fd>) {
+        // A kernel may be out of memory.
+        let made = match source {
+            _ if !shared.healed && shared.random.chance(shared.plan.faults.start / 4) => {
+                Err("out of memory".to_owned())
+            }
+            RegionSource::Made(_) => Ok(false),
+            RegionSource::File(Some(Fd::Bell)) => Ok(true),
+            RegionSource::File(_) => Err("it did not arrive".to_owned()),
+        };
+        if made.is_ok() {
+            self.regions.insert(region);
+        }
+        self.core.region_made(region, made);
+    }
+
+    /// What a domain maps.
+    pub fn region_memory(&self, region: RegionId) -> Option<Fd> {
+        self.regions.contains(&region).then_some(Fd::Region(region))
     }
 
     fn keep(&mut self, shared: &mut Shared, hash: [u8; 32], source: ProgramSource<Fd>) {

@@ -140,7 +140,9 @@ impl Audit {
             | Report::TraceBytes { .. }
             | Report::NamesSay { .. }
             | Report::Exported { .. }
-            | Report::Withdrawn { .. } => {}
+            | Report::Withdrawn { .. }
+            | Report::RegionMade { .. }
+            | Report::RegionSealed { .. } => {}
         }
     }
 

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use tombolo_base::SharedMemory;
+use tombolo_control::RegionId;
 
 use crate::window::Place;
 
@@ -34,7 +35,9 @@ pub enum Fd {
     Program([u8; 32]),
     /// The memory of a window.
     Window(Place),
-    /// A doorbell or a device's registers: only counted.
+    /// The memory of a region.
+    Region(RegionId),
+    /// A doorbell, a device's registers or a file: only counted.
     Bell,
 }
 

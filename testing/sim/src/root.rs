@@ -278,6 +278,13 @@ impl Root {
             Resource::HostBell(node, _) | Resource::NodeBell(node, _) => {
                 self.window(node.0).map(|_| Fd::Bell)
             }
+            Resource::Region { region, .. } => self.agent.region_memory(region),
+            Resource::RegionInWindow { node, .. } => {
+                let window = self.window(node.0)?;
+                Some(Fd::Window(Place { window, shore: Shore::Near }))
+            }
+            // Any file would do, and none has anything in it.
+            Resource::Offered(..) => Some(Fd::Bell),
             Resource::Program(hash) => self.programs.remove(&hash).then_some(Fd::Program(hash)),
         }
     }

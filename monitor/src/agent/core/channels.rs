@@ -25,6 +25,8 @@ impl<D> AgentCore<D> {
                 Attachment::Interrupt { vector } => Item::Interrupt(*vector),
                 Attachment::Registers => Item::Registers,
                 Attachment::TracePage { domain } => Item::TracePage(*domain),
+                Attachment::Region { region, writable } => Item::Region(*region, *writable),
+                Attachment::WindowToRead => Item::WindowToRead,
             })
             .collect();
         // Also to a client that is gone: what is made for it and falls shows the other end that it is.

@@ -20,7 +20,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tombolo_base::{ChannelId, DomainId};
-use tombolo_control::{Order, Report, StartOrder};
+use tombolo_control::{MemoryOptions, Order, RegionId, Report, Seal, StartOrder};
 use tombolo_naming::Nanos;
 
 use children::ChildRecord;
@@ -53,6 +53,19 @@ pub enum Item<D> {
     Registers,
     /// The memory that a domain traces to, made at its first mention.
     TracePage(DomainId),
+    /// The memory of a region, also for writing or not.
+    Region(RegionId, bool),
+    /// The window's memory, for reading alone.
+    WindowToRead,
+}
+
+/// What the memory of a region is.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RegionSource<D> {
+    /// To be made of that.
+    Made(MemoryOptions),
+    /// A file; none when its descriptor did not arrive.
+    File(Option<D>),
 }
 
 /// Where a program comes from.
@@ -154,6 +167,27 @@ pub enum Action<D> {
     ForgetTrace {
         /// Whose.
         domain: DomainId,
+    },
+    /// Keep memory for a region; answered by [`AgentCore::region_made`].
+    MakeRegion {
+        /// Which.
+        region: RegionId,
+        /// How long.
+        length_bytes: u64,
+        /// What it is.
+        source: RegionSource<D>,
+    },
+    /// Seal the memory of a region; answered by [`AgentCore::region_sealed`].
+    SealRegion {
+        /// Which.
+        region: RegionId,
+        /// How.
+        seal: Seal,
+    },
+    /// Let the memory of a region go.
+    ForgetRegion {
+        /// Which.
+        region: RegionId,
     },
 }
 
@@ -260,6 +294,15 @@ impl<D> AgentCore<D> {
                 self.actions.push_back(Action::ReadTrace { ticket, domain, offset_bytes, length_bytes });
             }
             Order::TraceForget { domain } => self.actions.push_back(Action::ForgetTrace { domain }),
+            Order::RegionMake { region, length_bytes, file, options } => {
+                let source = match file {
+                    true => RegionSource::File(passed.into_iter().next()),
+                    false => RegionSource::Made(options),
+                };
+                self.actions.push_back(Action::MakeRegion { region, length_bytes, source });
+            }
+            Order::RegionSeal { region, seal } => self.actions.push_back(Action::SealRegion { region, seal }),
+            Order::RegionForget { region } => self.actions.push_back(Action::ForgetRegion { region }),
             Order::Stop => return Err(Stopped),
         }
         Ok(())
@@ -274,6 +317,17 @@ impl<D> AgentCore<D> {
     /// A part of a trace page was read; nothing when there is no such page.
     pub fn trace_read(&mut self, ticket: u64, bytes: Option<Vec<u8>>) {
         self.report(Report::TraceBytes { ticket, bytes });
+    }
+
+    /// The memory of a region is kept, perhaps only for reading, or why it is not.
+    pub fn region_made(&mut self, region: RegionId, made: Result<bool, String>) {
+        let (read_only, failed) = made.map_or_else(|why| (false, Some(why)), |read_only| (read_only, None));
+        self.report(Report::RegionMade { region, failed, read_only });
+    }
+
+    /// The memory of a region is sealed, or why it is not.
+    pub fn region_sealed(&mut self, region: RegionId, sealed: Result<(), String>) {
+        self.report(Report::RegionSealed { region, failed: sealed.err() });
     }
 }
 

@@ -1,9 +1,11 @@
 //! Every limit at one less, itself and one more; who meets it is told, and others are served.
 
 use tombolo_base::DomainId;
+use tombolo_capability::{CapabilityInfo, Rights};
 use tombolo_control::{Exit, Fault, Order, Reply, Report, Request};
 
 use crate::core::console::MAX_TYPED_BYTES;
+use crate::core::tests::regions::in_memory_of;
 use crate::core::tests::{ARM0, Bench, HOST, SECOND, start};
 use crate::core::{Client, Nanos};
 
@@ -250,4 +252,86 @@ fn a_connection_that_joins_twice_is_another() {
     assert_ne!(first, second);
     assert!(!bench.core.lives(first), "nothing of the first is left");
     assert_eq!(bench.export(ATTACKER, "mine"), Some(Reply::Export { listener: 1 }));
+}
+
+#[test]
+fn regions_and_their_memory() {
+    let create = |bench: &mut Bench, client: Client, pages: u64| {
+        bench.region(client, in_memory_of("host"), pages * 4096)
+    };
+    let made = |answer: Option<Reply>| match answer {
+        Some(Reply::RegionCreate { capability }) => capability.id,
+        other => panic!("{other:?}"),
+    };
+    let mut bench = bench("regions = 5\nregions_per_domain = 3\nregion_mib_per_domain = 1");
+    bench.attach(ATTACKER);
+    bench.attach(OTHER);
+    let first = made(create(&mut bench, ATTACKER, 127));
+    made(create(&mut bench, ATTACKER, 128));
+    assert_limit(create(&mut bench, ATTACKER, 2), "region_mib_per_domain");
+    made(create(&mut bench, ATTACKER, 1));
+    assert_limit(create(&mut bench, ATTACKER, 1), "regions_per_domain");
+    for _ in 0..2 {
+        made(create(&mut bench, OTHER, 1));
+    }
+    assert_limit(create(&mut bench, OTHER, 1), "regions");
+    bench.ask(ATTACKER, Request::CapabilityDelete { capability: first });
+    assert_limit(create(&mut bench, ATTACKER, 128), "region_mib_per_domain");
+    made(create(&mut bench, ATTACKER, 127));
+}
+
+#[test]
+fn capabilities_count_for_who_makes_them() {
+    let mut bench = bench("capabilities_per_domain = 3");
+    bench.attach(ATTACKER);
+    let other = bench.attach(OTHER);
+    let Some(Reply::RegionCreate { capability }) = bench.region(ATTACKER, in_memory_of("host"), 1) else {
+        panic!("no region");
+    };
+    let derive = |capability: &CapabilityInfo, holder| Request::CapabilityDerive {
+        capability: capability.id,
+        extent: None,
+        rights: Rights::ALL,
+        holder,
+    };
+    let grant = derive(&capability, Some(other));
+    for _ in 0..2 {
+        assert!(matches!(bench.ask(ATTACKER, grant.clone()), Some(Reply::CapabilityDerive { .. })));
+    }
+    assert_limit(bench.ask(ATTACKER, grant.clone()), "capabilities_per_domain");
+    // Who was granted them has room of its own.
+    let Some(Reply::Capabilities { capabilities, .. }) = bench.ask(OTHER, Request::Capabilities { after: 0 })
+    else {
+        panic!("no list");
+    };
+    assert!(matches!(bench.ask(OTHER, derive(&capabilities[0], None)), Some(Reply::CapabilityDerive { .. })));
+    bench.ask(OTHER, Request::CapabilityDelete { capability: capabilities[1].id });
+    assert!(matches!(bench.ask(ATTACKER, grant), Some(Reply::CapabilityDerive { .. })), "one came back");
+}
+
+#[test]
+fn mappings() {
+    let mut bench = bench("mappings = 3\nmappings_per_domain = 2");
+    bench.attach(ATTACKER);
+    bench.attach(OTHER);
+    let mut map = |client: Client| {
+        let Some(Reply::RegionCreate { capability }) = bench.region(client, in_memory_of("host"), 1) else {
+            panic!("no region");
+        };
+        bench.ask(client, Request::RegionMap { capability: capability.id, rights: Rights::READ })
+    };
+    for _ in 0..2 {
+        assert!(matches!(map(ATTACKER), Some(Reply::RegionMap { .. })));
+    }
+    assert_limit(map(ATTACKER), "mappings_per_domain");
+    assert!(matches!(map(OTHER), Some(Reply::RegionMap { .. })), "others have theirs");
+    assert_limit(map(OTHER), "mappings");
+    bench.report(HOST, Report::Released { channel: tombolo_base::ChannelId(2) });
+    let mut map = |client: Client| {
+        let Some(Reply::RegionCreate { capability }) = bench.region(client, in_memory_of("host"), 1) else {
+            panic!("no region");
+        };
+        bench.ask(client, Request::RegionMap { capability: capability.id, rights: Rights::READ })
+    };
+    assert!(matches!(map(ATTACKER), Some(Reply::RegionMap { .. })), "what was let go counts no longer");
 }

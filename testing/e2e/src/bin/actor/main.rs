@@ -7,6 +7,7 @@ mod hostile;
 mod marks;
 mod member;
 mod names;
+mod regions;
 mod typed;
 mod waitset;
 
@@ -43,6 +44,9 @@ fn main() -> ExitCode {
         ["connect", name, slot_bytes, slots, hash] => channels::connect(name, slot_bytes, slots, hash),
         ["keep", name] => channels::keep(name),
         ["connect-in-turn", name, count] => channels::connect_in_turn(name, count),
+        // Regions and capabilities.
+        ["region-lend", name, place] => regions::lend(name, place),
+        ["region-borrow", name] => regions::borrow(name),
         // Typed interfaces.
         ["typed-serve", name, clients] => typed::serve(name, clients),
         ["typed-call", names @ ..] => typed::call(names),

@@ -1,0 +1,527 @@
+//! Regions of memory and capabilities to them: what clients ask for, where memory comes from, and how a domain gets to it.
+
+use std::collections::BTreeMap;
+
+use tombolo_base::{ChannelId, DomainId, NodeId};
+use tombolo_capability::{
+    CapabilityFault, CapabilityId, Consequence, Extent, Mappable, Memory, MemoryOptions, NewRegion,
+    Operation, PAGE_BYTES, Patience, RegionId, Rights, Seal, Table,
+};
+use tombolo_control::{Attachment, Fault, ForeignPlace, Order, RegionMap, RegionPlace, Reply};
+use tombolo_link::window::WindowRange;
+use tombolo_machine::{Limit, Limits};
+
+use super::{Client, Core, Effect, Nanos, NodeState, Resource, shown};
+
+/// Entries of one answer to a listing.
+const PAGE: usize = 100;
+
+/// The regions of the machine, and who waits for what about them.
+#[derive(Debug)]
+pub(super) struct Regions {
+    pub(super) table: Table,
+    /// Regions whose memory is being made.
+    making: BTreeMap<RegionId, (Client, u32, NewRegion)>,
+    sealing: BTreeMap<RegionId, (Client, u32)>,
+    revoking: BTreeMap<Operation, (Client, u32)>,
+}
+
+impl Regions {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let let_go_ns = Nanos::from(limits.of(Limit::RevokeMs)) * 1_000_000;
+        Regions {
+            table: Table::new(Patience { let_go_ns }),
+            making: BTreeMap::new(),
+            sealing: BTreeMap::new(),
+            revoking: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn held(&self) -> impl Iterator<Item = (&'static str, usize)> {
+        let waiting = [
+            ("regions being made", self.making.len()),
+            ("regions being sealed", self.sealing.len()),
+            ("revocations awaited", self.revoking.len()),
+        ];
+        self.table.held().into_iter().chain(waiting)
+    }
+
+    /// Nobody waits for answers there any more.
+    pub(super) fn client_left(&mut self, client: Client) {
+        self.sealing.retain(|_, (by, _)| *by != client);
+        self.revoking.retain(|_, (by, _)| *by != client);
+    }
+
+    fn of_maker(&self, maker: DomainId) -> (usize, u64) {
+        let making = self.making.values().filter(|(.., new)| new.maker == maker);
+        making.fold(self.table.regions_of(maker), |(count, bytes), (.., new)| {
+            (count + 1, bytes + new.length_bytes)
+        })
+    }
+}
+
+impl From<CapabilityFault> for Refusal {
+    fn from(fault: CapabilityFault) -> Self {
+        Refusal(Fault::Capability { fault })
+    }
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Refusal(fault)
+    }
+}
+
+/// Why a request about regions is refused, whoever says so.
+pub(super) struct Refusal(pub(super) Fault);
+
+impl Core {
+    pub(super) fn region_create(
+        &mut self,
+        client: Client,
+        request: u32,
+        maker: DomainId,
+        place: RegionPlace,
+        length_bytes: u64,
+    ) {
+        if let Err(Refusal(fault)) = self.try_create(client, request, maker, place, length_bytes) {
+            self.answer(client, request, Err(fault));
+        }
+    }
+
+    fn try_create(
+        &mut self,
+        client: Client,
+        request: u32,
+        maker: DomainId,
+        place: RegionPlace,
+        length_bytes: u64,
+    ) -> Result<(), Refusal> {
+        let extent = Extent::new(0, length_bytes);
+        let bad = CapabilityFault::BadExtent { extent, available_bytes: u64::MAX };
+        if length_bytes == 0 {
+            return Err(bad.into());
+        }
+        let (node, memory, unit_bytes) = match &place {
+            RegionPlace::Memory { node, options } => self.kernel_memory(node, options)?,
+            RegionPlace::Window { node } => {
+                (self.window_node(node)?, Memory::Window { offset_bytes: 0 }, PAGE_BYTES)
+            }
+            RegionPlace::File => (NodeId::HOST, Memory::File, PAGE_BYTES),
+            RegionPlace::Foreign { address } => {
+                address.checked_add(length_bytes).ok_or(bad.clone())?;
+                (maker.node(), Memory::Foreign { address: *address }, 1)
+            }
+        };
+        let whole = matches!(memory, Memory::Kernel { .. } | Memory::Window { .. });
+        let length_bytes =
+            if whole { length_bytes.checked_next_multiple_of(unit_bytes).ok_or(bad)? } else { length_bytes };
+        self.may_make_region(maker, if whole { length_bytes } else { 0 })?;
+        let generation = self.nodes[usize::from(node.0)].generation;
+        let new = NewRegion { node, generation, maker, memory, length_bytes, unit_bytes };
+        match place {
+            RegionPlace::Window { .. } => self.lend_region(client, request, new)?,
+            RegionPlace::Foreign { .. } => {
+                let id = self.new_region(&new)?;
+                self.region_is_there(client, request, id, new);
+            }
+            RegionPlace::Memory { options, .. } => {
+                let id = self.new_region(&new)?;
+                self.regions.making.insert(id, (client, request, new));
+                self.order(node, Order::RegionMake { region: id, length_bytes, file: false, options });
+            }
+            RegionPlace::File => {
+                if self.kernel_of(client.0) != NodeId::HOST {
+                    let why = "a file can be passed only by programs on the host's kernel".into();
+                    return Err(Fault::Refused { why }.into());
+                }
+                let id = self.new_region(&new)?;
+                self.regions.making.insert(id, (client, request, new));
+                let options = MemoryOptions { huge_page_bytes: 0, numa_node: None };
+                let order = Order::RegionMake { region: id, length_bytes, file: true, options };
+                let passed = vec![Resource::Offered(client, request)];
+                self.effects.push(Effect::Order { node, order, passed });
+            }
+        }
+        Ok(())
+    }
+
+    fn new_region(&mut self, new: &NewRegion) -> Result<RegionId, Refusal> {
+        let id = self.regions.table.new_region_id(new.node, new.generation);
+        id.ok_or_else(|| Fault::Limit { what: "the machine has given out all ids of regions".into() }.into())
+    }
+
+    /// The node whose kernel a node's programs run under: the host's for foreign programs on it.
+    fn kernel_of(&self, node: NodeId) -> NodeId {
+        if self.behind_window(node) { node } else { NodeId::HOST }
+    }
+
+    /// A node that is up, by its name.
+    fn node_up(&self, name: &str) -> Result<NodeId, Fault> {
+        let node = self.machine.node_named(name).ok_or_else(|| Fault::NoSuchNode {
+            name: shown(name),
+            available: self.machine.nodes().iter().map(|node| node.name.clone()).collect(),
+        })?;
+        match &self.nodes[usize::from(node.id.0)].state {
+            NodeState::Up => Ok(node.id),
+            NodeState::Down { cause } => Err(Fault::NodeDown { node: name.to_owned(), cause: cause.clone() }),
+            NodeState::Booting { .. } => {
+                Err(Fault::NodeDown { node: name.to_owned(), cause: "it is starting".into() })
+            }
+        }
+    }
+
+    fn kernel_memory(&self, name: &str, options: &MemoryOptions) -> Result<(NodeId, Memory, u64), Fault> {
+        let node = self.node_up(name)?;
+        if self.machine.node(node).is_some_and(|node| node.as_bare().is_some()) {
+            let why = format!("{name} is a board, which keeps no memory for regions: make it in its window");
+            return Err(Fault::Refused { why });
+        }
+        let huge_page_bytes = options.huge_page_bytes;
+        if huge_page_bytes != 0 && !(huge_page_bytes.is_power_of_two() && huge_page_bytes > PAGE_BYTES) {
+            let why = format!(
+                "{huge_page_bytes} is no length of a huge page: it is a power of two above {PAGE_BYTES}"
+            );
+            return Err(Fault::Refused { why });
+        }
+        let unit_bytes = huge_page_bytes.max(PAGE_BYTES);
+        Ok((self.kernel_of(node), Memory::Kernel { huge_page_bytes }, unit_bytes))
+    }
+
+    fn window_node(&self, name: &str) -> Result<NodeId, Fault> {
+        let node = self.node_up(name)?;
+        if self.behind_window(node) {
+            return Ok(node);
+        }
+        let why =
+            format!("node {name} is behind no window: its programs and the host's share memory of the host");
+        Err(Fault::Refused { why })
+    }
+
+    fn may_make_region(&self, maker: DomainId, length_bytes: u64) -> Result<(), Fault> {
+        let all = self.regions.table.regions(0).count() + self.regions.making.len();
+        self.within(Limit::Regions, all, "this machine")?;
+        let (count, bytes) = self.regions.of_maker(maker);
+        let who = || format!("domain {maker}");
+        self.within(Limit::RegionsPerDomain, count, who())?;
+        let may_have_bytes = (self.limit(Limit::RegionMibPerDomain) as u64) << 20;
+        if bytes.saturating_add(length_bytes) > may_have_bytes {
+            return Err(self.limit_met(Limit::RegionMibPerDomain, who()));
+        }
+        self.may_make_capability(maker)
+    }
+
+    fn may_make_capability(&self, maker: DomainId) -> Result<(), Fault> {
+        let used = self.regions.table.capabilities_of(maker);
+        self.within(Limit::CapabilitiesPerDomain, used, format_args!("domain {maker}"))
+    }
+
+    fn may_map(&self, domain: DomainId) -> Result<(), Fault> {
+        let table = &self.regions.table;
+        self.within(Limit::MappingsPerDomain, table.mappings_of(domain), format_args!("domain {domain}"))?;
+        self.within(Limit::Mappings, table.mappings(), "this machine")
+    }
+
+    /// Lends a range of a window to a region.
+    fn lend_region(&mut self, client: Client, request: u32, new: NewRegion) -> Result<(), Refusal> {
+        let name = self.node_name(new.node);
+        let window = self.node(new.node).and_then(|node| node.window.as_mut());
+        let window =
+            window.ok_or(Fault::NodeDown { node: name.clone(), cause: "it has no window".into() })?;
+        let range = window.allocator.lend(new.length_bytes).map_err(|full| Fault::Limit {
+            what: format!("no room for a region in the window of node {name}: {full}"),
+        })?;
+        let id = match self.new_region(&new) {
+            Ok(id) => id,
+            Err(refusal) => {
+                self.take_back(new.node, range);
+                return Err(refusal);
+            }
+        };
+        self.effects.push(Effect::ClearWindow { node: new.node, range });
+        let memory = Memory::Window { offset_bytes: range.offset_bytes };
+        self.region_is_there(client, request, id, NewRegion { memory, ..new });
+        Ok(())
+    }
+
+    fn take_back(&mut self, node: NodeId, range: WindowRange) {
+        if let Some(window) = self.node(node).and_then(|node| node.window.as_mut()) {
+            window.allocator.take_back(range);
+        }
+    }
+
+    fn region_is_there(&mut self, client: Client, request: u32, id: RegionId, new: NewRegion) {
+        let capability = self.regions.table.create(id, new);
+        self.answer(client, request, Ok(Reply::RegionCreate { capability }));
+    }
+
+    /// An agent made memory for a region, or did not.
+    pub(super) fn region_made(&mut self, region: RegionId, failed: Option<String>, read_only: bool) {
+        let Some((client, request, new)) = self.regions.making.remove(&region) else { return };
+        if let Some(what) = failed {
+            return self.answer(client, request, Err(Fault::System { what }));
+        }
+        let wanted = self.clients.get(&client).and_then(|record| record.domain) == Some(new.maker);
+        if !wanted || !self.domains.contains_key(&new.maker) {
+            return self.order(region.node(), Order::RegionForget { region });
+        }
+        let rights = if read_only { Rights::READ | Rights::GRANT } else { Rights::ALL };
+        let capability = self.regions.table.create_with(region, new, rights);
+        self.answer(client, request, Ok(Reply::RegionCreate { capability }));
+    }
+
+    pub(super) fn capability_derive(
+        &mut self,
+        by: DomainId,
+        capability: CapabilityId,
+        extent: Option<Extent>,
+        rights: Rights,
+        holder: Option<DomainId>,
+    ) -> Result<Reply, Refusal> {
+        self.may_make_capability(by)?;
+        let holder = self.living(holder.unwrap_or(by))?;
+        let capability = self.regions.table.derive(by, capability, extent, rights, holder)?;
+        Ok(Reply::CapabilityDerive { capability })
+    }
+
+    pub(super) fn capability_give(
+        &mut self,
+        by: DomainId,
+        capability: CapabilityId,
+        to: DomainId,
+    ) -> Result<Reply, Refusal> {
+        let to = self.living(to)?;
+        self.regions.table.give(by, capability, to)?;
+        Ok(Reply::Done)
+    }
+
+    fn living(&self, domain: DomainId) -> Result<DomainId, Fault> {
+        if self.lives(domain) { Ok(domain) } else { Err(Fault::NoSuchDomain { domain }) }
+    }
+
+    pub(super) fn capability_delete(
+        &mut self,
+        by: DomainId,
+        capability: CapabilityId,
+    ) -> Result<Reply, Refusal> {
+        self.regions.table.delete(by, capability)?;
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn capability_show(
+        &mut self,
+        by: DomainId,
+        capability: CapabilityId,
+    ) -> Result<Reply, Refusal> {
+        let (capability, region, memory) = self.regions.table.show(by, capability)?;
+        let foreign = match memory {
+            // Addresses of programs under emulation are not those of the process.
+            Memory::Foreign { address }
+                if region.maker.node() == NodeId::HOST && by.node() == NodeId::HOST =>
+            {
+                self.domains.get(&region.maker).map(|maker| ForeignPlace {
+                    pid: maker.pid,
+                    address: address + capability.extent.offset_bytes,
+                })
+            }
+            _ => None,
+        };
+        Ok(Reply::CapabilityShow { capability, region, foreign })
+    }
+
+    pub(super) fn list_capabilities(&self, by: DomainId, after: u64) -> Reply {
+        let mut rest = self.regions.table.held_by(by, CapabilityId(after));
+        let capabilities = rest.by_ref().take(PAGE).collect();
+        Reply::Capabilities { capabilities, more: rest.next().is_some() }
+    }
+
+    pub(super) fn list_regions(&self, after: u64) -> Reply {
+        let mut rest = self.regions.table.regions(after);
+        let regions = rest.by_ref().take(PAGE).collect();
+        Reply::Regions { regions, more: rest.next().is_some() }
+    }
+
+    /// Lets a domain map what it holds a capability to: it gets the memory, and a lifeline that shows here when it has let
+    /// go, and there when it has to.
+    pub(super) fn region_map(
+        &mut self,
+        client: Client,
+        request: u32,
+        by: DomainId,
+        capability: CapabilityId,
+        rights: Rights,
+    ) -> Result<(), Refusal> {
+        self.may_map(by)?;
+        let reaches = |region: RegionId, memory: Memory| self.reaches(by, region.node(), memory);
+        let mappable = self.regions.table.mappable(by, capability, rights, reaches)?;
+        let (attachment, passed) = self.memory_for(by.node(), &mappable);
+        let mapping = ChannelId(self.next_channel);
+        self.next_channel += 1;
+        self.regions.table.map(capability, &mappable, mapping);
+        let Mappable { region, extent, rights, memory } = mappable;
+        let (start_bytes, huge_page_bytes) = match memory {
+            Memory::Window { offset_bytes } => (offset_bytes, 0),
+            Memory::Kernel { huge_page_bytes } => (0, huge_page_bytes),
+            Memory::File | Memory::Foreign { .. } => (0, 0),
+        };
+        let file_offset_bytes = start_bytes + extent.offset_bytes;
+        let map = RegionMap {
+            region,
+            extent,
+            rights,
+            file_offset_bytes,
+            backing: memory.backing(),
+            huge_page_bytes,
+        };
+        let attachments = vec![attachment, Attachment::Lifeline];
+        self.deliver_with(client, request, Reply::RegionMap { map }, mapping, attachments, passed);
+        Ok(())
+    }
+
+    /// Whether a domain can reach memory of a region of a node.
+    fn reaches(&self, domain: DomainId, node: NodeId, memory: Memory) -> bool {
+        let board = self.machine.node(domain.node()).is_some_and(|node| node.as_bare().is_some());
+        let kernel = self.kernel_of(domain.node());
+        !board
+            && match memory {
+                Memory::Kernel { .. } | Memory::File => kernel == node,
+                Memory::Window { .. } => kernel == NodeId::HOST || kernel == node,
+                Memory::Foreign { .. } => false,
+            }
+    }
+
+    /// The descriptor by which programs of a node that reach a region map it.
+    fn memory_for(&self, on: NodeId, mappable: &Mappable) -> (Attachment, Vec<Resource>) {
+        let Mappable { region, rights, memory, .. } = *mappable;
+        let writable = rights.contains(Rights::WRITE);
+        match memory {
+            Memory::Window { .. } if on != region.node() => {
+                (Attachment::Passed, vec![Resource::RegionInWindow { node: region.node(), writable }])
+            }
+            Memory::Window { .. } if writable => (Attachment::WindowMemory, Vec::new()),
+            Memory::Window { .. } => (Attachment::WindowToRead, Vec::new()),
+            _ if on == region.node() => (Attachment::Region { region, writable }, Vec::new()),
+            _ => (Attachment::Passed, vec![Resource::Region { region, writable }]),
+        }
+    }
+
+    pub(super) fn capability_revoke(
+        &mut self,
+        now: Nanos,
+        client: Client,
+        request: u32,
+        by: DomainId,
+        capability: CapabilityId,
+        itself: bool,
+    ) -> Result<(), Refusal> {
+        let operation = self.regions.table.revoke(now, by, capability, itself)?;
+        self.regions.revoking.insert(operation, (client, request));
+        Ok(())
+    }
+
+    pub(super) fn region_seal(
+        &mut self,
+        client: Client,
+        request: u32,
+        by: DomainId,
+        capability: CapabilityId,
+        seal: Seal,
+    ) -> Result<(), Refusal> {
+        if seal == Seal::Open {
+            return Err(
+                Fault::Refused { why: "a region is made open, and what is sealed stays so".into() }.into()
+            );
+        }
+        let region = self.regions.table.seal(by, capability, seal)?;
+        self.regions.sealing.insert(region, (client, request));
+        self.order(region.node(), Order::RegionSeal { region, seal });
+        Ok(())
+    }
+
+    pub(super) fn region_sealed(&mut self, region: RegionId, failed: Option<String>) {
+        self.regions.table.sealed(region, failed.is_none());
+        if let Some((client, request)) = self.regions.sealing.remove(&region) {
+            let result = failed.map_or(Ok(Reply::Done), |what| Err(Fault::System { what }));
+            self.answer(client, request, result);
+        }
+    }
+
+    /// A domain is known no more.
+    pub(super) fn regions_of_ended(&mut self, domain: DomainId) {
+        self.regions.table.domain_ended(domain);
+        self.regions.table.foreign_lost(domain);
+    }
+
+    /// A node is lost, and the memory that its agent kept.
+    pub(super) fn regions_lost(&mut self, node: NodeId, cause: &str) {
+        self.regions.table.node_lost(node);
+        let fault = || Fault::NodeDown { node: String::new(), cause: cause.to_owned() };
+        let mut waiting: Vec<(Client, u32)> = Vec::new();
+        self.regions.making.retain(|region, (client, request, _)| {
+            let lost = region.node() == node;
+            waiting.extend(lost.then_some((*client, *request)));
+            !lost
+        });
+        self.regions.sealing.retain(|region, waits| {
+            let lost = region.node() == node;
+            waiting.extend(lost.then_some(*waits));
+            !lost
+        });
+        let name = self.node_name(node);
+        for (client, request) in waiting {
+            if self.clients.contains_key(&client) {
+                let mut fault = fault();
+                if let Fault::NodeDown { node, .. } = &mut fault {
+                    node.clone_from(&name);
+                }
+                self.answer(client, request, Err(fault));
+            }
+        }
+    }
+
+    /// Does what follows from what happened to regions.
+    pub(super) fn settle_regions(&mut self) {
+        for consequence in self.regions.table.take_consequences() {
+            match consequence {
+                Consequence::HangUp { node, mapping } => {
+                    self.order_if_up(node, Order::HangUp { channel: mapping });
+                }
+                Consequence::Condemn { domain } => {
+                    // Who came by itself is not the machine's to kill.
+                    if self.domains.get(&domain).is_some_and(|record| record.parent.is_some()) {
+                        self.condemn(domain);
+                    }
+                }
+                Consequence::Answer { operation, outcome } => {
+                    if let Some((client, request)) = self.regions.revoking.remove(&operation) {
+                        let result = outcome
+                            .map(|revoked| Reply::CapabilityRevoke {
+                                removed: revoked.removed,
+                                killed: revoked.killed,
+                            })
+                            .map_err(|fault| Fault::Capability { fault });
+                        self.answer(client, request, result);
+                    }
+                }
+                Consequence::Freed { region, memory, length_bytes } => match memory {
+                    Memory::Kernel { .. } | Memory::File => {
+                        self.order_if_up(region.node(), Order::RegionForget { region });
+                    }
+                    Memory::Window { offset_bytes } => {
+                        let current = self.nodes[usize::from(region.node().0)].generation;
+                        if current == region.generation() {
+                            self.take_back(region.node(), WindowRange { offset_bytes, length_bytes });
+                        }
+                    }
+                    Memory::Foreign { .. } => {}
+                },
+            }
+        }
+    }
+
+    fn order_if_up(&mut self, node: NodeId, order: Order) {
+        if self.node(node).is_some_and(|node| node.state == NodeState::Up) {
+            self.order(node, order);
+        }
+    }
+}

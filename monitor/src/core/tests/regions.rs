@@ -1,0 +1,272 @@
+//! Regions: where their memory comes from, who gets to it how, and that it comes back.
+
+use tombolo_base::{ChannelId, DomainId};
+use tombolo_capability::{CapabilityFault, CapabilityInfo, MemoryOptions, Rights, Seal};
+use tombolo_control::{RegionMap, RegionPlace};
+
+use super::*;
+
+const OWNER: Client = (HOST, 1);
+const OTHER: Client = (ARM0, 1);
+
+pub(in crate::core) fn in_memory_of(node: &str) -> RegionPlace {
+    let options = MemoryOptions { huge_page_bytes: 0, numa_node: None };
+    RegionPlace::Memory { node: node.into(), options }
+}
+
+fn in_window_of(node: &str) -> RegionPlace {
+    RegionPlace::Window { node: node.into() }
+}
+
+impl Bench {
+    /// Asks for a region, and has memory made for it where that is to be.
+    pub(in crate::core) fn region(
+        &mut self,
+        client: Client,
+        place: RegionPlace,
+        length_bytes: u64,
+    ) -> Option<Reply> {
+        let answer = self.ask(client, Request::RegionCreate { place, length_bytes });
+        let make = std::mem::take(&mut self.orders).into_iter().find_map(|(node, order)| match order {
+            Order::RegionMake { region, .. } => Some((node, region)),
+            _ => None,
+        });
+        let Some((node, region)) = make else { return answer };
+        self.delivered.clear();
+        self.report(node, Report::RegionMade { region, failed: None, read_only: false });
+        self.answer(client)
+    }
+
+    fn made(&mut self, client: Client, place: RegionPlace) -> CapabilityInfo {
+        match self.region(client, place, 8000) {
+            Some(Reply::RegionCreate { capability }) => capability,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn granted(
+        &mut self,
+        client: Client,
+        of: &CapabilityInfo,
+        to: DomainId,
+        rights: Rights,
+    ) -> CapabilityInfo {
+        let derive = Request::CapabilityDerive { capability: of.id, extent: None, rights, holder: Some(to) };
+        match self.ask(client, derive) {
+            Some(Reply::CapabilityDerive { capability }) => capability,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Maps; what it is told, with what goes along.
+    fn map(
+        &mut self,
+        client: Client,
+        of: &CapabilityInfo,
+        rights: Rights,
+    ) -> (RegionMap, Vec<Attachment>, Vec<Resource>) {
+        let request = Request::RegionMap { capability: of.id, rights };
+        let Some(Reply::RegionMap { map }) = self.ask(client, request) else {
+            panic!("{:?}", self.delivered)
+        };
+        let (_, _, attachments, passed) = self.delivered.pop().expect("an answer");
+        (map, attachments, passed)
+    }
+
+    fn fault(&mut self, client: Client, request: Request) -> CapabilityFault {
+        match self.ask(client, request) {
+            Some(Reply::Failed { fault: Fault::Capability { fault } }) => fault,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn hung_up(&mut self) -> Vec<(NodeId, u64)> {
+        let hung_up = |(node, order): (NodeId, Order)| match order {
+            Order::HangUp { channel } => Some((node, channel.0)),
+            _ => None,
+        };
+        std::mem::take(&mut self.orders).into_iter().filter_map(hung_up).collect()
+    }
+}
+
+#[test]
+fn the_memory_of_a_window_is_lent_and_comes_back_when_all_have_let_go() {
+    let mut bench = Bench::up(4);
+    bench.attach(OWNER);
+    let there = bench.attach(OTHER);
+    let before = bench.core.held();
+    let all = bench.made(OWNER, in_window_of("arm0"));
+    assert!(
+        matches!(bench.effects.pop(), Some(Effect::ClearWindow { node: ARM0, range }) if range.length_bytes == 8192)
+    );
+    let (map, attachments, passed) = bench.map(OWNER, &all, Rights::READ_WRITE);
+    assert_eq!(attachments, [Attachment::Passed, Attachment::Lifeline]);
+    assert_eq!(passed, [Resource::RegionInWindow { node: ARM0, writable: true }]);
+    let granted = bench.granted(OWNER, &all, there, Rights::READ);
+    let (there_map, attachments, passed) = bench.map(OTHER, &granted, Rights::READ);
+    assert_eq!((attachments, passed), (vec![Attachment::WindowToRead, Attachment::Lifeline], vec![]));
+    assert_eq!(there_map.file_offset_bytes, map.file_offset_bytes);
+    let delete = |of: &CapabilityInfo| Request::CapabilityDelete { capability: of.id };
+    assert_eq!(bench.ask(OWNER, delete(&all)), Some(Reply::Done));
+    assert_eq!(bench.ask(OTHER, delete(&granted)), Some(Reply::Done));
+    assert_eq!(bench.hung_up(), [(HOST, 1), (ARM0, 2)]);
+    assert_ne!(bench.core.held(), before, "both may have it mapped yet");
+    bench.report(HOST, Report::Released { channel: ChannelId(1) });
+    bench.report(HOST, Report::Released { channel: ChannelId(2) });
+    assert_ne!(bench.core.held(), before, "the host's word about a node is no evidence");
+    bench.report(ARM0, Report::Released { channel: ChannelId(2) });
+    assert_eq!(bench.core.held(), before);
+}
+
+#[test]
+fn the_memory_of_a_kernel_is_kept_by_its_agent_until_it_is_forgotten() {
+    let mut bench = Bench::up(4);
+    let owner = bench.attach(OWNER);
+    let there = bench.attach(OTHER);
+    let before = bench.core.held();
+    let all = bench.made(OWNER, in_memory_of("host"));
+    let (_, attachments, passed) = bench.map(OWNER, &all, Rights::READ);
+    assert_eq!(attachments[0], Attachment::Region { region: all.region, writable: false });
+    assert_eq!(passed, []);
+    let granted = bench.granted(OWNER, &all, there, Rights::READ);
+    let fault = bench.fault(OTHER, Request::RegionMap { capability: granted.id, rights: Rights::READ });
+    assert_eq!(fault, CapabilityFault::NotReachable { region: all.region, from: there });
+    // With the connection of a domain that came by itself go its rights, with its word the mapping.
+    bench.report(HOST, Report::Left { connection: 1 });
+    bench.report(ARM0, Report::Left { connection: 1 });
+    assert!(!bench.orders.iter().any(|(_, order)| matches!(order, Order::RegionForget { .. })));
+    bench.report(HOST, Report::Released { channel: ChannelId(1) });
+    let forget = Order::RegionForget { region: all.region };
+    assert_eq!(bench.orders.last(), Some(&(HOST, forget)));
+    bench.attach(OWNER);
+    bench.attach(OTHER);
+    assert_eq!(bench.core.held(), before);
+    assert!(!bench.core.lives(owner));
+}
+
+#[test]
+fn memory_that_is_not_made_or_comes_too_late_leaves_nothing() {
+    let mut bench = Bench::up(4);
+    bench.attach(OWNER);
+    bench.attach(OTHER);
+    let before = bench.core.held();
+    let create = |node: &str| Request::RegionCreate { place: in_memory_of(node), length_bytes: 1 };
+    let made = |bench: &mut Bench| {
+        bench.orders.drain(..).find_map(|(_, order)| match order {
+            Order::RegionMake { region, .. } => Some(region),
+            _ => None,
+        })
+    };
+    assert_eq!(bench.ask(OWNER, create("host")), None);
+    let region = made(&mut bench).unwrap();
+    bench.report(ARM0, Report::RegionMade { region, failed: None, read_only: false });
+    assert_eq!(bench.answer(OWNER), None, "another node's word");
+    bench.report(HOST, Report::RegionMade { region, failed: Some("out of memory".into()), read_only: false });
+    assert!(
+        matches!(bench.answer(OWNER), Some(Reply::Failed { fault: Fault::System { what } }) if what == "out of memory")
+    );
+    assert_eq!(bench.ask(OTHER, create("host")), None);
+    let region = made(&mut bench).unwrap();
+    bench.report(ARM0, Report::Left { connection: 1 });
+    bench.report(HOST, Report::RegionMade { region, failed: None, read_only: false });
+    assert_eq!(bench.orders.last(), Some(&(HOST, Order::RegionForget { region })));
+    // With its node goes what was to be made there.
+    bench.delivered.clear();
+    assert_eq!(bench.ask(OWNER, create("arm0")), None);
+    bench.core.node_lost(ARM0, "killed");
+    bench.collect();
+    assert!(matches!(bench.answer(OWNER), Some(Reply::Failed { fault: Fault::NodeDown { .. } })));
+    bench.ask(OWNER, Request::Restart { node: "arm0".into() });
+    bench.core.node_started(ARM0, 100, Some((1 << 20, 4)));
+    bench.report(ARM0, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 2, pid: 100 });
+    bench.attach(OTHER);
+    assert_eq!(bench.core.held(), before);
+}
+
+#[test]
+fn what_no_node_has_is_refused() {
+    let mut bench = Bench::up(4);
+    bench.attach(OWNER);
+    let fails = |bench: &mut Bench, place: RegionPlace, length_bytes| match bench.region(
+        OWNER,
+        place,
+        length_bytes,
+    ) {
+        Some(Reply::Failed { fault }) => fault,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(fails(&mut bench, in_memory_of("mars"), 1), Fault::NoSuchNode { .. }));
+    assert!(matches!(fails(&mut bench, in_window_of("host"), 1), Fault::Refused { .. }));
+    let beyond = fails(&mut bench, in_window_of("arm0"), 1 << 20);
+    assert!(matches!(&beyond, Fault::Limit { what } if what.contains("window_mib")), "{beyond}");
+    for length_bytes in [0, u64::MAX] {
+        let empty = fails(&mut bench, in_memory_of("host"), length_bytes);
+        assert!(matches!(empty, Fault::Capability { fault: CapabilityFault::BadExtent { .. } }), "{empty}");
+    }
+    for huge_page_bytes in [1, 4096, 3 << 20] {
+        let options = MemoryOptions { huge_page_bytes, numa_node: None };
+        let odd = fails(&mut bench, RegionPlace::Memory { node: "host".into(), options }, 1);
+        assert!(matches!(odd, Fault::Refused { .. }), "{odd}");
+    }
+    let foreign = fails(&mut bench, RegionPlace::Foreign { address: u64::MAX }, 2);
+    assert!(matches!(foreign, Fault::Capability { .. }), "{foreign}");
+}
+
+#[test]
+fn a_right_that_is_taken_back_is_answered_when_nobody_has_it_mapped() {
+    let mut bench = Bench::up(4);
+    bench.attach(OWNER);
+    let child = start(&mut bench, OWNER);
+    let client = (ARM0, 7);
+    bench.report(ARM0, Report::Joined { connection: 7, pid: 55, domain: Some(child) });
+    bench.ask(client, Request::Attach { version: FINGERPRINT, program: String::new() });
+    let all = bench.made(OWNER, in_window_of("arm0"));
+    let granted = bench.granted(OWNER, &all, child, Rights::READ);
+    bench.map(client, &granted, Rights::READ);
+    bench.orders.clear();
+    let revoke = Request::CapabilityRevoke { capability: all.id, itself: false };
+    assert_eq!(bench.ask(OWNER, revoke.clone()), None);
+    assert_eq!(bench.hung_up(), [(ARM0, 1)]);
+    // It does not let go in time, and is killed; that shows as any end of it does.
+    bench.core.tick(SECOND);
+    bench.collect();
+    assert_eq!(bench.orders, [(ARM0, Order::Signal { domain: child, signal: 9 })]);
+    bench.report(ARM0, Report::Ended { domain: child, exit: Exit::Signalled { signal: 9 } });
+    assert_eq!(bench.answer(OWNER), None, "its process may have it mapped yet");
+    bench.report(ARM0, Report::Released { channel: ChannelId(1) });
+    assert_eq!(bench.answer(OWNER), Some(Reply::CapabilityRevoke { removed: 0, killed: vec![child] }));
+    // One that came by itself is nobody's to kill: its hold is said.
+    let visitor = bench.attach(OTHER);
+    let granted = bench.granted(OWNER, &all, visitor, Rights::READ);
+    bench.map(OTHER, &granted, Rights::READ);
+    bench.ask(OWNER, revoke);
+    bench.orders.clear();
+    for seconds in 1..=2 {
+        bench.core.tick(seconds * SECOND);
+    }
+    bench.collect();
+    assert_eq!(bench.orders, []);
+    let held = CapabilityFault::StillHeld { capability: all.id, holders: vec![visitor] };
+    assert_eq!(bench.answer(OWNER), Some(Reply::Failed { fault: Fault::Capability { fault: held } }));
+}
+
+#[test]
+fn what_is_sealed_is_sealed_by_the_kernel_that_has_it() {
+    let mut bench = Bench::up(4);
+    bench.attach(OWNER);
+    let all = bench.made(OWNER, in_memory_of("arm0"));
+    let seal = |seal| Request::RegionSeal { capability: all.id, seal };
+    assert!(matches!(
+        bench.ask(OWNER, seal(Seal::Open)),
+        Some(Reply::Failed { fault: Fault::Refused { .. } })
+    ));
+    assert_eq!(bench.ask(OWNER, seal(Seal::Frozen)), None);
+    assert_eq!(bench.orders, [(ARM0, Order::RegionSeal { region: all.region, seal: Seal::Frozen })]);
+    bench.report(ARM0, Report::RegionSealed { region: all.region, failed: Some("busy".into()) });
+    assert!(matches!(bench.answer(OWNER), Some(Reply::Failed { fault: Fault::System { .. } })));
+    assert_eq!(bench.ask(OWNER, seal(Seal::Frozen)), None);
+    bench.report(ARM0, Report::RegionSealed { region: all.region, failed: None });
+    assert_eq!(bench.answer(OWNER), Some(Reply::Done));
+    let fault = bench.fault(OWNER, Request::RegionMap { capability: all.id, rights: Rights::READ_WRITE });
+    assert_eq!(fault, CapabilityFault::Sealed { region: all.region, seal: Seal::Frozen });
+}

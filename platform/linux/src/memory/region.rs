@@ -1,0 +1,162 @@
+//! The memory that regions are made of, and what can be ruled out about it.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::error::{Context, OsError};
+
+/// What a region is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Making {
+    /// Length of its pages, a power of two; 0 for those that the kernel has anyway.
+    pub huge_page_bytes: u64,
+    /// The memory of which processors it is to lie in.
+    pub numa_node: Option<u16>,
+}
+
+/// In flags of `memfd_create`, where the binary logarithm of the length of huge pages is.
+const HUGE_SHIFT: u32 = 26;
+
+/// `MPOL_BIND`: pages of those nodes, or none.
+const BIND: libc::c_long = 2;
+
+/// Makes a zeroed memory file of `length_bytes`, whose size is fixed for good. What else can be sealed is open.
+///
+/// # Errors
+/// What the kernel refused: too many files; no huge pages of that length, or too few reserved
+/// (`/sys/kernel/mm/hugepages`); no such NUMA node.
+pub fn create_region(name: &str, length_bytes: u64, making: Making) -> Result<OwnedFd, OsError> {
+    let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    if making.huge_page_bytes != 0 {
+        let length = MemfdFlags::from_bits_retain(making.huge_page_bytes.ilog2() << HUGE_SHIFT);
+        flags |= MemfdFlags::HUGETLB | length;
+    }
+    let what = match making.huge_page_bytes {
+        0 => "make memory for a region".to_owned(),
+        bytes => format!(
+            "make memory for a region in pages of {bytes} bytes (reserve some in /sys/kernel/mm/hugepages)"
+        ),
+    };
+    let file = rustix::fs::memfd_create(name, flags).context(&what)?;
+    rustix::fs::ftruncate(&file, length_bytes).context(&what)?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)
+        .context("seal memory of a region")?;
+    if making.huge_page_bytes != 0 || making.numa_node.is_some() {
+        settle(&file, length_bytes, making.numa_node).map_err(|errno| OsError::new(what, errno))?;
+    }
+    Ok(file)
+}
+
+/// Reserves huge pages, and says whose memory it is to be: both stay with the file, whoever maps it.
+fn settle(file: &OwnedFd, length_bytes: u64, numa_node: Option<u16>) -> Result<(), Errno> {
+    let length = usize::try_from(length_bytes).map_err(|_| Errno::NOMEM)?;
+    // SAFETY: a null hint lets the kernel choose a fresh range, so no existing mapping is touched.
+    let address = unsafe {
+        rustix::mm::mmap(
+            core::ptr::null_mut(),
+            length,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            file,
+            0,
+        )
+    }?;
+    let bound = numa_node.map_or(Ok(()), |node| {
+        let bits = libc::c_ulong::BITS as usize;
+        let mut nodes: [libc::c_ulong; 1024 / libc::c_ulong::BITS as usize] = [0; _];
+        let word = nodes.get_mut(usize::from(node) / bits).ok_or(Errno::INVAL)?;
+        *word = 1 << (usize::from(node) % bits);
+        // SAFETY: the range was mapped just now; the kernel reads as many bits of `nodes` as it has, one less than it is
+        // told, and writes nothing.
+        let answer = unsafe {
+            libc::syscall(libc::SYS_mbind, address, length, BIND, nodes.as_ptr(), nodes.len() * bits, 0)
+        };
+        if answer == 0 { Ok(()) } else { Err(last_errno()) }
+    });
+    // SAFETY: exactly what was mapped above, and no reference to it was made.
+    let _ = unsafe { rustix::mm::munmap(address, length) };
+    bound
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// The same file for reading alone. Who has it may map it for reading, and cannot make it writable again by the descriptor
+/// itself.
+///
+/// # Errors
+/// What the kernel refused.
+pub fn open_to_read(file: impl AsFd) -> Result<OwnedFd, OsError> {
+    let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .context("open memory for reading alone")
+}
+
+/// Rules out for good that anybody writes to a memory file. That nobody has it mapped for writing, or can have, is checked
+/// and kept by the kernel.
+///
+/// # Errors
+/// `EBUSY` while somebody has it mapped for writing, in whatever process.
+pub fn seal_writes(file: impl AsFd) -> Result<(), OsError> {
+    rustix::fs::fcntl_add_seals(file, SealFlags::WRITE | SealFlags::SEAL)
+        .context("freeze memory (it may be mapped for writing somewhere)")
+}
+
+/// Rules out for good that anybody maps a memory file for writing who has not yet.
+///
+/// # Errors
+/// What the kernel refused.
+pub fn seal_future_writes(file: impl AsFd) -> Result<(), OsError> {
+    rustix::fs::fcntl_add_seals(file, SealFlags::FUTURE_WRITE).context("rule out further writers of memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{check_sealed, map};
+
+    fn made(length_bytes: u64) -> OwnedFd {
+        create_region("tombolo-test", length_bytes, Making::default()).unwrap()
+    }
+
+    #[test]
+    fn what_is_frozen_is_mapped_for_writing_by_nobody() {
+        let file = made(8192);
+        check_sealed(&file, 8192).unwrap();
+        let mapped = map(&file, 0, 8192).unwrap();
+        assert_eq!(seal_writes(&file).unwrap_err().errno, Errno::BUSY);
+        drop(mapped);
+        seal_writes(&file).unwrap();
+        assert_eq!(map(&file, 0, 8192).unwrap_err().errno, Errno::PERM);
+        assert_eq!(rustix::io::write(&file, b"no").unwrap_err(), Errno::PERM);
+    }
+
+    #[test]
+    fn a_sole_writer_keeps_its_mapping_and_nobody_gets_another() {
+        let file = made(4096);
+        let mapped = map(&file, 0, 4096).unwrap();
+        seal_future_writes(&file).unwrap();
+        mapped.store_le(0, 5, tombolo_base::sync::Ordering::Relaxed);
+        assert_eq!(map(&file, 0, 4096).unwrap_err().errno, Errno::PERM);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_refused() {
+        let odd = Making { huge_page_bytes: 8192, numa_node: None };
+        assert!(create_region("tombolo-test", 8192, odd).unwrap_err().to_string().contains("hugepages"));
+        let far = Making { huge_page_bytes: 0, numa_node: Some(1023) };
+        assert!(create_region("tombolo-test", 8192, far).is_err());
+        let beyond = Making { huge_page_bytes: 0, numa_node: Some(u16::MAX) };
+        assert_eq!(create_region("tombolo-test", 8192, beyond).unwrap_err().errno, Errno::INVAL);
+    }
+
+    #[test]
+    fn a_descriptor_for_reading_maps_for_reading_alone() {
+        let file = open_to_read(made(4096)).unwrap();
+        assert_eq!(map(&file, 0, 4096).unwrap_err().errno, Errno::ACCESS);
+    }
+}

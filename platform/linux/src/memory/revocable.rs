@@ -1,0 +1,351 @@
+//! A mapping that can be taken away while it is in use.
+//!
+//! Whoever lends the memory hangs up a lifeline; whoever has it mapped then lets go: its pages are replaced where they are
+//! by private pages of zeros, so that no access faults and none reaches what others have there. Accesses look afterwards
+//! whether that has happened.
+
+use core::ffi::c_void;
+use core::ptr::NonNull;
+use std::any::Any;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use tombolo_base::SharedMemory;
+use tombolo_base::memory::OutOfRange;
+use tombolo_base::sync::{AtomicBool, AtomicU64, Ordering, fence};
+
+use crate::error::{Context, OsError};
+use crate::event::{Interest, poll};
+use crate::time::Deadline;
+
+/// How memory is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MapOptions {
+    /// Also for writing.
+    pub writable: bool,
+    /// Here and nowhere else, where nothing is mapped; anywhere if none. A multiple of the page size.
+    pub address: Option<usize>,
+    /// All pages are there from the start, rather than when they are first used.
+    pub populate: bool,
+}
+
+/// Memory of others that is mapped, until it is dropped or taken away.
+pub struct Revocable {
+    address: NonNull<c_void>,
+    length_bytes: usize,
+    writable: bool,
+    let_go: AtomicBool,
+    // In this order they go when this does, after the memory itself.
+    lifeline: Mutex<Option<OwnedFd>>,
+    companion: Mutex<Option<Box<dyn Any + Send + Sync>>>,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread, and all access through this is atomic.
+unsafe impl Send for Revocable {}
+// SAFETY: as above; what is not atomic is behind locks.
+unsafe impl Sync for Revocable {}
+
+impl std::fmt::Debug for Revocable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Revocable({} bytes at {:p})", self.length_bytes, self.address)
+    }
+}
+
+fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that can panic runs under these locks.
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Revocable {
+    /// Maps `length_bytes` of `file` from `offset_bytes`, both multiples of the page size, for as long as `lifeline` is not
+    /// hung up. The file's size must not shrink: it is sealed (see [`check_sealed`](super::check_sealed)), or a PCI BAR's.
+    ///
+    /// # Errors
+    /// What the kernel refused: `EEXIST` when something is mapped at the address asked for.
+    pub fn map(
+        file: impl AsFd,
+        offset_bytes: u64,
+        length_bytes: usize,
+        options: MapOptions,
+        lifeline: OwnedFd,
+    ) -> Result<Arc<Revocable>, OsError> {
+        let mut flags = MapFlags::SHARED;
+        flags.set(MapFlags::FIXED_NOREPLACE, options.address.is_some());
+        flags.set(MapFlags::POPULATE, options.populate);
+        let hint = core::ptr::without_provenance_mut(options.address.unwrap_or(0));
+        let protection = Self::protection(options.writable);
+        // SAFETY: without an address the kernel chooses a fresh range, with one it refuses to replace what is there: no
+        // existing mapping is touched.
+        let address = unsafe { rustix::mm::mmap(hint, length_bytes, protection, flags, &file, offset_bytes) }
+            .context("map memory of a region")?;
+        let address =
+            NonNull::new(address).ok_or_else(|| OsError::new("map memory of a region", Errno::FAULT))?;
+        Ok(Arc::new(Revocable {
+            address,
+            length_bytes,
+            writable: options.writable,
+            let_go: AtomicBool::new(false),
+            lifeline: Mutex::new(Some(lifeline)),
+            companion: Mutex::new(None),
+        }))
+    }
+
+    fn protection(writable: bool) -> ProtFlags {
+        if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ }
+    }
+
+    /// Keeps something for as long as the memory is mapped, and drops it after that.
+    pub fn keep(&self, companion: Box<dyn Any + Send + Sync>) {
+        *unpoisoned(&self.companion) = Some(companion);
+    }
+
+    /// Runs `look` on the lifeline, while there is one.
+    pub fn with_lifeline<T>(&self, look: impl FnOnce(&OwnedFd) -> T) -> Option<T> {
+        unpoisoned(&self.lifeline).as_ref().map(look)
+    }
+
+    /// Lets the memory go if its lifeline has been hung up. Whether it is let go now.
+    ///
+    /// # Errors
+    /// As [`let_go`](Self::let_go).
+    pub fn let_go_if_told(&self) -> Result<bool, OsError> {
+        let told = self.with_lifeline(|lifeline| {
+            poll(&[(lifeline.as_fd(), Interest::Read)], Some(Deadline::at_ns(0))).map(|ready| ready[0].any())
+        });
+        if told.transpose()?.unwrap_or(false) {
+            self.let_go()?;
+        }
+        Ok(self.is_let_go())
+    }
+
+    /// Lets the memory go: from now on there are zeros of this process alone. Then closes the lifeline, which says so.
+    ///
+    /// # Errors
+    /// What the kernel refused; the memory is still mapped then, and the lifeline open.
+    pub fn let_go(&self) -> Result<(), OsError> {
+        let mut lifeline = unpoisoned(&self.lifeline);
+        if lifeline.is_none() {
+            return Ok(());
+        }
+        // Before the pages change: whoever reads zeros of the new ones finds this set.
+        self.let_go.store(true, Ordering::SeqCst);
+        // SAFETY: exactly the range that `map` made, which nothing else lies in, is replaced as a whole. Whoever has a
+        // pointer into it, or a `SharedMemory` of it, reads and writes there as before: with the same protection, atomically.
+        unsafe {
+            rustix::mm::mmap_anonymous(
+                self.address.as_ptr(),
+                self.length_bytes,
+                Self::protection(self.writable),
+                MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE,
+            )
+        }
+        .context("let go of memory that was revoked")?;
+        *lifeline = None;
+        Ok(())
+    }
+
+    /// Whether the memory has been let go. What was read before this said no was the region's.
+    #[must_use]
+    pub fn is_let_go(&self) -> bool {
+        // What was accessed before is not accessed after.
+        fence(Ordering::SeqCst);
+        self.let_go.load(Ordering::SeqCst)
+    }
+
+    /// How many bytes are mapped.
+    #[must_use]
+    pub fn length_bytes(&self) -> usize {
+        self.length_bytes
+    }
+
+    /// Whether it is mapped for writing.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Where. Others may write there at any time, or read if this is writable.
+    #[must_use]
+    pub fn address(&self) -> NonNull<u8> {
+        self.address.cast()
+    }
+
+    /// The memory in words, when it is mapped for writing. It keeps the mapping.
+    #[must_use]
+    pub fn memory(self: &Arc<Self>) -> Option<SharedMemory> {
+        // SAFETY: the range is mapped for reading and writing, page-aligned, and stays so while the owner lives, also when
+        // it is let go. All access in this process goes through `SharedMemory` and `words`, in atomic words of 8 bytes.
+        self.writable
+            .then(|| unsafe { SharedMemory::from_raw(self.address.cast(), self.length_bytes, self.clone()) })
+    }
+
+    /// The memory in words. Only to be loaded from unless this is writable.
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the range is mapped, page-aligned, for as long as `self` lives. Loads of 8 bytes are defined for memory
+        // that is mapped for reading; `write`, which stores, checks that it is mapped for writing.
+        unsafe { core::slice::from_raw_parts(self.address.cast().as_ptr(), self.length_bytes / 8) }
+    }
+
+    fn check(&self, offset_bytes: usize, length_bytes: usize) -> Result<(), OutOfRange> {
+        let available_bytes = self.length_bytes / 8 * 8;
+        match offset_bytes.checked_add(length_bytes) {
+            Some(end) if end <= available_bytes => Ok(()),
+            _ => Err(OutOfRange { offset_bytes, length_bytes, available_bytes }),
+        }
+    }
+
+    /// Copies bytes out, each word loaded once.
+    ///
+    /// # Errors
+    /// [`OutOfRange`]; `target` is unchanged.
+    pub fn read(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfRange> {
+        self.check(offset_bytes, target.len())?;
+        let (mut word, skip) = (offset_bytes / 8, offset_bytes % 8);
+        let words = self.words();
+        let head = if skip == 0 { 0 } else { target.len().min(8 - skip) };
+        let (head, rest) = target.split_at_mut(head);
+        if !head.is_empty() {
+            let bytes = words[word].load(Ordering::Relaxed).to_ne_bytes();
+            head.copy_from_slice(&bytes[skip..skip + head.len()]);
+            word += 1;
+        }
+        tombolo_base::memory::copy_from_words(&words[word..], rest);
+        Ok(())
+    }
+
+    /// Copies bytes in. Those around them in the same words of 8 bytes are stored again as they were.
+    ///
+    /// # Errors
+    /// [`OutOfRange`], also when it is not mapped for writing; nothing was written.
+    pub fn write(&self, offset_bytes: usize, source: &[u8]) -> Result<(), OutOfRange> {
+        self.check(offset_bytes, source.len())?;
+        if !self.writable {
+            let length_bytes = source.len();
+            return Err(OutOfRange { offset_bytes, length_bytes, available_bytes: 0 });
+        }
+        let (mut word, skip) = (offset_bytes / 8, offset_bytes % 8);
+        let words = self.words();
+        let head = if skip == 0 { 0 } else { source.len().min(8 - skip) };
+        let (head, rest) = source.split_at(head);
+        if !head.is_empty() {
+            merge(&words[word], skip, head);
+            word += 1;
+        }
+        let (whole, tail) = rest.split_at(rest.len() / 8 * 8);
+        tombolo_base::memory::copy_to_words(&words[word..], whole);
+        if !tail.is_empty() {
+            merge(&words[word + whole.len() / 8], 0, tail);
+        }
+        Ok(())
+    }
+}
+
+fn merge(word: &AtomicU64, skip: usize, part: &[u8]) {
+    let mut bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+    bytes[skip..skip + part.len()].copy_from_slice(part);
+    word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
+}
+
+impl Drop for Revocable {
+    fn drop(&mut self) {
+        // SAFETY: `map` made exactly this range, and what points into it keeps this alive.
+        let _ = unsafe { rustix::mm::munmap(self.address.as_ptr(), self.length_bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Making, create_region, open_to_read};
+    use crate::socket;
+
+    fn mapped(options: MapOptions) -> (Arc<Revocable>, OwnedFd, OwnedFd) {
+        let file = create_region("tombolo-test", 8192, Making::default()).unwrap();
+        let (ours, theirs) = socket::pair(socket::Kind::Stream).unwrap();
+        (Revocable::map(&file, 0, 8192, options, theirs).unwrap(), file, ours)
+    }
+
+    const WRITABLE: MapOptions = MapOptions { writable: true, address: None, populate: false };
+
+    #[test]
+    fn bytes_at_any_offset_come_back() {
+        let (mapped, ..) = mapped(WRITABLE);
+        let text: Vec<u8> = (0..100).collect();
+        for offset in 0..17 {
+            for length in 0..35 {
+                mapped.write(40 + offset, &text[..length]).unwrap();
+                let mut back = vec![0; length];
+                mapped.read(40 + offset, &mut back).unwrap();
+                assert_eq!(back, text[..length], "{offset}+{length}");
+            }
+        }
+        for (offset, length, fits) in
+            [(8191, 1, true), (8192, 0, true), (8192, 1, false), (usize::MAX, 2, false)]
+        {
+            assert_eq!(mapped.read(offset, &mut vec![0; length]).is_ok(), fits);
+            assert_eq!(mapped.write(offset, &vec![1; length]).is_ok(), fits);
+        }
+    }
+
+    #[test]
+    fn bytes_around_what_is_written_stay() {
+        let (mapped, ..) = mapped(WRITABLE);
+        mapped.write(0, &[7; 32]).unwrap();
+        mapped.write(5, &[9; 14]).unwrap();
+        let mut back = [0; 32];
+        mapped.read(0, &mut back).unwrap();
+        let expected: Vec<u8> = (0..32).map(|at| if (5..19).contains(&at) { 9 } else { 7 }).collect();
+        assert_eq!(back[..], expected);
+    }
+
+    #[test]
+    fn what_is_let_go_is_zeros_of_its_own_and_the_lifeline_says_so() {
+        let (mapped, file, ours) = mapped(WRITABLE);
+        let memory = mapped.memory().unwrap();
+        mapped.write(8, b"theirs").unwrap();
+        assert!(!mapped.let_go_if_told().unwrap());
+        rustix::net::shutdown(&ours, rustix::net::Shutdown::Write).unwrap();
+        assert!(mapped.let_go_if_told().unwrap() && mapped.is_let_go());
+        let mut back = [1; 6];
+        mapped.read(8, &mut back).unwrap();
+        assert_eq!(back, [0; 6]);
+        memory.store_le(0, 77, Ordering::Relaxed);
+        let other = super::super::map(&file, 0, 8192).unwrap();
+        other.copy_out(8, &mut back).unwrap();
+        assert_eq!((&back, other.load_le(0, Ordering::Relaxed)), (b"theirs", 0));
+        assert_eq!(rustix::io::read(&ours, &mut [0; 1]).unwrap(), 0, "the other end is closed");
+        mapped.let_go().unwrap();
+    }
+
+    #[test]
+    fn it_lies_where_it_is_asked_to_and_replaces_nothing() {
+        let (first, file, _ours) = mapped(WRITABLE);
+        let address = first.address().as_ptr() as usize;
+        let at = MapOptions { address: Some(address), ..WRITABLE };
+        let lifeline = || socket::pair(socket::Kind::Stream).unwrap().1;
+        assert_eq!(Revocable::map(&file, 0, 8192, at, lifeline()).unwrap_err().errno, Errno::EXIST);
+        drop(first);
+        let again = Revocable::map(&file, 0, 8192, at, lifeline()).unwrap();
+        assert_eq!(again.address().as_ptr() as usize, address);
+    }
+
+    #[test]
+    fn for_reading_it_cannot_be_written() {
+        let file = create_region("tombolo-test", 4096, Making::default()).unwrap();
+        let to_read = open_to_read(&file).unwrap();
+        let lifeline = || socket::pair(socket::Kind::Stream).unwrap().1;
+        let denied = Revocable::map(&to_read, 0, 4096, WRITABLE, lifeline()).unwrap_err();
+        assert_eq!(denied.errno, Errno::ACCESS);
+        let mapped = Revocable::map(&to_read, 0, 4096, MapOptions::default(), lifeline()).unwrap();
+        assert!(mapped.memory().is_none() && mapped.write(0, &[1]).is_err());
+        super::super::map(&file, 0, 4096).unwrap().store_le(1, 3, Ordering::Relaxed);
+        let mut back = [0; 1];
+        mapped.read(8, &mut back).unwrap();
+        assert_eq!(back, [3]);
+        mapped.let_go().unwrap();
+        mapped.read(8, &mut back).unwrap();
+        assert_eq!(back, [0]);
+    }
+}

@@ -1,0 +1,103 @@
+//! What the table shows of itself.
+
+use tombolo_base::{ChannelId, DomainId};
+
+use crate::record::{CapabilityRecord, Memory, RegionRecord};
+use crate::table::Table;
+use crate::{CapabilityFault, CapabilityId, CapabilityInfo, RegionId, RegionInfo};
+
+impl CapabilityRecord {
+    pub(crate) fn info(&self, id: CapabilityId) -> CapabilityInfo {
+        let CapabilityRecord { region, extent, rights, holder, parent, revoked, .. } = *self;
+        CapabilityInfo { id, region, extent, rights, holder, parent, revoked }
+    }
+}
+
+impl RegionRecord {
+    fn info(&self, id: RegionId) -> RegionInfo {
+        RegionInfo {
+            id,
+            backing: self.memory.backing(),
+            length_bytes: self.length_bytes,
+            maker: self.maker,
+            seal: self.seal,
+            capabilities: self.capabilities.len() as u32,
+            mappings: self.mappings.len() as u32,
+        }
+    }
+}
+
+impl Table {
+    /// A capability that `by` holds, the region, and where its bytes are.
+    ///
+    /// # Errors
+    /// It is gone, another's or being revoked.
+    pub fn show(
+        &self,
+        by: DomainId,
+        capability: CapabilityId,
+    ) -> Result<(CapabilityInfo, RegionInfo, Memory), CapabilityFault> {
+        let record = self.usable(by, capability)?;
+        let region = self.regions.get(&record.region).ok_or(CapabilityFault::Gone { capability })?;
+        Ok((record.info(capability), region.info(record.region), region.memory))
+    }
+
+    /// What a domain holds with a number above `after`, by number.
+    pub fn held_by(&self, domain: DomainId, after: CapabilityId) -> impl Iterator<Item = CapabilityInfo> {
+        let of = (domain, CapabilityId(after.0.saturating_add(1)))..=(domain, CapabilityId(u64::MAX));
+        let listed = self.held.range(of).map(|(_, id)| *id).filter(move |id| *id > after);
+        listed.filter_map(|id| Some(self.capabilities.get(&id)?.info(id)))
+    }
+
+    /// The regions whose bits are above `after`, by id.
+    pub fn regions(&self, after: u64) -> impl Iterator<Item = RegionInfo> {
+        let listed = self.regions.iter().filter(move |(id, _)| id.to_bits() > after);
+        listed.map(|(id, region)| region.info(*id))
+    }
+
+    /// How many regions a domain made that are there, and their bytes; without what it had before it registered it.
+    #[must_use]
+    pub fn regions_of(&self, maker: DomainId) -> (usize, u64) {
+        let theirs = self.regions.values().filter(|region| region.maker == maker);
+        theirs.fold((0, 0), |(count, bytes), region| match region.memory {
+            Memory::Kernel { .. } | Memory::Window { .. } => (count + 1, bytes + region.length_bytes),
+            Memory::File | Memory::Foreign { .. } => (count + 1, bytes),
+        })
+    }
+
+    /// How many capabilities a domain made that are there, whoever holds them.
+    #[must_use]
+    pub fn capabilities_of(&self, maker: DomainId) -> usize {
+        self.charges.get(&maker).copied().unwrap_or(0)
+    }
+
+    /// In how many places regions are mapped.
+    #[must_use]
+    pub fn mappings(&self) -> usize {
+        self.mappings.len()
+    }
+
+    /// How often a domain has regions mapped.
+    #[must_use]
+    pub fn mappings_of(&self, domain: DomainId) -> usize {
+        self.mappings.values().filter(|record| record.holder == domain).count()
+    }
+
+    /// Whether a mapping is known.
+    #[must_use]
+    pub fn is_mapped(&self, mapping: ChannelId) -> bool {
+        self.mappings.contains_key(&mapping)
+    }
+
+    /// The size of every table, by what is in it: as much as before when those who came are gone.
+    #[must_use]
+    pub fn held(&self) -> [(&'static str, usize); 5] {
+        [
+            ("regions", self.regions.len()),
+            ("capabilities", self.capabilities.len()),
+            ("mappings", self.mappings.len()),
+            ("revocations", self.revocations.len()),
+            ("consequences of regions", self.consequences.len()),
+        ]
+    }
+}

@@ -1,0 +1,182 @@
+//! Taking rights back, in two phases.
+//!
+//! **Mark.** Everything below the capability is good for nothing from then on: nothing is derived from it, granted or
+//! mapped any more. The agents of all nodes where it is mapped are told, and tell the domains.
+//!
+//! **Commit.** When each of those mappings is known to be gone, the entries vanish. A domain that has not let go when the
+//! patience ends is killed; if even then not all are gone (its node does not answer, or it cannot be killed), whoever asked
+//! hears who it is. The entries stay marked, and the memory with them, until there is evidence.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use tombolo_base::{ChannelId, DomainId, NodeId};
+
+use crate::table::{Consequence, Nanos, Table};
+use crate::{CapabilityFault, CapabilityId, MAX_NAMED_HOLDERS};
+
+/// A revocation: the node of who asked for it, and a number that is given out once.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Operation {
+    /// The node of who asked.
+    pub node: NodeId,
+    /// The number.
+    pub number: u64,
+}
+
+/// How long a revocation waits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Patience {
+    /// How long a domain has to let go, in nanoseconds. It is killed then, and as long after that the answer is given.
+    pub let_go_ns: Nanos,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Patience { let_go_ns: 1_000_000_000 }
+    }
+}
+
+/// A revocation that is complete.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Revoked {
+    /// Capabilities that are gone.
+    pub removed: u32,
+    /// Domains that were to be killed because they did not let go in time; the first of them.
+    pub killed: Vec<DomainId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Phase {
+    /// The domains have been told to let go; those that have not by then are killed.
+    Told { until: Nanos },
+    /// They were killed; who asked is answered by then.
+    Killed { until: Nanos },
+    /// Who asked was answered: not all are gone.
+    Quarantined,
+}
+
+/// A revocation that is not complete.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Revocation {
+    capability: CapabilityId,
+    marked: Vec<CapabilityId>,
+    /// What is still mapped.
+    pub(crate) pending: BTreeSet<ChannelId>,
+    killed: BTreeSet<DomainId>,
+    phase: Phase,
+}
+
+impl Table {
+    /// Takes back everything that was derived from a capability, and the capability itself if `itself`. The answer is a
+    /// [`Consequence`], perhaps at once.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub fn revoke(
+        &mut self,
+        now: Nanos,
+        by: DomainId,
+        capability: CapabilityId,
+        itself: bool,
+    ) -> Result<Operation, CapabilityFault> {
+        self.usable(by, capability)?;
+        let marked = self.subtree(capability, itself);
+        let mut pending: BTreeSet<ChannelId> =
+            marked.iter().flat_map(|marked| self.mapped_by(*marked)).collect();
+        // What was mapped by something below that went with its holder.
+        let orphan = |mapping: &ChannelId| self.mappings.get(mapping).is_some_and(|record| record.orphan);
+        pending.extend(self.mapped_by(capability).filter(orphan));
+        for marked in &marked {
+            if let Some(record) = self.capabilities.get_mut(marked) {
+                record.revoked = true;
+            }
+        }
+        pending.iter().for_each(|mapping| self.hang_up(*mapping));
+        self.last_operation += 1;
+        let operation = Operation { node: by.node(), number: self.last_operation };
+        let phase = Phase::Told { until: now.saturating_add(self.patience.let_go_ns) };
+        let revocation = Revocation { capability, marked, pending, killed: BTreeSet::new(), phase };
+        self.revocations.insert(operation, revocation);
+        self.commit_what_can_be();
+        Ok(operation)
+    }
+
+    /// A capability's descendants, each after what it was derived from.
+    fn subtree(&self, capability: CapabilityId, itself: bool) -> Vec<CapabilityId> {
+        let mut found = alloc::vec![capability];
+        let mut next = 0;
+        while let Some(parent) = found.get(next).copied() {
+            found.extend(self.children_of(parent));
+            next += 1;
+        }
+        if !itself {
+            found.remove(0);
+        }
+        found
+    }
+
+    /// Ends the revocations of which nothing is mapped any more.
+    pub(crate) fn commit_what_can_be(&mut self) {
+        while let Some(operation) =
+            self.revocations.iter().find(|(_, open)| open.pending.is_empty()).map(|(operation, _)| *operation)
+        {
+            self.commit(operation);
+        }
+    }
+
+    fn commit(&mut self, operation: Operation) {
+        let Some(revocation) = self.revocations.remove(&operation) else { return };
+        let Revocation { marked, killed, phase, .. } = revocation;
+        let mut removed = 0;
+        // From the leaves up: nothing is left to hang on anything else.
+        for capability in marked.into_iter().rev() {
+            let Some(region) = self.capabilities.get(&capability).map(|record| record.region) else {
+                continue;
+            };
+            self.remove(capability);
+            self.free_if_unused(region);
+            removed += 1;
+        }
+        if phase != Phase::Quarantined {
+            let killed = killed.into_iter().take(MAX_NAMED_HOLDERS as usize).collect();
+            let outcome = Ok(Revoked { removed, killed });
+            self.consequences.push(Consequence::Answer { operation, outcome });
+        }
+    }
+
+    /// When [`tick`](Self::tick) is due.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Nanos> {
+        let due = |phase: Phase| match phase {
+            Phase::Told { until } | Phase::Killed { until } => Some(until),
+            Phase::Quarantined => None,
+        };
+        self.revocations.values().filter_map(|revocation| due(revocation.phase)).min()
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Nanos) {
+        let patience_ns = self.patience.let_go_ns;
+        for (operation, revocation) in &mut self.revocations {
+            let holders = revocation.pending.iter().filter_map(|mapping| self.mappings.get(mapping));
+            let holders: BTreeSet<DomainId> = holders.map(|record| record.holder).collect();
+            match revocation.phase {
+                Phase::Told { until } if until <= now => {
+                    revocation.phase = Phase::Killed { until: now.saturating_add(patience_ns) };
+                    revocation.killed.extend(holders.iter().copied());
+                    let condemned = holders.into_iter().map(|domain| Consequence::Condemn { domain });
+                    self.consequences.extend(condemned);
+                }
+                Phase::Killed { until } if until <= now => {
+                    revocation.phase = Phase::Quarantined;
+                    let holders = holders.into_iter().take(MAX_NAMED_HOLDERS as usize).collect();
+                    let fault = CapabilityFault::StillHeld { capability: revocation.capability, holders };
+                    let answer = Consequence::Answer { operation: *operation, outcome: Err(fault) };
+                    self.consequences.push(answer);
+                }
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! The table, and what domains do to it.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::hash::{Hash, Hasher};
+
+use tombolo_base::{ChannelId, DomainId, NodeId};
+
+use crate::record::{CapabilityRecord, Mappable, MappingRecord, Memory, NewRegion, RegionRecord};
+use crate::revoke::{Operation, Patience, Revocation, Revoked};
+use crate::{Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, RegionId, Rights, Seal};
+
+/// A point in time, in nanoseconds from any origin.
+pub type Nanos = u64;
+
+/// Something to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Consequence {
+    /// Tell the agent of a node to have a mapping let go.
+    HangUp {
+        /// Where it is.
+        node: NodeId,
+        /// Which.
+        mapping: ChannelId,
+    },
+    /// Kill a domain that did not let go in time, if it can be killed.
+    Condemn {
+        /// Which.
+        domain: DomainId,
+    },
+    /// Answer whoever asked for a revocation.
+    Answer {
+        /// Which.
+        operation: Operation,
+        /// What came of it.
+        outcome: Result<Revoked, CapabilityFault>,
+    },
+    /// Nobody can reach a region any more: its memory is free for others.
+    Freed {
+        /// Which.
+        region: RegionId,
+        /// Where its bytes are.
+        memory: Memory,
+        /// How many there are.
+        length_bytes: u64,
+    },
+}
+
+/// The regions of a machine, the capabilities to them, and where they are mapped.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Table {
+    pub(crate) regions: BTreeMap<RegionId, RegionRecord>,
+    pub(crate) capabilities: BTreeMap<CapabilityId, CapabilityRecord>,
+    /// Pairs of what was derived from, and what was derived from it.
+    pub(crate) children: BTreeSet<(CapabilityId, CapabilityId)>,
+    /// Pairs of a holder and what it holds.
+    pub(crate) held: BTreeSet<(DomainId, CapabilityId)>,
+    /// How many capabilities each domain made that are still there.
+    pub(crate) charges: BTreeMap<DomainId, usize>,
+    pub(crate) mappings: BTreeMap<ChannelId, MappingRecord>,
+    /// Pairs of a capability and what is mapped by it.
+    pub(crate) mapped: BTreeSet<(CapabilityId, ChannelId)>,
+    pub(crate) revocations: BTreeMap<Operation, Revocation>,
+    pub(crate) patience: Patience,
+    pub(crate) last_region: u32,
+    pub(crate) last_capability: u64,
+    pub(crate) last_operation: u64,
+    pub(crate) consequences: Vec<Consequence>,
+}
+
+/// Of everything but what is to be done, which a caller takes before it looks again.
+impl Hash for Table {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.regions, &self.capabilities, &self.mappings, &self.revocations).hash(state);
+        (self.last_region, self.last_capability, self.last_operation).hash(state);
+    }
+}
+
+impl Table {
+    /// An empty table, whose revocations have so much patience.
+    #[must_use]
+    pub fn new(patience: Patience) -> Self {
+        Table { patience, ..Table::default() }
+    }
+
+    /// What is to be done since the last call, in order.
+    pub fn take_consequences(&mut self) -> Vec<Consequence> {
+        core::mem::take(&mut self.consequences)
+    }
+
+    /// The id of the next region of a node, given out once; `None` when all are.
+    pub fn new_region_id(&mut self, node: NodeId, generation: core::num::NonZeroU16) -> Option<RegionId> {
+        self.last_region = self.last_region.checked_add(1)?;
+        Some(RegionId::new(node, generation, self.last_region))
+    }
+
+    /// A region is there, with this id, and its maker holds a capability to all of it.
+    pub fn create(&mut self, id: RegionId, new: NewRegion) -> CapabilityInfo {
+        self.create_with(id, new, Rights::ALL)
+    }
+
+    /// As [`create`](Self::create), with some of the rights: of what cannot be written to.
+    pub fn create_with(&mut self, id: RegionId, new: NewRegion, rights: Rights) -> CapabilityInfo {
+        let NewRegion { maker, memory, length_bytes, unit_bytes, .. } = new;
+        self.regions.insert(
+            id,
+            RegionRecord {
+                maker,
+                memory,
+                length_bytes,
+                unit_bytes,
+                seal: Seal::Open,
+                sealing: None,
+                capabilities: BTreeSet::new(),
+                mappings: BTreeSet::new(),
+            },
+        );
+        self.insert(CapabilityRecord {
+            region: id,
+            extent: Extent::new(0, length_bytes),
+            rights,
+            holder: maker,
+            charged: maker,
+            parent: None,
+            revoked: false,
+        })
+    }
+
+    fn insert(&mut self, record: CapabilityRecord) -> CapabilityInfo {
+        self.last_capability += 1;
+        let id = CapabilityId(self.last_capability);
+        if let Some(parent) = record.parent {
+            self.children.insert((parent, id));
+        }
+        self.held.insert((record.holder, id));
+        *self.charges.entry(record.charged).or_default() += 1;
+        if let Some(region) = self.regions.get_mut(&record.region) {
+            region.capabilities.insert(id);
+        }
+        self.capabilities.insert(id, record);
+        record.info(id)
+    }
+
+    /// A capability that `by` holds and that is good for something.
+    pub(crate) fn usable(
+        &self,
+        by: DomainId,
+        capability: CapabilityId,
+    ) -> Result<&CapabilityRecord, CapabilityFault> {
+        let record = self.capabilities.get(&capability).ok_or(CapabilityFault::Gone { capability })?;
+        if record.holder != by {
+            return Err(CapabilityFault::NotYours { capability });
+        }
+        if record.revoked {
+            return Err(CapabilityFault::Revoked { capability });
+        }
+        Ok(record)
+    }
+
+    fn with_right(
+        &self,
+        by: DomainId,
+        capability: CapabilityId,
+        needed: Rights,
+    ) -> Result<&CapabilityRecord, CapabilityFault> {
+        let record = self.usable(by, capability)?;
+        if !record.rights.contains(needed) {
+            return Err(CapabilityFault::Lacks { capability, needed, given: record.rights });
+        }
+        Ok(record)
+    }
+
+    /// Derives a capability from one that `by` holds: to a part of its bytes, counted from their start, with some of its
+    /// rights. For another holder that takes the right to grant.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub fn derive(
+        &mut self,
+        by: DomainId,
+        capability: CapabilityId,
+        extent: Option<Extent>,
+        rights: Rights,
+        holder: DomainId,
+    ) -> Result<CapabilityInfo, CapabilityFault> {
+        let to_grant = if holder == by { Rights::NONE } else { Rights::GRANT };
+        let record = *self.with_right(by, capability, rights | to_grant)?;
+        let part = match extent {
+            None => record.extent,
+            Some(extent) => self.part_of(&record, extent)?,
+        };
+        Ok(self.insert(CapabilityRecord {
+            extent: part,
+            rights,
+            holder,
+            charged: by,
+            parent: Some(capability),
+            ..record
+        }))
+    }
+
+    fn part_of(&self, record: &CapabilityRecord, extent: Extent) -> Result<Extent, CapabilityFault> {
+        let available_bytes = record.extent.length_bytes;
+        let bad = CapabilityFault::BadExtent { extent, available_bytes };
+        let part = record.extent.part(extent).ok_or(bad)?;
+        let (unit_bytes, all_bytes) = self
+            .regions
+            .get(&record.region)
+            .map_or((1, 0), |region| (region.unit_bytes, region.length_bytes));
+        let at_end = part.end_bytes() == Some(all_bytes);
+        if !part.offset_bytes.is_multiple_of(unit_bytes)
+            || !(at_end || part.length_bytes.is_multiple_of(unit_bytes))
+        {
+            return Err(CapabilityFault::Unaligned { extent, unit_bytes });
+        }
+        Ok(part)
+    }
+
+    /// Hands a capability over. What was derived from it stays so; where its holder has it mapped it is let go.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub fn give(
+        &mut self,
+        by: DomainId,
+        capability: CapabilityId,
+        to: DomainId,
+    ) -> Result<CapabilityInfo, CapabilityFault> {
+        self.with_right(by, capability, Rights::GRANT)?;
+        self.unmap_own(capability);
+        self.held.remove(&(by, capability));
+        self.held.insert((to, capability));
+        let record = self.capabilities.get_mut(&capability).ok_or(CapabilityFault::Gone { capability })?;
+        record.holder = to;
+        Ok(record.info(capability))
+    }
+
+    /// What a holder has mapped by a capability that it is about to lose is to be let go.
+    pub(crate) fn unmap_own(&mut self, capability: CapabilityId) {
+        let mappings: Vec<ChannelId> = self.mapped_by(capability).collect();
+        for mapping in mappings {
+            self.hang_up(mapping);
+            if let Some(mapping) = self.mappings.get_mut(&mapping) {
+                mapping.orphan = true;
+            }
+        }
+    }
+
+    pub(crate) fn mapped_by(&self, capability: CapabilityId) -> impl Iterator<Item = ChannelId> {
+        let of = (capability, ChannelId(0))..=(capability, ChannelId(u64::MAX));
+        self.mapped.range(of).map(|(_, mapping)| *mapping)
+    }
+
+    pub(crate) fn children_of(&self, capability: CapabilityId) -> impl Iterator<Item = CapabilityId> {
+        let of = (capability, CapabilityId(0))..=(capability, CapabilityId(u64::MAX));
+        self.children.range(of).map(|(_, child)| *child)
+    }
+
+    /// Lets a capability go, and what its holder has mapped by it. What was derived from it is from then on derived from
+    /// what it was derived from.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub fn delete(&mut self, by: DomainId, capability: CapabilityId) -> Result<(), CapabilityFault> {
+        let region = self.usable(by, capability)?.region;
+        self.unmap_own(capability);
+        self.remove(capability);
+        self.free_if_unused(region);
+        Ok(())
+    }
+
+    /// Takes a capability out. What hangs on it hangs on its parent from then on.
+    pub(crate) fn remove(&mut self, capability: CapabilityId) {
+        let Some(record) = self.capabilities.remove(&capability) else { return };
+        self.held.remove(&(record.holder, capability));
+        if let Some(charge) = self.charges.get_mut(&record.charged) {
+            *charge -= 1;
+            if *charge == 0 {
+                self.charges.remove(&record.charged);
+            }
+        }
+        if let Some(region) = self.regions.get_mut(&record.region) {
+            region.capabilities.remove(&capability);
+        }
+        if let Some(parent) = record.parent {
+            self.children.remove(&(parent, capability));
+        }
+        let children: Vec<CapabilityId> = self.children_of(capability).collect();
+        for child in children {
+            self.children.remove(&(capability, child));
+            if let Some(child) = self.capabilities.get_mut(&child) {
+                child.parent = record.parent;
+            }
+            self.children.extend(record.parent.map(|parent| (parent, child)));
+        }
+        let mappings: Vec<ChannelId> = self.mapped_by(capability).collect();
+        for mapping in mappings {
+            self.mapped.remove(&(capability, mapping));
+            self.mapped.extend(record.parent.map(|parent| (parent, mapping)));
+            if let Some(mapping) = self.mappings.get_mut(&mapping) {
+                (mapping.by, mapping.orphan) = (record.parent, true);
+            }
+        }
+    }
+
+    pub(crate) fn free_if_unused(&mut self, id: RegionId) {
+        let unused = |region: &RegionRecord| region.capabilities.is_empty() && region.mappings.is_empty();
+        if self.regions.get(&id).is_some_and(unused)
+            && let Some(region) = self.regions.remove(&id)
+        {
+            let RegionRecord { memory, length_bytes, .. } = region;
+            self.consequences.push(Consequence::Freed { region: id, memory, length_bytes });
+        }
+    }
+
+    /// What it would take to map a capability, for reading, or for reading and writing. `reaches` says whether its holder
+    /// can reach memory of a region.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub fn mappable(
+        &self,
+        by: DomainId,
+        capability: CapabilityId,
+        rights: Rights,
+        reaches: impl FnOnce(RegionId, Memory) -> bool,
+    ) -> Result<Mappable, CapabilityFault> {
+        let rights = Rights::READ | (rights & Rights::WRITE);
+        let record = self.with_right(by, capability, rights)?;
+        let region = self.regions.get(&record.region).ok_or(CapabilityFault::Gone { capability })?;
+        let seal = region.sealing.unwrap_or(region.seal);
+        if rights.contains(Rights::WRITE) && seal != Seal::Open {
+            return Err(CapabilityFault::Sealed { region: record.region, seal });
+        }
+        if !reaches(record.region, region.memory) {
+            return Err(CapabilityFault::NotReachable { region: record.region, from: by });
+        }
+        Ok(Mappable { region: record.region, extent: record.extent, rights, memory: region.memory })
+    }
+
+    /// A capability is mapped by its holder, under a number that is given out once.
+    pub fn map(&mut self, capability: CapabilityId, mappable: &Mappable, mapping: ChannelId) {
+        let Some(record) = self.capabilities.get(&capability) else { return };
+        self.mappings.insert(
+            mapping,
+            MappingRecord {
+                region: mappable.region,
+                holder: record.holder,
+                writable: mappable.rights.contains(Rights::WRITE),
+                by: Some(capability),
+                orphan: false,
+                hung_up: false,
+            },
+        );
+        self.mapped.insert((capability, mapping));
+        if let Some(region) = self.regions.get_mut(&mappable.region) {
+            region.mappings.insert(mapping);
+        }
+    }
+
+    /// Whether a region can be sealed by right of a capability: which one, to be followed by [`sealed`](Self::sealed).
+    /// From now on it is mapped for writing no more.
+    ///
+    /// # Errors
+    /// [`CapabilityFault::Mapped`] where somebody else can write to it who should not. Nothing has changed.
+    pub fn seal(
+        &mut self,
+        by: DomainId,
+        capability: CapabilityId,
+        seal: Seal,
+    ) -> Result<RegionId, CapabilityFault> {
+        let record = self.with_right(by, capability, Rights::WRITE)?;
+        let (id, extent) = (record.region, record.extent);
+        let region = self.regions.get(&id).ok_or(CapabilityFault::Gone { capability })?;
+        if region.memory.backing() != Backing::Memory {
+            return Err(CapabilityFault::CannotSeal { region: id, backing: region.memory.backing() });
+        }
+        if extent.length_bytes != region.length_bytes {
+            return Err(CapabilityFault::BadExtent { extent, available_bytes: region.length_bytes });
+        }
+        if let Some(seal) = region.sealing {
+            return Err(CapabilityFault::Sealed { region: id, seal });
+        }
+        if region.seal == Seal::Frozen {
+            return Err(CapabilityFault::Sealed { region: id, seal: region.seal });
+        }
+        let writes = |mapping: &&ChannelId| self.mappings.get(mapping).is_some_and(|record| record.writable);
+        let own = |mapping: &&ChannelId| self.mappings.get(mapping).is_some_and(|record| record.holder == by);
+        let writable = region.mappings.iter().filter(writes);
+        let in_the_way = match seal {
+            Seal::Open => 0,
+            Seal::SoleWriter => writable.filter(|mapping| !own(mapping)).count(),
+            Seal::Frozen => writable.count(),
+        };
+        if in_the_way > 0 {
+            return Err(CapabilityFault::Mapped { region: id, mappings: in_the_way as u32 });
+        }
+        if let Some(region) = self.regions.get_mut(&id) {
+            region.sealing = Some(seal);
+        }
+        Ok(id)
+    }
+
+    /// The kernel of a region has sealed it as it was asked to, or could not.
+    pub fn sealed(&mut self, region: RegionId, done: bool) {
+        if let Some(region) = self.regions.get_mut(&region)
+            && let Some(seal) = region.sealing.take()
+            && done
+        {
+            region.seal = seal;
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Random walks of several domains on two nodes, with deaths at any point, against what the table promises. What is mapped
+//! where is kept beside it, as the processes have it; so is every ancestor that a right ever had.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A mapping as its process has it.
+struct Real {
+    holder: DomainId,
+    region: RegionId,
+    /// What it was mapped by, and everything that was derived from.
+    lineage: BTreeSet<CapabilityId>,
+    number: u64,
+}
+
+struct Asked {
+    operation: Operation,
+    capability: CapabilityId,
+    itself: bool,
+    /// The newest mapping then.
+    newest: u64,
+}
+
+struct Walk {
+    table: Table,
+    now: Nanos,
+    domains: Vec<DomainId>,
+    next_domain: u32,
+    ancestors: BTreeMap<CapabilityId, BTreeSet<CapabilityId>>,
+    real: Vec<Real>,
+    next_mapping: u64,
+    asked: Vec<Asked>,
+    regions: BTreeSet<RegionId>,
+    condemned: BTreeSet<DomainId>,
+}
+
+impl Walk {
+    fn new() -> Walk {
+        let domains = vec![domain(HOST, 1), domain(HOST, 2), domain(ARM0, 3)];
+        Walk {
+            table: table(),
+            now: 0,
+            domains,
+            next_domain: 4,
+            ancestors: BTreeMap::new(),
+            real: Vec::new(),
+            next_mapping: 1,
+            asked: Vec::new(),
+            regions: BTreeSet::new(),
+            condemned: BTreeSet::new(),
+        }
+    }
+
+    fn holding(&self, pick: usize) -> Option<(DomainId, CapabilityId)> {
+        let all: Vec<_> = self.table.capabilities.iter().map(|(id, record)| (record.holder, *id)).collect();
+        (!all.is_empty()).then(|| all[pick % all.len()])
+    }
+
+    fn made(&mut self, info: &CapabilityInfo) {
+        let mut lineage = BTreeSet::from([info.id]);
+        lineage.extend(info.parent.iter().flat_map(|parent| self.ancestors[parent].iter().copied()));
+        self.ancestors.insert(info.id, lineage);
+    }
+
+    fn step(&mut self, (what, a, b, c): (u8, usize, usize, usize)) {
+        let other = self.domains[b % self.domains.len()];
+        let rights = Rights::from_bits((c % 8) as u8).unwrap();
+        match what {
+            0 => {
+                let node = [HOST, ARM0][a % 2];
+                let info = create(&mut self.table, memory(node, other, 1 + c as u64 % 4));
+                self.regions.insert(info.region);
+                self.made(&info);
+            }
+            1..=4 => {
+                if let Some((by, capability)) = self.holding(a) {
+                    let extent = (c % 3 == 0).then(|| Extent::new((c % 5) as u64 * PAGE_BYTES, PAGE_BYTES));
+                    if let Ok(info) = self.table.derive(by, capability, extent, rights, other) {
+                        self.made(&info);
+                    }
+                }
+            }
+            5 => {
+                if let Some((by, capability)) = self.holding(a) {
+                    let _ = self.table.give(by, capability, other);
+                }
+            }
+            6 => {
+                if let Some((by, capability)) = self.holding(a) {
+                    let _ = self.table.delete(by, capability);
+                }
+            }
+            7..=10 => self.map(a, rights),
+            11 | 12 if !self.real.is_empty() => {
+                let gone = self.real.swap_remove(a % self.real.len());
+                self.table.released(gone.holder.node(), ChannelId(gone.number));
+            }
+            13 | 14 => {
+                if let Some((by, capability)) = self.holding(a) {
+                    let itself = c % 2 == 0;
+                    if let Ok(operation) = self.table.revoke(self.now, by, capability, itself) {
+                        let newest = self.next_mapping - 1;
+                        self.asked.push(Asked { operation, capability, itself, newest });
+                    }
+                }
+            }
+            15 => {
+                self.now += [1, SECOND / 2, SECOND, 3 * SECOND][a % 4];
+                self.table.tick(self.now);
+            }
+            16 => self.replace(b % self.domains.len()),
+            17 if a % 4 == 0 => self.lose(ARM0),
+            _ => {
+                let _ = self.holding(a).map(|(by, capability)| self.table.seal(by, capability, Seal::Frozen));
+                let sealing: Vec<RegionId> = self.table.regions.keys().copied().collect();
+                sealing.into_iter().for_each(|region| self.table.sealed(region, b % 2 == 0));
+            }
+        }
+        self.look();
+    }
+
+    fn map(&mut self, pick: usize, rights: Rights) {
+        let Some((holder, capability)) = self.holding(pick) else { return };
+        let Ok(mappable) = self.table.mappable(holder, capability, rights, |_, _| true) else { return };
+        let number = self.next_mapping;
+        self.next_mapping += 1;
+        self.table.map(capability, &mappable, ChannelId(number));
+        let lineage = self.ancestors[&capability].clone();
+        self.real.push(Real { holder, region: mappable.region, lineage, number });
+    }
+
+    /// A domain is known no more, and another comes. Its process may have things mapped yet.
+    fn replace(&mut self, index: usize) {
+        let node = self.domains[index].node();
+        self.table.domain_ended(self.domains[index]);
+        self.domains[index] = domain(node, self.next_domain);
+        self.next_domain += 1;
+    }
+
+    fn lose(&mut self, node: NodeId) {
+        for index in 0..self.domains.len() {
+            if self.domains[index].node() == node {
+                self.replace(index);
+            }
+        }
+        self.real.retain(|real| real.holder.node() != node);
+        // What others have of its memory is nobody's from now on.
+        self.real.retain(|real| real.region.node() != node);
+        self.table.node_lost(node);
+    }
+
+    fn look(&mut self) {
+        for consequence in self.table.take_consequences() {
+            match consequence {
+                Consequence::Freed { region, .. } => {
+                    assert!(self.regions.remove(&region), "{region} is freed twice");
+                    assert!(
+                        self.real.iter().all(|real| real.region != region),
+                        "{region} is freed while mapped"
+                    );
+                }
+                Consequence::Answer { operation, outcome } => {
+                    let at = self.asked.iter().position(|asked| asked.operation == operation).unwrap();
+                    let asked = self.asked.remove(at);
+                    if outcome.is_ok() {
+                        self.reached_by_nobody(&asked);
+                    }
+                }
+                Consequence::HangUp { node, mapping } => {
+                    let real = self.real.iter().find(|real| real.number == mapping.0);
+                    assert!(real.is_none_or(|real| real.holder.node() == node));
+                }
+                Consequence::Condemn { domain } => {
+                    self.condemned.insert(domain);
+                }
+            }
+        }
+        self.consistent();
+    }
+
+    /// A revocation is complete: what was mapped before by what it was about is mapped no more.
+    fn reached_by_nobody(&self, asked: &Asked) {
+        for real in self.real.iter().filter(|real| real.number <= asked.newest) {
+            let below = real.lineage.contains(&asked.capability)
+                && (asked.itself || real.lineage.iter().max() != Some(&asked.capability));
+            assert!(!below, "{} was revoked and is mapped as {}", asked.capability, real.number);
+        }
+    }
+
+    fn consistent(&self) {
+        let table = &self.table;
+        let known: BTreeSet<u64> = table.mappings.keys().map(|mapping| mapping.0).collect();
+        let real: BTreeSet<u64> = self.real.iter().map(|real| real.number).collect();
+        assert_eq!(known, real, "what is mapped is known, and nothing else");
+        for (id, record) in &table.capabilities {
+            assert!(table.held.contains(&(record.holder, *id)));
+            let region = &table.regions[&record.region];
+            assert!(region.capabilities.contains(id));
+            assert!(Extent::new(0, region.length_bytes).contains(record.extent));
+            if let Some(parent) = record.parent {
+                let above = &table.capabilities[&parent];
+                assert!(above.extent.contains(record.extent) && above.rights.contains(record.rights));
+                assert!(table.children.contains(&(parent, *id)));
+                assert!(!above.revoked || record.revoked, "nothing good hangs on what is revoked");
+            }
+        }
+        for region in table.regions.values() {
+            assert!(!region.capabilities.is_empty() || !region.mappings.is_empty());
+        }
+        let sum = |counts: &BTreeMap<DomainId, usize>| counts.values().sum::<usize>();
+        let of_regions: usize = table.regions.values().map(|region| region.capabilities.len()).sum();
+        let all = table.capabilities.len();
+        assert_eq!((table.held.len(), of_regions, sum(&table.charges)), (all, all, all));
+        let parents = table.capabilities.values().filter(|record| record.parent.is_some()).count();
+        let attributed = table.mappings.values().filter(|record| record.by.is_some()).count();
+        assert_eq!((table.children.len(), table.mapped.len()), (parents, attributed));
+    }
+
+    /// Everybody dies.
+    fn end(mut self) {
+        (0..self.domains.len()).for_each(|index| self.replace(index));
+        self.look();
+        for real in std::mem::take(&mut self.real) {
+            self.table.released(real.holder.node(), ChannelId(real.number));
+        }
+        self.look();
+        assert!(self.table.held().iter().all(|(_, count)| *count == 0), "{:?}", self.table);
+        assert!(self.regions.is_empty() && self.asked.is_empty() && self.table.charges.is_empty());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn no_walk_breaks_what_is_promised(
+        steps in proptest::collection::vec((0_u8..19, 0_usize..1000, 0_usize..1000, 0_usize..1000), 1..150)
+    ) {
+        let mut walk = Walk::new();
+        steps.into_iter().for_each(|step| walk.step(step));
+        walk.end();
+    }
+}

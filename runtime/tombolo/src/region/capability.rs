@@ -1,0 +1,232 @@
+//! Rights to regions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tombolo_base::DomainId;
+use tombolo_capability::{CapabilityId, CapabilityInfo, Extent, RegionId, RegionInfo, Revoked, Rights, Seal};
+use tombolo_control::{ForeignPlace, Reply, Request};
+
+use super::mapping::{MapOptions, Mapping};
+use crate::error::Error;
+use crate::monitor::{ANSWER_TIMEOUT, MonitorLink};
+use crate::spawn::unexpected;
+
+/// A right to a part of a region, which this program holds. Cloning names the same one; when the last clone and the last
+/// [`Mapping`] by it are dropped it is let go, and what was derived from it stays.
+#[derive(Clone, Debug)]
+pub struct Capability {
+    held: Arc<Held>,
+}
+
+/// What is let go with the last who needs it.
+#[derive(Debug)]
+pub(super) struct Held {
+    link: Arc<MonitorLink>,
+    info: CapabilityInfo,
+    kept: AtomicBool,
+}
+
+impl Held {
+    pub(super) fn id(&self) -> CapabilityId {
+        self.info.id
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.kept.load(Ordering::Relaxed) {
+            // If the monitor is gone, so is the capability.
+            let _ = self.link.tell(Request::CapabilityDelete { capability: self.info.id });
+        }
+    }
+}
+
+/// What a capability is to, as the machine has it now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shown {
+    /// The capability.
+    pub capability: CapabilityInfo,
+    /// The region.
+    pub region: RegionInfo,
+    /// Where its bytes are, if they are in memory of a program on the host, for one that runs there too.
+    pub foreign: Option<ForeignPlace>,
+}
+
+impl Capability {
+    pub(super) fn held(link: Arc<MonitorLink>, info: CapabilityInfo) -> Self {
+        Capability { held: Arc::new(Held { link, info, kept: false.into() }) }
+    }
+
+    /// Its id, which may travel in any message. It says nothing to those who do not hold it.
+    #[must_use]
+    pub fn id(&self) -> CapabilityId {
+        self.held.info.id
+    }
+
+    /// The region.
+    #[must_use]
+    pub fn region(&self) -> RegionId {
+        self.held.info.region
+    }
+
+    /// Which part of the region.
+    #[must_use]
+    pub fn extent(&self) -> Extent {
+        self.held.info.extent
+    }
+
+    /// What may be done.
+    #[must_use]
+    pub fn rights(&self) -> Rights {
+        self.held.info.rights
+    }
+
+    fn ask(&self, request: Request) -> Result<Reply, Error> {
+        Ok(self.held.link.ask(request, ANSWER_TIMEOUT)?.0)
+    }
+
+    /// Derives another for this program: to `extent`, counted from the start of this one's part, or to all of that, with
+    /// those of the rights.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: it does not lie inside, does not begin and end between pages, or the rights are not there.
+    pub fn derive(&self, extent: Option<Extent>, rights: Rights) -> Result<Capability, Error> {
+        let info = self.derived(extent, rights, None)?;
+        Ok(Capability::held(self.held.link.clone(), info))
+    }
+
+    /// Derives another for `domain`, which takes it up by its id ([`Domain::capability`](crate::Domain::capability)).
+    ///
+    /// # Errors
+    /// As [`derive`](Self::derive); this one does not give the right to grant, or there is no such domain.
+    pub fn grant(&self, domain: DomainId, rights: Rights) -> Result<CapabilityInfo, Error> {
+        self.derived(None, rights, Some(domain))
+    }
+
+    /// As [`grant`](Self::grant), to a part, counted from the start of this one's.
+    ///
+    /// # Errors
+    /// As [`derive`](Self::derive) and [`grant`](Self::grant).
+    pub fn grant_part(
+        &self,
+        domain: DomainId,
+        extent: Extent,
+        rights: Rights,
+    ) -> Result<CapabilityInfo, Error> {
+        self.derived(Some(extent), rights, Some(domain))
+    }
+
+    fn derived(
+        &self,
+        extent: Option<Extent>,
+        rights: Rights,
+        holder: Option<DomainId>,
+    ) -> Result<CapabilityInfo, Error> {
+        match self.ask(Request::CapabilityDerive { capability: self.id(), extent, rights, holder })? {
+            Reply::CapabilityDerive { capability } => Ok(capability),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Hands it over: `domain` holds it from now on, and what was derived from it stays so. Where this program has it mapped
+    /// it is let go. What comes back is its id, which has not changed.
+    ///
+    /// # Errors
+    /// As [`grant`](Self::grant); it is still this program's then.
+    pub fn give(&self, domain: DomainId) -> Result<CapabilityId, Error> {
+        self.ask(Request::CapabilityGive { capability: self.id(), holder: domain })?;
+        Ok(self.keep())
+    }
+
+    /// It is not let go when the last clone is dropped, but with this program. Others of this program may take it up by its
+    /// id, which comes back.
+    pub fn keep(&self) -> CapabilityId {
+        self.held.kept.store(true, Ordering::Relaxed);
+        self.id()
+    }
+
+    /// What it is to, as the machine has it now.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: it was revoked.
+    pub fn show(&self) -> Result<Shown, Error> {
+        match self.ask(Request::CapabilityShow { capability: self.id() })? {
+            Reply::CapabilityShow { capability, region, foreign } => {
+                Ok(Shown { capability, region, foreign })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Maps its part of the region: with [`Rights::READ`], or with [`Rights::READ_WRITE`].
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: the rights are not there, the region is sealed, it was revoked, or its bytes are not reachable
+    /// from this node, so that they have to be copied.
+    pub fn map(&self, rights: Rights) -> Result<Mapping, Error> {
+        self.map_with(rights, MapOptions::default())
+    }
+
+    /// As [`map`](Self::map), at an address or with all pages there from the start.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map); something is mapped at that address.
+    pub fn map_with(&self, rights: Rights, options: MapOptions) -> Result<Mapping, Error> {
+        let request = Request::RegionMap { capability: self.id(), rights };
+        match self.held.link.ask(request, ANSWER_TIMEOUT)? {
+            (Reply::RegionMap { map }, fds) => Mapping::new(self.held.clone(), &map, fds, options),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Takes back everything that was derived from it, wherever it went, and waits until nobody can reach the memory by that
+    /// any more. Domains that have it mapped are told to let go, which those that stand on this crate do by themselves,
+    /// whatever they are doing; one that does not in time (`revoke_ms` in the machine file) is killed if the machine
+    /// started it.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`] with [`CapabilityFault::StillHeld`](tombolo_capability::CapabilityFault::StillHeld) when some have
+    /// not let go even so: a virtual machine that does not answer, or a program that the machine did not start. Their rights
+    /// are gone, and the memory is given to nobody else until they let go or are dead. [`Error::TimedOut`] when `timeout` is
+    /// shorter than that takes; the revocation goes on.
+    pub fn revoke(&self, timeout: Duration) -> Result<Revoked, Error> {
+        self.revoked(false, timeout)
+    }
+
+    /// As [`revoke`](Self::revoke), and this one too.
+    ///
+    /// # Errors
+    /// As [`revoke`](Self::revoke).
+    pub fn revoke_all(&self, timeout: Duration) -> Result<Revoked, Error> {
+        let revoked = self.revoked(true, timeout)?;
+        self.keep();
+        Ok(revoked)
+    }
+
+    fn revoked(&self, itself: bool, timeout: Duration) -> Result<Revoked, Error> {
+        let request = Request::CapabilityRevoke { capability: self.id(), itself };
+        match self.held.link.ask(request, timeout)?.0 {
+            Reply::CapabilityRevoke { removed, killed } => Ok(Revoked { removed, killed }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Nobody writes to the region any more, whatever rights they hold, this program included. The kernel checks and keeps
+    /// that. Takes a capability to all of the region, with the right to write.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`] while somebody has it mapped for writing, and for a region that is not in memory of a kernel.
+    pub fn freeze(&self) -> Result<(), Error> {
+        self.ask(Request::RegionSeal { capability: self.id(), seal: Seal::Frozen }).map(|_| ())
+    }
+
+    /// Nobody maps the region for writing any more; those who have it mapped so, which may be this program alone, write on.
+    ///
+    /// # Errors
+    /// As [`freeze`](Self::freeze); another has it mapped for writing.
+    pub fn seal_to_sole_writer(&self) -> Result<(), Error> {
+        self.ask(Request::RegionSeal { capability: self.id(), seal: Seal::SoleWriter }).map(|_| ())
+    }
+}

@@ -1,0 +1,191 @@
+//! Memory of regions as a program works in it.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Weak};
+use std::task::{Wake, Waker};
+
+use tombolo_base::{OutOfRange, SharedMemory};
+use tombolo_capability::{Backing, CapabilityFault, Extent, RegionId, Rights};
+use tombolo_control::{Fault, RegionMap};
+use tombolo_platform::error::Context;
+use tombolo_platform::memory::{Revocable, check_sealed};
+use tombolo_platform::{Errno, OsError};
+
+use super::capability::Held;
+use crate::error::Error;
+use crate::future::Registration;
+
+/// How a region is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MapOptions {
+    /// Here and nowhere else, where nothing is mapped; anywhere if none. A multiple of the page size.
+    pub address: Option<usize>,
+    /// All pages are there from the start, rather than when they are first used.
+    pub populate: bool,
+}
+
+/// A part of a region that is mapped. Others may write to it at any time, so bytes are copied out and in; what an access
+/// returned was the region's.
+///
+/// When the right to it is taken back, a thread of this crate replaces the pages by zeros of this program alone, whatever the
+/// program is doing; from then on every access here ends in [`Error::Revoked`].
+#[derive(Debug)]
+pub struct Mapping {
+    region: RegionId,
+    extent: Extent,
+    mapped: Arc<Revocable>,
+    /// What bytes are read from and written to, where the memory could become shorter.
+    file: Option<(File, u64)>,
+    held: Arc<Held>,
+}
+
+/// Lets memory go when its lifeline is hung up.
+struct LetGo(Weak<Revocable>);
+
+impl Wake for LetGo {
+    fn wake(self: Arc<Self>) {
+        if let Some(mapped) = self.0.upgrade() {
+            // Where that fails the lifeline stays, and whoever revokes finds that this program has not let go.
+            let _ = mapped.let_go_if_told();
+        }
+    }
+}
+
+impl Mapping {
+    pub(super) fn new(
+        held: Arc<Held>,
+        map: &RegionMap,
+        fds: Vec<OwnedFd>,
+        options: MapOptions,
+    ) -> Result<Mapping, Error> {
+        let Ok([file, lifeline]) = <[OwnedFd; 2]>::try_from(fds) else {
+            return Err(OsError::new("map a region: its memory did not come along", Errno::BADF).into());
+        };
+        let RegionMap { region, extent, rights, file_offset_bytes, backing, .. } = *map;
+        let writable = rights.contains(Rights::WRITE);
+        let MapOptions { address, populate } = options;
+        let length_bytes = usize::try_from(extent.length_bytes)
+            .map_err(|_| OsError::new("map a region that is longer than this program can", Errno::NOMEM))?;
+        if backing == Backing::Memory {
+            let end = file_offset_bytes.saturating_add(extent.length_bytes);
+            check_sealed(&file, end)?;
+        }
+        let options = tombolo_platform::memory::MapOptions { writable, address, populate };
+        let mapped = Revocable::map(&file, file_offset_bytes, length_bytes, options, lifeline)?;
+        let mut registration = Registration::new()?;
+        let waker = Waker::from(Arc::new(LetGo(Arc::downgrade(&mapped))));
+        mapped.with_lifeline(|lifeline| registration.watch(lifeline, waker)).transpose()?;
+        // Also what keeps only the memory keeps the right to it.
+        mapped.keep(Box::new((registration, held.clone())));
+        let file = (backing == Backing::File).then(|| (File::from(file), file_offset_bytes));
+        Ok(Mapping { region, extent, mapped, file, held })
+    }
+
+    /// The region.
+    #[must_use]
+    pub fn region(&self) -> RegionId {
+        self.region
+    }
+
+    /// Which part of the region.
+    #[must_use]
+    pub fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    /// How many bytes are mapped.
+    #[must_use]
+    pub fn length_bytes(&self) -> usize {
+        self.mapped.length_bytes()
+    }
+
+    /// Whether it can be written to.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.mapped.is_writable()
+    }
+
+    /// Whether the right to it has been taken back.
+    #[must_use]
+    pub fn is_revoked(&self) -> bool {
+        self.mapped.is_let_go()
+    }
+
+    /// That it has not been taken back: what was read before is the region's, what was written before has arrived.
+    ///
+    /// # Errors
+    /// [`Error::Revoked`].
+    pub fn check(&self) -> Result<(), Error> {
+        if self.is_revoked() { Err(Error::Revoked { region: self.region }) } else { Ok(()) }
+    }
+
+    fn out_of_range(&self, offset_bytes: usize, length_bytes: usize) -> OutOfRange {
+        OutOfRange { offset_bytes, length_bytes, available_bytes: self.length_bytes() }
+    }
+
+    /// Copies bytes out, from `offset_bytes` of what is mapped on.
+    ///
+    /// # Errors
+    /// [`Error::Revoked`], [`Error::OutOfRange`]. What `target` holds then means nothing.
+    pub fn read(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), Error> {
+        match &self.file {
+            None => self.mapped.read(offset_bytes, target)?,
+            Some((file, start_bytes)) => {
+                self.is_inside(offset_bytes, target.len())?;
+                file.read_exact_at(target, start_bytes + offset_bytes as u64)
+                    .context("read the file of a region (it may have become shorter)")?;
+            }
+        }
+        self.check()
+    }
+
+    fn is_inside(&self, offset_bytes: usize, length_bytes: usize) -> Result<(), OutOfRange> {
+        match offset_bytes.checked_add(length_bytes) {
+            Some(end) if end <= self.length_bytes() => Ok(()),
+            _ => Err(self.out_of_range(offset_bytes, length_bytes)),
+        }
+    }
+
+    /// Copies bytes in. Those around them in the same aligned words of 8 bytes are stored again as they were, so two who
+    /// write to one word at once have to agree.
+    ///
+    /// # Errors
+    /// [`Error::Revoked`]: nobody else sees what was written. [`Error::OutOfRange`]. [`Error::Monitor`] where it is not mapped
+    /// for writing.
+    pub fn write(&self, offset_bytes: usize, source: &[u8]) -> Result<(), Error> {
+        if !self.is_writable() {
+            let capability = self.held.id();
+            let (needed, given) = (Rights::WRITE, Rights::READ);
+            return Err(
+                Fault::Capability { fault: CapabilityFault::Lacks { capability, needed, given } }.into()
+            );
+        }
+        match &self.file {
+            None => self.mapped.write(offset_bytes, source)?,
+            Some((file, start_bytes)) => {
+                self.is_inside(offset_bytes, source.len())?;
+                // Not after it was taken back: it would reach the file.
+                self.check()?;
+                file.write_all_at(source, start_bytes + offset_bytes as u64)
+                    .context("write the file of a region")?;
+            }
+        }
+        self.check()
+    }
+
+    /// The memory in words, of what is mapped for writing and is no file. It keeps the mapping, and the right to it. After the
+    /// right has been taken back it is zeros that nobody else sees: [`check`](Self::check) says whether that is so.
+    #[must_use]
+    pub fn memory(&self) -> Option<SharedMemory> {
+        if self.file.is_some() { None } else { self.mapped.memory() }
+    }
+
+    /// Where it is, for code that takes addresses. Others may write there at any time; of a file that became shorter the
+    /// pages at its end are not there, and who reads them is ended by a signal. It stays mapped until this is dropped.
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.mapped.address().as_ptr()
+    }
+}

@@ -1,0 +1,214 @@
+//! Regions: memory with an owner, and the rights to it.
+//!
+//! Whoever makes a [`Region`] holds a capability to all of it. From a [`Capability`] others are derived, with fewer rights or
+//! to a part, and granted to other domains, of whatever node; their ids travel in any message. Who holds one maps the memory,
+//! and works in it through a [`Mapping`], until that is dropped, or the right is taken back: then the next access ends in
+//! [`Error::Revoked`], and never in what others have there.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use tombolo::{ChannelOptions, Domain, Error, RegionOptions, Rights};
+//!
+//! fn main() -> Result<(), Error> {
+//!     let domain = Domain::attach()?;
+//!     let mut channel = domain.connect("reader", &ChannelOptions::default(), Duration::from_secs(10))?;
+//!     let region = domain.create_region(&RegionOptions::new(1 << 20))?;
+//!     region.map(Rights::READ_WRITE)?.write(0, b"a megabyte, not copied")?;
+//!     let granted = region.grant(channel.peer(), Rights::READ)?;
+//!     channel.send(&granted.id.0.to_le_bytes(), Duration::from_secs(1))?;
+//!     // ... until the other has had it for long enough.
+//!     region.revoke(Duration::from_secs(10))?;
+//!     Ok(())
+//! }
+//! ```
+
+mod capability;
+mod mapping;
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use tombolo_capability::{CapabilityId, CapabilityInfo, MemoryOptions, RegionInfo};
+use tombolo_control::{RegionPlace, Reply, Request};
+
+use crate::domain::Domain;
+use crate::error::Error;
+use crate::monitor::ANSWER_TIMEOUT;
+use crate::spawn::unexpected;
+
+pub use capability::{Capability, Shown};
+pub use mapping::{MapOptions, Mapping};
+
+/// A region that this program made: the capability to all of it.
+#[derive(Clone, Debug)]
+pub struct Region {
+    capability: Capability,
+}
+
+impl Region {
+    /// The capability to all of it.
+    #[must_use]
+    pub fn into_capability(self) -> Capability {
+        self.capability
+    }
+
+    /// How many bytes it has: what was asked for, rounded up to pages.
+    #[must_use]
+    pub fn length_bytes(&self) -> u64 {
+        self.capability.extent().length_bytes
+    }
+}
+
+/// What can be done with a region is what can be done with the capability to all of it.
+impl std::ops::Deref for Region {
+    type Target = Capability;
+
+    fn deref(&self) -> &Capability {
+        &self.capability
+    }
+}
+
+/// What a region is to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RegionOptions {
+    length_bytes: u64,
+    node: Option<String>,
+    window: bool,
+    memory: MemoryOptions,
+}
+
+impl RegionOptions {
+    /// A region of `length_bytes`, rounded up to pages, in memory of the node of whoever makes it.
+    #[must_use]
+    pub fn new(length_bytes: u64) -> Self {
+        let memory = MemoryOptions { huge_page_bytes: 0, numa_node: None };
+        RegionOptions { length_bytes, node: None, window: false, memory }
+    }
+
+    /// In memory of that node. Only programs that run on its kernel reach that: for foreign programs on the host's kernel
+    /// it is the host's.
+    #[must_use]
+    pub fn on(mut self, node: &str) -> Self {
+        (self.node, self.window) = (Some(node.to_owned()), false);
+        self
+    }
+
+    /// In the window between the host and that node: programs of both reach it, and those on the host's kernel.
+    #[must_use]
+    pub fn in_window_of(mut self, node: &str) -> Self {
+        (self.node, self.window) = (Some(node.to_owned()), true);
+        self
+    }
+
+    /// In pages of that length, a power of two that the node's processor has and its kernel has reserved. Not in a window.
+    #[must_use]
+    pub fn huge_pages(mut self, page_bytes: u64) -> Self {
+        self.memory.huge_page_bytes = page_bytes;
+        self
+    }
+
+    /// In the memory of that NUMA node of the node. Not in a window.
+    #[must_use]
+    pub fn numa_node(mut self, numa_node: u16) -> Self {
+        self.memory.numa_node = Some(numa_node);
+        self
+    }
+
+    fn place(&self, own_node: &str) -> RegionPlace {
+        let node = self.node.clone().unwrap_or_else(|| own_node.to_owned());
+        if self.window {
+            RegionPlace::Window { node }
+        } else {
+            RegionPlace::Memory { node, options: self.memory }
+        }
+    }
+}
+
+impl Domain {
+    /// Makes a region. It is there for as long as somebody holds a capability to it or has it mapped.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: no such node, no room in its window, a limit of the machine, memory that cannot be had.
+    pub fn create_region(&self, options: &RegionOptions) -> Result<Region, Error> {
+        self.make_region(options.place(self.node_name()), options.length_bytes, &[])
+    }
+
+    /// Makes a region of the first `length_bytes` of a file of the host, which other programs on the host's kernel may map:
+    /// for reading, and for writing if the file was opened for both.
+    ///
+    /// What is read of it is read from the file, so that a file that becomes shorter is an error and no fault.
+    ///
+    /// # Errors
+    /// As [`create_region`](Self::create_region); a file that is shorter, or no file.
+    pub fn region_of_file(&self, file: impl AsFd, length_bytes: u64) -> Result<Region, Error> {
+        self.make_region(RegionPlace::File, length_bytes, &[file.as_fd()])
+    }
+
+    fn make_region(
+        &self,
+        place: RegionPlace,
+        length_bytes: u64,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<Region, Error> {
+        let create = Request::RegionCreate { place, length_bytes };
+        match self.link.ask_with(create, fds, ANSWER_TIMEOUT)?.0 {
+            Reply::RegionCreate { capability } => {
+                Ok(Region { capability: Capability::held(self.link.clone(), capability) })
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// A capability that this program was granted or given, by its id. To be taken up once: when the last copy of what is
+    /// returned is dropped, the capability is let go.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: it is another domain's, or not there any more.
+    pub fn capability(&self, id: CapabilityId) -> Result<Capability, Error> {
+        match self.link.ask(Request::CapabilityShow { capability: id }, ANSWER_TIMEOUT)?.0 {
+            Reply::CapabilityShow { capability, .. } => Ok(Capability::held(self.link.clone(), capability)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// All capabilities that this program holds.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn capabilities(&self) -> Result<Vec<CapabilityInfo>, Error> {
+        let mut all: Vec<CapabilityInfo> = Vec::new();
+        loop {
+            let after = all.last().map_or(0, |last| last.id.0);
+            match self.link.ask(Request::Capabilities { after }, ANSWER_TIMEOUT)?.0 {
+                Reply::Capabilities { capabilities, more } => {
+                    let done = !more || capabilities.is_empty();
+                    all.extend(capabilities);
+                    if done {
+                        return Ok(all);
+                    }
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+
+    /// All regions of the machine.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn regions(&self) -> Result<Vec<RegionInfo>, Error> {
+        let mut all: Vec<RegionInfo> = Vec::new();
+        loop {
+            let after = all.last().map_or(0, |last| last.id.to_bits());
+            match self.link.ask(Request::Regions { after }, ANSWER_TIMEOUT)?.0 {
+                Reply::Regions { regions, more } => {
+                    let done = !more || regions.is_empty();
+                    all.extend(regions);
+                    if done {
+                        return Ok(all);
+                    }
+                }
+                other => return Err(unexpected(&other)),
+            }
+        }
+    }
+}

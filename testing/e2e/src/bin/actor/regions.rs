@@ -1,0 +1,167 @@
+//! Regions that one domain lends and another borrows.
+
+use tombolo::{
+    Capability, CapabilityFault, CapabilityId, Channel, ChannelOptions, Domain, Error, Extent, Fault,
+    RegionOptions, Rights,
+};
+
+use crate::{Outcome, PATIENCE};
+
+const PAGE_BYTES: u64 = 4096;
+const PAGES: u64 = 4;
+
+/// A region where the words say: `memory:NODE`, or `window:NODE`.
+fn options(place: &str) -> Result<RegionOptions, Box<dyn std::error::Error>> {
+    let options = RegionOptions::new(PAGES * PAGE_BYTES - 100);
+    match place.split_once(':') {
+        Some(("memory", node)) => Ok(options.on(node)),
+        Some(("window", node)) => Ok(options.in_window_of(node)),
+        _ => Err(format!("no such place: {place}").into()),
+    }
+}
+
+fn tell(channel: &mut Channel, number: u64) -> Outcome {
+    Ok(channel.send(&number.to_le_bytes(), PATIENCE)?)
+}
+
+fn hear(channel: &mut Channel) -> Result<u64, Box<dyn std::error::Error>> {
+    let mut message = Vec::new();
+    channel.recv_into(&mut message, PATIENCE)?;
+    Ok(u64::from_le_bytes(message.as_slice().try_into()?))
+}
+
+/// What is written at a place, so that every byte of it says where it is.
+fn pattern(seed: u8, length_bytes: usize) -> Vec<u8> {
+    (0..length_bytes).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
+}
+
+fn refused<T>(outcome: Result<T, Error>) -> Result<CapabilityFault, Box<dyn std::error::Error>> {
+    match outcome {
+        Err(Error::Monitor(Fault::Capability { fault })) => Ok(fault),
+        Err(other) => Err(format!("refused in another way: {other}").into()),
+        Ok(_) => Err("not refused".into()),
+    }
+}
+
+fn require(holds: bool, what: &str) -> Outcome {
+    if holds { Ok(()) } else { Err(what.into()) }
+}
+
+/// Makes a region, lends it to whoever connects, for reading and a part of it for writing, and finds there what the other
+/// wrote.
+pub(crate) fn lend(name: &str, place: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let listener = domain.export(name, &ChannelOptions::default())?;
+    println!("serving");
+    let mut channel = listener.accept(PATIENCE)?;
+    let peer = channel.peer();
+    let region = domain.create_region(&options(place)?)?;
+    require(region.length_bytes() == PAGES * PAGE_BYTES, "the length is rounded up to pages")?;
+    let mapping = region.map(Rights::READ_WRITE)?;
+    let whole = pattern(1, mapping.length_bytes());
+    let mut zeros = vec![9; mapping.length_bytes()];
+    mapping.read(0, &mut zeros)?;
+    require(zeros.iter().all(|byte| *byte == 0), "a new region is all zeros")?;
+    mapping.write(0, &whole)?;
+    let to_read = region.grant(peer, Rights::READ)?;
+    let part = Extent::new(PAGE_BYTES, 2 * PAGE_BYTES);
+    let to_write = region.grant_part(peer, part, Rights::READ_WRITE)?;
+    for number in [region.id(), to_read.id, to_write.id] {
+        tell(&mut channel, number.0)?;
+    }
+    if hear(&mut channel)? == 0 {
+        println!("not reachable");
+        return Ok(());
+    }
+    let mut found = vec![0; mapping.length_bytes()];
+    mapping.read(0, &mut found)?;
+    let (start, end) = (PAGE_BYTES as usize, 3 * PAGE_BYTES as usize);
+    require(found[..start] == whole[..start] && found[end..] == whole[end..], "the rest is as it was")?;
+    require(found[start..end] == pattern(2, end - start), "what the other wrote is there")?;
+    let shown = region.show()?;
+    require(shown.region.capabilities == 3 && shown.region.mappings >= 2, "both have it")?;
+    tell(&mut channel, 1)?;
+    // The other lets both go; with this program's own mapping and capability the region goes.
+    hear(&mut channel)?;
+    let id = region.region();
+    drop((mapping, region));
+    let until = std::time::Instant::now() + PATIENCE;
+    while domain.regions()?.iter().any(|left| left.id == id) {
+        require(std::time::Instant::now() < until, "the region goes with its last user")?;
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    println!("lent and returned");
+    Ok(())
+}
+
+/// Borrows what [`lend`] lends, and tries what it may not.
+pub(crate) fn borrow(name: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let mut channel = domain.connect(name, &ChannelOptions::default(), PATIENCE)?;
+    let mut next = || hear(&mut channel).map(CapabilityId);
+    let (theirs, to_read, to_write) = (next()?, next()?, next()?);
+    require(
+        matches!(refused(domain.capability(theirs))?, CapabilityFault::NotYours { .. }),
+        "another's capability is of no use",
+    )?;
+    let never = CapabilityId(to_write.0 + 1_000_000);
+    require(
+        matches!(refused(domain.capability(never))?, CapabilityFault::Gone { .. }),
+        "nor is one that nobody was given",
+    )?;
+    let (reading, writing) = (domain.capability(to_read)?, domain.capability(to_write)?);
+    let mapping = match reading.map(Rights::READ) {
+        Err(Error::Monitor(Fault::Capability { fault: CapabilityFault::NotReachable { .. } })) => {
+            println!("not reachable");
+            return tell(&mut channel, 0);
+        }
+        other => other?,
+    };
+    let mut found = vec![0; mapping.length_bytes()];
+    mapping.read(0, &mut found)?;
+    require(found == pattern(1, found.len()), "what the lender wrote is there")?;
+    limits_hold(&domain, &channel, &reading, &writing)?;
+    let part = writing.map(Rights::READ_WRITE)?;
+    part.write(0, &pattern(2, part.length_bytes()))?;
+    require(part.write(part.length_bytes() - 3, b"four").is_err(), "nothing is written beyond the end")?;
+    mapping.read(PAGE_BYTES as usize, &mut found[..8])?;
+    require(found[..8] == pattern(2, 8), "both mappings are of one memory")?;
+    tell(&mut channel, 1)?;
+    hear(&mut channel)?;
+    drop((mapping, part, reading, writing));
+    tell(&mut channel, 2)?;
+    println!("borrowed from {}", channel.peer_node());
+    Ok(())
+}
+
+fn limits_hold(domain: &Domain, channel: &Channel, reading: &Capability, writing: &Capability) -> Outcome {
+    use CapabilityFault::{BadExtent, Lacks, Unaligned};
+    let fault = |outcome: Result<Capability, Error>| refused(outcome);
+    let lacks = |found: CapabilityFault, needed| matches!(found, Lacks { needed: of, .. } if of == needed);
+    require(
+        lacks(refused(reading.map(Rights::READ_WRITE))?, Rights::READ_WRITE),
+        "what is for reading is not written",
+    )?;
+    require(lacks(fault(reading.derive(None, Rights::ALL))?, Rights::ALL), "rights do not grow")?;
+    let granted = refused(writing.grant(channel.peer(), Rights::READ))?;
+    require(lacks(granted, Rights::READ | Rights::GRANT), "to grant takes the right to grant")?;
+    let all = writing.extent().length_bytes;
+    for (offset, length) in [(0, all + 1), (all, 1), (PAGE_BYTES, all), (0, 0), (u64::MAX, 2)] {
+        let beyond = fault(writing.derive(Some(Extent::new(offset, length)), Rights::READ))?;
+        require(matches!(beyond, BadExtent { .. }), "a part lies inside")?;
+    }
+    for (offset, length) in [(1, PAGE_BYTES), (0, PAGE_BYTES - 1), (8, 8)] {
+        let odd = fault(writing.derive(Some(Extent::new(offset, length)), Rights::READ))?;
+        require(matches!(odd, Unaligned { unit_bytes: PAGE_BYTES, .. }), "a part is of whole pages")?;
+    }
+    let part = writing.derive(Some(Extent::new(PAGE_BYTES, PAGE_BYTES)), Rights::READ)?;
+    require(
+        part.extent() == Extent::new(2 * PAGE_BYTES, PAGE_BYTES),
+        "parts of parts are counted from their start",
+    )?;
+    let mapping = part.map(Rights::READ)?;
+    let refused = mapping.write(0, b"no");
+    require(matches!(refused, Err(Error::Monitor(Fault::Capability { .. }))), "nor by the mapping")?;
+    let ids: Vec<u64> = domain.capabilities()?.iter().map(|held| held.id.0).collect();
+    require(ids == [reading.id().0, writing.id().0, part.id().0], "it holds three capabilities")
+}
