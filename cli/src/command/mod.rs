@@ -4,6 +4,7 @@ mod bench;
 mod bench_rpc;
 mod bench_suite;
 mod build;
+mod bulk;
 mod capture;
 mod channels;
 mod console;
@@ -38,6 +39,7 @@ pub(crate) enum Command {
     Kill(kill::Options),
     Names(names::Options),
     Channels(channels::Options),
+    Bulk(bulk::Options),
     Trace(trace::Options),
     Capture(capture::Options),
     Replay(replay::Options),
@@ -61,6 +63,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Kill(options) => kill::run(context, &options)?,
         Command::Names(options) => names::run(context, &options)?,
         Command::Channels(options) => channels::run(context, &options)?,
+        Command::Bulk(options) => bulk::run(context, &options)?,
         Command::Capture(options) => capture::run(context, &options)?,
         Command::Replay(options) => replay::run(context, &options)?,
         Command::Trace(options) => return trace::run(context, &options),

@@ -32,6 +32,7 @@ mod admin;
 mod capture;
 mod channel;
 mod domain;
+pub mod engines;
 mod error;
 mod exits;
 pub mod find;

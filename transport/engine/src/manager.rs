@@ -180,11 +180,34 @@ impl Manager {
     /// # Errors
     /// No engine does any of them.
     pub fn choose_way(&self, ways: &[Request]) -> Result<Choice, Unable> {
+        self.rank(ways, |engine, request| {
+            let route = request.route();
+            (route, engine.check(request).map(|()| self.estimate(engine, route, request.length_bytes)))
+        })
+    }
+
+    /// The same for routes alone, without memory: what would be chosen for a request of that length.
+    ///
+    /// # Errors
+    /// No engine does any of them.
+    pub fn explain(&self, routes: &[Route], length_bytes: u64) -> Result<Choice, Unable> {
+        self.rank(routes, |engine, route| {
+            let reaches = engine.abilities().reaches(*route);
+            let estimate = reaches.then(|| self.estimate(engine, *route, length_bytes));
+            (*route, estimate.ok_or(Refusal::Unreachable { route: *route }))
+        })
+    }
+
+    /// Every engine with every way, cheapest first.
+    fn rank<W>(
+        &self,
+        ways: &[W],
+        ask: impl Fn(&dyn Engine, &W) -> (Route, Result<Estimate, Refusal>),
+    ) -> Result<Choice, Unable> {
         let mut candidates = Vec::new();
-        for (way, request) in ways.iter().enumerate() {
+        for (way, named) in ways.iter().enumerate() {
             for engine in &self.engines {
-                let route = request.route();
-                let estimate = engine.check(request).map(|()| self.estimate(engine.as_ref(), request));
+                let (route, estimate) = ask(engine.as_ref(), named);
                 candidates.push(Candidate { engine: engine.name().to_owned(), way, route, estimate });
             }
         }
@@ -198,13 +221,10 @@ impl Manager {
         }
     }
 
-    fn estimate(&self, engine: &dyn Engine, request: &Request) -> Estimate {
-        match self.curves.get(&(engine.name().to_owned(), request.route())) {
-            Some(curve) => Estimate::Measured { time_ns: curve.time_ns(request.length_bytes) },
-            None => {
-                let declared = declared(engine.abilities(), request.route());
-                Estimate::Declared { time_ns: declared.time_ns(request.length_bytes) }
-            }
+    fn estimate(&self, engine: &dyn Engine, route: Route, length_bytes: u64) -> Estimate {
+        match self.curves.get(&(engine.name().to_owned(), route)) {
+            Some(curve) => Estimate::Measured { time_ns: curve.time_ns(length_bytes) },
+            None => Estimate::Declared { time_ns: declared(engine.abilities(), route).time_ns(length_bytes) },
         }
     }
 
@@ -279,8 +299,9 @@ fn watch(epoll: &Epoll, engine: &mut dyn Engine, index: usize) -> Result<(), OsE
     epoll.add(engine.descriptor()?, Interest::Read, Trigger::Level, index as u64)
 }
 
-/// What an engine takes in orders of magnitude, on any machine: good for choosing until somebody measures.
-fn declared(abilities: Abilities, route: Route) -> CostCurve {
+/// What an engine with these abilities takes in orders of magnitude, on any machine: good for choosing until somebody measures.
+#[must_use]
+pub fn declared(abilities: Abilities, route: Route) -> CostCurve {
     const GB: u64 = 1_000_000_000;
     let curve = |latency_ns, bytes_per_s| CostCurve { latency_ns, bytes_per_s };
     use crate::request::Reach::{Device, Far, Mapped, Process};

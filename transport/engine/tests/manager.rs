@@ -40,6 +40,7 @@ fn the_cheapest_is_chosen_by_the_length() {
         let choice = manager.choose(&request(length).0).unwrap();
         assert_eq!(choice.chosen().engine, engine, "{length}");
         assert!(choice.chosen().estimate.as_ref().is_ok_and(|estimate| estimate.measured()));
+        assert_eq!(manager.explain(&[MAPPED], length as u64), Ok(choice.clone()), "without memory");
         let last = choice.candidates.last().unwrap();
         assert_eq!(last.engine, "attach", "those that cannot are last");
         assert!(last.estimate.as_ref().unwrap_err().to_string().contains("mapped-mapped"));

@@ -1,0 +1,364 @@
+//! `tombolo bulk`
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use tombolo::engines::{Abilities, Choice, Curve, Effort, Engines, Missing, Reach, Route, declared};
+use tombolo::{Domain, NodeInfo, Value};
+
+use crate::context::{Context, print, print_json};
+use crate::failure::Failure;
+use crate::text::{self, Table};
+
+/// Shows how bulk data gets from node to node
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bulk explain --from host --to arm0 --size 16MiB")]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: BulkCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum BulkCommand {
+    Explain(ExplainOptions),
+}
+
+/// Says which engine would copy so many bytes from one node to another, and why
+///
+/// Every engine with every way to get the bytes there, cheapest first: the first is what is chosen. A time is measured (by the first
+/// program of a node that asked for engines, and kept with the machine) or declared: in orders of magnitude, as nobody
+/// has measured it. A pool that both nodes reach needs none of them: there a buffer is handed over in a message.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo bulk explain --from host --to host --size 64KiB
+  tombolo bulk explain --from host --to arm0 --size 16MiB
+  tombolo bulk explain --from host --to host --size 1MiB --again
+  tombolo bulk explain --from host --to host --size 4096 --json | jq '.ways[0].engine'")]
+struct ExplainOptions {
+    /// Where the bytes are
+    #[arg(long, value_name = "NODE")]
+    from: String,
+
+    /// Where they are to be
+    #[arg(long, value_name = "NODE")]
+    to: String,
+
+    /// How many: 4096, 64KiB, 16MiB, 1GiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    size: u64,
+
+    /// Measure this node's engines anew
+    #[arg(long)]
+    again: bool,
+
+    /// For machines
+    #[arg(long)]
+    json: bool,
+}
+
+/// A number of bytes with or without a binary unit.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let shift = match unit {
+        "" | "B" => 0,
+        "K" | "KiB" => 10,
+        "M" | "MiB" => 20,
+        "G" | "GiB" => 30,
+        _ => return Err("a size is a number with or without KiB, MiB or GiB, for example 64KiB".into()),
+    };
+    let number: u64 = digits.parse().map_err(|_| "a size begins with a whole number".to_owned())?;
+    number.checked_mul(1 << shift).ok_or_else(|| "that is more than there can be".to_owned())
+}
+
+#[derive(Serialize)]
+struct Report {
+    machine: String,
+    from: String,
+    to: String,
+    bytes: u64,
+    /// Both sides can map the same memory, so that a pool needs no copy.
+    shared: bool,
+    ways: Vec<WayReport>,
+    /// Engines that this node has not.
+    missing: Vec<MissingReport>,
+}
+
+/// A way, with stable keys.
+#[derive(Serialize)]
+struct WayReport {
+    engine: String,
+    /// Whose processor does it.
+    node: String,
+    way: String,
+    time_ns: Option<u64>,
+    bytes_per_s: Option<u64>,
+    /// Measured or declared; null where it cannot be done.
+    origin: Option<&'static str>,
+    /// Why it cannot be done.
+    refused: Option<String>,
+}
+
+#[derive(Serialize)]
+struct MissingReport {
+    engine: String,
+    why: String,
+}
+
+impl From<&Missing> for MissingReport {
+    fn from(missing: &Missing) -> MissingReport {
+        MissingReport { engine: missing.engine.clone(), why: missing.why.clone() }
+    }
+}
+
+pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    let BulkCommand::Explain(options) = &options.command;
+    let domain = context.attach_running()?;
+    let nodes = domain.nodes()?;
+    let (from, to) = (find(&nodes, &options.from)?, find(&nodes, &options.to)?);
+    let mut engines = domain.engines()?;
+    let mut missing: Vec<MissingReport> = engines.missing().iter().map(Into::into).collect();
+    if options.again {
+        missing.extend(engines.calibrate(Effort::default())?.iter().map(MissingReport::from));
+    }
+    let here = nodes.iter().find(|node| node.id == domain.id().node()).unwrap_or(from);
+    let trip = Trip { domain: &domain, engines: &engines, here, from, to, bytes: options.size };
+    let report = Report {
+        machine: domain.machine_name().to_owned(),
+        from: from.name.clone(),
+        to: to.name.clone(),
+        bytes: options.size,
+        shared: trip.related(),
+        ways: trip.ways()?,
+        missing,
+    };
+    if options.json { print_json(&report) } else { print(render(&report, context.colour)) }
+}
+
+fn find<'a>(nodes: &'a [NodeInfo], name: &str) -> Result<&'a NodeInfo, Failure> {
+    nodes.iter().find(|node| node.name == name).ok_or_else(|| {
+        let known: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        Failure::Usage {
+            message: format!("there is no node '{name}': this machine has {}", known.join(", ")),
+            hint: None,
+        }
+    })
+}
+
+/// Whether its programs run on the host's kernel.
+fn of_host_kernel(node: &NodeInfo) -> bool {
+    matches!(node.kind.as_str(), "host" | "user")
+}
+
+/// What is to be explained.
+struct Trip<'a> {
+    domain: &'a Domain,
+    engines: &'a Engines,
+    here: &'a NodeInfo,
+    from: &'a NodeInfo,
+    to: &'a NodeInfo,
+    bytes: u64,
+}
+
+impl Trip<'_> {
+    /// Whether some memory can be mapped by both.
+    fn related(&self) -> bool {
+        self.from.id == self.to.id || of_host_kernel(self.from) || of_host_kernel(self.to)
+    }
+
+    fn ways(&self) -> Result<Vec<WayReport>, Failure> {
+        let mut ways = match (of_host_kernel(self.from), of_host_kernel(self.to)) {
+            (true, true) => self.within_kernel(),
+            (true, false) => self.across(self.to, true)?,
+            (false, true) => self.across(self.from, false)?,
+            (false, false) if self.related() => {
+                self.of_far_node(self.from, "between memories of that node")?
+            }
+            (false, false) => Vec::new(),
+        };
+        ways.sort_by_key(|way| way.time_ns.unwrap_or(u64::MAX));
+        Ok(ways)
+    }
+
+    /// Between programs of the kernel that this one runs on.
+    fn within_kernel(&self) -> Vec<WayReport> {
+        let routes = [
+            Route::copy(Reach::Mapped, Reach::Mapped),
+            Route::copy(Reach::Process, Reach::Mapped),
+            Route::copy(Reach::Mapped, Reach::Process),
+        ];
+        let words =
+            ["memory that both map", "out of the other's private memory", "into the other's private memory"];
+        self.by_engines(&routes, |way| words[way].to_owned())
+    }
+
+    /// Across the link between the host's kernel and a node behind it.
+    fn across(&self, far: &NodeInfo, to_far: bool) -> Result<Vec<WayReport>, Failure> {
+        let mapped = [Route::copy(Reach::Mapped, Reach::Mapped)];
+        let (ours, theirs) = if to_far { ("push", "pull") } else { ("pull", "push") };
+        let mut ways = self.by_engines(&mapped, |_| format!("{ours}: through the window, by this side"));
+        ways.retain(|way| way.refused.is_none());
+        ways.extend(self.of_far_node(far, &format!("{theirs}: through the window, by the far side"))?);
+        let carried = declared(Abilities::FAR, Route::copy(Reach::Mapped, Reach::Far)).time_ns(self.bytes);
+        ways.push(self.way("far", &far.name, "in messages of a channel".into(), Ok((carried, "declared"))));
+        Ok(ways)
+    }
+
+    /// By a processor of another node, which is told to in a message.
+    fn of_far_node(&self, far: &NodeInfo, way: &str) -> Result<Vec<WayReport>, Failure> {
+        let told = declared(Abilities::FAR_ALONE, Route::copy(Reach::Far, Reach::Far));
+        let name = format!("copy.costs/{}/caller", far.name);
+        let measured = self.domain.names().find(&name)?.into_iter().find_map(|record| {
+            let Some(Value::Text(text)) = record.attributes.get("mapped-mapped") else { return None };
+            Some(text.parse::<Curve>().ok()?.time_ns(self.bytes))
+        });
+        let estimate = match measured {
+            Some(time_ns) => (time_ns.saturating_add(told.latency_ns), "measured"),
+            None => (told.time_ns(self.bytes), "declared"),
+        };
+        Ok(vec![self.way("far", &far.name, way.to_owned(), Ok(estimate))])
+    }
+
+    fn by_engines(&self, routes: &[Route], words: impl Fn(usize) -> String) -> Vec<WayReport> {
+        let candidates = match self.engines.explain(routes, self.bytes) {
+            Ok(Choice { candidates }) | Err(tombolo::engines::Unable::NoEngine { candidates }) => candidates,
+            Err(tombolo::engines::Unable::Busy) => Vec::new(),
+        };
+        let report = |candidate: tombolo::engines::Candidate| {
+            let estimate = match candidate.estimate {
+                Ok(estimate) => {
+                    Ok((estimate.time_ns(), if estimate.measured() { "measured" } else { "declared" }))
+                }
+                Err(refusal) => Err(refusal.to_string()),
+            };
+            self.way(&candidate.engine, &self.here.name, words(candidate.way), estimate)
+        };
+        candidates.into_iter().map(report).collect()
+    }
+
+    fn way(
+        &self,
+        engine: &str,
+        node: &str,
+        way: String,
+        estimate: Result<(u64, &'static str), String>,
+    ) -> WayReport {
+        let time_ns = estimate.as_ref().ok().map(|(time_ns, _)| *time_ns);
+        let rate = |time_ns: u64| {
+            let per_s = u128::from(self.bytes) * 1_000_000_000 / u128::from(time_ns.max(1));
+            u64::try_from(per_s).unwrap_or(u64::MAX)
+        };
+        WayReport {
+            engine: engine.to_owned(),
+            node: node.to_owned(),
+            way,
+            time_ns,
+            bytes_per_s: time_ns.map(rate),
+            origin: estimate.as_ref().ok().map(|(_, origin)| *origin),
+            refused: estimate.err(),
+        }
+    }
+}
+
+fn render(report: &Report, colour: bool) -> String {
+    let Report { from, to, bytes, .. } = report;
+    let mut said = format!("{} from {from} to {to}\n", text::bytes(*bytes));
+    let possible: Vec<&WayReport> = report.ways.iter().filter(|way| way.refused.is_none()).collect();
+    match possible.first() {
+        Some(best) => {
+            let reason = match (possible.get(1), best.origin) {
+                (None, _) => "nothing else can",
+                (Some(_), Some("measured")) => "measured to be the cheapest for this length",
+                (Some(_), _) => "the cheapest in orders of magnitude: nobody has measured it",
+            };
+            said += &format!("chosen: {} on {}, {}: {reason}\n\n", best.engine, best.node, best.way);
+        }
+        None => {
+            said += "no link joins them: copy by way of the host, in two steps\n";
+            return said;
+        }
+    }
+    let mut table = Table::new(&["ENGINE", "ON", "WAY", "TIME>", "GB/S>", "IS"]);
+    for way in possible {
+        let time_us = way.time_ns.unwrap_or(0) as f64 / 1000.0;
+        let rate = way.bytes_per_s.unwrap_or(0) as f64 / 1e9;
+        table.row([
+            way.engine.clone(),
+            way.node.clone(),
+            way.way.clone(),
+            format!("{time_us:.1} µs"),
+            format!("{rate:.1}"),
+            way.origin.unwrap_or("").to_owned(),
+        ]);
+    }
+    said += &table.render(colour);
+    if report.shared {
+        said += "\nIn a pool that both reach nothing is copied: a buffer is moved by one message.\n";
+    }
+    for missing in &report.missing {
+        said += &format!("{}: {}\n", missing.engine, missing.why);
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_numbers_with_binary_units() {
+        for (text, bytes) in
+            [("0", 0), ("4096", 4096), ("64KiB", 65_536), ("16M", 16 << 20), ("1GiB", 1 << 30)]
+        {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "KiB", "4KB", "-1", "1.5MiB", "18446744073709551616", "17179869184GiB"] {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    fn way(engine: &str, time_ns: Option<u64>, origin: Option<&'static str>) -> WayReport {
+        let refused = time_ns.is_none().then(|| "it does not reach far-far".to_owned());
+        let bytes_per_s = time_ns.map(|time_ns| 1_000_000_000 / time_ns);
+        let (engine, node) = (engine.to_owned(), "host".to_owned());
+        WayReport { engine, node, way: "memory that both map".into(), time_ns, bytes_per_s, origin, refused }
+    }
+
+    fn report(ways: Vec<WayReport>) -> Report {
+        let missing = vec![MissingReport { engine: "cuda-0".into(), why: "no CUDA driver".into() }];
+        Report {
+            machine: "m".into(),
+            from: "a".into(),
+            to: "b".into(),
+            bytes: 4096,
+            shared: true,
+            ways,
+            missing,
+        }
+    }
+
+    #[test]
+    fn the_first_is_what_is_chosen_and_it_says_why() {
+        let ways = vec![
+            way("caller", Some(500), Some("measured")),
+            way("threads-2", Some(20_000), Some("measured")),
+            way("attach", None, None),
+        ];
+        let said = render(&report(ways), false);
+        assert!(
+            said.starts_with("4 KiB from a to b\nchosen: caller on host, memory that both map: measured"),
+            "{said}"
+        );
+        assert!(said.contains("0.5 µs") && said.contains("cuda-0: no CUDA driver"), "{said}");
+        assert!(!said.contains("attach"), "what cannot be done is for machines: {said}");
+        let declared = render(
+            &report(vec![way("a", Some(5), Some("declared")), way("b", Some(9), Some("declared"))]),
+            false,
+        );
+        assert!(declared.contains("nobody has measured it"), "{declared}");
+        assert!(render(&report(vec![way("a", Some(5), None)]), false).contains("nothing else can"));
+        assert!(render(&report(Vec::new()), false).contains("in two steps"));
+    }
+}

@@ -1,0 +1,68 @@
+//! Engines on a real machine: who is chosen, why, and what the machine keeps of it.
+
+use serde_json::Value;
+use tombolo::Domain;
+use tombolo::engines::{Place, Request, SharedMemory};
+use tombolo_e2e::{Machine, MachineFile, eventually};
+
+fn explain(machine: &Machine, size: &str) -> Value {
+    machine.json(&["bulk", "explain", "--from", "host", "--to", "host", "--size", size])
+}
+
+#[test]
+fn costs_are_kept_with_the_machine_and_go_with_it() {
+    let machine = Machine::up(&MachineFile::host());
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
+    let kept = || domain.names().find("copy.costs/*").expect("names");
+    assert!(kept().is_empty(), "nobody asked yet");
+    let first = explain(&machine, "1MiB");
+    let records = kept();
+    assert!(records.iter().any(|record| record.name == "copy.costs/host/caller"), "{records:?}");
+    assert!(records.iter().all(|record| record.owner.is_none()), "they outlive who measured");
+    // Nobody measures twice.
+    assert_eq!(explain(&machine, "1MiB"), first);
+    machine.down();
+}
+
+#[test]
+fn the_choice_is_explained_for_people_and_machines() {
+    let machine = Machine::up(&MachineFile::host());
+    let said = explain(&machine, "64");
+    let ways = said["ways"].as_array().expect("a list");
+    let time = |way: &Value| way["time_ns"].as_u64();
+    assert!(time(&ways[0]).is_some(), "{said}");
+    assert!(ways.iter().filter_map(time).collect::<Vec<_>>().is_sorted(), "{said}");
+    let engine = ways[0]["engine"].as_str().expect("a name");
+    assert!(engine.starts_with("caller"), "waking anybody takes longer than 64 bytes: {said}");
+    assert!(ways.iter().any(|way| way["engine"] == "attach" && way["refused"].is_string()), "{said}");
+    let text = machine.tombolo(["bulk", "explain", "--from", "host", "--to", "host", "--size", "64"]).ok();
+    assert!(text.contains("chosen: caller") && text.contains("measured"), "{text}");
+    let nowhere = ["bulk", "explain", "--from", "host", "--to", "moon", "--size", "64"];
+    machine.tombolo(nowhere).fails_with(2, &["there is no node 'moon'", "host"]);
+    machine
+        .tombolo(["bulk", "explain", "--from", "host", "--to", "host", "--size", "1.5K"])
+        .fails_with(2, &["64KiB"]);
+    machine.down();
+}
+
+#[test]
+fn a_record_that_makes_no_sense_is_passed_over() {
+    let machine = Machine::up(&MachineFile::host());
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
+    for text in ["rubbish", "", "64:1 64"] {
+        let record =
+            tombolo::NewRecord::new("copy.costs/host/caller").with("mapped-mapped", text).persistent();
+        domain.names().set(&record).expect("any program may");
+        let mut engines = domain.engines().expect("engines");
+        let (source, target) = (SharedMemory::zeroed(8192), SharedMemory::zeroed(8192));
+        source.copy_in(0, &[7; 8192]).expect("room");
+        engines
+            .submit(&Request::copy(Place::mapped(&source), Place::mapped(&target), 8192))
+            .expect("an engine");
+        assert!(eventually(|| engines.take().is_some_and(|(_, completion)| completion.result == Ok(()))));
+        let mut bytes = [0; 8192];
+        target.copy_out(0, &mut bytes).expect("room");
+        assert!(bytes.iter().all(|byte| *byte == 7));
+    }
+    machine.down();
+}
