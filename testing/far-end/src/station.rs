@@ -25,7 +25,7 @@ pub(crate) struct Station {
     /// The channel under test.
     pub(crate) end: Option<Channel>,
     /// A sleep was announced for it.
-    announced: Option<Awaited>,
+    pub(crate) announced: Option<Awaited>,
     /// It sleeps, for this.
     pub(crate) asleep: Option<Awaited>,
     /// The sleep has ended for a reason.

@@ -55,12 +55,13 @@ pub(crate) fn sleep(domain: &Domain, stations: &mut [Station]) -> Outcome<()> {
     if stations.iter_mut().all(|station| station.control.may_sleep(Sleep::Message)) {
         domain.sleep(PATIENCE)?;
         for station in stations.iter_mut() {
-            if let (Some(end), Some(awaited)) = (&mut station.end, station.asleep) {
-                station.rung = end.is_rung(of(awaited)) || {
-                    // It may have been rung for less room than it waits for, and is rung once for each announcement.
-                    end.announce_sleep(of(awaited));
-                    end.is_rung(of(awaited))
-                };
+            let (Some(end), Some(awaited)) = (&mut station.end, station.announced) else { continue };
+            station.rung = station.asleep.is_some() && end.is_rung(of(awaited));
+            if !station.rung {
+                // It may have been rung for less room than it waits for, and is rung once for each announcement; also
+                // before the order to sleep, which then would sleep on a bell that has rung already.
+                end.announce_sleep(of(awaited));
+                station.rung = station.asleep.is_some() && end.is_rung(of(awaited));
             }
         }
     }
