@@ -55,6 +55,13 @@ impl MachineFile {
         MachineFile::host().with_board("bare0", "aarch64", "").with_user("s390x-user", "s390x")
     }
 
+    /// Sets a limit.
+    #[must_use]
+    pub fn with_limit(mut self, key: &str, value: u32) -> MachineFile {
+        let _ = writeln!(self.nodes, "[limits]\n{key} = {value}");
+        self
+    }
+
     /// Joins two nodes by a byte stream.
     #[must_use]
     pub fn with_socket(mut self, a: &str, b: &str) -> MachineFile {

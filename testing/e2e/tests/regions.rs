@@ -1,9 +1,36 @@
-//! Memory that domains share by capabilities.
+//! Memory that domains of the host share by capabilities, and that is taken back while it is in use.
 
-use tombolo_e2e::{Machine, MachineFile};
+use rustix::process::{Pid, Signal, kill_process};
+use tombolo_e2e::{Machine, MachineFile, Running, eventually};
+
+/// Longer than any test lasts: nobody is killed for being slow.
+const FOR_EVER_MS: u32 = 1_000_000;
+
+/// A domain that lends a region, and one on each of these nodes that has it mapped.
+fn lent(machine: &Machine, lender: &str, place: &str, holders: &[(&str, &str)]) -> (Running, Vec<Running>) {
+    let count = holders.len().to_string();
+    let lender = machine.start_actor(lender, &["region-take-back", "lender", place, &count]);
+    lender.wait_for("serving");
+    let hold = |(node, how): &(&str, &str)| machine.start_actor(node, &["region-hold", "lender", how]);
+    let holders: Vec<Running> = holders.iter().map(hold).collect();
+    lender.wait_for("lent");
+    (lender, holders)
+}
+
+/// Has it taken back; what came of that.
+fn take_back(lender: &mut Running) -> std::process::ChildStdin {
+    use std::io::Write;
+    let mut stdin = lender.stdin();
+    stdin.write_all(b"now\n").expect("it reads");
+    stdin
+}
+
+fn send_signal(pid: i32, signal: Signal) {
+    kill_process(Pid::from_raw(pid).expect("not 0"), signal).expect("it is there");
+}
 
 #[test]
-fn memory_is_lent_by_a_program_of_the_host_to_another() {
+fn memory_is_lent_by_a_program_to_another() {
     let machine = Machine::up(&MachineFile::host());
     let serving = machine.start_actor("host", &["region-lend", "lender", "memory:host"]);
     serving.wait_for("serving");
@@ -11,5 +38,53 @@ fn memory_is_lent_by_a_program_of_the_host_to_another() {
     assert!(said.contains("borrowed from host"), "{said}");
     let said = serving.finish().ok();
     assert!(said.contains("lent and returned"), "{said}");
+    machine.down();
+}
+
+#[test]
+fn memory_is_taken_back_while_it_is_read() {
+    let machine = Machine::up(&MachineFile::host().with_limit("revoke_ms", FOR_EVER_MS));
+    let how = [("host", "busy"), ("host", "deep"), ("host", "idle")];
+    let (mut lending, holding) = lent(&machine, "host", "memory:host", &how);
+    let input = take_back(&mut lending);
+    for (holding, how) in holding.into_iter().zip(how) {
+        let said = holding.finish().ok();
+        assert!(said.contains("it was taken back"), "{how:?}: {said}");
+    }
+    lending.wait_for("took back 4, killed 0");
+    lending.wait_for("written anew");
+    drop(input);
+    lending.finish().ok();
+    machine.down();
+}
+
+#[test]
+fn who_is_stopped_or_dead_does_not_keep_what_is_taken_back() {
+    let machine = Machine::up(&MachineFile::host().with_limit("revoke_ms", 300));
+    let (mut lender, mut holders) =
+        lent(&machine, "host", "memory:host", &[("host", "idle"), ("host", "idle")]);
+    let actors = machine.processes("region-hold lender");
+    let actors: Vec<i32> =
+        actors.into_iter().filter(|pid| machine.domains_on("host").iter().any(|(_, of)| of == pid)).collect();
+    assert_eq!(actors.len(), 2);
+    send_signal(actors[0], Signal::STOP);
+    machine.kill(actors[1]);
+    let input = take_back(&mut lender);
+    lender.wait_for(", killed 1");
+    for holder in holders.drain(..) {
+        holder.finish().fails_with(137, &["SIGKILL"]);
+    }
+    drop(input);
+    lender.finish().ok();
+    assert!(eventually(|| machine.domains_on("host").is_empty()));
+    machine.down();
+}
+
+#[test]
+fn what_is_sealed_is_sealed_and_files_are_regions() {
+    let machine = Machine::up(&MachineFile::host());
+    let file = machine.folder().join("region");
+    let said = machine.actor("host", &["region-seal", file.to_str().expect("text")]).ok();
+    assert!(said.contains("sealed"), "{said}");
     machine.down();
 }

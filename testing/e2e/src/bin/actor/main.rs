@@ -8,6 +8,7 @@ mod marks;
 mod member;
 mod names;
 mod regions;
+mod revoking;
 mod typed;
 mod waitset;
 
@@ -47,6 +48,9 @@ fn main() -> ExitCode {
         // Regions and capabilities.
         ["region-lend", name, place] => regions::lend(name, place),
         ["region-borrow", name] => regions::borrow(name),
+        ["region-take-back", name, place, holders] => revoking::take_back(name, place, holders),
+        ["region-hold", name, how] => revoking::hold(name, how),
+        ["region-seal", file] => revoking::seal(file),
         // Typed interfaces.
         ["typed-serve", name, clients] => typed::serve(name, clients),
         ["typed-call", names @ ..] => typed::call(names),

@@ -7,11 +7,11 @@ use tombolo::{
 
 use crate::{Outcome, PATIENCE};
 
-const PAGE_BYTES: u64 = 4096;
+pub(crate) const PAGE_BYTES: u64 = 4096;
 const PAGES: u64 = 4;
 
 /// A region where the words say: `memory:NODE`, or `window:NODE`.
-fn options(place: &str) -> Result<RegionOptions, Box<dyn std::error::Error>> {
+pub(crate) fn options(place: &str) -> Result<RegionOptions, Box<dyn std::error::Error>> {
     let options = RegionOptions::new(PAGES * PAGE_BYTES - 100);
     match place.split_once(':') {
         Some(("memory", node)) => Ok(options.on(node)),
@@ -20,22 +20,22 @@ fn options(place: &str) -> Result<RegionOptions, Box<dyn std::error::Error>> {
     }
 }
 
-fn tell(channel: &mut Channel, number: u64) -> Outcome {
+pub(crate) fn tell(channel: &mut Channel, number: u64) -> Outcome {
     Ok(channel.send(&number.to_le_bytes(), PATIENCE)?)
 }
 
-fn hear(channel: &mut Channel) -> Result<u64, Box<dyn std::error::Error>> {
+pub(crate) fn hear(channel: &mut Channel) -> Result<u64, Box<dyn std::error::Error>> {
     let mut message = Vec::new();
     channel.recv_into(&mut message, PATIENCE)?;
     Ok(u64::from_le_bytes(message.as_slice().try_into()?))
 }
 
 /// What is written at a place, so that every byte of it says where it is.
-fn pattern(seed: u8, length_bytes: usize) -> Vec<u8> {
+pub(crate) fn pattern(seed: u8, length_bytes: usize) -> Vec<u8> {
     (0..length_bytes).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
 }
 
-fn refused<T>(outcome: Result<T, Error>) -> Result<CapabilityFault, Box<dyn std::error::Error>> {
+pub(crate) fn refused<T>(outcome: Result<T, Error>) -> Result<CapabilityFault, Box<dyn std::error::Error>> {
     match outcome {
         Err(Error::Monitor(Fault::Capability { fault })) => Ok(fault),
         Err(other) => Err(format!("refused in another way: {other}").into()),
@@ -43,7 +43,7 @@ fn refused<T>(outcome: Result<T, Error>) -> Result<CapabilityFault, Box<dyn std:
     }
 }
 
-fn require(holds: bool, what: &str) -> Outcome {
+pub(crate) fn require(holds: bool, what: &str) -> Outcome {
     if holds { Ok(()) } else { Err(what.into()) }
 }
 

@@ -1,0 +1,146 @@
+//! Memory that is taken back while others use it.
+
+use std::time::{Duration, Instant};
+
+use tombolo::{
+    CapabilityFault, CapabilityId, Channel, ChannelOptions, Domain, Error, Fault, Mapping, RegionOptions,
+    Rights,
+};
+
+use crate::regions::{PAGE_BYTES, hear, options, pattern, refused, require, tell};
+use crate::{Outcome, PATIENCE};
+
+/// Lends a region to so many who connect. When it reads a line takes it back from all, says what came of it, and writes
+/// something else where it was. Ends with its input.
+pub(crate) fn take_back(name: &str, place: &str, holders: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let listener = domain.export(name, &ChannelOptions::default())?;
+    println!("serving");
+    let region = domain.create_region(&options(place)?)?;
+    let mapping = region.map(Rights::READ_WRITE)?;
+    let length = mapping.length_bytes();
+    mapping.write(0, &pattern(1, length))?;
+    let mut channels: Vec<Channel> = Vec::new();
+    for _ in 0..holders.parse::<usize>()? {
+        let mut channel = listener.accept(PATIENCE)?;
+        let granted = region.grant(channel.peer(), Rights::READ | Rights::GRANT)?;
+        tell(&mut channel, granted.id.0)?;
+        hear(&mut channel)?;
+        channels.push(channel);
+    }
+    println!("lent");
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    match region.revoke(PATIENCE) {
+        Ok(revoked) => println!("took back {}, killed {}", revoked.removed, revoked.killed.len()),
+        Err(Error::Monitor(Fault::Capability { fault: CapabilityFault::StillHeld { holders, .. } })) => {
+            println!("still held by {}", holders.len());
+        }
+        Err(other) => return Err(other.into()),
+    }
+    // What a holder reads from now on is nobody's business. Its window may be gone with its node.
+    match mapping.write(0, &pattern(9, length)) {
+        Ok(()) | Err(Error::Revoked { .. }) => println!("written anew"),
+        Err(other) => return Err(other.into()),
+    }
+    while std::io::stdin().read_line(&mut line)? > 0 {}
+    Ok(())
+}
+
+/// Borrows a region until it is taken back: `busy` reads all of it all the time, `idle` does not touch it, and `deep` has
+/// it by a right below the one that it was granted.
+pub(crate) fn hold(name: &str, how: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let mut channel = domain.connect(name, &ChannelOptions::default(), PATIENCE)?;
+    let granted = domain.capability(CapabilityId(hear(&mut channel)?))?;
+    let used = if how == "deep" { granted.derive(None, Rights::READ)? } else { granted.clone() };
+    let mapping = used.map(Rights::READ)?;
+    let mut reads = 0;
+    let read_before = check(&mapping)?;
+    println!("holding");
+    tell(&mut channel, 1)?;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        require(Instant::now() < until, "it was never taken back")?;
+        match how {
+            "busy" | "deep" => match check(&mapping) {
+                Ok(_) => reads += 1,
+                Err(Error::Revoked { region }) => {
+                    require(region == granted.region(), "another region was taken back")?;
+                    break;
+                }
+                Err(other) => return Err(other.into()),
+            },
+            _ if mapping.is_revoked() => break,
+            _ => std::thread::sleep(Duration::from_millis(2)),
+        }
+    }
+    require(read_before == mapping.length_bytes(), "all of it was read before")?;
+    require(reads > 0 || how == "idle", "it was never read")?;
+    // Reading goes on to be harmless, and to be refused. The rights go as soon as all have let go.
+    require(matches!(check(&mapping), Err(Error::Revoked { .. })), "it is not given back")?;
+    let gone = |fault: &CapabilityFault| {
+        matches!(fault, CapabilityFault::Revoked { .. } | CapabilityFault::Gone { .. })
+    };
+    require(gone(&refused(used.map(Rights::READ))?), "nor mapped again")?;
+    require(gone(&refused(granted.derive(None, Rights::READ))?), "nor is anything derived from it")?;
+    println!("it was taken back");
+    Ok(())
+}
+
+/// Reads all; what comes without an error is what was written before.
+fn check(mapping: &Mapping) -> Result<usize, Error> {
+    let mut found = vec![0; mapping.length_bytes()];
+    mapping.read(0, &mut found)?;
+    let expected = pattern(1, found.len());
+    if found != expected {
+        return Err(Error::NoMachine("what was read is not what was lent".into()));
+    }
+    Ok(found.len())
+}
+
+/// Seals regions in all ways, and makes one of a file, which then becomes shorter.
+pub(crate) fn seal(path: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let region = domain.create_region(&RegionOptions::new(2 * PAGE_BYTES))?;
+    let writer = region.map(Rights::READ_WRITE)?;
+    writer.write(0, b"before")?;
+    require(matches!(refused(region.freeze())?, CapabilityFault::Mapped { .. }), "frozen under its writer")?;
+    region.seal_to_sole_writer()?;
+    require(
+        matches!(refused(region.map(Rights::READ_WRITE))?, CapabilityFault::Sealed { .. }),
+        "a second writer",
+    )?;
+    writer.write(0, b"during")?;
+    drop(writer);
+    let until = Instant::now() + PATIENCE;
+    while let Err(error) = region.freeze() {
+        // That the mapping is gone is known a moment later.
+        let mapped =
+            matches!(&error, Error::Monitor(Fault::Capability { fault: CapabilityFault::Mapped { .. } }));
+        require(mapped && Instant::now() < until, &format!("not frozen: {error}"))?;
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let reader = region.map(Rights::READ)?;
+    let mut found = [0; 6];
+    reader.read(0, &mut found)?;
+    require(found == *b"during", "what was frozen is what was written")?;
+
+    let file = std::fs::OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+    file.set_len(8192)?;
+    let of_file = domain.region_of_file(&file, 8192)?;
+    require(domain.region_of_file(&file, 8193).is_err(), "a region is not longer than its file")?;
+    let mapping = of_file.map(Rights::READ_WRITE)?;
+    mapping.write(8190, b"xy")?;
+    require(std::fs::read(path)?[8190..] == *b"xy", "what is written is in the file")?;
+    let to_read = domain.region_of_file(std::fs::File::open(path)?, 4096)?;
+    require(to_read.rights() == Rights::READ | Rights::GRANT, "what is open for reading is not written")?;
+    file.set_len(4096)?;
+    require(mapping.read(8000, &mut found).is_err(), "a file that is shorter is an error, and no fault")?;
+    require(
+        matches!(refused(of_file.freeze())?, CapabilityFault::CannotSeal { .. }),
+        "a file is not frozen",
+    )?;
+    println!("sealed");
+    Ok(())
+}
