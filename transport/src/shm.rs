@@ -4,7 +4,7 @@
 //! processes, behind its hello. From then on the socket carries one byte each time somebody must be woken, and
 //! its end is the evidence that the peer is gone.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use tombolo_base::SharedMemory;
 use tombolo_link::hello::{HELLO_BYTES, words_from_bytes};
@@ -26,11 +26,26 @@ use crate::memory::MemoryChannel;
 /// # Errors
 /// What the two sides disagree on, the peer's end, the deadline, or what the kernel refused.
 pub fn connect(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
+    connect_with(socket, hello, None, deadline)
+}
+
+/// As [`connect`]; the peer gets `companion` along with the memory.
+///
+/// # Errors
+/// As [`connect`].
+pub fn connect_with(
+    socket: OwnedFd,
+    hello: Hello,
+    companion: Option<OwnedFd>,
+    deadline: Deadline,
+) -> Result<MemoryChannel, ChannelError> {
     let hello = Hello { expedited_barrier: barrier::register(), ..hello };
     let length_bytes = ChannelLayout::new(hello.config).length_bytes();
     let file = create_sealed("tombolo-channel", length_bytes as u64)?;
     let memory = map(&file, 0, length_bytes)?;
-    let sent = socket::send(&socket, &hello.to_bytes(), &[file.as_fd()]);
+    let fds = [Some(file.as_fd()), companion.as_ref().map(AsFd::as_fd)];
+    let fds: Vec<BorrowedFd<'_>> = fds.into_iter().flatten().collect();
+    let sent = socket::send(&socket, &hello.to_bytes(), &fds);
     let mut connection = Connection::new(Bell::Socket, socket);
     match sent {
         Ok(HELLO_BYTES) => {}
@@ -47,7 +62,19 @@ pub fn connect(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Memo
 /// # Errors
 /// As [`connect`]; also memory that is not what the peer says.
 pub fn accept(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<MemoryChannel, ChannelError> {
-    let proposal = match Proposal::receive(&socket, deadline) {
+    accept_with(socket, hello, deadline).map(|(channel, _)| channel)
+}
+
+/// As [`accept`]; what the peer sent along with the memory comes back, if it did.
+///
+/// # Errors
+/// As [`accept`].
+pub fn accept_with(
+    socket: OwnedFd,
+    hello: Hello,
+    deadline: Deadline,
+) -> Result<(MemoryChannel, Option<OwnedFd>), ChannelError> {
+    let mut proposal = match Proposal::receive(&socket, deadline) {
         Err(error @ ChannelError::TimedOut(_)) => {
             // Where there is no memory yet, the doorbell says it.
             withdraw(&socket);
@@ -55,6 +82,7 @@ pub fn accept(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Memor
         }
         proposal => proposal?,
     };
+    let companion = proposal.companion.take();
     let mut connection = Connection::new(Bell::Socket, socket);
     let Some(config) = Hello::proposed_config(&proposal.hello) else {
         return Err(proposal.refuse(hello, &mut connection, deadline));
@@ -62,7 +90,8 @@ pub fn accept(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Memor
     let memory = proposal.map(ChannelLayout::new(config).length_bytes())?;
     let config = ChannelConfig { slot: hello.config.slot, ..config };
     let hello = Hello { config, expedited_barrier: barrier::register(), ..hello };
-    MemoryChannel::open(TransportKind::Shm, memory, Side::B, hello, connection, deadline)
+    let channel = MemoryChannel::open(TransportKind::Shm, memory, Side::B, hello, connection, deadline)?;
+    Ok((channel, companion))
 }
 
 /// Tells the process at the other end of a socket, whichever side it is, that there will be no channel.
@@ -85,10 +114,11 @@ pub fn decline(socket: OwnedFd, hello: Hello, reason: u32, deadline: Deadline) -
     MemoryChannel::decline(&memory, Side::B, Hello { config, ..hello }, reason, connection)
 }
 
-/// What a connecting side sends: its hello and the memory for the channel.
+/// What a connecting side sends: its hello, the memory for the channel, and perhaps a descriptor beside it.
 struct Proposal {
     hello: [u64; 8],
     file: OwnedFd,
+    companion: Option<OwnedFd>,
 }
 
 impl Proposal {
@@ -104,14 +134,16 @@ impl Proposal {
                         let what = "receive the memory of a channel (see `ulimit -n`)";
                         return Err(OsError::new(what, Errno::MFILE).into());
                     }
-                    let [file] = <[OwnedFd; 1]>::try_from(received.fds).map_err(|fds| {
-                        ChannelError::Violation(format!("a proposal with {} descriptors", fds.len()))
-                    })?;
+                    let found = received.fds.len();
+                    let mut fds = received.fds.into_iter();
+                    let (Some(file), companion, None) = (fds.next(), fds.next(), fds.next()) else {
+                        return Err(ChannelError::Violation(format!("a proposal with {found} descriptors")));
+                    };
                     if received.length != HELLO_BYTES {
                         let what = format!("a proposal of {} bytes", received.length);
                         return Err(ChannelError::Violation(what));
                     }
-                    return Ok(Proposal { hello: words_from_bytes(&bytes), file });
+                    return Ok(Proposal { hello: words_from_bytes(&bytes), file, companion });
                 }
                 Ok(_) | Err(Errno::CONNRESET) => return Err(ChannelError::PeerDied),
                 Err(Errno::AGAIN) if deadline.passed() => {

@@ -14,6 +14,7 @@ pub mod futex;
 pub mod guest;
 pub mod memory;
 pub mod process;
+pub mod sealed;
 pub mod socket;
 pub mod thread;
 pub mod time;

@@ -505,9 +505,10 @@ impl Table {
         }
     }
 
-    /// The domain beyond a link is gone. True: what it had can be [reclaimed](Self::reclaim) once nobody beyond it
-    /// can reach the memory any more, and not before. False: nothing is left to do.
-    pub fn lose(&mut self, link: Link) -> bool {
+    /// Nothing goes over a link any more: its channel has ended, `dead` if with the domain beyond it. True: what is beyond
+    /// it can be [reclaimed](Self::reclaim) once nobody there can reach the memory any more, and not before. False:
+    /// nothing is left to do.
+    pub fn lose(&mut self, link: Link, dead: bool) -> bool {
         let Some(entry) = self.links.get_mut(usize::from(link.0)) else { return false };
         if matches!(entry.state, State::Gone | State::Lost) {
             return entry.state == State::Lost && link != UPSTREAM;
@@ -517,7 +518,9 @@ impl Table {
             // What is here stays; what is there is out of reach for good.
             return false;
         }
-        if entry.may_forward {
+        let is_out = entry.beyond > 0 || entry.lent_total > 0;
+        // A dead domain reaches nothing, but those to whom it assigned the pool do.
+        if is_out && (!dead || entry.may_forward) {
             return true;
         }
         self.reclaim(link);

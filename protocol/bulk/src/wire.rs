@@ -23,7 +23,13 @@ const HEAD_BYTES: usize = 8;
 const SEGMENT_BYTES: usize = 24;
 
 /// The longest message.
-pub const MAX_MESSAGE_BYTES: usize = HEAD_BYTES + MAX_SEGMENTS * SEGMENT_BYTES + MAX_METADATA_BYTES;
+pub const MAX_MESSAGE_BYTES: usize = transfer_bytes(MAX_SEGMENTS, MAX_METADATA_BYTES);
+
+/// How long a transfer of so many pieces and so much metadata is, in bytes.
+#[must_use]
+pub const fn transfer_bytes(segments: usize, metadata_bytes: usize) -> usize {
+    HEAD_BYTES + segments * SEGMENT_BYTES + metadata_bytes
+}
 
 /// What stands for this protocol when a channel opens.
 pub const INTERFACE_HASH: u64 = tombolo_base::hash::fnv1a(b"tombolo bulk 1");

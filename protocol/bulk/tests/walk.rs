@@ -267,7 +267,7 @@ impl World {
             let (Some((link, _)), Some(table)) = (known.links[channel], known.table.as_mut()) else {
                 continue;
             };
-            if table.lose(link) {
+            if table.lose(link, true) {
                 // The monitors take the memory from everybody beyond, and only then is it this one's again.
                 self.revoke_beyond(pool, party, channel);
                 self.known[party][pool].table.as_mut().unwrap().reclaim(link);

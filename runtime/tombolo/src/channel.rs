@@ -8,7 +8,7 @@ use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::Grant;
 use tombolo_link::{Hello, Side, TransportKind};
 use tombolo_platform::event::Interest;
-use tombolo_platform::{Deadline, Errno, OsError};
+use tombolo_platform::{Deadline, Errno, OsError, socket};
 use tombolo_transport::contract::{Announced, Now, Tally};
 use tombolo_transport::memory::RawMemory;
 use tombolo_transport::trace::Recorder;
@@ -36,6 +36,9 @@ pub struct Channel {
     id: ChannelId,
     peer: DomainId,
     peer_node: String,
+    accepting: bool,
+    /// A socket to the peer for descriptors, where there is one.
+    companion: Option<OwnedFd>,
     /// Its place in the reactor, from the first time on that a future waited for it.
     pub(crate) registration: Option<Registration>,
 }
@@ -208,7 +211,7 @@ impl Channel {
             Side::B => tombolo_link::ChannelConfig { slot: options.config.slot, ..grant.config },
         };
         let hello = Hello::new(config, options.interface_hash, Some(own));
-        let carrier = carry(&grant, fds, hello, Deadline::after(timeout))
+        let (carrier, companion) = carry(&grant, fds, hello, options, Deadline::after(timeout))
             .map_err(|error| Error::of_channel(error, grant.peer, &grant.peer_node, timeout))?;
         let carrier = match capture::folder() {
             Some(folder) => Plain::Captured(Box::new(capture::start(carrier, &folder, &grant, own)?)),
@@ -224,6 +227,8 @@ impl Channel {
             id: grant.channel,
             peer: grant.peer,
             peer_node: grant.peer_node,
+            accepting,
+            companion,
             registration: None,
         })
     }
@@ -238,6 +243,16 @@ impl Channel {
     #[inline]
     pub(crate) fn carrier_mut(&mut self) -> &mut Carrier {
         &mut self.carrier
+    }
+
+    /// Whether this end accepted it.
+    pub(crate) fn is_accepting(&self) -> bool {
+        self.accepting
+    }
+
+    /// The socket to the peer for descriptors, if there is one and it was not taken.
+    pub(crate) fn take_companion(&mut self) -> Option<OwnedFd> {
+        self.companion.take()
     }
 
     /// Out of line, but for what is no error at all: whoever polls meets that more often than a message.
@@ -420,6 +435,11 @@ impl Channel {
         }
     }
 
+    /// Whether what found no room lately would find it now.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.carrier.sendable()
+    }
+
     /// The longest message it carries, in bytes.
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
@@ -498,15 +518,28 @@ pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usiz
 }
 
 /// Opens the transport that a grant names.
-fn carry(grant: &Grant, fds: Vec<OwnedFd>, hello: Hello, deadline: Deadline) -> Result<Plain, ChannelError> {
-    Ok(match Joint::of(grant, fds)? {
+fn carry(
+    grant: &Grant,
+    fds: Vec<OwnedFd>,
+    hello: Hello,
+    options: &ChannelOptions,
+    deadline: Deadline,
+) -> Result<(Plain, Option<OwnedFd>), ChannelError> {
+    let plain = match Joint::of(grant, fds)? {
         Joint::Shm(socket) if grant.side == Side::A => {
-            Plain::Memory(Box::new(shm::connect(socket, hello, deadline)?))
+            let pair = options.companion.then(|| socket::pair(socket::Kind::Packet)).transpose()?;
+            let (ours, theirs) = pair.unzip();
+            let channel = shm::connect_with(socket, hello, theirs, deadline)?;
+            return Ok((Plain::Memory(Box::new(channel)), ours));
         }
-        Joint::Shm(socket) => Plain::Memory(Box::new(shm::accept(socket, hello, deadline)?)),
+        Joint::Shm(socket) => {
+            let (channel, companion) = shm::accept_with(socket, hello, deadline)?;
+            return Ok((Plain::Memory(Box::new(channel)), companion));
+        }
         Joint::Stream(socket) => Plain::Stream(Box::new(StreamChannel::open(socket, hello, deadline)?)),
         Joint::Window(lent) => Plain::Memory(Box::new(window::open(lent, grant.side, hello, deadline)?)),
-    })
+    };
+    Ok((plain, None))
 }
 
 /// Tells the peer of a channel that nobody here takes up any more that there will be none. Left alone it would see an end that

@@ -8,6 +8,8 @@ use tombolo_control::{Fault, Unsendable};
 use tombolo_platform::OsError;
 use tombolo_transport::ChannelError;
 
+use crate::bulk::BulkError;
+
 /// Why an operation did not happen. Nothing is half done: what was to be sent is still the caller's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -105,6 +107,9 @@ pub enum Error {
     /// Bytes that do not lie in the memory.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
+    /// Something about pools and buffers could not be done.
+    #[error(transparent)]
+    Bulk(#[from] BulkError),
     /// The operating system refused something.
     #[error(transparent)]
     Os(#[from] OsError),

@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod bulk;
 mod capture;
 mod channel;
 mod domain;
@@ -51,6 +52,10 @@ mod transport;
 mod waitset;
 
 pub use admin::{Console, DomainInfo, NodeInfo};
+pub use bulk::{
+    Arrival, Buffer, BulkChannel, BulkError, BulkOptions, NotSent, Pool, PoolOffer, PoolOptions, Received,
+    Shared,
+};
 pub use capture::CAPTURE_VARIABLE;
 pub use channel::{Channel, wait_any, wait_any_from};
 pub use domain::{Domain, Listener};
@@ -70,6 +75,9 @@ pub use waitset::{DescriptorReady, Interest, Ready, Token, Trigger, WaitSet, Wai
 
 pub use tombolo_base::{ChannelId, DomainId, Isa, NodeId, Target};
 pub use tombolo_base::{OutOfRange, SharedMemory};
+pub use tombolo_bulk::session::Unsayable;
+pub use tombolo_bulk::wire::Veto;
+pub use tombolo_bulk::{Counts, LayoutError, TableError, Terms, Trust};
 pub use tombolo_capability::{
     Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, RegionId, RegionInfo, Revoked, Rights,
     Seal,

@@ -12,6 +12,8 @@ pub struct ChannelOptions {
     pub(crate) config: ChannelConfig,
     pub(crate) interface_hash: u64,
     pub(crate) spin_ns: u64,
+    /// With a socket beside it, for descriptors, where both ends are on one kernel.
+    pub(crate) companion: bool,
 }
 
 impl Default for ChannelOptions {
@@ -21,6 +23,7 @@ impl Default for ChannelOptions {
             config: ChannelConfig::default(),
             interface_hash: 0,
             spin_ns: tombolo_transport::wait::DEFAULT_SPIN_NS,
+            companion: false,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -45,17 +46,22 @@ pub(crate) fn grant(side: Side, transport: TransportKind) -> Grant {
     }
 }
 
-fn open(side: Side, transport: TransportKind, socket: OwnedFd) -> Channel {
+fn open(side: Side, transport: TransportKind, socket: OwnedFd, options: &ChannelOptions) -> Channel {
     let owner = (domain_id(), &Recorder::none());
-    Channel::open(grant(side, transport), vec![socket], owner, &ChannelOptions::default(), LONG).unwrap()
+    Channel::open(grant(side, transport), vec![socket], owner, options, LONG).unwrap()
 }
 
 /// Both ends of a channel.
 pub(crate) fn pair_over(transport: TransportKind) -> (Channel, Channel) {
+    pair_with(transport, &ChannelOptions::default())
+}
+
+/// As [`pair_over`], opened so.
+pub(crate) fn pair_with(transport: TransportKind, options: &ChannelOptions) -> (Channel, Channel) {
     let (a, b) = socket::pair(Kind::Stream).unwrap();
     std::thread::scope(|scope| {
-        let a = scope.spawn(move || open(Side::A, transport, a));
-        let b = open(Side::B, transport, b);
+        let a = scope.spawn(move || open(Side::A, transport, a, options));
+        let b = open(Side::B, transport, b, options);
         (a.join().unwrap(), b)
     })
 }
@@ -104,6 +110,14 @@ impl Monitor {
         let (ours, theirs) = socket::pair(Kind::Packet).unwrap();
         let link = Arc::new(MonitorLink::new(ours, "test".into(), Box::new(|_, _, _| {})));
         (Domain::of_link(link, domain_id()), Monitor { socket: theirs })
+    }
+
+    /// A domain like no other of this process.
+    pub(crate) fn another_domain() -> Domain {
+        static LAST: AtomicU64 = AtomicU64::new(100);
+        let (domain, _monitor) = Self::with_domain();
+        let number = LAST.fetch_add(1, Ordering::Relaxed);
+        Domain::of_link(domain.link, id(domain_id().to_bits() + number))
     }
 
     pub(crate) fn say(&self, request: u32, body: Reply, fds: &[&OwnedFd]) {
@@ -161,7 +175,7 @@ impl Monitor {
     pub(crate) fn connect(&self, listener: u32) -> std::thread::JoinHandle<Channel> {
         let (a, b) = socket::pair(Kind::Stream).unwrap();
         self.say(0, Reply::Incoming { listener, grant: grant(Side::B, TransportKind::Shm) }, &[&b]);
-        std::thread::spawn(move || open(Side::A, TransportKind::Shm, a))
+        std::thread::spawn(move || open(Side::A, TransportKind::Shm, a, &ChannelOptions::default()))
     }
 
     pub(crate) fn end_child(&self, domain: DomainId, status: u8) {

@@ -20,6 +20,7 @@ pub use tombolo_platform::epoll::Trigger;
 pub use tombolo_platform::event::{Interest, Ready as DescriptorReady};
 pub use tombolo_transport::waitset::{Token, WaitStats};
 
+use crate::bulk::BulkChannel;
 use crate::channel::{Carrier, Channel};
 use crate::domain::Listener;
 use crate::error::Error;
@@ -94,17 +95,36 @@ impl std::task::Wake for News {
 
 /// A channel in the set below.
 #[derive(Debug)]
-struct Member(Channel);
+#[allow(clippy::large_enum_variant, reason = "most are plain, and are looked at all the time")]
+enum Member {
+    Plain(Channel),
+    Bulk(Box<BulkChannel>),
+}
+
+impl Member {
+    #[inline]
+    fn channel(&self) -> &Channel {
+        match self {
+            Member::Plain(channel) => channel,
+            Member::Bulk(bulk) => bulk.channel(),
+        }
+    }
+}
 
 impl Endpoint for Member {
     type Transport = Carrier;
 
+    #[inline]
     fn transport(&self) -> &Carrier {
-        self.0.carrier()
+        self.channel().carrier()
     }
 
+    #[inline]
     fn transport_mut(&mut self) -> &mut Carrier {
-        self.0.carrier_mut()
+        match self {
+            Member::Plain(channel) => channel.carrier_mut(),
+            Member::Bulk(bulk) => bulk.channel_mut().carrier_mut(),
+        }
     }
 }
 
@@ -217,9 +237,39 @@ impl WaitSet {
     /// # Errors
     /// As [`add`](Self::add).
     pub fn add_for(&mut self, channel: Channel, awaited: Interest) -> Result<Token, Error> {
-        let token = self.set.add(Member(channel), awaited)?;
+        let token = self.set.add(Member::Plain(channel), awaited)?;
         self.channels += 1;
         Ok(token)
+    }
+
+    /// Adds a channel for bulk data, to be told as [`Ready::Channel`] when something comes on it: then
+    /// [`recv`](BulkChannel::recv) with no timeout until it finds nothing, as it must have done before the first wait too,
+    /// for what came while something else was awaited is told by nobody. What comes may be for the channel alone.
+    ///
+    /// # Errors
+    /// As [`add`](Self::add).
+    pub fn add_bulk(&mut self, bulk: BulkChannel) -> Result<Token, Error> {
+        let token = self.set.add(Member::Bulk(Box::new(bulk)), Interest::Read)?;
+        self.channels += 1;
+        Ok(token)
+    }
+
+    /// A bulk channel of the set, to do anything with.
+    pub fn get_bulk_mut(&mut self, token: Token) -> Option<&mut BulkChannel> {
+        match self.set.get_mut(token)? {
+            Member::Bulk(bulk) => Some(bulk),
+            Member::Plain(_) => None,
+        }
+    }
+
+    /// Takes a bulk channel out. Nothing more is told of it.
+    pub fn remove_bulk(&mut self, token: Token) -> Option<BulkChannel> {
+        self.get_bulk_mut(token)?;
+        self.channels -= 1;
+        match self.set.remove(token)? {
+            Member::Bulk(bulk) => Some(*bulk),
+            Member::Plain(_) => None,
+        }
     }
 
     /// Waits for something else on a channel: for room too, say, while there is something left to send. False when it
@@ -297,13 +347,16 @@ impl WaitSet {
     /// A channel of the set.
     #[must_use]
     pub fn get(&self, token: Token) -> Option<&Channel> {
-        self.set.get(token).map(|member| &member.0)
+        self.set.get(token).map(Member::channel)
     }
 
-    /// A channel of the set, to do anything with.
+    /// A channel of the set, to do anything with; none for a bulk channel, which has a [getter](Self::get_bulk_mut) of its own.
     #[inline]
     pub fn get_mut(&mut self, token: Token) -> Option<&mut Channel> {
-        self.set.get_mut(token).map(|member| &mut member.0)
+        match self.set.get_mut(token)? {
+            Member::Plain(channel) => Some(channel),
+            Member::Bulk(_) => None,
+        }
     }
 
     /// Sends on a channel of the set, if there is room. An idle channel stays idle: whoever has something to tell to
@@ -319,14 +372,18 @@ impl WaitSet {
         })
     }
 
-    /// Takes anything out. Nothing more is told of it, also not what has happened already. The channel, if it was one.
+    /// Takes anything out. Nothing more is told of it, also not what has happened already. The channel, if it was one; a bulk
+    /// channel is closed, unless it is taken out by [`remove_bulk`](Self::remove_bulk).
     pub fn remove(&mut self, token: Token) -> Option<Channel> {
         if let Some(removed) = self.watched.remove(&token) {
             self.forget_link_if_unused(&removed.link);
         }
-        let channel = self.set.remove(token)?;
+        let member = self.set.remove(token)?;
         self.channels -= 1;
-        Some(channel.0)
+        match member {
+            Member::Plain(channel) => Some(channel),
+            Member::Bulk(_) => None,
+        }
     }
 
     /// How many channels are in.

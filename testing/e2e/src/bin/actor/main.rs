@@ -1,6 +1,7 @@
 //! The program that the end-to-end tests run on nodes: each word makes it behave in one way.
 
 mod basics;
+mod bulk;
 mod channels;
 mod exchange;
 mod hostile;
@@ -51,6 +52,13 @@ fn main() -> ExitCode {
         ["region-take-back", name, place, holders] => revoking::take_back(name, place, holders),
         ["region-hold", name, how] => revoking::hold(name, how),
         ["region-seal", file] => revoking::seal(file),
+        // Bulk data.
+        ["bulk-chain", trust, window, rounds] => bulk::chain(trust, window, rounds),
+        ["bulk-outlive", name, trust, window, forwarded] => bulk::outlive(name, trust, window, forwarded),
+        ["bulk-hold", name, trust, next] => bulk::hold(name, trust, next),
+        ["bulk-cheat", name] => bulk::cheat(name),
+        ["bulk-trusting", name] => bulk::trusting(name),
+        ["bulk-too-large", node] => bulk::too_large(node),
         // Typed interfaces.
         ["typed-serve", name, clients] => typed::serve(name, clients),
         ["typed-call", names @ ..] => typed::call(names),

@@ -1,0 +1,318 @@
+//! Memory that changes hands between processes that do not trust each other.
+//!
+//! A buffer begins as [`Fresh`]: memory of this process alone. [Sealing](Fresh::seal) it lets the kernel prove that no
+//! process has it mapped for writing, and rule out that one ever will: from then on its bytes cannot change, whatever
+//! anybody tries, and it may be sent. Who receives it has the seals checked ([`Sealed::receive`]); so a plain `&[u8]` over
+//! it is sound, and what was checked stays so. Who needs to write maps it [`Private`]: what is written there nobody else
+//! sees.
+//!
+//! What no seal keeps out is a debugger of the same user, who can reach into any memory of the process.
+
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+
+use crate::error::{Context, OsError};
+
+/// Nobody writes, nobody changes the length, for good.
+const SEALS: SealFlags =
+    SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// What has to be sealed in what others send.
+const NEEDED: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK);
+
+/// The kind of file system that memory files of ordinary pages are on. Those of huge pages can run out of them, which is a
+/// fault at the first look.
+const MEMORY_FILES: i64 = 0x0102_1994;
+
+/// Pages of this process, unmapped when dropped.
+#[derive(Debug)]
+struct Pages {
+    address: NonNull<u8>,
+    length_bytes: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread, and this is the only handle to it.
+unsafe impl Send for Pages {}
+// SAFETY: `&Pages` gives out nothing but its address and length; what makes slices of them says why it may.
+unsafe impl Sync for Pages {}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: `map` made exactly this range, and slices of it borrow what owns this.
+        let _ = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), self.length_bytes) };
+    }
+}
+
+impl Pages {
+    fn map(file: &OwnedFd, length_bytes: usize, how: ProtFlags, flags: MapFlags) -> Result<Pages, OsError> {
+        // SAFETY: a null hint lets the kernel choose a fresh range, so no existing mapping is touched.
+        let address = unsafe { rustix::mm::mmap(core::ptr::null_mut(), length_bytes, how, flags, file, 0) }
+            .context("map a buffer")?;
+        let address = NonNull::new(address.cast()).ok_or(OsError::new("map a buffer", Errno::FAULT))?;
+        Ok(Pages { address, length_bytes })
+    }
+
+    /// # Safety
+    /// Nobody may write to these pages while the slice lives.
+    unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: the range is mapped for reading while `self` lives, its file cannot become shorter (`Fresh` is this
+        // process's alone, all others are sealed), and nobody writes to it (contract of this function).
+        unsafe { core::slice::from_raw_parts(self.address.as_ptr(), self.length_bytes) }
+    }
+
+    /// # Safety
+    /// The pages must be mapped for writing, and nobody else may read or write them while the slice lives.
+    unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `bytes`; that they can be written and that nobody else looks is the contract of this function.
+        unsafe { core::slice::from_raw_parts_mut(self.address.as_ptr(), self.length_bytes) }
+    }
+}
+
+/// Memory that no other process has.
+#[derive(Debug)]
+pub struct Fresh {
+    pages: Pages,
+    file: OwnedFd,
+}
+
+impl Fresh {
+    /// Zeroed memory. `name` shows in `/proc/PID/maps`.
+    ///
+    /// # Errors
+    /// Out of memory, too many files; a length of zero is `EINVAL`.
+    pub fn new(name: &str, length_bytes: usize) -> Result<Fresh, OsError> {
+        let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .context("create a buffer")?;
+        rustix::fs::ftruncate(&file, length_bytes as u64).context("size a buffer")?;
+        let pages = Pages::map(&file, length_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)?;
+        Ok(Fresh { pages, file })
+    }
+
+    /// Nobody can write to it any more, this process included.
+    ///
+    /// # Errors
+    /// `EBUSY` when some process has it mapped for writing: the memory is gone then.
+    pub fn seal(self) -> Result<Sealed, OsError> {
+        let Fresh { pages, file } = self;
+        let length_bytes = pages.length_bytes;
+        drop(pages);
+        rustix::fs::fcntl_add_seals(&file, SEALS).context("seal a buffer")?;
+        Sealed::map(file, length_bytes)
+    }
+}
+
+impl Deref for Fresh {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the file was made by this process and its descriptor never leaves `self`, so no other process has it;
+        // in this one `&self` rules out `deref_mut`.
+        unsafe { self.pages.bytes() }
+    }
+}
+
+impl DerefMut for Fresh {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: mapped for writing by `new`; as above, and `&mut self` is the only access of this process.
+        unsafe { self.pages.bytes_mut() }
+    }
+}
+
+/// Memory that nobody can write to.
+#[derive(Debug)]
+pub struct Sealed {
+    pages: Pages,
+    file: OwnedFd,
+}
+
+impl Sealed {
+    /// Takes memory that another process sent.
+    ///
+    /// # Errors
+    /// `EPERM` when somebody can still write to it, make it shorter, or it is no memory file of ordinary pages;
+    /// `EOVERFLOW` when it is shorter than `length_bytes`.
+    pub fn receive(file: OwnedFd, length_bytes: usize) -> Result<Sealed, OsError> {
+        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|errno| match errno {
+            Errno::INVAL => OsError::new("take a buffer that is no memory file", Errno::PERM),
+            errno => OsError::new("read the seals of a buffer", errno),
+        })?;
+        if !seals.contains(NEEDED) {
+            return Err(OsError::new("take a buffer that others can still write to", Errno::PERM));
+        }
+        let kind = rustix::fs::fstatfs(&file).context("read the kind of a buffer")?.f_type;
+        #[allow(
+            clippy::useless_conversion,
+            clippy::unnecessary_cast,
+            reason = "its width depends on the processor"
+        )]
+        if kind as i64 != MEMORY_FILES {
+            return Err(OsError::new("take a buffer that is not of ordinary pages", Errno::PERM));
+        }
+        let found_bytes = rustix::fs::fstat(&file).context("size a buffer")?.st_size;
+        if u64::try_from(found_bytes).unwrap_or(0) < length_bytes as u64 {
+            let what = format!("take a buffer of {found_bytes} bytes where {length_bytes} are needed");
+            return Err(OsError::new(what, Errno::OVERFLOW));
+        }
+        Self::map(file, length_bytes)
+    }
+
+    fn map(file: OwnedFd, length_bytes: usize) -> Result<Sealed, OsError> {
+        // Shared would do as well, but not on kernels before 6.7.
+        let pages = Pages::map(&file, length_bytes, ProtFlags::READ, MapFlags::PRIVATE)?;
+        Ok(Sealed { pages, file })
+    }
+
+    /// To send it on.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Its bytes for this process to write to: whoever else has it sees nothing of that.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn into_private(self) -> Result<Private, OsError> {
+        let Sealed { pages, file } = self;
+        let length_bytes = pages.length_bytes;
+        drop(pages);
+        let how = ProtFlags::READ | ProtFlags::WRITE;
+        let pages = Pages::map(&file, length_bytes, how, MapFlags::PRIVATE)?;
+        Ok(Private { pages, file, written: false })
+    }
+}
+
+impl Deref for Sealed {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the file is sealed against writing: the kernel refused that while any mapping for writing was there, and
+        // refuses every new one. The mapping of this process is not for writing.
+        unsafe { self.pages.bytes() }
+    }
+}
+
+/// A copy of sealed memory, made page by page when it is written to.
+#[derive(Debug)]
+pub struct Private {
+    pages: Pages,
+    file: OwnedFd,
+    written: bool,
+}
+
+impl Private {
+    /// Sealed memory with these bytes: the same that it was made from if nothing was written, else a copy.
+    ///
+    /// # Errors
+    /// Out of memory.
+    pub fn seal(self) -> Result<Sealed, OsError> {
+        if self.written {
+            let mut copy = Fresh::new("tombolo-buffer", self.len())?;
+            copy.copy_from_slice(&self);
+            return copy.seal();
+        }
+        let length_bytes = self.pages.length_bytes;
+        Sealed::map(self.file, length_bytes)
+    }
+}
+
+impl Deref for Private {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: pages of the sealed file cannot change, and those that were written to are copies of this process; here
+        // `&self` rules out `deref_mut`.
+        unsafe { self.pages.bytes() }
+    }
+}
+
+impl DerefMut for Private {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.written = true;
+        // SAFETY: mapped for writing by `into_private`; as above, and `&mut self` is the only access of this process.
+        unsafe { self.pages.bytes_mut() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    const LENGTH: usize = 8192;
+
+    fn filled(byte: u8) -> Fresh {
+        let mut fresh = Fresh::new("tombolo-test", LENGTH).unwrap();
+        fresh.fill(byte);
+        fresh
+    }
+
+    fn map_shared(file: impl AsFd, how: ProtFlags) -> Result<*mut u8, Errno> {
+        // SAFETY: a null hint; what becomes of the address is up to the test.
+        unsafe { rustix::mm::mmap(core::ptr::null_mut(), LENGTH, how, MapFlags::SHARED, file, 0) }
+            .map(|address| address.cast())
+    }
+
+    #[test]
+    fn what_is_sealed_cannot_be_written_by_any_means() {
+        let sealed = filled(7).seal().unwrap();
+        let file = sealed.descriptor();
+        let mut raw = std::fs::File::from(file.try_clone_to_owned().unwrap());
+        assert!(raw.write_all(&[1]).is_err());
+        assert_eq!(rustix::io::pwrite(file, &[1], 0), Err(Errno::PERM));
+        assert_eq!(map_shared(file, ProtFlags::READ | ProtFlags::WRITE), Err(Errno::PERM));
+        assert_eq!(rustix::fs::ftruncate(file, 0), Err(Errno::PERM));
+        let punch = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        assert_eq!(rustix::fs::fallocate(file, punch, 0, 4096), Err(Errno::PERM));
+        // Nor through a new descriptor of the same file.
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        let reopened = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+        assert_eq!(rustix::io::pwrite(&reopened, &[1], 0), Err(Errno::PERM));
+        assert_eq!(map_shared(&reopened, ProtFlags::READ | ProtFlags::WRITE), Err(Errno::PERM));
+        assert!(sealed.iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn who_kept_a_mapping_cannot_seal() {
+        let fresh = filled(7);
+        let kept = map_shared(&fresh.file, ProtFlags::READ | ProtFlags::WRITE).unwrap();
+        assert_eq!(fresh.seal().unwrap_err().errno, Errno::BUSY);
+        // SAFETY: mapped above, and nothing refers to it.
+        unsafe { rustix::mm::munmap(kept.cast(), LENGTH) }.unwrap();
+    }
+
+    #[test]
+    fn what_is_not_sealed_is_refused() {
+        let fresh = filled(7);
+        let file = fresh.file.try_clone().unwrap();
+        assert_eq!(Sealed::receive(file, LENGTH).unwrap_err().errno, Errno::PERM);
+        let (pipe, _) = rustix::pipe::pipe().unwrap();
+        assert_eq!(Sealed::receive(pipe, LENGTH).unwrap_err().errno, Errno::PERM);
+        let zero = std::fs::File::open("/dev/zero").unwrap();
+        assert_eq!(Sealed::receive(zero.into(), LENGTH).unwrap_err().errno, Errno::PERM);
+        let sealed = fresh.seal().unwrap();
+        let copy = || sealed.descriptor().try_clone_to_owned().unwrap();
+        assert_eq!(Sealed::receive(copy(), LENGTH + 1).unwrap_err().errno, Errno::OVERFLOW);
+        assert_eq!(&*Sealed::receive(copy(), LENGTH).unwrap(), &*sealed);
+    }
+
+    #[test]
+    fn what_the_receiver_writes_nobody_sees() {
+        let sealed = filled(7).seal().unwrap();
+        let kept = Sealed::receive(sealed.descriptor().try_clone_to_owned().unwrap(), LENGTH).unwrap();
+        let mut private = sealed.into_private().unwrap();
+        private[..4].copy_from_slice(b"mine");
+        assert_eq!((&private[..4], &kept[..4]), (&b"mine"[..], &[7; 4][..]));
+        let again = private.seal().unwrap();
+        assert_eq!((&again[..5], kept[0]), (&b"mine\x07"[..], 7));
+        // What was not written to is the same memory, not a copy.
+        let inode = |sealed: &Sealed| rustix::fs::fstat(sealed.descriptor()).unwrap().st_ino;
+        let before = inode(&again);
+        assert_eq!(inode(&again.into_private().unwrap().seal().unwrap()), before);
+    }
+}

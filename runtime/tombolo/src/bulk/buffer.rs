@@ -1,0 +1,314 @@
+//! Buffers in the hands of the program.
+
+use std::sync::Arc;
+
+use tombolo_base::SharedMemory;
+use tombolo_bulk::table::UPSTREAM;
+use tombolo_bulk::{Link, TableError, Verb};
+use tombolo_platform::copy::{self, Loop};
+
+use crate::error::Error;
+
+use super::content::Content;
+use super::error::BulkError;
+use super::pool::{Inner, Pool, Return};
+
+/// A buffer, or a right to read one, and which part of it is meant.
+#[derive(Debug)]
+pub(super) struct Handle {
+    pub(super) pool: Arc<Inner>,
+    pub(super) buffer: u32,
+    pub(super) offset_bytes: u64,
+    pub(super) length_bytes: u64,
+    pub(super) content: Content,
+    /// Over which link it came, if it came.
+    pub(super) from: Option<Link>,
+    /// Whether this is a right to read that was lent to this domain.
+    pub(super) is_borrowed: bool,
+    /// Its right went over, so that nothing is to be done when it is dropped.
+    pub(super) is_spent: bool,
+}
+
+impl Handle {
+    pub(super) fn whole(pool: Arc<Inner>, buffer: u32, content: Content) -> Handle {
+        let length_bytes = pool.layout.buffer_bytes();
+        Handle {
+            pool,
+            buffer,
+            offset_bytes: 0,
+            length_bytes,
+            content,
+            from: None,
+            is_borrowed: false,
+            is_spent: false,
+        }
+    }
+
+    fn range(&self, offset_bytes: u64, length_bytes: usize) -> Result<usize, BulkError> {
+        let length_bytes = length_bytes as u64;
+        match offset_bytes.checked_add(length_bytes) {
+            // What lies within a buffer that is mapped has an address.
+            Some(end) if end <= self.length_bytes => Ok((self.offset_bytes + offset_bytes) as usize),
+            _ => {
+                let available_bytes = self.length_bytes;
+                Err(BulkError::Range { offset_bytes, length_bytes, available_bytes })
+            }
+        }
+    }
+
+    /// Where the buffer begins in the pool's memory, and that memory.
+    fn mapped(&self) -> Option<(&SharedMemory, usize)> {
+        let memory = self.pool.memory.as_ref()?.memory();
+        Some((memory, self.pool.layout.offset_bytes(self.buffer)? as usize))
+    }
+
+    fn read(&self, offset_bytes: u64, target: &mut [u8]) -> Result<(), Error> {
+        let from = self.range(offset_bytes, target.len())?;
+        match (&self.content, self.mapped()) {
+            (Content::Pool, Some((memory, start))) => {
+                copy::read(Loop::Best, memory, start + from, target).map_err(BulkError::from)?;
+                self.check()
+            }
+            (content, _) => {
+                target.copy_from_slice(&content.bytes()?[from..][..target.len()]);
+                Ok(())
+            }
+        }
+    }
+
+    fn write(&mut self, offset_bytes: u64, source: &[u8]) -> Result<(), Error> {
+        let to = self.range(offset_bytes, source.len())?;
+        match (&self.content, self.mapped()) {
+            (Content::Pool, Some((memory, start))) => {
+                copy::write(Loop::Best, memory, start + to, source).map_err(BulkError::from)?;
+                self.check()
+            }
+            _ => {
+                self.content.bytes_mut()?[to..][..source.len()].copy_from_slice(source);
+                Ok(())
+            }
+        }
+    }
+
+    /// That the pool's memory was not taken away: what was read was the buffer's.
+    fn check(&self) -> Result<(), Error> {
+        self.pool.memory.as_ref().map_or(Ok(()), super::memory::PoolMemory::check)
+    }
+
+    fn bytes(&self) -> Result<&[u8], Error> {
+        let (from, to) = (self.offset_bytes as usize, (self.offset_bytes + self.length_bytes) as usize);
+        Ok(&self.content.bytes()?[from..to])
+    }
+
+    fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
+        let (from, to) = (self.offset_bytes as usize, (self.offset_bytes + self.length_bytes) as usize);
+        Ok(&mut self.content.bytes_mut()?[from..to])
+    }
+
+    fn memory(&self) -> Option<SharedMemory> {
+        let (memory, start) = self.mapped()?;
+        let offset_bytes = self.offset_bytes as usize;
+        // What is not aligned to words cannot be had in words.
+        memory.slice(start + offset_bytes, self.length_bytes as usize).ok()
+    }
+
+    fn narrow(&mut self, offset_bytes: u64, length_bytes: u64) -> Result<(), Error> {
+        let available_bytes = self.pool.layout.buffer_bytes();
+        if !self.pool.layout.holds(offset_bytes, length_bytes) {
+            return Err(BulkError::Range { offset_bytes, length_bytes, available_bytes }.into());
+        }
+        (self.offset_bytes, self.length_bytes) = (offset_bytes, length_bytes);
+        Ok(())
+    }
+}
+
+/// Nobody wants it here any more.
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.is_spent {
+            return;
+        }
+        let mut state = self.pool.lock();
+        let buffer = self.buffer;
+        let back = match (self.is_borrowed, self.from) {
+            (true, Some(link)) if state.table.is_live(link) => Some((Verb::Release, link)),
+            (true, _) => {
+                // Lent on, it is forgotten with the last that comes back; nobody waits for it.
+                let _ = state.table.forget(buffer);
+                None
+            }
+            // What came from where the pool did is needed there.
+            (false, Some(UPSTREAM)) if state.table.is_live(UPSTREAM) => Some((Verb::Pass, UPSTREAM)),
+            (false, _) => {
+                let _ = state.table.put(buffer);
+                None
+            }
+        };
+        if let Some((verb, link)) = back {
+            self.pool.return_later(&mut state, Return { verb, buffer, link });
+        }
+    }
+}
+
+/// A buffer to read and write, which nobody else has.
+///
+/// One that is dropped is free again: at once where it was taken, and where it came from over a channel, with the next
+/// operation on that channel.
+#[derive(Debug)]
+pub struct Buffer {
+    pub(super) handle: Handle,
+}
+
+/// A buffer to read, which others may read too and nobody writes.
+///
+/// One that came over a channel is released when it is dropped, with the next operation on that channel. Whoever shared
+/// a buffer of its own can [take it back](Self::reclaim) when all others have released it; if it drops this, the
+/// buffer is free then.
+#[derive(Debug)]
+pub struct Shared {
+    pub(super) handle: Handle,
+}
+
+/// A transfer that did not happen, and what was to be sent.
+#[derive(Debug)]
+pub struct NotSent<T> {
+    /// Why not.
+    pub error: Error,
+    /// What is still this program's, unchanged.
+    pub kept: T,
+}
+
+impl<T> NotSent<T> {
+    pub(super) fn new(error: Error, kept: T) -> Box<Self> {
+        Box::new(NotSent { error, kept })
+    }
+}
+
+impl<T> From<Box<NotSent<T>>> for Error {
+    fn from(not_sent: Box<NotSent<T>>) -> Error {
+        not_sent.error
+    }
+}
+
+macro_rules! reading {
+    () => {
+        /// How long the part that is meant is, in bytes: all of a buffer that was taken, what was sent of one that came.
+        #[must_use]
+        pub fn len_bytes(&self) -> u64 {
+            self.handle.length_bytes
+        }
+
+        /// The pool.
+        #[must_use]
+        pub fn pool(&self) -> Pool {
+            Pool { inner: Arc::clone(&self.handle.pool) }
+        }
+
+        /// Which buffer of the pool it is, from 0.
+        #[must_use]
+        pub fn number(&self) -> u32 {
+            self.handle.buffer
+        }
+
+        /// Copies bytes out, from `offset_bytes` of the part that is meant on.
+        ///
+        /// # Errors
+        /// [`BulkError::Range`]; [`Error::Revoked`] when the pool was taken away: what `target` holds then means nothing.
+        pub fn read(&self, offset_bytes: u64, target: &mut [u8]) -> Result<(), Error> {
+            self.handle.read(offset_bytes, target)
+        }
+
+        /// The bytes themselves, of a pool without trust: nobody can change them.
+        ///
+        /// # Errors
+        /// [`BulkError::Mapped`] for a pool with trust, whose memory others map.
+        pub fn bytes(&self) -> Result<&[u8], Error> {
+            self.handle.bytes()
+        }
+
+        /// The memory itself, of a pool with trust, to be read where it lies, in words. None without trust, or where the part
+        /// is not aligned to 8 bytes.
+        ///
+        /// It can be used for as long as it is kept, and means this buffer only until this is sent or dropped: that it is left
+        /// alone from then on is what the ends of the channel trust each other with.
+        #[must_use]
+        pub fn memory(&self) -> Option<SharedMemory> {
+            self.handle.memory()
+        }
+    };
+}
+
+impl Buffer {
+    pub(super) fn new(handle: Handle) -> Buffer {
+        Buffer { handle }
+    }
+
+    reading!();
+
+    /// Copies bytes in, from `offset_bytes` of the part that is meant on.
+    ///
+    /// # Errors
+    /// [`BulkError::Range`]; [`Error::Revoked`]; without trust also what the kernel refused.
+    pub fn write(&mut self, offset_bytes: u64, source: &[u8]) -> Result<(), Error> {
+        self.handle.write(offset_bytes, source)
+    }
+
+    /// The bytes themselves, of a pool without trust: nobody else has them.
+    ///
+    /// # Errors
+    /// [`BulkError::Mapped`] for a pool with trust; what the kernel refused.
+    pub fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
+        self.handle.bytes_mut()
+    }
+
+    /// Means this part of the buffer, from its beginning: what is read and written here from now on, and sent.
+    ///
+    /// # Errors
+    /// [`BulkError::Range`].
+    pub fn set_part(&mut self, offset_bytes: u64, length_bytes: u64) -> Result<(), Error> {
+        self.handle.narrow(offset_bytes, length_bytes)
+    }
+}
+
+impl Shared {
+    pub(super) fn new(handle: Handle) -> Shared {
+        Shared { handle }
+    }
+
+    reading!();
+
+    /// Whether the buffer is of this domain, which shared it, and not of another, which shared it with this.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        !self.handle.is_borrowed
+    }
+
+    /// How many others have not released it yet.
+    #[must_use]
+    pub fn shares(&self) -> u32 {
+        self.handle.pool.lock().table.lent(self.handle.buffer)
+    }
+
+    /// The buffer to read and write again, when all others have released it.
+    ///
+    /// # Errors
+    /// [`TableError::Shared`] while some have not, [`TableError::NotHeld`] if it is another domain's. What was shared comes
+    /// back.
+    pub fn reclaim(self) -> Result<Buffer, Box<NotSent<Shared>>> {
+        let allowed = if self.handle.is_borrowed {
+            Err(TableError::NotHeld(self.handle.buffer))
+        } else {
+            self.handle.pool.lock().table.may_write(self.handle.buffer)
+        };
+        match allowed {
+            Ok(()) => {
+                let mut buffer = Buffer::new(self.handle);
+                // All of it is this domain's again.
+                let whole = buffer.handle.pool.layout.buffer_bytes();
+                (buffer.handle.offset_bytes, buffer.handle.length_bytes) = (0, whole);
+                Ok(buffer)
+            }
+            Err(error) => Err(NotSent::new(BulkError::State(error).into(), self)),
+        }
+    }
+}

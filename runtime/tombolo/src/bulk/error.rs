@@ -1,0 +1,82 @@
+//! What can go wrong with bulk data.
+
+use tombolo_bulk::session::Unsayable;
+use tombolo_bulk::wire::Veto;
+use tombolo_bulk::{LayoutError, TableError, Trust};
+use tombolo_link::TransportKind;
+use tombolo_platform::copy::CopyError;
+
+/// Why something about pools and buffers could not be done. Nothing has changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BulkError {
+    /// The buffer's state does not allow it.
+    #[error(transparent)]
+    State(#[from] TableError),
+    /// It cannot be said on this channel.
+    #[error(transparent)]
+    Unsayable(#[from] Unsayable),
+    /// Not a shape of a pool.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// All buffers of the pool are in use.
+    #[error("all {count} buffers of the pool are in use: wait until some come back, or make the pool larger")]
+    NoBuffer {
+        /// How many there are.
+        count: u32,
+    },
+    /// The other side does not take the pool.
+    #[error("the pool was not taken: {0}")]
+    Vetoed(Veto),
+    /// The pool is still needed on the other side.
+    #[error(
+        "the pool stays on the channel: the other side still uses buffers of it, or has assigned it further"
+    )]
+    Kept,
+    /// The pool is not on this channel.
+    #[error("the pool is not on this channel: assign it first")]
+    NotOnChannel,
+    /// The pool is on this channel already.
+    #[error("the pool is on this channel already")]
+    OnChannel,
+    /// Whoever assigned the pool does not want it assigned further.
+    #[error("whoever assigned the pool here does not allow to assign it further")]
+    MayNotForward,
+    /// The two sides of a channel do not trust each other alike, or the pool is of another kind.
+    #[error("trust {ours} here, {theirs} there: both ends of a channel and its pools must be of one kind")]
+    Trust {
+        /// What is so here.
+        ours: Trust,
+        /// What is so there.
+        theirs: Trust,
+    },
+    /// Buffers that travel in memory of their own need one kernel.
+    #[error(
+        "without trust buffers travel as files of one kernel, which a {0} channel does not join: copy the data"
+    )]
+    NotOneKernel(TransportKind),
+    /// A range that is not within the buffer.
+    #[error("{length_bytes} bytes from {offset_bytes} on are not within the {available_bytes} of the buffer")]
+    Range {
+        /// Where it begins.
+        offset_bytes: u64,
+        /// How long it is.
+        length_bytes: u64,
+        /// How long the buffer is.
+        available_bytes: u64,
+    },
+    /// The memory of the pool is not as long as it was to be.
+    #[error(transparent)]
+    Copy(#[from] CopyError),
+    /// Plain slices are not to be had of memory that others map.
+    #[error("others map the memory of this pool: use read and write, or its words")]
+    Mapped,
+    /// What was sent did not arrive: this process has no room for its descriptors.
+    #[error(
+        "the content of {buffers} buffers was lost, for this process can open no more files (see `ulimit -n`)"
+    )]
+    Lost {
+        /// How many.
+        buffers: usize,
+    },
+}

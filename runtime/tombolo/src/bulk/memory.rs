@@ -1,0 +1,95 @@
+//! The memory of a pool of domains that trust each other: a region, which each of them maps once.
+
+use std::time::Duration;
+
+use tombolo_base::{DomainId, SharedMemory};
+use tombolo_bulk::Layout;
+use tombolo_bulk::wire::{Offer, Veto};
+use tombolo_capability::{CapabilityFault, CapabilityId};
+use tombolo_control::Fault;
+use tombolo_platform::Errno;
+
+use crate::Rights;
+use crate::domain::Domain;
+use crate::error::Error;
+use crate::region::{Capability, MapOptions, Mapping, RegionOptions};
+
+use super::options::PoolOptions;
+
+/// A pool's memory, and the right to it.
+#[derive(Debug)]
+pub(super) struct PoolMemory {
+    capability: Capability,
+    mapping: Mapping,
+    memory: SharedMemory,
+}
+
+/// All pages are there from the start: no transfer meets a fault.
+const POPULATED: MapOptions = MapOptions { address: None, populate: true };
+
+impl PoolMemory {
+    /// Memory for a new pool.
+    pub(super) fn create(domain: &Domain, options: &PoolOptions, layout: Layout) -> Result<Self, Error> {
+        let region = RegionOptions::new(layout.pool_bytes());
+        let region = match &options.node {
+            Some(node) => region.in_window_of(node),
+            None => region,
+        };
+        Self::map(domain.create_region(&region)?.into_capability(), layout)
+    }
+
+    fn map(capability: Capability, layout: Layout) -> Result<Self, Error> {
+        let mapping = capability.map_with(Rights::READ_WRITE, POPULATED)?;
+        let memory = mapping.memory().filter(|memory| memory.len_bytes() as u64 >= layout.pool_bytes());
+        let memory = memory.ok_or_else(|| {
+            let what = "map a pool whose region is a file, or shorter than the pool";
+            Error::Os(tombolo_platform::OsError::new(what, Errno::INVAL))
+        })?;
+        Ok(PoolMemory { capability, mapping, memory })
+    }
+
+    /// That of a pool that a peer offers.
+    pub(super) fn take_up(domain: &Domain, offer: &Offer) -> Result<Self, Error> {
+        Self::map(domain.capability(CapabilityId(offer.capability))?, offer.layout)
+    }
+
+    /// A right for a peer, and what takes it back with everything that comes of it.
+    pub(super) fn lend(&self, peer: DomainId, may_forward: bool) -> Result<(u64, Capability), Error> {
+        let rights = Rights::READ_WRITE;
+        let lent = self.capability.derive(None, rights | Rights::GRANT)?;
+        let rights = if may_forward { rights | Rights::GRANT } else { rights };
+        let granted = lent.grant(peer, rights)?;
+        Ok((granted.id.0, lent))
+    }
+
+    /// The memory.
+    pub(super) fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    /// Whether it was taken away.
+    pub(super) fn is_revoked(&self) -> bool {
+        self.mapping.is_revoked()
+    }
+
+    /// That it was not.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.mapping.check()
+    }
+}
+
+/// Takes back what was lent, from everybody who has it.
+pub(super) fn take_back(lent: &Capability, timeout: Duration) -> Result<(), Error> {
+    lent.revoke_all(timeout).map(|_| ())
+}
+
+/// Why a pool that is offered is not taken, as the peer is told.
+pub(super) fn veto_of(error: &Error) -> Veto {
+    match error {
+        Error::Monitor(Fault::Capability { fault: CapabilityFault::NotReachable { .. } }) => {
+            Veto::Unreachable
+        }
+        Error::Os(error) if error.errno == Errno::NOMEM => Veto::OutOfMemory,
+        _ => Veto::Declined,
+    }
+}

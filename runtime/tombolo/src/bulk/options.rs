@@ -1,0 +1,195 @@
+//! How pools are made and bulk channels opened.
+
+use std::time::Duration;
+
+use tombolo_bulk::wire::{self, INTERFACE_HASH, MAX_METADATA_BYTES, MAX_POOLS, MAX_SEGMENTS};
+use tombolo_bulk::{Terms, Trust};
+
+use crate::channel::Channel;
+use crate::domain::{Domain, Listener};
+use crate::error::Error;
+use crate::options::ChannelOptions;
+
+use super::channel::BulkChannel;
+
+/// How a pool is made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolOptions {
+    pub(super) buffer_bytes: u64,
+    pub(super) count: u32,
+    pub(super) trust: Trust,
+    pub(super) node: Option<String>,
+}
+
+impl PoolOptions {
+    /// `count` buffers of `buffer_bytes` each, a multiple of 64, for domains that trust each other with them.
+    #[must_use]
+    pub fn new(buffer_bytes: u64, count: u32) -> Self {
+        PoolOptions { buffer_bytes, count, trust: Trust::Full, node: None }
+    }
+
+    /// How far those who get it are trusted.
+    #[must_use]
+    pub fn trust(mut self, trust: Trust) -> Self {
+        self.trust = trust;
+        self
+    }
+
+    /// In memory that this node can reach too: a virtual machine's is the window to it. Only with [`Trust::Full`].
+    #[must_use]
+    pub fn reachable_from(mut self, node: &str) -> Self {
+        self.node = Some(node.to_owned());
+        self
+    }
+}
+
+/// How a channel for bulk data is opened. Trust must be the same on both sides; of everything else the lower holds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BulkOptions {
+    pub(super) channel: ChannelOptions,
+    pub(super) terms: Terms,
+    pub(super) max_pool_bytes: u64,
+    pub(super) asks: bool,
+}
+
+impl Default for BulkOptions {
+    /// Trust, 32 pools of up to 4 GiB each, 32 pieces in a transfer, 2,048 bytes of metadata.
+    fn default() -> Self {
+        BulkOptions {
+            channel: ChannelOptions::default(),
+            terms: Terms {
+                trust: Trust::Full,
+                max_pools: MAX_POOLS,
+                max_segments: MAX_SEGMENTS as u8,
+                max_metadata_bytes: MAX_METADATA_BYTES as u16,
+            },
+            max_pool_bytes: 4 << 30,
+            asks: false,
+        }
+    }
+}
+
+/// Descriptors that travel together: one packet of a socket.
+const PIECES_WITHOUT_TRUST: u8 = tombolo_platform::socket::MAX_FDS as u8;
+
+impl BulkOptions {
+    /// How far the peer is trusted. Without trust a transfer has up to 8 pieces.
+    #[must_use]
+    pub fn trust(mut self, trust: Trust) -> Self {
+        self.terms.trust = trust;
+        if trust == Trust::None {
+            self.terms.max_segments = self.terms.max_segments.min(PIECES_WITHOUT_TRUST);
+        }
+        self
+    }
+
+    /// How many pools the channel can have, both sides' together: 1 to 32.
+    ///
+    /// # Errors
+    /// [`Error::Os`] with `EINVAL` for another number.
+    pub fn max_pools(mut self, pools: u8) -> Result<Self, Error> {
+        if pools == 0 || pools > MAX_POOLS {
+            return Err(invalid(format!("have {pools} pools on a channel: choose 1 to {MAX_POOLS}")));
+        }
+        self.terms.max_pools = pools;
+        Ok(self)
+    }
+
+    /// The most metadata that a transfer carries, in bytes: up to 2,048.
+    ///
+    /// # Errors
+    /// [`Error::Os`] with `EINVAL` for more.
+    pub fn max_metadata_bytes(mut self, bytes: u16) -> Result<Self, Error> {
+        if usize::from(bytes) > MAX_METADATA_BYTES {
+            return Err(invalid(format!(
+                "carry {bytes} bytes of metadata: choose up to {MAX_METADATA_BYTES}"
+            )));
+        }
+        self.terms.max_metadata_bytes = bytes;
+        Ok(self)
+    }
+
+    /// The largest pool to take from the peer, in bytes.
+    #[must_use]
+    pub fn max_pool_bytes(mut self, bytes: u64) -> Self {
+        self.max_pool_bytes = bytes;
+        self
+    }
+
+    /// Pools that the peer offers are not taken by themselves, but told as
+    /// [`Arrival::Offered`](super::Arrival::Offered).
+    #[must_use]
+    pub fn ask_before_taking_pools(mut self) -> Self {
+        self.asks = true;
+        self
+    }
+
+    /// Slots and waiting of the channel that the transfers are told on. What it says of interfaces does not count.
+    #[must_use]
+    pub fn channel(mut self, options: ChannelOptions) -> Self {
+        self.channel = options;
+        self
+    }
+
+    /// How the channel underneath is opened.
+    pub(super) fn underneath(&self) -> ChannelOptions {
+        let mut options = self.channel.clone().interface_hash(INTERFACE_HASH);
+        options.companion = self.terms.trust == Trust::None;
+        options
+    }
+}
+
+fn invalid(operation: String) -> Error {
+    Error::Os(tombolo_platform::OsError::new(operation, tombolo_platform::Errno::INVAL))
+}
+
+/// The longest message of a bulk channel has to fit its rings.
+pub(super) fn fits(channel: &Channel, terms: Terms) -> Terms {
+    let room = channel.max_message_bytes();
+    let one_piece = wire::transfer_bytes(1, 0);
+    let metadata = room.saturating_sub(one_piece).min(usize::from(terms.max_metadata_bytes));
+    let mut pieces = terms.max_segments;
+    while pieces > 1 && wire::transfer_bytes(usize::from(pieces), metadata) > room {
+        pieces -= 1;
+    }
+    Terms { max_segments: pieces, max_metadata_bytes: metadata as u16, ..terms }
+}
+
+impl Domain {
+    /// Takes up a name under which others [open bulk channels](Self::connect_bulk).
+    ///
+    /// # Errors
+    /// As [`export`](Self::export).
+    pub fn export_bulk(&self, name: &str, options: &BulkOptions) -> Result<Listener, Error> {
+        self.export(name, &options.underneath())
+    }
+
+    /// Opens a channel for bulk data to whoever exports `name` for that.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect); [`Error::Bulk`] with [`BulkError::Trust`](super::BulkError::Trust) or
+    /// [`BulkError::NotOneKernel`](super::BulkError::NotOneKernel).
+    pub fn connect_bulk(
+        &self,
+        name: &str,
+        options: &BulkOptions,
+        timeout: Duration,
+    ) -> Result<BulkChannel, Error> {
+        let channel = self.connect(name, &options.underneath(), timeout)?;
+        let terms = fits(&channel, options.terms);
+        BulkChannel::open(self, channel, options, terms, timeout)
+    }
+}
+
+impl Listener {
+    /// Waits up to `timeout` for somebody to connect, and opens the channel for bulk data. `options` are those that the name
+    /// was [exported](Domain::export_bulk) with.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept) and [`Domain::connect_bulk`].
+    pub fn accept_bulk(&self, options: &BulkOptions, timeout: Duration) -> Result<BulkChannel, Error> {
+        let channel = self.accept(timeout)?;
+        let terms = fits(&channel, options.terms);
+        BulkChannel::open(self.domain(), channel, options, terms, timeout.max(Duration::from_secs(10)))
+    }
+}

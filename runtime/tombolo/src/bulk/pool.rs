@@ -1,0 +1,227 @@
+//! Pools: equal buffers that are taken, sent and come back.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tombolo_base::DomainId;
+use tombolo_bulk::table::UPSTREAM;
+use tombolo_bulk::wire::{Offer, PoolId};
+use tombolo_bulk::{Counts, Layout, Link, Table, TableError, Trust, Verb};
+use tombolo_platform::sealed::Fresh;
+
+use crate::domain::Domain;
+use crate::error::Error;
+
+use super::buffer::{Buffer, Handle};
+use super::content::Content;
+use super::error::BulkError;
+use super::memory::PoolMemory;
+use super::options::PoolOptions;
+
+/// Pools, by who knows them here.
+type Known = HashMap<(DomainId, PoolId), Weak<Inner>>;
+
+/// Pools of this process: a domain knows a pool over one channel, or made it.
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// Equal buffers whose rights travel. Cloning names the same pool; threads may share it.
+///
+/// It is there until the last clone, the last of its buffers and the last channel that it is on are gone.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    pub(super) inner: Arc<Inner>,
+}
+
+/// What all that belongs to a pool share.
+#[derive(Debug)]
+pub(super) struct Inner {
+    owner: DomainId,
+    pub(super) id: PoolId,
+    pub(super) layout: Layout,
+    pub(super) trust: Trust,
+    pub(super) may_forward: bool,
+    /// With trust; without it each buffer is memory of its own.
+    pub(super) memory: Option<PoolMemory>,
+    state: Mutex<State>,
+    /// How many returns wait, so that a channel that has none need not look.
+    returning: AtomicU32,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) table: Table,
+    /// Buffers that were dropped here and go back over the channel that they came from.
+    pub(super) returns: Vec<Return>,
+}
+
+/// A buffer that goes back with the next operation of its channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Return {
+    pub(super) verb: Verb,
+    pub(super) buffer: u32,
+    pub(super) link: Link,
+}
+
+impl Inner {
+    /// The state; of a pool whose memory was taken away nothing is left.
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !state.table.is_revoked() && self.memory.as_ref().is_some_and(PoolMemory::is_revoked) {
+            state.table.revoke();
+        }
+        state
+    }
+
+    /// Lets a buffer go back with the next operation of its channel.
+    pub(super) fn return_later(&self, state: &mut State, back: Return) {
+        state.returns.push(back);
+        self.returning.store(state.returns.len() as u32, Ordering::Release);
+    }
+
+    /// Whether anything waits to go back. Another thread's is seen at the next look, at the latest.
+    pub(super) fn has_returns(&self) -> bool {
+        self.returning.load(Ordering::Acquire) > 0
+    }
+
+    /// Takes note of how many wait.
+    pub(super) fn recount(&self, state: &State) {
+        self.returning.store(state.returns.len() as u32, Ordering::Release);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_mut()
+            && known.get(&(self.owner, self.id)).is_some_and(|known| known.strong_count() == 0)
+        {
+            known.remove(&(self.owner, self.id));
+        }
+    }
+}
+
+/// Whether this domain has the pool already.
+pub(super) fn is_known(owner: DomainId, id: PoolId) -> bool {
+    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let found = known.as_ref().and_then(|known| known.get(&(owner, id))).and_then(Weak::upgrade);
+    // Of one that is not on a channel from upstream any more only buffers are left, of which nobody hears again.
+    found.is_some_and(|found| {
+        let state = found.lock();
+        state.table.is_home() || state.table.is_live(UPSTREAM)
+    })
+}
+
+impl Pool {
+    fn register(inner: Inner) -> Pool {
+        let inner = Arc::new(inner);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get_or_insert_default().insert((inner.owner, inner.id), Arc::downgrade(&inner));
+        Pool { inner }
+    }
+
+    fn new(
+        owner: DomainId,
+        (id, trust, may_forward): (PoolId, Trust, bool),
+        table: Table,
+        memory: Option<PoolMemory>,
+    ) -> Pool {
+        let layout = table.layout();
+        let returns = Vec::with_capacity(layout.count() as usize);
+        let state = Mutex::new(State { table, returns });
+        Self::register(Inner { owner, id, layout, trust, may_forward, memory, state, returning: 0.into() })
+    }
+
+    /// A pool that a peer offered.
+    pub(super) fn of_offer(owner: DomainId, offer: &Offer, trust: Trust, memory: Option<PoolMemory>) -> Pool {
+        let table = Table::assigned(offer.layout);
+        Self::new(owner, (offer.pool, trust, offer.may_forward), table, memory)
+    }
+
+    /// Takes a buffer to fill: of those that are here and free the one that became so last, for it is the one that is still
+    /// in a cache.
+    ///
+    /// # Errors
+    /// [`BulkError::NoBuffer`] when all are in use; without trust also what the kernel refused.
+    pub fn take(&self) -> Result<Buffer, Error> {
+        let count = self.inner.layout.count();
+        let buffer = {
+            let mut state = self.inner.lock();
+            if state.table.is_revoked() {
+                return Err(BulkError::State(TableError::Revoked).into());
+            }
+            state.table.take().ok_or(BulkError::NoBuffer { count })?
+        };
+        let content = match self.inner.trust {
+            Trust::Full => Ok(Content::Pool),
+            Trust::None => {
+                let length_bytes = usize::try_from(self.inner.layout.buffer_bytes()).unwrap_or(usize::MAX);
+                Fresh::new("tombolo-buffer", length_bytes).map(Content::Fresh)
+            }
+        };
+        match content {
+            Ok(content) => Ok(Buffer::new(Handle::whole(Arc::clone(&self.inner), buffer, content))),
+            Err(error) => {
+                let _ = self.inner.lock().table.put(buffer);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Bytes of each buffer.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> u64 {
+        self.inner.layout.buffer_bytes()
+    }
+
+    /// How many buffers there are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.inner.layout.count()
+    }
+
+    /// How far those who have it trust each other.
+    #[must_use]
+    pub fn trust(&self) -> Trust {
+        self.inner.trust
+    }
+
+    /// What the buffers are doing, as this domain knows it: they add up to their number.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.inner.lock().table.counts()
+    }
+
+    /// Whether whoever made it took it back, so that nothing of it can be used any more.
+    #[must_use]
+    pub fn is_revoked(&self) -> bool {
+        self.inner.lock().table.is_revoked()
+    }
+}
+
+impl PartialEq for Pool {
+    fn eq(&self, other: &Pool) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for Pool {}
+
+impl Domain {
+    /// Makes a pool. All its buffers are here.
+    ///
+    /// # Errors
+    /// [`BulkError::Layout`]; [`Error::Monitor`] when there is no room for it: a window may be smaller than the pool.
+    pub fn create_pool(&self, options: &PoolOptions) -> Result<Pool, Error> {
+        let layout = Layout::new(options.buffer_bytes, options.count).map_err(BulkError::from)?;
+        let memory = match options.trust {
+            Trust::Full => Some(PoolMemory::create(self, options, layout)?),
+            Trust::None => None,
+        };
+        let number = LAST_NUMBER.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = PoolId { domain: self.id().to_bits(), number };
+        Ok(Pool::new(self.id(), (id, options.trust, true), Table::home(layout), memory))
+    }
+}

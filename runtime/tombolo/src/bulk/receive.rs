@@ -1,0 +1,408 @@
+//! One end of a channel for bulk data: what the other side says on it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tombolo_bulk::table::UPSTREAM;
+use tombolo_bulk::wire::{Offer, Place, Transfer, Veto};
+use tombolo_bulk::{Heard, Message, Segment, Trust, Verb};
+use tombolo_platform::sealed::Sealed;
+use tombolo_platform::{Deadline, Errno, socket};
+
+use crate::error::Error;
+
+use super::arrival::{Arrival, PoolOffer, Received};
+use super::buffer::{Buffer, Handle, Shared};
+use super::channel::{Assignment, BulkChannel, State};
+use super::content::Content;
+use super::error::BulkError;
+use super::memory::{PoolMemory, veto_of};
+use super::pool::{self, Inner, Pool};
+
+/// How long an answer may wait for room. Whoever offers pools reads answers.
+const ANSWER: Duration = Duration::from_secs(10);
+
+impl BulkChannel {
+    /// Receives what the other side does next, waiting up to `timeout`; `metadata` becomes what it said with it.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], or [`Error::WouldBlock`] where `timeout` is zero. The end of the peer, after everything that it
+    /// sent: then what it had of this side's pools has come back. [`Error::Violation`] when it broke the protocol.
+    /// [`BulkError::Lost`].
+    pub fn recv(&mut self, metadata: &mut Vec<u8>, timeout: Duration) -> Result<Arrival, Error> {
+        self.next_arrival(metadata, Patience::of(timeout))
+    }
+
+    fn next_arrival(&mut self, metadata: &mut Vec<u8>, patience: Patience) -> Result<Arrival, Error> {
+        loop {
+            if let Some((arrival, with)) = self.arrived.pop_front() {
+                metadata.clear();
+                metadata.extend_from_slice(&with);
+                return Ok(arrival);
+            }
+            if let Some(arrival) = self.hear_into(metadata, patience)? {
+                return Ok(arrival);
+            }
+        }
+    }
+
+    /// Receives the next buffer that is moved here, as [`recv`](Self::recv) does, and takes note of what else arrives before:
+    /// for who expects nothing else.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_moved(&mut self, metadata: &mut Vec<u8>, timeout: Duration) -> Result<Buffer, Error> {
+        let patience = Patience::of(timeout);
+        loop {
+            if let Arrival::Moved(received) = self.next_arrival(metadata, patience)? {
+                return Ok(received.into_first());
+            }
+        }
+    }
+
+    /// Receives the next buffer that is shared, as [`recv_moved`](Self::recv_moved) does those that are moved.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_shared(&mut self, metadata: &mut Vec<u8>, timeout: Duration) -> Result<Shared, Error> {
+        let patience = Patience::of(timeout);
+        loop {
+            if let Arrival::Shared(received) = self.next_arrival(metadata, patience)? {
+                return Ok(received.into_first());
+            }
+        }
+    }
+
+    /// Waits until the other side has assigned a pool.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_pool(&mut self, timeout: Duration) -> Result<Pool, Error> {
+        let patience = Patience::of(timeout);
+        let mut metadata = Vec::new();
+        loop {
+            if let Arrival::Pool(pool) = self.next_arrival(&mut metadata, patience)? {
+                return Ok(pool);
+            }
+        }
+    }
+
+    /// Hears one message and keeps what arrives with it for later.
+    pub(super) fn hear(&mut self, patience: Patience) -> Result<(), Error> {
+        let mut metadata = Vec::new();
+        if let Some(arrival) = self.hear_into(&mut metadata, patience)? {
+            self.arrived.push_back((arrival, metadata));
+        }
+        Ok(())
+    }
+
+    /// Hears one message, and does what it says. What the program has to know comes back.
+    fn hear_into(&mut self, metadata: &mut Vec<u8>, patience: Patience) -> Result<Option<Arrival>, Error> {
+        let mut inbox = std::mem::take(&mut self.inbox);
+        let heard = self.give_back().and_then(|()| match self.channel.try_recv_into(&mut inbox)? {
+            Some(length) => Ok(length),
+            None if patience.timeout.is_zero() => Err(Error::WouldBlock),
+            None => {
+                let received = self.channel.recv_into(&mut inbox, patience.deadline.remaining());
+                received.map_err(|error| patience.told(error))
+            }
+        });
+        let result = match heard {
+            Ok(_) => self.obey(&inbox, metadata),
+            Err(error) => Err(error),
+        };
+        self.inbox = inbox;
+        if let Err(error) = &result {
+            match error {
+                Error::PeerDied { .. } => self.lose(true),
+                Error::Closed { .. } | Error::Violation { .. } => self.lose(false),
+                _ => {}
+            }
+        }
+        result
+    }
+
+    fn violation(&self, what: String) -> Error {
+        Error::Violation { peer: self.channel.peer(), node: self.channel.peer_node().to_owned(), what }
+    }
+
+    fn obey(&mut self, bytes: &[u8], metadata: &mut Vec<u8>) -> Result<Option<Arrival>, Error> {
+        let heard = self.session.receive(bytes).map_err(|error| self.violation(error.to_string()))?;
+        match heard {
+            Heard::Terms { agreed: Some(_), .. } => Ok(None),
+            Heard::Terms { agreed: None, theirs } => {
+                Err(BulkError::Trust { ours: self.trust, theirs }.into())
+            }
+            Heard::Offered(offer) => self.offered(offer),
+            Heard::Assigned(place) => self.change(place, State::Assigned),
+            Heard::Vetoed(place, veto) => {
+                let assigned = self.at(place)?;
+                assigned.state = State::Vetoed(veto);
+                let (pool, link) = (Arc::clone(&assigned.pool), assigned.link);
+                let _ = pool.lock().table.unassign(link);
+                Ok(None)
+            }
+            Heard::Unassign(place) => self.asked_to_unassign(place),
+            Heard::Unassigned(place) => {
+                let (pool, link) = (Arc::clone(&self.at(place)?.pool), self.at(place)?.link);
+                let off = pool.lock().table.unassign(link);
+                off.map_err(|error| self.violation(error.to_string()))?;
+                self.assigned.retain(|assigned| assigned.place != place);
+                Ok(None)
+            }
+            Heard::Kept(place) => {
+                let (pool, link) = (Arc::clone(&self.at(place)?.pool), self.at(place)?.link);
+                pool.lock().table.stay(link);
+                self.change(place, State::Kept)
+            }
+            Heard::Transfer(transfer) => {
+                metadata.clear();
+                metadata.extend_from_slice(transfer.metadata);
+                self.transferred(transfer)
+            }
+        }
+    }
+
+    fn at(&mut self, place: Place) -> Result<&mut Assignment, Error> {
+        match self.assigned.iter().position(|assigned| assigned.place == place) {
+            Some(index) => Ok(&mut self.assigned[index]),
+            None => Err(self.violation("something was said of a pool that is not on the channel".into())),
+        }
+    }
+
+    fn change(&mut self, place: Place, state: State) -> Result<Option<Arrival>, Error> {
+        self.at(place)?.state = state;
+        Ok(None)
+    }
+
+    fn offered(&mut self, offer: Offer) -> Result<Option<Arrival>, Error> {
+        let veto = if self.session.is_over_full() {
+            Some(Veto::TooManyPools)
+        } else if offer.layout.pool_bytes() > self.max_pool_bytes {
+            Some(Veto::TooLarge)
+        } else if pool::is_known(self.domain.id(), offer.pool) {
+            Some(Veto::Known)
+        } else {
+            None
+        };
+        match veto {
+            Some(veto) => self.say(&Message::Vetoed(offer.place, veto), ANSWER).map(|()| None),
+            None if self.asks => Ok(Some(Arrival::Offered(PoolOffer { offer }))),
+            // Why it could not be taken the other side is told, whose program it is that has to know.
+            None => match self.take_up(&offer, ANSWER) {
+                Ok(pool) => Ok(Some(Arrival::Pool(pool))),
+                Err(error) if error.is_peer_gone() => Err(error),
+                Err(_) => Ok(None),
+            },
+        }
+    }
+
+    /// Takes a pool that is offered, or says why not.
+    pub(super) fn take_up(&mut self, offer: &Offer, timeout: Duration) -> Result<Pool, Error> {
+        let memory = match self.trust {
+            Trust::Full => PoolMemory::take_up(&self.domain, offer).map(Some),
+            Trust::None => Ok(None),
+        };
+        let memory = match memory {
+            Ok(memory) => memory,
+            Err(error) => {
+                self.say(&Message::Vetoed(offer.place, veto_of(&error)), timeout)?;
+                return Err(error);
+            }
+        };
+        self.say(&Message::Assigned(offer.place), timeout)?;
+        let pool = Pool::of_offer(self.domain.id(), offer, self.trust, memory);
+        let (link, place) = (UPSTREAM, offer.place);
+        let inner = Arc::clone(&pool.inner);
+        self.assigned.push(Assignment { pool: inner, link, place, state: State::Assigned, lent: None });
+        Ok(pool)
+    }
+
+    fn asked_to_unassign(&mut self, place: Place) -> Result<Option<Arrival>, Error> {
+        let (pool, link) = (Arc::clone(&self.at(place)?.pool), self.at(place)?.link);
+        let off = pool.lock().table.unassign(link).is_ok();
+        let answer = if off { Message::Unassigned(place) } else { Message::Kept(place) };
+        self.say(&answer, ANSWER)?;
+        if !off {
+            return Ok(None);
+        }
+        self.assigned.retain(|assigned| assigned.place != place);
+        Ok(Some(Arrival::PoolGone(Pool { inner: pool })))
+    }
+
+    /// Rights to buffers came over: all of them are looked at before any is believed.
+    fn transferred(&mut self, transfer: Transfer<'_>) -> Result<Option<Arrival>, Error> {
+        let verb = transfer.verb;
+        for segment in transfer.segments() {
+            let (pool, link) = (Arc::clone(&self.at(segment.place)?.pool), self.at(segment.place)?.link);
+            let state = pool.lock();
+            if state.table.is_revoked() {
+                // It was true when it was said.
+                return Ok(None);
+            }
+            let known = state.table.may_receive(verb, segment.buffer, link);
+            drop(state);
+            known.map_err(|error| self.violation(format!("{verb}: {error}")))?;
+        }
+        let contents = self.contents_of(&transfer)?;
+        let has_words = !transfer.metadata.is_empty();
+        match verb {
+            Verb::Move => Ok(self.receive_all(&transfer, contents, Buffer::new)?.map(Arrival::Moved)),
+            Verb::Share => Ok(self.receive_all(&transfer, contents, Shared::new)?.map(Arrival::Shared)),
+            Verb::Pass | Verb::Release => {
+                for segment in transfer.segments() {
+                    self.receive_one(verb, segment)?;
+                }
+                let arrival = if verb == Verb::Pass { Arrival::Passed } else { Arrival::Released };
+                Ok(has_words.then(|| arrival(transfer.len())))
+            }
+        }
+    }
+
+    fn receive_one(
+        &mut self,
+        verb: Verb,
+        segment: Segment,
+    ) -> Result<(Arc<Inner>, tombolo_bulk::Link), Error> {
+        let (pool, link) = (Arc::clone(&self.at(segment.place)?.pool), self.at(segment.place)?.link);
+        let received = pool.lock().table.receive(verb, segment.buffer, link);
+        received.map_err(|error| self.violation(format!("{verb}: {error}")))?;
+        Ok((pool, link))
+    }
+
+    /// Takes the rights, and makes of each what the program gets.
+    fn receive_all<T>(
+        &mut self,
+        transfer: &Transfer<'_>,
+        contents: Contents,
+        make: impl Fn(Handle) -> T,
+    ) -> Result<Option<Received<T>>, Error> {
+        let mut contents = contents;
+        let mut first = None;
+        let mut rest = Vec::new();
+        for segment in transfer.segments() {
+            let (pool, link) = self.receive_one(transfer.verb, segment)?;
+            let Segment { buffer, offset_bytes, length_bytes, .. } = segment;
+            let mut handle = Handle::whole(pool, buffer, contents.next());
+            (handle.offset_bytes, handle.length_bytes) = (offset_bytes, length_bytes);
+            (handle.from, handle.is_borrowed) = (Some(link), transfer.verb == Verb::Share);
+            if first.is_none() { first = Some(make(handle)) } else { rest.push(make(handle)) }
+        }
+        if contents.is_lost {
+            // They go back when they are dropped here, and the program is told.
+            return Err(BulkError::Lost { buffers: transfer.len() }.into());
+        }
+        Ok(first.map(|first| Received::new(first, rest)))
+    }
+
+    /// The memory that came with a transfer.
+    fn contents_of(&mut self, transfer: &Transfer<'_>) -> Result<Contents, Error> {
+        if self.trust == Trust::Full || !transfer.verb.brings_content() {
+            return Ok(Contents {
+                sealed: Vec::new().into_iter(),
+                is_mapped: self.trust == Trust::Full,
+                is_lost: false,
+            });
+        }
+        let number = self.session.last_received();
+        let Some(fds) = self.descriptors(number)? else {
+            return Ok(Contents { sealed: Vec::new().into_iter(), is_mapped: false, is_lost: true });
+        };
+        if fds.len() != transfer.len() {
+            let what = format!("{} pieces came with {} descriptors", transfer.len(), fds.len());
+            return Err(self.violation(what));
+        }
+        let mut sealed = Vec::with_capacity(fds.len());
+        for (segment, fd) in transfer.segments().zip(fds) {
+            let buffer_bytes = self.at(segment.place)?.pool.layout.buffer_bytes();
+            let length_bytes = usize::try_from(buffer_bytes).unwrap_or(usize::MAX);
+            match Sealed::receive(fd, length_bytes) {
+                Ok(memory) => sealed.push(memory),
+                Err(error) if matches!(error.errno, Errno::PERM | Errno::OVERFLOW) => {
+                    return Err(self.violation(error.to_string()));
+                }
+                Err(_) => {
+                    return Ok(Contents { sealed: Vec::new().into_iter(), is_mapped: false, is_lost: true });
+                }
+            }
+        }
+        Ok(Contents { sealed: sealed.into_iter(), is_mapped: false, is_lost: false })
+    }
+
+    /// The descriptors that were sent ahead of message `number`; `None` when this process had no room for them. Those of
+    /// messages that never came are thrown away.
+    fn descriptors(&mut self, number: u32) -> Result<Option<Vec<OwnedFd>>, Error> {
+        let mut found = None;
+        loop {
+            let next = match self.ahead.take() {
+                Some(next) => Some(next),
+                None => self.next_descriptors()?,
+            };
+            let Some((next_number, fds)) = next else { break };
+            // As serial numbers are compared: half of them are ahead.
+            if next_number.wrapping_sub(number) as i32 > 0 {
+                self.ahead = Some((next_number, fds));
+                break;
+            }
+            if next_number == number {
+                found = Some(fds);
+            }
+        }
+        match found {
+            Some(fds) if fds.is_empty() => Ok(None),
+            Some(fds) => Ok(Some(fds)),
+            None => Err(self.violation("buffers came without their memory".into())),
+        }
+    }
+
+    fn next_descriptors(&mut self) -> Result<Option<(u32, Vec<OwnedFd>)>, Error> {
+        let Some(companion) = &self.companion else { return Ok(None) };
+        let mut number = [0; 4];
+        match socket::receive(companion, &mut number) {
+            Ok(received) if received.length == 4 => {
+                // The kernel drops those that a process has no room for.
+                let fds = if received.truncated { Vec::new() } else { received.fds };
+                Ok(Some((u32::from_le_bytes(number), fds)))
+            }
+            Ok(received) if received.length > 0 => {
+                Err(self.violation(format!("descriptors with {} bytes", received.length)))
+            }
+            Ok(_) | Err(_) => Ok(None),
+        }
+    }
+}
+
+/// How long something may take that takes several waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    timeout: Duration,
+    deadline: Deadline,
+}
+
+impl Patience {
+    pub(super) fn of(timeout: Duration) -> Patience {
+        Patience { timeout, deadline: Deadline::after(timeout) }
+    }
+
+    /// Of a wait that was cut short by those before it, how long all of them were to take.
+    fn told(self, error: Error) -> Error {
+        match error {
+            Error::TimedOut { what, .. } => Error::TimedOut { what, timeout: self.timeout },
+            error => error,
+        }
+    }
+}
+
+/// What came with a transfer, piece by piece.
+struct Contents {
+    sealed: std::vec::IntoIter<Sealed>,
+    is_mapped: bool,
+    is_lost: bool,
+}
+
+impl Contents {
+    fn next(&mut self) -> Content {
+        if self.is_mapped { Content::Pool } else { self.sealed.next().map_or(Content::Gone, Content::Sealed) }
+    }
+}

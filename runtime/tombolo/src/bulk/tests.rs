@@ -1,0 +1,324 @@
+//! Bulk channels without trust, between two domains of one process: no monitor is needed for that.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use tombolo_bulk::session::Unsayable;
+use tombolo_bulk::{TableError, Trust};
+use tombolo_link::TransportKind;
+
+use super::options::fits;
+use super::{Arrival, BulkChannel, BulkError, BulkOptions, Pool, PoolOptions};
+use crate::error::Error;
+use crate::testing::{LONG, Monitor, pair_with};
+
+const SIZE: u64 = 8192;
+
+fn options() -> BulkOptions {
+    BulkOptions::default().trust(Trust::None)
+}
+
+/// Both ends of a channel, whose domains are two.
+fn ends(left: &BulkOptions, right: &BulkOptions) -> (Result<BulkChannel, Error>, Result<BulkChannel, Error>) {
+    let (a, b) = pair_with(TransportKind::Shm, &left.underneath());
+    let open = |channel, options: &BulkOptions| {
+        let terms = fits(&channel, options.terms);
+        BulkChannel::open(&Monitor::another_domain(), channel, options, terms, LONG)
+    };
+    std::thread::scope(|scope| {
+        let left = scope.spawn(|| open(a, left));
+        let right = open(b, right);
+        (left.join().unwrap(), right)
+    })
+}
+
+fn pair() -> (BulkChannel, BulkChannel) {
+    let (left, right) = ends(&options(), &options());
+    (left.unwrap(), right.unwrap())
+}
+
+fn pool(count: u32) -> Pool {
+    Monitor::another_domain().create_pool(&PoolOptions::new(SIZE, count).trust(Trust::None)).unwrap()
+}
+
+/// Both know the pool: the left end assigned it.
+fn assign(left: &mut BulkChannel, right: &mut BulkChannel, pool: &Pool) -> Pool {
+    std::thread::scope(|scope| {
+        let taken = scope.spawn(|| right.recv_pool(LONG).unwrap());
+        left.assign(pool, LONG).unwrap();
+        taken.join().unwrap()
+    })
+}
+
+/// Descriptors of the buffer of this process that has these bytes, opened anew for reading and writing, as a hostile sender
+/// may have kept them.
+fn kept(offset_bytes: u64, marked: &[u8]) -> Vec<File> {
+    let fds = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let buffers = fds.filter(|fd| {
+        std::fs::read_link(fd.path()).is_ok_and(|target| target.to_string_lossy().contains("tombolo-buffer"))
+    });
+    let files = buffers.filter_map(|fd| OpenOptions::new().read(true).write(true).open(fd.path()).ok());
+    let found: Vec<File> = files
+        .filter(|file| {
+            let mut bytes = vec![0; marked.len()];
+            file.read_exact_at(&mut bytes, offset_bytes).is_ok() && bytes == marked
+        })
+        .collect();
+    assert!(!found.is_empty(), "the buffer has no descriptor");
+    found
+}
+
+#[test]
+fn a_moved_buffer_is_the_receivers_alone() {
+    let (mut left, mut right) = pair();
+    let pool = pool(2);
+    assign(&mut left, &mut right, &pool);
+    let mut buffer = pool.take().unwrap();
+    buffer.bytes_mut().unwrap().fill(7);
+    buffer.write(0, b"from the left").unwrap();
+    let kept = kept(0, b"from the left");
+    left.move_to(buffer, b"first", LONG).unwrap();
+    let mut metadata = Vec::new();
+    let mut got = right.recv_moved(&mut metadata, LONG).unwrap();
+    assert_eq!((&metadata[..], got.len_bytes(), got.number()), (&b"first"[..], SIZE, 0));
+    got.write(0, b"mine").unwrap();
+    for file in &kept {
+        let mut start = [0; 4];
+        assert!(file.write_all_at(b"x", 0).is_err(), "a sender wrote to what it had moved");
+        file.read_exact_at(&mut start, 0).unwrap();
+        assert_eq!(&start, b"from", "a sender read what the receiver wrote");
+    }
+    assert_eq!((&got.bytes().unwrap()[..8], got.bytes().unwrap()[100]), (&b"mine the"[..], 7));
+    // It goes on from there, with what was written, and back.
+    right.move_to(got, &[], LONG).unwrap();
+    let back = left.recv_moved(&mut metadata, LONG).unwrap();
+    assert_eq!((&back.bytes().unwrap()[..13], metadata.len()), (&b"mine the left"[..], 0));
+}
+
+#[test]
+fn a_shared_buffer_can_be_written_by_nobody() {
+    let (mut left, mut right) = pair();
+    let pool = pool(1);
+    assign(&mut left, &mut right, &pool);
+    let mut buffer = pool.take().unwrap();
+    buffer.write(10, b"for all").unwrap();
+    let mine = left.share(buffer, &[], LONG).unwrap();
+    let theirs = right.recv_shared(&mut Vec::new(), LONG).unwrap();
+    for file in kept(10, b"for all") {
+        let _ = file.write_all_at(b"x", 10).unwrap_err();
+    }
+    assert_eq!(&theirs.bytes().unwrap()[10..17], b"for all");
+    assert_eq!((mine.is_own(), theirs.is_own(), mine.shares()), (true, false, 1));
+    // Not as long as it is read; then it is the sender's to write again, with its content.
+    let not_sent = mine.reclaim().unwrap_err();
+    assert!(matches!(not_sent.error, Error::Bulk(BulkError::State(TableError::Shared { times: 1, .. }))));
+    assert!(matches!(pool.take().unwrap_err(), Error::Bulk(BulkError::NoBuffer { count: 1 })));
+    drop(theirs);
+    right.settle().unwrap();
+    left.settle().unwrap();
+    let mut again = not_sent.kept.reclaim().unwrap();
+    again.write(10, b"mine").unwrap();
+    assert_eq!(&again.bytes().unwrap()[10..17], b"mineall");
+}
+
+#[test]
+fn pieces_of_several_pools_travel_together_or_not_at_all() {
+    let (mut left, mut right) = pair();
+    let pools = [pool(2), pool(2)];
+    for pool in &pools {
+        assign(&mut left, &mut right, pool);
+    }
+    let take = || {
+        let mut buffers: Vec<_> =
+            pools.iter().flat_map(|pool| [pool.take().unwrap(), pool.take().unwrap()]).collect();
+        for (index, buffer) in buffers.iter_mut().enumerate() {
+            buffer.write(100, &[index as u8; 50]).unwrap();
+            buffer.set_part(100, 50).unwrap();
+        }
+        buffers
+    };
+    let stranger = pool(1);
+    let mut buffers = take();
+    buffers.push(stranger.take().unwrap());
+    let not_sent = left.move_all(buffers, &[], LONG).unwrap_err();
+    assert!(matches!(not_sent.error, Error::Bulk(BulkError::NotOnChannel)));
+    let mut buffers = not_sent.kept;
+    buffers.pop();
+    left.move_all(buffers, b"all", LONG).unwrap();
+    let mut metadata = Vec::new();
+    let Ok(Arrival::Moved(received)) = right.recv(&mut metadata, LONG) else { panic!("nothing was moved") };
+    assert_eq!((received.pieces(), &metadata[..]), (4, &b"all"[..]));
+    for (index, buffer) in received.into_vec().into_iter().enumerate() {
+        assert_eq!(buffer.bytes().unwrap(), [index as u8; 50]);
+    }
+    // They went back when they were dropped.
+    right.settle().unwrap();
+    left.settle().unwrap();
+    assert_eq!(pools.map(|pool| pool.counts().free), [2, 2]);
+}
+
+#[test]
+fn what_is_shared_goes_further_and_comes_back_in_order() {
+    let (mut home, mut middle) = pair();
+    let (mut onward, mut far) = pair();
+    let pool = pool(1);
+    let there = assign(&mut home, &mut middle, &pool);
+    assign(&mut onward, &mut far, &there);
+    let mut buffer = pool.take().unwrap();
+    buffer.write(0, b"far").unwrap();
+    drop(home.share(buffer, &[], LONG).unwrap());
+    let mut between = middle.recv_shared(&mut Vec::new(), LONG).unwrap();
+    assert!(middle.share_again(&mut between, &[], LONG).is_err(), "it came from there");
+    onward.share_again(&mut between, &[], LONG).unwrap();
+    let last = far.recv_shared(&mut Vec::new(), LONG).unwrap();
+    // The middle is done first, but has to wait for whoever has it from there.
+    drop(between);
+    middle.settle().unwrap();
+    home.settle().unwrap();
+    assert_eq!((pool.counts().lent, there.counts().borrowed), (1, 1));
+    assert_eq!(&last.bytes().unwrap()[..3], b"far");
+    drop(last);
+    for end in [&mut far, &mut onward, &mut middle, &mut home] {
+        end.settle().unwrap();
+    }
+    assert_eq!((pool.counts().free, there.counts().away), (1, 1));
+}
+
+#[test]
+fn pools_come_and_go_in_order() {
+    let (mut left, mut right) = pair();
+    let pool = pool(2);
+    assign(&mut left, &mut right, &pool);
+    assert!(matches!(left.assign(&pool, LONG), Err(Error::Bulk(BulkError::OnChannel))));
+    left.move_to(pool.take().unwrap(), &[], LONG).unwrap();
+    let in_use = left.unassign(&pool, LONG).unwrap_err();
+    assert!(matches!(in_use, Error::Bulk(BulkError::State(TableError::InUse { buffers: 1 }))));
+    drop(right.recv_moved(&mut Vec::new(), LONG).unwrap());
+    right.settle().unwrap();
+    std::thread::scope(|scope| {
+        let gone = scope.spawn(|| right.recv(&mut Vec::new(), LONG).unwrap());
+        left.unassign(&pool, LONG).unwrap();
+        assert!(matches!(gone.join().unwrap(), Arrival::PoolGone(_)));
+    });
+    let not_sent = left.move_to(pool.take().unwrap(), &[], LONG).unwrap_err();
+    assert!(matches!(not_sent.error, Error::Bulk(BulkError::NotOnChannel)));
+    drop(not_sent);
+    // And again, over the same place.
+    assign(&mut left, &mut right, &pool);
+    assert_eq!(pool.counts().free, 2);
+}
+
+#[test]
+fn a_pool_that_is_not_wanted_is_vetoed() {
+    let small = options().max_pool_bytes(SIZE * 2);
+    let (left, right) = ends(&options().max_pools(1).unwrap(), &small);
+    let (mut left, mut right) = (left.unwrap(), right.unwrap());
+    let (fits, large) = (pool(2), pool(3));
+    std::thread::scope(|scope| {
+        scope.spawn(|| right.recv_pool(LONG).unwrap());
+        let veto = left.assign(&large, LONG).unwrap_err();
+        assert_eq!(veto.to_string(), "the pool was not taken: it is larger than the other side takes");
+        left.assign(&fits, LONG).unwrap();
+        let full = left.assign(&large, LONG).unwrap_err();
+        assert!(matches!(full, Error::Bulk(BulkError::Unsayable(Unsayable::TooManyPools(1)))));
+    });
+    // One that asks decides itself.
+    let (left, right) = ends(&options(), &options().ask_before_taking_pools());
+    let (mut left, mut right) = (left.unwrap(), right.unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for taken in [false, true] {
+                let Ok(Arrival::Offered(offer)) = right.recv(&mut Vec::new(), LONG) else {
+                    panic!("no offer")
+                };
+                assert_eq!((offer.count(), offer.buffer_bytes()), (3, SIZE));
+                if taken {
+                    right.take_pool(offer, LONG).unwrap();
+                } else {
+                    right.decline_pool(offer, LONG).unwrap();
+                }
+            }
+        });
+        assert!(left.assign(&large, LONG).unwrap_err().to_string().contains("declined"));
+        left.assign(&large, LONG).unwrap();
+    });
+}
+
+#[test]
+fn trust_is_the_same_on_both_sides_or_there_is_no_channel() {
+    let (left, right) = ends(&options(), &BulkOptions::default());
+    for (end, ours) in [(left, Trust::None), (right, Trust::Full)] {
+        match end {
+            Err(Error::Bulk(BulkError::Trust { ours: found, .. })) => assert_eq!(found, ours),
+            Err(Error::Closed { .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_does_not_arrive_stays() {
+    let (mut left, right) = pair();
+    let pool = pool(200);
+    let mut right = right;
+    assign(&mut left, &mut right, &pool);
+    // Nobody reads: at some time there is no room, and what was to be sent is still here.
+    let mut sent = 0;
+    let not_sent = loop {
+        match left.move_to(pool.take().unwrap(), &[0; 512], Duration::ZERO) {
+            Ok(()) => sent += 1,
+            Err(not_sent) => break not_sent,
+        }
+    };
+    assert!(matches!(not_sent.error, Error::WouldBlock), "{}", not_sent.error);
+    for _ in 0..3 {
+        assert!(left.move_to(pool.take().unwrap(), &[0; 512], Duration::ZERO).is_err());
+    }
+    assert_eq!(not_sent.kept.number(), sent);
+    assert_eq!((pool.counts().away, pool.counts().held), (sent, 1));
+    // What had no room for words sent its memory ahead, and again: the other end keeps to what belongs together.
+    let mut got = Vec::new();
+    for _ in 0..sent {
+        got.push(right.recv_moved(&mut Vec::new(), LONG).unwrap().number());
+    }
+    let mut marked = not_sent.kept;
+    marked.write(0, b"last").unwrap();
+    left.move_to(marked, &[], LONG).unwrap();
+    let last = right.recv_moved(&mut Vec::new(), LONG).unwrap();
+    assert_eq!((last.number(), &last.bytes().unwrap()[..4]), (sent, &b"last"[..]));
+    drop(last);
+    drop(right);
+    // The other end is gone: everything is here again, at the latest when that is heard.
+    assert!(left.recv(&mut Vec::new(), LONG).unwrap_err().is_peer_gone());
+    assert_eq!(pool.counts().free, 200);
+    assert_eq!(got, (0..sent).collect::<Vec<_>>());
+}
+
+#[test]
+fn ranges_and_states_are_checked() {
+    let (mut left, mut right) = pair();
+    let pool = pool(1);
+    assign(&mut left, &mut right, &pool);
+    let mut buffer = pool.take().unwrap();
+    assert!(buffer.write(SIZE - 1, &[1]).is_ok());
+    for (offset, length) in [(SIZE, 1), (SIZE - 1, 2), (u64::MAX, 2)] {
+        let bytes = vec![0; length];
+        assert!(matches!(buffer.write(offset, &bytes), Err(Error::Bulk(BulkError::Range { .. }))));
+        assert!(matches!(buffer.set_part(offset, length as u64), Err(Error::Bulk(BulkError::Range { .. }))));
+    }
+    let metadata = vec![0; 2049];
+    let not_sent = left.move_to(buffer, &metadata, LONG).unwrap_err();
+    assert!(matches!(
+        not_sent.error,
+        Error::Bulk(BulkError::Unsayable(Unsayable::Metadata { found: 2049, .. }))
+    ));
+    left.move_to(not_sent.kept, &metadata[..2048], LONG).unwrap();
+    let full = BulkOptions::default();
+    assert!(full.clone().max_pools(0).is_err() && full.clone().max_pools(33).is_err());
+    assert!(full.clone().max_pools(32).is_ok() && full.max_metadata_bytes(2049).is_err());
+    assert!(matches!(
+        Monitor::another_domain().create_pool(&PoolOptions::new(100, 1).trust(Trust::None)),
+        Err(Error::Bulk(BulkError::Layout(_)))
+    ));
+}

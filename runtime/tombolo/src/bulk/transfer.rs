@@ -1,0 +1,233 @@
+//! One end of a channel for bulk data: rights that go over.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use tombolo_bulk::{Segment, Trust, Verb};
+use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::{Deadline, Errno, OsError, socket};
+
+use crate::error::Error;
+
+use super::buffer::{Buffer, Handle, NotSent, Shared};
+use super::channel::{Assignment, BulkChannel};
+use super::content::Content;
+use super::error::BulkError;
+
+impl BulkChannel {
+    /// Moves a buffer to the other side: the right to read and write it, with its content.
+    ///
+    /// # Errors
+    /// The buffer comes back with the reason: [`Error::TimedOut`] when the peer did not take enough in time,
+    /// [`Error::WouldBlock`] where `timeout` is zero; [`BulkError::NotOnChannel`]; its end.
+    pub fn move_to(
+        &mut self,
+        buffer: Buffer,
+        metadata: &[u8],
+        timeout: Duration,
+    ) -> Result<(), Box<NotSent<Buffer>>> {
+        let mut handle = buffer.handle;
+        match self.transfer(Verb::Move, std::slice::from_mut(&mut handle), metadata, timeout) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(NotSent::new(error, Buffer::new(handle))),
+        }
+    }
+
+    /// Moves several buffers, or parts of them, as one transfer: all of them or none.
+    ///
+    /// # Errors
+    /// As [`move_to`](Self::move_to); [`Unsayable::Segments`](tombolo_bulk::session::Unsayable::Segments) for more than both sides take.
+    pub fn move_all(
+        &mut self,
+        buffers: Vec<Buffer>,
+        metadata: &[u8],
+        timeout: Duration,
+    ) -> Result<(), Box<NotSent<Vec<Buffer>>>> {
+        let mut handles: Vec<Handle> = buffers.into_iter().map(|buffer| buffer.handle).collect();
+        match self.transfer(Verb::Move, &mut handles, metadata, timeout) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(NotSent::new(error, handles.into_iter().map(Buffer::new).collect())),
+        }
+    }
+
+    /// Shares a buffer: the other side may read it until it releases it. Here it is read-only meanwhile.
+    ///
+    /// # Errors
+    /// As [`move_to`](Self::move_to).
+    pub fn share(
+        &mut self,
+        buffer: Buffer,
+        metadata: &[u8],
+        timeout: Duration,
+    ) -> Result<Shared, Box<NotSent<Buffer>>> {
+        let mut handle = buffer.handle;
+        match self.transfer(Verb::Share, std::slice::from_mut(&mut handle), metadata, timeout) {
+            Ok(()) => Ok(Shared::new(handle)),
+            Err(error) => Err(NotSent::new(error, Buffer::new(handle))),
+        }
+    }
+
+    /// Shares with the other side of this channel, too, what is shared already, by this domain or with it.
+    ///
+    /// # Errors
+    /// As [`move_to`](Self::move_to); [`TableError::TowardsOwner`](tombolo_bulk::TableError::TowardsOwner) for what came over this channel.
+    pub fn share_again(
+        &mut self,
+        shared: &mut Shared,
+        metadata: &[u8],
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        self.transfer(Verb::Share, std::slice::from_mut(&mut shared.handle), metadata, timeout)
+    }
+
+    /// Shares several buffers, or parts of them, as one transfer: all of them or none.
+    ///
+    /// # Errors
+    /// As [`move_all`](Self::move_all).
+    pub fn share_all(
+        &mut self,
+        buffers: Vec<Buffer>,
+        metadata: &[u8],
+        timeout: Duration,
+    ) -> Result<Vec<Shared>, Box<NotSent<Vec<Buffer>>>> {
+        let mut handles: Vec<Handle> = buffers.into_iter().map(|buffer| buffer.handle).collect();
+        match self.transfer(Verb::Share, &mut handles, metadata, timeout) {
+            Ok(()) => Ok(handles.into_iter().map(Shared::new).collect()),
+            Err(error) => Err(NotSent::new(error, handles.into_iter().map(Buffer::new).collect())),
+        }
+    }
+
+    /// Passes a buffer to the other side, to be filled there: what it holds means nothing any more.
+    ///
+    /// # Errors
+    /// As [`move_to`](Self::move_to).
+    pub fn pass(
+        &mut self,
+        buffer: Buffer,
+        metadata: &[u8],
+        timeout: Duration,
+    ) -> Result<(), Box<NotSent<Buffer>>> {
+        let mut handle = buffer.handle;
+        match self.transfer(Verb::Pass, std::slice::from_mut(&mut handle), metadata, timeout) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(NotSent::new(error, Buffer::new(handle))),
+        }
+    }
+
+    /// Releases a buffer that the other side shared.
+    ///
+    /// # Errors
+    /// As [`move_to`](Self::move_to); [`TableError::Shared`](tombolo_bulk::TableError::Shared) while others have it from here.
+    pub fn release(
+        &mut self,
+        shared: Shared,
+        metadata: &[u8],
+        timeout: Duration,
+    ) -> Result<(), Box<NotSent<Shared>>> {
+        let mut handle = shared.handle;
+        match self.transfer(Verb::Release, std::slice::from_mut(&mut handle), metadata, timeout) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(NotSent::new(error, Shared::new(handle))),
+        }
+    }
+
+    /// Sends the rights to these, all or none. What goes over for good is spent.
+    fn transfer(
+        &mut self,
+        verb: Verb,
+        handles: &mut [Handle],
+        metadata: &[u8],
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        self.segments.clear();
+        for index in 0..handles.len() {
+            if let Err(error) = self.begin(verb, &mut handles[index]) {
+                self.abort(&handles[..index]);
+                return Err(error);
+            }
+        }
+        if let Err(error) = self.send_transfer(verb, handles, metadata, timeout) {
+            self.abort(handles);
+            return Err(error);
+        }
+        for handle in handles {
+            if let Some(at) = self.position(&handle.pool) {
+                handle.pool.lock().table.commit(verb, handle.buffer, self.assigned[at].link);
+            }
+            handle.is_spent = verb != Verb::Share;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, verb: Verb, handle: &mut Handle) -> Result<(), Error> {
+        let at = self.position(&handle.pool).ok_or(BulkError::NotOnChannel)?;
+        let Assignment { link, place, .. } = self.assigned[at];
+        if self.trust == Trust::None && verb.brings_content() {
+            handle.content.seal()?;
+        }
+        handle.pool.lock().table.begin(verb, handle.buffer, link).map_err(BulkError::from)?;
+        let Handle { buffer, offset_bytes, length_bytes, .. } = *handle;
+        self.segments.push(Segment { place, buffer, offset_bytes, length_bytes });
+        Ok(())
+    }
+
+    fn abort(&self, handles: &[Handle]) {
+        for handle in handles {
+            handle.pool.lock().table.abort(handle.buffer);
+        }
+    }
+
+    fn send_transfer(
+        &mut self,
+        verb: Verb,
+        handles: &[Handle],
+        metadata: &[u8],
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        let prepared = self.session.prepare_transfer(verb, &self.segments, metadata, &mut self.outbox);
+        prepared.map_err(BulkError::from)?;
+        let deadline = Deadline::after(timeout);
+        if self.trust == Trust::None && verb.brings_content() {
+            self.send_contents(handles, deadline)?;
+        }
+        let sent = if timeout.is_zero() {
+            self.channel.try_send(&self.outbox)
+        } else {
+            self.channel.send(&self.outbox, deadline.remaining())
+        };
+        self.is_full = sent.is_err();
+        sent?;
+        self.session.transferred();
+        Ok(())
+    }
+
+    /// Sends the memory of buffers ahead of what is said about them. If that does not follow, the other side throws it away.
+    fn send_contents(&mut self, handles: &[Handle], deadline: Deadline) -> Result<(), Error> {
+        if self.is_full && !self.channel.has_room() && deadline.passed() {
+            return Err(Error::WouldBlock);
+        }
+        let Some(companion) = &self.companion else {
+            return Err(BulkError::NotOneKernel(self.channel.transport()).into());
+        };
+        let mut fds: Vec<BorrowedFd<'_>> = Vec::with_capacity(handles.len());
+        for handle in handles {
+            match &handle.content {
+                Content::Sealed(sealed) => fds.push(sealed.descriptor()),
+                _ => return Err(OsError::new("send a buffer that lost its memory", Errno::NOMEM).into()),
+            }
+        }
+        let number = self.session.next_number().to_le_bytes();
+        loop {
+            match socket::send(companion, &number, &fds) {
+                Ok(_) => return Ok(()),
+                Err(Errno::AGAIN) if deadline.passed() => return Err(Error::WouldBlock),
+                Err(Errno::AGAIN) => {
+                    poll(&[(companion.as_fd(), Interest::Write)], Some(deadline))?;
+                }
+                // Why, the channel knows.
+                Err(Errno::PIPE | Errno::CONNRESET) => return Ok(()),
+                Err(errno) => return Err(OsError::new("send the memory of buffers", errno).into()),
+            }
+        }
+    }
+}

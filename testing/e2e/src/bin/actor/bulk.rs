@@ -1,0 +1,429 @@
+//! Bulk data along a chain of domains: what is moved, shared, passed and released, and what happens when one dies.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use tombolo::{
+    Arrival, Buffer, BulkChannel, BulkError, BulkOptions, Domain, Error, Pool, PoolOptions, Ready, Trust,
+    WaitSet,
+};
+
+use crate::exchange::Random;
+use crate::{Outcome, PATIENCE};
+
+/// Bytes of a buffer, many pages and no round number of them; and how many there are.
+const BUFFER_BYTES: u64 = 300 * 1024 + 64;
+const BUFFERS: u32 = 3;
+
+fn trust_of(word: &str) -> Result<Trust, String> {
+    match word {
+        "full" => Ok(Trust::Full),
+        "none" => Ok(Trust::None),
+        word => Err(format!("no such trust: {word}")),
+    }
+}
+
+/// The pool's options: in the window to a node unless that is `-`.
+fn pool_options(trust: Trust, node: &str) -> PoolOptions {
+    let options = PoolOptions::new(BUFFER_BYTES, BUFFERS).trust(trust);
+    if node == "-" { options } else { options.reachable_from(node) }
+}
+
+fn pattern(round: u64) -> Vec<u8> {
+    let mut random = Random(round);
+    let mut bytes: Vec<u8> = (0..BUFFER_BYTES / 8).flat_map(|_| random.next().to_le_bytes()).collect();
+    // Where each domain of the chain leaves its mark.
+    bytes[..8].fill(0);
+    bytes
+}
+
+fn check(what: &str, found: &[u8], expected: &[u8]) -> Outcome {
+    match found.iter().zip(expected).position(|(found, expected)| found != expected) {
+        None if found.len() == expected.len() => Ok(()),
+        at => Err(format!("{what}: {} bytes of {}, wrong at {at:?}", found.len(), expected.len()).into()),
+    }
+}
+
+fn content(read: impl FnOnce(&mut [u8]) -> Result<(), Error>, length_bytes: u64) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; length_bytes as usize];
+    read(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Where this domain is in the chain.
+struct Place {
+    rank: u64,
+    size: u64,
+    domain: Domain,
+    options: BulkOptions,
+    job: String,
+}
+
+impl Place {
+    fn find(trust: Trust) -> Result<Place, Box<dyn std::error::Error>> {
+        Ok(Place {
+            rank: std::env::var("TOMBOLO_RANK")?.parse()?,
+            size: std::env::var("TOMBOLO_SIZE")?.parse()?,
+            domain: Domain::attach()?,
+            options: BulkOptions::default().trust(trust),
+            job: std::env::var("TOMBOLO_JOB")?,
+        })
+    }
+
+    fn name(&self, rank: u64) -> String {
+        format!("{}/bulk-{rank}", self.job)
+    }
+
+    /// The channel from the domain before, and the pool that comes over it.
+    fn before(&self) -> Result<Option<(BulkChannel, Pool)>, Error> {
+        if self.rank == 0 {
+            return Ok(None);
+        }
+        let listener = self.domain.export_bulk(&self.name(self.rank), &self.options)?;
+        let mut before = listener.accept_bulk(&self.options, PATIENCE)?;
+        let pool = before.recv_pool(PATIENCE)?;
+        Ok(Some((before, pool)))
+    }
+
+    /// The channel to the domain behind, to which the pool is assigned.
+    fn behind(&self, pool: &Pool) -> Result<Option<BulkChannel>, Error> {
+        if self.rank + 1 == self.size {
+            return Ok(None);
+        }
+        let mut behind = self.domain.connect_bulk(&self.name(self.rank + 1), &self.options, PATIENCE)?;
+        behind.assign(pool, PATIENCE)?;
+        Ok(Some(behind))
+    }
+}
+
+/// A chain of domains, by rank: buffers go to its end and back, each domain leaving its mark in them.
+pub(crate) fn chain(trust: &str, window: &str, rounds: &str) -> Outcome {
+    let (trust, rounds) = (trust_of(trust)?, rounds.parse()?);
+    let place = Place::find(trust)?;
+    match place.before()? {
+        None => {
+            let pool = place.domain.create_pool(&pool_options(trust, window))?;
+            let behind = place.behind(&pool)?.ok_or("a chain of one")?;
+            first(&place, &pool, behind, rounds)?;
+        }
+        Some((before, pool)) => match place.behind(&pool)? {
+            Some(behind) => middle(&place, &pool, before, behind, rounds)?,
+            None => last(&place, before, rounds)?,
+        },
+    }
+    println!("rank {} is done", place.rank);
+    Ok(())
+}
+
+fn first(place: &Place, pool: &Pool, mut behind: BulkChannel, rounds: u64) -> Outcome {
+    let mut metadata = Vec::new();
+    for round in 0..rounds {
+        let mut buffer = pool.take()?;
+        let number = buffer.number();
+        let mut expected = pattern(round);
+        buffer.write(0, &expected)?;
+        behind.move_to(buffer, &round.to_le_bytes(), PATIENCE).map_err(Error::from)?;
+        let back = behind.recv_moved(&mut metadata, PATIENCE)?;
+        (1..place.size).for_each(|rank| expected[rank as usize] = rank as u8);
+        check("what came back", &content(|bytes| back.read(0, bytes), back.len_bytes())?, &expected)?;
+        if (back.number(), &metadata[..]) != (number, &round.to_le_bytes()) {
+            return Err(format!("buffer {number} came back as {}, with {metadata:?}", back.number()).into());
+        }
+    }
+    // Parts of several buffers at once, to read.
+    let mut buffers = Vec::new();
+    for index in 0..BUFFERS as u8 {
+        let mut buffer = pool.take()?;
+        buffer.write(4096, &[index + 1; 100])?;
+        buffer.set_part(4096 + 10, 80)?;
+        buffers.push(buffer);
+    }
+    let shared = behind.share_all(buffers, b"parts", PATIENCE).map_err(Error::from)?;
+    if !matches!(pool.take(), Err(Error::Bulk(BulkError::NoBuffer { count: BUFFERS }))) {
+        return Err("there was a buffer where all are shared".into());
+    }
+    let mut shared: Vec<_> = shared;
+    while let Some(next) = shared.pop() {
+        match next.reclaim() {
+            Ok(buffer) => drop(buffer),
+            Err(not_yet) => {
+                shared.push(not_yet.kept);
+                wait_for_something(&mut behind)?;
+            }
+        }
+    }
+    // All are released: the pool is whole.
+    if pool.counts().free != BUFFERS {
+        return Err(format!("not all came back: {:?}", pool.counts()).into());
+    }
+    loop {
+        match behind.unassign(pool, PATIENCE) {
+            Ok(()) => return Ok(()),
+            Err(Error::Bulk(BulkError::Kept)) => std::thread::sleep(Duration::from_millis(5)),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Lets whatever comes next be seen to.
+fn wait_for_something(bulk: &mut BulkChannel) -> Outcome {
+    match bulk.recv(&mut Vec::new(), Duration::from_millis(50)) {
+        Ok(_) | Err(Error::TimedOut { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn mark(buffer: &mut Buffer, rank: u64) -> Result<(), Error> {
+    buffer.write(rank, &[rank as u8])
+}
+
+fn gone(bulk: Option<&mut BulkChannel>) -> Result<&mut BulkChannel, &'static str> {
+    bulk.ok_or("a channel left the set")
+}
+
+/// Hands on, one way and the other, waiting for both at once.
+fn middle(place: &Place, pool: &Pool, before: BulkChannel, behind: BulkChannel, rounds: u64) -> Outcome {
+    let mut set = WaitSet::new()?;
+    let (before, behind) = (set.add_bulk(before)?, set.add_bulk(behind)?);
+    let mut metadata = Vec::new();
+    let mut moved_back = 0;
+    let mut is_shared = false;
+    loop {
+        for (from, to) in [(before, behind), (behind, before)] {
+            loop {
+                let arrival = match gone(set.get_bulk_mut(from))?.recv(&mut metadata, Duration::ZERO) {
+                    Ok(arrival) => arrival,
+                    Err(Error::WouldBlock) => break,
+                    // Done with its part, whoever is behind leaves first.
+                    Err(error) if error.is_peer_gone() && from == behind && moved_back == rounds => break,
+                    Err(error) => return Err(error.into()),
+                };
+                match arrival {
+                    Arrival::Moved(received) => {
+                        let mut buffer = received.into_first();
+                        if from == before {
+                            mark(&mut buffer, place.rank)?;
+                        } else {
+                            moved_back += 1;
+                        }
+                        let to = gone(set.get_bulk_mut(to))?;
+                        to.move_to(buffer, &metadata, PATIENCE).map_err(Error::from)?;
+                    }
+                    Arrival::Shared(received) => {
+                        let to = gone(set.get_bulk_mut(to))?;
+                        for mut shared in received.into_vec() {
+                            to.share_again(&mut shared, &metadata, PATIENCE)?;
+                            is_shared = true;
+                        }
+                    }
+                    Arrival::PoolGone(_) => return Ok(()),
+                    other => return Err(format!("unexpected: {other:?}").into()),
+                }
+            }
+        }
+        // Behind before: when all there have released, the pool comes off there, and can come off here.
+        let counts = pool.counts();
+        if is_shared && counts.away == pool.count() {
+            let behind = gone(set.get_bulk_mut(behind))?;
+            match behind.unassign(pool, PATIENCE) {
+                Ok(()) => is_shared = false,
+                Err(Error::Bulk(BulkError::Kept)) => std::thread::sleep(Duration::from_millis(5)),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        match set.wait(Duration::from_millis(50)) {
+            Ok(Ready::Channel(_)) | Err(Error::TimedOut { .. }) => {}
+            Ok(other) => return Err(format!("unexpected: {other:?}").into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn last(place: &Place, mut before: BulkChannel, rounds: u64) -> Outcome {
+    let mut metadata = Vec::new();
+    for round in 0..rounds {
+        let mut buffer = before.recv_moved(&mut metadata, PATIENCE)?;
+        let mut expected = pattern(round);
+        (1..place.rank).for_each(|rank| expected[rank as usize] = rank as u8);
+        check("what came", &content(|bytes| buffer.read(0, bytes), buffer.len_bytes())?, &expected)?;
+        mark(&mut buffer, place.rank)?;
+        before.move_to(buffer, &metadata, PATIENCE).map_err(Error::from)?;
+    }
+    let mut parts = 0;
+    while parts < BUFFERS as u8 {
+        let Some(received) = before.recv(&mut metadata, PATIENCE)?.shared() else { continue };
+        for shared in received.into_vec() {
+            parts += 1;
+            check("a part", &content(|bytes| shared.read(0, bytes), shared.len_bytes())?, &[parts; 80])?;
+        }
+    }
+    loop {
+        match before.recv(&mut metadata, PATIENCE) {
+            Ok(Arrival::PoolGone(_)) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.is_peer_gone() => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Gives a peer buffers of each kind, waits until it has died, and has all of them again.
+pub(crate) fn outlive(name: &str, trust: &str, window: &str, forwarded: &str) -> Outcome {
+    let trust = trust_of(trust)?;
+    let domain = Domain::attach()?;
+    let pool = domain.create_pool(&pool_options(trust, window))?;
+    let mut bulk = domain.connect_bulk(name, &BulkOptions::default().trust(trust), PATIENCE)?;
+    match forwarded {
+        "forwarded" => bulk.assign(&pool, PATIENCE)?,
+        _ => bulk.assign_here_only(&pool, PATIENCE)?,
+    }
+    bulk.move_to(pool.take()?, b"", PATIENCE).map_err(Error::from)?;
+    bulk.move_to(pool.take()?, b"", PATIENCE).map_err(Error::from)?;
+    let shared = bulk.share(pool.take()?, b"", PATIENCE).map_err(Error::from)?;
+    println!("given");
+    let error = loop {
+        match bulk.recv(&mut Vec::new(), PATIENCE) {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    let mine = shared.reclaim().map_err(Error::from)?;
+    println!("{error}; {:?}", pool.counts());
+    drop(mine);
+    if pool.counts().free == BUFFERS { Ok(()) } else { Err(format!("{:?}", pool.counts()).into()) }
+}
+
+/// Takes what it is given, hands it on to `next` unless that is `-`, and holds on to it.
+pub(crate) fn hold(name: &str, trust: &str, next: &str) -> Outcome {
+    let options = BulkOptions::default().trust(trust_of(trust)?);
+    let domain = Domain::attach()?;
+    let listener = domain.export_bulk(name, &options)?;
+    println!("exported");
+    let mut bulk = listener.accept_bulk(&options, PATIENCE)?;
+    let pool = bulk.recv_pool(PATIENCE)?;
+    let mut onward = None;
+    if next != "-" {
+        let mut channel = domain.connect_bulk(next, &options, PATIENCE)?;
+        channel.assign(&pool, PATIENCE)?;
+        onward = Some(channel);
+    }
+    let mut metadata = Vec::new();
+    let mut first = bulk.recv_moved(&mut metadata, PATIENCE)?;
+    let second = bulk.recv_moved(&mut metadata, PATIENCE)?;
+    let mut shared = bulk.recv_shared(&mut metadata, PATIENCE)?;
+    first.write(0, b"held")?;
+    if let Some(onward) = &mut onward {
+        onward.move_to(second, b"", PATIENCE).map_err(Error::from)?;
+        onward.move_to(first, b"", PATIENCE).map_err(Error::from)?;
+        onward.share_again(&mut shared, b"", PATIENCE)?;
+        println!("holding");
+        return wait_for_the_end(&mut bulk);
+    }
+    println!("holding");
+    let ended = wait_for_the_end(&mut bulk);
+    // Whoever made the pool takes it back now; then nothing of it is to be had here, and nothing of anybody else.
+    let until = Instant::now() + PATIENCE;
+    let mut bytes = [0; 4];
+    while Instant::now() < until {
+        match first.read(0, &mut bytes) {
+            Ok(()) => check("what is held", &bytes, b"held")?,
+            Err(error) => {
+                println!("lost its buffers: {error}");
+                return ended;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err("nobody took the buffers back".into())
+}
+
+fn wait_for_the_end(bulk: &mut BulkChannel) -> Outcome {
+    loop {
+        match bulk.recv(&mut Vec::new(), PATIENCE) {
+            Ok(_) => {}
+            Err(error) if error.is_peer_gone() => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Moves and shares buffers without trust, having kept descriptors of their memory, and tries to get at it.
+pub(crate) fn cheat(name: &str) -> Outcome {
+    let options = BulkOptions::default().trust(Trust::None);
+    let domain = Domain::attach()?;
+    let pool = domain.create_pool(&pool_options(Trust::None, "-"))?;
+    let mut bulk = domain.connect_bulk(name, &options, PATIENCE)?;
+    bulk.assign(&pool, PATIENCE)?;
+    for verb in ["move", "share"] {
+        let mut buffer = pool.take()?;
+        buffer.write(0, verb.as_bytes())?;
+        let kept = kept_descriptors()?;
+        if kept.is_empty() {
+            return Err("there is nothing to cheat with".into());
+        }
+        let mut shared = None;
+        if verb == "move" {
+            bulk.move_to(buffer, b"", PATIENCE).map_err(Error::from)?;
+        } else {
+            shared = Some(bulk.share(buffer, b"", PATIENCE).map_err(Error::from)?);
+        }
+        // The other side has written to what was moved, and tried to write to what is shared, by the time it says so.
+        while !matches!(bulk.recv(&mut Vec::new(), PATIENCE)?, Arrival::Moved(_) | Arrival::Released(_)) {}
+        for file in &kept {
+            let mut bytes = vec![0; verb.len()];
+            file.read_exact_at(&mut bytes, 0)?;
+            if file.write_all_at(b"x", 0).is_ok() || file.set_len(0).is_ok() || bytes != verb.as_bytes() {
+                return Err(format!("after {verb} the sender got at the buffer: {bytes:?}").into());
+            }
+        }
+        println!("{verb}: {} descriptors are of no use", kept.len());
+        drop(shared);
+    }
+    Ok(())
+}
+
+/// Descriptors of the buffers of this process, opened for reading and writing.
+fn kept_descriptors() -> std::io::Result<Vec<File>> {
+    let mut kept = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let path = entry?.path();
+        let target = std::fs::read_link(&path).unwrap_or_default();
+        if target.to_string_lossy().contains("tombolo-buffer") {
+            kept.push(OpenOptions::new().read(true).write(true).open(path)?);
+        }
+    }
+    Ok(kept)
+}
+
+/// The one who is cheated: writes to what it was moved, reads what it was shared, and says so by moving a buffer.
+pub(crate) fn trusting(name: &str) -> Outcome {
+    let options = BulkOptions::default().trust(Trust::None);
+    let domain = Domain::attach()?;
+    let listener = domain.export_bulk(name, &options)?;
+    println!("exported");
+    let mut bulk = listener.accept_bulk(&options, PATIENCE)?;
+    bulk.recv_pool(PATIENCE)?;
+    let mut metadata = Vec::new();
+    let mut moved = bulk.recv_moved(&mut metadata, PATIENCE)?;
+    moved.bytes_mut()?[..4].copy_from_slice(b"mine");
+    bulk.move_to(moved, b"done", PATIENCE).map_err(Error::from)?;
+    let shared = bulk.recv_shared(&mut metadata, PATIENCE)?;
+    // A receiver cannot write to what is shared, by whatever it was sent.
+    for file in kept_descriptors()? {
+        if file.write_all_at(b"x", 0).is_ok() {
+            return Err("a receiver wrote to what was shared".into());
+        }
+    }
+    check("what is shared", &shared.bytes()?[..5], b"share")?;
+    println!("not cheated");
+    bulk.release(shared, b"done", PATIENCE).map_err(Error::from)?;
+    wait_for_the_end(&mut bulk)
+}
+
+/// Makes a pool in the window to a node that is larger than that.
+pub(crate) fn too_large(node: &str) -> Outcome {
+    let options = PoolOptions::new(1 << 30, 64).reachable_from(node);
+    Domain::attach()?.create_pool(&options)?;
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! Bulk data between domains: moved, shared, handed on without a copy, and come back from the dead.
+
+use tombolo_e2e::{Machine, MachineFile};
+
+/// Buffers go along the chain and back, marked by all its domains.
+fn chain(machine: &Machine, on: &str, trust: &str, window: &str) {
+    let said = machine.actor(on, &["bulk-chain", trust, window, "20"]).ok();
+    for rank in 0..on.split(',').count() {
+        assert!(said.contains(&format!("rank {rank} is done")), "{on}, {trust}:\n{said}");
+    }
+}
+
+#[test]
+fn buffers_go_along_a_chain_on_one_kernel() {
+    let machine = Machine::up(&MachineFile::host());
+    for trust in ["full", "none"] {
+        chain(&machine, "host,host", trust, "-");
+        chain(&machine, "host,host,host", trust, "-");
+    }
+    machine.down();
+}
+
+#[test]
+fn a_sender_cannot_get_at_what_it_gave_away() {
+    let machine = Machine::up(&MachineFile::host());
+    let honest = machine.start_actor("host", &["bulk-trusting", "honest"]);
+    honest.wait_for("exported");
+    let said = machine.actor("host", &["bulk-cheat", "honest"]).ok();
+    assert!(said.contains("move: ") && said.contains("share: "), "{said}");
+    honest.wait_for("not cheated");
+    honest.finish().ok();
+    machine.down();
+}
+
+#[test]
+fn what_a_dead_domain_had_comes_back() {
+    let machine = Machine::up(&MachineFile::host());
+    for (trust, forwarded) in [("full", "here-only"), ("full", "forwarded"), ("none", "forwarded")] {
+        let name = format!("holder-{trust}-{forwarded}");
+        let holder = machine.start_actor("host", &["bulk-hold", &name, trust, "-"]);
+        holder.wait_for("exported");
+        let (_, pid) = machine.domains_on("host").pop().expect("the holder");
+        let giver = machine.start_actor("host", &["bulk-outlive", &name, trust, "-", forwarded]);
+        holder.wait_for("holding");
+        giver.wait_for("given");
+        machine.kill(pid);
+        let said = giver.finish().ok();
+        assert!(said.contains("died"), "{said}");
+        assert_eq!(holder.finish().status, 137);
+    }
+    machine.down();
+}
+
+#[test]
+fn what_went_through_a_dead_domain_is_taken_back_first() {
+    let machine = Machine::up(&MachineFile::host());
+    let last = machine.start_actor("host", &["bulk-hold", "last", "full", "-"]);
+    last.wait_for("exported");
+    let middle = machine.start_actor("host", &["bulk-hold", "middle", "full", "last"]);
+    middle.wait_for("exported");
+    let started = machine.domains_on("host");
+    let (_, pid) = started.iter().max_by_key(|(id, _)| index(id)).expect("the one in the middle");
+    let giver = machine.start_actor("host", &["bulk-outlive", "middle", "full", "-", "forwarded"]);
+    last.wait_for("holding");
+    giver.wait_for("given");
+    machine.kill(*pid);
+    let said = giver.finish().ok();
+    assert!(said.contains("died"), "{said}");
+    assert_eq!(middle.finish().status, 137);
+    // Who had it from the dead one has it no longer, and is told so.
+    let said = last.finish().ok();
+    assert!(said.contains("lost its buffers"), "{said}");
+    machine.down();
+}
+
+/// The number of a domain in its node.
+fn index(id: &str) -> u32 {
+    id.rsplit('.').next().and_then(|index| index.parse().ok()).expect("an id")
+}
