@@ -6,6 +6,7 @@
 //! memory beside it, measured in turn with it, and the ratio is what counts.
 #![forbid(unsafe_code)]
 
+pub mod bulk;
 pub mod cpus;
 mod host;
 pub mod latency;

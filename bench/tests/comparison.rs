@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tombolo_bench::bulk;
 use tombolo_bench::suite::peers::{bare, kernel, lines, stream};
 use tombolo_bench::suite::{
     self, Absent, Distance, Error, Failed, Metric, Options, Peer, Results, Schedule, Unit,
@@ -93,9 +94,37 @@ fn every_figure_is_there(results: &Results) {
     assert!(results.rows.iter().any(|row| row.peer == "memcpy"));
 }
 
+/// What moves bulk data by engines and TCP: what takes no monitor, and was not compared above.
+fn moving() -> Vec<Box<dyn Peer>> {
+    let wanted = [bulk::COPIED, bulk::ATTACHED, bulk::CARRIED, bulk::TCP];
+    bulk::peers().into_iter().filter(|peer| wanted.contains(&peer.name())).collect()
+}
+
+/// Every engine between two programs, and by itself.
+fn bulk_data_is_moved_and_copied() {
+    const LONGEST_BYTES: usize = 64 << 10;
+    let moving = moving();
+    let peers: Vec<&dyn Peer> = moving.iter().map(AsRef::as_ref).collect();
+    let results = bulk::run(&peers, &[], &options(&[]), LONGEST_BYTES, &mut |_| {}).expect("results");
+    // Some kernels do not let one process copy from another.
+    let refused = |failed: &&Failed| failed.what.contains("attach") && failed.why.contains("copying between");
+    let failed: Vec<_> = results.failed.iter().filter(|failed| !refused(failed)).collect();
+    assert!(failed.is_empty(), "{failed:?}");
+    let rows = |peer: &str| results.rows.iter().filter(|row| row.peer == peer).count();
+    for peer in [bulk::COPIED, bulk::CARRIED, bulk::TCP] {
+        assert!(rows(peer) >= Metric::BANDWIDTHS.len(), "{peer}: {}", rows(peer));
+    }
+    for alone in ["loop: best", "loop: words", "engine: caller", "engine: threads-2"] {
+        assert_eq!(rows(alone), 4, "{alone}");
+    }
+    assert!(Results::parse(&results.to_json()) == Ok(results), "a figure is not what was written");
+}
+
 fn main() -> ExitCode {
     if std::env::args().any(|argument| argument == "--far") {
-        return match suite::serve(&PEERS) {
+        let moving = moving();
+        let peers: Vec<&dyn Peer> = PEERS.into_iter().chain(moving.iter().map(AsRef::as_ref)).collect();
+        return match suite::serve(&peers) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("far side: {error}");
@@ -122,6 +151,7 @@ fn main() -> ExitCode {
     let broken: Vec<_> = results.failed.iter().filter(|failed| failed.what.starts_with("broken")).collect();
     assert!(matches!(broken.as_slice(), [only] if only.why.contains("cannot open anything")), "{broken:?}");
     assert_eq!(Results::parse(&results.to_json()), Ok(results));
+    bulk_data_is_moved_and_copied();
     println!("comparison: every figure is there");
     ExitCode::SUCCESS
 }

@@ -1,9 +1,9 @@
-//! `tombolo bench all` and `bench rpc` run this where they find it beside themselves, for peers that have dependencies of
+//! `tombolo bench all`, `bench rpc` and `bench bulk` run this where they find it beside themselves, for peers that have dependencies of
 //! their own.
 //!
 //! `all LABEL FOLDER` measures everything by itself, on a host without the rest of Tombolo but `tombolod` beside it, and
 //! writes `results.json`, the page and its plots into the folder. For `tombolo bench all`, `run OPTIONS` measures and
-//! writes the results to standard output, or in one line why it cannot, and so does `rpc OPTIONS` for `tombolo bench rpc`;
+//! writes the results to standard output, or in one line why it cannot, and so do `rpc OPTIONS` and `bulk OPTIONS` for theirs;
 //! `far` is the far side, which the near side starts.
 
 #[cfg(feature = "aeron")]
@@ -33,7 +33,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use tombolo_bench::suite::{self, Absent, Options, Peer, Results, Schedule, peers};
-use tombolo_bench::{report, rpc};
+use tombolo_bench::{bulk, report, rpc};
 
 /// What calls and answers.
 fn calling() -> Vec<Box<dyn Peer>> {
@@ -43,6 +43,14 @@ fn calling() -> Vec<Box<dyn Peer>> {
     #[cfg(feature = "grpc")]
     calling.push(Box::new(grpc::Calls));
     calling
+}
+
+/// What moves bulk data.
+fn moving() -> Vec<Box<dyn Peer>> {
+    let mut moving = bulk::peers();
+    #[cfg(feature = "iceoryx2")]
+    moving.push(Box::new(iceoryx::PublishSubscribe));
+    moving
 }
 
 fn all() -> Vec<Box<dyn Peer>> {
@@ -69,6 +77,10 @@ fn absent_calling() -> Vec<Absent> {
     absent.map(|(peer, _)| without(peer, "nothing but its feature")).collect()
 }
 
+fn absent_moving() -> Vec<Absent> {
+    if cfg!(feature = "iceoryx2") { Vec::new() } else { vec![without("iceoryx2", "libclang")] }
+}
+
 fn absent() -> Vec<Absent> {
     let mut absent = absent_calling();
     if cfg!(not(feature = "iceoryx2")) {
@@ -89,8 +101,9 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["run", options] => finish(run(options, measure)),
         ["rpc", options] => finish(run(options, measure_calls)),
+        ["bulk", options] => finish(run(options, measure_bulk)),
         ["all", label, folder] => finish(measure_all(label, Path::new(folder))),
-        ["far"] => finish(suite::serve(&borrowed(&all())).map_err(|error| error.to_string())),
+        ["far"] => finish(serve()),
         _ => {
             eprintln!(
                 "usage: tombolo-bench-peers all LABEL FOLDER\n\
@@ -143,6 +156,20 @@ fn measure(options: Options) -> Result<Results, String> {
 fn measure_calls(options: Options) -> Result<Results, String> {
     let calling = calling();
     shown(options, |options, progress| rpc::run(&borrowed(&calling), &absent_calling(), options, progress))
+}
+
+fn measure_bulk(options: Options) -> Result<Results, String> {
+    let moving = moving();
+    shown(options, |options, progress| {
+        bulk::run(&borrowed(&moving), &absent_moving(), options, bulk::LONGEST_BYTES, progress)
+    })
+}
+
+/// The far side of all of them.
+fn serve() -> Result<(), String> {
+    let mut known = all();
+    known.extend(moving());
+    suite::serve(&borrowed(&known)).map_err(|error| error.to_string())
 }
 
 fn borrowed(peers: &[Box<dyn Peer>]) -> Vec<&dyn Peer> {

@@ -32,6 +32,7 @@ pub(super) fn all(results: &Results) -> Vec<Plot> {
     add("wake-up", Metric::WakeUp, "each message wakes its receiver");
     plots.extend(rates(results));
     plots.extend(bandwidths(results));
+    plots.extend(copies(results));
     plots.extend(pairs(results));
     plots.extend(placement(results));
     plots.extend(spread::links(results));
@@ -196,13 +197,41 @@ fn count(value: f64) -> String {
     }
 }
 
-/// Bandwidth over the length of a buffer: a line for each peer.
+/// Bandwidth over the length of a buffer, between two programs.
 fn bandwidths(results: &Results) -> Option<Plot> {
-    let mut peers: Vec<&str> = Vec::new();
     let point = |row: &Row| match (row.metric, row.rate_per_s) {
         (Metric::Bandwidth { bytes }, Some(rate)) => Some((bytes, rate.p50 / 1e9)),
         _ => None,
     };
+    let title = "Bulk data, filled by one program and read by another";
+    by_length(results, "bandwidth", title, "every byte written and read", &point)
+}
+
+/// Bandwidth over the length of a copy, by one program.
+fn copies(results: &Results) -> Option<Plot> {
+    let point = |row: &Row| match (row.metric, row.latency_ns) {
+        // Bytes in a nanosecond are gigabytes in a second.
+        (Metric::Copy { bytes }, Some(latency)) => Some((bytes, bytes as f64 / latency.p50)),
+        _ => None,
+    };
+    by_length(results, "copies", "Copies by one program", "from asking to knowing that it is done", &point)
+}
+
+/// Where a row belongs in a plot over the length: bytes and gigabytes a second.
+type Point<'a> = &'a dyn Fn(&Row) -> Option<(usize, f64)>;
+
+/// Bandwidth over the length: a line for each peer.
+fn by_length(
+    results: &Results,
+    name: &'static str,
+    title: &str,
+    about: &str,
+    point: Point<'_>,
+) -> Option<Plot> {
+    let mut peers: Vec<&str> = Vec::new();
+    let mut lengths: Vec<usize> = results.rows.iter().filter_map(point).map(|(bytes, _)| bytes).collect();
+    lengths.sort_unstable();
+    lengths.dedup();
     for row in results.rows.iter().filter(|row| point(row).is_some()) {
         if !peers.contains(&row.peer.as_str()) {
             peers.push(&row.peer);
@@ -211,17 +240,19 @@ fn bandwidths(results: &Results) -> Option<Plot> {
     let series: Vec<(&str, Vec<(usize, f64)>)> = peers
         .into_iter()
         .map(|peer| {
-            let of = |metric| results.row(peer, metric).and_then(point);
-            (peer, Metric::BANDWIDTHS.into_iter().filter_map(of).collect())
+            let of = |bytes: &usize| {
+                let metric =
+                    results.rows.iter().find(|row| point(row).is_some_and(|(at, _)| at == *bytes))?.metric;
+                results.row(peer, metric).and_then(point)
+            };
+            (peer, lengths.iter().filter_map(of).collect())
         })
         .collect();
-    if series.is_empty() {
+    if lengths.len() < 2 {
         return None;
     }
     let (left, right, bottom) = (70.0, WIDTH - 190.0, 400.0);
-    let title = "Bulk data, filled by one program and read by another";
-    let mut svg =
-        Svg::new(WIDTH, bottom + 56.0, title, &format!("{} · every byte written and read", results.label));
+    let mut svg = Svg::new(WIDTH, bottom + 56.0, title, &format!("{} · {about}", results.label));
     let values = || series.iter().flat_map(|(_, points)| points.iter().map(|(_, value)| *value));
     let axis = Axis::linear(values(), bottom, TOP);
     for tick in axis.ticks() {
@@ -229,10 +260,6 @@ fn bandwidths(results: &Results) -> Option<Plot> {
         svg.text(left - 8.0, axis.place(tick) + 4.0, &format!("{tick}"), 11.0, Anchor::End, false);
     }
     svg.text(left - 8.0, TOP - 8.0, "GB/s", 12.0, Anchor::End, true);
-    let lengths: Vec<usize> = Metric::BANDWIDTHS
-        .into_iter()
-        .filter_map(|metric| if let Metric::Bandwidth { bytes } = metric { Some(bytes) } else { None })
-        .collect();
     let x = |bytes: usize| {
         let index = lengths.iter().position(|length| *length == bytes).unwrap_or(0);
         left + 30.0 + (right - left - 60.0) * index as f64 / (lengths.len() - 1) as f64
@@ -240,7 +267,7 @@ fn bandwidths(results: &Results) -> Option<Plot> {
     for bytes in &lengths {
         svg.text(x(*bytes), bottom + 18.0, &length(*bytes), 11.0, Anchor::Middle, false);
     }
-    svg.text(right, bottom + 38.0, "length of a buffer, logarithmic", 12.0, Anchor::End, false);
+    svg.text(right, bottom + 38.0, "length, logarithmic", 12.0, Anchor::End, false);
     let mut ends: Vec<(f64, &str, &str)> = Vec::new();
     for (index, (peer, points)) in series.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
@@ -258,7 +285,7 @@ fn bandwidths(results: &Results) -> Option<Plot> {
         svg.coloured_text((right - 12.0, y + 4.0), peer, 12.0, Anchor::Start, true, colour);
         next = y + 15.0;
     }
-    Some(Plot { name: "bandwidth", caption: format!("{title}, on {}", results.label), svg: svg.finish() })
+    Some(Plot { name, caption: format!("{title}, on {}", results.label), svg: svg.finish() })
 }
 
 /// Every pair of processors: a square for each, darker where the round trip is longer.

@@ -63,6 +63,12 @@ impl Error {
     }
 }
 
+impl From<tombolo_transport::ChannelError> for Error {
+    fn from(error: tombolo_transport::ChannelError) -> Self {
+        Error::Far { what: format!("failed on its channel: {error}") }
+    }
+}
+
 impl From<tombolo::Error> for Error {
     fn from(error: tombolo::Error) -> Self {
         Error::Ring(error.into())

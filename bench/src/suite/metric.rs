@@ -30,6 +30,11 @@ pub enum Metric {
         /// Length of a buffer.
         bytes: usize,
     },
+    /// A copy by one program, from asking to knowing that it is done, in nanoseconds.
+    Copy {
+        /// Length of what is copied.
+        bytes: usize,
+    },
     /// Share of a processor that a program uses while it waits for a message that does not come.
     Idle,
     /// Bytes of memory that an open channel takes, both sides together.
@@ -63,9 +68,11 @@ impl Metric {
     #[must_use]
     pub fn unit(self) -> Unit {
         match self {
-            Metric::RoundTrip { .. } | Metric::Call { .. } | Metric::WakeUp | Metric::Open => {
-                Unit::Nanoseconds
-            }
+            Metric::RoundTrip { .. }
+            | Metric::Call { .. }
+            | Metric::Copy { .. }
+            | Metric::WakeUp
+            | Metric::Open => Unit::Nanoseconds,
             Metric::Rate { .. } => Unit::MessagesPerSecond,
             Metric::Bandwidth { .. } => Unit::BytesPerSecond,
             Metric::Idle => Unit::Share,
@@ -94,6 +101,7 @@ impl Metric {
             Metric::Rate { bytes, batch: 1 } => format!("one way, {} one by one", length(bytes)),
             Metric::Rate { bytes, batch } => format!("one way, {} in batches of {batch}", length(bytes)),
             Metric::Bandwidth { bytes } => format!("filled and read, {}", length(bytes)),
+            Metric::Copy { bytes } => format!("copied by one program, {}", length(bytes)),
             Metric::Idle => "processor used while waiting".into(),
             Metric::Memory => "memory of an open channel".into(),
             Metric::Open => "time to open a channel".into(),
@@ -121,6 +129,10 @@ impl Metric {
         Metric::Bandwidth { bytes: 4 << 20 },
         Metric::Bandwidth { bytes: 16 << 20 },
     ];
+
+    /// Lengths of copies by one program, in bytes.
+    pub const COPIES_BYTES: [usize; 9] =
+        [64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20];
 
     /// What costs nothing to measure of any peer with ends of its own.
     pub const STANDING: [Metric; 4] = [Metric::Idle, Metric::Memory, Metric::Open, Metric::SystemCalls];

@@ -190,9 +190,12 @@ fn work(metric: Metric, size: u64) -> Work {
         }
         Metric::Rate { bytes, batch } => Work::Stream { bytes, batch, warm, messages: size },
         Metric::Bandwidth { bytes } => Work::Bulk { bytes, warm, messages: size },
-        Metric::WakeUp | Metric::Idle | Metric::Memory | Metric::Open | Metric::SystemCalls => {
-            Work::Singles { bytes: 8, rounds: size }
-        }
+        Metric::WakeUp
+        | Metric::Copy { .. }
+        | Metric::Idle
+        | Metric::Memory
+        | Metric::Open
+        | Metric::SystemCalls => Work::Singles { bytes: 8, rounds: size },
     }
 }
 

@@ -12,6 +12,7 @@ use tombolo_bench::ring::{self, Report, Schedule, Shape};
 use tombolo_bench::{latency, waitset};
 use tombolo_machine::Kit;
 
+use super::bench_bulk::{self, BulkOptions};
 use super::bench_rpc::{self, RpcOptions};
 use super::bench_suite::{self, AllOptions, FarOptions, ReportOptions};
 use crate::context::{Context, print};
@@ -26,7 +27,8 @@ Examples:
   tombolo bench all --json here.json     this host, beside what else there is
   tombolo bench waitset                  waiting for many channels
   tombolo bench latency                  the distribution of answer times
-  tombolo bench rpc                      typed calls beside bare rings")]
+  tombolo bench rpc                      typed calls beside bare rings
+  tombolo bench bulk                     bulk data and what copies it")]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: BenchCommand,
@@ -38,6 +40,7 @@ enum BenchCommand {
     Waitset(WaitsetOptions),
     Latency(LatencyOptions),
     Rpc(RpcOptions),
+    Bulk(BulkOptions),
     All(AllOptions),
     Report(ReportOptions),
     #[command(hide = true)]
@@ -212,6 +215,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     match &options.command {
         BenchCommand::All(options) => bench_suite::run_all(context, options),
         BenchCommand::Rpc(options) => bench_rpc::run(context, options),
+        BenchCommand::Bulk(options) => bench_bulk::run(context, options),
         BenchCommand::Report(options) => bench_suite::run_report(options),
         BenchCommand::Far(options) => bench_suite::run_far(options),
         BenchCommand::Ring(options) => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo::Domain;
 use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers};
-use tombolo_bench::{latency, report, ring, rpc};
+use tombolo_bench::{bulk, latency, report, ring, rpc};
 use tombolo_machine::{Kit, Machine};
 
 use super::bench::showing;
@@ -78,7 +78,7 @@ pub(crate) struct AllOptions {
     pairs: usize,
 }
 
-/// Serves the far side of `tombolo bench all` and `rpc`, which start it
+/// Serves the far side of `tombolo bench all`, `rpc` and `bulk`, which start it
 #[derive(Args, Debug)]
 pub(crate) struct FarOptions {}
 
@@ -237,6 +237,8 @@ pub(super) enum Measure {
     Everything,
     /// What calls and answers.
     Calls,
+    /// Bulk data.
+    Bulk,
 }
 
 impl Measure {
@@ -244,6 +246,7 @@ impl Measure {
         match self {
             Measure::Everything => "run",
             Measure::Calls => "rpc",
+            Measure::Bulk => "bulk",
         }
     }
 }
@@ -298,7 +301,7 @@ fn shows_progress(context: &Context) -> bool {
     io::stderr().is_terminal() && !context.quiet
 }
 
-/// All that this program has.
+/// All that `bench all` measures.
 fn all_peers() -> Vec<Box<dyn Peer>> {
     let mut all = peers::all();
     all.extend(rpc::peers());
@@ -306,7 +309,8 @@ fn all_peers() -> Vec<Box<dyn Peer>> {
 }
 
 pub(crate) fn run_far(_options: &FarOptions) -> Result<u8, Failure> {
-    let all = all_peers();
+    let mut all = all_peers();
+    all.extend(bulk::peers());
     let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
     suite::serve(&peers)?;
     Ok(0)

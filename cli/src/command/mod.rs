@@ -1,6 +1,7 @@
 //! The subcommands, one module each.
 
 mod bench;
+mod bench_bulk;
 mod bench_rpc;
 mod bench_suite;
 mod build;

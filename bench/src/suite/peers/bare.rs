@@ -51,7 +51,11 @@ fn own_and_other(side: Side) -> (usize, usize) {
 
 /// Polls a word until it is right.
 #[inline(always)]
-fn poll(flags: &SharedMemory, index: usize, mut right: impl FnMut(u64) -> bool) -> Result<u64, Error> {
+pub(crate) fn poll(
+    flags: &SharedMemory,
+    index: usize,
+    mut right: impl FnMut(u64) -> bool,
+) -> Result<u64, Error> {
     let mut patience = Patience::default();
     loop {
         let value = flags.load_le(index, Acquire);
@@ -125,14 +129,14 @@ impl BuffersEnd {
 }
 
 /// Buffer `index` of that length.
-pub(super) fn place(pool: &SharedMemory, bytes: usize, index: usize) -> Result<&[AtomicU64], Error> {
+pub(crate) fn place(pool: &SharedMemory, bytes: usize, index: usize) -> Result<&[AtomicU64], Error> {
     let words = bytes / 8;
     pool.words().get(index * words..(index + 1) * words).ok_or(Error::Unsupported)
 }
 
 /// Writes every byte.
 #[inline(never)]
-pub(super) fn fill(words: &[AtomicU64], sequence: u64) {
+pub(crate) fn fill(words: &[AtomicU64], sequence: u64) {
     let value = bulk_word(sequence).to_le();
     for word in words {
         word.store(value, Relaxed);
@@ -141,7 +145,7 @@ pub(super) fn fill(words: &[AtomicU64], sequence: u64) {
 
 /// Reads every byte.
 #[inline(never)]
-pub(super) fn check(words: &[AtomicU64], sequence: u64) -> Result<(), Error> {
+pub(crate) fn check(words: &[AtomicU64], sequence: u64) -> Result<(), Error> {
     // Four sums, so that one addition need not wait for another.
     let mut sums = [0_u64; 4];
     let (fours, _) = words.as_chunks::<4>();

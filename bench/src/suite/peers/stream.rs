@@ -127,7 +127,8 @@ impl Peer for UnixPackets {
     }
 }
 
-struct Stream {
+/// Two descriptors of streams.
+pub(crate) struct Stream {
     recv: OwnedFd,
     send: OwnedFd,
     /// Private memory of a program that has something to say, or wants to know it.
@@ -135,7 +136,7 @@ struct Stream {
 }
 
 impl Stream {
-    fn new(recv: OwnedFd, send: OwnedFd) -> Self {
+    pub(crate) fn new(recv: OwnedFd, send: OwnedFd) -> Self {
         Stream { recv, send, buffer: Vec::new() }
     }
 

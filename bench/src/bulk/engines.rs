@@ -1,0 +1,323 @@
+//! Bulk data that is copied on its way: by engines of this tree, and by TCP.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tombolo::engines::{
+    Access, Engine, ForeignProcess, MemoryId, Offers, Place, Request, Server, SharedMemory, finish,
+};
+use tombolo_base::sync::Ordering::{Acquire, Release};
+use tombolo_engine::attach::Attach;
+use tombolo_engine::cpu::Caller;
+use tombolo_engine::far::Far;
+use tombolo_link::{ChannelConfig, Hello};
+use tombolo_platform::copy::Loop;
+use tombolo_platform::copy::attach::address_of;
+use tombolo_platform::socket::{Kind, pair};
+use tombolo_platform::{Deadline, OsError};
+use tombolo_transport::StreamChannel;
+
+use crate::suite::peers::bare::{check, fill, place, poll};
+use crate::suite::peers::stream::Stream;
+use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
+
+/// The name of the copy by the sender's processor.
+pub const COPIED: &str = "copied by the sender";
+/// The name of the copy by the kernel.
+pub const ATTACHED: &str = "cross-memory attach";
+/// The name of the copy in messages of a stream.
+pub const CARRIED: &str = "engine over a stream";
+/// The name of TCP.
+pub const TCP: &str = "TCP, loopback";
+
+/// How long a copy may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Words of the flags, far enough apart: how many buffers the sender has passed on, how many the receiver has read, and where the
+/// receiver's memory is.
+const PASSED: usize = 0;
+const READ: usize = 16;
+const PROCESS: usize = 32;
+const ADDRESS: usize = 33;
+
+/// A private memory with room for the buffers of a length.
+fn private(metric: Metric) -> Result<SharedMemory, Error> {
+    let Metric::Bandwidth { bytes } = metric else { return Err(Error::Unsupported) };
+    Ok(SharedMemory::zeroed(bytes * buffers(bytes)))
+}
+
+/// The sender fills memory of its own; an engine takes it to where the receiver reads it.
+struct Sender {
+    flags: SharedMemory,
+    own: SharedMemory,
+    engine: Box<dyn Engine>,
+    target: Target,
+    passed: u64,
+}
+
+/// Where the receiver's buffers are.
+enum Target {
+    /// In a pool that both map.
+    Pool(SharedMemory),
+    /// In the receiver's private memory, which it tells.
+    Process(Option<(Arc<ForeignProcess>, u64)>),
+    /// In memory that the receiver offers.
+    Far(MemoryId),
+}
+
+impl Sender {
+    fn place(&mut self, offset_bytes: usize) -> Result<Place, Error> {
+        Ok(match &mut self.target {
+            Target::Pool(memory) => Place::Mapped { memory: memory.clone(), offset_bytes },
+            Target::Far(memory) => Place::Far { memory: *memory, offset_bytes: offset_bytes as u64 },
+            Target::Process(known) => {
+                let (process, address) = match known {
+                    Some(known) => known,
+                    None => {
+                        let pid = self.flags.load_le(PROCESS, Acquire) as i32;
+                        let address = self.flags.load_le(ADDRESS, Acquire);
+                        known.insert((Arc::new(ForeignProcess::watch(pid)?), address))
+                    }
+                };
+                Place::Process { process: Arc::clone(process), address: *address + offset_bytes as u64 }
+            }
+        })
+    }
+
+    fn copy(&mut self, request: Request) -> Result<(), Error> {
+        let failed = |what: String| Error::Far { what };
+        self.engine.submit(request).map_err(|rejected| failed(rejected.to_string()))?;
+        let completion =
+            finish(self.engine.as_mut(), PATIENCE)?.ok_or_else(|| failed("was too slow".into()))?;
+        completion.result.map_err(|failure| failed(failure.to_string()))
+    }
+}
+
+impl End for Sender {
+    fn send<const N: usize>(&mut self, _sequence: u64) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    fn recv<const N: usize>(&mut self, _sequence: u64) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    fn send_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
+        let (passed, ahead) = (self.passed, buffers(bytes) as u64);
+        // What is read through a stream is taken by the thread that reads it: that waits for nobody.
+        poll(&self.flags, READ, |read| read + ahead > passed)?;
+        let index = (passed % ahead) as usize;
+        fill(place(&self.own, bytes, index)?, sequence);
+        let source = Place::Mapped { memory: self.own.clone(), offset_bytes: index * bytes };
+        let target = self.place(index * bytes)?;
+        self.copy(Request::copy(source.clone(), target.clone(), bytes as u64))?;
+        self.passed += 1;
+        self.flags.store_le(PASSED, self.passed, Release);
+        if matches!(self.target, Target::Far(_)) {
+            // A command that moves nothing, so that who serves looks at the flag.
+            self.copy(Request::copy(source, target, 0))?;
+        }
+        Ok(())
+    }
+}
+
+/// The receiver reads its buffers where they are.
+struct Receiver {
+    flags: SharedMemory,
+    memory: SharedMemory,
+    /// What obeys the sender's engine, where there is such a thing to do.
+    server: Option<Server<StreamChannel>>,
+    read: u64,
+}
+
+impl End for Receiver {
+    fn send<const N: usize>(&mut self, _sequence: u64) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    fn recv<const N: usize>(&mut self, _sequence: u64) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    fn recv_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
+        let read = self.read;
+        match &mut self.server {
+            Some(server) => {
+                while self.flags.load_le(PASSED, Acquire) <= read {
+                    server.serve_one(PATIENCE)?;
+                }
+            }
+            None => {
+                poll(&self.flags, PASSED, |passed| passed > read)?;
+            }
+        }
+        let index = (read % buffers(bytes) as u64) as usize;
+        check(place(&self.memory, bytes, index)?, sequence)?;
+        self.read += 1;
+        self.flags.store_le(READ, self.read, Release);
+        Ok(())
+    }
+}
+
+fn sender(
+    meeting: &Meeting<'_>,
+    metric: Metric,
+    engine: Box<dyn Engine>,
+    target: Target,
+) -> Result<AnyEnd, Error> {
+    let flags = meeting.flags();
+    flags.store_le(PASSED, 0, Release);
+    Ok(AnyEnd::new(Sender { flags, own: private(metric)?, engine, target, passed: 0 }))
+}
+
+fn receiver(meeting: &Meeting<'_>, memory: SharedMemory, server: Option<Server<StreamChannel>>) -> AnyEnd {
+    let flags = meeting.flags();
+    flags.store_le(READ, 0, Release);
+    AnyEnd::new(Receiver { flags, memory, server, read: 0 })
+}
+
+/// The engine `caller`, into memory that both map.
+#[derive(Debug)]
+pub(super) struct Copied;
+
+impl Peer for Copied {
+    fn name(&self) -> &'static str {
+        COPIED
+    }
+
+    fn about(&self) -> String {
+        "filled in private memory, copied into a shared buffer by the engine `caller`, read there".into()
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        Metric::BANDWIDTHS.to_vec()
+    }
+
+    fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
+        match meeting.side {
+            Side::Near => {
+                let caller = Box::new(Caller::new(Loop::Best, 1));
+                sender(meeting, metric, caller, Target::Pool(meeting.pool()))
+            }
+            Side::Far => Ok(receiver(meeting, meeting.pool(), None)),
+        }
+    }
+}
+
+/// The engine `attach`, into private memory of the receiver.
+#[derive(Debug)]
+pub(super) struct Attached;
+
+impl Peer for Attached {
+    fn name(&self) -> &'static str {
+        ATTACHED
+    }
+
+    fn about(&self) -> String {
+        "filled in private memory, written into the receiver's by the engine `attach` (process_vm_writev), read there".into()
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        Metric::BANDWIDTHS.to_vec()
+    }
+
+    fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
+        match meeting.side {
+            // The one that started the other may, also where the kernel allows it to ancestors only.
+            Side::Near => sender(meeting, metric, Box::new(Attach::start(1)?), Target::Process(None)),
+            Side::Far => {
+                let (flags, memory) = (meeting.flags(), private(metric)?);
+                let address = address_of(&memory, 0).map_err(|_| Error::Unsupported)?;
+                flags.store_le(PROCESS, std::process::id().into(), Release);
+                flags.store_le(ADDRESS, address, Release);
+                Ok(receiver(meeting, memory, None))
+            }
+        }
+    }
+}
+
+/// The engine `far` over a byte stream.
+#[derive(Debug)]
+pub(super) struct Carried;
+
+impl Peer for Carried {
+    fn name(&self) -> &'static str {
+        CARRIED
+    }
+
+    fn about(&self) -> String {
+        "filled in private memory, carried by the engine `far` over a local stream socket, stored and read there".into()
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        Metric::BANDWIDTHS.to_vec()
+    }
+
+    fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
+        let hello = Hello::new(ChannelConfig { slots: 4096, ..ChannelConfig::default() }, 0x6275_6c6b, None);
+        let until = Deadline::after(PATIENCE);
+        let memory = private(metric)?;
+        let mut offers = Offers::new();
+        let id = offers.offer(memory.clone(), Access::Write).ok_or(Error::Unsupported)?;
+        match meeting.side {
+            Side::Near => {
+                let (near, far) = pair(Kind::Stream)?;
+                meeting.line.give_fds(&[far.as_fd()])?;
+                drop(far);
+                let channel = StreamChannel::open(near, hello, until)?;
+                // The first of each side's offers, so that it has the same id on both.
+                sender(meeting, metric, Box::new(Far::start("far", channel, 1)?), Target::Far(id))
+            }
+            Side::Far => {
+                let [far] = meeting.line.take_fds()?;
+                let channel = StreamChannel::open(far, hello, until)?;
+                Ok(receiver(meeting, memory, Some(Server::new(channel, offers))))
+            }
+        }
+    }
+}
+
+/// TCP on this host: what the same bytes take through the kernel's network.
+#[derive(Debug)]
+pub(super) struct Tcp;
+
+impl Peer for Tcp {
+    fn name(&self) -> &'static str {
+        TCP
+    }
+
+    fn about(&self) -> String {
+        "a TCP connection over the loopback; blocking read and write, no delay".into()
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        Metric::BANDWIDTHS.to_vec()
+    }
+
+    fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
+        let socket: OwnedFd = match meeting.side {
+            Side::Near => {
+                let (near, far) = connected().map_err(|error| OsError::from_io("connect by TCP", &error))?;
+                meeting.line.give_fds(&[far.as_fd()])?;
+                near.into()
+            }
+            Side::Far => {
+                let [far] = meeting.line.take_fds()?;
+                far
+            }
+        };
+        let copy = socket.try_clone().map_err(|error| OsError::from_io("use a socket both ways", &error))?;
+        Ok(AnyEnd::new(Stream::new(socket, copy)))
+    }
+}
+
+fn connected() -> std::io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let (far, _) = listener.accept()?;
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
+    Ok((near, far))
+}
