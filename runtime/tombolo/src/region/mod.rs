@@ -143,6 +143,16 @@ impl Domain {
         self.make_region(RegionPlace::File, length_bytes, &[file.as_fd()])
     }
 
+    /// Registers memory that this program has already, from `address` on, as a region. Others cannot map it: who is granted a
+    /// capability learns where it is ([`Capability::show`]), for an engine that copies between processes. What lies there is
+    /// this program's to keep there, for as long as the region is.
+    ///
+    /// # Errors
+    /// As [`create_region`](Self::create_region).
+    pub fn register_memory(&self, address: *const u8, length_bytes: u64) -> Result<Region, Error> {
+        self.make_region(RegionPlace::Foreign { address: address.addr() as u64 }, length_bytes, &[])
+    }
+
     fn make_region(
         &self,
         place: RegionPlace,

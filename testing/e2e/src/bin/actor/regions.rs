@@ -79,7 +79,8 @@ pub(crate) fn lend(name: &str, place: &str) -> Outcome {
     require(found[..start] == whole[..start] && found[end..] == whole[end..], "the rest is as it was")?;
     require(found[start..end] == pattern(2, end - start), "what the other wrote is there")?;
     let shown = region.show()?;
-    require(shown.region.capabilities == 3 && shown.region.mappings >= 2, "both have it")?;
+    // What the other derived beside these and let go again may not have arrived.
+    require(shown.region.capabilities >= 3 && shown.region.mappings >= 2, "both have it")?;
     tell(&mut channel, 1)?;
     // The other lets both go; with this program's own mapping and capability the region goes.
     hear(&mut channel)?;

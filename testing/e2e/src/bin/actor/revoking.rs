@@ -141,6 +141,17 @@ pub(crate) fn seal(path: &str) -> Outcome {
         matches!(refused(of_file.freeze())?, CapabilityFault::CannotSeal { .. }),
         "a file is not frozen",
     )?;
+
+    let own = [7_u8; 100];
+    let registered = domain.register_memory(own.as_ptr(), 100)?;
+    require(
+        matches!(refused(registered.map(Rights::READ))?, CapabilityFault::NotReachable { .. }),
+        "it is copied",
+    )?;
+    let part = registered.derive(Some(tombolo::Extent::new(10, 50)), Rights::READ)?;
+    let place = part.show()?.foreign.ok_or("nobody says where it is")?;
+    let expected = (std::process::id() as i32, own.as_ptr().addr() as u64 + 10);
+    require((place.pid, place.address) == expected, "it is said to be elsewhere")?;
     println!("sealed");
     Ok(())
 }
