@@ -51,7 +51,8 @@ fn memory_is_taken_back_while_it_is_read() {
         let said = holding.finish().ok();
         assert!(said.contains("it was taken back"), "{how:?}: {said}");
     }
-    lending.wait_for("took back 4, killed 0");
+    // How many there were is not known: with a holder that ends its rights go, too.
+    lending.wait_for(", killed 0");
     lending.wait_for("written anew");
     drop(input);
     lending.finish().ok();
