@@ -1,15 +1,13 @@
 //! `tombolo bench bulk`
 
-use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
-use tombolo_bench::suite::{self, Peer, Schedule};
+use tombolo_bench::suite::Peer;
 use tombolo_bench::{bulk, report};
 
 use super::bench::showing;
-use super::bench_suite::{Measure, absent, beside, default_slice_ms, default_slices, run_program};
+use super::bench_suite::{Measure, Share, absent, beside, run_program};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
@@ -40,30 +38,14 @@ pub(crate) struct BulkOptions {
     #[arg(short, long, value_name = "FOLDER")]
     output: Option<PathBuf>,
 
-    /// How often each figure is measured
-    #[arg(long, value_name = "COUNT", default_value_t = default_slices())]
-    slices: NonZeroU32,
-
-    /// How long at a time, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = default_slice_ms(), value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    slice_ms: u64,
+    #[command(flatten)]
+    share: Share,
 }
 
 /// Status 1 when something that is there could not be measured; the report says what and why.
 pub(crate) fn run(context: &Context, options: &BulkOptions) -> Result<u8, Failure> {
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
-    let suite = suite::Options {
-        label: "this host".into(),
-        schedule: Schedule {
-            slices: options.slices.get(),
-            slice: Duration::from_millis(options.slice_ms),
-            ..Schedule::default()
-        },
-        only: Vec::new(),
-        pairs: 0,
-        placement: false,
-        far: [&own.to_string_lossy(), "bench", "far"].map(str::to_owned).to_vec(),
-    };
+    let suite = options.share.to_suite(&own);
     let results = match beside(&own) {
         Some(program) => run_program(context, &program, Measure::Bulk, suite)?,
         None => {

@@ -97,6 +97,36 @@ pub(crate) struct ReportOptions {
     output: PathBuf,
 }
 
+/// How much is measured of a part of the suite that has a command of its own.
+#[derive(Args, Debug)]
+pub(super) struct Share {
+    /// How often each figure is measured
+    #[arg(long, value_name = "COUNT", default_value_t = default_slices())]
+    slices: NonZeroU32,
+
+    /// How long at a time, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = default_slice_ms(), value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    slice_ms: u64,
+}
+
+impl Share {
+    /// What to measure between two processes of this host, `own` program being the far side.
+    pub(super) fn to_suite(&self, own: &Path) -> suite::Options {
+        suite::Options {
+            label: "this host".into(),
+            schedule: Schedule {
+                slices: self.slices.get(),
+                slice: Duration::from_millis(self.slice_ms),
+                ..Schedule::default()
+            },
+            only: Vec::new(),
+            pairs: 0,
+            placement: false,
+            far: [&own.to_string_lossy(), "bench", "far"].map(str::to_owned).to_vec(),
+        }
+    }
+}
+
 pub(crate) fn default_slices() -> NonZeroU32 {
     NonZeroU32::new(Schedule::default().slices).unwrap_or(NonZeroU32::MIN)
 }
