@@ -33,7 +33,7 @@ fn needed_bytes() -> u64 {
 fn a_proposal_of_the_wrong_form_is_a_violation() {
     let good = hello(ChannelConfig::default()).to_bytes();
     let file = memory(needed_bytes());
-    for (bytes, fds) in [(&good[..], 0), (&good[..], 2), (&good[..63], 1), (&good[..1], 1)] {
+    for (bytes, fds) in [(&good[..], 0), (&good[..], 3), (&good[..63], 1), (&good[..1], 1)] {
         let error = accepted(bytes, &vec![file.as_fd(); fds]);
         assert!(matches!(error, ChannelError::Violation(_)), "{error}");
     }

@@ -262,7 +262,7 @@ impl BulkChannel {
     /// Takes a pool off the channel.
     ///
     /// # Errors
-    /// [`TableError::InUse`](tombolo_bulk::TableError::InUse) when buffers of it are out over the channel, or here from it;
+    /// [`TableError::InUse`] when buffers of it are out over the channel, or here from it;
     /// [`BulkError::Kept`] when the other side has assigned it further; [`Error::TimedOut`] when there is no answer: then
     /// asking again waits on for it.
     pub fn unassign(&mut self, pool: &Pool, timeout: Duration) -> Result<(), Error> {
