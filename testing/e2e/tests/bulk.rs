@@ -77,3 +77,33 @@ fn what_went_through_a_dead_domain_is_taken_back_first() {
 fn index(id: &str) -> u32 {
     id.rsplit('.').next().and_then(|index| index.parse().ok()).expect("an id")
 }
+
+fn zoo() -> MachineFile {
+    MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x")
+}
+
+#[test]
+fn buffers_go_through_three_domains_on_two_nodes() {
+    let machine = Machine::up(&zoo());
+    chain(&machine, "host,host,arm0", "full", "arm0");
+    chain(&machine, "arm0,host,s390x-user", "full", "arm0");
+    chain(&machine, "arm0,arm0", "none", "-");
+    machine
+        .actor("host,arm0", &["bulk-chain", "none", "-", "1"])
+        .fails_with(1, &["buffers travel as files of one kernel"]);
+    machine.down();
+}
+
+#[test]
+fn a_pool_larger_than_the_window_is_refused() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", "window_mib = 4"));
+    let sink = machine.start_actor("arm0", &["bulk-hold", "sink", "full", "-"]);
+    sink.wait_for("exported");
+    machine.actor("host", &["bulk-too-large", "arm0"]).fails_with(1, &["window"]);
+    // One that the other side cannot reach is not taken, and it says why.
+    machine
+        .actor("host", &["bulk-outlive", "sink", "full", "-", "forwarded"])
+        .fails_with(1, &["cannot be reached"]);
+    drop(sink);
+    machine.down();
+}

@@ -89,3 +89,125 @@ fn what_is_sealed_is_sealed_and_files_are_regions() {
     assert!(said.contains("sealed"), "{said}");
     machine.down();
 }
+
+fn zoo() -> MachineFile {
+    MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x")
+}
+
+fn nothing_is_left(machine: &Machine) {
+    assert!(
+        eventually(|| machine.node("arm0")["window_used_bytes"] == 0),
+        "what regions took of the window came back"
+    );
+}
+
+#[test]
+fn memory_is_lent_between_all_kinds_of_nodes() {
+    let machine = Machine::up(&zoo());
+    let pairs = [
+        ("host", "host", "memory:host"),
+        ("host", "s390x-user", "memory:host"),
+        ("s390x-user", "host", "memory:s390x-user"),
+        ("host", "arm0", "window:arm0"),
+        ("arm0", "host", "window:arm0"),
+        ("s390x-user", "arm0", "window:arm0"),
+        ("host", "host", "window:arm0"),
+        ("arm0", "arm0", "memory:arm0"),
+    ];
+    for (lender, borrower, place) in pairs {
+        let what = format!("{place} from {lender} to {borrower}");
+        let serving = machine.start_actor(lender, &["region-lend", "lender", place]);
+        serving.wait_for("serving");
+        let said = machine.actor(borrower, &["region-borrow", "lender"]).ok();
+        assert!(said.contains(&format!("borrowed from {lender}")), "{what}: {said}");
+        let said = serving.finish().ok();
+        assert!(said.contains("lent and returned"), "{what}: {said}");
+    }
+    nothing_is_left(&machine);
+    machine.down();
+}
+
+#[test]
+fn what_cannot_be_reached_is_said_to_be_copied() {
+    let machine = Machine::up(&zoo());
+    for (lender, borrower, place) in [("host", "arm0", "memory:host"), ("arm0", "host", "memory:arm0")] {
+        let serving = machine.start_actor(lender, &["region-lend", "lender", place]);
+        serving.wait_for("serving");
+        let said = machine.actor(borrower, &["region-borrow", "lender"]).ok();
+        assert!(said.contains("not reachable"), "{said}");
+        assert!(serving.finish().ok().contains("not reachable"));
+    }
+    nothing_is_left(&machine);
+    machine.down();
+}
+
+#[test]
+fn memory_is_taken_back_from_all_nodes_while_it_is_read() {
+    let machine = Machine::up(&zoo().with_limit("revoke_ms", FOR_EVER_MS));
+    let everywhere: &[_] =
+        &[("host", "busy"), ("host", "idle"), ("s390x-user", "busy"), ("arm0", "busy"), ("arm0", "deep")];
+    let on_host: &[_] = &[("host", "busy"), ("host", "deep"), ("s390x-user", "idle")];
+    for (lender, place, holders) in [
+        ("host", "window:arm0", everywhere),
+        ("arm0", "window:arm0", everywhere),
+        ("host", "memory:host", on_host),
+    ] {
+        let (mut lending, holding) = lent(&machine, lender, place, holders);
+        let input = take_back(&mut lending);
+        for (holding, how) in holding.into_iter().zip(holders) {
+            let said = holding.finish().ok();
+            assert!(said.contains("it was taken back"), "{how:?} of {place}: {said}");
+        }
+        lending.wait_for(", killed 0");
+        lending.wait_for("written anew");
+        drop(input);
+        lending.finish().ok();
+    }
+    nothing_is_left(&machine);
+    machine.down();
+}
+
+#[test]
+fn a_node_that_is_killed_in_the_middle_ends_what_waits_for_it() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_limit("revoke_ms", FOR_EVER_MS));
+    let (mut lender, holders) = lent(&machine, "host", "window:arm0", &[("arm0", "busy"), ("host", "idle")]);
+    let emulator = machine.pid_of("arm0");
+    send_signal(emulator, Signal::STOP);
+    let input = take_back(&mut lender);
+    // The one on the host lets go; the node does not answer any more, and then it is dead, which is evidence.
+    let mut holders = holders.into_iter();
+    let inside = holders.next().expect("two");
+    holders.next().expect("two").finish().ok();
+    machine.kill(emulator);
+    lender.wait_for("took back");
+    inside.finish().fails_with(1, &["lost with its node"]);
+    lender.wait_for("written anew");
+    drop(input);
+    lender.finish().ok();
+    machine.tombolo(["restart", "arm0"]).ok();
+    nothing_is_left(&machine);
+    machine.down();
+}
+
+#[test]
+fn memory_that_a_silent_node_may_reach_is_given_to_nobody() {
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_limit("revoke_ms", 300));
+    let (mut lender, holders) = lent(&machine, "host", "window:arm0", &[("arm0", "idle")]);
+    let emulator = machine.pid_of("arm0");
+    send_signal(emulator, Signal::STOP);
+    let input = take_back(&mut lender);
+    lender.wait_for("still held by 1");
+    lender.wait_for("written anew");
+    drop(input);
+    lender.finish().ok();
+    let used = || machine.node("arm0")["window_used_bytes"].as_u64().expect("a number");
+    assert!(used() > 0, "the lender is gone, and its memory is not free");
+    send_signal(emulator, Signal::CONT);
+    nothing_is_left(&machine);
+    for holder in holders {
+        // It lets go, or was killed before it could.
+        let status = holder.finish().status;
+        assert!(status == 0 || status == 137, "{status}");
+    }
+    machine.down();
+}
