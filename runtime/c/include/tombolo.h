@@ -13,10 +13,10 @@
  * Timeouts are in nanoseconds. 0 does not wait: what is not ready is TOMBOLO_WOULD_BLOCK where a channel is used and
  * TOMBOLO_TIMED_OUT elsewhere.
  *
- * Threads: domains, listeners and children may be used by several at once. A channel is used by one at a time, whichever;
- * TOMBOLO_BUSY tells a second one. No function calls another one's callback from another thread.
+ * Threads: domains, listeners, children, capabilities and mappings may be used by several at once. A channel is used by one at a
+ * time, whichever; TOMBOLO_BUSY tells a second one. No function calls another one's callback from another thread.
  *
- * Sending and receiving allocate nothing, unless they fail.
+ * Sending and receiving messages allocate nothing, unless they fail.
  */
 #ifndef TOMBOLO_H
 #define TOMBOLO_H
@@ -61,6 +61,19 @@ enum {
     TOMBOLO_BUFFER_TOO_SHORT = 25, /* the caller's buffer is too short; nothing is lost */
     TOMBOLO_BUSY = 26,             /* the handle is in use */
     TOMBOLO_INTERNAL = 27,         /* a defect of the library */
+
+    /* Of regions, pools and buffers. */
+    TOMBOLO_REVOKED = 28,            /* the right was taken back */
+    TOMBOLO_OUT_OF_RANGE = 29,       /* the bytes do not lie in the memory, or not between pages where they have to */
+    TOMBOLO_NO_SUCH_CAPABILITY = 30, /* it is gone, or another domain's */
+    TOMBOLO_LACKS_RIGHT = 31,        /* the capability does not give the right */
+    TOMBOLO_NOT_REACHABLE = 32,      /* this node cannot reach the bytes: they have to be copied */
+    TOMBOLO_STILL_HELD = 33,         /* it was revoked, but some have not let go of the memory */
+    TOMBOLO_SEALED = 34,             /* a seal is in the way, or something is in the way of a seal */
+    TOMBOLO_NO_BUFFER = 35,          /* all buffers of the pool are in use */
+    TOMBOLO_BUFFER_STATE = 36,       /* what the buffer is doing does not allow it */
+    TOMBOLO_POOL_REFUSED = 37,       /* the pool is not on the channel, or was not taken there */
+    TOMBOLO_CONTENT_LOST = 38,       /* buffers arrived without their content: this process can open no more files */
 
     /* Of typed interfaces; see tombolo/interface.h. */
     TOMBOLO_DECLINED = 40,         /* the server answered with the error that the interface declares */
@@ -291,6 +304,190 @@ tombolo_status tombolo_child_kill(const tombolo_child *child);
 
 /* Null is allowed. */
 void tombolo_child_forget(tombolo_child *child);
+
+/* --- regions ------------------------------------------------------------------------------------------------------- */
+
+/* A right to a part of a region, which is memory with an owner. Who makes a region holds a capability to all of it; others are
+ * derived from that, and granted to other domains, who take them up by their id: it may travel in any message, and says nothing to
+ * those who do not hold it. */
+typedef struct tombolo_capability tombolo_capability;
+
+enum {
+    TOMBOLO_READ = 1,  /* to map it for reading, or have it copied from */
+    TOMBOLO_WRITE = 2, /* to map it for writing, or have it copied to */
+    TOMBOLO_GRANT = 4  /* to give others capabilities to it */
+};
+
+/* A part of a region, in bytes: it begins and ends between pages. */
+typedef struct tombolo_extent {
+    uint64_t offset;
+    uint64_t length;
+} tombolo_extent;
+
+/* What a region is to be. */
+typedef struct tombolo_region_options {
+    uint64_t length;          /* in bytes; rounded up to pages */
+    const char *node;         /* in whose memory; the own node if null. Only programs on its kernel reach that */
+    uint64_t huge_page_bytes; /* length of its pages, which the kernel has reserved; 0 for ordinary ones. Not in a window */
+    uint32_t flags;           /* TOMBOLO_IN_WINDOW, TOMBOLO_ON_NUMA_NODE */
+    uint32_t numa_node;       /* with TOMBOLO_ON_NUMA_NODE. Not in a window */
+} tombolo_region_options;
+
+/* In the window between the host and `node`: programs of both reach it. */
+#define TOMBOLO_IN_WINDOW UINT32_C(1)
+#define TOMBOLO_ON_NUMA_NODE UINT32_C(2)
+
+/* Makes a region, and puts the capability to all of it, with all rights, into `*capability`. The region is there for as long as
+ * somebody holds a capability to it or has it mapped. Give it back with tombolo_capability_drop. */
+tombolo_status tombolo_create_region(const tombolo_domain *domain, const tombolo_region_options *options,
+                                     tombolo_capability **capability);
+
+/* Makes a region of the first `length` bytes of a file of the host, which stays the caller's: to be mapped for reading, and for
+ * writing if it was opened for both. */
+tombolo_status tombolo_region_of_file(const tombolo_domain *domain, int descriptor, uint64_t length,
+                                      tombolo_capability **capability);
+
+/* Registers memory that this program has already, and keeps there for as long as the region is. Others cannot map it: who is
+ * granted a capability learns where it is (tombolo_show), to copy from or to it. */
+tombolo_status tombolo_register_memory(const tombolo_domain *domain, const void *address, uint64_t length,
+                                       tombolo_capability **capability);
+
+/* Takes up a capability that this program was granted or given, by its id: once, for it is let go when that is dropped. */
+tombolo_status tombolo_take_capability(const tombolo_domain *domain, uint64_t id, tombolo_capability **capability);
+
+/* Lets it go, once the mappings by it are gone too. What was derived from it stays. Null is allowed. */
+void tombolo_capability_drop(tombolo_capability *capability);
+
+/* Its id; that of its region; its part of that; what may be done. All 0 for null. */
+uint64_t tombolo_capability_id(const tombolo_capability *capability);
+uint64_t tombolo_capability_region(const tombolo_capability *capability);
+tombolo_extent tombolo_capability_extent(const tombolo_capability *capability);
+uint32_t tombolo_capability_rights(const tombolo_capability *capability);
+
+/* Derives another for this program: to a part, counted from the start of this one's, or to all of that if `extent` is null, with
+ * those of the rights. */
+tombolo_status tombolo_derive(const tombolo_capability *capability, const tombolo_extent *extent, uint32_t rights,
+                              tombolo_capability **derived);
+
+/* Derives another for `domain`, which takes it up by the id that is put into `*id`. This one must give TOMBOLO_GRANT. */
+tombolo_status tombolo_grant(const tombolo_capability *capability, uint64_t domain, const tombolo_extent *extent,
+                             uint32_t rights, uint64_t *id);
+
+/* Hands it over: `domain` holds it from now on, by the same id. Where this program has it mapped it is let go. The handle is still
+ * to be dropped. */
+tombolo_status tombolo_give(const tombolo_capability *capability, uint64_t domain);
+
+/* It is not let go when the handle is dropped, but with this program; its id. */
+uint64_t tombolo_keep(const tombolo_capability *capability);
+
+/* A capability as its holder sees it. */
+typedef struct tombolo_capability_info {
+    uint64_t id;
+    uint64_t region;
+    uint64_t holder; /* a domain */
+    uint64_t parent; /* what it was derived from; 0 if that is gone */
+    tombolo_extent extent;
+    uint32_t rights;
+    uint32_t revoked; /* 1 while it is being revoked */
+} tombolo_capability_info;
+
+enum {
+    TOMBOLO_IN_MEMORY = 0,
+    TOMBOLO_IN_A_WINDOW = 1,
+    TOMBOLO_IN_A_FILE = 2,
+    TOMBOLO_FOREIGN = 3 /* in memory that a program had already */
+};
+
+enum {
+    TOMBOLO_OPEN = 0,
+    TOMBOLO_SOLE_WRITER = 1, /* nobody can map it for writing who has not yet */
+    TOMBOLO_FROZEN = 2       /* nobody can write to it */
+};
+
+/* A region. */
+typedef struct tombolo_region_info {
+    uint64_t id;
+    uint64_t length; /* in bytes */
+    uint64_t maker;  /* a domain */
+    uint32_t backing;
+    uint32_t seal;
+    uint32_t capabilities; /* how many there are */
+    uint32_t mappings;     /* in how many places it is mapped */
+} tombolo_region_info;
+
+/* What a capability is to, as the machine has it now. */
+typedef struct tombolo_shown {
+    tombolo_capability_info capability;
+    tombolo_region_info region;
+    uint64_t foreign_address; /* where the bytes are, if they are in memory of a program on the host; else 0 */
+    int32_t foreign_pid;
+    uint32_t reserved;
+} tombolo_shown;
+
+tombolo_status tombolo_show(const tombolo_capability *capability, tombolo_shown *shown);
+
+/* All capabilities that this program holds, and all regions of the machine. `*count` gets their number, also with
+ * TOMBOLO_BUFFER_TOO_SHORT; `list` may be null if `capacity` is 0. */
+tombolo_status tombolo_capabilities(const tombolo_domain *domain, tombolo_capability_info *list, size_t capacity,
+                                    size_t *count);
+tombolo_status tombolo_regions(const tombolo_domain *domain, tombolo_region_info *list, size_t capacity, size_t *count);
+
+/* What a revocation came to. */
+typedef struct tombolo_revoked {
+    uint32_t removed;      /* capabilities that are gone */
+    uint32_t killed;       /* domains that were killed because they did not let go in time */
+    uint64_t first_killed; /* the first of them; 0 if there is none */
+} tombolo_revoked;
+
+/* Takes back everything that was derived from it, wherever it went, and with `itself` this one too, and waits until nobody can reach
+ * the memory by that any more. With TOMBOLO_STILL_HELD the rights are gone, but some have not let go; with TOMBOLO_TIMED_OUT the
+ * revocation goes on. `revoked` may be null. */
+tombolo_status tombolo_revoke(const tombolo_capability *capability, bool itself, uint64_t timeout_ns,
+                              tombolo_revoked *revoked);
+
+/* Nobody writes to the region any more, whatever rights they hold, this program included: the kernel keeps that. Takes a capability to
+ * all of it with TOMBOLO_WRITE. TOMBOLO_SEALED while somebody has it mapped for writing, and for what is not in memory of a kernel. */
+tombolo_status tombolo_freeze(const tombolo_capability *capability);
+
+/* Nobody maps the region for writing any more; who has it mapped so writes on. TOMBOLO_SEALED if another has. */
+tombolo_status tombolo_seal_to_sole_writer(const tombolo_capability *capability);
+
+/* A part of a region that is mapped. */
+typedef struct tombolo_mapping tombolo_mapping;
+
+/* How it is mapped. All zero is what is meant by null. */
+typedef struct tombolo_map_options {
+    void *address;     /* here and nowhere else, where nothing is mapped; anywhere if null. A multiple of the page size */
+    uint32_t flags;    /* TOMBOLO_POPULATE or 0 */
+    uint32_t reserved; /* 0 */
+} tombolo_map_options;
+
+/* All pages are there from the start, rather than when they are first used. */
+#define TOMBOLO_POPULATE UINT32_C(1)
+
+/* Maps its part of the region with TOMBOLO_READ, or with TOMBOLO_READ | TOMBOLO_WRITE. Options may be null. Give it back with
+ * tombolo_unmap; it keeps the right to the memory, also when the capability's handle is dropped. */
+tombolo_status tombolo_map(const tombolo_capability *capability, uint32_t rights, const tombolo_map_options *options,
+                           tombolo_mapping **mapping);
+
+/* Null is allowed. */
+void tombolo_unmap(tombolo_mapping *mapping);
+
+/* Where it is, until it is unmapped; null for null. Others may write there at any time: read once, check the copy, or use atomics.
+ * When the right is taken back a thread of this library replaces the pages by zeros of this program alone: no access faults, and
+ * none sees what others have there. */
+void *tombolo_mapping_address(const tombolo_mapping *mapping);
+
+/* How many bytes, and whether for writing. */
+size_t tombolo_mapping_length(const tombolo_mapping *mapping);
+bool tombolo_mapping_is_writable(const tombolo_mapping *mapping);
+
+/* TOMBOLO_REVOKED if the right has been taken back. Else what was read before was the region's, what was written has arrived. */
+tombolo_status tombolo_mapping_check(const tombolo_mapping *mapping);
+
+/* Copies bytes out and in, and checks. What is written is stored in whole words of 8 bytes with what is around them there. */
+tombolo_status tombolo_mapping_read(const tombolo_mapping *mapping, size_t offset, void *target, size_t length);
+tombolo_status tombolo_mapping_write(const tombolo_mapping *mapping, size_t offset, const void *source, size_t length);
 
 #ifdef __cplusplus
 }

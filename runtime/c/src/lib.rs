@@ -12,10 +12,14 @@ mod boundary;
 pub mod channel;
 pub mod child;
 pub mod domain;
+pub mod mapping;
 pub mod names;
+pub mod region;
 pub mod status;
 
 pub use channel::ChannelHandle;
 pub use child::ChildHandle;
 pub use domain::{DomainHandle, ListenerHandle, Options};
+pub use mapping::MappingHandle;
+pub use region::CapabilityHandle;
 pub use status::Status;

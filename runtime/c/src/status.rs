@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use tombolo::{Error, Fault, NameFault};
+use tombolo::{BulkError, CapabilityFault, Error, Fault, NameFault, TableError, Unsayable};
 
 use crate::boundary::{c_text, guard, text};
 
@@ -91,6 +91,28 @@ statuses! {
     Busy = 26, c"TOMBOLO_BUSY";
     /// A defect of the library.
     Internal = 27, c"TOMBOLO_INTERNAL";
+    /// The right was taken back.
+    Revoked = 28, c"TOMBOLO_REVOKED";
+    /// Bytes that do not lie in the memory.
+    OutOfRange = 29, c"TOMBOLO_OUT_OF_RANGE";
+    /// The capability is gone, or another domain's.
+    NoSuchCapability = 30, c"TOMBOLO_NO_SUCH_CAPABILITY";
+    /// The capability does not give the right.
+    LacksRight = 31, c"TOMBOLO_LACKS_RIGHT";
+    /// The bytes cannot be reached from there.
+    NotReachable = 32, c"TOMBOLO_NOT_REACHABLE";
+    /// Revoked, but some have not let go.
+    StillHeld = 33, c"TOMBOLO_STILL_HELD";
+    /// A seal of the region is in the way, or something is in the way of a seal.
+    Sealed = 34, c"TOMBOLO_SEALED";
+    /// All buffers of the pool are in use.
+    NoBuffer = 35, c"TOMBOLO_NO_BUFFER";
+    /// The buffer's state does not allow it.
+    BufferState = 36, c"TOMBOLO_BUFFER_STATE";
+    /// The pool is not, or cannot be, on the channel.
+    PoolRefused = 37, c"TOMBOLO_POOL_REFUSED";
+    /// What was sent did not arrive.
+    ContentLost = 38, c"TOMBOLO_CONTENT_LOST";
     /// The server answered with the error that the interface declares.
     Declined = 40, c"TOMBOLO_DECLINED";
     /// A value is longer than the interface allows.
@@ -164,7 +186,40 @@ fn status_of(error: &Error) -> Status {
         Error::NoMachine(_) => Status::NoMachine,
         Error::MonitorProtocol(_) => Status::MonitorProtocol,
         Error::Text(_) => Status::BadText,
+        Error::Revoked { .. } => Status::Revoked,
+        Error::OutOfRange(_) => Status::OutOfRange,
+        Error::Bulk(error) => status_of_bulk(error),
         _ => Status::System,
+    }
+}
+
+fn status_of_bulk(error: &BulkError) -> Status {
+    match error {
+        BulkError::State(TableError::Revoked) => Status::Revoked,
+        BulkError::State(TableError::NoLink | TableError::TooManyLinks | TableError::Forwarded(_)) => {
+            Status::PoolRefused
+        }
+        BulkError::State(_) => Status::BufferState,
+        BulkError::Unsayable(Unsayable::NoSuchPool | Unsayable::TooManyPools(_)) => Status::PoolRefused,
+        BulkError::Unsayable(_) | BulkError::Layout(_) => Status::InvalidArgument,
+        BulkError::NoBuffer { .. } => Status::NoBuffer,
+        BulkError::Range { .. } | BulkError::Copy(_) => Status::OutOfRange,
+        BulkError::Lost { .. } => Status::ContentLost,
+        _ => Status::PoolRefused,
+    }
+}
+
+fn status_of_capability(fault: &CapabilityFault) -> Status {
+    match fault {
+        CapabilityFault::Gone { .. } | CapabilityFault::NotYours { .. } => Status::NoSuchCapability,
+        CapabilityFault::Revoked { .. } => Status::Revoked,
+        CapabilityFault::Lacks { .. } => Status::LacksRight,
+        CapabilityFault::BadExtent { .. } | CapabilityFault::Unaligned { .. } => Status::OutOfRange,
+        CapabilityFault::NotReachable { .. } => Status::NotReachable,
+        CapabilityFault::Mapped { .. }
+        | CapabilityFault::Sealed { .. }
+        | CapabilityFault::CannotSeal { .. } => Status::Sealed,
+        CapabilityFault::StillHeld { .. } => Status::StillHeld,
     }
 }
 
@@ -184,6 +239,7 @@ fn status_of_fault(fault: &Fault) -> Status {
         Fault::Name { fault: NameFault::NoSuchName { .. } } => Status::NoSuchName,
         Fault::Name { fault: NameFault::Exists { .. } } => Status::NameTaken,
         Fault::Name { fault: NameFault::BadName { .. } } => Status::BadName,
+        Fault::Capability { fault } => status_of_capability(fault),
         _ => Status::Denied,
     }
 }

@@ -3,11 +3,12 @@
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use tombolo::{ChannelOptions, SpawnOptions, WaitSet};
+use tombolo::{CapabilityId, ChannelOptions, RegionOptions, SpawnOptions, WaitSet};
 
 use crate::channel::{Channel, exclusive};
 use crate::failure::Failure;
 use crate::names::Names;
+use crate::region::{self, Capability, Region};
 use crate::wait::{Seconds, Until, wait, wait_apart, wait_on};
 
 /// This program as a domain of a machine. From :func:`attach`. Threads may share it.
@@ -129,6 +130,70 @@ impl Domain {
     ) -> Result<Channel, Failure> {
         let options = Options { slot_bytes, slots, interface_hash, spin, used_flag }.read()?;
         Ok(Channel::new(wait_on(py, self.domain.connect_async(name, &options, timeout.0))?))
+    }
+
+    /// Makes a region of `length` bytes, rounded up to pages, and returns the capability to all of it.
+    ///
+    /// It is in memory of `node`, of this program's if none is said, which programs on that node's kernel reach; or, with
+    /// ``window=True``, in the window between the host and `node`, which programs of both reach. `huge_pages` is the length of its
+    /// pages, `numa_node` whose memory of the node's it is; neither in a window.
+    #[pyo3(signature = (length, *, node = None, window = false, huge_pages = None, numa_node = None))]
+    fn create_region(
+        &self,
+        py: Python<'_>,
+        length: u64,
+        node: Option<&str>,
+        window: bool,
+        huge_pages: Option<u64>,
+        numa_node: Option<u16>,
+    ) -> Result<Py<Region>, Failure> {
+        let mut options = RegionOptions::new(length);
+        options = match (node, window) {
+            (None, false) => options,
+            (Some(node), false) => options.on(node),
+            (Some(node), true) => options.in_window_of(node),
+            (None, true) => return Err(Failure::invalid("a window is that of a node: name it")),
+        };
+        if let Some(page_bytes) = huge_pages {
+            options = options.huge_pages(page_bytes);
+        }
+        if let Some(numa_node) = numa_node {
+            options = options.numa_node(numa_node);
+        }
+        region::create(py, &self.domain, &options)
+    }
+
+    /// Makes a region of the first `length` bytes of a file of the host: of an open file or its descriptor. Others may map it for
+    /// reading, and for writing if it was opened for both.
+    fn region_of_file(
+        &self,
+        py: Python<'_>,
+        file: &Bound<'_, PyAny>,
+        length: u64,
+    ) -> Result<Py<Region>, Failure> {
+        region::of_file(py, &self.domain, file, length)
+    }
+
+    /// Registers the memory of an object, such as an array of numpy's, as a region, without a copy. Others cannot map it: who is
+    /// granted a capability learns where it is (:meth:`Capability.show`), to copy from or to it. The object's memory stays where it is
+    /// until the region is closed.
+    fn register_memory(&self, py: Python<'_>, memory: &Bound<'_, PyAny>) -> Result<Py<Region>, Failure> {
+        region::register(py, &self.domain, memory)
+    }
+
+    /// A capability that this program was granted or given, by its id. To be taken up once: it is let go with what is returned.
+    fn capability(&self, py: Python<'_>, id: u64) -> Result<Capability, Failure> {
+        Ok(Capability::new(py.detach(|| self.domain.capability(CapabilityId(id)))?))
+    }
+
+    /// All capabilities that this program holds: :class:`CapabilityInfo <tombolo.regions.CapabilityInfo>`.
+    fn capabilities<'py>(&self, py: Python<'py>) -> Result<Vec<Bound<'py, PyAny>>, Failure> {
+        region::capabilities(py, &self.domain)
+    }
+
+    /// All regions of the machine: :class:`RegionInfo <tombolo.regions.RegionInfo>`.
+    fn regions<'py>(&self, py: Python<'py>) -> Result<Vec<Bound<'py, PyAny>>, Failure> {
+        region::regions(py, &self.domain)
     }
 
     /// Starts a domain on any node: `image` is an image file or an executable. It is killed when this program ends.

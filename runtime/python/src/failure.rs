@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use tombolo::{Error, Fault, NameFault};
+use tombolo::{BulkError, CapabilityFault, Error, Fault, NameFault, TableError, Unsayable};
 
 /// Why something was not done.
 #[derive(Debug)]
@@ -22,6 +22,14 @@ impl Failure {
 
     pub(crate) fn invalid(text: impl Into<String>) -> Failure {
         Failure::new("InvalidArgument", text)
+    }
+
+    /// Something still looks at memory that is to go.
+    pub(crate) fn exported(what: &str, lookers: usize) -> Failure {
+        let text = format!(
+            "{lookers} views of {what} are there: let go of the memoryviews, arrays and tensors that were made of it"
+        );
+        Failure::new("Exported", text)
     }
 
     /// Another thread uses the object.
@@ -68,6 +76,13 @@ fn raise(class: &str, text: String) -> PyErr {
     })
 }
 
+/// A class of `tombolo.regions`.
+pub(crate) fn region_class<'py>(py: Python<'py>, class: &str) -> PyResult<Bound<'py, PyAny>> {
+    static REGIONS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let regions = REGIONS.get_or_try_init(py, || py.import("tombolo.regions").map(Bound::unbind))?;
+    regions.bind(py).getattr(class)
+}
+
 /// A class of `tombolo.errors`.
 pub(crate) fn class_named<'py>(py: Python<'py>, class: &str) -> PyResult<Bound<'py, pyo3::types::PyType>> {
     static ERRORS: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
@@ -89,7 +104,40 @@ fn class_of(error: &Error) -> &'static str {
         Error::NoMachine(_) => "NoMachine",
         Error::MonitorProtocol(_) => "MonitorProtocol",
         Error::Text(_) => "BadText",
+        Error::Revoked { .. } => "Revoked",
+        Error::OutOfRange(_) => "OutOfRange",
+        Error::Bulk(error) => class_of_bulk(error),
         _ => "System",
+    }
+}
+
+fn class_of_bulk(error: &BulkError) -> &'static str {
+    match error {
+        BulkError::State(TableError::Revoked) => "Revoked",
+        BulkError::State(TableError::NoLink | TableError::TooManyLinks | TableError::Forwarded(_)) => {
+            "PoolRefused"
+        }
+        BulkError::State(_) => "BufferState",
+        BulkError::Unsayable(Unsayable::NoSuchPool | Unsayable::TooManyPools(_)) => "PoolRefused",
+        BulkError::Unsayable(_) | BulkError::Layout(_) => "InvalidArgument",
+        BulkError::NoBuffer { .. } => "NoBuffer",
+        BulkError::Range { .. } | BulkError::Copy(_) => "OutOfRange",
+        BulkError::Lost { .. } => "ContentLost",
+        _ => "PoolRefused",
+    }
+}
+
+fn class_of_capability(fault: &CapabilityFault) -> &'static str {
+    match fault {
+        CapabilityFault::Gone { .. } | CapabilityFault::NotYours { .. } => "NoSuchCapability",
+        CapabilityFault::Revoked { .. } => "Revoked",
+        CapabilityFault::Lacks { .. } => "LacksRight",
+        CapabilityFault::BadExtent { .. } | CapabilityFault::Unaligned { .. } => "OutOfRange",
+        CapabilityFault::NotReachable { .. } => "NotReachable",
+        CapabilityFault::Mapped { .. }
+        | CapabilityFault::Sealed { .. }
+        | CapabilityFault::CannotSeal { .. } => "Sealed",
+        CapabilityFault::StillHeld { .. } => "StillHeld",
     }
 }
 
@@ -109,6 +157,7 @@ fn class_of_fault(fault: &Fault) -> &'static str {
         Fault::Name { fault: NameFault::NoSuchName { .. } } => "NoSuchName",
         Fault::Name { fault: NameFault::Exists { .. } } => "NameTaken",
         Fault::Name { fault: NameFault::BadName { .. } } => "BadName",
+        Fault::Capability { fault } => class_of_capability(fault),
         _ => "Denied",
     }
 }

@@ -1,6 +1,6 @@
 //! `tombolo._native`: what the Python package `tombolo` stands on. What it is for is said where Python shows it.
-#![forbid(unsafe_code)]
 
+mod boundary;
 mod channel;
 mod client;
 mod codec;
@@ -9,7 +9,10 @@ mod domain;
 mod end;
 mod failure;
 mod layout;
+mod mapping;
+mod memory;
 mod names;
+mod region;
 mod server;
 mod wait;
 
@@ -34,6 +37,8 @@ mod _native {
     #[pymodule_export]
     use crate::names::{Names, Notice, Record, Watch};
     #[pymodule_export]
+    use crate::region::{Capability, Region};
+    #[pymodule_export]
     use crate::server::{Later, ServerEnd, current_server, later};
 
     use pyo3::prelude::*;
@@ -42,6 +47,9 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         for (name, plain) in crate::layout::plain() {
             module.add(name, plain)?;
+        }
+        for (name, class) in crate::memory::buffer_types(module.py())? {
+            module.add(name, class)?;
         }
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
         module.add("DEFAULT_TIMEOUT", crate::wait::DEFAULT_TIMEOUT)

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
+import time
 from typing import Any, Callable
 
 import tombolo
+
+
+def _optional(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+#: What the package works with and does not need; None where it is not installed.
+numpy = _optional("numpy")
+pyarrow = _optional("pyarrow")
+
+
+def without(name: str) -> str:
+    """Why a test is skipped."""
+    return f"{name} is not installed"
+
 
 #: How long anything may take on a machine that is busy with other things, in seconds.
 PATIENCE = 60.0
@@ -36,6 +56,30 @@ def pair(**options: Any) -> tuple[tombolo.Channel, tombolo.Channel]:
         accepting = Task(lambda: listener.accept(PATIENCE))
         connected = domain().connect(name, timeout=PATIENCE, **options)
         return connected, accepting.result()
+
+
+def eventually(attempt: Callable[[], Any], until_not: type[BaseException]) -> Any:
+    """What `attempt` returns once it does not raise that: what others have let go the monitor learns a moment later."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return attempt()
+        except until_not:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def eventually_raises(error: type[BaseException], attempt: Callable[[], Any]) -> None:
+    """Waits until `attempt` raises that: of what has died the monitor learns a moment later."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            attempt()
+        except error:
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{error.__name__} was not raised")
 
 
 class Task:

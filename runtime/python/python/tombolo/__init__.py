@@ -17,18 +17,22 @@ program that runs on one is a *domain*; two domains talk over a *channel*, the s
   named by ``TOMBOLO_TOMBOLOD``.
 """
 
-from . import errors, interfaces
+from . import errors, interfaces, regions
 from ._native import (
     DEFAULT_TIMEOUT,
+    Capability,
     Channel,
     Child,
     Domain,
     Interface,
     Later,
     Listener,
+    Mapping,
     Names,
     Notice,
     Record,
+    Region,
+    View,
     Watch,
     __version__,
     attach,
@@ -36,21 +40,28 @@ from ._native import (
 )
 from .errors import *  # noqa: F403
 from .interfaces import load as load_interface
+from .regions import Extent, Rights
 from .stubs import Pending, UnknownCase, current_server
 
 __all__ = [
     "DEFAULT_TIMEOUT",
+    "Capability",
     "Channel",
     "Child",
     "Domain",
+    "Extent",
     "Interface",
     "Later",
     "Listener",
+    "Mapping",
     "Names",
     "Notice",
     "Pending",
     "Record",
+    "Region",
+    "Rights",
     "UnknownCase",
+    "View",
     "Watch",
     "__version__",
     "attach",
@@ -59,5 +70,6 @@ __all__ = [
     "interfaces",
     "later",
     "load_interface",
+    "regions",
     *errors.__all__,
 ]

@@ -184,6 +184,76 @@ class Busy(Error):
     status = 26
 
 
+class Revoked(Error, PermissionError):
+    """The right was taken back. What was read before this was not the region's any more, but zeros."""
+
+    status = 28
+
+
+class OutOfRange(Error, IndexError):
+    """The bytes do not lie in the memory, or do not begin and end between pages where they have to."""
+
+    status = 29
+
+
+class NoSuchCapability(MonitorRefused, LookupError):
+    """The capability is gone, or another domain's."""
+
+    status = 30
+
+
+class LacksRight(MonitorRefused, PermissionError):
+    """The capability does not give the right."""
+
+    status = 31
+
+
+class NotReachable(MonitorRefused):
+    """This node cannot reach the bytes: they have to be copied."""
+
+    status = 32
+
+
+class StillHeld(MonitorRefused):
+    """It was revoked, but some have not let go of the memory, which is given to nobody else until they do or are dead."""
+
+    status = 33
+
+
+class Sealed(MonitorRefused, PermissionError):
+    """A seal of the region is in the way, or something is in the way of a seal."""
+
+    status = 34
+
+
+class NoBuffer(Error):
+    """All buffers of the pool are in use: wait until some come back, or make the pool larger."""
+
+    status = 35
+
+
+class BufferState(Error):
+    """What the buffer is doing does not allow it: it was moved away, or is shared."""
+
+    status = 36
+
+
+class PoolRefused(Error):
+    """The pool is not on the channel, or was not taken there."""
+
+    status = 37
+
+
+class ContentLost(Error):
+    """Buffers arrived without their content: this process can open no more files."""
+
+    status = 38
+
+
+class Exported(Error, BufferError):
+    """Something still looks at the memory: a memoryview, an array, a tensor. Let go of it first."""
+
+
 class CallError(Error):
     """A call of a typed interface has no answer."""
 

@@ -1,0 +1,159 @@
+//! Memory of regions as a C program works in it.
+
+use std::ffi::c_void;
+
+use tombolo::{MapOptions, Mapping};
+
+use crate::boundary::{ask, bytes, bytes_mut, guard, hand_out, present, put, shared, take_back};
+use crate::region::{CapabilityHandle, held, rights_of};
+use crate::status::{Failure, Status};
+
+/// `tombolo_mapping`.
+#[derive(Debug)]
+pub struct MappingHandle {
+    mapping: Mapping,
+}
+
+/// `tombolo_map_options`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct How {
+    address: *mut c_void,
+    flags: u32,
+    reserved: u32,
+}
+
+/// `TOMBOLO_POPULATE`.
+const POPULATE: u32 = 1;
+
+impl How {
+    fn read(&self) -> Result<MapOptions, Failure> {
+        if self.flags & !POPULATE != 0 || self.reserved != 0 {
+            return Err(Failure::invalid("a mapping was to have flags that this library does not know"));
+        }
+        let address = (!self.address.is_null()).then(|| self.address.addr());
+        Ok(MapOptions { address, populate: self.flags & POPULATE != 0 })
+    }
+}
+
+/// `tombolo_map`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_map(
+    capability: *const CapabilityHandle,
+    rights: u32,
+    options: *const How,
+    result: *mut *mut MappingHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the mapping")?;
+        // SAFETY: a live handle, and options or null, by the contract.
+        let (capability, options) = unsafe { (held(capability)?, options.as_ref()) };
+        let options = options.map_or(Ok(MapOptions::default()), How::read)?;
+        let mapping = capability.map_with(rights_of(rights)?, options)?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, hand_out(MappingHandle { mapping }), "where to put the mapping") }
+    })
+}
+
+/// The mapping of a handle.
+///
+/// # Safety
+/// The pointer is null, or a live handle.
+unsafe fn mapped<'a>(pointer: *const MappingHandle) -> Result<&'a Mapping, Failure> {
+    // SAFETY: as this function asks for; the façade's threads may share it.
+    Ok(&unsafe { shared(pointer, "the mapping") }?.mapping)
+}
+
+/// `tombolo_mapping_address`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_mapping_address(mapping: *const MappingHandle) -> *mut c_void {
+    // SAFETY: a live handle, by the contract.
+    ask(std::ptr::null_mut(), || Ok(unsafe { mapped(mapping) }?.as_ptr().cast()))
+}
+
+/// `tombolo_mapping_length`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_mapping_length(mapping: *const MappingHandle) -> usize {
+    // SAFETY: a live handle, by the contract.
+    ask(0, || Ok(unsafe { mapped(mapping) }?.length_bytes()))
+}
+
+/// `tombolo_mapping_is_writable`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_mapping_is_writable(mapping: *const MappingHandle) -> bool {
+    // SAFETY: a live handle, by the contract.
+    ask(false, || Ok(unsafe { mapped(mapping) }?.is_writable()))
+}
+
+/// `tombolo_mapping_check`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_mapping_check(mapping: *const MappingHandle) -> Status {
+    // SAFETY: a live handle, by the contract.
+    guard(|| Ok(unsafe { mapped(mapping) }?.check()?))
+}
+
+/// `tombolo_mapping_read`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_mapping_read(
+    mapping: *const MappingHandle,
+    offset: usize,
+    target: *mut u8,
+    length: usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: so many bytes of the caller's, by the contract.
+        let target = unsafe { bytes_mut(target, length, "the target") }?;
+        // SAFETY: a live handle, by the contract.
+        Ok(unsafe { mapped(mapping) }?.read(offset, target)?)
+    })
+}
+
+/// `tombolo_mapping_write`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_mapping_write(
+    mapping: *const MappingHandle,
+    offset: usize,
+    source: *const u8,
+    length: usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: so many bytes of the caller's, by the contract.
+        let source = unsafe { bytes(source, length, "the source") }?;
+        // SAFETY: a live handle, by the contract.
+        Ok(unsafe { mapped(mapping) }?.write(offset, source)?)
+    })
+}
+
+/// `tombolo_unmap`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_unmap(mapping: *mut MappingHandle) {
+    guard(|| {
+        // SAFETY: a handle that is given back once, by the contract.
+        drop(unsafe { take_back(mapping) });
+        Ok(())
+    });
+}

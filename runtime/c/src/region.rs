@@ -1,0 +1,518 @@
+//! Regions: memory with an owner, and the rights to it.
+
+use std::ffi::{c_char, c_void};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use tombolo::{
+    Capability, CapabilityId, CapabilityInfo, DomainId, Extent, RegionInfo, RegionOptions, Rights,
+};
+
+use crate::boundary::{ask, guard, hand_out, present, put, shared, take_back, text};
+use crate::domain::DomainHandle;
+use crate::status::{Failure, Status};
+
+/// `tombolo_capability`.
+#[derive(Debug)]
+pub struct CapabilityHandle {
+    pub(crate) capability: Capability,
+}
+
+/// `tombolo_extent`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Part {
+    offset: u64,
+    length: u64,
+}
+
+impl Part {
+    pub(crate) fn of(extent: Extent) -> Part {
+        Part { offset: extent.offset_bytes, length: extent.length_bytes }
+    }
+
+    fn extent(self) -> Extent {
+        Extent::new(self.offset, self.length)
+    }
+}
+
+/// `tombolo_region_options`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Making {
+    length: u64,
+    node: *const c_char,
+    huge_page_bytes: u64,
+    flags: u32,
+    numa_node: u32,
+}
+
+/// `TOMBOLO_IN_WINDOW` and `TOMBOLO_ON_NUMA_NODE`.
+const IN_WINDOW: u32 = 1;
+const ON_NUMA_NODE: u32 = 2;
+
+/// `tombolo_capability_info`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Held {
+    id: u64,
+    region: u64,
+    holder: u64,
+    parent: u64,
+    extent: Part,
+    rights: u32,
+    revoked: u32,
+}
+
+impl Held {
+    fn of(info: &CapabilityInfo) -> Held {
+        Held {
+            id: info.id.0,
+            region: info.region.to_bits(),
+            holder: info.holder.to_bits(),
+            parent: info.parent.map_or(0, |parent| parent.0),
+            extent: Part::of(info.extent),
+            rights: info.rights.bits().into(),
+            revoked: info.revoked.into(),
+        }
+    }
+}
+
+/// `tombolo_region_info`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Listed {
+    id: u64,
+    length: u64,
+    maker: u64,
+    backing: u32,
+    seal: u32,
+    capabilities: u32,
+    mappings: u32,
+}
+
+impl Listed {
+    fn of(info: &RegionInfo) -> Listed {
+        Listed {
+            id: info.id.to_bits(),
+            length: info.length_bytes,
+            maker: info.maker.to_bits(),
+            backing: info.backing as u32,
+            seal: info.seal as u32,
+            capabilities: info.capabilities,
+            mappings: info.mappings,
+        }
+    }
+}
+
+/// `tombolo_shown`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Seen {
+    capability: Held,
+    region: Listed,
+    foreign_address: u64,
+    foreign_pid: i32,
+    reserved: u32,
+}
+
+/// `tombolo_revoked`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Gone {
+    removed: u32,
+    killed: u32,
+    first_killed: u64,
+}
+
+pub(crate) fn rights_of(bits: u32) -> Result<Rights, Failure> {
+    let rights = u8::try_from(bits).ok().and_then(Rights::from_bits);
+    rights.ok_or_else(|| {
+        Failure::invalid(format!("there are no rights {bits:#x}: use TOMBOLO_READ and the like"))
+    })
+}
+
+fn domain_of(id: u64) -> Result<DomainId, Failure> {
+    DomainId::from_bits(id)
+        .ok_or_else(|| Failure::new(Status::NoSuchDomain, format!("{id:#x} is no domain's id")))
+}
+
+/// # Safety
+/// As `tombolo.h` says of `tombolo_region_options`.
+unsafe fn read(options: &Making) -> Result<RegionOptions, Failure> {
+    if options.flags & !(IN_WINDOW | ON_NUMA_NODE) != 0 {
+        return Err(Failure::invalid("a region was to have flags that this library does not know"));
+    }
+    let mut region = RegionOptions::new(options.length);
+    match (options.node.is_null(), options.flags & IN_WINDOW != 0) {
+        (true, false) => {}
+        (true, true) => return Err(Failure::invalid("a window is that of a node: name it")),
+        // SAFETY: a text, by the contract.
+        (false, false) => region = region.on(unsafe { text(options.node, "the node") }?),
+        // SAFETY: a text, by the contract.
+        (false, true) => region = region.in_window_of(unsafe { text(options.node, "the node") }?),
+    }
+    if options.huge_page_bytes != 0 {
+        region = region.huge_pages(options.huge_page_bytes);
+    }
+    if options.flags & ON_NUMA_NODE != 0 {
+        let numa_node = u16::try_from(options.numa_node);
+        region = region.numa_node(numa_node.map_err(|_| Failure::invalid("there is no such NUMA node"))?);
+    }
+    Ok(region)
+}
+
+/// Gives a capability to C.
+///
+/// # Safety
+/// As for [`put`].
+unsafe fn give_out(result: *mut *mut CapabilityHandle, capability: Capability) -> Result<(), Failure> {
+    // SAFETY: as this function asks for.
+    unsafe { put(result, hand_out(CapabilityHandle { capability }), "where to put the capability") }
+}
+
+/// `tombolo_create_region`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_create_region(
+    domain: *const DomainHandle,
+    options: *const Making,
+    result: *mut *mut CapabilityHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the capability")?;
+        // SAFETY: a live handle and options, by the contract.
+        let (domain, options) =
+            unsafe { (shared(domain, "the domain")?, read(shared(options, "what to make")?)?) };
+        let region = domain.domain.create_region(&options)?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { give_out(result, region.into_capability()) }
+    })
+}
+
+/// `tombolo_region_of_file`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_region_of_file(
+    domain: *const DomainHandle,
+    descriptor: i32,
+    length: u64,
+    result: *mut *mut CapabilityHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the capability")?;
+        if descriptor < 0 {
+            return Err(Failure::invalid(format!("{descriptor} is no descriptor")));
+        }
+        // SAFETY: a live handle, by the contract.
+        let domain = unsafe { shared(domain, "the domain") }?;
+        // SAFETY: not negative; that it is open and stays so until this returns is the contract.
+        let file = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        let region = domain.domain.region_of_file(file, length)?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { give_out(result, region.into_capability()) }
+    })
+}
+
+/// `tombolo_register_memory`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_register_memory(
+    domain: *const DomainHandle,
+    address: *const c_void,
+    length: u64,
+    result: *mut *mut CapabilityHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the capability")?;
+        present(address.cast_mut(), "the memory")?;
+        // SAFETY: a live handle, by the contract.
+        let domain = unsafe { shared(domain, "the domain") }?;
+        let region = domain.domain.register_memory(address.cast(), length)?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { give_out(result, region.into_capability()) }
+    })
+}
+
+/// `tombolo_take_capability`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_take_capability(
+    domain: *const DomainHandle,
+    id: u64,
+    result: *mut *mut CapabilityHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the capability")?;
+        // SAFETY: a live handle, by the contract.
+        let capability = unsafe { shared(domain, "the domain") }?.domain.capability(CapabilityId(id))?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { give_out(result, capability) }
+    })
+}
+
+/// Writes a list to C's room for it.
+///
+/// # Safety
+/// `list` points to room for `capacity`, or is null with none; `count` as for [`put`].
+unsafe fn put_all<T>(all: &[T], list: *mut T, capacity: usize, count: *mut usize) -> Result<(), Failure>
+where
+    T: Copy,
+{
+    // SAFETY: the caller's room for a number, by this function's condition.
+    unsafe { put(count, all.len(), "where to put the number") }?;
+    if all.len() > capacity {
+        let text = format!("there are {}, and room for {capacity}", all.len());
+        return Err(Failure::new(Status::BufferTooShort, text));
+    }
+    if !all.is_empty() {
+        present(list, "where to put the list")?;
+        // SAFETY: not null, room for `capacity`, of which at most that many are written; both are of one type.
+        unsafe { std::ptr::copy_nonoverlapping(all.as_ptr(), list, all.len()) };
+    }
+    Ok(())
+}
+
+/// `tombolo_capabilities`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_capabilities(
+    domain: *const DomainHandle,
+    list: *mut Held,
+    capacity: usize,
+    count: *mut usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: a live handle, by the contract.
+        let all = unsafe { shared(domain, "the domain") }?.domain.capabilities()?;
+        let all: Vec<Held> = all.iter().map(Held::of).collect();
+        // SAFETY: the caller's room, by the contract.
+        unsafe { put_all(&all, list, capacity, count) }
+    })
+}
+
+/// `tombolo_regions`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_regions(
+    domain: *const DomainHandle,
+    list: *mut Listed,
+    capacity: usize,
+    count: *mut usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: a live handle, by the contract.
+        let all = unsafe { shared(domain, "the domain") }?.domain.regions()?;
+        let all: Vec<Listed> = all.iter().map(Listed::of).collect();
+        // SAFETY: the caller's room, by the contract.
+        unsafe { put_all(&all, list, capacity, count) }
+    })
+}
+
+/// The capability of a handle.
+///
+/// # Safety
+/// The pointer is null, or a live handle.
+pub(crate) unsafe fn held<'a>(pointer: *const CapabilityHandle) -> Result<&'a Capability, Failure> {
+    // SAFETY: as this function asks for; the façade's threads may share it.
+    Ok(&unsafe { shared(pointer, "the capability") }?.capability)
+}
+
+/// `tombolo_capability_id`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_capability_id(capability: *const CapabilityHandle) -> u64 {
+    // SAFETY: a live handle, by the contract.
+    ask(0, || Ok(unsafe { held(capability) }?.id().0))
+}
+
+/// `tombolo_capability_region`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_capability_region(capability: *const CapabilityHandle) -> u64 {
+    // SAFETY: a live handle, by the contract.
+    ask(0, || Ok(unsafe { held(capability) }?.region().to_bits()))
+}
+
+/// `tombolo_capability_extent`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_capability_extent(capability: *const CapabilityHandle) -> Part {
+    // SAFETY: a live handle, by the contract.
+    ask(Part::default(), || Ok(Part::of(unsafe { held(capability) }?.extent())))
+}
+
+/// `tombolo_capability_rights`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_capability_rights(capability: *const CapabilityHandle) -> u32 {
+    // SAFETY: a live handle, by the contract.
+    ask(0, || Ok(unsafe { held(capability) }?.rights().bits().into()))
+}
+
+/// `tombolo_derive`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_derive(
+    capability: *const CapabilityHandle,
+    extent: *const Part,
+    rights: u32,
+    result: *mut *mut CapabilityHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the capability")?;
+        // SAFETY: a live handle and an extent or null, by the contract.
+        let (capability, extent) = unsafe { (held(capability)?, extent.as_ref()) };
+        let derived = capability.derive(extent.map(|extent| extent.extent()), rights_of(rights)?)?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { give_out(result, derived) }
+    })
+}
+
+/// `tombolo_grant`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_grant(
+    capability: *const CapabilityHandle,
+    domain: u64,
+    extent: *const Part,
+    rights: u32,
+    id: *mut u64,
+) -> Status {
+    guard(|| {
+        present(id, "where to put the id")?;
+        let (domain, rights) = (domain_of(domain)?, rights_of(rights)?);
+        // SAFETY: a live handle and an extent or null, by the contract.
+        let granted = match unsafe { (held(capability)?, extent.as_ref()) } {
+            (capability, None) => capability.grant(domain, rights)?,
+            (capability, Some(extent)) => capability.grant_part(domain, extent.extent(), rights)?,
+        };
+        // SAFETY: the caller's room for a number, by the contract.
+        unsafe { put(id, granted.id.0, "where to put the id") }
+    })
+}
+
+/// `tombolo_give`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_give(capability: *const CapabilityHandle, domain: u64) -> Status {
+    guard(|| {
+        // SAFETY: a live handle, by the contract.
+        unsafe { held(capability) }?.give(domain_of(domain)?)?;
+        Ok(())
+    })
+}
+
+/// `tombolo_keep`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_keep(capability: *const CapabilityHandle) -> u64 {
+    // SAFETY: a live handle, by the contract.
+    ask(0, || Ok(unsafe { held(capability) }?.keep().0))
+}
+
+/// `tombolo_show`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_show(capability: *const CapabilityHandle, result: *mut Seen) -> Status {
+    guard(|| {
+        present(result, "where to put what is shown")?;
+        // SAFETY: a live handle, by the contract.
+        let shown = unsafe { held(capability) }?.show()?;
+        let (foreign_address, foreign_pid) = shown.foreign.map_or((0, 0), |place| (place.address, place.pid));
+        let (capability, region) = (Held::of(&shown.capability), Listed::of(&shown.region));
+        let seen = Seen { capability, region, foreign_address, foreign_pid, reserved: 0 };
+        // SAFETY: the caller's room, by the contract.
+        unsafe { put(result, seen, "where to put what is shown") }
+    })
+}
+
+/// `tombolo_revoke`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_revoke(
+    capability: *const CapabilityHandle,
+    itself: bool,
+    timeout_ns: u64,
+    result: *mut Gone,
+) -> Status {
+    guard(|| {
+        // SAFETY: a live handle, by the contract.
+        let capability = unsafe { held(capability) }?;
+        let timeout = Duration::from_nanos(timeout_ns);
+        let revoked = if itself { capability.revoke_all(timeout)? } else { capability.revoke(timeout)? };
+        if !result.is_null() {
+            let killed = u32::try_from(revoked.killed.len()).unwrap_or(u32::MAX);
+            let first_killed = revoked.killed.first().map_or(0, |domain| domain.to_bits());
+            let gone = Gone { removed: revoked.removed, killed, first_killed };
+            // SAFETY: the caller's room, by the contract.
+            unsafe { put(result, gone, "where to put what was revoked") }?;
+        }
+        Ok(())
+    })
+}
+
+/// `tombolo_freeze`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_freeze(capability: *const CapabilityHandle) -> Status {
+    // SAFETY: a live handle, by the contract.
+    guard(|| Ok(unsafe { held(capability) }?.freeze()?))
+}
+
+/// `tombolo_seal_to_sole_writer`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_seal_to_sole_writer(capability: *const CapabilityHandle) -> Status {
+    // SAFETY: a live handle, by the contract.
+    guard(|| Ok(unsafe { held(capability) }?.seal_to_sole_writer()?))
+}
+
+/// `tombolo_capability_drop`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_capability_drop(capability: *mut CapabilityHandle) {
+    guard(|| {
+        // SAFETY: a handle that is given back once, by the contract.
+        drop(unsafe { take_back(capability) });
+        Ok(())
+    });
+}

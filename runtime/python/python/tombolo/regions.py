@@ -1,0 +1,116 @@
+"""What is said of regions and the rights to them."""
+
+from __future__ import annotations
+
+import enum
+from typing import NamedTuple, Optional
+
+
+class Rights(enum.IntFlag):
+    """What may be done with a region."""
+
+    NONE = 0
+    #: To map it for reading, or have it copied from.
+    READ = 1
+    #: To map it for writing, or have it copied to.
+    WRITE = 2
+    #: To give others capabilities to it.
+    GRANT = 4
+    READ_WRITE = 3
+    ALL = 7
+
+
+class Backing(enum.IntEnum):
+    """Where the bytes of a region are."""
+
+    MEMORY = 0
+    #: Between the host and another node.
+    WINDOW = 1
+    FILE = 2
+    #: In memory that a program had already: others reach it by copying alone.
+    FOREIGN = 3
+
+
+class Seal(enum.IntEnum):
+    """What nobody can do with a region any more, whatever rights they hold."""
+
+    OPEN = 0
+    #: To map it for writing, for who has not yet.
+    SOLE_WRITER = 1
+    #: To write to it.
+    FROZEN = 2
+
+
+class Extent(NamedTuple):
+    """A part of a region, in bytes."""
+
+    offset: int
+    length: int
+
+
+class CapabilityInfo(NamedTuple):
+    """A capability as its holder sees it."""
+
+    id: int
+    region: int
+    extent: Extent
+    rights: Rights
+    #: A domain.
+    holder: int
+    #: What it was derived from, if that is still there.
+    parent: Optional[int]
+    #: It is being revoked, and good for nothing.
+    revoked: bool
+
+
+class RegionInfo(NamedTuple):
+    """A region."""
+
+    id: int
+    #: In bytes.
+    length: int
+    #: Who made it: a domain.
+    maker: int
+    backing: Backing
+    seal: Seal
+    #: How many there are.
+    capabilities: int
+    #: In how many places it is mapped.
+    mappings: int
+
+
+class ForeignPlace(NamedTuple):
+    """Where memory is that a program had already."""
+
+    pid: int
+    address: int
+
+
+class Shown(NamedTuple):
+    """What a capability is to, as the machine has it now."""
+
+    capability: CapabilityInfo
+    region: RegionInfo
+    foreign: Optional[ForeignPlace]
+
+
+class Revocation(NamedTuple):
+    """What a revocation came to."""
+
+    #: How many capabilities are gone.
+    removed: int
+    #: Domains that were killed because they did not let go in time; the first of them.
+    killed: list[int]
+
+
+__all__ = [
+    "Backing",
+    "CapabilityInfo",
+    "Extent",
+    "ForeignPlace",
+    "RegionInfo",
+    "Revocation",
+    "Rights",
+    "Seal",
+    "Shown",
+]

@@ -1,0 +1,255 @@
+//! The buffer protocol, both ways.
+//!
+//! Its structure and functions are part of the stable interface since Python 3.11, unchanged since 3.0, and types that are made
+//! from a specification have had its slots since 3.9: this is declared here, since what is built for 3.9 sees it nowhere else.
+
+use std::cell::Cell;
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::thread::LocalKey;
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+use pyo3::types::{PyTuple, PyType};
+use pyo3::{PyClass, ffi};
+
+use super::Lease;
+use crate::failure::Failure;
+
+/// `Py_buffer`.
+#[repr(C)]
+struct View {
+    buf: *mut c_void,
+    obj: *mut ffi::PyObject,
+    len: isize,
+    itemsize: isize,
+    readonly: c_int,
+    ndim: c_int,
+    format: *mut c_char,
+    shape: *mut isize,
+    strides: *mut isize,
+    suboffsets: *mut isize,
+    internal: *mut c_void,
+}
+
+const SIMPLE: c_int = 0;
+const WRITABLE: c_int = 1;
+const FORMAT: c_int = 4;
+const ND: c_int = 8;
+const STRIDES: c_int = 0x10 | ND;
+
+/// `Py_bf_getbuffer` and `Py_bf_releasebuffer`.
+const GET: c_int = 1;
+const RELEASE: c_int = 2;
+
+// SAFETY: declared as Python's own header has them; every Python from 3.0 on exports them.
+unsafe extern "C" {
+    fn PyObject_GetBuffer(object: *mut ffi::PyObject, view: *mut View, flags: c_int) -> c_int;
+    fn PyBuffer_Release(view: *mut View);
+}
+
+/// The bytes of any object that has some, for as long as this is there: it neither moves nor shortens them meanwhile.
+pub(crate) struct Source {
+    /// In place, for some point into it.
+    view: Box<View>,
+}
+
+// SAFETY: a view may be released by any thread that has the interpreter, which `drop` sees to; its fields do not change.
+unsafe impl Send for Source {}
+// SAFETY: as above; what it points to is only looked at with the interpreter held.
+unsafe impl Sync for Source {}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Source({} bytes)", self.view.len)
+    }
+}
+
+impl Source {
+    /// Those of `object`, in one piece.
+    ///
+    /// # Errors
+    /// What Python says of objects without bytes, with gaps between them, or, if they are to be written, only to be read.
+    pub(crate) fn of(object: &Bound<'_, PyAny>, writable: bool) -> PyResult<Source> {
+        let mut view = Box::new(View {
+            buf: ptr::null_mut(),
+            obj: ptr::null_mut(),
+            len: 0,
+            itemsize: 0,
+            readonly: 0,
+            ndim: 0,
+            format: ptr::null_mut(),
+            shape: ptr::null_mut(),
+            strides: ptr::null_mut(),
+            suboffsets: ptr::null_mut(),
+            internal: ptr::null_mut(),
+        });
+        let flags = if writable { WRITABLE } else { SIMPLE };
+        // SAFETY: a live object, with the interpreter held, and room for a view, which is filled in unless this fails.
+        if unsafe { PyObject_GetBuffer(object.as_ptr(), &raw mut *view, flags) } != 0 {
+            return Err(PyErr::fetch(object.py()));
+        }
+        Ok(Source { view })
+    }
+
+    pub(crate) fn address(&self) -> *const u8 {
+        self.view.buf.cast()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.view.len.unsigned_abs()
+    }
+
+    /// The bytes. Python's own threads do not run meanwhile.
+    pub(crate) fn bytes<'a>(&'a self, _py: Python<'a>) -> &'a [u8] {
+        if self.len() == 0 {
+            return &[];
+        }
+        // SAFETY: the exporter has promised so many bytes there until the view is released, which `self` is. The interpreter
+        // is held, so that no code of Python writes to them; a thread of other code that does has a race of its own making.
+        unsafe { std::slice::from_raw_parts(self.address(), self.len()) }
+    }
+
+    /// The bytes to be written, of a view that is for writing.
+    pub(crate) fn bytes_mut<'a>(&'a mut self, _py: Python<'a>) -> &'a mut [u8] {
+        if self.len() == 0 || self.view.readonly != 0 {
+            return &mut [];
+        }
+        // SAFETY: as for `bytes`; the exporter has said that they can be written.
+        unsafe { std::slice::from_raw_parts_mut(self.view.buf.cast(), self.len()) }
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        // SAFETY: filled in by `of`, and released once, with the interpreter held.
+        Python::attach(|_| unsafe { PyBuffer_Release(&raw mut *self.view) });
+    }
+}
+
+/// A class whose objects have memory to look at.
+pub(crate) trait Exporter: PyClass {
+    /// What one is made of.
+    type Parts: 'static;
+
+    /// The name of the type that Python sees.
+    const SHOWN_AS: &'static CStr;
+
+    /// For one who looks.
+    ///
+    /// # Errors
+    /// There is no memory any more.
+    fn lease(slf: &Bound<'_, Self>) -> Result<Lease, Failure>;
+
+    /// Where one that is being made waits for its type to make it.
+    fn nursery() -> &'static LocalKey<Cell<Option<Self::Parts>>>;
+}
+
+/// One of the type that Python sees.
+pub(crate) fn made<T: Exporter>(py: Python<'_>, value: T::Parts) -> PyResult<Bound<'_, T>> {
+    let class = py.import("tombolo._native")?.getattr(short(T::SHOWN_AS))?;
+    T::nursery().set(Some(value));
+    Ok(class.call0()?.cast_into()?)
+}
+
+fn short(name: &'static CStr) -> &'static str {
+    name.to_str().ok().and_then(|name| name.rsplit('.').next()).unwrap_or_default()
+}
+
+/// The type that Python sees: the class, and the buffer protocol.
+pub(crate) fn buffer_type<T: Exporter>(py: Python<'_>) -> PyResult<(&'static str, Bound<'_, PyType>)> {
+    let base = py.get_type::<T>();
+    let doc: CString = base.getattr("__doc__")?.extract::<String>().map(CString::new)?.unwrap_or_default();
+    let mut slots = [
+        ffi::PyType_Slot { slot: GET, pfunc: get::<T> as *mut c_void },
+        ffi::PyType_Slot { slot: RELEASE, pfunc: release as *mut c_void },
+        ffi::PyType_Slot { slot: ffi::Py_tp_doc, pfunc: doc.as_ptr().cast_mut().cast() },
+        ffi::PyType_Slot { slot: 0, pfunc: ptr::null_mut() },
+    ];
+    let mut spec = ffi::PyType_Spec {
+        name: T::SHOWN_AS.as_ptr(),
+        // As long as what it is based on.
+        basicsize: 0,
+        itemsize: 0,
+        flags: ffi::Py_TPFLAGS_DEFAULT as c_uint,
+        slots: slots.as_mut_ptr(),
+    };
+    let bases = PyTuple::new(py, [base])?;
+    // SAFETY: the name lives for ever; the slots end with a zero, are functions of the kinds that their numbers say and a text
+    // that is copied; objects are as long as those of the base, which makes and frees them.
+    let made = unsafe {
+        let made = ffi::PyType_FromSpecWithBases(&raw mut spec, bases.as_ptr());
+        Bound::from_owned_ptr_or_err(py, made)
+    }?;
+    Ok((short(T::SHOWN_AS), made.cast_into()?))
+}
+
+/// What a view keeps until it is released.
+struct Kept {
+    lease: Lease,
+}
+
+fn fill(view: &mut View, lease: Lease, flags: c_int) -> PyResult<()> {
+    let asks = |for_what: c_int| flags & for_what == for_what;
+    if lease.readonly && asks(WRITABLE) {
+        return Err(PyBufferError::new_err("the memory is only to be read"));
+    }
+    if asks(FORMAT) && !asks(ND) {
+        return Err(PyBufferError::new_err("a view with a format needs a shape"));
+    }
+    let mut kept = Box::new(Kept { lease });
+    let lease = &mut kept.lease;
+    let as_bytes = !asks(ND);
+    view.buf = lease.address().cast();
+    view.len = lease.length_bytes().cast_signed();
+    view.itemsize = lease.item.bytes.cast_signed();
+    view.readonly = c_int::from(lease.readonly);
+    view.ndim = if as_bytes { 1 } else { c_int::try_from(lease.shape.len()).unwrap_or(c_int::MAX) };
+    view.format = if asks(FORMAT) { lease.item.format.as_ptr().cast_mut() } else { ptr::null_mut() };
+    view.shape = if as_bytes { ptr::null_mut() } else { lease.shape.as_mut_ptr() };
+    view.strides = if asks(STRIDES) { lease.strides.as_mut_ptr() } else { ptr::null_mut() };
+    view.suboffsets = ptr::null_mut();
+    view.internal = Box::into_raw(kept).cast();
+    Ok(())
+}
+
+/// # Safety
+/// As Python calls it: a live object of the type, room for a view or null, the interpreter held.
+unsafe extern "C" fn get<T: Exporter>(object: *mut ffi::PyObject, view: *mut View, flags: c_int) -> c_int {
+    let lend = |py: Python<'_>| {
+        // SAFETY: null is told apart; else it is room for a view.
+        let view =
+            unsafe { view.as_mut() }.ok_or_else(|| PyBufferError::new_err("there is no room for a view"))?;
+        view.obj = ptr::null_mut();
+        // SAFETY: a live object.
+        let exporter = unsafe { Bound::from_borrowed_ptr(py, object) };
+        let lease = T::lease(exporter.cast::<T>()?)?;
+        fill(view, lease, flags)?;
+        view.obj = exporter.into_ptr();
+        Ok(())
+    };
+    Python::attach(|py| {
+        let lent: Result<PyResult<()>, _> = catch_unwind(AssertUnwindSafe(|| lend(py)));
+        match lent.unwrap_or_else(|_| Err(PyBufferError::new_err("a defect of tombolo: please report it"))) {
+            Ok(()) => 0,
+            Err(error) => {
+                error.restore(py);
+                -1
+            }
+        }
+    })
+}
+
+/// # Safety
+/// As Python calls it: a view that [`get`] filled in, once.
+unsafe extern "C" fn release(_object: *mut ffi::PyObject, view: *mut View) {
+    // SAFETY: a view that was filled in.
+    let internal = unsafe { &mut (*view).internal };
+    let kept = std::mem::replace(internal, ptr::null_mut()).cast::<Kept>();
+    if !kept.is_null() {
+        // SAFETY: what `fill` made of a box; it is taken back once, for nothing is left.
+        let kept = unsafe { Box::from_raw(kept) };
+        Python::attach(|_| drop(kept));
+    }
+}

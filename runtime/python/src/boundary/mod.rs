@@ -1,0 +1,221 @@
+//! Memory as Python and the libraries around it look at it, by the rules that they have for that in C. All `unsafe` of this
+//! crate is here.
+//!
+//! What is lent is a [`Lease`]: it says where memory is, and as long as there is one the memory stays there and is nobody
+//! else's. Whoever looks at memory through the buffer protocol, DLPack or Arrow holds one.
+#![allow(unsafe_code, reason = "the fence around what C passes in and out")]
+
+mod arrow;
+mod buffer;
+mod dlpack;
+
+use std::ffi::CStr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use pyo3::prelude::*;
+
+use crate::failure::Failure;
+
+pub(crate) use arrow::{arrow_array, arrow_schema};
+pub(crate) use buffer::{Exporter, Source, buffer_type, made};
+pub(crate) use dlpack::dlpack;
+
+/// A descriptor of its own for the file of a descriptor, or of an object that has one.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn descriptor(file: &Bound<'_, PyAny>) -> Result<OwnedFd, Failure> {
+    let number: i32 = match file.extract() {
+        Ok(number) => number,
+        Err(_) => file.call_method0("fileno")?.extract()?,
+    };
+    if number < 0 {
+        return Err(Failure::invalid(format!("{number} is no descriptor")));
+    }
+    // SAFETY: not negative. It is the program's, which uses it now; one that is not open any more is refused by the kernel.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    let own = borrowed.try_clone_to_owned();
+    own.map_err(|error| Failure::new("System", format!("cannot use descriptor {number}: {error}")))
+}
+
+/// Counts who looks at memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lookers(Arc<AtomicUsize>);
+
+impl Lookers {
+    /// How many look now.
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// One who looks.
+#[derive(Debug)]
+struct Looker(Lookers);
+
+impl Looker {
+    fn new(lookers: &Lookers) -> Looker {
+        lookers.0.fetch_add(1, Ordering::AcqRel);
+        Looker(lookers.clone())
+    }
+}
+
+impl Clone for Looker {
+    fn clone(&self) -> Looker {
+        Looker::new(&self.0)
+    }
+}
+
+impl Drop for Looker {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What the items of memory are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Item {
+    /// As numpy calls it.
+    pub(crate) name: &'static str,
+    /// As `struct` and the buffer protocol write it, in the processor's byte order.
+    pub(crate) format: &'static CStr,
+    /// How long it is.
+    pub(crate) bytes: usize,
+    /// DLPack's code of it.
+    pub(crate) dlpack: u8,
+    /// As Arrow writes it, if it has it.
+    pub(crate) arrow: Option<&'static CStr>,
+}
+
+/// Plain bytes.
+pub(crate) const BYTES: Item = Item::new("uint8", c"B", 1, 1, Some(c"C"));
+
+impl Item {
+    const fn new(
+        name: &'static str,
+        format: &'static CStr,
+        bytes: usize,
+        dlpack: u8,
+        arrow: Option<&'static CStr>,
+    ) -> Item {
+        Item { name, format, bytes, dlpack, arrow }
+    }
+
+    /// All that there are.
+    pub(crate) const ALL: [Item; 14] = [
+        BYTES,
+        Item::new("int8", c"b", 1, 0, Some(c"c")),
+        Item::new("uint16", c"H", 2, 1, Some(c"S")),
+        Item::new("int16", c"h", 2, 0, Some(c"s")),
+        Item::new("uint32", c"I", 4, 1, Some(c"I")),
+        Item::new("int32", c"i", 4, 0, Some(c"i")),
+        Item::new("uint64", c"Q", 8, 1, Some(c"L")),
+        Item::new("int64", c"q", 8, 0, Some(c"l")),
+        Item::new("float16", c"e", 2, 2, Some(c"e")),
+        Item::new("float32", c"f", 4, 2, Some(c"f")),
+        Item::new("float64", c"d", 8, 2, Some(c"g")),
+        // Arrow packs truths into bits.
+        Item::new("bool", c"?", 1, 6, None),
+        Item::new("complex64", c"Zf", 8, 5, None),
+        Item::new("complex128", c"Zd", 16, 5, None),
+    ];
+}
+
+/// Memory that somebody looks at.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    _looker: Looker,
+    owner: Py<PyAny>,
+    address: usize,
+    readonly: bool,
+    item: Item,
+    shape: Vec<isize>,
+    /// In bytes.
+    strides: Vec<isize>,
+}
+
+impl Lease {
+    /// Bytes from `address` on. They stay there while `lookers` counts anybody and `owner` is referred to.
+    pub(crate) fn of_bytes(
+        lookers: &Lookers,
+        owner: Py<PyAny>,
+        (address, length_bytes): (*const u8, usize),
+        readonly: bool,
+    ) -> Lease {
+        // No memory is longer.
+        let length = isize::try_from(length_bytes).unwrap_or(isize::MAX);
+        Lease {
+            _looker: Looker::new(lookers),
+            owner,
+            address: address.expose_provenance(),
+            readonly,
+            item: BYTES,
+            shape: vec![length],
+            strides: vec![1],
+        }
+    }
+
+    /// The same memory for one more.
+    pub(crate) fn again(&self, py: Python<'_>) -> Lease {
+        Lease {
+            _looker: self._looker.clone(),
+            owner: self.owner.clone_ref(py),
+            address: self.address,
+            readonly: self.readonly,
+            item: self.item,
+            shape: self.shape.clone(),
+            strides: self.strides.clone(),
+        }
+    }
+
+    /// Items of some kind, from `offset_bytes` on, in an array of this shape; `None` if it does not lie inside.
+    pub(crate) fn shaped(mut self, item: Item, offset_bytes: usize, shape: &[usize]) -> Option<Lease> {
+        let mut bytes = item.bytes;
+        let mut strides = vec![0; shape.len()];
+        for (stride, length) in strides.iter_mut().zip(shape).rev() {
+            *stride = isize::try_from(bytes).ok()?;
+            bytes = bytes.checked_mul(*length)?;
+        }
+        if offset_bytes.checked_add(bytes)? > self.length_bytes() {
+            return None;
+        }
+        self.address += offset_bytes;
+        self.item = item;
+        self.shape = shape.iter().map(|length| isize::try_from(*length).ok()).collect::<Option<_>>()?;
+        self.strides = strides;
+        Some(self)
+    }
+
+    /// Whether it is aligned as its items have to be.
+    pub(crate) fn is_aligned(&self) -> bool {
+        // Complex numbers are two of half the length.
+        let bytes = if self.item.dlpack == 5 { self.item.bytes / 2 } else { self.item.bytes };
+        self.address.is_multiple_of(bytes)
+    }
+
+    pub(crate) fn readonly(&self) -> bool {
+        self.readonly
+    }
+
+    pub(crate) fn item(&self) -> Item {
+        self.item
+    }
+
+    pub(crate) fn shape(&self) -> &[isize] {
+        &self.shape
+    }
+
+    pub(crate) fn items(&self) -> usize {
+        self.shape.iter().map(|length| length.unsigned_abs()).product()
+    }
+
+    pub(crate) fn length_bytes(&self) -> usize {
+        self.items() * self.item.bytes
+    }
+
+    fn address(&self) -> *mut u8 {
+        std::ptr::with_exposed_provenance_mut(self.address)
+    }
+}

@@ -1,0 +1,251 @@
+//! Memory that Python looks at: bytes of other objects that come in, and views of ours that go out.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::sync::{Mutex, PoisonError};
+use std::thread::LocalKey;
+
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+
+use crate::boundary::{Exporter, Item, Lease, Source, arrow_array, arrow_schema, buffer_type, dlpack, made};
+use crate::failure::Failure;
+
+/// The bytes of anything that has some: by the buffer protocol, or by DLPack through numpy.
+pub(crate) fn source(object: &Bound<'_, PyAny>, writable: bool) -> Result<Source, Failure> {
+    match Source::of(object, writable) {
+        Ok(source) => Ok(source),
+        Err(error) if error.is_instance_of::<PyTypeError>(object.py()) && object.hasattr("__dlpack__")? => {
+            let numpy = object.py().import("numpy")?;
+            Ok(Source::of(&numpy.call_method1("from_dlpack", (object,))?, writable)?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The kind of items that `numpy.float32`, `numpy.dtype("float32")`, `"float32"` and `"f"` mean.
+pub(crate) fn item_of(dtype: &Bound<'_, PyAny>) -> Result<Item, Failure> {
+    let name = if dtype.is_instance_of::<PyString>() {
+        dtype.extract::<String>()?
+    } else {
+        let name = dtype.getattr_opt("name")?.map_or_else(|| dtype.getattr("__name__"), Ok);
+        let name = name.and_then(|name| name.extract::<String>());
+        name.map_err(|_| PyTypeError::new_err("a dtype is text such as 'float32', or numpy's"))?
+    };
+    let known = |item: &Item| item.name == name || item.format.to_bytes() == name.as_bytes();
+    let found = Item::ALL.into_iter().find(known);
+    let names = || Item::ALL.map(|item| item.name).join(", ");
+    found.ok_or_else(|| Failure::invalid(format!("there is no dtype '{name}': it is one of {}", names())))
+}
+
+/// How many items in each direction: a number or a tuple; all that there are if nothing is said.
+pub(crate) fn shape_of(
+    shape: Option<&Bound<'_, PyAny>>,
+    (available_bytes, offset_bytes): (usize, usize),
+    item: Item,
+) -> Result<Vec<usize>, Failure> {
+    match shape {
+        None => Ok(vec![available_bytes.saturating_sub(offset_bytes) / item.bytes]),
+        Some(shape) => match shape.extract::<usize>() {
+            Ok(length) => Ok(vec![length]),
+            Err(_) => Ok(shape.extract::<Vec<usize>>()?),
+        },
+    }
+}
+
+/// Memory as items of one kind.
+pub(crate) fn view<'py>(
+    py: Python<'py>,
+    lease: Lease,
+    dtype: &Bound<'py, PyAny>,
+    shape: Option<&Bound<'py, PyAny>>,
+    offset: usize,
+) -> Result<Bound<'py, View>, Failure> {
+    let (item, available) = (item_of(dtype)?, lease.length_bytes());
+    let shape = shape_of(shape, (available, offset), item)?;
+    let lease = lease.shaped(item, offset, &shape).ok_or_else(|| {
+        let text =
+            format!("{} of shape {shape:?} from byte {offset} on do not lie in {available} bytes", item.name);
+        Failure::new("OutOfRange", text)
+    })?;
+    if !lease.is_aligned() {
+        let text = format!("{} are not to be had at byte {offset}: they would not be aligned", item.name);
+        return Err(Failure::invalid(text));
+    }
+    Ok(made(py, View { lease: Mutex::new(Some(lease)) })?)
+}
+
+/// A view as an array of numpy's.
+pub(crate) fn array<'py>(view: &Bound<'py, View>) -> PyResult<Bound<'py, PyAny>> {
+    view.py().import("numpy")?.call_method1("asarray", (view,))
+}
+
+/// Memory as items of one kind, in place: for ``memoryview``, ``numpy.asarray``, whatever takes DLPack
+/// (``numpy.from_dlpack``, ``torch.from_dlpack``), and pyarrow (``pyarrow.array``), without a copy.
+///
+/// From ``view`` of a mapping or buffer::
+///
+///     view = buffer.view("float32", (480, 640))
+///     frame = numpy.asarray(view)
+///
+/// As long as anything made of it is there, what it is of cannot be sent or closed (``Exported``). The view itself counts until
+/// :meth:`close` or the end of a ``with``, or until nothing refers to it any more.
+#[pyclass(module = "tombolo", frozen, subclass)]
+#[derive(Debug)]
+pub(crate) struct View {
+    lease: Mutex<Option<Lease>>,
+}
+
+thread_local! {
+    static NURSERY: Cell<Option<View>> = const { Cell::new(None) };
+}
+
+impl Exporter for View {
+    type Parts = View;
+    const SHOWN_AS: &'static CStr = c"tombolo.View";
+
+    fn lease(slf: &Bound<'_, Self>) -> Result<Lease, Failure> {
+        slf.get().again(slf.py())
+    }
+
+    fn nursery() -> &'static LocalKey<Cell<Option<Self>>> {
+        &NURSERY
+    }
+}
+
+impl View {
+    fn again(&self, py: Python<'_>) -> Result<Lease, Failure> {
+        let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        lease
+            .as_ref()
+            .map(|lease| lease.again(py))
+            .ok_or_else(|| Failure::new("Closed", "the view was closed"))
+    }
+}
+
+/// What was made by its own type; anybody else is refused.
+pub(crate) fn born<T: Exporter>() -> PyResult<T::Parts> {
+    let refused = || {
+        let name = T::SHOWN_AS.to_string_lossy();
+        PyTypeError::new_err(format!("cannot create '{name}' instances"))
+    };
+    T::nursery().take().ok_or_else(refused)
+}
+
+#[pymethods]
+impl View {
+    #[new]
+    fn new() -> PyResult<View> {
+        born::<View>()
+    }
+
+    /// What the items are, as numpy calls it.
+    #[getter]
+    fn dtype(&self, py: Python<'_>) -> Result<&'static str, Failure> {
+        Ok(self.again(py)?.item().name)
+    }
+
+    /// How many items there are in each direction.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyTuple>, Failure> {
+        Ok(PyTuple::new(py, self.again(py)?.shape())?)
+    }
+
+    /// How many bytes.
+    #[getter]
+    fn nbytes(&self, py: Python<'_>) -> Result<usize, Failure> {
+        Ok(self.again(py)?.length_bytes())
+    }
+
+    /// Whether it is only to be read.
+    #[getter]
+    fn readonly(&self, py: Python<'_>) -> Result<bool, Failure> {
+        Ok(self.again(py)?.readonly())
+    }
+
+    /// As a tensor in a capsule, without a copy: for ``from_dlpack`` of anything. What is only to be read has a form in DLPack
+    /// since its version 1.0.
+    #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
+    fn __dlpack__<'py>(
+        &self,
+        py: Python<'py>,
+        stream: Option<Bound<'py, PyAny>>,
+        max_version: Option<(u32, u32)>,
+        dl_device: Option<(i32, i32)>,
+        copy: Option<bool>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        if stream.is_some() || dl_device.is_some_and(|device| device != (1, 0)) {
+            return Err(PyBufferError::new_err("it is memory of the processor, without streams").into());
+        }
+        if copy == Some(true) {
+            return Err(
+                PyBufferError::new_err("it is not copied here: copy what from_dlpack makes of it").into()
+            );
+        }
+        Ok(dlpack(py, self.again(py)?, max_version.is_some_and(|version| version >= (1, 0)))?)
+    }
+
+    /// The processor's memory.
+    fn __dlpack_device__(&self) -> (i32, i32) {
+        (1, 0)
+    }
+
+    /// What Arrow calls its items, in a capsule of the Arrow C data interface.
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
+        Ok(arrow_schema(py, arrow_format(&self.again(py)?)?)?)
+    }
+
+    /// A schema and an array in capsules of the Arrow C data interface, without a copy: for ``pyarrow.array`` and its like. It has one
+    /// dimension, and no item is null. The bytes may change while they are looked at.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> Result<(Bound<'py, PyAny>, Bound<'py, PyAny>), Failure> {
+        // By the protocol, who cannot convert answers with what there is, and the consumer compares.
+        let _ = requested_schema;
+        let lease = self.again(py)?;
+        let format = arrow_format(&lease)?;
+        Ok((arrow_schema(py, format)?, arrow_array(py, lease)?))
+    }
+
+    /// It does not count any more. What was made of it does. Doing it again does nothing.
+    fn close(&self) {
+        drop(self.lease.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __exit__(&self, _kind: &Bound<'_, PyAny>, _error: &Bound<'_, PyAny>, _trace: &Bound<'_, PyAny>) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> String {
+        match &*self.lease.lock().unwrap_or_else(PoisonError::into_inner) {
+            None => "<tombolo.View, closed>".to_owned(),
+            Some(lease) => {
+                let how = if lease.readonly() { "read-only" } else { "writable" };
+                format!("<tombolo.View of {} {:?}, {how}>", lease.item().name, lease.shape())
+            }
+        }
+    }
+}
+
+fn arrow_format(lease: &Lease) -> Result<&'static CStr, Failure> {
+    if lease.shape().len() != 1 {
+        return Err(
+            PyBufferError::new_err("Arrow has arrays of one dimension: view the memory as that").into()
+        );
+    }
+    let none = || PyBufferError::new_err(format!("Arrow has no {} of whole bytes", lease.item().name));
+    Ok(lease.item().arrow.ok_or_else(none)?)
+}
+
+/// The types that have the buffer protocol, by name.
+pub(crate) fn buffer_types(py: Python<'_>) -> PyResult<Vec<(&'static str, Bound<'_, pyo3::types::PyType>)>> {
+    Ok(vec![buffer_type::<View>(py)?, buffer_type::<crate::mapping::Mapping>(py)?])
+}
