@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use tombolo_base::{ChannelId, DomainId, NodeId};
 use tombolo_capability::{
-    CapabilityFault, CapabilityId, Consequence, Extent, Mappable, Memory, MemoryOptions, NewRegion,
-    Operation, PAGE_BYTES, Patience, RegionId, Rights, Seal, Table,
+    CapabilityFault, CapabilityId, CapabilityInfo, Consequence, Extent, Mappable, Memory, MemoryOptions,
+    NewRegion, Operation, PAGE_BYTES, Patience, RegionId, RegionInfo, Rights, Seal, Table, Way,
 };
 use tombolo_control::{Attachment, Fault, ForeignPlace, Order, RegionMap, RegionPlace, Reply};
 use tombolo_link::window::WindowRange;
@@ -276,11 +276,11 @@ impl Core {
         capability: CapabilityId,
         extent: Option<Extent>,
         rights: Rights,
-        holder: Option<DomainId>,
+        to: Way,
     ) -> Result<Reply, Refusal> {
         self.may_make_capability(by)?;
-        let holder = self.living(holder.unwrap_or(by))?;
-        let capability = self.regions.table.derive(by, capability, extent, rights, holder)?;
+        self.living(to.holder)?;
+        let capability = self.regions.table.derive(by, capability, extent, rights, to)?;
         Ok(Reply::CapabilityDerive { capability })
     }
 
@@ -288,15 +288,36 @@ impl Core {
         &mut self,
         by: DomainId,
         capability: CapabilityId,
-        to: DomainId,
+        to: Way,
     ) -> Result<Reply, Refusal> {
-        let to = self.living(to)?;
+        self.living(to.holder)?;
         self.regions.table.give(by, capability, to)?;
         Ok(Reply::Done)
     }
 
-    fn living(&self, domain: DomainId) -> Result<DomainId, Fault> {
-        if self.lives(domain) { Ok(domain) } else { Err(Fault::NoSuchDomain { domain }) }
+    fn living(&self, domain: DomainId) -> Result<(), Fault> {
+        if self.lives(domain) { Ok(()) } else { Err(Fault::NoSuchDomain { domain }) }
+    }
+
+    pub(super) fn capability_accept(
+        &mut self,
+        by: DomainId,
+        capability: CapabilityId,
+        granter: Option<DomainId>,
+        whole: bool,
+    ) -> Result<Reply, Refusal> {
+        self.regions.table.accept(by, capability, granter, whole)?;
+        let (capability, region, foreign) = self.shown(by, capability)?;
+        Ok(Reply::CapabilityAccept { capability, region, foreign })
+    }
+
+    pub(super) fn capability_take_back(
+        &mut self,
+        by: DomainId,
+        capability: CapabilityId,
+    ) -> Result<Reply, Refusal> {
+        let capability = self.regions.table.take_back(by, capability)?;
+        Ok(Reply::CapabilityTakeBack { capability })
     }
 
     pub(super) fn capability_delete(
@@ -313,6 +334,16 @@ impl Core {
         by: DomainId,
         capability: CapabilityId,
     ) -> Result<Reply, Refusal> {
+        let (capability, region, foreign) = self.shown(by, capability)?;
+        Ok(Reply::CapabilityShow { capability, region, foreign })
+    }
+
+    /// What a capability is to, and where foreign memory is.
+    fn shown(
+        &self,
+        by: DomainId,
+        capability: CapabilityId,
+    ) -> Result<(CapabilityInfo, RegionInfo, Option<ForeignPlace>), CapabilityFault> {
         let (capability, region, memory) = self.regions.table.show(by, capability)?;
         let foreign = match memory {
             // Addresses of programs under emulation are not those of the process.
@@ -326,7 +357,7 @@ impl Core {
             }
             _ => None,
         };
-        Ok(Reply::CapabilityShow { capability, region, foreign })
+        Ok((capability, region, foreign))
     }
 
     pub(super) fn list_capabilities(&self, by: DomainId, after: u64) -> Reply {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tombolo_base::DomainId;
+use tombolo_capability::Way;
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{ClientMessage, DomainInfo, Fault, Order, Reply, Request, Wire};
 use tombolo_machine::image::Image;
@@ -130,11 +131,22 @@ impl Core {
             Request::RegionCreate { place, length_bytes } => {
                 return self.region_create(client, request, domain, place, length_bytes);
             }
-            Request::CapabilityDerive { capability, extent, rights, holder } => {
-                self.capability_derive(domain, capability, extent, rights, holder).map(Some)
+            Request::CapabilityDerive { capability, extent, rights, holder, channel } => {
+                let to = Way { holder: holder.unwrap_or(domain), channel };
+                self.capability_derive(domain, capability, extent, rights, to).map(Some)
             }
-            Request::CapabilityGive { capability, holder } => {
-                self.capability_give(domain, capability, holder).map(Some)
+            Request::CapabilityGive { capability, holder, channel } => {
+                self.capability_give(domain, capability, Way { holder, channel }).map(Some)
+            }
+            Request::CapabilityAccept { capability, granter, whole } => {
+                self.capability_accept(domain, capability, granter, whole).map(Some)
+            }
+            Request::CapabilityTakeBack { capability } => {
+                self.capability_take_back(domain, capability).map(Some)
+            }
+            Request::CapabilityForget { channel, granter } => {
+                self.regions.table.forget(domain, channel, granter);
+                Ok(Some(Reply::Done))
             }
             Request::CapabilityDelete { capability } => self.capability_delete(domain, capability).map(Some),
             Request::CapabilityShow { capability } => self.capability_show(domain, capability).map(Some),

@@ -78,7 +78,7 @@ rt::owned_record! {
 rt::owned_record! {
     /// A capability as its holder sees it.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct CapabilityInfo => CapabilityInfoView<'m>, inline 72 / 8;
+    pub struct CapabilityInfo => CapabilityInfoView<'m>, inline 88 / 8;
     /// Its id.
     id @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     /// Of which region.
@@ -93,6 +93,8 @@ rt::owned_record! {
     parent @ 48: Option<crate::CapabilityId> => Option<CapabilityIdView<'m>>,
     /// It is being revoked, and good for nothing.
     revoked @ 64: bool => bool,
+    /// Who granted or gave it, as long as its holder has not taken it up.
+    granter @ 72: Option<rt::DomainId> => Option<rt::Domain>,
 }
 
 rt::owned_record! {
@@ -199,6 +201,20 @@ rt::record_view! {
     holders @ 8 => rt::List<'m, rt::Domain, 256>,
 }
 
+rt::record_view! {
+    CapabilityFaultTakenUp => CapabilityFaultTakenUpView<'m>, inline 8 / 8;
+    /// Which.
+    capability @ 0 => CapabilityIdView<'m>,
+}
+
+rt::record_view! {
+    CapabilityFaultNotFrom => CapabilityFaultNotFromView<'m>, inline 16 / 8;
+    /// Which.
+    capability @ 0 => CapabilityIdView<'m>,
+    /// Who did not grant it.
+    domain @ 8 => rt::Domain,
+}
+
 rt::owned_union! {
     /// Why something about capabilities could not be done. Nothing has changed.
     #[derive(Clone, PartialEq, Eq, Debug)]
@@ -286,5 +302,19 @@ rt::owned_union! {
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
         /// Who; the first of them.
         holders @ 8: rt::Vec<rt::DomainId> => rt::List<'m, rt::Domain, 256>,
+    },
+    /// Its holder has taken it up already, or made it itself.
+    12 => TakenUp {
+        record: CapabilityFaultTakenUpView<'m>, inline 8;
+        /// Which.
+        capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
+    },
+    /// It was granted by somebody else.
+    13 => NotFrom {
+        record: CapabilityFaultNotFromView<'m>, inline 16;
+        /// Which.
+        capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
+        /// Who did not grant it.
+        domain @ 8: rt::DomainId => rt::Domain,
     },
 }

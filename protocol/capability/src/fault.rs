@@ -67,6 +67,13 @@ impl fmt::Display for CapabilityFault {
                 f,
                 "region {region} is of kind {backing}: only what is in memory of one kernel can be sealed"
             ),
+            CapabilityFault::TakenUp { capability } => write!(
+                f,
+                "{capability} has been taken up already, or was made by its holder: what a message brings is taken up once"
+            ),
+            CapabilityFault::NotFrom { capability, domain } => {
+                write!(f, "{capability} was not granted by domain {domain}, from whom its number came")
+            }
             CapabilityFault::StillHeld { capability, holders } => {
                 write!(f, "{capability} is revoked, but the memory is still mapped by")?;
                 for (index, holder) in holders.iter().enumerate() {

@@ -15,6 +15,7 @@
 
 extern crate alloc;
 
+mod accept;
 #[rustfmt::skip]
 pub mod capabilities;
 mod ends;
@@ -32,7 +33,7 @@ pub use capabilities::{
     Backing, CapabilityFault, CapabilityInfo, MAX_NAMED_HOLDERS, MemoryOptions, RegionInfo, Seal,
 };
 pub use id::{CapabilityId, Extent, RegionId, Rights};
-pub use record::{Mappable, Memory, NewRegion};
+pub use record::{Mappable, Memory, NewRegion, Way};
 pub use revoke::{Operation, Patience, Revoked};
 pub use table::{Consequence, Nanos, Table};
 

@@ -82,6 +82,31 @@ pub(crate) struct CapabilityRecord {
     pub(crate) charged: DomainId,
     pub(crate) parent: Option<CapabilityId>,
     pub(crate) revoked: bool,
+    /// Who granted it, and over which channel, as long as its holder has not taken it up.
+    pub(crate) on_its_way: Option<OnItsWay>,
+}
+
+/// For whom a capability is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Who will hold it.
+    pub holder: DomainId,
+    /// The channel that will bring its number there; 0 for none.
+    pub channel: ChannelId,
+}
+
+impl From<DomainId> for Way {
+    fn from(holder: DomainId) -> Self {
+        Way { holder, channel: ChannelId(0) }
+    }
+}
+
+/// How a capability comes to its holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OnItsWay {
+    pub(crate) granter: DomainId,
+    /// What will bring its number; 0 for none.
+    pub(crate) channel: ChannelId,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

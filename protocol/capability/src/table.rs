@@ -6,7 +6,9 @@ use core::hash::{Hash, Hasher};
 
 use tombolo_base::{ChannelId, DomainId, NodeId};
 
-use crate::record::{CapabilityRecord, Mappable, MappingRecord, Memory, NewRegion, RegionRecord};
+use crate::record::{
+    CapabilityRecord, Mappable, MappingRecord, Memory, NewRegion, OnItsWay, RegionRecord, Way,
+};
 use crate::revoke::{Operation, Patience, Revocation, Revoked};
 use crate::{Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, RegionId, Rights, Seal};
 
@@ -123,6 +125,7 @@ impl Table {
             charged: maker,
             parent: None,
             revoked: false,
+            on_its_way: None,
         })
     }
 
@@ -171,7 +174,8 @@ impl Table {
     }
 
     /// Derives a capability from one that `by` holds: to a part of its bytes, counted from their start, with some of its
-    /// rights. For another holder that takes the right to grant.
+    /// rights. For another holder that takes the right to grant; it is on its way then, over a channel if that is named, until it is
+    /// [accepted](Self::accept).
     ///
     /// # Errors
     /// Nothing has changed.
@@ -181,8 +185,9 @@ impl Table {
         capability: CapabilityId,
         extent: Option<Extent>,
         rights: Rights,
-        holder: DomainId,
+        to: impl Into<Way>,
     ) -> Result<CapabilityInfo, CapabilityFault> {
+        let Way { holder, channel } = to.into();
         let to_grant = if holder == by { Rights::NONE } else { Rights::GRANT };
         let record = *self.with_right(by, capability, rights | to_grant)?;
         let part = match extent {
@@ -195,6 +200,7 @@ impl Table {
             holder,
             charged: by,
             parent: Some(capability),
+            on_its_way: (holder != by).then_some(OnItsWay { granter: by, channel }),
             ..record
         }))
     }
@@ -216,7 +222,8 @@ impl Table {
         Ok(part)
     }
 
-    /// Hands a capability over. What was derived from it stays so; where its holder has it mapped it is let go.
+    /// Hands a capability over. What was derived from it stays so; where its holder has it mapped it is let go. It is on its
+    /// way until it is [accepted](Self::accept).
     ///
     /// # Errors
     /// Nothing has changed.
@@ -224,14 +231,27 @@ impl Table {
         &mut self,
         by: DomainId,
         capability: CapabilityId,
-        to: DomainId,
+        to: impl Into<Way>,
     ) -> Result<CapabilityInfo, CapabilityFault> {
         self.with_right(by, capability, Rights::GRANT)?;
-        self.unmap_own(capability);
-        self.held.remove(&(by, capability));
-        self.held.insert((to, capability));
+        let Way { holder, channel } = to.into();
+        let on_its_way = (holder != by).then_some(OnItsWay { granter: by, channel });
+        self.pass_on(capability, holder, on_its_way)
+    }
+
+    pub(crate) fn pass_on(
+        &mut self,
+        capability: CapabilityId,
+        to: DomainId,
+        on_its_way: Option<OnItsWay>,
+    ) -> Result<CapabilityInfo, CapabilityFault> {
+        if self.capabilities.get(&capability).is_some_and(|record| record.holder != to) {
+            self.unmap_own(capability);
+        }
         let record = self.capabilities.get_mut(&capability).ok_or(CapabilityFault::Gone { capability })?;
-        record.holder = to;
+        self.held.remove(&(record.holder, capability));
+        self.held.insert((to, capability));
+        (record.holder, record.on_its_way) = (to, on_its_way);
         Ok(record.info(capability))
     }
 

@@ -8,6 +8,7 @@ use crate::*;
 
 mod revoking;
 mod walks;
+mod ways;
 
 pub(super) const HOST: NodeId = NodeId(0);
 pub(super) const ARM0: NodeId = NodeId(1);

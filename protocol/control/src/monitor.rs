@@ -222,7 +222,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0x36e5963fcd64f738;
+pub const MONITOR_FINGERPRINT: u64 = 0xe266ea4ebca461f9;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.
@@ -366,7 +366,7 @@ rt::owned_messages! {
     };
     /// Derive a capability: to a part of the memory, or with fewer rights, or for somebody else, which takes the right
     /// to grant.
-    Call 61 => CapabilityDerive, 56 {
+    Call 61 => CapabilityDerive, 64 {
         /// From which.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
         /// Which part, counted from the start of the capability's own; all of that if none.
@@ -375,13 +375,17 @@ rt::owned_messages! {
         rights @ 32: crate::Rights => RightsView<'m>,
         /// For whom; the caller if none.
         holder @ 40: Option<rt::DomainId> => Option<rt::Domain>,
+        /// The channel that will bring its number there; 0 for none.
+        channel @ 56: tombolo_base::ChannelId => ChannelIdView<'m>,
     };
     /// Hand a capability over to somebody else, which takes the right to grant. The caller has it no longer, nor mapped.
-    Call 62 => CapabilityGive, 16 {
+    Call 62 => CapabilityGive, 24 {
         /// Which.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
         /// To whom.
         holder @ 8: rt::DomainId => rt::Domain,
+        /// The channel that will bring its number there; 0 for none.
+        channel @ 16: tombolo_base::ChannelId => ChannelIdView<'m>,
     };
     /// Let a capability go, and what is mapped by it. What was derived from it stays.
     Call 63 => CapabilityDelete, 8 {
@@ -424,6 +428,27 @@ rt::owned_messages! {
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
         /// How.
         seal @ 8: Seal => Seal,
+    };
+    /// Take up a capability that was granted or given to the caller, once.
+    Call 70 => CapabilityAccept, 32 {
+        /// Which.
+        capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
+        /// Who has to have granted it; whoever did if none, and then also what has been taken up before.
+        granter @ 8: Option<rt::DomainId> => Option<rt::Domain>,
+        /// It has to be to all of a region.
+        whole @ 24: bool => bool,
+    };
+    /// Take a capability back that the caller granted or gave, and that has not been taken up. The caller holds it then.
+    Call 71 => CapabilityTakeBack, 8 {
+        /// Which.
+        capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
+    };
+    /// A channel is no more: what was to come over it to the caller, and was not taken up, goes.
+    Call 72 => CapabilityForget, 16 {
+        /// Which channel.
+        channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
+        /// Who was at its other end.
+        granter @ 8: rt::DomainId => rt::Domain,
     };
 }
 
@@ -488,6 +513,12 @@ impl MonitorRequest {
     pub const CAPABILITY_REVOKE: u16 = 68;
     /// The ordinal of `region_seal`.
     pub const REGION_SEAL: u16 = 69;
+    /// The ordinal of `capability_accept`.
+    pub const CAPABILITY_ACCEPT: u16 = 70;
+    /// The ordinal of `capability_take_back`.
+    pub const CAPABILITY_TAKE_BACK: u16 = 71;
+    /// The ordinal of `capability_forget`.
+    pub const CAPABILITY_FORGET: u16 = 72;
 }
 
 rt::owned_messages! {
@@ -598,23 +629,23 @@ rt::owned_messages! {
         fault @ 0: Fault => FaultView<'m>,
     };
     /// Answers [`MonitorRequest::RegionCreate`].
-    Reply 60 => RegionCreate, 72 {
+    Reply 60 => RegionCreate, 88 {
         /// The capability to all of it.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
     };
     /// Answers [`MonitorRequest::CapabilityDerive`].
-    Reply 61 => CapabilityDerive, 72 {
+    Reply 61 => CapabilityDerive, 88 {
         /// The new one.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
     };
     /// Answers [`MonitorRequest::CapabilityShow`].
-    Reply 64 => CapabilityShow, 144 {
+    Reply 64 => CapabilityShow, 160 {
         /// That.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
         /// The region.
-        region @ 72: RegionInfo => RegionInfoView<'m>,
+        region @ 88: RegionInfo => RegionInfoView<'m>,
         /// Where foreign memory is.
-        foreign @ 120: Option<ForeignPlace> => Option<ForeignPlaceView<'m>>,
+        foreign @ 136: Option<ForeignPlace> => Option<ForeignPlaceView<'m>>,
     };
     /// Answers [`MonitorRequest::Capabilities`].
     Reply 65 => Capabilities, 16 {
@@ -642,10 +673,24 @@ rt::owned_messages! {
         /// Domains that were killed because they did not let go.
         killed @ 8: rt::Vec<rt::DomainId> => rt::List<'m, rt::Domain, 256>,
     };
+    /// Answers [`MonitorRequest::CapabilityAccept`].
+    Reply 70 => CapabilityAccept, 160 {
+        /// What it is.
+        capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
+        /// The region.
+        region @ 88: RegionInfo => RegionInfoView<'m>,
+        /// Where foreign memory is.
+        foreign @ 136: Option<ForeignPlace> => Option<ForeignPlaceView<'m>>,
+    };
+    /// Answers [`MonitorRequest::CapabilityTakeBack`].
+    Reply 71 => CapabilityTakeBack, 88 {
+        /// What it is.
+        capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
+    };
     /// Answers a call without results: it is done.
-    Reply 3 | 6 | 9 | 10 | 13 | 14 | 15 | 40 | 62 | 63 | 69 => Done;
+    Reply 3 | 6 | 9 | 10 | 13 | 14 | 15 | 40 | 62 | 63 | 69 | 72 => Done;
     /// Answers a call that was declined.
-    Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14 | 15 | 30 | 40 | 41 | 42 | 60 | 61 | 62 | 63 | 64 | 65 | 66 | 67 | 68 | 69 => Failed, 16 {
+    Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14 | 15 | 30 | 40 | 41 | 42 | 60 | 61 | 62 | 63 | 64 | 65 | 66 | 67 | 68 | 69 | 70 | 71 | 72 => Failed, 16 {
         /// `fault`.
         fault @ 0: Fault => FaultView<'m>,
     };

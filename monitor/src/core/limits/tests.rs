@@ -293,6 +293,7 @@ fn capabilities_count_for_who_makes_them() {
         extent: None,
         rights: Rights::ALL,
         holder,
+        channel: tombolo_base::ChannelId(0),
     };
     let grant = derive(&capability, Some(other));
     for _ in 0..2 {

@@ -51,7 +51,13 @@ impl Bench {
         to: DomainId,
         rights: Rights,
     ) -> CapabilityInfo {
-        let derive = Request::CapabilityDerive { capability: of.id, extent: None, rights, holder: Some(to) };
+        let derive = Request::CapabilityDerive {
+            capability: of.id,
+            extent: None,
+            rights,
+            holder: Some(to),
+            channel: ChannelId(0),
+        };
         match self.ask(client, derive) {
             Some(Reply::CapabilityDerive { capability }) => capability,
             other => panic!("{other:?}"),

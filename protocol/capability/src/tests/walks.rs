@@ -85,7 +85,26 @@ impl Walk {
             }
             5 => {
                 if let Some((by, capability)) = self.holding(a) {
-                    let _ = self.table.give(by, capability, other);
+                    let way = Way { holder: other, channel: ChannelId(c as u64 % 3) };
+                    let _ = self.table.give(by, capability, way);
+                }
+            }
+            19 => {
+                if let Some((by, capability)) = self.holding(a) {
+                    let granted = self.table.capabilities[&capability].on_its_way.is_some();
+                    let accepted = self.table.accept(by, capability, Some(other), false);
+                    assert!(accepted.is_err() || granted, "what was not on its way was taken up");
+                    assert!(accepted.is_err() || self.table.take_back(other, capability).is_err());
+                }
+            }
+            20 => {
+                if let Some((by, capability)) = self.holding(a) {
+                    match c % 2 {
+                        0 => self.table.forget(by, ChannelId(c as u64 % 3), other),
+                        _ => {
+                            let _ = self.table.take_back(other, capability);
+                        }
+                    }
                 }
             }
             6 => {
@@ -241,7 +260,7 @@ proptest! {
 
     #[test]
     fn no_walk_breaks_what_is_promised(
-        steps in proptest::collection::vec((0_u8..19, 0_usize..1000, 0_usize..1000, 0_usize..1000), 1..150)
+        steps in proptest::collection::vec((0_u8..22, 0_usize..1000, 0_usize..1000, 0_usize..1000), 1..150)
     ) {
         let mut walk = Walk::new();
         steps.into_iter().for_each(|step| walk.step(step));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tombolo_base::DomainId;
+use tombolo_base::{ChannelId, DomainId};
 use tombolo_capability::{CapabilityId, CapabilityInfo, Extent, RegionId, RegionInfo, Revoked, Rights, Seal};
 use tombolo_control::{ForeignPlace, Reply, Request};
 
@@ -124,7 +124,13 @@ impl Capability {
         rights: Rights,
         holder: Option<DomainId>,
     ) -> Result<CapabilityInfo, Error> {
-        match self.ask(Request::CapabilityDerive { capability: self.id(), extent, rights, holder })? {
+        match self.ask(Request::CapabilityDerive {
+            capability: self.id(),
+            extent,
+            rights,
+            holder,
+            channel: ChannelId(0),
+        })? {
             Reply::CapabilityDerive { capability } => Ok(capability),
             other => Err(unexpected(&other)),
         }
@@ -136,7 +142,7 @@ impl Capability {
     /// # Errors
     /// As [`grant`](Self::grant); it is still this program's then.
     pub fn give(&self, domain: DomainId) -> Result<CapabilityId, Error> {
-        self.ask(Request::CapabilityGive { capability: self.id(), holder: domain })?;
+        self.ask(Request::CapabilityGive { capability: self.id(), holder: domain, channel: ChannelId(0) })?;
         Ok(self.keep())
     }
 

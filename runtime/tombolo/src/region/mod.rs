@@ -174,8 +174,9 @@ impl Domain {
     /// # Errors
     /// [`Error::Monitor`]: it is another domain's, or not there any more.
     pub fn capability(&self, id: CapabilityId) -> Result<Capability, Error> {
-        match self.link.ask(Request::CapabilityShow { capability: id }, ANSWER_TIMEOUT)?.0 {
-            Reply::CapabilityShow { capability, .. } => Ok(Capability::held(self.link.clone(), capability)),
+        let accept = Request::CapabilityAccept { capability: id, granter: None, whole: false };
+        match self.link.ask(accept, ANSWER_TIMEOUT)?.0 {
+            Reply::CapabilityAccept { capability, .. } => Ok(Capability::held(self.link.clone(), capability)),
             other => Err(unexpected(&other)),
         }
     }

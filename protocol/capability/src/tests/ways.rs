@@ -1,0 +1,121 @@
+//! Rights that are on their way.
+
+use super::*;
+
+/// An owner's region, and another domain.
+fn two(table: &mut Table) -> (DomainId, DomainId, CapabilityInfo) {
+    let (owner, other) = (domain(HOST, 1), domain(ARM0, 2));
+    (owner, other, create(table, memory(HOST, owner, 2)))
+}
+
+fn over(holder: DomainId, channel: u64) -> Way {
+    Way { holder, channel: ChannelId(channel) }
+}
+
+#[test]
+fn what_was_granted_is_taken_up_once_and_from_who_granted_it() {
+    let mut table = table();
+    let (owner, other, all) = two(&mut table);
+    let stranger = domain(HOST, 3);
+    let granted = table.derive(owner, all.id, None, Rights::READ, over(other, 5)).unwrap();
+    assert_eq!((all.granter, granted.granter), (None, Some(owner)));
+    let capability = granted.id;
+    let before = table.clone();
+    let not_from = Err(CapabilityFault::NotFrom { capability, domain: stranger });
+    assert_eq!(table.accept(other, capability, Some(stranger), false), not_from);
+    let not_yours = Err(CapabilityFault::NotYours { capability });
+    assert_eq!(table.accept(stranger, capability, Some(owner), false), not_yours);
+    assert_eq!(table, before);
+    assert_eq!(table.accept(other, capability, Some(owner), false), Ok(()));
+    let taken_up = Err(CapabilityFault::TakenUp { capability });
+    assert_eq!(table.accept(other, capability, Some(owner), false), taken_up);
+    assert_eq!(
+        table.accept(other, capability, None, false),
+        Ok(()),
+        "who asks for nobody's is not talked into it"
+    );
+    // What somebody made is not what anybody sent.
+    let own = Err(CapabilityFault::TakenUp { capability: all.id });
+    assert_eq!(table.accept(owner, all.id, Some(other), false), own);
+    assert_eq!(table.show(other, capability).unwrap().0.granter, None);
+}
+
+#[test]
+fn all_of_a_region_is_no_part_of_one() {
+    let mut table = table();
+    let (owner, other, all) = two(&mut table);
+    let half = table.derive(owner, all.id, page(0, 1), Rights::READ, over(other, 5)).unwrap();
+    let part = table.accept(other, half.id, Some(owner), true);
+    assert!(matches!(part, Err(CapabilityFault::BadExtent { available_bytes: 8192, .. })), "{part:?}");
+    assert_eq!(table.accept(other, half.id, Some(owner), false), Ok(()), "it was not taken up by that");
+    let whole = table.derive(owner, all.id, None, Rights::READ, over(other, 5)).unwrap();
+    assert_eq!(table.accept(other, whole.id, Some(owner), true), Ok(()));
+}
+
+#[test]
+fn what_was_not_taken_up_is_taken_back() {
+    let mut table = table();
+    let (owner, other, all) = two(&mut table);
+    map(&mut table, owner, all.id, 1, Rights::READ_WRITE);
+    table.give(owner, all.id, over(other, 5)).unwrap();
+    assert_eq!(table.take_consequences(), [Consequence::HangUp { node: HOST, mapping: ChannelId(1) }]);
+    let capability = all.id;
+    assert_eq!(table.take_back(other, capability), Err(CapabilityFault::NotYours { capability }));
+    assert_eq!(table.take_back(owner, capability).unwrap(), all);
+    assert_eq!(
+        table.accept(other, capability, Some(owner), false),
+        Err(CapabilityFault::NotYours { capability })
+    );
+    assert_eq!(
+        table.take_back(owner, capability),
+        Err(CapabilityFault::TakenUp { capability }),
+        "it is its own"
+    );
+    // What the other does with it before it takes it up ends with that.
+    let lent = table.derive(owner, capability, None, Rights::READ, over(other, 5)).unwrap();
+    map(&mut table, other, lent.id, 2, Rights::READ);
+    assert_eq!(table.take_back(owner, lent.id).unwrap().holder, owner);
+    assert_eq!(table.take_consequences(), [Consequence::HangUp { node: ARM0, mapping: ChannelId(2) }]);
+    table.delete(owner, lent.id).unwrap();
+    let lent = table.derive(owner, capability, None, Rights::READ, over(other, 5)).unwrap().id;
+    table.accept(other, lent, Some(owner), false).unwrap();
+    assert_eq!(table.take_back(owner, lent), Err(CapabilityFault::TakenUp { capability: lent }));
+}
+
+#[test]
+fn what_nobody_will_take_up_goes_with_its_channel_its_holder_or_the_right_above_it() {
+    let mut table = table();
+    let (owner, other, all) = two(&mut table);
+    let granted = |table: &mut Table, channel| {
+        table.derive(owner, all.id, None, Rights::READ, over(other, channel)).unwrap().id
+    };
+    let [here, taken, there] = [5, 5, 6].map(|channel| granted(&mut table, channel));
+    table.accept(other, taken, Some(owner), false).unwrap();
+    // Neither another domain, nor of another one's, nor over another channel.
+    table.forget(owner, ChannelId(5), owner);
+    table.forget(other, ChannelId(5), other);
+    table.forget(other, ChannelId(7), owner);
+    let gone = |table: &Table, capability| table.show(other, capability).is_err();
+    assert!([here, taken, there].into_iter().all(|capability| !gone(&table, capability)));
+    table.forget(other, ChannelId(5), owner);
+    assert_eq!([here, taken, there].map(|capability| gone(&table, capability)), [true, false, false]);
+    // The end of who granted it loses nothing: the message is there, and its right with it.
+    let moved = create(&mut table, memory(HOST, owner, 1));
+    table.give(owner, moved.id, over(other, 6)).unwrap();
+    table.domain_ended(owner);
+    assert_eq!(table.accept(other, moved.id, Some(owner), true), Ok(()));
+    assert_eq!(table.accept(other, there, Some(owner), false), Ok(()));
+    let maker = domain(HOST, 4);
+    let all = create(&mut table, memory(HOST, maker, 1));
+    let lent = table.derive(maker, all.id, None, Rights::READ, over(other, 8)).unwrap().id;
+    table.revoke(0, maker, all.id, false).unwrap();
+    assert_eq!(
+        table.accept(other, lent, Some(maker), false),
+        Err(CapabilityFault::Gone { capability: lent })
+    );
+    table.derive(maker, all.id, None, Rights::READ, over(other, 8)).unwrap();
+    table.domain_ended(other);
+    table.domain_ended(maker);
+    table.take_consequences();
+    assert!(table.held().iter().all(|(_, count)| *count == 0));
+}
