@@ -1,5 +1,5 @@
 /*
- * Capabilities and bulk memory, for tests of links that cannot carry them.
+ * Rights that go along with messages, for tests.
  *
  * Written by `tombolo idl compile --lang c` from interfaces/rights.tbl.
  */
@@ -14,10 +14,14 @@ extern "C" {
 
 /* What is sent. */
 typedef struct testing_rights_pass_request {
+    /* Told the sum, as a message of 8 bytes, little-endian. */
     tombolo_right endpoint; /* copies: endpoint */
+    /* It is the server's from then on. */
     tombolo_right region; /* gives away: region */
+    /* Perhaps. */
     tombolo_optional_right any; /* copies: capability */
-    tombolo_list_right buffers; /* up to 2, each of gives away: buffer */
+    /* Several. */
+    tombolo_list_right parts; /* up to 4, each of copies: capability */
 } testing_rights_pass_request;
 /* Its fields on the wire. */
 #define TESTING_RIGHTS_PASS_REQUEST_BYTES 64
@@ -31,9 +35,9 @@ static inline void testing_rights_pass_request_put(tombolo_writer *w, uint32_t a
         tombolo_put_right(w, at + 32 + 8, value->any.value, 0x3);
     }
     {
-        const uint32_t list0 = tombolo_put_list(w, at + 56, value->buffers.items, value->buffers.count, 16, 2, "RightsPassRequest.buffers");
-        for (uint32_t i0 = 0; i0 < value->buffers.count && tombolo_is_writing(w); i0++) {
-            tombolo_put_right(w, list0 + i0 * 16, value->buffers.items[i0], 0x104);
+        const uint32_t list0 = tombolo_put_list(w, at + 56, value->parts.items, value->parts.count, 16, 4, "RightsPassRequest.parts");
+        for (uint32_t i0 = 0; i0 < value->parts.count && tombolo_is_writing(w); i0++) {
+            tombolo_put_right(w, list0 + i0 * 16, value->parts.items[i0], 0x3);
         }
     }
 }
@@ -48,24 +52,120 @@ static inline void testing_rights_pass_request_get(tombolo_reader *r, tombolo_re
     }
     {
         tombolo_record list0;
-        tombolo_right *items0 = (tombolo_right *)tombolo_get_list(r, in, at + 56, 16, 2, sizeof(tombolo_right), &list0, &value->buffers.count);
-        for (uint32_t i0 = 0; i0 < value->buffers.count && tombolo_is_reading(r); i0++) {
+        tombolo_right *items0 = (tombolo_right *)tombolo_get_list(r, in, at + 56, 16, 4, sizeof(tombolo_right), &list0, &value->parts.count);
+        for (uint32_t i0 = 0; i0 < value->parts.count && tombolo_is_reading(r); i0++) {
+            items0[i0] = tombolo_get_right(r, list0, list0.start + i0 * 16, 0x3);
+        }
+        value->parts.items = items0;
+    }
+}
+
+/* What answers. */
+typedef struct testing_rights_pass_reply {
+    /* The sum. */
+    uint64_t sum;
+    /* A right to read what was the caller's. */
+    tombolo_optional_right back; /* copies: capability */
+} testing_rights_pass_reply;
+/* Its fields on the wire. */
+#define TESTING_RIGHTS_PASS_REPLY_BYTES 32
+
+static inline void testing_rights_pass_reply_put(tombolo_writer *w, uint32_t at, const testing_rights_pass_reply *value)
+{
+    tombolo_put(w, at, value->sum, 8);
+    if (value->back.there) {
+        tombolo_put(w, at + 8, 1, 1);
+        tombolo_put_right(w, at + 8 + 8, value->back.value, 0x3);
+    }
+}
+
+static inline void testing_rights_pass_reply_get(tombolo_reader *r, tombolo_record in, uint32_t at, testing_rights_pass_reply *value)
+{
+    value->sum = (uint64_t)tombolo_get(r, in, at);
+    value->back.there = tombolo_get_bool(r, in, at + 8);
+    if (value->back.there) {
+        value->back.value = tombolo_get_right(r, in, at + 8 + 8, 0x3);
+    }
+}
+
+/* What is sent. */
+typedef struct testing_buffers_pass_request {
+    /* They are the server's from then on. */
+    tombolo_list_right given; /* up to 4, each of gives away: buffer */
+    /* The caller keeps it, and the server reads it. */
+    tombolo_optional_right lent; /* copies: buffer */
+} testing_buffers_pass_request;
+/* Its fields on the wire. */
+#define TESTING_BUFFERS_PASS_REQUEST_BYTES 32
+
+static inline void testing_buffers_pass_request_put(tombolo_writer *w, uint32_t at, const testing_buffers_pass_request *value)
+{
+    {
+        const uint32_t list0 = tombolo_put_list(w, at, value->given.items, value->given.count, 16, 4, "BuffersPassRequest.given");
+        for (uint32_t i0 = 0; i0 < value->given.count && tombolo_is_writing(w); i0++) {
+            tombolo_put_right(w, list0 + i0 * 16, value->given.items[i0], 0x104);
+        }
+    }
+    if (value->lent.there) {
+        tombolo_put(w, at + 8, 1, 1);
+        tombolo_put_right(w, at + 8 + 8, value->lent.value, 0x4);
+    }
+}
+
+static inline void testing_buffers_pass_request_get(tombolo_reader *r, tombolo_record in, uint32_t at, testing_buffers_pass_request *value)
+{
+    {
+        tombolo_record list0;
+        tombolo_right *items0 = (tombolo_right *)tombolo_get_list(r, in, at, 16, 4, sizeof(tombolo_right), &list0, &value->given.count);
+        for (uint32_t i0 = 0; i0 < value->given.count && tombolo_is_reading(r); i0++) {
             items0[i0] = tombolo_get_right(r, list0, list0.start + i0 * 16, 0x104);
         }
-        value->buffers.items = items0;
+        value->given.items = items0;
+    }
+    value->lent.there = tombolo_get_bool(r, in, at + 8);
+    if (value->lent.there) {
+        value->lent.value = tombolo_get_right(r, in, at + 8 + 8, 0x4);
+    }
+}
+
+/* What answers. */
+typedef struct testing_buffers_pass_reply {
+    /* The sum. */
+    uint64_t sum;
+    /* The first of those that were given. */
+    tombolo_optional_right back; /* gives away: buffer */
+} testing_buffers_pass_reply;
+/* Its fields on the wire. */
+#define TESTING_BUFFERS_PASS_REPLY_BYTES 32
+
+static inline void testing_buffers_pass_reply_put(tombolo_writer *w, uint32_t at, const testing_buffers_pass_reply *value)
+{
+    tombolo_put(w, at, value->sum, 8);
+    if (value->back.there) {
+        tombolo_put(w, at + 8, 1, 1);
+        tombolo_put_right(w, at + 8 + 8, value->back.value, 0x104);
+    }
+}
+
+static inline void testing_buffers_pass_reply_get(tombolo_reader *r, tombolo_record in, uint32_t at, testing_buffers_pass_reply *value)
+{
+    value->sum = (uint64_t)tombolo_get(r, in, at);
+    value->back.there = tombolo_get_bool(r, in, at + 8);
+    if (value->back.there) {
+        value->back.value = tombolo_get_right(r, in, at + 8 + 8, 0x104);
     }
 }
 
 /* --- interface Rights ---------------------------------------------------------------------------- */
 
-/* Passes rights on. */
+/* Passes rights to memory and to endpoints on. */
 #define TESTING_RIGHTS_VERSION 1
 /* What both sides must have in common: its package, name and version. */
 #define TESTING_RIGHTS_HASH UINT64_C(0x7e6393de63d8dffb)
 /* Of everything that peers can notice: tells builds apart. */
-#define TESTING_RIGHTS_FINGERPRINT UINT64_C(0x96999c2c98922066)
+#define TESTING_RIGHTS_FINGERPRINT UINT64_C(0x90770588f71af1f6)
 /* Memory for the lists of a message, at most. */
-#define TESTING_RIGHTS_LIST_BYTES (2 * sizeof(tombolo_right) + 8)
+#define TESTING_RIGHTS_LIST_BYTES (4 * sizeof(tombolo_right) + 8)
 
 /* How to open its channels, for tombolo_connect and tombolo_export. */
 static inline tombolo_options testing_rights_options(void)
@@ -116,9 +216,9 @@ static inline tombolo_status testing_rights_client_poll(testing_rights_client *c
     return tombolo_client_poll(&client->base, timeout_ns);
 }
 
-/* Of all kinds. */
+/* Of all kinds. The server adds up the bytes of all memory that it is given a right to. */
 static inline tombolo_status testing_rights_call_pass(
-    testing_rights_client *client, const testing_rights_pass_request *request, uint64_t timeout_ns)
+    testing_rights_client *client, const testing_rights_pass_request *request, testing_rights_pass_reply *reply, uint64_t timeout_ns)
 {
     tombolo_reader r;
     tombolo_record body;
@@ -126,6 +226,10 @@ static inline tombolo_status testing_rights_call_pass(
     tombolo_writer w = tombolo_client_begin(&client->base, 1, TOMBOLO_CALL, TESTING_RIGHTS_PASS_REQUEST_BYTES);
     testing_rights_pass_request_put(&w, TOMBOLO_HEADER_BYTES, request);
     status = tombolo_client_call(&client->base, &w, 1, false, timeout_ns, &r, &body);
+    if (status == TOMBOLO_OK) {
+        memset(reply, 0, sizeof *reply);
+        testing_rights_pass_reply_get(&r, body, body.start, reply);
+    }
     return tombolo_client_read(&client->base, &r, status);
 }
 
@@ -135,8 +239,8 @@ static inline tombolo_status testing_rights_call_pass(
  * keeps `pending` for the function that answers it and returns TOMBOLO_LATER. All else, and null, is not served. The
  * request and its texts are good until it returns; what the reply refers to has to be good a moment longer. */
 typedef struct testing_rights_handler {
-    /* Of all kinds. */
-    tombolo_status (*pass)(void *context, tombolo_pending pending, const testing_rights_pass_request *request);
+    /* Of all kinds. The server adds up the bytes of all memory that it is given a right to. */
+    tombolo_status (*pass)(void *context, tombolo_pending pending, const testing_rights_pass_request *request, testing_rights_pass_reply *reply);
 } testing_rights_handler;
 
 /* The serving end of a channel. */
@@ -167,13 +271,14 @@ static inline tombolo_status testing_rights_server_bind(
 /* Answers a call of `pass` that was kept: with the reply for TOMBOLO_OK, else that it is not served.
  * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
 static inline tombolo_status testing_rights_answer_pass(
-    testing_rights_server *server, tombolo_pending pending, tombolo_status result)
+    testing_rights_server *server, tombolo_pending pending, tombolo_status result, const testing_rights_pass_reply *reply)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
         return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
     }
     if (result == TOMBOLO_OK) {
-        tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, 0);
+        tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, TESTING_RIGHTS_PASS_REPLY_BYTES);
+        testing_rights_pass_reply_put(&w, TOMBOLO_HEADER_BYTES, reply);
         return tombolo_server_answer(&server->base, pending, &w);
     }
     return tombolo_server_fault(&server->base, pending, 3);
@@ -201,19 +306,192 @@ static inline tombolo_status testing_rights_serve(testing_rights_server *server,
     switch (pending.ordinal) {
     case 1: {
         testing_rights_pass_request request;
+        testing_rights_pass_reply reply;
         memset(&request, 0, sizeof request);
+        memset(&reply, 0, sizeof reply);
         testing_rights_pass_request_get(&r, body, body.start, &request);
         if (!tombolo_is_reading(&r)) {
             return tombolo_server_fault(&server->base, pending, 2);
         }
         (void)tombolo_server_keep(&server->base, pending);
         if (server->handler->pass != NULL) {
-            status = server->handler->pass(server->context, pending, &request);
+            status = server->handler->pass(server->context, pending, &request, &reply);
         }
         if (status == TOMBOLO_LATER) {
             return TOMBOLO_OK;
         }
-        return testing_rights_answer_pass(server, pending, status);
+        return testing_rights_answer_pass(server, pending, status, &reply);
+    }
+    default:
+        return tombolo_server_fault(&server->base, pending, 1);
+    }
+}
+
+/* --- interface Buffers --------------------------------------------------------------------------- */
+
+/* Passes bulk memory on. */
+#define TESTING_BUFFERS_VERSION 1
+/* What both sides must have in common: its package, name and version. */
+#define TESTING_BUFFERS_HASH UINT64_C(0x59fe21477ee3a955)
+/* Of everything that peers can notice: tells builds apart. */
+#define TESTING_BUFFERS_FINGERPRINT UINT64_C(0x23572504c922e154)
+/* Memory for the lists of a message, at most. */
+#define TESTING_BUFFERS_LIST_BYTES (4 * sizeof(tombolo_right) + 8)
+
+/* How to open its channels, for tombolo_connect and tombolo_export. */
+static inline tombolo_options testing_buffers_options(void)
+{
+    tombolo_options options = {0, 0, 0, 0, 0, 0};
+    options.interface_hash = TESTING_BUFFERS_HASH;
+    return options;
+}
+
+/* --- client of Buffers --------------------------------------------------------------------------- */
+
+/* The calling end of a channel. */
+typedef struct testing_buffers_client {
+    tombolo_client base; /* base.port.counts says what has passed */
+} testing_buffers_client;
+
+/* What this client does with a one-way message. */
+static inline bool testing_buffers_client_event(
+    tombolo_client *base, uint16_t ordinal, tombolo_reader *r, tombolo_record body)
+{
+    (void)base;
+    (void)ordinal;
+    (void)r;
+    (void)body;
+    return false;
+}
+
+/* The memory that a client of this channel needs, in bytes. */
+static inline size_t testing_buffers_client_memory(const tombolo_channel *channel)
+{
+    return tombolo_port_memory(channel, TESTING_BUFFERS_LIST_BYTES);
+}
+
+/* Makes a client of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
+ * testing_buffers_client_memory() says does while no message has lists that do not fit. */
+static inline tombolo_status testing_buffers_client_bind(
+    testing_buffers_client *client, tombolo_channel *channel, void *memory, size_t bytes)
+{
+    const tombolo_needs needs = {true, 40};
+    memset(client, 0, sizeof *client);
+    client->base.on_event = testing_buffers_client_event;
+    return tombolo_port_bind(&client->base.port, channel, memory, bytes, needs);
+}
+
+/* Takes the one-way messages that have come, waiting for the first. TOMBOLO_TIMED_OUT: there was none. */
+static inline tombolo_status testing_buffers_client_poll(testing_buffers_client *client, uint64_t timeout_ns)
+{
+    return tombolo_client_poll(&client->base, timeout_ns);
+}
+
+/* The server adds up the bytes of all buffers, each from its start for as long as it says. */
+static inline tombolo_status testing_buffers_call_pass(
+    testing_buffers_client *client, const testing_buffers_pass_request *request, testing_buffers_pass_reply *reply, uint64_t timeout_ns)
+{
+    tombolo_reader r;
+    tombolo_record body;
+    tombolo_status status;
+    tombolo_writer w = tombolo_client_begin(&client->base, 1, TOMBOLO_CALL, TESTING_BUFFERS_PASS_REQUEST_BYTES);
+    testing_buffers_pass_request_put(&w, TOMBOLO_HEADER_BYTES, request);
+    status = tombolo_client_call(&client->base, &w, 1, false, timeout_ns, &r, &body);
+    if (status == TOMBOLO_OK) {
+        memset(reply, 0, sizeof *reply);
+        testing_buffers_pass_reply_get(&r, body, body.start, reply);
+    }
+    return tombolo_client_read(&client->base, &r, status);
+}
+
+/* --- server of Buffers --------------------------------------------------------------------------- */
+
+/* What serves. A call's function fills in the reply and returns TOMBOLO_OK, or the error and TOMBOLO_DECLINED, or
+ * keeps `pending` for the function that answers it and returns TOMBOLO_LATER. All else, and null, is not served. The
+ * request and its texts are good until it returns; what the reply refers to has to be good a moment longer. */
+typedef struct testing_buffers_handler {
+    /* The server adds up the bytes of all buffers, each from its start for as long as it says. */
+    tombolo_status (*pass)(void *context, tombolo_pending pending, const testing_buffers_pass_request *request, testing_buffers_pass_reply *reply);
+} testing_buffers_handler;
+
+/* The serving end of a channel. */
+typedef struct testing_buffers_server {
+    tombolo_server base; /* base.port.counts says what has passed */
+    const testing_buffers_handler *handler;
+    void *context;
+} testing_buffers_server;
+
+/* The memory that a server of this channel needs, in bytes. */
+static inline size_t testing_buffers_server_memory(const tombolo_channel *channel)
+{
+    return tombolo_port_memory(channel, TESTING_BUFFERS_LIST_BYTES);
+}
+
+/* Makes a server of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
+ * testing_buffers_server_memory() says does while no message has lists that do not fit. */
+static inline tombolo_status testing_buffers_server_bind(
+    testing_buffers_server *server, tombolo_channel *channel, void *memory, size_t bytes, const testing_buffers_handler *handler, void *context)
+{
+    const tombolo_needs needs = {true, 40};
+    memset(server, 0, sizeof *server);
+    server->handler = handler;
+    server->context = context;
+    return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
+}
+
+/* Answers a call of `pass` that was kept: with the reply for TOMBOLO_OK, else that it is not served.
+ * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
+static inline tombolo_status testing_buffers_answer_pass(
+    testing_buffers_server *server, tombolo_pending pending, tombolo_status result, const testing_buffers_pass_reply *reply)
+{
+    if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "nobody waits for the answer any more");
+    }
+    if (result == TOMBOLO_OK) {
+        tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, TESTING_BUFFERS_PASS_REPLY_BYTES);
+        testing_buffers_pass_reply_put(&w, TOMBOLO_HEADER_BYTES, reply);
+        return tombolo_server_answer(&server->base, pending, &w);
+    }
+    return tombolo_server_fault(&server->base, pending, 3);
+}
+
+/* Takes one message, waiting for it, and serves it. TOMBOLO_TIMED_OUT: there was none. TOMBOLO_CLOSED, TOMBOLO_PEER_DIED:
+ * the client is gone. TOMBOLO_NO_ROOM: it takes no answers, and its channel should be closed. */
+static inline tombolo_status testing_buffers_serve(testing_buffers_server *server, uint64_t timeout_ns)
+{
+    tombolo_pending pending = {0, 0};
+    tombolo_reader r;
+    tombolo_record body;
+    uint8_t kind;
+    tombolo_status status = tombolo_server_receive(&server->base, timeout_ns, &kind, &pending, &r, &body);
+    if (status != TOMBOLO_OK || kind == 0) {
+        return status;
+    }
+    status = TOMBOLO_UNSERVED; /* unless somebody serves it */
+    if (kind == TOMBOLO_MESSAGE) {
+        switch (pending.ordinal) {
+        default:
+            return tombolo_server_took(&server->base, &r, false);
+        }
+    }
+    switch (pending.ordinal) {
+    case 1: {
+        testing_buffers_pass_request request;
+        testing_buffers_pass_reply reply;
+        memset(&request, 0, sizeof request);
+        memset(&reply, 0, sizeof reply);
+        testing_buffers_pass_request_get(&r, body, body.start, &request);
+        if (!tombolo_is_reading(&r)) {
+            return tombolo_server_fault(&server->base, pending, 2);
+        }
+        (void)tombolo_server_keep(&server->base, pending);
+        if (server->handler->pass != NULL) {
+            status = server->handler->pass(server->context, pending, &request, &reply);
+        }
+        if (status == TOMBOLO_LATER) {
+            return TOMBOLO_OK;
+        }
+        return testing_buffers_answer_pass(server, pending, status, &reply);
     }
     default:
         return tombolo_server_fault(&server->base, pending, 1);

@@ -1,4 +1,4 @@
-//! Capabilities and bulk memory, for tests of links that cannot carry them.
+//! Rights that go along with messages, for tests.
 //!
 //! Written by `tombolo idl compile` from interfaces/rights.tbl.
 
@@ -7,31 +7,53 @@ use tombolo_interface as rt;
 rt::record! {
     /// What is sent: rights pass request.
     pub struct RightsPassRequest<'a> => RightsPassRequestView<'m>, apart 64 / 8;
-    /// `endpoint`.
+    /// Told the sum, as a message of 8 bytes, little-endian.
     endpoint @ 0: rt::Endpoint<false> => rt::Endpoint<false>,
-    /// `region`.
+    /// It is the server's from then on.
     region @ 16: rt::Region<true> => rt::Region<true>,
-    /// `any`.
+    /// Perhaps.
     any @ 32: Option<rt::Capability<false>> => Option<rt::Capability<false>>,
-    /// `buffers`, up to 2.
-    buffers @ 56: &'a [rt::Buffer<true>] => rt::List<'m, rt::Buffer<true>, 2>,
+    /// Several.
+    parts @ 56: &'a [rt::Capability<false>] => rt::List<'m, rt::Capability<false>, 4>,
 }
 
 rt::record! {
     /// What answers: rights pass reply.
-    pub struct RightsPassReply => RightsPassReplyView<'m>, apart 0 / 8;
+    pub struct RightsPassReply => RightsPassReplyView<'m>, apart 32 / 8;
+    /// The sum.
+    sum @ 0: u64 => u64,
+    /// A right to read what was the caller's.
+    back @ 8: Option<rt::Capability<false>> => Option<rt::Capability<false>>,
+}
+
+rt::record! {
+    /// What is sent: buffers pass request.
+    pub struct BuffersPassRequest<'a> => BuffersPassRequestView<'m>, apart 32 / 8;
+    /// They are the server's from then on.
+    given @ 0: &'a [rt::Buffer<true>] => rt::List<'m, rt::Buffer<true>, 4>,
+    /// The caller keeps it, and the server reads it.
+    lent @ 8: Option<rt::Buffer<false>> => Option<rt::Buffer<false>>,
+}
+
+rt::record! {
+    /// What answers: buffers pass reply.
+    pub struct BuffersPassReply => BuffersPassReplyView<'m>, apart 32 / 8;
+    /// The sum.
+    sum @ 0: u64 => u64,
+    /// The first of those that were given.
+    back @ 8: Option<rt::Buffer<true>> => Option<rt::Buffer<true>>,
 }
 
 rt::interface! {
-    /// Passes rights on.
+    /// Passes rights to memory and to endpoints on.
     pub struct Rights = "tombolo.testing.Rights" version 1;
-    hash 0x7e6393de63d8dffb, fingerprint 0x96999c2c98922066;
-    capabilities true, buffers true, message_bytes 72;
+    hash 0x7e6393de63d8dffb, fingerprint 0x90770588f71af1f6;
+    capabilities true, buffers false, message_bytes 72;
     client RightsClient<RightsEvents>, server RightsServer;
 }
 
 rt::method! {
-    /// Of all kinds.
+    /// Of all kinds. The server adds up the bytes of all memory that it is given a right to.
     pub struct RightsPass of Rights @ 1, idempotent false;
     RightsPassRequest<'_>;
     RightsPassReply => RightsPassReplyView;
@@ -39,7 +61,7 @@ rt::method! {
 }
 
 impl<P: rt::Port, E: RightsEvents> RightsClient<P, E> {
-    /// Of all kinds.
+    /// Of all kinds. The server adds up the bytes of all memory that it is given a right to.
     ///
     /// # Errors
     /// [`rt::CallError`]; an error that the interface declares is given to `read`.
@@ -69,7 +91,7 @@ impl<E: RightsEvents + ?Sized> rt::Hears<E> for Rights {
 
 /// Serves [`Rights`].
 pub trait RightsHandler {
-    /// Of all kinds.
+    /// Of all kinds. The server adds up the bytes of all memory that it is given a right to.
     ///
     /// # Errors
     /// What declines it, or that it is answered later.
@@ -98,6 +120,88 @@ impl<H: RightsHandler + ?Sized> rt::Serves<H> for Rights {
             (rt::Kind::Call, 1) => {
                 let result = handler.pass(request.later(), request.view());
                 rt::Answer::of_sure(result, RightsAnswer::PassReply)
+            }
+            _ => request.unknown(),
+        }
+    }
+}
+
+rt::interface! {
+    /// Passes bulk memory on.
+    pub struct Buffers = "tombolo.testing.Buffers" version 1;
+    hash 0x59fe21477ee3a955, fingerprint 0x23572504c922e154;
+    capabilities false, buffers true, message_bytes 40;
+    client BuffersClient<BuffersEvents>, server BuffersServer;
+}
+
+rt::method! {
+    /// The server adds up the bytes of all buffers, each from its start for as long as it says.
+    pub struct BuffersPass of Buffers @ 1, idempotent false;
+    BuffersPassRequest<'_>;
+    BuffersPassReply => BuffersPassReplyView;
+    error rt::Never => rt::Never;
+}
+
+impl<P: rt::Port, E: BuffersEvents> BuffersClient<P, E> {
+    /// The server adds up the bytes of all buffers, each from its start for as long as it says.
+    ///
+    /// # Errors
+    /// [`rt::CallError`]; an error that the interface declares is given to `read`.
+    #[inline]
+    pub fn pass<R>(
+        &mut self,
+        request: &BuffersPassRequest<'_>,
+        timeout: core::time::Duration,
+        read: impl FnOnce(Result<BuffersPassReplyView<'_>, rt::Never>) -> Result<R, rt::Malformed>,
+    ) -> Result<R, rt::CallError<P::Error>> {
+        self.0.call(request, timeout, read)
+    }
+}
+
+/// Takes the events of [`Buffers`]; `()` takes none.
+pub trait BuffersEvents {
+}
+
+impl BuffersEvents for () {}
+
+impl<E: BuffersEvents + ?Sized> rt::Hears<E> for Buffers {
+    #[inline]
+    fn hear(_: &mut E, _: u16, _: rt::Record<'_>) -> Result<bool, rt::Malformed> {
+        Ok(false)
+    }
+}
+
+/// Serves [`Buffers`].
+pub trait BuffersHandler {
+    /// The server adds up the bytes of all buffers, each from its start for as long as it says.
+    ///
+    /// # Errors
+    /// What declines it, or that it is answered later.
+    fn pass(
+        &mut self,
+        call: rt::Later<BuffersPass>,
+        request: BuffersPassRequestView<'_>,
+    ) -> Result<BuffersPassReply, rt::Decline<rt::Never>>;
+}
+
+rt::answers! {
+    /// What a server of [`Buffers`] sends back.
+    pub enum BuffersAnswer;
+    PassReply(BuffersPassReply),
+}
+
+impl<H: BuffersHandler + ?Sized> rt::Serves<H> for Buffers {
+    type Answers<'s>
+        = BuffersAnswer
+    where
+        H: 's;
+
+    #[inline]
+    fn dispatch<'s>(handler: &'s mut H, request: rt::Incoming<'_>) -> rt::Answer<Self::Answers<'s>> {
+        match request.what() {
+            (rt::Kind::Call, 1) => {
+                let result = handler.pass(request.later(), request.view());
+                rt::Answer::of_sure(result, BuffersAnswer::PassReply)
             }
             _ => request.unknown(),
         }

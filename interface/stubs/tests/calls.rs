@@ -10,7 +10,7 @@ use tombolo_interface::{
 };
 use tombolo_interfaces::everything::EverythingClient;
 use tombolo_interfaces::kv::*;
-use tombolo_interfaces::rights::{RightsClient, RightsServer};
+use tombolo_interfaces::rights::{BuffersClient, BuffersServer, RightsClient, RightsServer};
 
 const SECOND: Duration = Duration::from_secs(1);
 const NOW: Duration = Duration::ZERO;
@@ -38,6 +38,9 @@ impl KvHandler for Store {
         request: KvPutRequestView<'_>,
     ) -> Result<KvPutReply, Decline<KvError>> {
         let key = request.key()?.to_string()?;
+        if key == NOT_YOURS {
+            return Err(Malformed::Right.into());
+        }
         let version = self.values.get(&key).map_or(0, |known| known.1);
         if request.expected()?.is_some_and(|expected| expected != version) {
             return Err(Decline::Error(KvError::CONFLICT));
@@ -64,9 +67,38 @@ impl KvHandler for Store {
     }
 
     fn forget(&mut self, message: KvForgetView<'_>) -> Result<(), Malformed> {
+        if message.key()?.to_string()? == NOT_YOURS {
+            return Err(Malformed::Right);
+        }
         self.values.remove(&message.key()?.to_string()?);
         Ok(())
     }
+}
+
+/// A key that stands for a right which the server is not given.
+const NOT_YOURS: &str = "not yours";
+
+#[test]
+fn a_right_that_is_not_given_fails_its_message_alone_and_is_counted() {
+    let (mut client, mut server) = both();
+    let mut store = Store::default();
+    let put = start_put(&mut client, NOT_YOURS, None);
+    client.forget(&KvForget { key: NOT_YOURS }, NOW).unwrap();
+    let next = start_put(&mut client, "b", None);
+    serve_all(&mut server, &mut store);
+    let refused = client.wait(put, |_| Ok(()));
+    assert_eq!(refused, Err(CallError::Fault(Fault::Refused)));
+    assert_eq!(put_result(&mut client, next), Ok(1));
+    let counts = server.counts();
+    assert_eq!((counts.refused, counts.malformed, counts.messages), (2, 0, 0));
+    // The other way round it is the answer that is refused, and the event that is counted.
+    let get = client.start(&KvGetRequest { key: "b" }, SECOND).unwrap();
+    serve_all(&mut server, &mut store);
+    let answer = client.wait(get, |_| Err::<(), _>(Malformed::Right));
+    assert_eq!(answer, Err(CallError::Malformed(Malformed::Right)));
+    server.changed(&KvChanged { key: NOT_YOURS, version: 1 }, NOW).unwrap();
+    client.poll().unwrap();
+    assert_eq!((client.counts().refused, client.counts().malformed), (1, 0));
 }
 
 #[derive(Default)]
@@ -74,6 +106,9 @@ struct Events(Vec<(String, u64)>);
 
 impl KvEvents for Events {
     fn changed(&mut self, event: KvChangedView<'_>) -> Result<(), Malformed> {
+        if event.key()?.to_string()? == NOT_YOURS {
+            return Err(Malformed::Right);
+        }
         self.0.push((event.key()?.to_string()?, event.version()?));
         Ok(())
     }
@@ -322,6 +357,9 @@ fn a_link_that_cannot_carry_what_an_interface_needs_is_refused_at_bind() {
     let (client, server) = pair(4, 4096);
     assert_eq!(RightsClient::bind(client, ()).err(), Some(BindError::NoCapabilities));
     assert_eq!(RightsServer::bind(server).err(), Some(BindError::NoCapabilities));
+    let (client, server) = pair(4, 4096);
+    assert_eq!(BuffersClient::bind(client, ()).err(), Some(BindError::NoBuffers));
+    assert_eq!(BuffersServer::bind(server).err(), Some(BindError::NoBuffers));
     let (client, _server) = pair(4, 64);
     let short = EverythingClient::bind(client, ()).err();
     assert!(matches!(short, Some(BindError::TooShort { max_bytes: 64, .. })), "{short:?}");

@@ -477,3 +477,37 @@ fn segment(bytes: &[u8; SEGMENT_BYTES]) -> Result<Segment, Malformed> {
 fn word_at(bytes: &[u8], offset: usize) -> u64 {
     bytes.get(offset..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u64::from_le_bytes(*word))
 }
+
+/// What each side of a channel of typed messages says on it first, when a bulk channel is to be opened beside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Preface {
+    /// Where the accepting side listens for the bulk channel; 0 from the other one.
+    pub endpoint: u64,
+    /// Pools that this side assigns to begin with, up to [`MAX_POOLS`].
+    pub pools: u32,
+}
+
+impl Preface {
+    const MAGIC: [u8; 8] = *b"tombulk1";
+
+    /// The message.
+    #[must_use]
+    pub fn encode(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        bytes[..8].copy_from_slice(&Self::MAGIC);
+        bytes[8..16].copy_from_slice(&self.endpoint.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.pools.to_le_bytes());
+        bytes
+    }
+
+    /// What a message says; `None` for one that is no preface.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (magic, rest) = bytes.split_first_chunk::<8>().filter(|_| bytes.len() == 24)?;
+        let (endpoint, rest) = rest.split_first_chunk::<8>()?;
+        let (pools, reserved) = rest.split_first_chunk::<4>()?;
+        let pools = u32::from_le_bytes(*pools);
+        let well_formed = *magic == Self::MAGIC && reserved == [0; 4] && pools <= u32::from(MAX_POOLS);
+        well_formed.then_some(Preface { endpoint: u64::from_le_bytes(*endpoint), pools })
+    }
+}

@@ -1,6 +1,8 @@
 //! The bytes of every message, and what is refused. `docs/specs/bulk.md` shows the same bytes.
 
-use tombolo_bulk::wire::{MAX_MESSAGE_BYTES, MAX_SEGMENTS, Malformed, Offer, Place, PoolId, Veto, decode};
+use tombolo_bulk::wire::{
+    MAX_MESSAGE_BYTES, MAX_SEGMENTS, Malformed, Offer, Place, PoolId, Preface, Veto, decode,
+};
 use tombolo_bulk::{Heard, Layout, Message, Segment, Session, Terms, Trust, Verb, Violation};
 
 const TERMS: Terms = Terms { trust: Trust::Full, max_pools: 32, max_segments: 32, max_metadata_bytes: 2048 };
@@ -172,4 +174,24 @@ fn the_longest_message_is_as_long_as_is_said() {
     let mut out = Vec::new();
     left.prepare_transfer(Verb::Move, &pieces, &[7; 2048], &mut out).unwrap();
     assert_eq!(out.len() + (MAX_SEGMENTS - 16) * 24, MAX_MESSAGE_BYTES);
+}
+
+#[test]
+fn the_preface_is_golden_and_nothing_else_is_one() {
+    let preface = Preface { endpoint: 0x0102_0304_0506_0708, pools: 2 };
+    let bytes = *b"tombulk1\x08\x07\x06\x05\x04\x03\x02\x01\x02\0\0\0\0\0\0\0";
+    assert_eq!(preface.encode(), bytes);
+    assert_eq!(Preface::decode(&bytes), Some(preface));
+    for length in 0..24 {
+        assert_eq!(Preface::decode(&bytes[..length]), None);
+    }
+    for at in (0..8).chain(17..24) {
+        let mut other = bytes;
+        other[at] ^= 0x80;
+        assert_eq!(Preface::decode(&other), None, "byte {at}");
+    }
+    for (pools, fits) in [(31, true), (32, true), (33, false)] {
+        let bytes = Preface { pools, ..preface }.encode();
+        assert_eq!(Preface::decode(&bytes).is_some(), fits, "{pools} pools");
+    }
 }

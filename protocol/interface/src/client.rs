@@ -102,6 +102,13 @@ pub struct Needs {
 }
 
 impl Needs {
+    /// As [`check`](Self::check); the link is told what it is used for.
+    pub(crate) fn bind(&self, port: &mut impl Port) -> Result<(), BindError> {
+        self.check(port)?;
+        port.bound(self.carries);
+        Ok(())
+    }
+
     /// Whether a link has what is needed.
     ///
     /// # Errors
@@ -136,6 +143,8 @@ pub struct Counts {
     pub unknown: u64,
     /// Messages that were refused as malformed.
     pub malformed: u64,
+    /// Messages that brought a right which this side was not given.
+    pub refused: u64,
 }
 
 /// A call in flight.
@@ -169,8 +178,8 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     ///
     /// # Errors
     /// The link lacks what the interface needs.
-    pub fn bind(port: P, events: E) -> Result<Self, BindError> {
-        I::NEEDS.check(&port)?;
+    pub fn bind(mut port: P, events: E) -> Result<Self, BindError> {
+        I::NEEDS.bind(&mut port)?;
         Ok(Client { port, events, flight: Flight::new(), counts: Counts::default(), of: PhantomData })
     }
 
@@ -476,6 +485,7 @@ fn take_other<I: Hears<E>, E>(
         Kind::Message => match I::hear(events, header.ordinal(), body) {
             Ok(true) => counts.messages += 1,
             Ok(false) => counts.unknown += 1,
+            Err(Malformed::Right) => counts.refused += 1,
             Err(_) => counts.malformed += 1,
         },
         Kind::Call | Kind::Cancel => counts.malformed += 1,

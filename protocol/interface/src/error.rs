@@ -57,6 +57,9 @@ pub enum Malformed {
         /// Where.
         at: u32,
     },
+    /// A right that this side was not given, or has no more.
+    #[error("a right that the message brought was not granted to this side, or is gone")]
+    Right,
     /// Parts of the message overlap so that reading all of it would take longer than its length justifies.
     #[error("parts of the message overlap")]
     Overlap,

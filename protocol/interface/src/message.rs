@@ -57,6 +57,9 @@ pub enum Fault {
     /// Too many calls wait for their answers.
     #[error("too many calls of this client wait for their answers")]
     Busy,
+    /// A right that came with the request is not the server's: it was revoked, taken up before, or granted by somebody else.
+    #[error("the server was not given a right that came with the request, or has it no more")]
+    Refused,
     /// A reason that this side does not know.
     #[error("the server gave reason {0}, which is unknown here")]
     Other(u32),
@@ -72,6 +75,7 @@ impl Fault {
             Fault::Unserved => 3,
             Fault::TooLong => 4,
             Fault::Busy => 5,
+            Fault::Refused => 6,
             Fault::Other(number) => number,
         }
     }
@@ -85,6 +89,7 @@ impl Fault {
             3 => Fault::Unserved,
             4 => Fault::TooLong,
             5 => Fault::Busy,
+            6 => Fault::Refused,
             other => Fault::Other(other),
         }
     }

@@ -44,6 +44,11 @@ pub trait Port {
     /// What it can carry besides bytes.
     fn carries(&self) -> Carries;
 
+    /// An interface that needs as much is used over it from now on.
+    fn bound(&mut self, needs: Carries) {
+        let _ = needs;
+    }
+
     /// Whether looking for a message costs no more than a few loads from memory.
     fn is_polled(&self) -> bool {
         false

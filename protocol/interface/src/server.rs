@@ -89,11 +89,13 @@ pub enum Decline<E> {
     Unserved,
     /// The request could not be read.
     Malformed(Malformed),
+    /// The request brought a right that this side was not given.
+    Refused,
 }
 
 impl<E> From<Malformed> for Decline<E> {
     fn from(malformed: Malformed) -> Self {
-        Decline::Malformed(malformed)
+        if malformed == Malformed::Right { Decline::Refused } else { Decline::Malformed(malformed) }
     }
 }
 
@@ -114,6 +116,8 @@ pub enum Answer<B> {
     Unknown,
     /// Nothing: it was a one-way message that could not be read.
     Malformed,
+    /// Nothing: it was a one-way message with a right that this side was not given.
+    Refused,
 }
 
 impl<B> Answer<B> {
@@ -130,6 +134,7 @@ impl<B> Answer<B> {
             Err(Decline::Later) => Answer::Later,
             Err(Decline::Unserved) => Answer::Fault(Fault::Unserved),
             Err(Decline::Malformed(_)) => Answer::Fault(Fault::Malformed),
+            Err(Decline::Refused) => Answer::Fault(Fault::Refused),
         }
     }
 
@@ -142,7 +147,11 @@ impl<B> Answer<B> {
     /// What a handler of one-way messages comes to.
     #[must_use]
     pub fn of_message(result: Result<(), Malformed>) -> Self {
-        if result.is_ok() { Answer::Taken } else { Answer::Malformed }
+        match result {
+            Ok(()) => Answer::Taken,
+            Err(Malformed::Right) => Answer::Refused,
+            Err(_) => Answer::Malformed,
+        }
     }
 }
 
@@ -184,8 +193,8 @@ impl<I: Interface, P: Port> Server<I, P> {
     ///
     /// # Errors
     /// The link lacks what the interface needs.
-    pub fn bind(port: P) -> Result<Self, BindError> {
-        I::NEEDS.check(&port)?;
+    pub fn bind(mut port: P) -> Result<Self, BindError> {
+        I::NEEDS.bind(&mut port)?;
         let outstanding = Vec::with_capacity(MAX_OUTSTANDING);
         Ok(Server { port, outstanding, counts: Counts::default(), of: PhantomData })
     }
@@ -263,6 +272,7 @@ impl<I: Interface, P: Port> Server<I, P> {
                 match fault {
                     Fault::Malformed => self.counts.malformed += 1,
                     Fault::Unknown => self.counts.unknown += 1,
+                    Fault::Refused => self.counts.refused += 1,
                     _ => {}
                 }
                 return self.answer(header.with_kind(Kind::Fault), &FaultBody(fault));
@@ -271,6 +281,7 @@ impl<I: Interface, P: Port> Server<I, P> {
             Answer::Taken => self.counts.messages += 1,
             Answer::Unknown => self.counts.unknown += 1,
             Answer::Malformed => self.counts.malformed += 1,
+            Answer::Refused => self.counts.refused += 1,
         }
         Ok(())
     }

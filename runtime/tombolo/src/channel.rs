@@ -1,7 +1,7 @@
 //! One end of a channel, whatever carries it.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId};
@@ -23,7 +23,9 @@ use tombolo_transport::{
 use crate::capture::{self, Captured};
 use crate::error::Error;
 use crate::future::Registration;
+use crate::monitor::MonitorLink;
 use crate::options::ChannelOptions;
+use crate::region::passing::OnTheWay;
 
 /// One end of a channel: whole messages, in order, both ways.
 ///
@@ -37,6 +39,10 @@ pub struct Channel {
     peer: DomainId,
     peer_node: String,
     accepting: bool,
+    /// A bulk channel is beside it.
+    pub(crate) has_bulk: bool,
+    /// What lets go what came over it and was not taken up.
+    rights: OnTheWay,
     /// A socket to the peer for descriptors, where there is one.
     companion: Option<OwnedFd>,
     /// Its place in the reactor, from the first time on that a future waited for it.
@@ -201,7 +207,7 @@ impl Channel {
     pub(crate) fn open(
         grant: Grant,
         fds: Vec<OwnedFd>,
-        (own, recorder): (DomainId, &Arc<Recorder>),
+        (own, recorder, link): (DomainId, &Arc<Recorder>, Weak<MonitorLink>),
         options: &ChannelOptions,
         timeout: Duration,
     ) -> Result<Channel, Error> {
@@ -228,9 +234,16 @@ impl Channel {
             peer: grant.peer,
             peer_node: grant.peer_node,
             accepting,
+            has_bulk: false,
+            rights: OnTheWay::new(link, grant.channel, grant.peer),
             companion,
             registration: None,
         })
+    }
+
+    /// What may be on its way over it.
+    pub(crate) fn rights(&self) -> &OnTheWay {
+        &self.rights
     }
 
     /// What carries it.
@@ -600,7 +613,7 @@ mod tests {
             for side in [Side::A, Side::B] {
                 let (unused, other) = socket::pair(Kind::Stream).unwrap();
                 withdraw(&grant(side, transport), vec![unused]);
-                let owner = (domain_id(), &Recorder::none());
+                let owner = (domain_id(), &Recorder::none(), Weak::new());
                 let options = ChannelOptions::default();
                 let opened =
                     Channel::open(grant(side.other(), transport), vec![other], owner, &options, LONG);

@@ -1,7 +1,7 @@
 //! A program's place in a machine.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tombolo_base::DomainId;
@@ -74,8 +74,8 @@ impl Domain {
     }
 
     /// Whose its channels are, and what they count and trace with.
-    pub(crate) fn channel_owner(&self) -> (DomainId, &Arc<Recorder>) {
-        (self.id, &self.recorder)
+    pub(crate) fn channel_owner(&self) -> (DomainId, &Arc<Recorder>, Weak<MonitorLink>) {
+        (self.id, &self.recorder, Arc::downgrade(&self.link))
     }
 
     /// Its id.

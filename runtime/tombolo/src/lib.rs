@@ -33,6 +33,7 @@ mod bulk;
 mod capture;
 mod channel;
 mod domain;
+mod endpoint;
 pub mod engines;
 mod error;
 mod exits;
@@ -53,12 +54,13 @@ mod waitset;
 
 pub use admin::{Console, DomainInfo, NodeInfo};
 pub use bulk::{
-    Arrival, Buffer, BulkChannel, BulkError, BulkOptions, NotSent, Pool, PoolOffer, PoolOptions, Received,
-    Shared,
+    Arrival, Buffer, BulkChannel, BulkError, BulkOptions, MAX_UNCLAIMED, NotSent, Parcelled, Pool, PoolOffer,
+    PoolOptions, Received, Shared, Transfers,
 };
 pub use capture::CAPTURE_VARIABLE;
 pub use channel::{Channel, wait_any, wait_any_from};
 pub use domain::{Domain, Listener};
+pub use endpoint::Endpoint;
 pub use error::Error;
 pub use future::sleep;
 pub use latency::{LatencyOptions, Placed, Scheduling};
@@ -69,7 +71,7 @@ pub use names::{
     PublishedEvent, Publisher, Query, Record, Semaphore, Subscriber, Value, Watch, WatchOptions,
 };
 pub use options::ChannelOptions;
-pub use region::{Capability, MapOptions, Mapping, Region, RegionOptions, Shown};
+pub use region::{Capability, FarEnd, Granted, MapOptions, Mapping, Region, RegionOptions, Right, Shown};
 pub use spawn::{Child, Exit, SpawnOptions, Stream};
 pub use waitset::{DescriptorReady, Interest, Ready, Token, Trigger, WaitSet, WaitStats, Waker};
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub(crate) fn grant(side: Side, transport: TransportKind) -> Grant {
 }
 
 fn open(side: Side, transport: TransportKind, socket: OwnedFd, options: &ChannelOptions) -> Channel {
-    let owner = (domain_id(), &Recorder::none());
+    let owner = (domain_id(), &Recorder::none(), Weak::new());
     Channel::open(grant(side, transport), vec![socket], owner, options, LONG).unwrap()
 }
 

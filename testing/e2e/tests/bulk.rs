@@ -107,3 +107,20 @@ fn a_pool_larger_than_the_window_is_refused() {
     drop(sink);
     machine.down();
 }
+
+/// Several channels of one domain, and another one's, each with bulk beside it: none is taken for another's.
+#[test]
+fn buffers_go_along_with_messages() {
+    let machine = Machine::up(&MachineFile::host());
+    for how in ["-", "none"] {
+        let serving = machine.start_actor("host", &["buffers-serve", "adder", how, "4"]);
+        serving.wait_for("serving");
+        let other = machine.start_actor("host", &["buffers-call", "adder", how, "1"]);
+        let said = machine.actor("host", &["buffers-call", "adder", how, "3"]).ok();
+        assert!(said.contains("understood adder"), "{how}: {said}");
+        assert!(other.finish().ok().contains("understood adder"), "{how}");
+        let said = serving.finish().ok();
+        assert!(said.contains("served 4 clients"), "{how}: {said}");
+    }
+    machine.down();
+}

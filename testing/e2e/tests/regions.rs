@@ -211,3 +211,36 @@ fn memory_that_a_silent_node_may_reach_is_given_to_nobody() {
     }
     machine.down();
 }
+
+/// One domain passes rights to another, of memory in the window of that node, or of the kernel.
+fn pass_rights(machine: &Machine, (server, client, window): (&str, &str, &str)) {
+    let serving = machine.start_actor(server, &["rights-serve", "adder"]);
+    serving.wait_for("serving");
+    let said = machine.actor(client, &["rights-call", "adder", window]).ok();
+    assert!(said.contains("understood adder"), "{client} to {server}: {said}");
+    let said = serving.finish().ok();
+    assert!(said.contains("served"), "{client} to {server}: {said}");
+}
+
+#[test]
+fn rights_go_along_with_messages() {
+    let machine = Machine::up(&MachineFile::host());
+    pass_rights(&machine, ("host", "host", "-"));
+    machine.down();
+}
+
+#[test]
+fn rights_go_along_with_messages_between_all_kinds_of_nodes() {
+    let machine = Machine::up(&zoo());
+    for pair in [
+        ("host", "s390x-user", "-"),
+        ("s390x-user", "host", "-"),
+        ("host", "arm0", "arm0"),
+        ("arm0", "host", "arm0"),
+        ("arm0", "arm0", "-"),
+    ] {
+        pass_rights(&machine, pair);
+    }
+    nothing_is_left(&machine);
+    machine.down();
+}

@@ -146,6 +146,8 @@ impl Drop for Handle {
         };
         if let Some((verb, link)) = back {
             self.pool.return_later(&mut state, Return { verb, buffer, link });
+            drop(state);
+            self.pool.dropped();
         }
     }
 }

@@ -60,8 +60,8 @@ pub struct BulkChannel {
     pub(super) companion: Option<OwnedFd>,
     /// The last message that found no room, so that no descriptors are sent before there is.
     pub(super) is_full: bool,
-    /// What has arrived while something else was waited for, and its metadata.
-    pub(super) arrived: VecDeque<(Arrival, Vec<u8>)>,
+    /// What has arrived while something else was waited for, the number of its message, and its metadata.
+    pub(super) arrived: VecDeque<(u32, Arrival, Vec<u8>)>,
     /// Descriptors that came ahead of what they belong to.
     pub(super) ahead: Option<(u32, Vec<OwnedFd>)>,
     pub(super) inbox: Vec<u8>,

@@ -68,6 +68,19 @@ pub enum BulkError {
     /// The memory of the pool is not as long as it was to be.
     #[error(transparent)]
     Copy(#[from] CopyError),
+    /// A message names a buffer that is not here.
+    #[error(
+        "piece {piece} of transfer {number} is not here: it never came, was claimed already, or went back unclaimed"
+    )]
+    NoTransfer {
+        /// The number of the transfer.
+        number: u32,
+        /// Which piece of it.
+        piece: u32,
+    },
+    /// A message says that a buffer was moved which was lent, or the other way round.
+    #[error("the buffer was lent where it should have been moved, or the other way round")]
+    OtherVerb,
     /// Plain slices are not to be had of memory that others map.
     #[error("others map the memory of this pool: use read and write, or its words")]
     Mapped,

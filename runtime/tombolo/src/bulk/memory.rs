@@ -48,9 +48,10 @@ impl PoolMemory {
         Ok(PoolMemory { capability, mapping, memory })
     }
 
-    /// That of a pool that a peer offers.
-    pub(super) fn take_up(domain: &Domain, offer: &Offer) -> Result<Self, Error> {
-        Self::map(domain.capability(CapabilityId(offer.capability))?, offer.layout)
+    /// That of a pool that a peer offers, who has to have granted the right to it.
+    pub(super) fn take_up(domain: &Domain, peer: DomainId, offer: &Offer) -> Result<Self, Error> {
+        let capability = domain.take_up(CapabilityId(offer.capability), peer.into(), false)?;
+        Self::map(capability, offer.layout)
     }
 
     /// A right for a peer, and what takes it back with everything that comes of it.

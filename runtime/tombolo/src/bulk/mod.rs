@@ -26,6 +26,7 @@ mod receive;
 #[cfg(test)]
 mod tests;
 mod transfer;
+mod transfers;
 
 pub use arrival::{Arrival, PoolOffer, Received};
 pub use buffer::{Buffer, NotSent, Shared};
@@ -33,3 +34,4 @@ pub use channel::BulkChannel;
 pub use error::BulkError;
 pub use options::{BulkOptions, PoolOptions};
 pub use pool::Pool;
+pub use transfers::{MAX_UNCLAIMED, Parcelled, Transfers};

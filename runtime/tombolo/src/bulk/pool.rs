@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tombolo_base::DomainId;
 use tombolo_bulk::table::UPSTREAM;
@@ -18,6 +18,7 @@ use super::content::Content;
 use super::error::BulkError;
 use super::memory::PoolMemory;
 use super::options::PoolOptions;
+use super::transfers::Nudge;
 
 /// Pools, by who knows them here.
 type Known = HashMap<(DomainId, PoolId), Weak<Inner>>;
@@ -48,6 +49,8 @@ pub(super) struct Inner {
     state: Mutex<State>,
     /// How many returns wait, so that a channel that has none need not look.
     returning: AtomicU32,
+    /// What gives back at once what is dropped, of a pool of the other end of a channel beside typed messages.
+    nudge: OnceLock<Nudge>,
 }
 
 #[derive(Debug)]
@@ -84,6 +87,20 @@ impl Inner {
     /// Whether anything waits to go back. Another thread's is seen at the next look, at the latest.
     pub(super) fn has_returns(&self) -> bool {
         self.returning.load(Ordering::Acquire) > 0
+    }
+
+    /// Has what is dropped given back at once, where it goes back to the domain that assigned the pool.
+    pub(super) fn give_back_by(&self, nudge: &Nudge) {
+        if !self.lock().table.is_home() {
+            let _ = self.nudge.set(nudge.clone());
+        }
+    }
+
+    /// Something was dropped. Not while the state is locked.
+    pub(super) fn dropped(&self) {
+        if let Some(nudge) = self.nudge.get() {
+            nudge.nudge();
+        }
     }
 
     /// Takes note of how many wait.
@@ -131,7 +148,17 @@ impl Pool {
         let layout = table.layout();
         let returns = Vec::with_capacity(layout.count() as usize);
         let state = Mutex::new(State { table, returns });
-        Self::register(Inner { owner, id, layout, trust, may_forward, memory, state, returning: 0.into() })
+        Self::register(Inner {
+            owner,
+            id,
+            layout,
+            trust,
+            may_forward,
+            memory,
+            state,
+            returning: 0.into(),
+            nudge: OnceLock::new(),
+        })
     }
 
     /// A pool that a peer offered.

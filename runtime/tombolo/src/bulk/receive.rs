@@ -36,7 +36,7 @@ impl BulkChannel {
 
     fn next_arrival(&mut self, metadata: &mut Vec<u8>, patience: Patience) -> Result<Arrival, Error> {
         loop {
-            if let Some((arrival, with)) = self.arrived.pop_front() {
+            if let Some((_, arrival, with)) = self.arrived.pop_front() {
                 metadata.clear();
                 metadata.extend_from_slice(&with);
                 return Ok(arrival);
@@ -92,7 +92,7 @@ impl BulkChannel {
     pub(super) fn hear(&mut self, patience: Patience) -> Result<(), Error> {
         let mut metadata = Vec::new();
         if let Some(arrival) = self.hear_into(&mut metadata, patience)? {
-            self.arrived.push_back((arrival, metadata));
+            self.arrived.push_back((self.session.last_received(), arrival, metadata));
         }
         Ok(())
     }
@@ -201,7 +201,7 @@ impl BulkChannel {
     /// Takes a pool that is offered, or says why not.
     pub(super) fn take_up(&mut self, offer: &Offer, timeout: Duration) -> Result<Pool, Error> {
         let memory = match self.trust {
-            Trust::Full => PoolMemory::take_up(&self.domain, offer).map(Some),
+            Trust::Full => PoolMemory::take_up(&self.domain, self.channel.peer(), offer).map(Some),
             Trust::None => Ok(None),
         };
         let memory = match memory {
@@ -385,8 +385,12 @@ impl Patience {
         Patience { timeout, deadline: Deadline::after(timeout) }
     }
 
+    pub(super) fn remaining(self) -> Duration {
+        self.deadline.remaining()
+    }
+
     /// Of a wait that was cut short by those before it, how long all of them were to take.
-    fn told(self, error: Error) -> Error {
+    pub(super) fn told(self, error: Error) -> Error {
         match error {
             Error::TimedOut { what, .. } => Error::TimedOut { what, timeout: self.timeout },
             error => error,

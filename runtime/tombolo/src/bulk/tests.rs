@@ -33,17 +33,17 @@ fn ends(left: &BulkOptions, right: &BulkOptions) -> (Result<BulkChannel, Error>,
     })
 }
 
-fn pair() -> (BulkChannel, BulkChannel) {
+pub(super) fn pair() -> (BulkChannel, BulkChannel) {
     let (left, right) = ends(&options(), &options());
     (left.unwrap(), right.unwrap())
 }
 
-fn pool(count: u32) -> Pool {
+pub(super) fn pool(count: u32) -> Pool {
     Monitor::another_domain().create_pool(&PoolOptions::new(SIZE, count).trust(Trust::None)).unwrap()
 }
 
 /// Both know the pool: the left end assigned it.
-fn assign(left: &mut BulkChannel, right: &mut BulkChannel, pool: &Pool) -> Pool {
+pub(super) fn assign(left: &mut BulkChannel, right: &mut BulkChannel, pool: &Pool) -> Pool {
     std::thread::scope(|scope| {
         let taken = scope.spawn(|| right.recv_pool(LONG).unwrap());
         left.assign(pool, LONG).unwrap();

@@ -77,9 +77,16 @@ impl Port for Channel {
         Channel::max_message_bytes(self)
     }
 
-    /// No transport carries capabilities or buffers yet.
+    /// Rights go between domains that share memory: a stream may lead to where no monitor knows of them. Buffers go over a
+    /// channel of their own, which [`Channel::open_bulk`] opens beside this one.
     fn carries(&self) -> Carries {
-        Carries::BYTES
+        Carries { capabilities: self.transport() != TransportKind::Socket, buffers: self.has_bulk }
+    }
+
+    fn bound(&mut self, needs: Carries) {
+        if needs.capabilities {
+            self.rights().expect();
+        }
     }
 
     #[inline]

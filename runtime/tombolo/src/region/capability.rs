@@ -124,13 +124,18 @@ impl Capability {
         rights: Rights,
         holder: Option<DomainId>,
     ) -> Result<CapabilityInfo, Error> {
-        match self.ask(Request::CapabilityDerive {
-            capability: self.id(),
-            extent,
-            rights,
-            holder,
-            channel: ChannelId(0),
-        })? {
+        self.derived_for(extent, rights, holder, ChannelId(0))
+    }
+
+    pub(super) fn derived_for(
+        &self,
+        extent: Option<Extent>,
+        rights: Rights,
+        holder: Option<DomainId>,
+        channel: ChannelId,
+    ) -> Result<CapabilityInfo, Error> {
+        let capability = self.id();
+        match self.ask(Request::CapabilityDerive { capability, extent, rights, holder, channel })? {
             Reply::CapabilityDerive { capability } => Ok(capability),
             other => Err(unexpected(&other)),
         }
@@ -142,7 +147,11 @@ impl Capability {
     /// # Errors
     /// As [`grant`](Self::grant); it is still this program's then.
     pub fn give(&self, domain: DomainId) -> Result<CapabilityId, Error> {
-        self.ask(Request::CapabilityGive { capability: self.id(), holder: domain, channel: ChannelId(0) })?;
+        self.give_over(domain, ChannelId(0))
+    }
+
+    pub(super) fn give_over(&self, holder: DomainId, channel: ChannelId) -> Result<CapabilityId, Error> {
+        self.ask(Request::CapabilityGive { capability: self.id(), holder, channel })?;
         Ok(self.keep())
     }
 

@@ -24,6 +24,7 @@
 
 mod capability;
 mod mapping;
+pub(crate) mod passing;
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -37,6 +38,7 @@ use crate::spawn::unexpected;
 
 pub use capability::{Capability, Shown};
 pub use mapping::{MapOptions, Mapping};
+pub use passing::{FarEnd, Granted, Right};
 
 /// A region that this program made: the capability to all of it.
 #[derive(Clone, Debug)]
@@ -168,17 +170,15 @@ impl Domain {
         }
     }
 
-    /// A capability that this program was granted or given, by its id. To be taken up once: when the last copy of what is
-    /// returned is dropped, the capability is let go.
+    /// A capability that this program was granted or given, by its id, whoever granted it; what came in a message is better
+    /// [accepted](Self::accept). To be taken up once: when the last copy of what is returned is dropped, the capability is
+    /// let go.
     ///
     /// # Errors
     /// [`Error::Monitor`]: it is another domain's, or not there any more.
     pub fn capability(&self, id: CapabilityId) -> Result<Capability, Error> {
         let accept = Request::CapabilityAccept { capability: id, granter: None, whole: false };
-        match self.link.ask(accept, ANSWER_TIMEOUT)?.0 {
-            Reply::CapabilityAccept { capability, .. } => Ok(Capability::held(self.link.clone(), capability)),
-            other => Err(unexpected(&other)),
-        }
+        self.accept_any(accept)
     }
 
     /// All capabilities that this program holds.

@@ -1,7 +1,7 @@
 //! What a peer says on a channel for bulk data.
 
 use tombolo_bulk::table::UPSTREAM;
-use tombolo_bulk::wire::{Offer, Place, PoolId, decode};
+use tombolo_bulk::wire::{Offer, Place, PoolId, Preface, decode};
 use tombolo_bulk::{Heard, Layout, Message, Segment, Session, Table, Terms, Trust, Verb};
 
 use crate::read::Choices;
@@ -21,6 +21,9 @@ pub(super) fn session(input: &[u8]) {
         if let Ok((message, number)) = decode(piece) {
             message.encode(number, &mut out);
             assert_eq!(out, piece, "what is decoded is what would be encoded");
+        }
+        if let Some(preface) = Preface::decode(piece) {
+            assert_eq!(preface.encode(), piece, "what is decoded is what would be encoded");
         }
         let Ok(heard) = session.receive(piece) else { return };
         let answer = match heard {

@@ -62,6 +62,10 @@ fn main() -> ExitCode {
         // Typed interfaces.
         ["typed-serve", name, clients] => typed::serve(name, clients),
         ["typed-call", names @ ..] => typed::call(names),
+        ["rights-serve", name] => typed::serve_rights(name),
+        ["rights-call", name, window] => typed::call_rights(name, window),
+        ["buffers-serve", name, how, clients] => typed::serve_buffers(name, how, clients),
+        ["buffers-call", name, how, channels] => typed::call_buffers(name, how, channels),
         // One waitset and its clients.
         ["serve-all", name, clients] => waitset::serve(name, clients),
         ["use-many", name, channels, rounds, then] => waitset::use_many(name, channels, rounds, then),

@@ -1,9 +1,11 @@
 //! Typed interfaces: every type there and back, and old and new versions of one interface. A program in C
 //! (`testing/e2e/c/typed.c`) does the same; each serves and calls each, on every kind of node.
 
+mod buffers;
 mod digest;
 mod everything;
 mod growth;
+mod rights;
 
 use tombolo::{Channel, ChannelOptions, Domain, Listener};
 
@@ -47,6 +49,67 @@ pub(crate) fn call(names: &[&str]) -> Outcome {
         growth::call_as_before(connect("before", growth::HASH)?, growth::Peer::Before)?;
         println!("understood {name}");
     }
+    Ok(())
+}
+
+/// Serves one client that passes rights.
+pub(crate) fn serve_rights(name: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let listener = domain.export(name, &ChannelOptions::default().interface_hash(rights::HASH))?;
+    println!("serving {name}");
+    rights::serve(&domain, listener.accept(PATIENCE)?)?;
+    println!("served");
+    Ok(())
+}
+
+/// Passes rights to memory that both reach: in the window of that node, or if it is `-` of the kernel.
+pub(crate) fn call_rights(name: &str, window: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let channel = domain.connect(name, &ChannelOptions::default().interface_hash(rights::HASH), PATIENCE)?;
+    rights::call(&domain, channel, (window != "-").then_some(window))?;
+    println!("understood {name}");
+    Ok(())
+}
+
+/// Serves one client after the other that passes buffers, of so many that come at once.
+pub(crate) fn serve_buffers(name: &str, how: &str, clients: &str) -> Outcome {
+    let clients: usize = clients.parse()?;
+    let domain = Domain::attach()?;
+    let listener = domain.export(name, &ChannelOptions::default().interface_hash(buffers::HASH))?;
+    println!("serving {name}");
+    let serving: Vec<_> = (0..clients)
+        .map(|_| {
+            let channel = listener.accept(PATIENCE)?;
+            let (domain, how) = (domain.clone(), how.to_owned());
+            Ok(std::thread::spawn(move || {
+                buffers::serve(&domain, channel, &how).map_err(|error| error.to_string())
+            }))
+        })
+        .collect::<Result<_, tombolo::Error>>()?;
+    for thread in serving {
+        thread.join().map_err(|_| "a thread panicked")??;
+    }
+    println!("served {clients} clients");
+    Ok(())
+}
+
+/// Passes buffers over so many channels at once.
+pub(crate) fn call_buffers(name: &str, how: &str, channels: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let calling: Vec<_> = (0..channels.parse()?)
+        .map(|_: u32| {
+            let (domain, name, how) = (domain.clone(), name.to_owned(), how.to_owned());
+            std::thread::spawn(move || -> Result<(), String> {
+                let options = ChannelOptions::default().interface_hash(buffers::HASH);
+                let channel = domain.connect(&name, &options, PATIENCE).map_err(|error| error.to_string())?;
+                buffers::call(&domain, channel, &how).map_err(|error| error.to_string())
+            })
+        })
+        .collect();
+    for thread in calling {
+        thread.join().map_err(|_| "a thread panicked")??;
+    }
+    println!("understood {name}");
     Ok(())
 }
 

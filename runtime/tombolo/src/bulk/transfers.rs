@@ -1,0 +1,521 @@
+//! Bulk data beside typed messages: buffers as parameters of an interface.
+//!
+//! A channel whose interface passes buffers has a bulk channel beside it. A buffer goes over that one, and the message that it
+//! belongs to carries the number of the transfer, by which the other end claims it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use tombolo_bulk::wire::Preface;
+use tombolo_interface::Handle;
+
+use crate::channel::Channel;
+use crate::domain::Domain;
+use crate::error::Error;
+use crate::interface;
+use crate::options::ChannelOptions;
+
+use super::arrival::Arrival;
+use super::buffer::{Buffer, NotSent, Shared};
+use super::channel::BulkChannel;
+use super::error::BulkError;
+use super::options::{BulkOptions, fits};
+use super::pool::Pool;
+use super::receive::Patience;
+
+/// Buffers that have come and that nobody has claimed, of one channel. Of more the oldest go back.
+pub const MAX_UNCLAIMED: usize = 1024;
+
+/// What came over, by the number of its transfer and its place in that.
+#[derive(Debug)]
+enum Parcel {
+    Moved(Buffer),
+    Shared(Shared),
+}
+
+/// The bulk channel, and what came over it.
+#[derive(Debug)]
+pub(super) struct Beside {
+    bulk: BulkChannel,
+    unclaimed: BTreeMap<u64, Parcel>,
+    /// How the keys of what came are in order, whatever their numbers: a number may have gone round.
+    came: VecDeque<u64>,
+    returned: u64,
+    /// The most that wait: [`MAX_UNCLAIMED`].
+    limit: usize,
+    /// Pools that the other side has assigned.
+    pools: u32,
+}
+
+/// The name of a piece of a transfer in a message.
+fn object(number: u32, piece: usize) -> u64 {
+    u64::from(number) | (piece as u64) << 32
+}
+
+impl Beside {
+    fn new(bulk: BulkChannel) -> Self {
+        Beside {
+            bulk,
+            unclaimed: BTreeMap::new(),
+            came: VecDeque::new(),
+            returned: 0,
+            limit: MAX_UNCLAIMED,
+            pools: 0,
+        }
+    }
+
+    /// The number of the transfer that was sent last.
+    fn last_sent(&self) -> u32 {
+        self.bulk.session.next_number().wrapping_sub(1)
+    }
+
+    /// Sorts what has arrived.
+    fn sort(&mut self) {
+        while let Some((number, arrival, _)) = self.bulk.arrived.pop_front() {
+            match arrival {
+                Arrival::Moved(received) => self.keep(number, received.into_vec(), Parcel::Moved),
+                Arrival::Shared(received) => self.keep(number, received.into_vec(), Parcel::Shared),
+                Arrival::Pool(_) => self.pools += 1,
+                Arrival::Offered(_) | Arrival::Passed(_) | Arrival::Released(_) | Arrival::PoolGone(_) => {}
+            }
+        }
+    }
+
+    fn keep<T>(&mut self, number: u32, pieces: Vec<T>, parcel: impl Fn(T) -> Parcel) {
+        for (piece, item) in pieces.into_iter().enumerate() {
+            if self.came.len() >= self.limit
+                && let Some(oldest) = self.came.pop_front()
+                && self.unclaimed.remove(&oldest).is_some()
+            {
+                self.returned += 1;
+            }
+            let object = object(number, piece);
+            self.unclaimed.insert(object, parcel(item));
+            self.came.push_back(object);
+        }
+    }
+
+    /// Takes what has come, without waiting, and gives back what was dropped.
+    fn settle(&mut self) -> Result<(), Error> {
+        let settled = self.bulk.settle();
+        self.sort();
+        settled
+    }
+
+    fn claim(&mut self, object: u64, timeout: Duration) -> Result<Parcel, Error> {
+        let patience = Patience::of(timeout);
+        let number = object as u32;
+        let mut settled = self.settle();
+        loop {
+            if let Some(parcel) = self.unclaimed.remove(&object) {
+                match self.came.front() {
+                    Some(front) if *front == object => drop(self.came.pop_front()),
+                    _ => self.came.retain(|other| *other != object),
+                }
+                return Ok(parcel);
+            }
+            // As serial numbers are compared: half of them are ahead.
+            let is_ahead = number.wrapping_sub(self.bulk.session.last_received().wrapping_add(1)) as i32 >= 0;
+            if !is_ahead || timeout.is_zero() {
+                settled?;
+                return Err(BulkError::NoTransfer { number, piece: (object >> 32) as u32 }.into());
+            }
+            settled?;
+            settled = self.bulk.hear(patience);
+            self.sort();
+        }
+    }
+}
+
+/// A handle of a message that stands for a buffer.
+pub trait Parcelled: sealed::Parcelled {
+    /// What it is claimed as.
+    type Claimed;
+    #[doc(hidden)]
+    fn claim(self, transfers: &Transfers, timeout: Duration) -> Result<Self::Claimed, Error>;
+}
+
+mod sealed {
+    pub trait Parcelled {}
+    impl<const MOVED: bool> Parcelled for tombolo_interface::Buffer<MOVED> {}
+}
+
+impl Parcelled for interface::Buffer<true> {
+    type Claimed = Buffer;
+
+    fn claim(self, transfers: &Transfers, timeout: Duration) -> Result<Buffer, Error> {
+        match transfers.with(|beside| beside.claim(self.object, timeout))? {
+            Parcel::Moved(buffer) => Ok(buffer),
+            Parcel::Shared(_) => Err(BulkError::OtherVerb.into()),
+        }
+    }
+}
+
+impl Parcelled for interface::Buffer<false> {
+    type Claimed = Shared;
+
+    fn claim(self, transfers: &Transfers, timeout: Duration) -> Result<Shared, Error> {
+        match transfers.with(|beside| beside.claim(self.object, timeout))? {
+            Parcel::Shared(shared) => Ok(shared),
+            Parcel::Moved(_) => Err(BulkError::OtherVerb.into()),
+        }
+    }
+}
+
+/// The bulk channel beside a channel of typed messages. Clones are of the same one: a client or server has the channel, whoever
+/// calls or serves has this.
+///
+/// A `move buffer` of an interface is what [`move_to`](Self::move_to) returns, a `copy buffer` what [`share`](Self::share)
+/// returns, and the other end [claims](Self::claim) it, once. Buffers that were claimed and dropped go back at once.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use tombolo::{BulkOptions, ChannelOptions, Domain, Error, PoolOptions};
+/// # use tombolo_interfaces::rights::{Buffers, BuffersClient, BuffersPassRequest};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let second = Duration::from_secs(1);
+/// let domain = Domain::attach()?;
+/// let mut channel = domain.connect("adder", &ChannelOptions::default().interface_hash(Buffers::HASH), second)?;
+/// let pool = domain.create_pool(&PoolOptions::new(1 << 20, 8))?;
+/// let transfers = channel.open_bulk(&domain, &BulkOptions::default(), std::slice::from_ref(&pool), second)?;
+/// let mut client = BuffersClient::bind(channel, ())?;
+/// let mut buffer = pool.take()?;
+/// buffer.write(0, b"a megabyte, not copied")?;
+/// let given = [transfers.move_to(buffer, second).map_err(Error::from)?];
+/// let request = BuffersPassRequest { given: &given, lent: None };
+/// let sum = client.pass(&request, second, |answer| answer.expect("no error").sum())?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Transfers {
+    joint: Arc<Joint>,
+}
+
+/// What clones have in common.
+#[derive(Debug)]
+struct Joint {
+    beside: Mutex<Beside>,
+    /// Something was dropped that goes back over this channel.
+    dropped: AtomicBool,
+}
+
+impl Joint {
+    fn with<R>(&self, with: impl FnOnce(&mut Beside) -> R) -> R {
+        let result = with(&mut self.beside.lock().unwrap_or_else(PoisonError::into_inner));
+        fence(Ordering::SeqCst);
+        self.give_back_dropped();
+        result
+    }
+
+    /// If somebody is at work on the channel, that one does it afterwards: it looks after it has let the lock go, and whoever
+    /// finds the lock taken has said before that there is something.
+    fn give_back_dropped(&self) {
+        while self.dropped.load(Ordering::Relaxed) {
+            let Ok(mut beside) = self.beside.try_lock() else { return };
+            self.dropped.store(false, Ordering::Relaxed);
+            // What finds no room now goes with the next operation.
+            let _ = beside.bulk.give_back();
+            drop(beside);
+            fence(Ordering::SeqCst);
+        }
+    }
+}
+
+/// What gives back at once what was dropped.
+#[derive(Clone, Debug)]
+pub(super) struct Nudge(Weak<Joint>);
+
+impl Nudge {
+    pub(super) fn nudge(&self) {
+        if let Some(joint) = self.0.upgrade() {
+            joint.dropped.store(true, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+            joint.give_back_dropped();
+        }
+    }
+}
+
+impl Transfers {
+    fn of(beside: Beside) -> Transfers {
+        let transfers =
+            Transfers { joint: Arc::new(Joint { beside: Mutex::new(beside), dropped: false.into() }) };
+        let nudge = Nudge(Arc::downgrade(&transfers.joint));
+        transfers.pools().into_iter().for_each(|pool| pool.inner.give_back_by(&nudge));
+        transfers
+    }
+
+    fn with<R>(&self, with: impl FnOnce(&mut Beside) -> R) -> R {
+        self.joint.with(with)
+    }
+
+    /// Moves a buffer to the other end: a parameter `move buffer`.
+    ///
+    /// # Errors
+    /// As [`BulkChannel::move_to`].
+    pub fn move_to(
+        &self,
+        buffer: Buffer,
+        timeout: Duration,
+    ) -> Result<interface::Buffer<true>, Box<NotSent<Buffer>>> {
+        self.with(|beside| {
+            // That the peer is gone shows below.
+            let _ = beside.settle();
+            beside.bulk.move_to(buffer, &[], timeout)?;
+            Ok(Handle { object: object(beside.last_sent(), 0) })
+        })
+    }
+
+    /// Moves several buffers, or parts of them, as one transfer, all or none: a list of `move buffer`.
+    ///
+    /// # Errors
+    /// As [`BulkChannel::move_all`].
+    pub fn move_all(
+        &self,
+        buffers: Vec<Buffer>,
+        timeout: Duration,
+    ) -> Result<Vec<interface::Buffer<true>>, Box<NotSent<Vec<Buffer>>>> {
+        let pieces = buffers.len();
+        self.with(|beside| {
+            let _ = beside.settle();
+            beside.bulk.move_all(buffers, &[], timeout)?;
+            let number = beside.last_sent();
+            Ok((0..pieces).map(|piece| Handle { object: object(number, piece) }).collect())
+        })
+    }
+
+    /// Lends a buffer to the other end to read: a parameter `copy buffer`, and the right to read that stays here.
+    ///
+    /// # Errors
+    /// As [`BulkChannel::share`].
+    pub fn share(
+        &self,
+        buffer: Buffer,
+        timeout: Duration,
+    ) -> Result<(interface::Buffer<false>, Shared), Box<NotSent<Buffer>>> {
+        self.with(|beside| {
+            let _ = beside.settle();
+            let shared = beside.bulk.share(buffer, &[], timeout)?;
+            Ok((Handle { object: object(beside.last_sent(), 0) }, shared))
+        })
+    }
+
+    /// Claims the buffer that a message names, once: what was moved as a [`Buffer`], what was lent as a [`Shared`]. It came
+    /// before the message; `timeout` is for channels on which it may come later.
+    ///
+    /// # Errors
+    /// [`BulkError::NoTransfer`]: there is none of that number, or it was claimed, or it went back because so much else
+    /// came. [`BulkError::OtherVerb`]. The end of the peer. In the handler of a server `?` makes each the answer of this call.
+    pub fn claim<H: Parcelled>(&self, handle: H, timeout: Duration) -> Result<H::Claimed, Error> {
+        handle.claim(self, timeout)
+    }
+
+    /// Takes what has come, without waiting, and gives back what was dropped: for who waits for buffers of a pool to come back.
+    ///
+    /// # Errors
+    /// The end of the peer.
+    pub fn settle(&self) -> Result<(), Error> {
+        self.with(Beside::settle)
+    }
+
+    /// The pools that are on the channel, whoever assigned them.
+    #[must_use]
+    pub fn pools(&self) -> Vec<Pool> {
+        self.with(|beside| beside.bulk.pools().collect())
+    }
+
+    /// How many buffers wait to be claimed, and how many went back unclaimed because there were more than
+    /// [`MAX_UNCLAIMED`].
+    #[must_use]
+    pub fn unclaimed(&self) -> (usize, u64) {
+        self.with(|beside| (beside.unclaimed.len(), beside.returned))
+    }
+}
+
+impl Channel {
+    /// Opens a bulk channel beside this one, so that interfaces that pass buffers can be bound to it. Both ends do so before
+    /// anything else. `pools` are assigned to it: those of both ends are there when this returns.
+    ///
+    /// The accepting side listens at an endpoint that it tells over this channel, and takes nobody there but the domain at
+    /// its other end.
+    ///
+    /// # Errors
+    /// As [`Domain::connect_bulk`] and [`BulkChannel::assign`]; [`Error::TimedOut`] when the other end does not do the same;
+    /// [`Error::Violation`] when it does something else.
+    pub fn open_bulk(
+        &mut self,
+        domain: &Domain,
+        options: &BulkOptions,
+        pools: &[Pool],
+        timeout: Duration,
+    ) -> Result<Transfers, Error> {
+        let patience = Patience::of(timeout);
+        let (bulk, theirs) = if self.is_accepting() {
+            self.accept_beside(domain, options, pools.len(), patience)?
+        } else {
+            self.connect_beside(domain, options, pools.len(), patience)?
+        };
+        let mut beside = Beside::new(bulk);
+        for pool in pools {
+            beside.bulk.assign(pool, patience.remaining())?;
+        }
+        beside.sort();
+        while beside.pools < theirs {
+            beside.bulk.hear(patience)?;
+            beside.sort();
+        }
+        self.has_bulk = true;
+        Ok(Transfers::of(beside))
+    }
+
+    fn accept_beside(
+        &mut self,
+        domain: &Domain,
+        options: &BulkOptions,
+        pools: usize,
+        patience: Patience,
+    ) -> Result<(BulkChannel, u32), Error> {
+        let listener = domain.listen(&options.underneath())?;
+        let endpoint = listener.endpoint().map_or(0, |endpoint| endpoint.to_copy().object);
+        self.send(&Preface { endpoint, pools: pools as u32 }.encode(), patience.remaining())?;
+        let theirs = self.recv_preface(patience)?;
+        loop {
+            let channel = listener.accept(patience.remaining())?;
+            // Nobody else was told where; but names can be listed.
+            if channel.peer() == self.peer() {
+                let terms = fits(&channel, options.terms);
+                let bulk = BulkChannel::open(domain, channel, options, terms, patience.remaining())?;
+                return Ok((bulk, theirs.pools));
+            }
+        }
+    }
+
+    fn connect_beside(
+        &mut self,
+        domain: &Domain,
+        options: &BulkOptions,
+        pools: usize,
+        patience: Patience,
+    ) -> Result<(BulkChannel, u32), Error> {
+        let theirs = self.recv_preface(patience)?;
+        self.send(&Preface { endpoint: 0, pools: pools as u32 }.encode(), patience.remaining())?;
+        let endpoint = domain.accept(&*self, Handle::<1, false> { object: theirs.endpoint })?;
+        let underneath: ChannelOptions = options.underneath();
+        let channel = domain.connect_to(endpoint, &underneath, patience.remaining())?;
+        if channel.peer() != self.peer() {
+            let what = format!("its bulk channel leads to domain {}", channel.peer());
+            return Err(Error::Violation { peer: self.peer(), node: self.peer_node().to_owned(), what });
+        }
+        let terms = fits(&channel, options.terms);
+        let bulk = BulkChannel::open(domain, channel, options, terms, patience.remaining())?;
+        Ok((bulk, theirs.pools))
+    }
+
+    fn recv_preface(&mut self, patience: Patience) -> Result<Preface, Error> {
+        let mut message = Vec::new();
+        self.recv_into(&mut message, patience.remaining()).map_err(|error| patience.told(error))?;
+        Preface::decode(&message).ok_or_else(|| Error::Violation {
+            peer: self.peer(),
+            node: self.peer_node().to_owned(),
+            what: "it does not open a bulk channel beside this one".into(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{assign, pair, pool};
+    use super::*;
+    use crate::testing::LONG;
+
+    /// Two ends that know a pool of the left one.
+    fn beside(count: u32) -> (Transfers, Transfers, Pool) {
+        let (mut left, mut right) = pair();
+        let pool = pool(count);
+        assign(&mut left, &mut right, &pool);
+        (Transfers::of(Beside::new(left)), Transfers::of(Beside::new(right)), pool)
+    }
+
+    fn filled(pool: &Pool, with: u8) -> Buffer {
+        let mut buffer = pool.take().unwrap();
+        buffer.write(0, &[with; 8]).unwrap();
+        buffer
+    }
+
+    fn starts_with(buffer: &Buffer) -> u8 {
+        let mut found = [0; 8];
+        buffer.read(0, &mut found).unwrap();
+        found[0]
+    }
+
+    fn fault<T>(result: Result<T, Error>) -> BulkError {
+        match result {
+            Err(Error::Bulk(fault)) => fault,
+            Err(other) => panic!("{other}"),
+            Ok(_) => panic!("it was there"),
+        }
+    }
+
+    #[test]
+    fn buffers_are_claimed_by_their_numbers_in_any_order_and_once() {
+        let (left, right, pool) = beside(5);
+        let first = left.move_to(filled(&pool, 1), LONG).unwrap();
+        let several = left.move_all(vec![filled(&pool, 2), filled(&pool, 3)], LONG).unwrap();
+        let (lent, kept) = left.share(filled(&pool, 4), LONG).unwrap();
+        let numbers: Vec<u8> = [several[1], first, several[0]]
+            .map(|handle| starts_with(&right.claim(handle, LONG).unwrap()))
+            .to_vec();
+        assert_eq!(numbers, [3, 1, 2]);
+        let shared = right.claim(lent, LONG).unwrap();
+        let mut found = [0; 8];
+        shared.read(0, &mut found).unwrap();
+        assert_eq!(found, [4; 8]);
+        let again = fault(right.claim(first, LONG));
+        assert!(matches!(again, BulkError::NoTransfer { piece: 0, .. }), "{again}");
+        drop((shared, kept));
+        left.settle().unwrap();
+        assert_eq!(pool.counts().free, 5, "what was dropped there came back without anybody asking for it");
+    }
+
+    #[test]
+    fn who_lies_about_numbers_and_verbs_fails_by_that_alone() {
+        let (left, right, pool) = beside(2);
+        let moved = left.move_to(filled(&pool, 1), LONG).unwrap();
+        let (lent, _kept) = left.share(filled(&pool, 2), LONG).unwrap();
+        for object in [moved.object + 2, u64::MAX, moved.object | 1 << 32, u64::from(u32::MAX), 0] {
+            let lie = interface::Buffer::<true> { object };
+            let none = fault(right.claim(lie, Duration::ZERO));
+            assert!(matches!(none, BulkError::NoTransfer { .. }), "{object:x}: {none}");
+        }
+        let ahead = interface::Buffer::<true> { object: lent.object + 1 };
+        let late = right.claim(ahead, Duration::from_millis(1));
+        assert!(matches!(late, Err(Error::TimedOut { .. })), "nobody waits longer than he wants: {late:?}");
+        assert_eq!(starts_with(&right.claim(moved, LONG).unwrap()), 1);
+        let as_moved = interface::Buffer::<true> { object: lent.object };
+        assert_eq!(fault(right.claim(as_moved, LONG)), BulkError::OtherVerb);
+        left.settle().unwrap();
+        assert_eq!(
+            pool.counts().free,
+            1,
+            "what was lent and asked for as moved went back; one right stays here"
+        );
+    }
+
+    #[test]
+    fn what_nobody_claims_goes_back_when_too_much_waits() {
+        let (left, right, pool) = beside(4);
+        right.with(|beside| beside.limit = 3);
+        let handles: Vec<_> = (0..4).map(|with| left.move_to(filled(&pool, with), LONG).unwrap()).collect();
+        right.settle().unwrap();
+        assert_eq!(right.unclaimed(), (3, 1));
+        let oldest = fault(right.claim(handles[0], LONG));
+        assert!(matches!(oldest, BulkError::NoTransfer { .. }), "{oldest}");
+        assert_eq!(starts_with(&right.claim(handles[1], LONG).unwrap()), 1);
+        left.settle().unwrap();
+        assert_eq!(pool.counts().free, 2);
+        drop(right);
+        assert!(left.settle().is_err(), "the other end is gone");
+    }
+}

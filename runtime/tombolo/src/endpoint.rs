@@ -1,0 +1,133 @@
+//! Endpoints: services that nobody has to know by name.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
+
+use tombolo_control::Fault;
+use tombolo_interface::Handle;
+
+use crate::channel::Channel;
+use crate::domain::{Domain, Listener};
+use crate::error::Error;
+use crate::interface;
+use crate::options::ChannelOptions;
+use crate::region::{FarEnd, Right};
+
+/// How names of endpoints begin. The number follows in 16 hexadecimal digits.
+const PREFIX: &str = "endpoint-";
+
+/// Where a [`Listener`] can be reached: a number of 64 bits that nobody has drawn before, to be passed in messages. Whoever
+/// has it can connect, for as long as the listener is there.
+///
+/// ```no_run
+/// # use std::time::Duration;
+/// # use tombolo::{ChannelOptions, Domain, Error};
+/// # fn main() -> Result<(), Error> {
+/// let domain = Domain::attach()?;
+/// let listener = domain.listen(&ChannelOptions::default())?;
+/// let endpoint = listener.endpoint().expect("it was not exported under a name");
+/// let handle = endpoint.to_copy(); // a parameter `copy endpoint` of a message
+/// # let _ = handle;
+/// let channel = listener.accept(Duration::from_secs(10))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Endpoint {
+    number: u64,
+}
+
+impl Endpoint {
+    /// For a parameter `copy endpoint`.
+    #[must_use]
+    pub fn to_copy(self) -> interface::Endpoint<false> {
+        Handle { object: self.number }
+    }
+
+    /// For a parameter `move endpoint`. Whoever gives an endpoint away still knows its number: it is a promise not to use it.
+    #[must_use]
+    pub fn to_move(self) -> interface::Endpoint<true> {
+        Handle { object: self.number }
+    }
+
+    /// The name of the machine that it is.
+    #[must_use]
+    pub fn name(self) -> String {
+        format!("{PREFIX}{:016x}", self.number)
+    }
+
+    fn of_name(name: &str) -> Option<Endpoint> {
+        let number = u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok()?;
+        Some(Endpoint { number }).filter(|endpoint| endpoint.name() == name)
+    }
+}
+
+impl<const MOVED: bool> Right for interface::Endpoint<MOVED> {
+    type Taken = Endpoint;
+
+    /// Whether somebody is there shows when it is connected to.
+    fn accept(self, _: &Domain, _: FarEnd) -> Result<Endpoint, Error> {
+        Ok(Endpoint { number: self.object })
+    }
+}
+
+impl Domain {
+    /// Listens where nobody can find it who was not told: under a name of the machine that is drawn anew. It is no secret, for
+    /// names can be listed.
+    ///
+    /// # Errors
+    /// As [`export`](Self::export).
+    pub fn listen(&self, options: &ChannelOptions) -> Result<Listener, Error> {
+        loop {
+            // Seeded by the system, each time.
+            let endpoint = Endpoint { number: RandomState::new().build_hasher().finish() };
+            match self.export(&endpoint.name(), options) {
+                Err(Error::Monitor(Fault::NameTaken { .. })) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Opens a channel to whoever listens at an endpoint.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect); nobody listens there any more.
+    pub fn connect_to(
+        &self,
+        endpoint: Endpoint,
+        options: &ChannelOptions,
+        timeout: Duration,
+    ) -> Result<Channel, Error> {
+        self.connect(&endpoint.name(), options, timeout)
+    }
+}
+
+impl Listener {
+    /// Where it can be reached, of one that was made by [`Domain::listen`].
+    #[must_use]
+    pub fn endpoint(&self) -> Option<Endpoint> {
+        Endpoint::of_name(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_endpoints_are_their_numbers() {
+        let endpoint = Endpoint { number: 0x00ab_cdef_0123_4567 };
+        assert_eq!(endpoint.name(), "endpoint-00abcdef01234567");
+        assert!(tombolo_control::is_name(&endpoint.name()));
+        assert_eq!(Endpoint::of_name(&endpoint.name()), Some(endpoint));
+        for other in [
+            "endpoint-",
+            "endpoint-00abcdef0123456",
+            "endpoint-+0abcdef01234567",
+            "endpoint-00ABCDEF01234567",
+            "service",
+        ] {
+            assert_eq!(Endpoint::of_name(other), None, "{other}");
+        }
+    }
+}
