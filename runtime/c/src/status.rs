@@ -211,7 +211,10 @@ fn status_of_bulk(error: &BulkError) -> Status {
 
 fn status_of_capability(fault: &CapabilityFault) -> Status {
     match fault {
-        CapabilityFault::Gone { .. } | CapabilityFault::NotYours { .. } => Status::NoSuchCapability,
+        CapabilityFault::Gone { .. }
+        | CapabilityFault::NotYours { .. }
+        | CapabilityFault::TakenUp { .. }
+        | CapabilityFault::NotFrom { .. } => Status::NoSuchCapability,
         CapabilityFault::Revoked { .. } => Status::Revoked,
         CapabilityFault::Lacks { .. } => Status::LacksRight,
         CapabilityFault::BadExtent { .. } | CapabilityFault::Unaligned { .. } => Status::OutOfRange,

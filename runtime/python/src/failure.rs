@@ -129,7 +129,10 @@ fn class_of_bulk(error: &BulkError) -> &'static str {
 
 fn class_of_capability(fault: &CapabilityFault) -> &'static str {
     match fault {
-        CapabilityFault::Gone { .. } | CapabilityFault::NotYours { .. } => "NoSuchCapability",
+        CapabilityFault::Gone { .. }
+        | CapabilityFault::NotYours { .. }
+        | CapabilityFault::TakenUp { .. }
+        | CapabilityFault::NotFrom { .. } => "NoSuchCapability",
         CapabilityFault::Revoked { .. } => "Revoked",
         CapabilityFault::Lacks { .. } => "LacksRight",
         CapabilityFault::BadExtent { .. } | CapabilityFault::Unaligned { .. } => "OutOfRange",
