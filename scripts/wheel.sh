@@ -41,7 +41,8 @@ echo "installed $(cd "$work" && echo *.whl)"
 # A monitor of its own, which ends with the programs.
 mkdir -m 700 "$work/run"
 export XDG_RUNTIME_DIR="$work/run" TOMBOLO_TOMBOLOD="$target/release/tombolod" PYTHONPATH="$PWD" PYTHONIOENCODING=utf-8
-unset TOMBOLO_MACHINE TOMBOLO_NODE
+export TOMBOLO_MACHINE=local
+unset TOMBOLO_NODE
 "$work/fresh/bin/python" examples/python/kv_server.py kv-wheel >"$work/served" 2>&1 &
 servers=$!
 waited=0

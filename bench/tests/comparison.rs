@@ -105,7 +105,9 @@ fn bulk_data_is_moved_and_copied() {
     const LONGEST_BYTES: usize = 64 << 10;
     let moving = moving();
     let peers: Vec<&dyn Peer> = moving.iter().map(AsRef::as_ref).collect();
-    let results = bulk::run(&peers, &[], &options(&[]), LONGEST_BYTES, &mut |_| {}).expect("results");
+    let options = options(&[]);
+    let mut results = bulk::run(&peers, &[], &options, &mut |_| {}).expect("results");
+    bulk::add_copies(&mut results, options.schedule, LONGEST_BYTES, &mut |_| {});
     // Some kernels do not let one process copy from another.
     let refused = |failed: &&Failed| failed.what.contains("attach") && failed.why.contains("copying between");
     let failed: Vec<_> = results.failed.iter().filter(|failed| !refused(failed)).collect();

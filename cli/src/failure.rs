@@ -103,7 +103,7 @@ impl Failure {
     pub(crate) fn status(&self) -> u8 {
         match self {
             Failure::Job { status, .. } => *status,
-            Failure::Usage { .. } => 2,
+            Failure::Usage { .. } | Failure::Comparison(tombolo_bench::suite::Error::UnknownPeer { .. }) => 2,
             Failure::Output(error) if error.kind() == ErrorKind::BrokenPipe => BROKEN_PIPE_STATUS,
             _ => 1,
         }

@@ -161,7 +161,7 @@ fn measure_calls(options: Options) -> Result<Results, String> {
 fn measure_bulk(options: Options) -> Result<Results, String> {
     let moving = moving();
     shown(options, |options, progress| {
-        bulk::run(&borrowed(&moving), &absent_moving(), options, bulk::LONGEST_BYTES, progress)
+        bulk::run(&borrowed(&moving), &absent_moving(), options, progress)
     })
 }
 

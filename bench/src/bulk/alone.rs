@@ -12,20 +12,15 @@ use tombolo_platform::copy::attach::address_of;
 use tombolo_platform::copy::{self, Loop};
 use tombolo_platform::memory::{create_sealed, map};
 
+use super::{latency, row};
 use crate::sample::Latency;
-use crate::suite::results::tenths;
-use crate::suite::{Distance, Error, Failed, Metric, Results, Row, Schedule, peers};
+use crate::suite::{Error, Failed, Metric, Results, Row, Schedule, peers};
 
 /// How long one copy may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Adds a row for every engine and loop, for every length.
-pub(super) fn add(
-    results: &mut Results,
-    schedule: Schedule,
-    longest_bytes: usize,
-    progress: &mut dyn FnMut(&str),
-) {
+/// Adds a row for every engine and loop, for every length up to `longest_bytes`: twice as much memory is taken.
+pub fn add(results: &mut Results, schedule: Schedule, longest_bytes: usize, progress: &mut dyn FnMut(&str)) {
     let lengths = || Metric::COPIES_BYTES.into_iter().filter(|bytes| *bytes <= longest_bytes);
     progress("copies by one program: memcpy");
     let (source, mut target) = (vec![1_u8; longest_bytes], vec![2_u8; longest_bytes]);
@@ -133,21 +128,7 @@ fn of_engine(
 fn keep(results: &mut Results, name: &str, bytes: usize, found: Result<Latency, Error>) {
     let metric = Metric::Copy { bytes };
     match found {
-        Ok(latency) => results.rows.push(Row {
-            peer: name.into(),
-            metric,
-            distance: Distance::Any,
-            slices: 1,
-            doubtful: 0,
-            moved: 0,
-            disturbed: 0,
-            probe_ns: 0.0,
-            latency_ns: Some(latency),
-            probe_ratio: None,
-            rate_per_s: None,
-            value: None,
-            ring_share: 0.0,
-        }),
+        Ok(latency) => results.rows.push(Row { latency_ns: Some(latency), ..row(name, metric) }),
         Err(error) => results.failed.push(Failed::new(format!("{name}: {}", metric.title()), &error)),
     }
 }
@@ -170,13 +151,5 @@ fn times(schedule: Schedule, mut run: impl FnMut() -> Result<(), Error>) -> Resu
         }
         times_ns.push(began.elapsed().as_nanos() as f64 / f64::from(batch));
     }
-    times_ns.sort_unstable_by(f64::total_cmp);
-    let at = |share: f64| tenths(times_ns[((times_ns.len() - 1) as f64 * share) as usize]);
-    Ok(Latency {
-        p50: at(0.5),
-        p99: at(0.99),
-        p999: at(0.999),
-        mean: tenths(times_ns.iter().sum::<f64>() / times_ns.len() as f64),
-        rounds: times_ns.len() as u64 * u64::from(batch),
-    })
+    Ok(latency(times_ns, u64::from(batch)))
 }

@@ -30,7 +30,7 @@ pub const ATTACHED: &str = "cross-memory attach";
 /// The name of the copy in messages of a stream.
 pub const CARRIED: &str = "engine over a stream";
 /// The name of TCP.
-pub const TCP: &str = "TCP, loopback";
+pub const TCP: &str = "TCP over loopback";
 
 /// How long a copy may take.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -5,14 +5,28 @@
 //! from asking to knowing that it is done, beside the C library's own.
 
 mod alone;
+mod command;
+mod copies;
 mod engines;
+pub mod far;
+mod nodes;
+mod verbs;
 
-use crate::suite::{self, Absent, AnyEnd, Error, Meeting, Metric, Options, Peer, Results, peers};
+use tombolo::Trust;
+
+use crate::sample::Latency;
+use crate::suite::results::tenths;
+use crate::suite::{
+    self, Absent, AnyEnd, Distance, Error, Meeting, Metric, Options, Peer, Results, Row, peers,
+};
 
 /// The longest copy by one program that is measured, in bytes.
 pub const LONGEST_BYTES: usize = 256 << 20;
 
+pub use alone::add as add_copies;
 pub use engines::{ATTACHED, CARRIED, COPIED, TCP};
+pub use nodes::add as add_nodes;
+pub use verbs::{MOVED, MOVED_WITHOUT_TRUST, SHARED, SHARED_WITHOUT_TRUST};
 
 /// What is compared, in the order of tables.
 #[must_use]
@@ -20,6 +34,10 @@ pub fn peers() -> Vec<Box<dyn Peer>> {
     vec![
         Box::new(peers::bare::Buffers),
         Box::new(peers::tombolo::Facade::default()),
+        Box::new(verbs::Pools::new(verbs::Verb::Move, Trust::Full)),
+        Box::new(verbs::Pools::new(verbs::Verb::Share, Trust::Full)),
+        Box::new(verbs::Pools::new(verbs::Verb::Move, Trust::None)),
+        Box::new(verbs::Pools::new(verbs::Verb::Share, Trust::None)),
         Box::new(engines::Copied),
         Box::new(engines::Attached),
         Box::new(engines::Carried),
@@ -31,7 +49,7 @@ pub fn peers() -> Vec<Box<dyn Peer>> {
 /// The names of those that `bench/peers` has besides.
 pub const FOREIGN: [&str; 1] = ["iceoryx2"];
 
-/// A peer of which bulk data only is measured.
+/// A peer of which bulk data only is measured, and a message of 8 bytes, to compare the transfer of a right with.
 struct OnlyBulk<'a>(&'a dyn Peer);
 
 impl Peer for OnlyBulk<'_> {
@@ -44,7 +62,13 @@ impl Peer for OnlyBulk<'_> {
     }
 
     fn metrics(&self) -> Vec<Metric> {
-        self.0.metrics().into_iter().filter(|metric| matches!(metric, Metric::Bandwidth { .. })).collect()
+        let is_bulk = |metric: &Metric| {
+            matches!(
+                metric,
+                Metric::RoundTrip { bytes: 8 } | Metric::Bandwidth { .. } | Metric::Transfer { .. }
+            )
+        };
+        self.0.metrics().into_iter().filter(is_bulk).collect()
     }
 
     fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
@@ -52,8 +76,42 @@ impl Peer for OnlyBulk<'_> {
     }
 }
 
-/// Compares how bulk data gets from one program to another: [`peers()`], and those of `bench/peers` where they were built. Then what
-/// each engine takes for a copy of up to `longest_bytes` by itself, which takes twice as much memory.
+/// A row of what has no bare lines beside it.
+fn row(peer: impl Into<String>, metric: Metric) -> Row {
+    Row {
+        peer: peer.into(),
+        metric,
+        distance: Distance::Any,
+        slices: 1,
+        doubtful: 0,
+        moved: 0,
+        disturbed: 0,
+        probe_ns: 0.0,
+        latency_ns: None,
+        probe_ratio: None,
+        rate_per_s: None,
+        value: None,
+        ring_share: 0.0,
+    }
+}
+
+/// Of times that are each the mean of so many rounds.
+fn latency(mut times_ns: Vec<f64>, rounds: u64) -> Latency {
+    times_ns.sort_unstable_by(f64::total_cmp);
+    let at = |share: f64| {
+        tenths(times_ns.get(((times_ns.len() - 1) as f64 * share) as usize).copied().unwrap_or(0.0))
+    };
+    Latency {
+        p50: at(0.5),
+        p99: at(0.99),
+        p999: at(0.999),
+        mean: tenths(times_ns.iter().sum::<f64>() / times_ns.len() as f64),
+        rounds: times_ns.len() as u64 * rounds,
+    }
+}
+
+/// Compares how bulk data gets from one program to another: [`peers()`], and those of `bench/peers` where they were built.
+/// [`add_copies`] and [`add_nodes`] add what else there is to compare with.
 ///
 /// # Errors
 /// As [`suite::run`].
@@ -61,12 +119,9 @@ pub fn run(
     peers: &[&dyn Peer],
     absent: &[Absent],
     options: &Options,
-    longest_bytes: usize,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Results, Error> {
     let bulk: Vec<OnlyBulk<'_>> = peers.iter().map(|peer| OnlyBulk(*peer)).collect();
     let bulk: Vec<&dyn Peer> = bulk.iter().map(|peer| peer as &dyn Peer).collect();
-    let mut results = suite::run(&bulk, absent, options, progress)?;
-    alone::add(&mut results, options.schedule, longest_bytes, progress);
-    Ok(results)
+    suite::run(&bulk, absent, options, progress)
 }

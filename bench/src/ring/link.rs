@@ -69,9 +69,9 @@ fn open(
     sleeper: &Listener,
     (child, arguments, roomy): (&Child, &PeerArguments, &ChannelOptions),
 ) -> Result<Ends<Channel>, Error> {
-    let ring = accept(listener, child)?;
-    let raw = accept(listener, child)?.into_raw_memory();
-    let wake = accept(sleeper, child)?;
+    let ring = accept(child, |timeout| listener.accept(timeout))?;
+    let raw = accept(child, |timeout| listener.accept(timeout))?.into_raw_memory();
+    let wake = accept(child, |timeout| sleeper.accept(timeout))?;
     let own = if opener_makes_memory(&ring) {
         domain.connect(&back_name(&arguments.name), roomy, OPEN)?.into_raw_memory()
     } else {
@@ -81,10 +81,13 @@ fn open(
 }
 
 /// Accepts the peer's next channel, unless it ends before.
-fn accept(listener: &Listener, child: &Child) -> Result<Channel, Error> {
+pub(crate) fn accept<T>(
+    child: &Child,
+    mut accept: impl FnMut(Duration) -> Result<T, tombolo::Error>,
+) -> Result<T, Error> {
     let start = Instant::now();
     loop {
-        match listener.accept(LOOK) {
+        match accept(LOOK) {
             Err(tombolo::Error::TimedOut { .. }) if start.elapsed() < OPEN => {
                 if let Ok(exit) = child.wait(Duration::ZERO) {
                     return Err(ended(child, &exit));
@@ -96,7 +99,7 @@ fn accept(listener: &Listener, child: &Child) -> Result<Channel, Error> {
 }
 
 /// Sees the peer to its end. If it failed by itself, that is why the measurement did.
-fn finish<T>(child: &Child, result: Result<T, Error>) -> Result<T, Error> {
+pub(crate) fn finish<T>(child: &Child, result: Result<T, Error>) -> Result<T, Error> {
     match result {
         Ok(measured) => match child.wait(END) {
             Ok(Exit::Exited { status: 0 }) => Ok(measured),

@@ -27,6 +27,7 @@ pub use crate::sample::{Latency, Rate};
 pub use arguments::{PeerArguments, Shape};
 pub use end::{End, Ends, Patience};
 pub use error::Error;
+pub(crate) use link::{accept, finish};
 pub use report::{DISTURBED_SHARE, Goal, LinkReport, Report, Settings, Unmeasured};
 
 use crate::cpus::{self, Pinned};

@@ -30,6 +30,11 @@ pub enum Metric {
         /// Length of a buffer.
         bytes: usize,
     },
+    /// The right to a buffer of so many bytes there and back, in nanoseconds; nothing of it is touched.
+    Transfer {
+        /// Length of the buffer.
+        bytes: usize,
+    },
     /// A copy by one program, from asking to knowing that it is done, in nanoseconds.
     Copy {
         /// Length of what is copied.
@@ -70,6 +75,7 @@ impl Metric {
         match self {
             Metric::RoundTrip { .. }
             | Metric::Call { .. }
+            | Metric::Transfer { .. }
             | Metric::Copy { .. }
             | Metric::WakeUp
             | Metric::Open => Unit::Nanoseconds,
@@ -86,7 +92,11 @@ impl Metric {
     pub(super) fn depends_on_distance(self) -> bool {
         matches!(
             self,
-            Metric::RoundTrip { .. } | Metric::Call { .. } | Metric::Rate { .. } | Metric::Bandwidth { .. }
+            Metric::RoundTrip { .. }
+                | Metric::Call { .. }
+                | Metric::Rate { .. }
+                | Metric::Bandwidth { .. }
+                | Metric::Transfer { .. }
         )
     }
 
@@ -101,6 +111,7 @@ impl Metric {
             Metric::Rate { bytes, batch: 1 } => format!("one way, {} one by one", length(bytes)),
             Metric::Rate { bytes, batch } => format!("one way, {} in batches of {batch}", length(bytes)),
             Metric::Bandwidth { bytes } => format!("filled and read, {}", length(bytes)),
+            Metric::Transfer { bytes } => format!("a buffer there and back, {}", length(bytes)),
             Metric::Copy { bytes } => format!("copied by one program, {}", length(bytes)),
             Metric::Idle => "processor used while waiting".into(),
             Metric::Memory => "memory of an open channel".into(),
@@ -130,6 +141,14 @@ impl Metric {
         Metric::Bandwidth { bytes: 16 << 20 },
     ];
 
+    /// Rights to buffers of any length.
+    pub const TRANSFERS: [Metric; 4] = [
+        Metric::Transfer { bytes: 4 << 10 },
+        Metric::Transfer { bytes: 1 << 20 },
+        Metric::Transfer { bytes: 64 << 20 },
+        Metric::Transfer { bytes: 1 << 30 },
+    ];
+
     /// Lengths of copies by one program, in bytes.
     pub const COPIES_BYTES: [usize; 9] =
         [64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20];
@@ -142,6 +161,7 @@ impl Metric {
 #[must_use]
 pub fn length(bytes: usize) -> String {
     match bytes {
+        bytes if bytes >= 1 << 30 && bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),
         bytes if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
         bytes if bytes >= 1 << 10 && bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
         bytes => format!("{bytes} B"),

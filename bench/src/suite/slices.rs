@@ -188,6 +188,7 @@ fn work(metric: Metric, size: u64) -> Work {
         Metric::RoundTrip { bytes } | Metric::Call { bytes } => {
             Work::RoundTrips { bytes, warm, cycles: size.div_ceil(CYCLE_ROUNDS) }
         }
+        Metric::Transfer { .. } => Work::Transfers { warm, cycles: size.div_ceil(CYCLE_ROUNDS) },
         Metric::Rate { bytes, batch } => Work::Stream { bytes, batch, warm, messages: size },
         Metric::Bandwidth { bytes } => Work::Bulk { bytes, warm, messages: size },
         Metric::WakeUp
@@ -202,7 +203,9 @@ fn work(metric: Metric, size: u64) -> Work {
 /// How many messages that is, both ways together.
 fn messages(work: Work) -> u64 {
     match work {
-        Work::RoundTrips { warm, cycles, .. } => 2 * (warm + cycles * CYCLE_ROUNDS),
+        Work::RoundTrips { warm, cycles, .. } | Work::Transfers { warm, cycles } => {
+            2 * (warm + cycles * CYCLE_ROUNDS)
+        }
         Work::Singles { rounds, .. } => 2 * rounds,
         Work::Stream { warm, messages, .. } => warm + messages,
         // Each buffer is handed over and given back.

@@ -69,6 +69,22 @@ pub trait End {
         Err(Error::Unsupported)
     }
 
+    /// The near half of a transfer: gives a buffer away, nothing of which is touched, and waits until it is back.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send) and [`recv`](Self::recv); [`Error::Unsupported`].
+    fn lend(&mut self) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    /// The far half: waits for the buffer and gives it back.
+    ///
+    /// # Errors
+    /// As [`lend`](Self::lend).
+    fn give_back(&mut self) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
     /// How often this end rang a sleeping peer, where it counts that.
     fn rings(&self) -> u64 {
         0
@@ -84,6 +100,8 @@ pub(super) enum Work {
     Singles { bytes: usize, rounds: u64 },
     /// Messages from near to far, sent `batch` at a time.
     Stream { bytes: usize, batch: u64, warm: u64, messages: u64 },
+    /// The right to a buffer there and back.
+    Transfers { warm: u64, cycles: u64 },
     /// Bulk data from near to far.
     Bulk { bytes: usize, warm: u64, messages: u64 },
 }
@@ -195,6 +213,10 @@ impl<E: End> Runner for E {
                 with_length!(bytes, N => send_stream::<N, E>(self, batch, warm + messages))?;
                 Ok(Samples::new())
             }
+            Work::Transfers { warm, cycles } => {
+                (0..warm).try_for_each(|_| self.lend())?;
+                Samples::take_cycles(clock, cycles, || self.lend())
+            }
             Work::Bulk { bytes, warm, messages } => {
                 (0..warm + messages).try_for_each(|sequence| self.send_bulk(bytes, sequence))?;
                 Ok(Samples::new())
@@ -211,6 +233,10 @@ impl<E: End> Runner for E {
             Work::Singles { bytes, rounds } => with_length!(bytes, N => echo::<N, E>(self, rounds)),
             Work::Stream { bytes, batch, warm, messages } => {
                 with_length!(bytes, N => take_stream::<N, E>(self, batch, warm, messages))
+            }
+            Work::Transfers { warm, cycles } => {
+                let rounds = warm + cycles * crate::sample::CYCLE_ROUNDS;
+                timed(|| (0..rounds).try_for_each(|_| self.give_back()))
             }
             Work::Bulk { bytes, warm, messages } => {
                 (0..warm).try_for_each(|sequence| self.recv_bulk(bytes, sequence))?;

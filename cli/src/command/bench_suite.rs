@@ -100,6 +100,10 @@ pub(crate) struct ReportOptions {
 /// How much is measured of a part of the suite that has a command of its own.
 #[derive(Args, Debug)]
 pub(super) struct Share {
+    /// Compare only these
+    #[arg(long, value_name = "PEER,…", value_delimiter = ',')]
+    peers: Vec<String>,
+
     /// How often each figure is measured
     #[arg(long, value_name = "COUNT", default_value_t = default_slices())]
     slices: NonZeroU32,
@@ -110,6 +114,10 @@ pub(super) struct Share {
 }
 
 impl Share {
+    pub(super) fn names_peers(&self) -> bool {
+        !self.peers.is_empty()
+    }
+
     /// What to measure between two processes of this host, `own` program being the far side.
     pub(super) fn to_suite(&self, own: &Path) -> suite::Options {
         suite::Options {
@@ -119,7 +127,7 @@ impl Share {
                 slice: Duration::from_millis(self.slice_ms),
                 ..Schedule::default()
             },
-            only: Vec::new(),
+            only: self.peers.clone(),
             pairs: 0,
             placement: false,
             far: [&own.to_string_lossy(), "bench", "far"].map(str::to_owned).to_vec(),
@@ -193,24 +201,39 @@ fn add_distribution(context: &Context, options: &AllOptions, results: &mut Resul
 
 /// The links of the machine of the file that was named, or of the one that is up if there is one.
 fn add_links(context: &Context, own: &Path, options: &AllOptions, results: &mut Results) {
-    let links = match &options.up {
-        Some(file) => Brought::up(own, file).and_then(|machine| {
-            let domain = Domain::attach_to_machine(&machine.name)?;
-            measure_links(context, options, &domain)
-        }),
-        None => match context.attach_running() {
-            Err(Failure::NothingUp) => return,
-            attached => attached.and_then(|domain| measure_links(context, options, &domain)),
-        },
-    };
-    match links {
-        Ok(report) => {
+    let mut links = None;
+    let measured = with_machine(context, own, options.up.as_deref(), |domain| {
+        links = Some(measure_links(context, options, domain)?);
+        Ok(())
+    });
+    match measured.map(|()| links) {
+        Ok(None) => {}
+        Ok(Some(report)) => {
             let failed =
                 |node: &ring::Unmeasured| Failed::new(format!("the link to {}", node.node), &node.why);
             results.failed.extend(report.unmeasured.iter().map(failed));
             results.add_links(report.links);
         }
         Err(error) => results.failed.push(Failed::new("the links of a machine", &error)),
+    }
+}
+
+/// Does something with the machine of `file`, brought up for it, or else with the one that is up, if there is one.
+pub(super) fn with_machine(
+    context: &Context,
+    own: &Path,
+    file: Option<&Path>,
+    run: impl FnOnce(&Domain) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    match file {
+        Some(file) => {
+            let machine = Brought::up(own, file)?;
+            run(&Domain::attach_to_machine(&machine.name)?)
+        }
+        None => match context.attach_running() {
+            Err(Failure::NothingUp) => Ok(()),
+            attached => run(&attached?),
+        },
     }
 }
 

@@ -16,6 +16,7 @@ mod kill;
 mod litmus;
 mod names;
 mod ps;
+mod regions;
 mod replay;
 mod restart;
 mod run;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Kill(kill::Options),
     Names(names::Options),
     Channels(channels::Options),
+    Regions(regions::Options),
     Bulk(bulk::Options),
     Trace(trace::Options),
     Capture(capture::Options),
@@ -64,6 +66,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Kill(options) => kill::run(context, &options)?,
         Command::Names(options) => names::run(context, &options)?,
         Command::Channels(options) => channels::run(context, &options)?,
+        Command::Regions(options) => regions::run(context, &options)?,
         Command::Bulk(options) => bulk::run(context, &options)?,
         Command::Capture(options) => capture::run(context, &options)?,
         Command::Replay(options) => replay::run(context, &options)?,

@@ -7,7 +7,8 @@ use alloc::vec::Vec;
 
 use crate::layout::Layout;
 use crate::wire::{
-    self, MAX_POOLS, Malformed, Message, Offer, Place, Segment, Terms, Transfer, Trust, Verb, Veto, decode,
+    self, MAX_POOLS, Malformed, Message, Offer, PIECE_WORDS, Place, Segment, Terms, Transfer, Trust, Verb,
+    Veto, decode,
 };
 
 /// How a peer broke the protocol.
@@ -157,6 +158,7 @@ impl Session {
 
     /// What both sides agreed to, once they have.
     #[must_use]
+    #[inline]
     pub fn terms(&self) -> Option<Terms> {
         self.agreed.filter(|_| self.told)
     }
@@ -167,6 +169,7 @@ impl Session {
         Message::Terms(self.ours)
     }
 
+    #[inline]
     fn slot(&self, place: Place) -> Slot {
         self.slots[usize::from(place.by_accepting_side())][place.index()]
     }
@@ -294,6 +297,44 @@ impl Session {
         Ok(())
     }
 
+    /// What [`prepare_transfer`](Self::prepare_transfer) encodes for one piece and no metadata, as nearly all transfers are, in
+    /// words.
+    ///
+    /// # Errors
+    /// [`Unsayable`].
+    #[inline]
+    pub fn prepare_piece(&self, verb: Verb, segment: Segment) -> Result<[u64; PIECE_WORDS], Unsayable> {
+        if !self.told || self.agreed.is_none() {
+            return Err(Unsayable::NoTerms);
+        }
+        let (Slot::Assigned(layout) | Slot::Asked(layout)) = self.slot(segment.place) else {
+            return Err(Unsayable::NoSuchPool);
+        };
+        let Segment { offset_bytes, length_bytes, .. } = segment;
+        if !layout.holds(offset_bytes, length_bytes) {
+            let buffer_bytes = layout.buffer_bytes();
+            return Err(Unsayable::Range { offset_bytes, length_bytes, buffer_bytes });
+        }
+        Ok(wire::piece_words(verb, segment, self.sent))
+    }
+
+    /// Takes what the other side said, if it is the transfer of one piece without metadata, in memory that both map, and may
+    /// be said now. Otherwise nothing has changed, and it is to be given to [`receive`](Self::receive), which knows everything else.
+    #[inline]
+    pub fn receive_piece(&mut self, words: [u64; PIECE_WORDS]) -> Option<(Verb, Segment)> {
+        let (verb, segment, number) = wire::piece_of(words)?;
+        let (Slot::Assigned(layout) | Slot::Leaving(layout)) = self.slot(segment.place) else { return None };
+        let fits =
+            segment.buffer < layout.count() && layout.holds(segment.offset_bytes, segment.length_bytes);
+        // Without trust the memory comes on a way of its own.
+        let brings_memory = self.ours.trust == Trust::None && verb.brings_content();
+        if number != self.received || self.agreed.is_none() || !fits || brings_memory {
+            return None;
+        }
+        self.received = self.received.wrapping_add(1);
+        Some((verb, segment))
+    }
+
     /// The number that the next message of this side will have.
     #[must_use]
     pub fn next_number(&self) -> u32 {
@@ -307,6 +348,7 @@ impl Session {
     }
 
     /// A transfer has been sent.
+    #[inline]
     pub fn transferred(&mut self) {
         self.sent = self.sent.wrapping_add(1);
     }

@@ -188,6 +188,7 @@ impl Table {
 
     /// The pool's shape.
     #[must_use]
+    #[inline]
     pub fn layout(&self) -> Layout {
         self.layout
     }
@@ -200,6 +201,7 @@ impl Table {
 
     /// Whether the pool was taken away.
     #[must_use]
+    #[inline]
     pub fn is_revoked(&self) -> bool {
         self.revoked
     }
@@ -297,6 +299,7 @@ impl Table {
     }
 
     /// Takes a free buffer: the one that became free last.
+    #[inline]
     pub fn take(&mut self) -> Option<u32> {
         let buffer = self.free.pop()?;
         self.entries[buffer as usize].held = true;
@@ -307,6 +310,7 @@ impl Table {
     ///
     /// # Errors
     /// [`TableError::NotHeld`]; [`TableError::InFlight`].
+    #[inline]
     pub fn put(&mut self, buffer: u32) -> Result<(), TableError> {
         let entry = self.entry(buffer)?;
         if entry.right != Right::Here || !entry.held {
@@ -377,6 +381,7 @@ impl Table {
     ///
     /// # Errors
     /// What the buffer's state does not allow.
+    #[inline]
     pub fn begin(&mut self, verb: Verb, buffer: u32, link: Link) -> Result<(), TableError> {
         self.live(link)?;
         let entry = self.entry(buffer)?;
@@ -410,6 +415,7 @@ impl Table {
     }
 
     /// The transfer was accepted by the channel: the right has gone over.
+    #[inline]
     pub fn commit(&mut self, verb: Verb, buffer: u32, link: Link) {
         let Some(entry) = self.entries.get_mut(buffer as usize) else { return };
         entry.in_flight = 0;
@@ -430,6 +436,7 @@ impl Table {
     }
 
     /// The transfer was not accepted: everything is as it was before it began.
+    #[inline]
     pub fn abort(&mut self, buffer: u32) {
         if let Some(entry) = self.entries.get_mut(buffer as usize) {
             entry.in_flight = 0;
@@ -440,6 +447,7 @@ impl Table {
     ///
     /// # Errors
     /// Why it cannot: the peer broke the protocol.
+    #[inline]
     pub fn may_receive(&self, verb: Verb, buffer: u32, link: Link) -> Result<(), TableError> {
         self.known(link)?;
         let entry = self.entry(buffer)?;
@@ -465,6 +473,7 @@ impl Table {
     ///
     /// # Errors
     /// As [`may_receive`](Self::may_receive).
+    #[inline]
     pub fn receive(&mut self, verb: Verb, buffer: u32, link: Link) -> Result<(), TableError> {
         self.may_receive(verb, buffer, link)?;
         let entry = &mut self.entries[buffer as usize];
@@ -619,6 +628,7 @@ impl Table {
         if self.revoked { Err(TableError::Revoked) } else { Ok(()) }
     }
 
+    #[inline]
     fn live(&self, link: Link) -> Result<(), TableError> {
         self.unrevoked()?;
         match self.links.get(usize::from(link.0)) {
@@ -627,6 +637,7 @@ impl Table {
         }
     }
 
+    #[inline]
     fn known(&self, link: Link) -> Result<(), TableError> {
         self.unrevoked()?;
         match self.links.get(usize::from(link.0)) {
@@ -635,12 +646,14 @@ impl Table {
         }
     }
 
+    #[inline]
     fn entry(&self, buffer: u32) -> Result<&Entry, TableError> {
         self.unrevoked()?;
         let count = self.layout.count();
         self.entries.get(buffer as usize).ok_or(TableError::NoSuchBuffer { buffer, count })
     }
 
+    #[inline]
     fn free_if_idle(&mut self, buffer: u32) {
         let entry = &self.entries[buffer as usize];
         if entry.right == Right::Here && !entry.held && (entry.lent, entry.borrowed) == (0, 0) {

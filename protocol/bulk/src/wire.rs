@@ -323,6 +323,34 @@ pub(crate) fn encode_transfer(
     out.extend_from_slice(metadata);
 }
 
+/// Words of a transfer of one piece without metadata.
+pub const PIECE_WORDS: usize = (HEAD_BYTES + SEGMENT_BYTES) / 8;
+
+/// The words of a transfer of one piece without metadata.
+#[inline]
+pub(crate) fn piece_words(verb: Verb, segment: Segment, number: u32) -> [u64; PIECE_WORDS] {
+    let Segment { place, buffer, offset_bytes, length_bytes } = segment;
+    let content = if verb.brings_content() { [offset_bytes, length_bytes] } else { [0, 0] };
+    let head = u64::from(verb as u8) | 1 << 8 | u64::from(number) << 32;
+    [head, u64::from(place.0) | u64::from(buffer) << 32, content[0], content[1]]
+}
+
+/// The transfer that these words are, and its number: of one piece, with whatever range. Of anything else nothing.
+#[inline]
+pub(crate) fn piece_of(words: [u64; PIECE_WORDS]) -> Option<(Verb, Segment, u32)> {
+    let [head, place, offset_bytes, length_bytes] = words;
+    let verb = Verb::ALL.into_iter().find(|verb| *verb as u64 == head & 0xff)?;
+    // One piece, no metadata; and what is reserved after the pool's place.
+    if (head >> 8) & 0xff_ffff != 1 || (place >> 8) & 0xff_ffff != 0 {
+        return None;
+    }
+    if !verb.brings_content() && (offset_bytes, length_bytes) != (0, 0) {
+        return None;
+    }
+    let (place, buffer) = (Place::from_byte(place as u8)?, (place >> 32) as u32);
+    Some((verb, Segment { place, buffer, offset_bytes, length_bytes }, (head >> 32) as u32))
+}
+
 impl Message<'_> {
     /// Encodes it in place of what `out` held, as message `number` of its direction.
     pub fn encode(&self, number: u32, out: &mut Vec<u8>) {

@@ -1,7 +1,8 @@
 //! The bytes of every message, and what is refused. `docs/specs/bulk.md` shows the same bytes.
 
+use proptest::prelude::*;
 use tombolo_bulk::wire::{
-    MAX_MESSAGE_BYTES, MAX_SEGMENTS, Malformed, Offer, Place, PoolId, Preface, Veto, decode,
+    MAX_MESSAGE_BYTES, MAX_SEGMENTS, Malformed, Offer, PIECE_WORDS, Place, PoolId, Preface, Veto, decode,
 };
 use tombolo_bulk::{Heard, Layout, Message, Segment, Session, Terms, Trust, Verb, Violation};
 
@@ -84,6 +85,53 @@ fn a_transfer_of_two_pieces_is_golden() {
     let Ok(Heard::Transfer(transfer)) = right.receive(&out) else { panic!("no transfer") };
     assert_eq!(transfer.segments().collect::<Vec<_>>(), [piece(1, 0), piece(2, 64)]);
     assert_eq!((transfer.verb, transfer.metadata), (Verb::Move, &b"abc"[..]));
+}
+
+proptest! {
+    /// Whoever is in a hurry says and hears of one piece the same as everybody else: what is right, wrong in one place, or out
+    /// of its turn.
+    #[test]
+    fn a_piece_is_the_same_by_either_way(
+        verb in 0_usize..4,
+        place in (any::<bool>(), 0_u8..3),
+        buffer in prop_oneof![0_u32..20, any::<u32>()],
+        range in (prop_oneof![0_u64..70_000, any::<u64>()], prop_oneof![0_u64..70_000, any::<u64>()]),
+        trusts in any::<bool>(),
+        flip in prop_oneof![Just(None), (0_usize..32, 0_u8..8).prop_map(Some)],
+    ) {
+        let trust = if trusts { Trust::Full } else { Trust::None };
+        let (left, right) = agreed(Terms { trust, ..TERMS });
+        let place = Place::new(place.0, place.1).unwrap();
+        let segment = Segment { place, buffer, offset_bytes: range.0, length_bytes: range.1 };
+        let mut out = Vec::new();
+        let prepared = left.prepare_transfer(Verb::ALL[verb], &[segment], &[], &mut out);
+        let words = left.prepare_piece(Verb::ALL[verb], segment);
+        prop_assert_eq!(prepared, words.map(|_| ()));
+        let mut words = words.unwrap_or([verb as u64; PIECE_WORDS]);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        if prepared.is_ok() {
+            prop_assert_eq!(&bytes, &out);
+        }
+        if let Some((byte, bit)) = flip {
+            words[byte / 8] ^= 1 << (byte % 8 * 8 + usize::from(bit));
+        }
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let (mut hurried, mut thorough) = (right.clone(), right);
+        let short = hurried.receive_piece(words);
+        match thorough.receive(&bytes) {
+            // What brings memory that has to be looked for is nothing for the hurried.
+            Ok(Heard::Transfer(transfer)) if trusts || !transfer.verb.brings_content() => {
+                prop_assert_eq!(short, transfer.segments().next().map(|segment| (transfer.verb, segment)));
+                prop_assert_eq!(hurried.last_received(), thorough.last_received());
+            }
+            _ => prop_assert_eq!((short, hurried.last_received()), (None, right_last())),
+        }
+    }
+}
+
+/// The number of the last message that [`agreed`] had the accepting side hear.
+fn right_last() -> u32 {
+    agreed(TERMS).1.last_received()
 }
 
 #[test]

@@ -34,6 +34,34 @@ fn rings_of_every_size_are_measured_on_every_link_that_has_memory() {
 }
 
 #[test]
+fn bulk_data_is_measured_to_every_node_and_back() {
+    let machine = Machine::up(&MachineFile::cheap().with_vm("arm0", ""));
+    let report = machine.json(&["bench", "bulk", "--parts=nodes", "--slices=1", "--slice-ms=1"]);
+    assert_eq!(report["failed"].as_array().map(Vec::len), Some(0), "{report}");
+    let rows = report["rows"].as_array().expect("a list");
+    for node in ["arm0", "s390x-user"] {
+        for (peer, metric, figure) in [
+            (format!("host → {node}"), "bandwidth", "rate_per_s"),
+            (format!("{node} → host"), "bandwidth", "rate_per_s"),
+            (format!("host ↔ {node}"), "transfer", "latency_ns"),
+            (format!("{node}: memcpy"), "copy", "value"),
+            (format!("{node}: out of the pool"), "copy", "value"),
+            (format!("{node}: into the pool"), "copy", "value"),
+            (format!("host: into the pool of {node}"), "copy", "value"),
+        ] {
+            let lengths: Vec<_> = rows.iter().filter(|row| row["peer"] == peer.as_str()).collect();
+            assert_eq!(lengths.len(), 5, "{peer}: {report}");
+            for row in lengths {
+                assert!(row["metric"][metric]["bytes"].is_u64() && !row[figure].is_null(), "{row}");
+            }
+        }
+    }
+    machine.tombolo(["bench", "bulk", "--parts=memory"]).fails_with(2, &["memory", "nodes"]);
+    machine.tombolo(["bench", "bulk", "--peers=nobody"]).fails_with(2, &["nobody", "pool: move"]);
+    machine.down();
+}
+
+#[test]
 fn what_cannot_be_measured_is_said() {
     let machine = Machine::up(&MachineFile::host());
     machine.tombolo(SHORT.iter().chain(&["--slots=3"])).fails_with(2, &["a power of two from 2 to 65536"]);

@@ -34,6 +34,18 @@ fn memory_is_lent_by_a_program_to_another() {
     let machine = Machine::up(&MachineFile::host());
     let serving = machine.start_actor("host", &["region-lend", "lender", "memory:host"]);
     serving.wait_for("serving");
+    let listed = machine.json(&["regions"]);
+    let [region] = listed["regions"].as_array().expect("a list").as_slice() else { panic!("{listed}") };
+    assert_eq!(
+        (&region["node"], &region["memory"], &region["seal"]),
+        (&"host".into(), &"memory".into(), &"open".into())
+    );
+    assert!(
+        region["length_bytes"].as_u64() > Some(0) && region["capabilities"].as_u64() > Some(0),
+        "{listed}"
+    );
+    let shown = machine.tombolo(["regions"]).ok();
+    assert!(shown.contains("REGION") && shown.contains("memory"), "{shown}");
     let said = machine.actor("host", &["region-borrow", "lender"]).ok();
     assert!(said.contains("borrowed from host"), "{said}");
     let said = serving.finish().ok();

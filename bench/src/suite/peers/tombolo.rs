@@ -118,19 +118,24 @@ fn open(
     Ok(end(channel, meeting))
 }
 
+/// This program as a domain, attached with the first end that needs it.
+pub(crate) fn attach(domain: &OnceLock<Domain>) -> Result<&Domain, Error> {
+    match domain.get() {
+        Some(domain) => Ok(domain),
+        None => {
+            let attached = Domain::attach()?;
+            Ok(domain.get_or_init(|| attached))
+        }
+    }
+}
+
 /// This side's end of a channel between both, opened through the monitors.
 pub(crate) fn channel(
     domain: &OnceLock<Domain>,
     meeting: &Meeting<'_>,
     options: &ChannelOptions,
 ) -> Result<Channel, Error> {
-    let domain = match domain.get() {
-        Some(domain) => domain,
-        None => {
-            let attached = Domain::attach()?;
-            domain.get_or_init(|| attached)
-        }
-    };
+    let domain = attach(domain)?;
     Ok(match meeting.side {
         Side::Near => domain.export(meeting.name, options)?.accept(PATIENCE)?,
         Side::Far => domain.connect(meeting.name, options, PATIENCE)?,

@@ -17,6 +17,11 @@ impl<T> Received<T> {
         Received { first, rest }
     }
 
+    #[inline]
+    pub(super) fn one(first: T) -> Self {
+        Received { first, rest: Vec::new() }
+    }
+
     /// How many pieces.
     #[must_use]
     pub fn pieces(&self) -> usize {

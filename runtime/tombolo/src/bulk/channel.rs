@@ -125,10 +125,10 @@ impl BulkChannel {
             segments: Vec::new(),
             is_lost: false,
         };
-        let patience = Patience::of(timeout);
+        let mut patience = Patience::of(timeout);
         bulk.say(&bulk.session.first(), timeout)?;
         while bulk.session.terms().is_none() {
-            bulk.hear(patience)?;
+            bulk.hear(&mut patience)?;
         }
         if trust == Trust::None && bulk.companion.is_none() {
             return Err(BulkError::NotOneKernel(bulk.channel.transport()).into());
@@ -194,7 +194,7 @@ impl BulkChannel {
     }
 
     fn assign_with(&mut self, pool: &Pool, may_forward: bool, timeout: Duration) -> Result<(), Error> {
-        let patience = Patience::of(timeout);
+        let mut patience = Patience::of(timeout);
         match self.position(&pool.inner).map(|at| self.assigned[at].state) {
             None => self.offer(pool, may_forward, timeout)?,
             Some(State::Offered) => {}
@@ -203,7 +203,7 @@ impl BulkChannel {
         loop {
             let at = self.position(&pool.inner).ok_or(BulkError::NotOnChannel)?;
             match self.assigned[at].state {
-                State::Offered => self.hear(patience)?,
+                State::Offered => self.hear(&mut patience)?,
                 State::Vetoed(veto) => {
                     self.assigned.swap_remove(at);
                     return Err(BulkError::Vetoed(veto).into());
@@ -266,7 +266,7 @@ impl BulkChannel {
     /// [`BulkError::Kept`] when the other side has assigned it further; [`Error::TimedOut`] when there is no answer: then
     /// asking again waits on for it.
     pub fn unassign(&mut self, pool: &Pool, timeout: Duration) -> Result<(), Error> {
-        let patience = Patience::of(timeout);
+        let mut patience = Patience::of(timeout);
         self.settle()?;
         let at = self.position(&pool.inner).ok_or(BulkError::NotOnChannel)?;
         let Assignment { link, place, state, .. } = self.assigned[at];
@@ -285,7 +285,7 @@ impl BulkChannel {
                     self.assigned[at].state = State::Assigned;
                     return Err(BulkError::Kept.into());
                 }
-                Some(_) => self.hear(patience)?,
+                Some(_) => self.hear(&mut patience)?,
             }
         }
     }
@@ -371,14 +371,8 @@ impl BulkChannel {
     /// # Errors
     /// The end of the peer.
     pub fn settle(&mut self) -> Result<(), Error> {
-        self.give_back()?;
-        loop {
-            match self.hear(Patience::of(Duration::ZERO)) {
-                Ok(()) => {}
-                Err(Error::WouldBlock) => return Ok(()),
-                Err(error) => return Err(error),
-            }
-        }
+        while self.hear_one()? {}
+        Ok(())
     }
 
     /// The channel has ended, `dead` if with the domain at its other end: what that had comes back.

@@ -97,6 +97,32 @@ fn a_moved_buffer_is_the_receivers_alone() {
 }
 
 #[test]
+fn a_sender_waits_for_a_buffer_that_comes_back() {
+    let (mut left, mut right) = pair();
+    let pool = pool(1);
+    assign(&mut left, &mut right, &pool);
+    let buffer = left.take(&pool, LONG).unwrap();
+    left.move_to(buffer, b"out", LONG).unwrap();
+    assert!(matches!(left.take(&pool, Duration::ZERO), Err(Error::WouldBlock)));
+    assert!(matches!(left.take(&pool, Duration::from_millis(1)), Err(Error::TimedOut { .. })));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let buffer = right.recv_moved(&mut Vec::new(), LONG).unwrap();
+            // With a word, which the sender has to find later, though it waited for the buffer alone.
+            right.pass(buffer, b"back", LONG).unwrap();
+        });
+        drop(left.take(&pool, LONG).unwrap());
+    });
+    let mut metadata = Vec::new();
+    assert!(matches!(left.recv(&mut metadata, LONG), Ok(Arrival::Passed(1))));
+    assert_eq!(metadata, b"back");
+    left.move_to(pool.take().unwrap(), &[], LONG).unwrap();
+    drop(right);
+    // What a peer that is gone had comes back too, and is to be had.
+    drop(left.take(&pool, LONG).or_else(|_| pool.take()).unwrap());
+}
+
+#[test]
 fn a_shared_buffer_can_be_written_by_nobody() {
     let (mut left, mut right) = pair();
     let pool = pool(1);

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use tombolo_bulk::wire::PIECE_WORDS;
 use tombolo_bulk::{Segment, Trust, Verb};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
@@ -139,6 +140,12 @@ impl BulkChannel {
         metadata: &[u8],
         timeout: Duration,
     ) -> Result<(), Error> {
+        if let [handle] = handles
+            && metadata.is_empty()
+            && self.transfer_piece(verb, handle)?
+        {
+            return Ok(());
+        }
         self.segments.clear();
         for index in 0..handles.len() {
             if let Err(error) = self.begin(verb, &mut handles[index]) {
@@ -157,6 +164,34 @@ impl BulkChannel {
             handle.is_spent = verb != Verb::Share;
         }
         Ok(())
+    }
+
+    /// Sends the right to one buffer that is mapped, with its content, or to one without. False: it takes a closer look, and
+    /// nothing has changed.
+    #[inline]
+    fn transfer_piece(&mut self, verb: Verb, handle: &mut Handle) -> Result<bool, Error> {
+        if self.trust == Trust::None && verb.brings_content() {
+            return Ok(false);
+        }
+        let at = self.position(&handle.pool).ok_or(BulkError::NotOnChannel)?;
+        let Assignment { pool, link, place, .. } = &self.assigned[at];
+        let Handle { buffer, offset_bytes, length_bytes, .. } = *handle;
+        let segment = Segment { place: *place, buffer, offset_bytes, length_bytes };
+        let words = self.session.prepare_piece(verb, segment).map_err(BulkError::from)?;
+        let mut message = [0; 8 * PIECE_WORDS];
+        for (bytes, word) in message.as_chunks_mut().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+        let mut state = pool.lock();
+        state.table.begin(verb, buffer, *link).map_err(BulkError::from)?;
+        if !self.channel.send_now(&message) {
+            state.table.abort(buffer);
+            return Ok(false);
+        }
+        state.table.commit(verb, buffer, *link);
+        self.session.transferred();
+        handle.is_spent = verb != Verb::Share;
+        Ok(true)
     }
 
     fn begin(&mut self, verb: Verb, handle: &mut Handle) -> Result<(), Error> {
@@ -186,14 +221,16 @@ impl BulkChannel {
     ) -> Result<(), Error> {
         let prepared = self.session.prepare_transfer(verb, &self.segments, metadata, &mut self.outbox);
         prepared.map_err(BulkError::from)?;
-        let deadline = Deadline::after(timeout);
+        let mut remaining = timeout;
         if self.trust == Trust::None && verb.brings_content() {
+            let deadline = Deadline::after(timeout);
             self.send_contents(handles, deadline)?;
+            remaining = deadline.remaining();
         }
         let sent = if timeout.is_zero() {
             self.channel.try_send(&self.outbox)
         } else {
-            self.channel.send(&self.outbox, deadline.remaining())
+            self.channel.send(&self.outbox, remaining)
         };
         self.is_full = sent.is_err();
         sent?;

@@ -105,7 +105,7 @@ impl Beside {
     }
 
     fn claim(&mut self, object: u64, timeout: Duration) -> Result<Parcel, Error> {
-        let patience = Patience::of(timeout);
+        let mut patience = Patience::of(timeout);
         let number = object as u32;
         let mut settled = self.settle();
         loop {
@@ -123,7 +123,7 @@ impl Beside {
                 return Err(BulkError::NoTransfer { number, piece: (object >> 32) as u32 }.into());
             }
             settled?;
-            settled = self.bulk.hear(patience);
+            settled = self.bulk.hear(&mut patience);
             self.sort();
         }
     }
@@ -351,11 +351,11 @@ impl Channel {
         pools: &[Pool],
         timeout: Duration,
     ) -> Result<Transfers, Error> {
-        let patience = Patience::of(timeout);
+        let mut patience = Patience::of(timeout);
         let (bulk, theirs) = if self.is_accepting() {
-            self.accept_beside(domain, options, pools.len(), patience)?
+            self.accept_beside(domain, options, pools.len(), &mut patience)?
         } else {
-            self.connect_beside(domain, options, pools.len(), patience)?
+            self.connect_beside(domain, options, pools.len(), &mut patience)?
         };
         let mut beside = Beside::new(bulk);
         for pool in pools {
@@ -363,7 +363,7 @@ impl Channel {
         }
         beside.sort();
         while beside.pools < theirs {
-            beside.bulk.hear(patience)?;
+            beside.bulk.hear(&mut patience)?;
             beside.sort();
         }
         self.has_bulk = true;
@@ -375,7 +375,7 @@ impl Channel {
         domain: &Domain,
         options: &BulkOptions,
         pools: usize,
-        patience: Patience,
+        patience: &mut Patience,
     ) -> Result<(BulkChannel, u32), Error> {
         let listener = domain.listen(&options.underneath())?;
         let endpoint = listener.endpoint().map_or(0, |endpoint| endpoint.to_copy().object);
@@ -397,7 +397,7 @@ impl Channel {
         domain: &Domain,
         options: &BulkOptions,
         pools: usize,
-        patience: Patience,
+        patience: &mut Patience,
     ) -> Result<(BulkChannel, u32), Error> {
         let theirs = self.recv_preface(patience)?;
         self.send(&Preface { endpoint: 0, pools: pools as u32 }.encode(), patience.remaining())?;
@@ -413,7 +413,7 @@ impl Channel {
         Ok((bulk, theirs.pools))
     }
 
-    fn recv_preface(&mut self, patience: Patience) -> Result<Preface, Error> {
+    fn recv_preface(&mut self, patience: &mut Patience) -> Result<Preface, Error> {
         let mut message = Vec::new();
         self.recv_into(&mut message, patience.remaining()).map_err(|error| patience.told(error))?;
         Preface::decode(&message).ok_or_else(|| Error::Violation {

@@ -1,7 +1,7 @@
 //! What a peer says on a channel for bulk data.
 
 use tombolo_bulk::table::UPSTREAM;
-use tombolo_bulk::wire::{Offer, Place, PoolId, Preface, decode};
+use tombolo_bulk::wire::{Offer, PIECE_WORDS, Place, PoolId, Preface, decode};
 use tombolo_bulk::{Heard, Layout, Message, Segment, Session, Table, Terms, Trust, Verb};
 
 use crate::read::Choices;
@@ -25,7 +25,18 @@ pub(super) fn session(input: &[u8]) {
         if let Some(preface) = Preface::decode(piece) {
             assert_eq!(preface.encode(), piece, "what is decoded is what would be encoded");
         }
-        let Ok(heard) = session.receive(piece) else { return };
+        let short = piece_of(piece).and_then(|words| session.clone().receive_piece(words));
+        let Ok(heard) = session.receive(piece) else {
+            assert_eq!(short, None, "what is refused is refused in a hurry too");
+            return;
+        };
+        let alone = match &heard {
+            Heard::Transfer(transfer) if transfer.len() == 1 && transfer.metadata.is_empty() => {
+                transfer.segments().next().map(|segment| (transfer.verb, segment))
+            }
+            _ => None,
+        };
+        assert_eq!(short, alone, "a piece is the same by either way");
         let answer = match heard {
             Heard::Offered(offer) if session.is_over_full() || offer.layout.count() > COUNT => {
                 Message::Vetoed(offer.place, tombolo_bulk::wire::Veto::TooManyPools)
@@ -95,4 +106,10 @@ pub(super) fn session_seeds() -> Vec<Vec<u8>> {
     Message::Unassign(place).encode(other.next_number(), &mut bytes);
     add(&mut seed, &bytes);
     vec![seed]
+}
+
+/// The words of what may be the transfer of one piece.
+fn piece_of(bytes: &[u8]) -> Option<[u64; PIECE_WORDS]> {
+    let (words, []) = bytes.as_chunks::<8>() else { return None };
+    Some(<[[u8; 8]; PIECE_WORDS]>::try_from(words).ok()?.map(u64::from_le_bytes))
 }

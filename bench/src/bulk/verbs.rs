@@ -1,0 +1,194 @@
+//! The verbs of pools, through the façade that programs use.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use tombolo::{BulkChannel, BulkOptions, Domain, Pool, PoolOptions, Trust};
+
+use crate::suite::content::{check_sum, corrupt, fill_bulk, sum};
+use crate::suite::peers::bare;
+use crate::suite::peers::tombolo::attach;
+use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
+
+/// The name of buffers that are moved, between programs that trust each other.
+pub const MOVED: &str = "pool: move";
+/// The name of buffers that are shared, between programs that trust each other.
+pub const SHARED: &str = "pool: share";
+/// The name of buffers that are moved without trust.
+pub const MOVED_WITHOUT_TRUST: &str = "pool: move without trust";
+/// The name of buffers that are shared without trust.
+pub const SHARED_WITHOUT_TRUST: &str = "pool: share without trust";
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How buffers go over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verb {
+    /// Moved, and passed back.
+    Move,
+    /// Shared, and released.
+    Share,
+}
+
+/// Buffers of a pool.
+#[derive(Debug)]
+pub(super) struct Pools {
+    verb: Verb,
+    trust: Trust,
+    domain: OnceLock<Domain>,
+}
+
+impl Pools {
+    pub(super) fn new(verb: Verb, trust: Trust) -> Pools {
+        Pools { verb, trust, domain: OnceLock::new() }
+    }
+}
+
+impl Peer for Pools {
+    fn name(&self) -> &'static str {
+        match (self.verb, self.trust) {
+            (Verb::Move, Trust::Full) => MOVED,
+            (Verb::Share, Trust::Full) => SHARED,
+            (Verb::Move, Trust::None) => MOVED_WITHOUT_TRUST,
+            (Verb::Share, Trust::None) => SHARED_WITHOUT_TRUST,
+        }
+    }
+
+    fn about(&self) -> String {
+        let verb = match self.verb {
+            Verb::Move => "moved there and passed back",
+            Verb::Share => "shared and released",
+        };
+        let memory = match self.trust {
+            Trust::Full => "of a pool that both map",
+            Trust::None => "each memory of its own, which the kernel seals and the receiver maps",
+        };
+        format!("a bulk channel opened through the monitors with default options; buffers {memory}, {verb}")
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let mut metrics = Metric::BANDWIDTHS.to_vec();
+        metrics.extend(Metric::TRANSFERS);
+        metrics
+    }
+
+    fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
+        let (bytes, count) = match metric {
+            Metric::Bandwidth { bytes } => (bytes, buffers(bytes)),
+            Metric::Transfer { bytes } => (bytes, 1),
+            _ => return Err(Error::Unsupported),
+        };
+        let domain = attach(&self.domain)?;
+        let options = BulkOptions::default().trust(self.trust);
+        let (bulk, pool) = match meeting.side {
+            Side::Near => {
+                let listener = domain.export_bulk(meeting.name, &options)?;
+                let mut bulk = listener.accept_bulk(&options, PATIENCE)?;
+                let pool =
+                    domain.create_pool(&PoolOptions::new(bytes as u64, count as u32).trust(self.trust))?;
+                bulk.assign(&pool, PATIENCE)?;
+                (bulk, pool)
+            }
+            Side::Far => {
+                let mut bulk = domain.connect_bulk(meeting.name, &options, PATIENCE)?;
+                let pool = bulk.recv_pool(PATIENCE)?;
+                (bulk, pool)
+            }
+        };
+        Ok(AnyEnd::new(PoolEnd { verb: self.verb, bulk, pool, metadata: Vec::new() }))
+    }
+}
+
+struct PoolEnd {
+    verb: Verb,
+    bulk: BulkChannel,
+    pool: Pool,
+    metadata: Vec<u8>,
+}
+
+/// Writes every byte of a buffer.
+fn fill(buffer: &mut tombolo::Buffer, sequence: u64) -> Result<(), Error> {
+    if let Some(memory) = buffer.memory() {
+        bare::fill(memory.words(), sequence);
+        return Ok(());
+    }
+    fill_bulk(buffer.bytes_mut()?, sequence);
+    Ok(())
+}
+
+/// Reads every byte of a buffer whose memory nobody changes.
+fn check(bytes: &[u8], sequence: u64) -> Result<(), Error> {
+    check_sum(sum(bytes), bytes.len(), sequence)
+}
+
+impl End for PoolEnd {
+    fn send<const N: usize>(&mut self, _sequence: u64) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    fn recv<const N: usize>(&mut self, _sequence: u64) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    fn send_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
+        let mut buffer = self.bulk.take(&self.pool, PATIENCE)?;
+        if buffer.len_bytes() != bytes as u64 {
+            return Err(corrupt(sequence));
+        }
+        fill(&mut buffer, sequence)?;
+        match self.verb {
+            Verb::Move => self.bulk.move_to(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?,
+            // Dropped, it is free when the other side has released it.
+            Verb::Share => drop(self.bulk.share(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?),
+        }
+        Ok(())
+    }
+
+    fn recv_bulk(&mut self, _bytes: usize, sequence: u64) -> Result<(), Error> {
+        match self.verb {
+            Verb::Move => {
+                let buffer = self.bulk.recv_moved(&mut self.metadata, PATIENCE)?;
+                match buffer.memory() {
+                    Some(memory) => bare::check(memory.words(), sequence)?,
+                    None => check(buffer.bytes()?, sequence)?,
+                }
+                self.bulk.pass(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?;
+            }
+            Verb::Share => {
+                let shared = self.bulk.recv_shared(&mut self.metadata, PATIENCE)?;
+                match shared.memory() {
+                    Some(memory) => bare::check(memory.words(), sequence)?,
+                    None => check(shared.bytes()?, sequence)?,
+                }
+                self.bulk.release(shared, &[], PATIENCE).map_err(tombolo::Error::from)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn lend(&mut self) -> Result<(), Error> {
+        // The only one: that it is here means that it is back.
+        let buffer = self.bulk.take(&self.pool, PATIENCE)?;
+        match self.verb {
+            Verb::Move => self.bulk.move_to(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?,
+            Verb::Share => drop(self.bulk.share(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?),
+        }
+        let back = self.bulk.take(&self.pool, PATIENCE)?;
+        drop(back);
+        Ok(())
+    }
+
+    fn give_back(&mut self) -> Result<(), Error> {
+        match self.verb {
+            Verb::Move => {
+                let buffer = self.bulk.recv_moved(&mut self.metadata, PATIENCE)?;
+                self.bulk.pass(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?;
+            }
+            Verb::Share => {
+                let shared = self.bulk.recv_shared(&mut self.metadata, PATIENCE)?;
+                self.bulk.release(shared, &[], PATIENCE).map_err(tombolo::Error::from)?;
+            }
+        }
+        Ok(())
+    }
+}
