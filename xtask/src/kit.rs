@@ -26,6 +26,7 @@ struct Image {
 
 const IMAGES: &[Image] = &[
     Image::new("pingpong", "examples/pingpong", "pingpong", "pingpong"),
+    Image::new("frames", "examples/frames", "frames", "frames"),
     Image::new("communities", "examples/communities", "communities", "communities"),
     Image::new("bench", "bench", "tombolo-bench", "bench-peer"),
     Image::new("bare-pingpong", "examples/bare-pingpong", "bare-pingpong", "bare-pingpong").on_boards(),

@@ -1,6 +1,6 @@
 //! Bulk data between domains: moved, shared, handed on without a copy, and come back from the dead.
 
-use tombolo_e2e::{Machine, MachineFile};
+use tombolo_e2e::{Machine, MachineFile, image};
 
 /// Buffers go along the chain and back, marked by all its domains.
 fn chain(machine: &Machine, on: &str, trust: &str, window: &str) {
@@ -17,6 +17,23 @@ fn buffers_go_along_a_chain_on_one_kernel() {
         chain(&machine, "host,host", trust, "-");
         chain(&machine, "host,host,host", trust, "-");
     }
+    machine.down();
+}
+
+#[test]
+fn frames_of_a_camera_go_through_three_domains() {
+    let machine = Machine::up(&MachineFile::cheap().with_vm("arm0", ""));
+    let image = image("frames").display().to_string();
+    for (on, node) in
+        [("host,arm0,host", "arm0"), ("arm0,host,arm0", "host"), ("host,s390x-user,host", "s390x-user")]
+    {
+        let said = machine.tombolo(["run", "--on", on, &image]).ok();
+        assert!(
+            said.contains("200 frames of 640x480 in 4 buffers") && said.contains(&format!("by {node}")),
+            "{said}"
+        );
+    }
+    machine.tombolo(["run", "--on", "host", &image]).fails_with(1, &["start three of me"]);
     machine.down();
 }
 

@@ -1,0 +1,165 @@
+//! Frames of a camera go through three domains on two nodes: `tombolo run --on host,arm0,host frames.tbi`
+//!
+//! The first takes pictures, the second finds edges in them where they lie, the third looks at them. There are four buffers:
+//! the right to each goes round, and no frame is copied from one domain to another. The camera is a calculated one.
+
+mod picture;
+
+use std::error::Error;
+use std::time::{Duration, Instant};
+
+use picture::{FRAME_BYTES, HEIGHT, WIDTH};
+use tombolo::{Arrival, Buffer, BulkChannel, BulkOptions, Domain, Isa, Pool, PoolOptions, WaitSet};
+
+const FRAMES: u64 = 200;
+const BUFFERS: u32 = 4;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn main() {
+    // What `tombolo run` tells each domain: its number, how many there are, a prefix for names of its own job.
+    let [rank, size, job] = ["RANK", "SIZE", "JOB"].map(|it| std::env::var(format!("TOMBOLO_{it}")));
+    let job = job.unwrap_or_default();
+    let result = match (rank.as_deref(), size.as_deref()) {
+        (Ok("0"), Ok("3")) => camera(&job),
+        (Ok("1"), Ok("3")) => filter(&job),
+        (Ok("2"), Ok("3")) => viewer(&job),
+        _ => Err("start three of me: tombolo run --on host,arm0,host frames.tbi".into()),
+    };
+    if let Err(error) = result {
+        eprintln!("frames: {error}");
+        std::process::exit(1);
+    }
+}
+
+/// Rank 0 has the pool: it fills what is free and moves it on.
+fn camera(job: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let mut filter = domain.connect_bulk(&format!("{job}/filter"), &BulkOptions::default(), PATIENCE)?;
+    let nodes = [domain.node_name().to_owned(), filter.channel().peer_node().to_owned()];
+    let pool = domain.create_pool(&pool_for(&domain, &nodes)?)?;
+    filter.assign(&pool, PATIENCE)?;
+    for number in 0..FRAMES {
+        let mut frame = filter.take(&pool, PATIENCE)?;
+        for y in 0..HEIGHT {
+            frame.write((y * WIDTH) as u64, &picture::row(number, y))?;
+        }
+        filter.move_to(frame, &number.to_le_bytes(), PATIENCE).map_err(tombolo::Error::from)?;
+    }
+    // When all buffers are back, all frames have been seen.
+    let mut back = Vec::new();
+    while back.len() < BUFFERS as usize {
+        back.push(filter.take(&pool, PATIENCE)?);
+    }
+    Ok(())
+}
+
+/// A pool that both nodes reach: where one of them is a virtual machine, in the window to it. A third node that does not
+/// reach that refuses the pool when it is assigned to it.
+fn pool_for(domain: &Domain, nodes: &[String]) -> Result<PoolOptions, tombolo::Error> {
+    let options = PoolOptions::new(FRAME_BYTES, BUFFERS);
+    let known = domain.nodes()?;
+    let machine = nodes.iter().find(|name| known.iter().any(|node| node.name == **name && node.kind == "vm"));
+    Ok(match machine {
+        Some(node) => options.reachable_from(node),
+        None => options,
+    })
+}
+
+/// Rank 1 hears of frames on one side and of free buffers on the other, and waits for both at once.
+fn filter(job: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let listener = domain.export_bulk(&format!("{job}/filter"), &BulkOptions::default())?;
+    let mut camera = listener.accept_bulk(&BulkOptions::default(), PATIENCE)?;
+    let pool = camera.recv_pool(PATIENCE)?;
+    let mut viewer = domain.connect_bulk(&format!("{job}/viewer"), &BulkOptions::default(), PATIENCE)?;
+    viewer.assign(&pool, PATIENCE)?;
+    println!("{} on {} finds edges", Isa::current(), domain.node_name());
+    let mut set = WaitSet::new()?;
+    let (camera, viewer) = (set.add_bulk(camera)?, set.add_bulk(viewer)?);
+    let mut metadata = Vec::new();
+    loop {
+        let viewing = set.get_bulk_mut(viewer).ok_or("the viewer left the set")?;
+        let is_over = match viewing.settle() {
+            Err(error) if error.is_peer_gone() => true,
+            settled => settled.map(|()| false)?,
+        };
+        let taking = set.get_bulk_mut(camera).ok_or("the camera left the set")?;
+        while let Some(free) = came_back(&pool)? {
+            taking.pass(free, &[], PATIENCE).map_err(tombolo::Error::from)?;
+        }
+        if is_over {
+            return Ok(());
+        }
+        match taking.recv(&mut metadata, Duration::ZERO) {
+            Ok(Arrival::Moved(received)) => {
+                let mut frame = received.into_first();
+                find_edges(&mut frame)?;
+                let viewing = set.get_bulk_mut(viewer).ok_or("the viewer left the set")?;
+                viewing.move_to(frame, &metadata, PATIENCE).map_err(tombolo::Error::from)?;
+            }
+            Ok(other) => return Err(format!("the camera did something else: {other:?}").into()),
+            Err(tombolo::Error::WouldBlock) => drop(set.wait(PATIENCE)?),
+            Err(error) if error.is_peer_gone() => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// A buffer that whoever is behind has passed back.
+fn came_back(pool: &Pool) -> Result<Option<Buffer>, tombolo::Error> {
+    match pool.take() {
+        Ok(buffer) => Ok(Some(buffer)),
+        Err(tombolo::Error::Bulk(tombolo::BulkError::NoBuffer { .. })) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn find_edges(frame: &mut Buffer) -> Result<(), tombolo::Error> {
+    let mut row = [0; WIDTH];
+    for y in 0..HEIGHT {
+        frame.read((y * WIDTH) as u64, &mut row)?;
+        picture::find_edges(&mut row);
+        frame.write((y * WIDTH) as u64, &row)?;
+    }
+    Ok(())
+}
+
+/// Rank 2 looks at every frame and gives its buffer back.
+fn viewer(job: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let listener = domain.export_bulk(&format!("{job}/viewer"), &BulkOptions::default())?;
+    let mut filter = listener.accept_bulk(&BulkOptions::default(), PATIENCE)?;
+    let mut start = None;
+    for number in 0..FRAMES {
+        look(&mut filter, number)?;
+        // The first waits for two programs to start.
+        start.get_or_insert_with(Instant::now);
+    }
+    let took_s = start.map_or(f64::NAN, |start| start.elapsed().as_secs_f64());
+    println!(
+        "{FRAMES} frames of {WIDTH}x{HEIGHT} in {BUFFERS} buffers came by {} as they should be, {:.0} a second",
+        filter.channel().peer_node(),
+        (FRAMES - 1) as f64 / took_s
+    );
+    Ok(())
+}
+
+fn look(filter: &mut BulkChannel, number: u64) -> Outcome {
+    let mut metadata = Vec::new();
+    let frame = filter.recv_moved(&mut metadata, PATIENCE)?;
+    if metadata != number.to_le_bytes() || frame.len_bytes() != FRAME_BYTES {
+        return Err(format!("frame {number} was to come, not {metadata:?}").into());
+    }
+    let mut seen = [0; WIDTH];
+    for y in 0..HEIGHT {
+        frame.read((y * WIDTH) as u64, &mut seen)?;
+        let mut expected = picture::row(number, y);
+        picture::find_edges(&mut expected);
+        if seen != expected {
+            return Err(format!("row {y} of frame {number} is not as it should be").into());
+        }
+    }
+    Ok(filter.pass(frame, &[], PATIENCE).map_err(tombolo::Error::from)?)
+}
