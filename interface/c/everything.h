@@ -739,7 +739,7 @@ static inline size_t testing_everything_client_memory(const tombolo_channel *cha
 static inline tombolo_status testing_everything_client_bind(
     testing_everything_client *client, tombolo_channel *channel, void *memory, size_t bytes, const testing_everything_events *events, void *context)
 {
-    const tombolo_needs needs = {false, 176};
+    const tombolo_needs needs = {false, false, 176};
     memset(client, 0, sizeof *client);
     client->base.on_event = testing_everything_client_event;
     client->events = events;
@@ -852,14 +852,14 @@ static inline size_t testing_everything_server_memory(const tombolo_channel *cha
 static inline tombolo_status testing_everything_server_bind(
     testing_everything_server *server, tombolo_channel *channel, void *memory, size_t bytes, const testing_everything_handler *handler, void *context)
 {
-    const tombolo_needs needs = {false, 176};
+    const tombolo_needs needs = {false, false, 176};
     memset(server, 0, sizeof *server);
     server->handler = handler;
     server->context = context;
     return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
 }
 
-/* Answers a call of `numbers` that was kept: with the reply for TOMBOLO_OK, else that it is not served.
+/* Answers a call of `numbers` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
  * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
 static inline tombolo_status testing_everything_answer_numbers(
     testing_everything_server *server, tombolo_pending pending, tombolo_status result, const testing_everything_numbers_reply *reply)
@@ -872,10 +872,10 @@ static inline tombolo_status testing_everything_answer_numbers(
         testing_everything_numbers_reply_put(&w, TOMBOLO_HEADER_BYTES, reply);
         return tombolo_server_answer(&server->base, pending, &w);
     }
-    return tombolo_server_fault(&server->base, pending, 3);
+    return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Answers a call of `parts` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served.
+/* Answers a call of `parts` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served, or refused.
  * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
 static inline tombolo_status testing_everything_answer_parts(
     testing_everything_server *server, tombolo_pending pending, tombolo_status result, const testing_everything_parts_reply *reply, const testing_failure *error)
@@ -895,10 +895,10 @@ static inline tombolo_status testing_everything_answer_parts(
         testing_everything_parts_error_put(&w, TOMBOLO_HEADER_BYTES, &declined);
         return tombolo_server_answer(&server->base, pending, &w);
     }
-    return tombolo_server_fault(&server->base, pending, 3);
+    return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Answers a call of `null` that was kept: with the reply for TOMBOLO_OK, else that it is not served.
+/* Answers a call of `null` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
  * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
 static inline tombolo_status testing_everything_answer_null(
     testing_everything_server *server, tombolo_pending pending, tombolo_status result)
@@ -910,7 +910,7 @@ static inline tombolo_status testing_everything_answer_null(
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, 0);
         return tombolo_server_answer(&server->base, pending, &w);
     }
-    return tombolo_server_fault(&server->base, pending, 3);
+    return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
 /* A shape, the other way. */

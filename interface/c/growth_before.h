@@ -214,7 +214,7 @@ static inline size_t before_growth_client_memory(const tombolo_channel *channel)
 static inline tombolo_status before_growth_client_bind(
     before_growth_client *client, tombolo_channel *channel, void *memory, size_t bytes, const before_growth_events *events, void *context)
 {
-    const tombolo_needs needs = {false, 48};
+    const tombolo_needs needs = {false, false, 48};
     memset(client, 0, sizeof *client);
     client->base.on_event = before_growth_client_event;
     client->events = events;
@@ -286,14 +286,14 @@ static inline size_t before_growth_server_memory(const tombolo_channel *channel)
 static inline tombolo_status before_growth_server_bind(
     before_growth_server *server, tombolo_channel *channel, void *memory, size_t bytes, const before_growth_handler *handler, void *context)
 {
-    const tombolo_needs needs = {false, 48};
+    const tombolo_needs needs = {false, false, 48};
     memset(server, 0, sizeof *server);
     server->handler = handler;
     server->context = context;
     return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
 }
 
-/* Answers a call of `look` that was kept: with the reply for TOMBOLO_OK, else that it is not served.
+/* Answers a call of `look` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
  * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
 static inline tombolo_status before_growth_answer_look(
     before_growth_server *server, tombolo_pending pending, tombolo_status result, const before_growth_look_reply *reply)
@@ -306,7 +306,7 @@ static inline tombolo_status before_growth_answer_look(
         before_growth_look_reply_put(&w, TOMBOLO_HEADER_BYTES, reply);
         return tombolo_server_answer(&server->base, pending, &w);
     }
-    return tombolo_server_fault(&server->base, pending, 3);
+    return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
 /* A note was seen. */

@@ -352,7 +352,7 @@ static inline size_t example_kv_client_memory(const tombolo_channel *channel)
 static inline tombolo_status example_kv_client_bind(
     example_kv_client *client, tombolo_channel *channel, void *memory, size_t bytes, const example_kv_events *events, void *context)
 {
-    const tombolo_needs needs = {false, 40};
+    const tombolo_needs needs = {false, false, 40};
     memset(client, 0, sizeof *client);
     client->base.on_event = example_kv_client_event;
     client->events = events;
@@ -504,14 +504,14 @@ static inline size_t example_kv_server_memory(const tombolo_channel *channel)
 static inline tombolo_status example_kv_server_bind(
     example_kv_server *server, tombolo_channel *channel, void *memory, size_t bytes, const example_kv_handler *handler, void *context)
 {
-    const tombolo_needs needs = {false, 40};
+    const tombolo_needs needs = {false, false, 40};
     memset(server, 0, sizeof *server);
     server->handler = handler;
     server->context = context;
     return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
 }
 
-/* Answers a call of `get` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served.
+/* Answers a call of `get` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served, or refused.
  * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
 static inline tombolo_status example_kv_answer_get(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_get_reply *reply, const example_kv_error *error)
@@ -531,10 +531,10 @@ static inline tombolo_status example_kv_answer_get(
         example_kv_get_error_put(&w, TOMBOLO_HEADER_BYTES, &declined);
         return tombolo_server_answer(&server->base, pending, &w);
     }
-    return tombolo_server_fault(&server->base, pending, 3);
+    return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Answers a call of `put` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served.
+/* Answers a call of `put` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served, or refused.
  * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
 static inline tombolo_status example_kv_answer_put(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_put_reply *reply, const example_kv_error *error)
@@ -554,10 +554,10 @@ static inline tombolo_status example_kv_answer_put(
         example_kv_put_error_put(&w, TOMBOLO_HEADER_BYTES, &declined);
         return tombolo_server_answer(&server->base, pending, &w);
     }
-    return tombolo_server_fault(&server->base, pending, 3);
+    return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Answers a call of `list` that was kept: with the reply for TOMBOLO_OK, else that it is not served.
+/* Answers a call of `list` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
  * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
 static inline tombolo_status example_kv_answer_list(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_list_reply *reply)
@@ -570,10 +570,10 @@ static inline tombolo_status example_kv_answer_list(
         example_kv_list_reply_put(&w, TOMBOLO_HEADER_BYTES, reply);
         return tombolo_server_answer(&server->base, pending, &w);
     }
-    return tombolo_server_fault(&server->base, pending, 3);
+    return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Answers a call of `await_change` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served.
+/* Answers a call of `await_change` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served, or refused.
  * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
 static inline tombolo_status example_kv_answer_await_change(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_await_change_reply *reply, const example_kv_error *error)
@@ -593,7 +593,7 @@ static inline tombolo_status example_kv_answer_await_change(
         example_kv_await_change_error_put(&w, TOMBOLO_HEADER_BYTES, &declined);
         return tombolo_server_answer(&server->base, pending, &w);
     }
-    return tombolo_server_fault(&server->base, pending, 3);
+    return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
 /* A key was set, by whomever. */

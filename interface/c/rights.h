@@ -204,7 +204,7 @@ static inline size_t testing_rights_client_memory(const tombolo_channel *channel
 static inline tombolo_status testing_rights_client_bind(
     testing_rights_client *client, tombolo_channel *channel, void *memory, size_t bytes)
 {
-    const tombolo_needs needs = {true, 72};
+    const tombolo_needs needs = {true, false, 72};
     memset(client, 0, sizeof *client);
     client->base.on_event = testing_rights_client_event;
     return tombolo_port_bind(&client->base.port, channel, memory, bytes, needs);
@@ -261,14 +261,14 @@ static inline size_t testing_rights_server_memory(const tombolo_channel *channel
 static inline tombolo_status testing_rights_server_bind(
     testing_rights_server *server, tombolo_channel *channel, void *memory, size_t bytes, const testing_rights_handler *handler, void *context)
 {
-    const tombolo_needs needs = {true, 72};
+    const tombolo_needs needs = {true, false, 72};
     memset(server, 0, sizeof *server);
     server->handler = handler;
     server->context = context;
     return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
 }
 
-/* Answers a call of `pass` that was kept: with the reply for TOMBOLO_OK, else that it is not served.
+/* Answers a call of `pass` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
  * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
 static inline tombolo_status testing_rights_answer_pass(
     testing_rights_server *server, tombolo_pending pending, tombolo_status result, const testing_rights_pass_reply *reply)
@@ -281,7 +281,7 @@ static inline tombolo_status testing_rights_answer_pass(
         testing_rights_pass_reply_put(&w, TOMBOLO_HEADER_BYTES, reply);
         return tombolo_server_answer(&server->base, pending, &w);
     }
-    return tombolo_server_fault(&server->base, pending, 3);
+    return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
 /* Takes one message, waiting for it, and serves it. TOMBOLO_TIMED_OUT: there was none. TOMBOLO_CLOSED, TOMBOLO_PEER_DIED:
@@ -375,7 +375,7 @@ static inline size_t testing_buffers_client_memory(const tombolo_channel *channe
 static inline tombolo_status testing_buffers_client_bind(
     testing_buffers_client *client, tombolo_channel *channel, void *memory, size_t bytes)
 {
-    const tombolo_needs needs = {true, 40};
+    const tombolo_needs needs = {false, true, 40};
     memset(client, 0, sizeof *client);
     client->base.on_event = testing_buffers_client_event;
     return tombolo_port_bind(&client->base.port, channel, memory, bytes, needs);
@@ -432,14 +432,14 @@ static inline size_t testing_buffers_server_memory(const tombolo_channel *channe
 static inline tombolo_status testing_buffers_server_bind(
     testing_buffers_server *server, tombolo_channel *channel, void *memory, size_t bytes, const testing_buffers_handler *handler, void *context)
 {
-    const tombolo_needs needs = {true, 40};
+    const tombolo_needs needs = {false, true, 40};
     memset(server, 0, sizeof *server);
     server->handler = handler;
     server->context = context;
     return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
 }
 
-/* Answers a call of `pass` that was kept: with the reply for TOMBOLO_OK, else that it is not served.
+/* Answers a call of `pass` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
  * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */
 static inline tombolo_status testing_buffers_answer_pass(
     testing_buffers_server *server, tombolo_pending pending, tombolo_status result, const testing_buffers_pass_reply *reply)
@@ -452,7 +452,7 @@ static inline tombolo_status testing_buffers_answer_pass(
         testing_buffers_pass_reply_put(&w, TOMBOLO_HEADER_BYTES, reply);
         return tombolo_server_answer(&server->base, pending, &w);
     }
-    return tombolo_server_fault(&server->base, pending, 3);
+    return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
 /* Takes one message, waiting for it, and serves it. TOMBOLO_TIMED_OUT: there was none. TOMBOLO_CLOSED, TOMBOLO_PEER_DIED:

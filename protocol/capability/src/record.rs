@@ -109,6 +109,14 @@ pub(crate) struct OnItsWay {
     pub(crate) channel: ChannelId,
 }
 
+impl OnItsWay {
+    /// Also a domain may have a channel to itself.
+    pub(crate) fn of(granter: DomainId, way: Way) -> Option<OnItsWay> {
+        let Way { holder, channel } = way;
+        (holder != granter || channel.0 != 0).then_some(OnItsWay { granter, channel })
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MappingRecord {
     pub(crate) region: RegionId,

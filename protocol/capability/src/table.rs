@@ -200,7 +200,7 @@ impl Table {
             holder,
             charged: by,
             parent: Some(capability),
-            on_its_way: (holder != by).then_some(OnItsWay { granter: by, channel }),
+            on_its_way: OnItsWay::of(by, Way { holder, channel }),
             ..record
         }))
     }
@@ -235,7 +235,7 @@ impl Table {
     ) -> Result<CapabilityInfo, CapabilityFault> {
         self.with_right(by, capability, Rights::GRANT)?;
         let Way { holder, channel } = to.into();
-        let on_its_way = (holder != by).then_some(OnItsWay { granter: by, channel });
+        let on_its_way = OnItsWay::of(by, Way { holder, channel });
         self.pass_on(capability, holder, on_its_way)
     }
 

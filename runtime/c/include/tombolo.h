@@ -90,7 +90,8 @@ enum {
     TOMBOLO_NOT_OUTSTANDING = 51,  /* nobody waits for that answer any more */
     TOMBOLO_CANNOT_CARRY = 52,     /* the link cannot carry what the interface passes */
     TOMBOLO_NO_ROOM = 53,          /* there was no room for the message in time: nothing was sent */
-    TOMBOLO_UNKNOWN_MESSAGE = 54   /* a one-way message with an ordinal that this side does not know */
+    TOMBOLO_UNKNOWN_MESSAGE = 54,  /* a one-way message with an ordinal that this side does not know */
+    TOMBOLO_RIGHT_REFUSED = 55     /* a right or buffer that came with a message is not its receiver's to take */
 };
 
 /* As long as it takes: some 584 years. */
@@ -488,6 +489,50 @@ tombolo_status tombolo_mapping_check(const tombolo_mapping *mapping);
 /* Copies bytes out and in, and checks. What is written is stored in whole words of 8 bytes with what is around them there. */
 tombolo_status tombolo_mapping_read(const tombolo_mapping *mapping, size_t offset, void *target, size_t length);
 tombolo_status tombolo_mapping_write(const tombolo_mapping *mapping, size_t offset, const void *source, size_t length);
+
+/* --- rights as parameters of interfaces ----------------------------------------------------------------------------- */
+
+/* A right as it travels: what `mark` says is its kind, with 0x100 if it is given away. The functions below make them; a field of
+ * a message takes only those that are of its kind. */
+typedef struct tombolo_right {
+    uint64_t object;
+    uint64_t mark;
+} tombolo_right;
+
+enum {
+    TOMBOLO_A_REGION = 2,    /* for parameters that are to be all of a region */
+    TOMBOLO_A_CAPABILITY = 3 /* for any */
+};
+
+/* Derives a capability with those of the rights for whoever is at the other end of a channel, who takes it up from the message that
+ * brings `*right`: a `copy` parameter. This one must give TOMBOLO_GRANT. */
+tombolo_status tombolo_copy_to(const tombolo_capability *capability, tombolo_channel *channel, uint32_t rights, uint32_t kind,
+                               tombolo_right *right);
+
+/* Hands the capability over: a `move` parameter. Where this program has it mapped it is let go. The handle is still to be dropped. */
+tombolo_status tombolo_move_to(const tombolo_capability *capability, tombolo_channel *channel, uint32_t kind,
+                               tombolo_right *right);
+
+/* Takes up a right to memory that came over a channel, once. TOMBOLO_RIGHT_REFUSED: whoever is at its other end did not grant it to
+ * this program, it was taken up before, is not all of a region where it has to be, or is gone. A handler that returns that
+ * refuses the call. */
+tombolo_status tombolo_accept_right(const tombolo_domain *domain, tombolo_channel *channel, tombolo_right right,
+                                    tombolo_capability **capability);
+
+/* Takes back what was copied or moved for a message that was not sent, or whose receiver has not taken it up. */
+tombolo_status tombolo_take_back(const tombolo_domain *domain, tombolo_right right, tombolo_capability **capability);
+
+/* Listens under a name that is drawn anew, and puts into `*endpoint` where: a `copy` parameter; for one that is given away add
+ * 0x100 to its mark. Give the listener back with tombolo_unexport. Options may be null. */
+tombolo_status tombolo_listen(const tombolo_domain *domain, const tombolo_options *options, tombolo_listener **listener,
+                              tombolo_right *endpoint);
+
+/* Opens a channel to whoever listens at an endpoint. */
+tombolo_status tombolo_connect_to(const tombolo_domain *domain, tombolo_right endpoint, const tombolo_options *options,
+                                  uint64_t timeout_ns, tombolo_channel **channel);
+
+/* Says that an interface which passes these is used over a channel, as stubs do when they are bound. TOMBOLO_CANNOT_CARRY. */
+tombolo_status tombolo_carry(tombolo_channel *channel, bool capabilities, bool buffers);
 
 #ifdef __cplusplus
 }

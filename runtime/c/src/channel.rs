@@ -24,7 +24,7 @@ pub struct ChannelHandle {
 
 /// One end of a channel.
 #[derive(Debug)]
-struct End {
+pub(crate) struct End {
     carrier: Carrier,
     /// A message that was longer than the buffer that it was to go into: the next receive has it.
     kept: Option<Vec<u8>>,
@@ -64,7 +64,7 @@ type Reader = Option<unsafe extern "C" fn(*const MessageHandle<'_>, *mut c_void)
 type Writer = Option<unsafe extern "C" fn(*mut DraftHandle<'_, '_>, *mut c_void)>;
 
 impl End {
-    fn channel(&mut self) -> Result<&mut Channel, Failure> {
+    pub(crate) fn channel(&mut self) -> Result<&mut Channel, Failure> {
         let channel = match &mut self.carrier {
             Carrier::Alone(channel) => Some(&mut **channel),
             Carrier::Polled(set, token) => set.get_mut(*token),
@@ -154,7 +154,7 @@ impl ChannelHandle {
 /// # Safety
 /// The pointer is null, or a live handle.
 #[inline]
-unsafe fn with<R>(
+pub(crate) unsafe fn with<R>(
     channel: *const ChannelHandle,
     body: impl FnOnce(&mut End) -> Result<R, Failure>,
 ) -> Result<R, Failure> {

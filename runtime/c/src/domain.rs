@@ -20,7 +20,7 @@ pub struct DomainHandle {
 /// `tombolo_listener`.
 #[derive(Debug)]
 pub struct ListenerHandle {
-    listener: Listener,
+    pub(crate) listener: Listener,
 }
 
 /// `tombolo_options`.
@@ -60,7 +60,7 @@ impl Options {
 
 /// # Safety
 /// The pointer is null, or points to options.
-unsafe fn options(pointer: *const Options) -> Result<ChannelOptions, Failure> {
+pub(crate) unsafe fn options(pointer: *const Options) -> Result<ChannelOptions, Failure> {
     // SAFETY: as this function asks for.
     match unsafe { pointer.as_ref() } {
         None => Ok(ChannelOptions::default()),

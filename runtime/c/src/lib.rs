@@ -14,6 +14,7 @@ pub mod child;
 pub mod domain;
 pub mod mapping;
 pub mod names;
+pub mod passing;
 pub mod region;
 pub mod status;
 

@@ -143,6 +143,8 @@ statuses! {
     NoRoom = 53, c"TOMBOLO_NO_ROOM";
     /// A one-way message with an ordinal that is unknown.
     UnknownMessage = 54, c"TOMBOLO_UNKNOWN_MESSAGE";
+    /// A right or a buffer that came with a message is not its receiver's to take.
+    RightRefused = 55, c"TOMBOLO_RIGHT_REFUSED";
 }
 
 /// Why something was not done.

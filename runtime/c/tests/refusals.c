@@ -192,8 +192,9 @@ static void answers_of_lists(void)
 static void ends_of_calls(void)
 {
     static const tombolo_status of_faults[] = {TOMBOLO_UNKNOWN_CALL, TOMBOLO_REQUEST_REFUSED, TOMBOLO_UNSERVED,
-                                               TOMBOLO_ANSWER_TOO_LONG, TOMBOLO_SERVER_BUSY, TOMBOLO_FAULT};
-    for (uint64_t fault = 1; fault <= 6; fault++) {
+                                               TOMBOLO_ANSWER_TOO_LONG, TOMBOLO_SERVER_BUSY, TOMBOLO_RIGHT_REFUSED,
+                                               TOMBOLO_FAULT};
+    for (uint64_t fault = 1; fault <= 7; fault++) {
         QUEUE(0, HEAD(1, 1, TOMBOLO_NOT_SERVED), fault);
         expect_get("a fault", of_faults[fault - 1]);
     }

@@ -6,9 +6,11 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView};
 use tombolo::TransportKind;
+use tombolo::interface::{Carries, Port};
 
 use crate::end::End;
 use crate::failure::Failure;
+use crate::passing::FarEnd;
 use crate::wait::Seconds;
 
 /// One end of a channel: whole messages, in order, both ways.
@@ -64,6 +66,17 @@ impl Channel {
         &self.about
     }
 
+    /// What it can carry besides bytes.
+    pub(crate) fn carries(&self) -> Result<Carries, Failure> {
+        Ok(self.state()?.end.channel()?.carries())
+    }
+
+    /// An interface that needs as much is used over it from now on.
+    pub(crate) fn bound(&self, needs: Carries) -> Result<(), Failure> {
+        self.state()?.end.channel()?.bound(needs);
+        Ok(())
+    }
+
     /// This end, which is a client's or server's from now on.
     pub(crate) fn take(&self) -> Result<(End, About), Failure> {
         Ok((self.state()?.end.take()?, self.about.clone()))
@@ -104,6 +117,16 @@ impl Channel {
     #[getter]
     fn peer(&self) -> u64 {
         self.about.peer
+    }
+
+    /// Its other end, as somebody to whom rights go and from whom they come. It can be kept when a client or server has the
+    /// channel.
+    #[getter]
+    pub(crate) fn far_end(&self) -> Result<FarEnd, Failure> {
+        match self.state()?.end.channel() {
+            Ok(channel) => Ok(FarEnd { end: tombolo::FarEnd::from(channel) }),
+            Err(_) => FarEnd::of(&self.about),
+        }
     }
 
     /// The name of the peer's node.

@@ -14,6 +14,7 @@ use crate::codec::{Decoder, Writer};
 use crate::end::End;
 use crate::failure::Failure;
 use crate::layout::{Interface, Message};
+use crate::passing::FarEnd;
 use crate::wait::{Seconds, Until};
 
 /// The deadline of a call whose answer is looked for before anything else happens.
@@ -236,6 +237,7 @@ fn answer<'py>(py: Python<'py>, message: &Message, bytes: &[u8]) -> Result<Bound
                 Fault::Unserved => "Unserved",
                 Fault::TooLong => "AnswerTooLong",
                 Fault::Busy => "ServerBusy",
+                Fault::Refused => "RightRefused",
                 _ => "Fault",
             };
             Err(Failure::new(class, fault.to_string()))
@@ -334,7 +336,7 @@ impl ClientEnd {
     ) -> Result<ClientEnd, Failure> {
         let interface: Bound<'_, Interface> = class.getattr("INTERFACE")?.cast_into().map_err(PyErr::from)?;
         let timeout = Seconds::new(timeout)?.0;
-        interface.get().check(channel.about().max_message_bytes)?;
+        interface.get().bind(channel)?;
         let (end, about) = channel.take()?;
         let state = State {
             end,
@@ -351,6 +353,12 @@ impl ClientEnd {
     #[getter]
     fn peer(&self) -> u64 {
         self.about.peer
+    }
+
+    /// The other end, as somebody to whom rights go and from whom they come.
+    #[getter]
+    fn far_end(&self) -> Result<FarEnd, Failure> {
+        FarEnd::of(&self.about)
     }
 
     /// The name of the peer's node.

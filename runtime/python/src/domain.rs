@@ -8,6 +8,7 @@ use tombolo::{CapabilityId, ChannelOptions, RegionOptions, SpawnOptions, WaitSet
 use crate::channel::{Channel, exclusive};
 use crate::failure::Failure;
 use crate::names::Names;
+use crate::passing::Right;
 use crate::region::{self, Capability, Region};
 use crate::wait::{Seconds, Until, wait, wait_apart, wait_on};
 
@@ -186,6 +187,48 @@ impl Domain {
         Ok(Capability::new(py.detach(|| self.domain.capability(CapabilityId(id)))?))
     }
 
+    /// Takes up a right to memory that came with a message: a :class:`Region`, or a :class:`Capability`. `from_` is the channel that
+    /// brought it, or the ``far_end`` of that, of a client or of a server.
+    ///
+    /// ``RightRefused`` when whoever is there did not grant it to this program, or it was taken up before, or is gone. A handler
+    /// that lets that pass refuses the call.
+    fn accept(&self, py: Python<'_>, from_: &Bound<'_, PyAny>, right: Right) -> Result<Py<PyAny>, Failure> {
+        region::accept(py, &self.domain, from_, right)
+    }
+
+    /// Takes back what was copied or moved for a message that was not sent, or whose receiver has not taken it up.
+    fn take_back(&self, py: Python<'_>, right: Right) -> Result<Capability, Failure> {
+        let handle = tombolo::interface::Capability::<false> { object: right.object };
+        Ok(Capability::new(py.detach(|| self.domain.take_back(handle))?))
+    }
+
+    /// Listens under a name that is drawn anew: the ``endpoint`` of what is returned is where, as a parameter ``copy endpoint``.
+    #[pyo3(signature = (*, interface_hash = 0))]
+    fn listen(&self, py: Python<'_>, interface_hash: u64) -> Result<Listener, Failure> {
+        let options = ChannelOptions::default().interface_hash(interface_hash);
+        let listener = py.detach(|| self.domain.listen(&options))?;
+        let name = listener.name().to_owned();
+        Ok(Listener { name, state: Mutex::new(Some(Listening { listener, set: None })) })
+    }
+
+    /// Opens a channel to whoever listens at an endpoint.
+    #[pyo3(signature = (endpoint, *, timeout = Seconds(std::time::Duration::from_secs(10)), interface_hash = 0),
+           text_signature = "($self, endpoint, *, timeout=10.0, interface_hash=0)")]
+    fn connect_to(
+        &self,
+        py: Python<'_>,
+        endpoint: Right,
+        timeout: Seconds,
+        interface_hash: u64,
+    ) -> Result<Channel, Failure> {
+        if endpoint.kind != 1 {
+            return Err(Failure::invalid("it is no endpoint"));
+        }
+        let options = ChannelOptions::default().interface_hash(interface_hash);
+        let name = tombolo::Endpoint::from_number(endpoint.object).name();
+        Ok(Channel::new(wait_on(py, self.domain.connect_async(&name, &options, timeout.0))?))
+    }
+
     /// All capabilities that this program holds: :class:`CapabilityInfo <tombolo.regions.CapabilityInfo>`.
     fn capabilities<'py>(&self, py: Python<'py>) -> Result<Vec<Bound<'py, PyAny>>, Failure> {
         region::capabilities(py, &self.domain)
@@ -264,6 +307,16 @@ impl Listener {
     #[getter]
     fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where it can be reached, of one that :meth:`Domain.listen` returned; else none.
+    #[getter]
+    fn endpoint<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, Failure> {
+        let endpoint = self.with(|listening| Ok(listening.listener.endpoint()))?;
+        let right = |endpoint: tombolo::Endpoint| {
+            Right { object: endpoint.to_copy().object, kind: 1, moved: false }.into_python(py)
+        };
+        Ok(endpoint.map(right).transpose()?)
     }
 
     /// Waits up to `timeout` seconds for somebody to connect, and opens the channel. After `Refused` others can still be

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMapping, PyString, PyTuple, PyType};
-use tombolo::interface::{Header, Kind};
+use tombolo::interface::{Carries, Header, Kind};
 
+use crate::channel::Channel;
 use crate::codec::{self, Case, Field, Form, Number, Record, Union};
 use crate::failure::Failure;
 
@@ -275,7 +276,7 @@ pub(crate) struct Interface {
     version: u32,
     hash: u64,
     fingerprint: u64,
-    needs_more_than_bytes: bool,
+    needs: Carries,
     message_bytes: usize,
     served: HashMap<u16, Py<Message>>,
     heard: HashMap<u16, Py<Message>>,
@@ -284,14 +285,15 @@ pub(crate) struct Interface {
 #[pymethods]
 impl Interface {
     #[new]
-    #[pyo3(signature = (name, version, *, hash, fingerprint, rights, message_bytes, served, heard))]
+    #[pyo3(signature = (name, version, *, hash, fingerprint, capabilities, buffers, message_bytes, served, heard))]
     #[expect(clippy::too_many_arguments, reason = "they have names where stubs say them")]
     fn new(
         name: String,
         version: u32,
         hash: u64,
         fingerprint: u64,
-        rights: bool,
+        capabilities: bool,
+        buffers: bool,
         message_bytes: usize,
         served: Vec<Py<Message>>,
         heard: Vec<Py<Message>>,
@@ -305,7 +307,7 @@ impl Interface {
             version,
             hash,
             fingerprint,
-            needs_more_than_bytes: rights,
+            needs: Carries { capabilities, buffers },
             message_bytes,
             served,
             heard,
@@ -342,17 +344,20 @@ impl Interface {
 }
 
 impl Interface {
-    /// Whether a channel has what is needed.
-    pub(crate) fn check(&self, max_message_bytes: usize) -> Result<(), Failure> {
-        let why = if self.needs_more_than_bytes {
-            "passes capabilities or bulk buffers, which this link cannot carry".to_owned()
+    /// Whether a channel has what is needed; it is told what it is used for.
+    pub(crate) fn bind(&self, channel: &Channel) -> Result<(), Failure> {
+        let (carries, max_message_bytes) = (channel.carries()?, channel.about().max_message_bytes);
+        let why = if self.needs.capabilities && !carries.capabilities {
+            "passes capabilities, which this link cannot carry".to_owned()
+        } else if self.needs.buffers && !carries.buffers {
+            "passes buffers: open a bulk channel beside this one first".to_owned()
         } else if self.message_bytes > max_message_bytes {
             format!(
                 "needs messages of {} bytes at least; the channel carries up to {max_message_bytes}",
                 self.message_bytes
             )
         } else {
-            return Ok(());
+            return channel.bound(self.needs);
         };
         Err(Failure::new("CannotCarry", format!("{} {why}", self.name)))
     }

@@ -12,6 +12,7 @@ mod layout;
 mod mapping;
 mod memory;
 mod names;
+mod passing;
 mod region;
 mod server;
 mod wait;
@@ -36,6 +37,8 @@ mod _native {
     };
     #[pymodule_export]
     use crate::names::{Names, Notice, Record, Watch};
+    #[pymodule_export]
+    use crate::passing::FarEnd;
     #[pymodule_export]
     use crate::region::{Capability, Region};
     #[pymodule_export]

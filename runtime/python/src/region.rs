@@ -10,6 +10,7 @@ use crate::boundary::{Source, descriptor, made};
 use crate::failure::{Failure, region_class};
 use crate::mapping::Mapping;
 use crate::memory::source;
+use crate::passing::{self, Right, Taken, end_of};
 use crate::wait::{Seconds, wait_apart};
 
 /// A right to a part of a region, which this program holds.
@@ -129,6 +130,24 @@ impl Capability {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
+    fn copied<'py>(
+        &self,
+        to: &Bound<'py, PyAny>,
+        rights: Rights,
+        kind: u8,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let (capability, end) = (self.held()?, end_of(to)?);
+        let object = to.py().detach(|| capability.copy_to(end, rights.0))?.object;
+        Ok(Right { object, kind, moved: false }.into_python(to.py())?)
+    }
+
+    fn moved<'py>(&self, to: &Bound<'py, PyAny>, kind: u8) -> Result<Bound<'py, PyAny>, Failure> {
+        let (capability, end) = (self.held()?, end_of(to)?);
+        let object = to.py().detach(|| capability.move_to(end))?.object;
+        drop(self.let_go());
+        Ok(Right { object, kind, moved: true }.into_python(to.py())?)
+    }
+
     fn revoked(&self, py: Python<'_>, itself: bool, timeout: Seconds) -> Result<Py<PyAny>, Failure> {
         let capability = self.held()?;
         let revoke = move || match itself {
@@ -212,6 +231,18 @@ impl Capability {
         let id = py.detach(|| capability.give(domain))?;
         drop(self.let_go());
         Ok(id.0)
+    }
+
+    /// Derives another with those of the rights for whoever is at the other end of a channel, for a parameter ``copy capability``:
+    /// a :class:`Right`. The other end takes it up with :meth:`Domain.accept`.
+    fn copy_to<'py>(&self, to: &Bound<'py, PyAny>, rights: Rights) -> Result<Bound<'py, PyAny>, Failure> {
+        self.copied(to, rights, 3)
+    }
+
+    /// Hands it over to whoever is at the other end of a channel, for a parameter ``move capability``. This object is of no more
+    /// use; what was not sent is taken back with :meth:`Domain.take_back`.
+    fn move_to<'py>(&self, to: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Failure> {
+        self.moved(to, 3)
     }
 
     /// It is not let go with this object, but with this program; its id.
@@ -319,6 +350,20 @@ impl Region {
         usize::try_from(slf.as_super().get().info.extent.length_bytes).unwrap_or(usize::MAX)
     }
 
+    /// As :meth:`Capability.copy_to`, for a parameter ``copy region``.
+    fn copy_to<'py>(
+        slf: &Bound<'py, Self>,
+        to: &Bound<'py, PyAny>,
+        rights: Rights,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        slf.as_super().get().copied(to, rights, 2)
+    }
+
+    /// As :meth:`Capability.move_to`, for a parameter ``move region``.
+    fn move_to<'py>(slf: &Bound<'py, Self>, to: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Failure> {
+        slf.as_super().get().moved(to, 2)
+    }
+
     /// Lets it go; of memory that was registered it takes back what was derived, so that nobody copies from or to what will be
     /// something else. Doing it again does nothing.
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
@@ -352,6 +397,19 @@ pub(crate) fn create(
     options: &RegionOptions,
 ) -> Result<Py<Region>, Failure> {
     region(py, py.detach(|| domain.create_region(options))?, None)
+}
+
+/// See [`Domain::accept`](crate::domain::Domain).
+pub(crate) fn accept(
+    py: Python<'_>,
+    domain: &tombolo::Domain,
+    from: &Bound<'_, PyAny>,
+    right: Right,
+) -> Result<Py<PyAny>, Failure> {
+    match passing::accept(py, domain, end_of(from)?, right)? {
+        Taken::Region(taken) => Ok(region(py, taken, None)?.into_any()),
+        Taken::Capability(taken) => Ok(Py::new(py, Capability::new(taken))?.into_any()),
+    }
 }
 
 /// A descriptor, or an object that has one.

@@ -15,6 +15,7 @@ use crate::codec::{Bad, Decoder, Writer};
 use crate::end::End;
 use crate::failure::{Failure, class_named};
 use crate::layout::{Interface, Message};
+use crate::passing::FarEnd;
 use crate::wait::{Seconds, Until};
 
 /// The most calls of a client whose answers may be outstanding.
@@ -45,6 +46,8 @@ struct State {
     messages: u64,
     unknown: u64,
     malformed: u64,
+    /// Calls with a right that this side was not given.
+    refused: u64,
 }
 
 /// What arrived, and is to be served.
@@ -139,6 +142,10 @@ impl State {
                 Some(Fault::TooLong)
             }
             Err(Failure::Named("Unserved", _)) => Some(Fault::Unserved),
+            Err(Failure::Named("RightRefused", _)) => {
+                self.refused += 1;
+                Some(Fault::Refused)
+            }
             Err(failure) => {
                 report(py, message, failure.into());
                 Some(Fault::Unserved)
@@ -177,8 +184,10 @@ impl State {
             let value = error.value(py).getattr("error")?;
             return self.writer.single(header(Kind::Error), of, &value, "error");
         }
-        if error.is_instance(py, class_named(py, "Unserved")?.as_any()) {
-            return Err(Failure::new("Unserved", ""));
+        for class in ["Unserved", "RightRefused"] {
+            if error.is_instance(py, class_named(py, class)?.as_any()) {
+                return Err(Failure::new(class, ""));
+            }
         }
         Err(error.into())
     }
@@ -272,7 +281,7 @@ impl ServerEnd {
     #[classmethod]
     fn new(class: &Bound<'_, PyType>, channel: &Channel, handler: Py<PyAny>) -> Result<ServerEnd, Failure> {
         let interface: Bound<'_, Interface> = class.getattr("INTERFACE")?.cast_into().map_err(PyErr::from)?;
-        interface.get().check(channel.about().max_message_bytes)?;
+        interface.get().bind(channel)?;
         let (end, about) = channel.take()?;
         let state = State {
             end,
@@ -284,6 +293,7 @@ impl ServerEnd {
             messages: 0,
             unknown: 0,
             malformed: 0,
+            refused: 0,
         };
         Ok(ServerEnd { state: Mutex::new(state), interface: interface.unbind(), handler, about })
     }
@@ -292,6 +302,12 @@ impl ServerEnd {
     #[getter]
     fn peer(&self) -> u64 {
         self.about.peer
+    }
+
+    /// The other end, as somebody to whom rights go and from whom they come.
+    #[getter]
+    fn far_end(&self) -> Result<FarEnd, Failure> {
+        FarEnd::of(&self.about)
     }
 
     /// The name of the peer's node.
@@ -306,7 +322,8 @@ impl ServerEnd {
         self.handler.clone_ref(py)
     }
 
-    /// What has passed: calls, answers, one-way messages (`messages`), and those that were unknown or malformed.
+    /// What has passed: calls, answers, one-way messages (`messages`), those that were unknown or malformed, and
+    /// calls that brought a right which was not given (`refused`).
     #[getter]
     fn counts<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyDict>, Failure> {
         let state = self.state()?;
@@ -316,6 +333,7 @@ impl ServerEnd {
         dict.set_item("messages", state.messages)?;
         dict.set_item("unknown", state.unknown)?;
         dict.set_item("malformed", state.malformed)?;
+        dict.set_item("refused", state.refused)?;
         Ok(dict)
     }
 

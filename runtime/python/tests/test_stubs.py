@@ -12,6 +12,7 @@ import threading
 import time
 import unittest
 
+import passing
 import tombolo
 from support import PATIENCE, Task, domain, fresh_name
 from tombolo import interfaces
@@ -223,13 +224,33 @@ class Limits(unittest.TestCase):
             growth_before._GrowthLookReply.encode(1, 1, reply)
 
     def test_a_link_that_cannot_carry_it_is_refused_when_bound(self):
-        name = fresh_name("rights")
-        with rights.RightsServer.export(domain(), name) as listener:
+        name = fresh_name("buffers")
+        with rights.BuffersServer.export(domain(), name) as listener:
             accepting = Task(lambda: listener.accept(PATIENCE))
             with self.assertRaises(tombolo.CannotCarry):
-                rights.RightsClient.connect(domain(), name)
+                rights.BuffersClient.connect(domain(), name)
             with accepting.result() as channel, self.assertRaises(tombolo.CannotCarry):
-                rights.RightsServer(channel, rights.RightsHandler())
+                rights.BuffersServer(channel, rights.BuffersHandler())
+
+    def test_rights_go_along_with_messages(self):
+        name = fresh_name("rights")
+        with rights.RightsServer.export(domain(), name) as listener:
+            serving = Task(lambda: passing.serve(rights, domain(), listener.accept(PATIENCE)))
+            passing.call(rights, domain(), name, None)
+            serving.result()
+
+    def test_a_field_takes_rights_of_its_kind_alone(self):
+        def encode(region):
+            endpoint = tombolo.Right(7, 1, False)
+            return rights._RightsPassRequest.encode(1, 2, (endpoint, region, None, []))
+
+        moved = tombolo.Right(42, 2, True)
+        self.assertEqual(rights._RightsPassRequest.decode(encode(moved))[3][1], moved)
+        for other in (tombolo.Right(42, 2, False), tombolo.Right(42, 3, True)):
+            with self.assertRaises(tombolo.OverLimit):
+                encode(other)
+        with self.assertRaises(TypeError):
+            encode(42)
 
 
 class Wrong(unittest.TestCase):

@@ -1,6 +1,6 @@
 """Typed interfaces in Python, as ``testing/e2e/src/bin/actor/typed`` does in Rust: each serves and calls each.
 
-``typed.py serve NAME CLIENTS | typed.py call NAME...``: the same words, channels and lines as the programs in Rust and C.
+``typed.py serve NAME CLIENTS | typed.py call WINDOW NAME...``: the same words, channels and lines as the programs in Rust and C.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import struct
 import sys
 import time
 
+import passing
 import tombolo
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
@@ -22,7 +23,7 @@ def _stubs(stem: str):
     return tombolo.load_interface(os.path.join(ROOT, "interfaces", f"{stem}.tbl"))
 
 
-everything, growth, before = _stubs("everything"), _stubs("growth"), _stubs("growth_before")
+everything, growth, before, rights = (_stubs(stem) for stem in ("everything", "growth", "growth_before", "rights"))
 NAMES = ["ä", "", "𝄞𝄞"]
 MASK = (1 << 64) - 1
 
@@ -187,6 +188,7 @@ def serve(name, clients):
         (everything.EverythingServer, Mirror, "everything"),
         (growth.GrowthServer, Now, "now"),
         (before.GrowthServer, Before, "before"),
+        (rights.RightsServer, None, "rights"),
     )
     listeners = [server.export(domain, f"{name}-{part}") for server, _, part in parts]
     print("serving", name, flush=True)
@@ -199,6 +201,7 @@ def serve(name, clients):
                 expect("messages that were refused", counts["malformed"], 0)
                 if number == 0:
                     expect("messages that were unknown", counts["unknown"], 0)
+        passing.serve(rights, domain, listeners[3].accept(PATIENCE))
     for listener in listeners:
         listener.close()
     print("served", clients, "clients")
@@ -374,8 +377,8 @@ def call_as_before(domain, name, now):
         expect("unknown events", client.counts["unknown"], int(now))
 
 
-def call(names):
-    """Calls each of these servers."""
+def call(window, names):
+    """Calls each of these servers. Rights are to memory in the window of that node."""
     domain = tombolo.attach()
     for name in names:
         call_everything(domain, f"{name}-everything")
@@ -383,13 +386,14 @@ def call(names):
         call_as_now(domain, f"{name}-before", False)
         call_as_before(domain, f"{name}-now", True)
         call_as_before(domain, f"{name}-before", False)
+        passing.call(rights, domain, f"{name}-rights", window)
         print("understood", name, flush=True)
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 4 and sys.argv[1] == "serve":
         serve(sys.argv[2], int(sys.argv[3]))
-    elif len(sys.argv) > 2 and sys.argv[1] == "call":
-        call(sys.argv[2:])
+    elif len(sys.argv) > 3 and sys.argv[1] == "call":
+        call(None if sys.argv[2] == "-" else sys.argv[2], sys.argv[3:])
     else:
-        raise SystemExit("usage: typed.py serve NAME CLIENTS | typed.py call NAME...")
+        raise SystemExit("usage: typed.py serve NAME CLIENTS | typed.py call WINDOW NAME...")

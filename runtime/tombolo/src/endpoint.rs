@@ -50,6 +50,12 @@ impl Endpoint {
         Handle { object: self.number }
     }
 
+    /// The endpoint of that number, as it came in a message.
+    #[must_use]
+    pub fn from_number(number: u64) -> Endpoint {
+        Endpoint { number }
+    }
+
     /// The name of the machine that it is.
     #[must_use]
     pub fn name(self) -> String {

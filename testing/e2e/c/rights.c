@@ -1,4 +1,4 @@
-/* An interface that passes capabilities, on a channel that cannot carry them: refused when an end is bound, not at its use.
+/* An interface that passes buffers, on a channel that has no bulk channel beside it: refused when an end is bound, not at its use.
  * `rights NAME` connects to NAME. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +13,10 @@ static int failed(const char *what, tombolo_status status)
 
 int main(int count, char **arguments)
 {
-    const tombolo_options options = testing_rights_options();
-    const testing_rights_handler handler = {0};
-    testing_rights_client client;
-    testing_rights_server server;
+    const tombolo_options options = testing_buffers_options();
+    const testing_buffers_handler handler = {0};
+    testing_buffers_client client;
+    testing_buffers_server server;
     tombolo_domain *domain;
     tombolo_channel *channel;
     size_t bytes;
@@ -29,11 +29,11 @@ int main(int count, char **arguments)
     if (status != TOMBOLO_OK) {
         return failed("connect", status);
     }
-    bytes = testing_rights_client_memory(channel) + testing_rights_server_memory(channel);
+    bytes = testing_buffers_client_memory(channel) + testing_buffers_server_memory(channel);
     memory = malloc(bytes);
-    status = testing_rights_client_bind(&client, channel, memory, bytes);
+    status = testing_buffers_client_bind(&client, channel, memory, bytes);
     printf("client: %s: %s\n", tombolo_error_name(status), tombolo_last_error());
-    status = testing_rights_server_bind(&server, channel, memory, bytes, &handler, NULL);
+    status = testing_buffers_server_bind(&server, channel, memory, bytes, &handler, NULL);
     printf("server: %s: %s\n", tombolo_error_name(status), tombolo_last_error());
     tombolo_close(channel);
     free(memory);

@@ -1,13 +1,22 @@
-/* typed serve NAME CLIENTS | typed call NAME...: the same words, channels and lines as the test program in Rust. */
+/* typed serve NAME CLIENTS | typed call WINDOW NAME...: the same words, channels and lines as the test program in Rust. */
 #include "typed.h"
 
-enum part { EVERYTHING, NOW, BEFORE, PARTS };
+enum part { EVERYTHING, NOW, BEFORE, RIGHTS, PARTS };
 
-static const char *const part_names[PARTS] = {"everything", "now", "before"};
+static const char *const part_names[PARTS] = {"everything", "now", "before", "rights"};
 
 static tombolo_options options_of(int part)
 {
-    return part == EVERYTHING ? testing_everything_options() : part == NOW ? testing_growth_options() : before_growth_options();
+    switch (part) {
+    case EVERYTHING:
+        return testing_everything_options();
+    case NOW:
+        return testing_growth_options();
+    case BEFORE:
+        return before_growth_options();
+    default:
+        return testing_rights_options();
+    }
 }
 
 static void named(char *name, size_t bytes, const char *server, int part)
@@ -42,6 +51,7 @@ static void serve(tombolo_domain *domain, const char *server, int clients)
             serve_now(accepted(listeners[NOW]));
             serve_before(accepted(listeners[BEFORE]));
         }
+        serve_rights(domain, accepted(listeners[RIGHTS]));
     }
     for (int part = 0; part < PARTS; part++) {
         tombolo_unexport(listeners[part]);
@@ -61,13 +71,14 @@ static tombolo_channel *connected(const tombolo_domain *domain, const char *serv
     return channel;
 }
 
-static void call(const tombolo_domain *domain, const char *server)
+static void call(tombolo_domain *domain, const char *window, const char *server)
 {
     call_everything(connected(domain, server, EVERYTHING));
     call_as_now(connected(domain, server, NOW), true);
     call_as_now(connected(domain, server, BEFORE), false);
     call_as_before(connected(domain, server, NOW), true);
     call_as_before(connected(domain, server, BEFORE), false);
+    call_rights(domain, connected(domain, server, RIGHTS), window);
     printf("understood %s\n", server);
 }
 
@@ -78,12 +89,12 @@ int main(int count, char **words)
     must(status == TOMBOLO_OK, "attach", status);
     if (count == 4 && strcmp(words[1], "serve") == 0) {
         serve(domain, words[2], atoi(words[3]));
-    } else if (count > 2 && strcmp(words[1], "call") == 0) {
-        for (int word = 2; word < count; word++) {
-            call(domain, words[word]);
+    } else if (count > 3 && strcmp(words[1], "call") == 0) {
+        for (int word = 3; word < count; word++) {
+            call(domain, strcmp(words[2], "-") == 0 ? NULL : words[2], words[word]);
         }
     } else {
-        fprintf(stderr, "usage: typed serve NAME CLIENTS | typed call NAME...\n");
+        fprintf(stderr, "usage: typed serve NAME CLIENTS | typed call WINDOW NAME...\n");
         return 2;
     }
     tombolo_detach(domain);

@@ -8,6 +8,7 @@
 #include "everything.h"
 #include "growth.h"
 #include "growth_before.h"
+#include "rights.h"
 
 #define PATIENCE (100 * TOMBOLO_SECOND)
 
@@ -36,5 +37,9 @@ void serve_before(tombolo_channel *channel);
 /* `now` says which version the server has. */
 void call_as_now(tombolo_channel *channel, bool now);
 void call_as_before(tombolo_channel *channel, bool now);
+
+void serve_rights(tombolo_domain *domain, tombolo_channel *channel);
+/* Memory is in the window of that node, or of the kernel if it is null. */
+void call_rights(tombolo_domain *domain, tombolo_channel *channel, const char *window);
 
 #endif

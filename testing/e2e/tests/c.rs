@@ -13,7 +13,7 @@ use tombolo_interfaces::kv::{
     KvList, KvListReply, KvListRequest, KvListRequestView, KvPut, KvPutReply, KvPutRequest, KvPutRequestView,
     KvServer,
 };
-use tombolo_interfaces::rights::Rights;
+use tombolo_interfaces::rights::Buffers;
 
 /// Builds an example in C.
 fn built(machine: &Machine, name: &str) -> PathBuf {
@@ -264,7 +264,7 @@ fn an_interface_that_a_link_cannot_carry_is_refused_in_c_when_bound() {
     let program = machine.folder().join("rights");
     HOST.build(&["testing/e2e/c/rights.c"], &HOST.library().expect("this test depends on it"), &program);
     let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
-    let options = ChannelOptions::default().interface_hash(Rights::HASH);
+    let options = ChannelOptions::default().interface_hash(Buffers::HASH);
     let listener = domain.export("rights", &options).unwrap();
     let words = ["run", "--on", "host"].map(OsStr::new);
     let running = machine.start(words.into_iter().chain([program.as_os_str(), OsStr::new("rights")]));

@@ -176,7 +176,7 @@ impl Interfaces<'_, '_> {
         let fixed =
             records.map(|record| self.model.records[record].bytes + u64::from(crate::model::HEADER_BYTES));
         let needs = self.interface.needs;
-        format!("{{{}, {}}}", needs.capabilities || needs.buffers, fixed.max().unwrap_or(8))
+        format!("{{{}, {}, {}}}", needs.capabilities, needs.buffers, fixed.max().unwrap_or(8))
     }
 
     fn memory(&mut self, side: &str) {
@@ -464,7 +464,7 @@ impl Interfaces<'_, '_> {
         let output = self.of(call.output);
         let error = call.error.map(|error| self.error_type(error));
         self.text.blank();
-        self.text.line(0, &format!("/* Answers a call of `{}` that was kept: with the reply for TOMBOLO_OK,{} else that it is not served.", message.name, if error.is_some() { " the error for TOMBOLO_DECLINED," } else { "" }));
+        self.text.line(0, &format!("/* Answers a call of `{}` that was kept: with the reply for TOMBOLO_OK,{} else that it is not served, or refused.", message.name, if error.is_some() { " the error for TOMBOLO_DECLINED," } else { "" }));
         self.text.line(0, " * TOMBOLO_NOT_OUTSTANDING: nobody waits for it any more. */");
         let parameters = Self::parameters(&[
             Some(format!("{own}_server *server, tombolo_pending pending, tombolo_status result")),
@@ -509,7 +509,10 @@ impl Interfaces<'_, '_> {
             self.text.line(2, "return tombolo_server_answer(&server->base, pending, &w);");
             self.text.line(1, "}");
         }
-        self.text.lines(0, "    return tombolo_server_fault(&server->base, pending, 3);\n}");
+        self.text.lines(
+            0,
+            "    return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));\n}",
+        );
     }
 
     fn serve(&mut self) {

@@ -183,7 +183,8 @@ impl<'a> Interfaces<'a> {
         self.text.line(1, &format!("\"{name}\", {},", interface.version));
         self.text.line(1, &format!("hash={:#018x},", interface.hash));
         self.text.line(1, &format!("fingerprint={:#018x},", interface.fingerprint));
-        self.text.line(1, &format!("rights={},", truth(needs.capabilities || needs.buffers)));
+        self.text.line(1, &format!("capabilities={},", truth(needs.capabilities)));
+        self.text.line(1, &format!("buffers={},", truth(needs.buffers)));
         self.text.line(1, &format!("message_bytes={},", fixed.unwrap_or(8)));
         self.text.line(1, &format!("served=[{served}],"));
         self.text.lines(0, &format!("    heard=[{heard}],\n)"));

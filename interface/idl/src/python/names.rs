@@ -71,7 +71,8 @@ pub(super) fn parameter(model: &Model, of: &Type) -> String {
 fn spelled(model: &Model, of: &Type, sent: bool) -> String {
     match of {
         Type::Bool => "bool".to_owned(),
-        Type::Int(_) | Type::Domain | Type::Handle { .. } => "int".to_owned(),
+        Type::Int(_) | Type::Domain => "int".to_owned(),
+        Type::Handle { .. } => "_stubs.Right".to_owned(),
         Type::Float { .. } => "float".to_owned(),
         Type::Text { .. } => "str".to_owned(),
         Type::Bytes { .. } if sent => "_stubs.Buffer".to_owned(),

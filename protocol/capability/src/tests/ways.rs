@@ -119,3 +119,20 @@ fn what_nobody_will_take_up_goes_with_its_channel_its_holder_or_the_right_above_
     table.take_consequences();
     assert!(table.held().iter().all(|(_, count)| *count == 0));
 }
+
+#[test]
+fn a_domain_may_have_a_channel_to_itself() {
+    let mut table = table();
+    let (owner, _, all) = two(&mut table);
+    let copied = table.derive(owner, all.id, None, Rights::READ, over(owner, 5)).unwrap().id;
+    table.give(owner, all.id, over(owner, 5)).unwrap();
+    for capability in [copied, all.id] {
+        assert_eq!(table.accept(owner, capability, Some(owner), false), Ok(()));
+        assert_eq!(
+            table.accept(owner, capability, Some(owner), false),
+            Err(CapabilityFault::TakenUp { capability })
+        );
+    }
+    let own = table.derive(owner, all.id, None, Rights::READ, owner).unwrap();
+    assert_eq!(own.granter, None, "what is for the caller itself is not on its way");
+}

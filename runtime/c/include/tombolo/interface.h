@@ -27,11 +27,13 @@ typedef struct tombolo_counts {
     uint64_t late;      /* answers that came after their call was given up */
     uint64_t unknown;   /* with an ordinal that this side does not know */
     uint64_t malformed; /* refused */
+    uint64_t refused;   /* calls with a right that the server was not given */
 } tombolo_counts;
 
 /* What an interface needs of a link. */
 typedef struct tombolo_needs {
-    bool rights;            /* capabilities or buffers, which no link carries yet */
+    bool capabilities;      /* rights to memory and endpoints */
+    bool buffers;           /* bulk memory */
     uint32_t message_bytes; /* the longest message when everything of variable length is empty */
 } tombolo_needs;
 
@@ -60,8 +62,11 @@ static inline tombolo_status tombolo_port_bind(tombolo_port *port, tombolo_chann
     if (channel == NULL || memory == NULL) {
         return tombolo_explain(TOMBOLO_INVALID_ARGUMENT, "the channel or the memory is null");
     }
-    if (needs.rights) {
-        return tombolo_explain(TOMBOLO_CANNOT_CARRY, "the interface passes capabilities or buffers, which this link cannot carry");
+    if (needs.capabilities || needs.buffers) {
+        const tombolo_status status = tombolo_carry(channel, needs.capabilities, needs.buffers);
+        if (status != TOMBOLO_OK) {
+            return status;
+        }
     }
     port->channel = channel;
     port->max_bytes = tombolo_max_message_bytes(channel);
@@ -176,6 +181,8 @@ static inline tombolo_status tombolo_fault_status(uint32_t fault)
         return tombolo_explain(TOMBOLO_ANSWER_TOO_LONG, "the answer is longer than the interface or the channel allows");
     case 5:
         return tombolo_explain(TOMBOLO_SERVER_BUSY, "too many calls of this client wait for their answers");
+    case 6:
+        return tombolo_explain(TOMBOLO_RIGHT_REFUSED, "the server was not given a right that came with the request, or has it no more");
     default:
         return tombolo_explain(TOMBOLO_FAULT, "the server gave a reason that is unknown here");
     }
@@ -324,9 +331,17 @@ static inline tombolo_status tombolo_server_fault(tombolo_server *server, tombol
         server->port.counts.unknown++;
     } else if (fault == 2) {
         server->port.counts.malformed++;
+    } else if (fault == 6) {
+        server->port.counts.refused++;
     }
     server->port.counts.answers++;
     return tombolo_port_send(&server->port, &w, TOMBOLO_ANSWER_TIMEOUT);
+}
+
+/* The fault of a handler that has no answer. */
+static inline uint32_t tombolo_server_why(tombolo_status result)
+{
+    return result == TOMBOLO_RIGHT_REFUSED ? 6 : 3;
 }
 
 /* Sends an answer that was written; one that cannot be is a fault. */

@@ -31,11 +31,6 @@ typedef struct tombolo_bytes {
     uint32_t length;
 } tombolo_bytes;
 
-/* A right to an endpoint, region, capability or buffer: an id, as the sender's monitor knows it. */
-typedef struct tombolo_right {
-    uint64_t object;
-} tombolo_right;
-
 /* The types of lists and of optional values, as fields of messages. */
 #define TOMBOLO_LIST(name, item) \
     typedef struct name {        \
@@ -268,6 +263,10 @@ static inline void tombolo_put_f64(tombolo_writer *w, uint32_t at, double value)
 
 static inline void tombolo_put_right(tombolo_writer *w, uint32_t at, tombolo_right right, uint64_t mark)
 {
+    if (right.mark != mark) {
+        tombolo_put_fail(w, TOMBOLO_OVER_LIMIT, "a right of another kind, or copied where it is to be given away");
+        return;
+    }
     tombolo_put(w, at, right.object, 8);
     tombolo_put(w, at + 8, mark, 8);
 }
@@ -420,6 +419,7 @@ static inline tombolo_right tombolo_get_right(tombolo_reader *r, tombolo_record 
 {
     tombolo_right right;
     right.object = tombolo_get(r, in, at);
+    right.mark = mark;
     if (tombolo_get(r, in, at + 8) != mark) {
         tombolo_get_fail(r, TOMBOLO_MALFORMED, at, "a capability of another kind");
     }

@@ -24,6 +24,7 @@ from ._native import (
     Channel,
     Child,
     Domain,
+    FarEnd,
     Interface,
     Later,
     Listener,
@@ -40,7 +41,7 @@ from ._native import (
 )
 from .errors import *  # noqa: F403
 from .interfaces import load as load_interface
-from .regions import Extent, Rights
+from .regions import Extent, Right, Rights
 from .stubs import Pending, UnknownCase, current_server
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "Child",
     "Domain",
     "Extent",
+    "FarEnd",
     "Interface",
     "Later",
     "Listener",
@@ -59,6 +61,7 @@ __all__ = [
     "Pending",
     "Record",
     "Region",
+    "Right",
     "Rights",
     "UnknownCase",
     "View",

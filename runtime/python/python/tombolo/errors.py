@@ -319,6 +319,12 @@ class ServerBusy(Fault):
     status = 47
 
 
+class RightRefused(Fault):
+    """A right or a buffer that came with a message is not its receiver's to take. A handler that lets it pass refuses the call."""
+
+    status = 55
+
+
 class NotOutstanding(Error):
     """Nobody waits for that answer any more: it was given, or the call was cancelled."""
 

@@ -48,6 +48,24 @@ class Extent(NamedTuple):
     length: int
 
 
+class Right(NamedTuple):
+    """A right as a parameter of an interface: what ``copy_to`` and ``move_to`` of a capability return, and what a message has of it.
+
+    It is a name. What is behind it is taken up by :meth:`Domain.accept <tombolo.Domain.accept>`, or, of an endpoint, connected to by
+    :meth:`Domain.connect_to <tombolo.Domain.connect_to>`.
+    """
+
+    object: int
+    #: 1 an endpoint, 2 a region, 3 any capability, 4 a buffer.
+    kind: int
+    #: It was given away, not copied.
+    moved: bool
+
+    def given_away(self) -> Right:
+        """Of an endpoint, for a parameter ``move endpoint``: a promise not to use it any more."""
+        return self._replace(moved=True)
+
+
 class CapabilityInfo(NamedTuple):
     """A capability as its holder sees it."""
 

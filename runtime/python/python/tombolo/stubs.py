@@ -29,6 +29,7 @@ from ._native import (
     Channel,
     ClientEnd,
     Domain,
+    FarEnd,
     Interface,
     Later,
     Listener,
@@ -50,6 +51,7 @@ from ._native import (
 )
 from ._native import current_server as _blocking_server
 from .errors import Declined, NoRoom, NotOutstanding, PeerGone, TimedOut, Unserved, WouldBlock
+from .regions import Right as Right
 
 Buffer = Union[bytes, bytearray, memoryview]
 
@@ -336,6 +338,11 @@ class AsyncClient:
         return self._client.peer
 
     @property
+    def far_end(self) -> FarEnd:
+        """The other end, as somebody to whom rights go and from whom they come."""
+        return self._client.far_end
+
+    @property
     def peer_node(self) -> str:
         """The name of the peer's node."""
         return self._client.peer_node
@@ -454,6 +461,11 @@ class AsyncServer:
     def peer(self) -> int:
         """The id of the domain at the other end."""
         return self._server.peer
+
+    @property
+    def far_end(self) -> FarEnd:
+        """The other end, as somebody to whom rights go and from whom they come."""
+        return self._server.far_end
 
     @property
     def counts(self) -> dict[str, int]:

@@ -6,6 +6,7 @@ use tombolo::interface::{Budget, Malformed, Record as View};
 
 use super::{Form, Number, Record, Type, Union, round_up};
 use crate::failure::Failure;
+use crate::passing::Right;
 
 /// Why there is no value.
 #[derive(Debug)]
@@ -116,7 +117,7 @@ impl<'m, 'py> Decoder<'m, 'py> {
                 if found != *mark {
                     return Err(Malformed::Handle { at: view.place(at) }.into());
                 }
-                object.into_pyobject(py).map_err(PyErr::from)?.into_any()
+                Right::of_mark(object, found).into_python(py)?
             }
             Form::Optional(inner) => {
                 if truth(view, at)? {

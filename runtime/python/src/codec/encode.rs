@@ -8,6 +8,7 @@ use tombolo::interface::Header;
 use super::{Form, Number, Record, Type, Union, round_up};
 use crate::channel::bytes_of;
 use crate::failure::Failure;
+use crate::passing::Right;
 
 /// A message that is being written. It is used for one after the other, so that its memory is.
 #[derive(Debug, Default)]
@@ -143,8 +144,11 @@ impl Writer {
                 self.bits(at, bits, of.bytes as usize);
             }
             Form::Right { mark } => {
-                let object = integer(value, false, 64, label)?;
-                self.bits(at, object, 8);
+                let right: Right = value.extract().map_err(|_| wrong(label, "a tombolo.Right", value))?;
+                if right.mark() != *mark {
+                    return Err(no_form(label, "a right of another kind, or one copied that is to be moved"));
+                }
+                self.bits(at, right.object, 8);
                 self.bits(at + 8, *mark, 8);
             }
             Form::Optional(inner) => {

@@ -5,6 +5,7 @@ use tombolo_interfaces::kv::{
     KvForget, KvForgetView, KvGet, KvGetReply, KvGetRequest, KvGetRequestView, KvHandler, KvList,
     KvListReply, KvListRequestView, KvPut, KvPutReply, KvPutRequest, KvPutRequestView, KvServer,
 };
+use tombolo_interfaces::rights::{BuffersClient, BuffersServer, RightsClient, RightsServer};
 
 use std::future::Future;
 use std::task::{Context, Waker};
@@ -330,4 +331,17 @@ fn what_a_hostile_server_sends_fails_one_call_of_a_task_at_most() {
     assert_eq!(block_on(call).unwrap(), 0);
     let counts = client.with(|client| client.counts());
     assert_eq!((counts.malformed, counts.late), (1, 2));
+}
+
+#[test]
+fn rights_are_carried_in_memory_and_refused_on_streams_and_buffers_where_nothing_is_beside() {
+    for (transport, carries) in [(TransportKind::Shm, true), (TransportKind::Socket, false)] {
+        let (a, b) = pair_over(transport);
+        let refused = (!carries).then_some(BindError::NoCapabilities);
+        assert_eq!(RightsClient::bind(a, ()).err(), refused);
+        assert_eq!(RightsServer::bind(b).err(), refused);
+        let (a, b) = pair_over(transport);
+        assert_eq!(BuffersClient::bind(a, ()).err(), Some(BindError::NoBuffers));
+        assert_eq!(BuffersServer::bind(b).err(), Some(BindError::NoBuffers));
+    }
 }

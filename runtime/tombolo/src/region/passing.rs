@@ -27,6 +27,13 @@ pub struct FarEnd {
 }
 
 impl FarEnd {
+    /// The other end of a channel of which nothing else is at hand. What came over it is let go with the channel if an interface that
+    /// passes rights was bound to that.
+    #[must_use]
+    pub fn new(domain: DomainId, channel: ChannelId) -> FarEnd {
+        FarEnd { domain, channel }
+    }
+
     /// Who is there.
     #[must_use]
     pub fn domain(self) -> DomainId {

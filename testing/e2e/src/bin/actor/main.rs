@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         ["bulk-too-large", node] => bulk::too_large(node),
         // Typed interfaces.
         ["typed-serve", name, clients] => typed::serve(name, clients),
-        ["typed-call", names @ ..] => typed::call(names),
+        ["typed-call", window, names @ ..] => typed::call(window, names),
         ["rights-serve", name] => typed::serve_rights(name),
         ["rights-call", name, window] => typed::call_rights(name, window),
         ["buffers-serve", name, how, clients] => typed::serve_buffers(name, how, clients),

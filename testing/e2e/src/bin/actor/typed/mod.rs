@@ -21,6 +21,7 @@ pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
     let everything = export("everything", everything::HASH)?;
     let now = export("now", growth::HASH)?;
     let before = export("before", growth::HASH)?;
+    let rights = export("rights", rights::HASH)?;
     println!("serving {name}");
     let accept = |listener: &Listener| -> Result<Channel, tombolo::Error> { listener.accept(PATIENCE) };
     for _ in 0..clients {
@@ -29,13 +30,14 @@ pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
             growth::serve_now(accept(&now)?)?;
             growth::serve_before(accept(&before)?)?;
         }
+        rights::serve(&domain, accept(&rights)?)?;
     }
     println!("served {clients} clients");
     Ok(())
 }
 
-/// Calls each of these servers.
-pub(crate) fn call(names: &[&str]) -> Outcome {
+/// Calls each of these servers. Rights are to memory in the window of that node.
+pub(crate) fn call(window: &str, names: &[&str]) -> Outcome {
     let domain = Domain::attach()?;
     for name in names {
         let connect = |part: &str, hash: u64| {
@@ -47,6 +49,7 @@ pub(crate) fn call(names: &[&str]) -> Outcome {
         growth::call_as_now(connect("before", growth::HASH)?, growth::Peer::Before)?;
         growth::call_as_before(connect("now", growth::HASH)?, growth::Peer::Now)?;
         growth::call_as_before(connect("before", growth::HASH)?, growth::Peer::Before)?;
+        rights::call(&domain, connect("rights", rights::HASH)?, (window != "-").then_some(window))?;
         println!("understood {name}");
     }
     Ok(())

@@ -1,0 +1,232 @@
+//! Rights as parameters of interfaces.
+
+use std::time::Duration;
+
+use tombolo::interface::{Carries, Handle, Port};
+use tombolo::{Endpoint, Error, FarEnd, Fault};
+
+use crate::boundary::{guard, hand_out, present, put, shared};
+use crate::channel::{ChannelHandle, with};
+use crate::domain::{DomainHandle, ListenerHandle, Options, options};
+use crate::region::{CapabilityHandle, rights_of};
+use crate::status::{Failure, Status};
+
+/// `tombolo_right`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Right {
+    pub(crate) object: u64,
+    pub(crate) mark: u64,
+}
+
+/// Kinds of rights, and what is added to those that are given away.
+const ENDPOINT: u64 = 1;
+const REGION: u64 = 2;
+const CAPABILITY: u64 = 3;
+const MOVED: u64 = 0x100;
+
+/// A right or a buffer that this program does not get is the peer's fault; what else went wrong is not.
+pub(crate) fn refused(error: Error) -> Failure {
+    match error {
+        Error::Monitor(Fault::Capability { .. }) => Failure::new(Status::RightRefused, error.to_string()),
+        error => error.into(),
+    }
+}
+
+/// # Safety
+/// Null, or a live handle.
+pub(crate) unsafe fn far_end(channel: *mut ChannelHandle) -> Result<FarEnd, Failure> {
+    // SAFETY: as this function asks for.
+    unsafe { with(channel, |end| Ok(FarEnd::from(end.channel()?))) }
+}
+
+/// `tombolo_copy_to`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_copy_to(
+    capability: *const CapabilityHandle,
+    channel: *mut ChannelHandle,
+    rights: u32,
+    kind: u32,
+    result: *mut Right,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the right")?;
+        let kind = kind_of(kind)?;
+        let rights = rights_of(rights)?;
+        // SAFETY: live handles, by the contract.
+        let (capability, to) = unsafe { (shared(capability, "the capability")?, far_end(channel)?) };
+        let object = capability.capability.copy_to(to, rights)?.object;
+        // SAFETY: the caller's room for a right, by the contract.
+        unsafe { put(result, Right { object, mark: kind }, "where to put the right") }
+    })
+}
+
+/// `tombolo_move_to`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_move_to(
+    capability: *const CapabilityHandle,
+    channel: *mut ChannelHandle,
+    kind: u32,
+    result: *mut Right,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the right")?;
+        let kind = kind_of(kind)?;
+        // SAFETY: live handles, by the contract.
+        let (capability, to) = unsafe { (shared(capability, "the capability")?, far_end(channel)?) };
+        let object = capability.capability.move_to(to)?.object;
+        // SAFETY: the caller's room for a right, by the contract.
+        unsafe { put(result, Right { object, mark: kind | MOVED }, "where to put the right") }
+    })
+}
+
+fn kind_of(kind: u32) -> Result<u64, Failure> {
+    match kind.into() {
+        kind @ (REGION | CAPABILITY) => Ok(kind),
+        _ => Err(Failure::invalid("a right is TOMBOLO_A_REGION or TOMBOLO_A_CAPABILITY")),
+    }
+}
+
+/// `tombolo_accept_right`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_accept_right(
+    domain: *const DomainHandle,
+    channel: *mut ChannelHandle,
+    right: Right,
+    result: *mut *mut CapabilityHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the capability")?;
+        // SAFETY: live handles, by the contract.
+        let (domain, from) = unsafe { (shared(domain, "the domain")?, far_end(channel)?) };
+        let object = right.object;
+        let capability = match right.mark & !MOVED {
+            REGION => {
+                let region = domain.domain.accept(from, Handle::<2, false> { object });
+                region.map(tombolo::Region::into_capability)
+            }
+            CAPABILITY => domain.domain.accept(from, Handle::<3, false> { object }),
+            _ => {
+                return Err(Failure::invalid(
+                    "it is no right to memory: connect to endpoints, claim buffers",
+                ));
+            }
+        };
+        let capability = hand_out(CapabilityHandle { capability: capability.map_err(refused)? });
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, capability, "where to put the capability") }
+    })
+}
+
+/// `tombolo_take_back`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_take_back(
+    domain: *const DomainHandle,
+    right: Right,
+    result: *mut *mut CapabilityHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the capability")?;
+        if !matches!(right.mark & !MOVED, REGION | CAPABILITY) {
+            return Err(Failure::invalid("only rights to memory can be taken back"));
+        }
+        // SAFETY: a live handle, by the contract.
+        let domain = unsafe { shared(domain, "the domain") }?;
+        let capability = domain.domain.take_back(Handle::<3, false> { object: right.object })?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, hand_out(CapabilityHandle { capability }), "where to put the capability") }
+    })
+}
+
+/// `tombolo_carry`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_carry(
+    channel: *mut ChannelHandle,
+    capabilities: bool,
+    buffers: bool,
+) -> Status {
+    guard(|| {
+        let bind = |channel: &mut tombolo::Channel| {
+            let carries = channel.carries();
+            if capabilities && !carries.capabilities {
+                let why = "the interface passes capabilities, which this link cannot carry";
+                return Err(Failure::new(Status::CannotCarry, why));
+            }
+            if buffers && !carries.buffers {
+                let why = "the interface passes buffers: open a bulk channel beside this one first (tombolo_open_bulk)";
+                return Err(Failure::new(Status::CannotCarry, why));
+            }
+            channel.bound(Carries { capabilities, buffers });
+            Ok(())
+        };
+        // SAFETY: a live handle, by the contract.
+        unsafe { with(channel, |end| bind(end.channel()?)) }
+    })
+}
+
+/// `tombolo_listen`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_listen(
+    domain: *const DomainHandle,
+    how: *const Options,
+    result: *mut *mut ListenerHandle,
+    endpoint: *mut Right,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the listener")?;
+        present(endpoint, "where to put the endpoint")?;
+        // SAFETY: a live handle and options, by the contract.
+        let (domain, how) = unsafe { (shared(domain, "the domain")?, options(how)?) };
+        let listener = domain.domain.listen(&how)?;
+        let object = listener.endpoint().map_or(0, |endpoint| endpoint.to_copy().object);
+        // SAFETY: the caller's room for both, by the contract.
+        unsafe {
+            put(endpoint, Right { object, mark: ENDPOINT }, "where to put the endpoint")?;
+            put(result, hand_out(ListenerHandle { listener }), "where to put the listener")
+        }
+    })
+}
+
+/// `tombolo_connect_to`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_connect_to(
+    domain: *const DomainHandle,
+    endpoint: Right,
+    how: *const Options,
+    timeout_ns: u64,
+    result: *mut *mut ChannelHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the channel")?;
+        if endpoint.mark & !MOVED != ENDPOINT {
+            return Err(Failure::invalid("it is no endpoint"));
+        }
+        // SAFETY: a live handle and options, by the contract.
+        let (domain, how) = unsafe { (shared(domain, "the domain")?, options(how)?) };
+        let endpoint = Endpoint::from_number(endpoint.object);
+        let channel = domain.domain.connect_to(endpoint, &how, Duration::from_nanos(timeout_ns))?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
+    })
+}

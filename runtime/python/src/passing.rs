@@ -1,0 +1,114 @@
+//! Rights as parameters of interfaces.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use tombolo::interface::Handle;
+use tombolo::{ChannelId, DomainId, Error, Fault};
+
+use crate::channel::{About, Channel};
+use crate::failure::{Failure, region_class};
+
+/// The other end of a channel, as somebody to whom rights go and from whom they come: ``channel.far_end``, and of a client or
+/// server its ``far_end``.
+#[pyclass(module = "tombolo", frozen, from_py_object)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FarEnd {
+    pub(crate) end: tombolo::FarEnd,
+}
+
+#[pymethods]
+impl FarEnd {
+    /// The id of the domain there.
+    #[getter]
+    fn domain(&self) -> u64 {
+        self.end.domain().to_bits()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<tombolo.FarEnd of domain {}>", self.end.domain())
+    }
+}
+
+impl FarEnd {
+    /// Of a channel that a client or server has.
+    pub(crate) fn of(about: &About) -> Result<FarEnd, Failure> {
+        let gone = || Failure::new("NoSuchDomain", "there is nobody at the other end");
+        let domain = DomainId::from_bits(about.peer).ok_or_else(gone)?;
+        Ok(FarEnd { end: tombolo::FarEnd::new(domain, ChannelId(about.id)) })
+    }
+}
+
+/// Where a right goes or comes from: a channel, or its far end.
+pub(crate) fn end_of(object: &Bound<'_, PyAny>) -> PyResult<tombolo::FarEnd> {
+    if let Ok(channel) = object.cast::<Channel>() {
+        return Ok(channel.get().far_end()?.end);
+    }
+    let end = object.cast::<FarEnd>().map_err(|_| {
+        PyTypeError::new_err(
+            "a right goes over a tombolo.Channel, or to the far_end of a channel, client or server",
+        )
+    })?;
+    Ok(end.get().end)
+}
+
+/// What a message has of a right.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Right {
+    pub(crate) object: u64,
+    pub(crate) kind: u8,
+    pub(crate) moved: bool,
+}
+
+impl Right {
+    pub(crate) fn of_mark(object: u64, mark: u64) -> Right {
+        Right { object, kind: mark as u8, moved: mark >> 8 != 0 }
+    }
+
+    pub(crate) fn mark(self) -> u64 {
+        u64::from(self.kind) | u64::from(self.moved) << 8
+    }
+
+    pub(crate) fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        region_class(py, "Right")?.call1((self.object, self.kind, self.moved))
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for Right {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Right> {
+        let fields: PyResult<(u64, u8, bool)> = object.extract();
+        let (object, kind, moved) = fields.map_err(|_| {
+            PyTypeError::new_err("a right is a tombolo.Right, such as copy_to and move_to return")
+        })?;
+        Ok(Right { object, kind, moved })
+    }
+}
+
+/// A right that this program does not get is the peer's fault; what else went wrong is not.
+pub(crate) fn refused(error: Error) -> Failure {
+    match error {
+        Error::Monitor(Fault::Capability { .. }) => Failure::new("RightRefused", error.to_string()),
+        error => error.into(),
+    }
+}
+
+/// What a right to memory is taken up as.
+pub(crate) enum Taken {
+    Region(tombolo::Region),
+    Capability(tombolo::Capability),
+}
+
+pub(crate) fn accept(
+    py: Python<'_>,
+    domain: &tombolo::Domain,
+    from: tombolo::FarEnd,
+    right: Right,
+) -> Result<Taken, Failure> {
+    let object = right.object;
+    py.detach(|| match right.kind {
+        2 => domain.accept(from, Handle::<2, false> { object }).map(Taken::Region).map_err(refused),
+        3 => domain.accept(from, Handle::<3, false> { object }).map(Taken::Capability).map_err(refused),
+        _ => Err(Failure::invalid("it is no right to memory: connect to endpoints, claim buffers")),
+    })
+}

@@ -1,0 +1,111 @@
+"""Rights that go along with messages: copied, moved, several, none; and those that are refused."""
+
+from __future__ import annotations
+
+import tombolo
+from tombolo import Right, Rights
+
+PATIENCE = 100.0
+LENGTH = 8192
+#: Calls that are refused, of each client.
+REFUSED = 4
+
+
+def expect(what, actual, expected):
+    """What ends a program whose peer did not say what it should."""
+    if actual != expected:
+        raise SystemExit(f"{what}: {actual!r}, not {expected!r}")
+
+
+def pattern(seed):
+    """What is written at a place, so that every byte of it says where it is."""
+    return bytes((at * 31 ^ at >> 8 ^ seed) & 0xFF for at in range(LENGTH))
+
+
+def total(capability):
+    """All bytes of memory, added up."""
+    with capability.map(Rights.READ) as mapping:
+        return sum(mapping.read())
+
+
+def serve(rights, domain, channel):
+    """Serves one client."""
+
+    class Adder(rights.RightsHandler):
+        def __init__(self):
+            self.client = channel.far_end
+            self.told = None
+
+        def _add(self, right):
+            with domain.accept(self.client, right) as capability:
+                return total(capability)
+
+        def pass_(self, endpoint, region, any, parts):
+            # With this program's own right to it the region would go, were there not the one that goes back.
+            with domain.accept(self.client, region) as taken:
+                number = total(taken)
+                for right in [any, *parts]:
+                    number += 0 if right is None else self._add(right)
+                back = tombolo.Capability.copy_to(taken, self.client, Rights.READ)
+            self.told = endpoint, number
+            return rights.RightsPassReply(number, back)
+
+    handler = Adder()
+    with rights.RightsServer(channel, handler) as server:
+        try:
+            while server.serve_one(PATIENCE):
+                if handler.told is not None:
+                    endpoint, number = handler.told
+                    handler.told = None
+                    with domain.connect_to(endpoint, timeout=PATIENCE) as listening:
+                        listening.send(number.to_bytes(8, "little"), PATIENCE)
+        except tombolo.PeerGone:
+            pass
+        expect("calls that were refused", server.counts["refused"], REFUSED)
+
+
+def call(rights, domain, name, window):
+    """Calls one server. Memory is in the window of that node, or of the kernel."""
+
+    def filled(seed):
+        region = domain.create_region(LENGTH, node=window, window=window is not None)
+        with region.map() as mapping:
+            mapping.write(0, pattern(seed))
+        return region
+
+    with rights.RightsClient.connect(domain, name, timeout=PATIENCE) as client, domain.listen() as listener:
+        server, endpoint = client.far_end, listener.endpoint
+
+        def ask(region, any=None, parts=()):
+            return client.pass_(endpoint, region, any, parts, timeout=PATIENCE)
+
+        def refused(what, *words):
+            try:
+                ask(*words)
+            except tombolo.RightRefused:
+                return
+            raise SystemExit(f"{what} was not refused")
+
+        lent = filled(1)
+        half = lent.derive((LENGTH // 2, LENGTH // 2), Rights.READ | Rights.GRANT)
+        for with_any, count in ((True, 4), (False, 0), (False, 1)):
+            region = filled(2).move_to(server)
+            any = tombolo.Capability.copy_to(lent, server, Rights.READ) if with_any else None
+            parts = [half.copy_to(server, Rights.READ) for _ in range(count)]
+            expected = sum(pattern(2)) + with_any * sum(pattern(1)) + count * sum(pattern(1)[LENGTH // 2 :])
+            reply = ask(region, any, parts)
+            expect("the sum", reply.sum, expected)
+            with domain.accept(server, reply.back) as back:
+                expect("what came back", (total(back), back.rights), (sum(pattern(2)), Rights.READ))
+            with listener.accept(PATIENCE) as told:
+                expect("what the endpoint was told", told.receive(PATIENCE), expected.to_bytes(8, "little"))
+        refused("a right that was taken up", region)
+        returned = filled(3).move_to(server)
+        with domain.take_back(returned) as fresh:
+            refused("a right that was taken back", returned)
+            refused("a right that was never granted", Right(fresh.id, 2, True))
+        revoked = half.copy_to(server, Rights.READ)
+        half.revoke(PATIENCE)
+        refused("a right that was revoked", filled(4).move_to(server), revoked)
+        half.close()
+        lent.close()
