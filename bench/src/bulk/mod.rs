@@ -25,7 +25,7 @@ pub const LONGEST_BYTES: usize = 256 << 20;
 
 pub use alone::add as add_copies;
 pub use engines::{ATTACHED, CARRIED, COPIED, TCP};
-pub use nodes::add as add_nodes;
+pub use nodes::{OWN_WAY, WINDOW_WAYS, add as add_nodes};
 pub use verbs::{MOVED, MOVED_WITHOUT_TRUST, SHARED, SHARED_WITHOUT_TRUST};
 
 /// What is compared, in the order of tables.

@@ -17,6 +17,13 @@ use crate::suite::{Failed, Metric, Results, Row, Schedule, buffers, length};
 /// Lengths, in bytes.
 const LENGTHS: [usize; 5] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
 
+/// What a node's copies are called, after its name: within its own memory; out of the window and into it; and where it has
+/// no window, out of memory that it shares and into it.
+pub const OWN_WAY: &str = ": memcpy";
+/// As [`OWN_WAY`].
+pub const WINDOW_WAYS: [&str; 2] = [": out of the window", ": into the window"];
+const MEMORY_WAYS: [&str; 2] = [": out of shared memory", ": into shared memory"];
+
 /// Round trips of a right that are timed together.
 const RETURNS: u64 = 64;
 
@@ -142,12 +149,13 @@ impl Near<'_> {
                 results.rows.push(Row { value, ..row(title, Metric::Copy { bytes }) });
             };
             match way {
-                Way::Own => add(format!("{other}: memcpy"), far_ns),
+                Way::Own => add(format!("{other}{OWN_WAY}"), far_ns),
                 Way::Pull | Way::Push => {
-                    let which = if way == Way::Pull { "out of the pool" } else { "into the pool" };
-                    add(format!("{other}: {which}"), far_ns);
+                    let into = usize::from(way == Way::Push);
+                    let which = if self.node.kind == "vm" { WINDOW_WAYS[into] } else { MEMORY_WAYS[into] };
+                    add(format!("{other}{which}"), far_ns);
                     let near_ns = copies::median_ns(way, &memory(&buffer)?, length_ns)?;
-                    add(format!("{own}: {which} of {other}"), near_ns);
+                    add(format!("{own}{which} with {other}"), near_ns);
                 }
             }
         }

@@ -39,15 +39,15 @@ fn bulk_data_is_measured_to_every_node_and_back() {
     let report = machine.json(&["bench", "bulk", "--parts=nodes", "--slices=1", "--slice-ms=1"]);
     assert_eq!(report["failed"].as_array().map(Vec::len), Some(0), "{report}");
     let rows = report["rows"].as_array().expect("a list");
-    for node in ["arm0", "s390x-user"] {
+    for (node, memory) in [("arm0", "the window"), ("s390x-user", "shared memory")] {
         for (peer, metric, figure) in [
             (format!("host → {node}"), "bandwidth", "rate_per_s"),
             (format!("{node} → host"), "bandwidth", "rate_per_s"),
             (format!("host ↔ {node}"), "transfer", "latency_ns"),
             (format!("{node}: memcpy"), "copy", "value"),
-            (format!("{node}: out of the pool"), "copy", "value"),
-            (format!("{node}: into the pool"), "copy", "value"),
-            (format!("host: into the pool of {node}"), "copy", "value"),
+            (format!("{node}: out of {memory}"), "copy", "value"),
+            (format!("{node}: into {memory}"), "copy", "value"),
+            (format!("host: into {memory} with {node}"), "copy", "value"),
         ] {
             let lengths: Vec<_> = rows.iter().filter(|row| row["peer"] == peer.as_str()).collect();
             assert_eq!(lengths.len(), 5, "{peer}: {report}");

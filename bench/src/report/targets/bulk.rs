@@ -1,0 +1,139 @@
+//! What was promised of bulk data.
+
+use super::{Limit, Target, judge, positive, times, why};
+use crate::bulk;
+use crate::suite::peers::{bare, copying, tombolo};
+use crate::suite::{Metric, Results, Row, length};
+
+/// Everything promised; of a run that measured no bulk data alone nothing.
+pub(super) fn all(results: &Results) -> Vec<Target> {
+    if !is_of_bulk(results) {
+        return Vec::new();
+    }
+    let mut targets = transfers(results);
+    targets.extend(streams(results));
+    targets.extend(copies(results));
+    targets.extend(windows(results));
+    targets
+}
+
+/// Whether this is a run of `bench bulk`.
+pub(super) fn is_of_bulk(results: &Results) -> bool {
+    results.rows.iter().any(|row| matches!(row.metric, Metric::Transfer { .. } | Metric::Copy { .. }))
+}
+
+/// How often the first is the second, each over the bare lines of its own minute: the processors may have been moved between.
+fn ratio(a: Option<&Row>, b: Option<&Row>) -> Option<f64> {
+    a.zip(b).and_then(|(a, b)| Some(a.probe_ratio? / positive(b.probe_ratio?)?))
+}
+
+fn transfers(results: &Results) -> Vec<Target> {
+    let row = |bytes| results.row(bulk::MOVED, Metric::Transfer { bytes });
+    let (short, long) = (row(4 << 10), row(1 << 30));
+    let message = results.row(tombolo::NAME, Metric::RoundTrip { bytes: 8 });
+    vec![
+        judge(
+            "a buffer of 1 GiB moved there and passed back: at most 1.1 × one of 4 KiB".into(),
+            Limit::AtMost(1.1),
+            ratio(long, short),
+            &[long, short],
+            times,
+            why::TRANSFER,
+        ),
+        judge(
+            "a buffer of 1 GiB moved there and passed back: at most 2 × a message of 8 B there and back"
+                .into(),
+            Limit::AtMost(2.0),
+            ratio(long, message),
+            &[long, message],
+            times,
+            why::TRANSFER,
+        ),
+    ]
+}
+
+fn streams(results: &Results) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for bytes in [64 << 10, 1 << 20, 16 << 20] {
+        let metric = Metric::Bandwidth { bytes };
+        let (own, limit) = (results.row(bulk::MOVED, metric), results.row(bare::BUFFERS, metric));
+        let what = format!("filled, moved and read, {}: at least 0.85 × the bare memory", length(bytes));
+        targets.push(judge(what, Limit::AtLeast(0.85), share(own, limit), &[own, limit], times, why::STREAM));
+    }
+    let metric = Metric::Bandwidth { bytes: 16 << 20 };
+    let (own, other) = (results.row(bulk::MOVED, metric), results.row("iceoryx2", metric));
+    let what = "filled, moved and read, 16 MiB: at least 1.3 × iceoryx2".into();
+    targets.push(judge(what, Limit::AtLeast(1.3), share(own, other), &[own, other], times, why::PEER));
+    targets
+}
+
+/// How much of the second the first is, where both had processors equally far apart.
+fn share(own: Option<&Row>, limit: Option<&Row>) -> Option<f64> {
+    let (own, limit) = own.zip(limit).filter(|(own, limit)| own.distance == limit.distance)?;
+    Some(own.typical()? / positive(limit.typical()?)?)
+}
+
+fn copies(results: &Results) -> Vec<Target> {
+    [1 << 20, 16 << 20, 256 << 20]
+        .into_iter()
+        .map(|bytes| {
+            let metric = Metric::Copy { bytes };
+            let of = |row: &&Row| row.typical().unwrap_or(f64::MAX);
+            let engines =
+                results.rows.iter().filter(|row| row.metric == metric && row.peer.starts_with("engine: "));
+            let best = engines.min_by(|a, b| of(a).total_cmp(&of(b)));
+            let memcpy = results.row(copying::NAME, metric);
+            let found = best
+                .zip(memcpy)
+                .and_then(|(best, memcpy)| Some(memcpy.typical()? / positive(best.typical()?)?));
+            let what = format!("copied by an engine, {}: at least 0.95 × memcpy", length(bytes));
+            judge(what, Limit::AtLeast(0.95), found, &[best, memcpy], times, why::COPY)
+        })
+        .collect()
+}
+
+/// Of every node behind a window, both directions, at 1 MiB.
+fn windows(results: &Results) -> Vec<Target> {
+    let metric = Metric::Copy { bytes: 1 << 20 };
+    let mut targets = Vec::new();
+    for way in bulk::WINDOW_WAYS {
+        let rows = results.rows.iter().filter(|row| row.metric == metric && row.peer.ends_with(way));
+        for row in rows {
+            let node = row.peer.trim_end_matches(way);
+            let own = results.row(&format!("{node}{}", bulk::OWN_WAY), metric);
+            let found = own.and_then(|own| Some(own.typical()? / positive(row.typical()?)?));
+            let what =
+                format!("1 MiB {}{}: at least 0.9 × its processor's own memcpy", node, way.trim_start());
+            targets.push(judge(what, Limit::AtLeast(0.9), found, &[Some(row), own], times, why::STREAM));
+        }
+    }
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+    use crate::suite::results::tests::{results, timed};
+
+    #[test]
+    fn a_run_of_bulk_data_is_judged_by_what_is_promised_of_that() {
+        assert!(all(&results("here")).is_empty(), "it measured other things");
+        let mut found = results("here");
+        found.rows.push(timed(bulk::MOVED, Metric::Transfer { bytes: 4 << 10 }, 200.0));
+        found.rows.push(timed(bulk::MOVED, Metric::Transfer { bytes: 1 << 30 }, 210.0));
+        for (peer, took) in
+            [("arm0: memcpy", 95.0), ("arm0: out of the window", 100.0), ("arm0: into the window", 120.0)]
+        {
+            found.rows.push(timed(peer, Metric::Copy { bytes: 1 << 20 }, took));
+        }
+        let targets = all(&found);
+        let verdict = |part: &str| {
+            targets.iter().find(|target| target.what.contains(part)).map(|target| target.verdict).expect(part)
+        };
+        assert_eq!(verdict("one of 4 KiB"), Verdict::Met);
+        assert_eq!(verdict("1 MiB arm0: out of the window"), Verdict::Met);
+        assert_eq!(verdict("1 MiB arm0: into the window"), Verdict::Missed);
+        assert_eq!(verdict("iceoryx2"), Verdict::NotMeasured);
+    }
+}
