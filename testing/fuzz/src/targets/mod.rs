@@ -2,6 +2,7 @@
 
 mod boards;
 mod bulk;
+mod copies;
 mod files;
 mod interfaces;
 mod links;
@@ -42,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "interface_file", run: interfaces::file, seeds: interfaces::file_seeds },
     Target { name: "interface_message", run: interfaces::message, seeds: interfaces::message_seeds },
     Target { name: "bulk_session", run: bulk::session, seeds: bulk::session_seeds },
+    Target { name: "copy_command", run: copies::commands, seeds: copies::commands_seeds },
     Target { name: "pattern", run: naming::pattern, seeds: naming::pattern_seeds },
     Target { name: "name_text", run: naming::text, seeds: naming::text_seeds },
 ];
