@@ -3,6 +3,7 @@ use core::time::Duration;
 
 use proptest::prelude::*;
 use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
+use tombolo_capability::{CapabilityId, Extent, Rights};
 use tombolo_link::{ChannelConfig, Side, TransportKind};
 use tombolo_naming::{
     Answer, Comparison, Condition, DeleteCause, Event, EventMask, Lifetime, NameFault, Notice, ObjectInfo,
@@ -298,6 +299,35 @@ fn find() -> ClientMessage {
         limit: 9,
     };
     ClientMessage { request: 3, body: Request::Names { scope: Scope::Own, operation } }
+}
+
+fn derive() -> ClientMessage {
+    let body = Request::CapabilityDerive {
+        capability: CapabilityId(0x0102_0304_0506_0708),
+        extent: Some(Extent { offset_bytes: 4096, length_bytes: 8192 }),
+        rights: Rights::READ | Rights::GRANT,
+        holder: Some(domain(9)),
+        channel: ChannelId(7),
+    };
+    ClientMessage { request: request(Request::CAPABILITY_DERIVE, 0x0102), body }
+}
+
+#[test]
+fn a_request_about_capabilities_is_golden() {
+    let expected = [
+        "3d00080002020100",
+        "0807060504030201",
+        "0100000000000000",
+        "0010000000000000",
+        "0020000000000000",
+        "0500000000000000",
+        "0100000000000000",
+        "0900000001000100",
+        "0700000000000000",
+    ];
+    assert_eq!(words(&derive()), expected);
+    let read = ClientMessage::from_bytes(&derive().to_bytes().unwrap()).unwrap();
+    assert_eq!((read.number(), read.body), (0x0102, derive().body));
 }
 
 #[test]
