@@ -154,6 +154,57 @@ mod tests {
         assert_eq!(create_region("tombolo-test", 8192, beyond).unwrap_err().errno, Errno::INVAL);
     }
 
+    /// What the kernel says of the mapping of the memory file of that name.
+    fn said_of(name: &str, table: &str) -> Option<String> {
+        let text = std::fs::read_to_string(table).ok()?;
+        let mut lines = text.lines().skip_while(|line| !line.contains(name));
+        let first = lines.next()?.to_owned();
+        Some(lines.take(24).fold(first, |all, line| all + "\n" + line))
+    }
+
+    #[test]
+    fn memory_lies_at_the_numa_node_that_was_asked_for() {
+        if !std::path::Path::new("/sys/devices/system/node/node0").exists() {
+            println!("SKIPPED: this kernel knows of no NUMA nodes");
+            return;
+        }
+        let making = Making { huge_page_bytes: 0, numa_node: Some(0) };
+        let file = match create_region("tombolo-test-numa", 1 << 20, making) {
+            // Containers forbid it, and emulators do not know it.
+            Err(error) if matches!(error.errno, Errno::PERM | Errno::NOSYS) => {
+                println!("SKIPPED: memory cannot be bound to a NUMA node here ({error})");
+                return;
+            }
+            made => made.unwrap(),
+        };
+        let mapped = map(&file, 0, 1 << 20).unwrap();
+        mapped.words().iter().for_each(|word| word.store(1, tombolo_base::sync::Ordering::Relaxed));
+        let said = said_of("tombolo-test-numa", "/proc/self/numa_maps").unwrap();
+        let line = said.lines().next().unwrap();
+        assert!(line.contains("bind") && line.contains("N0=256"), "{line}");
+    }
+
+    #[test]
+    fn huge_pages_are_huge_and_there_are_as_many_as_are_reserved() {
+        const PAGE_BYTES: u64 = 2 << 20;
+        let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
+        let free: u64 = free.ok().and_then(|free| free.trim().parse().ok()).unwrap_or(0);
+        if !(1..=64).contains(&free) {
+            println!(
+                "SKIPPED: {free} pages of 2 MiB are reserved (/sys/kernel/mm/hugepages), where this takes 1 to 64"
+            );
+            return;
+        }
+        let making = Making { huge_page_bytes: PAGE_BYTES, numa_node: None };
+        let too_much = create_region("tombolo-test", (free + 1) * PAGE_BYTES, making).unwrap_err();
+        assert!(too_much.to_string().contains("hugepages"), "{too_much}");
+        let file = create_region("tombolo-test-huge", free * PAGE_BYTES, making).unwrap();
+        let mapped = map(&file, 0, (free * PAGE_BYTES) as usize).unwrap();
+        mapped.words().iter().for_each(|word| word.store(1, tombolo_base::sync::Ordering::Relaxed));
+        let said = said_of("tombolo-test-huge", "/proc/self/smaps").unwrap();
+        assert!(said.contains("KernelPageSize:     2048 kB"), "{said}");
+    }
+
     #[test]
     fn a_descriptor_for_reading_maps_for_reading_alone() {
         let file = open_to_read(made(4096)).unwrap();
