@@ -534,6 +534,194 @@ tombolo_status tombolo_connect_to(const tombolo_domain *domain, tombolo_right en
 /* Says that an interface which passes these is used over a channel, as stubs do when they are bound. TOMBOLO_CANNOT_CARRY. */
 tombolo_status tombolo_carry(tombolo_channel *channel, bool capabilities, bool buffers);
 
+/* --- pools and buffers --------------------------------------------------------------------------------------------- */
+
+/* A number of equal buffers. */
+typedef struct tombolo_pool tombolo_pool;
+
+/* What a program has of a buffer: the right to read and write it, which nobody else has; or, when it is shared, a right to read.
+ * One thread at a time uses it; TOMBOLO_BUSY tells a second one. */
+typedef struct tombolo_buffer tombolo_buffer;
+
+enum {
+    TOMBOLO_TRUST_FULL = 0, /* who gets the pool maps it, and nothing is done to its memory from then on */
+    TOMBOLO_TRUST_NONE = 1  /* each buffer is memory of its own, which nobody else can write; within one kernel */
+};
+
+/* How a pool is made. */
+typedef struct tombolo_pool_options {
+    uint64_t buffer_bytes; /* of each; a multiple of 64 */
+    uint32_t count;
+    uint32_t trust;
+    const char *reachable_from; /* in memory that programs on this node reach too: a virtual machine's is its window; may be null */
+} tombolo_pool_options;
+
+/* Makes a pool. All its buffers are here. Give it back with tombolo_pool_drop; buffers keep what they need of it. */
+tombolo_status tombolo_create_pool(const tombolo_domain *domain, const tombolo_pool_options *options, tombolo_pool **pool);
+
+/* Null is allowed. */
+void tombolo_pool_drop(tombolo_pool *pool);
+
+/* Bytes of each buffer, and how many there are; 0 for null. */
+uint64_t tombolo_pool_buffer_bytes(const tombolo_pool *pool);
+uint32_t tombolo_pool_count(const tombolo_pool *pool);
+
+/* Whether two handles are of one pool. */
+bool tombolo_pool_same(const tombolo_pool *one, const tombolo_pool *other);
+
+/* What the buffers are doing, as this program knows it: they add up to their number. */
+typedef struct tombolo_pool_counts {
+    uint32_t free;     /* here, and ready to be taken */
+    uint32_t held;     /* here, and in the hands of the program */
+    uint32_t lent;     /* here, and read-only, for somebody else may read them */
+    uint32_t borrowed; /* elsewhere, and may be read here */
+    uint32_t away;     /* elsewhere */
+    uint32_t revoked;  /* 1 if whoever made the pool took it back, so that nothing of it can be used any more */
+} tombolo_pool_counts;
+
+tombolo_status tombolo_pool_count_buffers(const tombolo_pool *pool, tombolo_pool_counts *counts);
+
+/* Takes a buffer to fill: of those that are free here the one that became so last. TOMBOLO_NO_BUFFER when all are in use. Give it back
+ * with tombolo_buffer_drop, unless it is moved or passed. */
+tombolo_status tombolo_pool_take(const tombolo_pool *pool, tombolo_buffer **buffer);
+
+/* Lets it go: one that was taken is free again; one that came over a channel goes back, and one that was shared is released, with the
+ * next operation on that channel. Null is allowed. */
+void tombolo_buffer_drop(tombolo_buffer *buffer);
+
+/* Where its bytes are, to be read; null, with the reason in tombolo_last_error(), if they are not here. Good until it is sent or
+ * dropped, and until tombolo_buffer_memory is first called. With trust others map the memory: bytes of what is shared may change. */
+const void *tombolo_buffer_data(const tombolo_buffer *buffer);
+
+/* Where its bytes are, to be read and written until it is sent, shared or dropped; null if it is shared. */
+void *tombolo_buffer_memory(tombolo_buffer *buffer);
+
+/* How many bytes are meant: all of one that was taken, what was sent of one that came. */
+uint64_t tombolo_buffer_length(const tombolo_buffer *buffer);
+
+/* Which buffer of the pool it is, from 0. */
+uint32_t tombolo_buffer_number(const tombolo_buffer *buffer);
+
+/* Means this part of it, in bytes from its beginning: what is read and written from now on, and sent. */
+tombolo_status tombolo_buffer_set_part(tombolo_buffer *buffer, uint64_t offset, uint64_t length);
+
+/* Copies bytes out and in, by the fastest loop of this processor. TOMBOLO_REVOKED if the pool was taken away. */
+tombolo_status tombolo_buffer_read(const tombolo_buffer *buffer, uint64_t offset, void *target, size_t length);
+tombolo_status tombolo_buffer_write(tombolo_buffer *buffer, uint64_t offset, const void *source, size_t length);
+
+/* Whether it is only to be read, and how many others have not released it yet. */
+bool tombolo_buffer_is_shared(const tombolo_buffer *buffer);
+uint32_t tombolo_buffer_shares(const tombolo_buffer *buffer);
+
+/* Makes one that this program shared writable again, when all others have released it; TOMBOLO_BUFFER_STATE while some have not. */
+tombolo_status tombolo_buffer_reclaim(tombolo_buffer *buffer);
+
+/* --- channels for bulk data ---------------------------------------------------------------------------------------- */
+
+/* One end of a channel that rights to buffers go over; nothing of the buffers is copied. As a channel it is used by one thread at a
+ * time. What arrives is put into handles, which are allocated; sending one buffer allocates nothing of its size. */
+typedef struct tombolo_bulk tombolo_bulk;
+
+/* How it is opened. All zero is what is meant by null. `trust` must be that of the other side; of the limits the lower holds. */
+typedef struct tombolo_bulk_options {
+    uint64_t max_pool_bytes; /* the largest pool to take from the peer; 0 for 4 GiB */
+    uint64_t spin_ns;        /* before sleeping; 0 for about the cost of a wake, 1 for not at all */
+    uint32_t trust;
+    uint32_t flags;        /* TOMBOLO_ASK, TOMBOLO_NO_METADATA */
+    uint32_t max_pools;    /* both sides' together, 1 to 32; 0 for 32 */
+    uint32_t max_metadata; /* with a transfer, in bytes, up to 2,048; 0 for that */
+    uint32_t slots;        /* of each ring, a power of two from 2 to 65,536; the connecting side's choice; 0 for 64 */
+    uint32_t reserved;     /* 0 */
+} tombolo_bulk_options;
+
+/* Pools that the peer assigns are not taken by themselves, but told as TOMBOLO_POOL_OFFERED. */
+#define TOMBOLO_ASK UINT32_C(1)
+/* Transfers carry no metadata. */
+#define TOMBOLO_NO_METADATA UINT32_C(2)
+
+/* As tombolo_export, tombolo_accept and tombolo_connect. Options may be null. */
+tombolo_status tombolo_export_bulk(const tombolo_domain *domain, const char *name, const tombolo_bulk_options *options,
+                                   tombolo_listener **listener);
+tombolo_status tombolo_accept_bulk(const tombolo_listener *listener, uint64_t timeout_ns, tombolo_bulk **bulk);
+tombolo_status tombolo_connect_bulk(const tombolo_domain *domain, const char *name, const tombolo_bulk_options *options,
+                                    uint64_t timeout_ns, tombolo_bulk **bulk);
+
+/* Closes this end; what the peer had of this side's pools comes back. Null is allowed. With TOMBOLO_BUSY it is still open. */
+tombolo_status tombolo_bulk_close(tombolo_bulk *bulk);
+
+/* Assigns a pool to the channel: the other side may get buffers of it from now on, and, unless it is `here_only`, assign it further.
+ * TOMBOLO_POOL_REFUSED if it does not take it. After TOMBOLO_TIMED_OUT asking again waits on for the answer. */
+tombolo_status tombolo_bulk_assign(tombolo_bulk *bulk, const tombolo_pool *pool, bool here_only, uint64_t timeout_ns);
+
+/* Takes a pool off the channel. TOMBOLO_BUFFER_STATE while buffers of it are out over the channel, or here from it. */
+tombolo_status tombolo_bulk_unassign(tombolo_bulk *bulk, const tombolo_pool *pool, uint64_t timeout_ns);
+
+/* Moves buffers as one transfer: all or none. The other side gets the right to read and write, with the content. With TOMBOLO_OK the
+ * handles are given back by this; else they are as they were. `metadata` may be null if it has no bytes. */
+tombolo_status tombolo_bulk_move(tombolo_bulk *bulk, tombolo_buffer *const *buffers, size_t count, const void *metadata,
+                                 size_t metadata_length, uint64_t timeout_ns);
+
+/* Shares buffers as one transfer: the other side may read them until it releases them, and here they are read-only meanwhile. The
+ * handles stay. One that is shared already is shared with this side too, alone. */
+tombolo_status tombolo_bulk_share(tombolo_bulk *bulk, tombolo_buffer *const *buffers, size_t count, const void *metadata,
+                                  size_t metadata_length, uint64_t timeout_ns);
+
+/* Passes a buffer to the other side, to be filled there: what it holds means nothing any more. With TOMBOLO_OK the handle is given
+ * back by this. */
+tombolo_status tombolo_bulk_pass(tombolo_bulk *bulk, tombolo_buffer *buffer, const void *metadata, size_t metadata_length,
+                                 uint64_t timeout_ns);
+
+/* Releases a buffer that the other side shared, with a word; without one it is enough to drop it. With TOMBOLO_OK the handle is given
+ * back by this. */
+tombolo_status tombolo_bulk_release(tombolo_bulk *bulk, tombolo_buffer *buffer, const void *metadata, size_t metadata_length,
+                                    uint64_t timeout_ns);
+
+enum {
+    TOMBOLO_MOVED = 1,        /* it moved `count` buffers here */
+    TOMBOLO_SHARED = 2,       /* it shared `count` buffers */
+    TOMBOLO_PASSED = 3,       /* it passed `count` buffers back and said something with it */
+    TOMBOLO_RELEASED = 4,     /* it released `count` buffers and said something with it */
+    TOMBOLO_POOL_TAKEN = 5,   /* it assigned `pool`, which was taken */
+    TOMBOLO_POOL_OFFERED = 6, /* it offers a pool: tombolo_bulk_take_pool or tombolo_bulk_decline_pool */
+    TOMBOLO_POOL_GONE = 7     /* it took `pool` off the channel */
+};
+
+/* What the other side did. */
+typedef struct tombolo_arrival {
+    uint32_t kind;
+    uint32_t count;
+    const void *metadata; /* what it said with it; good until the channel is used next */
+    size_t metadata_length;
+    tombolo_buffer *buffer; /* the first of those that came; the caller's. tombolo_bulk_next_piece has the others */
+    tombolo_pool *pool;     /* the caller's */
+    uint64_t offered_bytes; /* of each buffer of a pool that is offered */
+    uint32_t offered_count;
+    uint32_t reserved;
+} tombolo_arrival;
+
+/* Receives what the other side does next. Buffers that it gives back without a word are just free again. After its end, which comes
+ * after everything that it sent, what it had of this side's pools has come back. */
+tombolo_status tombolo_bulk_receive(tombolo_bulk *bulk, uint64_t timeout_ns, tombolo_arrival *arrival);
+
+/* The next piece of the transfer that was received last; null when there is none. Those that are not asked for are let go. */
+tombolo_buffer *tombolo_bulk_next_piece(tombolo_bulk *bulk);
+
+/* Answers the pool that was offered last. */
+tombolo_status tombolo_bulk_take_pool(tombolo_bulk *bulk, uint64_t timeout_ns, tombolo_pool **pool);
+tombolo_status tombolo_bulk_decline_pool(tombolo_bulk *bulk, uint64_t timeout_ns);
+
+/* Gives back what was dropped here, and takes note of what the other side gave back. */
+tombolo_status tombolo_bulk_settle(tombolo_bulk *bulk);
+
+/* As tombolo_arm: with TOMBOLO_OK receive without waiting until that is TOMBOLO_WOULD_BLOCK. */
+tombolo_status tombolo_bulk_arm(tombolo_bulk *bulk, int *descriptor);
+
+/* As those of channels. */
+uint64_t tombolo_bulk_id(const tombolo_bulk *bulk);
+uint64_t tombolo_bulk_peer(const tombolo_bulk *bulk);
+const char *tombolo_bulk_peer_node(const tombolo_bulk *bulk);
+const char *tombolo_bulk_transport(const tombolo_bulk *bulk);
+
 #ifdef __cplusplus
 }
 #endif

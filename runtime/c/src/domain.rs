@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char};
 use std::time::Duration;
 
-use tombolo::{ChannelOptions, Domain, Listener};
+use tombolo::{BulkOptions, ChannelOptions, Domain, Listener};
 
 use crate::boundary::{ask, c_text, guard, hand_out, present, put, shared, take_back, text};
 use crate::channel::ChannelHandle;
@@ -21,6 +21,8 @@ pub struct DomainHandle {
 #[derive(Debug)]
 pub struct ListenerHandle {
     pub(crate) listener: Listener,
+    /// How bulk channels are opened, if it is for those.
+    pub(crate) bulk: Option<BulkOptions>,
 }
 
 /// `tombolo_options`.
@@ -175,7 +177,7 @@ pub unsafe extern "C" fn tombolo_export(
         // SAFETY: a live handle, a text and options, by the contract.
         let (domain, name, how) =
             unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
-        let listener = hand_out(ListenerHandle { listener: domain.domain.export(name, &how)? });
+        let listener = hand_out(ListenerHandle { listener: domain.domain.export(name, &how)?, bulk: None });
         // SAFETY: the caller's room for a pointer, by the contract.
         unsafe { put(result, listener, "where to put the listener") }
     })

@@ -9,18 +9,22 @@
 //! or point to what they are said to point to, handles came from this library and were not given back.
 
 mod boundary;
+pub mod bulk;
 pub mod channel;
 pub mod child;
 pub mod domain;
 pub mod mapping;
 pub mod names;
 pub mod passing;
+pub mod pool;
 pub mod region;
 pub mod status;
 
+pub use bulk::BulkHandle;
 pub use channel::ChannelHandle;
 pub use child::ChildHandle;
 pub use domain::{DomainHandle, ListenerHandle, Options};
 pub use mapping::MappingHandle;
+pub use pool::{BufferHandle, PoolHandle};
 pub use region::CapabilityHandle;
 pub use status::Status;

@@ -200,7 +200,7 @@ pub unsafe extern "C" fn tombolo_listen(
         // SAFETY: the caller's room for both, by the contract.
         unsafe {
             put(endpoint, Right { object, mark: ENDPOINT }, "where to put the endpoint")?;
-            put(result, hand_out(ListenerHandle { listener }), "where to put the listener")
+            put(result, hand_out(ListenerHandle { listener, bulk: None }), "where to put the listener")
         }
     })
 }

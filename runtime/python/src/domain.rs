@@ -3,12 +3,14 @@
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
-use tombolo::{CapabilityId, ChannelOptions, RegionOptions, SpawnOptions, WaitSet};
+use tombolo::{BulkOptions, CapabilityId, ChannelOptions, RegionOptions, SpawnOptions, WaitSet};
 
+use crate::bulk::{self, BulkChannel};
 use crate::channel::{Channel, exclusive};
 use crate::failure::Failure;
 use crate::names::Names;
 use crate::passing::Right;
+use crate::pool::{self, Pool};
 use crate::region::{self, Capability, Region};
 use crate::wait::{Seconds, Until, wait, wait_apart, wait_on};
 
@@ -108,7 +110,7 @@ impl Domain {
     ) -> Result<Listener, Failure> {
         let options = Options { slot_bytes, slots, interface_hash, spin, used_flag }.read()?;
         let listener = py.detach(|| self.domain.export(name, &options))?;
-        Ok(Listener { name: name.to_owned(), state: Mutex::new(Some(Listening { listener, set: None })) })
+        Ok(Listener::new(name, listener, None))
     }
 
     /// Opens a channel to whoever exports a name, waiting up to `timeout` seconds for somebody to do so and to accept.
@@ -208,7 +210,7 @@ impl Domain {
         let options = ChannelOptions::default().interface_hash(interface_hash);
         let listener = py.detach(|| self.domain.listen(&options))?;
         let name = listener.name().to_owned();
-        Ok(Listener { name, state: Mutex::new(Some(Listening { listener, set: None })) })
+        Ok(Listener::new(&name, listener, None))
     }
 
     /// Opens a channel to whoever listens at an endpoint.
@@ -227,6 +229,74 @@ impl Domain {
         let options = ChannelOptions::default().interface_hash(interface_hash);
         let name = tombolo::Endpoint::from_number(endpoint.object).name();
         Ok(Channel::new(wait_on(py, self.domain.connect_async(&name, &options, timeout.0))?))
+    }
+
+    /// Makes a pool of `count` buffers of `buffer_bytes` each, a multiple of 64.
+    ///
+    /// With `trust` "full" who gets it maps it, and nothing is done to its memory from then on; with "none" each buffer is memory of its
+    /// own, which nobody else can write. It is in memory that programs on `reachable_from` reach too, if that is said: a virtual
+    /// machine's is the window to it.
+    #[pyo3(signature = (buffer_bytes, count, *, trust = "full", reachable_from = None))]
+    fn create_pool(
+        &self,
+        py: Python<'_>,
+        buffer_bytes: u64,
+        count: u32,
+        trust: &str,
+        reachable_from: Option<&str>,
+    ) -> Result<Pool, Failure> {
+        pool::create(py, &self.domain, (buffer_bytes, count), trust, reachable_from)
+    }
+
+    /// Takes up a name under which others open bulk channels: see :meth:`Listener.accept_bulk`.
+    ///
+    /// `trust`, "full" or "none", must be that of the connecting side; of `max_pools`, 1 to 32, and `max_metadata_bytes`, up to 2,048, the
+    /// lower holds. Pools up to `max_pool_bytes` are taken by themselves; with `ask` they are told, to be taken or declined.
+    #[pyo3(signature = (name, *, trust = "full", max_pools = None, max_metadata_bytes = None, max_pool_bytes = None,
+                        ask = false, spin = None))]
+    #[expect(clippy::too_many_arguments, reason = "they have names where they are called")]
+    fn export_bulk(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        trust: &str,
+        max_pools: Option<u8>,
+        max_metadata_bytes: Option<u16>,
+        max_pool_bytes: Option<u64>,
+        ask: bool,
+        spin: Option<Seconds>,
+    ) -> Result<Listener, Failure> {
+        let slots = None;
+        let options =
+            bulk::Options { trust, max_pools, max_metadata_bytes, max_pool_bytes, ask, spin, slots }
+                .read()?;
+        let listener = py.detach(|| self.domain.export_bulk(name, &options))?;
+        Ok(Listener::new(name, listener, Some(options)))
+    }
+
+    /// Opens a bulk channel to whoever exports a name for that. For the options see :meth:`export_bulk`; `slots` of each ring, a power of
+    /// two from 2 to 65,536, are this side's choice.
+    #[pyo3(signature = (name, *, timeout = Seconds(std::time::Duration::from_secs(10)), trust = "full", max_pools = None,
+                        max_metadata_bytes = None, max_pool_bytes = None, ask = false, spin = None, slots = None),
+           text_signature = "($self, name, *, timeout=10.0, trust='full', max_pools=None, max_metadata_bytes=None, max_pool_bytes=None, ask=False, spin=None, slots=None)")]
+    #[expect(clippy::too_many_arguments, reason = "they have names where they are called")]
+    fn connect_bulk(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        timeout: Seconds,
+        trust: &str,
+        max_pools: Option<u8>,
+        max_metadata_bytes: Option<u16>,
+        max_pool_bytes: Option<u64>,
+        ask: bool,
+        spin: Option<Seconds>,
+        slots: Option<u32>,
+    ) -> Result<BulkChannel, Failure> {
+        let options =
+            bulk::Options { trust, max_pools, max_metadata_bytes, max_pool_bytes, ask, spin, slots }
+                .read()?;
+        bulk::connect(py, &self.domain, name, options, timeout.0)
     }
 
     /// All capabilities that this program holds: :class:`CapabilityInfo <tombolo.regions.CapabilityInfo>`.
@@ -272,6 +342,8 @@ impl Domain {
 #[derive(Debug)]
 pub(crate) struct Listener {
     name: String,
+    /// How bulk channels are opened, if it is for those.
+    bulk: Option<BulkOptions>,
     state: Mutex<Option<Listening>>,
 }
 
@@ -283,6 +355,11 @@ struct Listening {
 }
 
 impl Listener {
+    fn new(name: &str, listener: tombolo::Listener, bulk: Option<BulkOptions>) -> Listener {
+        let state = Mutex::new(Some(Listening { listener, set: None }));
+        Listener { name: name.to_owned(), bulk, state }
+    }
+
     fn with<R>(&self, body: impl FnOnce(&mut Listening) -> Result<R, Failure>) -> Result<R, Failure> {
         let mut state = exclusive(&self.state, "the listener")?;
         let given_back = || Failure::new("Closed", format!("the name '{}' was given back", self.name));
@@ -326,6 +403,18 @@ impl Listener {
         self.with(|listening| {
             let listener = &listening.listener;
             Ok(Channel::new(wait(py, Until::new(timeout.0), |slice| listener.accept(slice))?))
+        })
+    }
+
+    /// Waits up to `timeout` seconds for somebody to connect, and opens the bulk channel, for a name of :meth:`Domain.export_bulk`.
+    #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    fn accept_bulk(&self, py: Python<'_>, timeout: Seconds) -> Result<BulkChannel, Failure> {
+        let not_bulk = || Failure::invalid(format!("'{}' was not taken up by export_bulk", self.name));
+        let options = self.bulk.as_ref().ok_or_else(not_bulk)?;
+        self.with(|listening| {
+            let listener = &listening.listener;
+            let accept = |slice| listener.accept_bulk(options, slice);
+            Ok(BulkChannel::new(wait(py, Until::new(timeout.0), accept)?))
         })
     }
 

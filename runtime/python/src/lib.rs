@@ -1,6 +1,7 @@
 //! `tombolo._native`: what the Python package `tombolo` stands on. What it is for is said where Python shows it.
 
 mod boundary;
+mod bulk;
 mod channel;
 mod client;
 mod codec;
@@ -13,6 +14,7 @@ mod mapping;
 mod memory;
 mod names;
 mod passing;
+mod pool;
 mod region;
 mod server;
 mod wait;
@@ -22,6 +24,8 @@ use pyo3::prelude::*;
 /// The compiled half of the package.
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::bulk::{Arrival, BulkChannel};
     #[pymodule_export]
     use crate::channel::Channel;
     #[pymodule_export]
@@ -39,6 +43,8 @@ mod _native {
     use crate::names::{Names, Notice, Record, Watch};
     #[pymodule_export]
     use crate::passing::FarEnd;
+    #[pymodule_export]
+    use crate::pool::Pool;
     #[pymodule_export]
     use crate::region::{Capability, Region};
     #[pymodule_export]

@@ -247,5 +247,10 @@ fn arrow_format(lease: &Lease) -> Result<&'static CStr, Failure> {
 
 /// The types that have the buffer protocol, by name.
 pub(crate) fn buffer_types(py: Python<'_>) -> PyResult<Vec<(&'static str, Bound<'_, pyo3::types::PyType>)>> {
-    Ok(vec![buffer_type::<View>(py)?, buffer_type::<crate::mapping::Mapping>(py)?])
+    Ok(vec![
+        buffer_type::<View>(py)?,
+        buffer_type::<crate::mapping::Mapping>(py)?,
+        buffer_type::<crate::pool::Buffer>(py)?,
+        buffer_type::<crate::pool::Shared>(py)?,
+    ])
 }

@@ -5,78 +5,16 @@ import gc
 import math
 import mmap
 import os
-import subprocess
 import sys
 import tempfile
 import unittest
 
 import tombolo
-from support import PATIENCE, domain, eventually, eventually_raises, fresh_name, numpy, pyarrow, without
+from support import PATIENCE, Peer, domain, eventually, eventually_raises, numpy, pyarrow, without
 from tombolo import Extent, Rights
 from tombolo.regions import Backing, Seal
 
 PAGE = mmap.PAGESIZE
-
-#: Who takes up a capability that it is sent the id of, and does what it is told in a line.
-HOLDER = """
-import sys, tombolo
-domain = tombolo.attach()
-channel = domain.connect(sys.argv[1], timeout=60)
-mapping = None
-for line in sys.stdin:
-    word, *rest = line.split()
-    try:
-        if word == "take":
-            capability = domain.capability(int(rest[0]))
-            answer = str(int(capability.rights))
-        elif word == "map":
-            mapping = capability.map()
-            view = memoryview(mapping)
-            answer = f"{len(mapping)} {view.readonly}"
-        elif word == "read":
-            answer = mapping.read(0, 8).hex()
-        elif word == "look":
-            answer = view[:8].tobytes().hex()
-        elif word == "write":
-            mapping.write(0, bytes.fromhex(rest[0]))
-            answer = "written"
-    except tombolo.Error as error:
-        answer = type(error).__name__
-    print(answer, flush=True)
-"""
-
-
-class Holder:
-    """Another program that may hold capabilities."""
-
-    def __init__(self):
-        name = fresh_name("holder")
-        with domain().export(name) as listener:
-            self._child = subprocess.Popen(
-                [sys.executable, "-c", HOLDER, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-            try:
-                self.channel = listener.accept(PATIENCE)
-            except BaseException:
-                self.end()
-                raise
-        self.id = self.channel.peer
-
-    def ask(self, line):
-        print(line, file=self._child.stdin, flush=True)
-        return self._child.stdout.readline().strip()
-
-    def end(self):
-        self._child.kill()
-        self._child.communicate()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.channel.close()
-        self.end()
-
 
 class Capabilities(unittest.TestCase):
     def test_a_region_is_made_shown_and_let_go(self):
@@ -129,32 +67,33 @@ class Capabilities(unittest.TestCase):
         self.assertIn("closed", repr(memory))
 
     def test_another_program_is_granted_a_right_and_loses_it(self):
-        with domain().create_region(PAGE) as region, region.map() as memory, Holder() as holder:
+        with domain().create_region(PAGE) as region, region.map() as memory, Peer() as holder:
             memory.write(0, b"12345678")
             granted = region.grant(holder.id, Rights.READ)
-            self.assertEqual(holder.ask(f"take {granted}"), "1")
-            self.assertEqual(holder.ask("map"), f"{PAGE} True")
-            self.assertEqual(holder.ask("read"), b"12345678".hex())
-            self.assertEqual(holder.ask("write 00"), "LacksRight")
+            holder(f"held = domain.capability({granted})")
+            holder("memory = held.map(); view = memoryview(memory)")
+            self.assertEqual(holder("int(held.rights), len(memory), view.readonly"), f"(1, {PAGE}, True)")
+            self.assertEqual(holder("memory.read(0, 8)"), "b'12345678'")
+            self.assertEqual(holder("memory.write(0, b'x')"), "LacksRight")
             revocation = region.revoke(PATIENCE)
             self.assertEqual((revocation.removed, revocation.killed), (1, []))
-            self.assertEqual(holder.ask("read"), "Revoked")
+            self.assertEqual(holder("memory.read(0, 8)"), "Revoked")
             # What still looks at it sees zeros, and never what is written here from now on.
             memory.write(0, b"a secret")
-            self.assertEqual(holder.ask("look"), bytes(8).hex())
-            self.assertEqual(holder.ask("map"), "NoSuchCapability")
+            self.assertEqual(holder("bytes(view[:8])"), repr(bytes(8)))
+            self.assertEqual(holder("held.map()"), "NoSuchCapability")
 
     def test_another_program_is_given_a_right(self):
         region, other = domain().create_region(PAGE), domain().create_region(PAGE)
-        with Holder() as holder:
+        with Peer() as holder:
             given = region.give(holder.id)
             self.assertEqual(given, region.id)
             self.assertRaises(tombolo.NoSuchCapability, region.show)
             self.assertRaises(tombolo.NoSuchCapability, domain().capability, given)
-            self.assertEqual(holder.ask(f"take {given}"), "7")
-            self.assertEqual(holder.ask("map"), f"{PAGE} False")
-            self.assertEqual(holder.ask("write 0102030405060708"), "written")
-            self.assertEqual(holder.ask(f"take {other.id}"), "NoSuchCapability")
+            holder(f"held = domain.capability({given})")
+            self.assertEqual(holder("held.rights == tombolo.Rights.ALL"), "True")
+            self.assertEqual(holder("held.map().write(0, b'x')"), "None")
+            self.assertEqual(holder(f"domain.capability({other.id})"), "NoSuchCapability")
         eventually_raises(tombolo.NoSuchDomain, lambda: other.grant(holder.id, Rights.READ))
         self.assertRaises(tombolo.NoSuchDomain, other.grant, 0, Rights.READ)
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tombolo::interface::{CallError, Decline, Fault, Later, Malformed, Never};
 use tombolo::{Channel, ChannelOptions, Domain};
-use tombolo_e2e::c::HOST;
+use tombolo_e2e::c::{AARCH64, HOST};
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, eventually};
 use tombolo_interfaces::kv::{
     Kv, KvAwaitChange, KvAwaitChangeReply, KvAwaitChangeRequestView, KvChanged, KvChangedView, KvClient,
@@ -182,6 +182,69 @@ fn c_and_rust_serve_each_other_on_the_host() {
     let machine = Machine::up(&MachineFile::host());
     rust_serves(&machine, "host", &built(&machine, "kv_client"));
     c_serves(&machine, "host", &built(&machine, "kv_server"));
+    machine.down();
+}
+
+/// A program of one node, with its words.
+fn on<'a>(node: &'a str, program: &'a Path, words: &[&'a str]) -> Vec<&'a OsStr> {
+    let start = ["run", "--on", node].map(OsStr::new);
+    start.into_iter().chain([program.as_os_str()]).chain(words.iter().map(|word| OsStr::new(*word))).collect()
+}
+
+/// What goes wrong with regions and buffers, one after the other; the peer dies in the end, with buffers in its hands.
+#[test]
+fn mistakes_with_memory_in_c_are_told_and_change_nothing() {
+    let machine = Machine::up(&MachineFile::host());
+    let program = machine.folder().join("memory");
+    let library = HOST.library().expect("this test depends on it");
+    HOST.build(&["runtime/c/tests/memory.c"], &library, &program);
+    for trust in ["full", "none"] {
+        let name = format!("memory-{trust}");
+        let peer = machine.start(on("host", &program, &["peer", &name, trust]));
+        let said = machine.start(on("host", &program, &["check", &name, trust])).finish().ok();
+        assert!(said.ends_with(" checks\n"), "{said}");
+        peer.finish().ok();
+    }
+    machine.down();
+}
+
+/// Buffers and memory in common between two programs in C.
+fn send_and_receive(
+    machine: &Machine,
+    (to, receiver): (&str, &Path),
+    (from, sender): (&str, &Path),
+    window: &[&str],
+) {
+    let name = format!("bulk-{from}-{to}");
+    let receiving = machine.start(on(to, receiver, &["receive", &name]));
+    receiving.wait_for(&format!("waiting as {name}"));
+    let said = machine.start(on(from, sender, &[&["send", &name], window].concat())).finish().ok();
+    assert!(said.starts_with(&format!("connected to {to} over ")), "{said}");
+    let rest = "back: FROM ONE TO THE OTHER\nreleased: seen\nrevoked: 1\nend: TOMBOLO_CLOSED\nfree: 4\n";
+    assert!(said.ends_with(rest), "{said}");
+    let said = receiving.finish().ok();
+    let rest = "a pool of 4 buffers of 65536 bytes\nmoved: from one to the other (number 1)\n\
+                shared: to be read by both\nmapped: a word in common\nthen: TOMBOLO_REVOKED\n";
+    assert!(said.ends_with(rest), "{said}");
+}
+
+#[test]
+fn buffers_go_between_programs_in_c() {
+    let machine = Machine::up(&MachineFile::host());
+    let program = built(&machine, "bulk");
+    send_and_receive(&machine, ("host", &program), ("host", &program), &[]);
+    machine.down();
+}
+
+#[test]
+fn buffers_go_through_a_window_between_programs_in_c() {
+    let Some(library) = AARCH64.library() else { return };
+    let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
+    let here = built(&machine, "bulk");
+    let there = machine.folder().join("bulk-arm");
+    AARCH64.build(&["examples/c/bulk.c"], &library, &there);
+    send_and_receive(&machine, ("arm0", &there), ("host", &here), &["arm0"]);
+    send_and_receive(&machine, ("host", &here), ("arm0", &there), &["arm0"]);
     machine.down();
 }
 

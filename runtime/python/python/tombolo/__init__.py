@@ -20,6 +20,9 @@ program that runs on one is a *domain*; two domains talk over a *channel*, the s
 from . import errors, interfaces, regions
 from ._native import (
     DEFAULT_TIMEOUT,
+    Arrival,
+    Buffer,
+    BulkChannel,
     Capability,
     Channel,
     Child,
@@ -31,14 +34,17 @@ from ._native import (
     Mapping,
     Names,
     Notice,
+    Pool,
     Record,
     Region,
+    Shared,
     View,
     Watch,
     __version__,
     attach,
     later,
 )
+from .aio import AsyncBulkChannel
 from .errors import *  # noqa: F403
 from .interfaces import load as load_interface
 from .regions import Extent, Right, Rights
@@ -46,6 +52,10 @@ from .stubs import Pending, UnknownCase, current_server
 
 __all__ = [
     "DEFAULT_TIMEOUT",
+    "Arrival",
+    "AsyncBulkChannel",
+    "Buffer",
+    "BulkChannel",
     "Capability",
     "Channel",
     "Child",
@@ -59,10 +69,12 @@ __all__ = [
     "Names",
     "Notice",
     "Pending",
+    "Pool",
     "Record",
     "Region",
     "Right",
     "Rights",
+    "Shared",
     "UnknownCase",
     "View",
     "Watch",

@@ -1,4 +1,4 @@
-"""What is said of regions and the rights to them."""
+"""What is said of regions, the rights to them, and pools."""
 
 from __future__ import annotations
 
@@ -121,9 +121,25 @@ class Revocation(NamedTuple):
     killed: list[int]
 
 
+class Counts(NamedTuple):
+    """What the buffers of a pool are doing, as one program knows it."""
+
+    #: Here, and ready to be taken.
+    free: int
+    #: Here, and in the hands of the program.
+    held: int
+    #: Here, and read-only, for somebody else may read them.
+    lent: int
+    #: Elsewhere, and may be read here.
+    borrowed: int
+    #: Elsewhere.
+    away: int
+
+
 __all__ = [
     "Backing",
     "CapabilityInfo",
+    "Counts",
     "Extent",
     "ForeignPlace",
     "RegionInfo",

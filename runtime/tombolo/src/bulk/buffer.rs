@@ -112,6 +112,23 @@ impl Handle {
         memory.slice(start + offset_bytes, self.length_bytes as usize).ok()
     }
 
+    fn address(&self) -> Result<*const u8, Error> {
+        match (&self.content, self.mapped()) {
+            (Content::Pool, Some((memory, start))) => {
+                let first = memory.words().as_ptr().cast::<u8>();
+                Ok(first.wrapping_add(start + self.offset_bytes as usize))
+            }
+            _ => Ok(self.bytes()?.as_ptr()),
+        }
+    }
+
+    fn address_mut(&mut self) -> Result<*mut u8, Error> {
+        match &self.content {
+            Content::Pool => Ok(self.address()?.cast_mut()),
+            _ => Ok(self.bytes_mut()?.as_mut_ptr()),
+        }
+    }
+
     fn narrow(&mut self, offset_bytes: u64, length_bytes: u64) -> Result<(), Error> {
         let available_bytes = self.pool.layout.buffer_bytes();
         if !self.pool.layout.holds(offset_bytes, length_bytes) {
@@ -237,6 +254,15 @@ macro_rules! reading {
         pub fn memory(&self) -> Option<SharedMemory> {
             self.handle.memory()
         }
+
+        /// Where the part that is meant is, to be read there, for code that takes addresses: until this is sent or dropped, and
+        /// without trust until it is first written to. With trust others map it, and may write there at any time.
+        ///
+        /// # Errors
+        /// Its memory was lost.
+        pub fn as_ptr(&self) -> Result<*const u8, Error> {
+            self.handle.address()
+        }
     };
 }
 
@@ -261,6 +287,14 @@ impl Buffer {
     /// [`BulkError::Mapped`] for a pool with trust; what the kernel refused.
     pub fn bytes_mut(&mut self) -> Result<&mut [u8], Error> {
         self.handle.bytes_mut()
+    }
+
+    /// As [`as_ptr`](Self::as_ptr), to be written there too.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn as_mut_ptr(&mut self) -> Result<*mut u8, Error> {
+        self.handle.address_mut()
     }
 
     /// Means this part of the buffer, from its beginning: what is read and written here from now on, and sent.

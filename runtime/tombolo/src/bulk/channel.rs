@@ -154,6 +154,13 @@ impl BulkChannel {
         &self.channel
     }
 
+    /// Whether something has arrived while something else was awaited, and waits for [`recv`](Self::recv): of that no waitset
+    /// tells.
+    #[must_use]
+    pub fn has_arrived(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
     /// What a waitset waits for.
     pub(crate) fn channel_mut(&mut self) -> &mut Channel {
         &mut self.channel

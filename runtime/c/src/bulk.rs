@@ -1,0 +1,724 @@
+//! Channels for bulk data.
+
+use std::ffi::{CString, c_char};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use tombolo::{
+    Arrival, Buffer, BulkChannel, BulkOptions, ChannelOptions, Error, NotSent, PoolOffer, Received, Token,
+    TransportKind, WaitSet,
+};
+
+use crate::boundary::{
+    Exclusive, ask, bytes, c_text, guard, hand_out, present, put, shared, take_back, text,
+};
+use crate::domain::{DomainHandle, ListenerHandle};
+use crate::pool::{BufferHandle, Hand, PoolHandle, pool_of, trust_of, with_hand};
+use crate::status::{Failure, Status};
+
+/// `tombolo_bulk`.
+#[derive(Debug)]
+pub struct BulkHandle {
+    end: Exclusive<End>,
+    id: u64,
+    peer: u64,
+    peer_node: CString,
+    transport: &'static std::ffi::CStr,
+}
+
+#[derive(Debug)]
+struct End {
+    carrier: Carrier,
+    metadata: Vec<u8>,
+    /// Pieces of a transfer that have not been received yet, the next one last.
+    pieces: Vec<Hand>,
+    offer: Option<PoolOffer>,
+}
+
+#[derive(Debug)]
+enum Carrier {
+    /// As it was opened.
+    Alone(Box<BulkChannel>),
+    /// In a set of its own, for its descriptor.
+    Polled(Box<WaitSet>, Token),
+    /// Could not be put into a set.
+    Lost,
+}
+
+/// `tombolo_bulk_options`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct How {
+    max_pool_bytes: u64,
+    spin_ns: u64,
+    trust: u32,
+    flags: u32,
+    max_pools: u32,
+    max_metadata: u32,
+    slots: u32,
+    reserved: u32,
+}
+
+/// `TOMBOLO_ASK` and `TOMBOLO_NO_METADATA`.
+const ASK: u32 = 1;
+const NO_METADATA: u32 = 2;
+
+impl How {
+    fn read(&self) -> Result<BulkOptions, Failure> {
+        if self.flags & !(ASK | NO_METADATA) != 0 || self.reserved != 0 {
+            return Err(Failure::invalid("options have flags that this library does not know"));
+        }
+        let out_of_range = |error: Error| Failure::invalid(error.to_string());
+        let mut channel = ChannelOptions::default();
+        if self.slots != 0 {
+            channel = channel.slots(self.slots).map_err(out_of_range)?;
+        }
+        if self.spin_ns != 0 {
+            channel = channel.spin_ns(self.spin_ns);
+        }
+        let mut options = BulkOptions::default().trust(trust_of(self.trust)?).channel(channel);
+        if self.max_pools != 0 {
+            let pools = u8::try_from(self.max_pools).unwrap_or(u8::MAX);
+            options = options.max_pools(pools).map_err(out_of_range)?;
+        }
+        if self.max_metadata != 0 || self.flags & NO_METADATA != 0 {
+            let bytes = u16::try_from(self.max_metadata).unwrap_or(u16::MAX);
+            options = options.max_metadata_bytes(bytes).map_err(out_of_range)?;
+        }
+        if self.max_pool_bytes != 0 {
+            options = options.max_pool_bytes(self.max_pool_bytes);
+        }
+        Ok(if self.flags & ASK != 0 { options.ask_before_taking_pools() } else { options })
+    }
+}
+
+/// # Safety
+/// The pointer is null, or points to options.
+unsafe fn options(pointer: *const How) -> Result<BulkOptions, Failure> {
+    // SAFETY: as this function asks for.
+    match unsafe { pointer.as_ref() } {
+        None => Ok(BulkOptions::default()),
+        Some(options) => options.read(),
+    }
+}
+
+/// `tombolo_arrival`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Told {
+    kind: u32,
+    count: u32,
+    metadata: *const u8,
+    metadata_length: usize,
+    buffer: *mut BufferHandle,
+    pool: *mut PoolHandle,
+    offered_bytes: u64,
+    offered_count: u32,
+    reserved: u32,
+}
+
+impl End {
+    fn channel(&mut self) -> Result<&mut BulkChannel, Failure> {
+        let channel = match &mut self.carrier {
+            Carrier::Alone(channel) => Some(&mut **channel),
+            Carrier::Polled(set, token) => set.get_bulk_mut(*token),
+            Carrier::Lost => None,
+        };
+        channel.ok_or_else(lost)
+    }
+
+    fn set(&mut self) -> Result<(&mut WaitSet, Token), Failure> {
+        if let Carrier::Alone(_) = self.carrier {
+            let mut set = Box::new(WaitSet::new()?);
+            let Carrier::Alone(channel) = std::mem::replace(&mut self.carrier, Carrier::Lost) else {
+                return Err(lost());
+            };
+            let token = set.add_bulk(*channel)?;
+            self.carrier = Carrier::Polled(set, token);
+        }
+        match &mut self.carrier {
+            Carrier::Polled(set, token) => Ok((set, *token)),
+            _ => Err(lost()),
+        }
+    }
+
+    /// Keeps all pieces but the first, which comes back.
+    fn unpack<T>(&mut self, received: Received<T>, hand: impl Fn(T) -> Hand) -> (u32, *mut BufferHandle) {
+        self.pieces = received.into_vec().into_iter().rev().map(hand).collect();
+        let count = u32::try_from(self.pieces.len()).unwrap_or(u32::MAX);
+        (count, self.pieces.pop().map_or(std::ptr::null_mut(), BufferHandle::hand_out))
+    }
+
+    fn tell(&mut self, arrival: Arrival) -> Told {
+        let mut told = Told {
+            kind: 0,
+            count: 0,
+            metadata: self.metadata.as_ptr(),
+            metadata_length: self.metadata.len(),
+            buffer: std::ptr::null_mut(),
+            pool: std::ptr::null_mut(),
+            offered_bytes: 0,
+            offered_count: 0,
+            reserved: 0,
+        };
+        let many = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        match arrival {
+            Arrival::Moved(received) => {
+                told.kind = 1;
+                (told.count, told.buffer) = self.unpack(received, Hand::Mine);
+            }
+            Arrival::Shared(received) => {
+                told.kind = 2;
+                (told.count, told.buffer) = self.unpack(received, Hand::Lent);
+            }
+            Arrival::Passed(count) => (told.kind, told.count) = (3, many(count)),
+            Arrival::Released(count) => (told.kind, told.count) = (4, many(count)),
+            Arrival::Pool(pool) => (told.kind, told.pool) = (5, hand_out(PoolHandle { pool })),
+            Arrival::Offered(offer) => {
+                (told.kind, told.offered_bytes, told.offered_count) =
+                    (6, offer.buffer_bytes(), offer.count());
+                self.offer = Some(offer);
+            }
+            Arrival::PoolGone(pool) => (told.kind, told.pool) = (7, hand_out(PoolHandle { pool })),
+        }
+        told
+    }
+}
+
+fn lost() -> Failure {
+    Failure::new(Status::Closed, "the bulk channel was lost when it was put into a set")
+}
+
+impl BulkHandle {
+    fn hand_out(channel: BulkChannel) -> *mut BulkHandle {
+        let under = channel.channel();
+        let transport = match under.transport() {
+            TransportKind::Shm => c"shm",
+            TransportKind::Window => c"window",
+            TransportKind::Socket => c"socket",
+        };
+        let (id, peer, peer_node) = (under.id().0, under.peer().to_bits(), c_text(under.peer_node()));
+        let carrier = Carrier::Alone(Box::new(channel));
+        let end = End { carrier, metadata: Vec::new(), pieces: Vec::new(), offer: None };
+        hand_out(BulkHandle { end: Exclusive::new(end), id, peer, peer_node, transport })
+    }
+}
+
+/// Uses a bulk channel.
+///
+/// # Safety
+/// The pointer is null, or a live handle.
+unsafe fn with<R>(
+    bulk: *const BulkHandle,
+    body: impl FnOnce(&mut End) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    // SAFETY: as this function asks for; what changes in a handle is behind `Exclusive`.
+    unsafe { shared(bulk, "the bulk channel") }?.end.with(body)
+}
+
+/// `tombolo_export_bulk`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_export_bulk(
+    domain: *const DomainHandle,
+    name: *const c_char,
+    how: *const How,
+    result: *mut *mut ListenerHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the listener")?;
+        // SAFETY: a live handle, a text and options, by the contract.
+        let (domain, name, how) =
+            unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
+        let listener = domain.domain.export_bulk(name, &how)?;
+        let listener = hand_out(ListenerHandle { listener, bulk: Some(how) });
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, listener, "where to put the listener") }
+    })
+}
+
+/// `tombolo_accept_bulk`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_accept_bulk(
+    listener: *const ListenerHandle,
+    timeout_ns: u64,
+    result: *mut *mut BulkHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the bulk channel")?;
+        // SAFETY: a live handle, by the contract; the façade's threads may share it.
+        let listener = unsafe { shared(listener, "the listener") }?;
+        let not_bulk = || Failure::invalid("the name was not taken up by tombolo_export_bulk");
+        let options = listener.bulk.as_ref().ok_or_else(not_bulk)?;
+        let channel = listener.listener.accept_bulk(options, Duration::from_nanos(timeout_ns))?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, BulkHandle::hand_out(channel), "where to put the bulk channel") }
+    })
+}
+
+/// `tombolo_connect_bulk`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_connect_bulk(
+    domain: *const DomainHandle,
+    name: *const c_char,
+    how: *const How,
+    timeout_ns: u64,
+    result: *mut *mut BulkHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the bulk channel")?;
+        // SAFETY: a live handle, a text and options, by the contract.
+        let (domain, name, how) =
+            unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
+        let channel = domain.domain.connect_bulk(name, &how, Duration::from_nanos(timeout_ns))?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, BulkHandle::hand_out(channel), "where to put the bulk channel") }
+    })
+}
+
+/// `tombolo_bulk_close`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_close(bulk: *mut BulkHandle) -> Status {
+    guard(|| {
+        if bulk.is_null() {
+            return Ok(());
+        }
+        // SAFETY: a live handle, by the contract. One that is in use is refused, and stays.
+        unsafe { shared(bulk, "the bulk channel") }?.end.retire()?;
+        // SAFETY: the handle is given back once, by the contract, and nothing uses it: it was not in use, and whoever comes
+        // from now on is refused.
+        drop(unsafe { take_back(bulk) });
+        Ok(())
+    })
+}
+
+/// `tombolo_bulk_assign`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_assign(
+    bulk: *mut BulkHandle,
+    pool: *const PoolHandle,
+    here_only: bool,
+    timeout_ns: u64,
+) -> Status {
+    guard(|| {
+        // SAFETY: a live handle, by the contract.
+        let (pool, timeout) = (unsafe { pool_of(pool) }?, Duration::from_nanos(timeout_ns));
+        let assign = |end: &mut End| match here_only {
+            true => Ok(end.channel()?.assign_here_only(pool, timeout)?),
+            false => Ok(end.channel()?.assign(pool, timeout)?),
+        };
+        // SAFETY: a live handle, by the contract.
+        unsafe { with(bulk, assign) }
+    })
+}
+
+/// `tombolo_bulk_unassign`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_unassign(
+    bulk: *mut BulkHandle,
+    pool: *const PoolHandle,
+    timeout_ns: u64,
+) -> Status {
+    guard(|| {
+        // SAFETY: a live handle, by the contract.
+        let (pool, timeout) = (unsafe { pool_of(pool) }?, Duration::from_nanos(timeout_ns));
+        // SAFETY: a live handle, by the contract.
+        unsafe { with(bulk, |end| Ok(end.channel()?.unassign(pool, timeout)?)) }
+    })
+}
+
+/// `tombolo_bulk_take_pool`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_take_pool(
+    bulk: *mut BulkHandle,
+    timeout_ns: u64,
+    result: *mut *mut PoolHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the pool")?;
+        let take = |end: &mut End| {
+            let offer = end.offer.take().ok_or_else(no_offer)?;
+            Ok(end.channel()?.take_pool(offer, Duration::from_nanos(timeout_ns))?)
+        };
+        // SAFETY: a live handle, by the contract.
+        let pool = unsafe { with(bulk, take) }?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, hand_out(PoolHandle { pool }), "where to put the pool") }
+    })
+}
+
+/// `tombolo_bulk_decline_pool`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_decline_pool(bulk: *mut BulkHandle, timeout_ns: u64) -> Status {
+    let decline = |end: &mut End| {
+        let offer = end.offer.take().ok_or_else(no_offer)?;
+        Ok(end.channel()?.decline_pool(offer, Duration::from_nanos(timeout_ns))?)
+    };
+    // SAFETY: a live handle, by the contract.
+    guard(|| unsafe { with(bulk, decline) })
+}
+
+fn no_offer() -> Failure {
+    Failure::invalid("no pool is offered, or it was answered already")
+}
+
+/// Takes buffers out of their handles; all or none.
+///
+/// # Safety
+/// The pointers are null, or live handles.
+unsafe fn taken(handles: &[*mut BufferHandle]) -> Result<Vec<Buffer>, Failure> {
+    let mut buffers = Vec::with_capacity(handles.len());
+    for handle in handles {
+        let take = |hand: &mut Hand| match std::mem::replace(hand, Hand::Gone) {
+            Hand::Mine(buffer) => Ok(buffer),
+            other => {
+                *hand = other;
+                Err(Failure::new(Status::BufferState, "a buffer is shared, or not here any more"))
+            }
+        };
+        // SAFETY: as this function asks for.
+        match unsafe { with_hand(*handle, take) } {
+            Ok(buffer) => buffers.push(buffer),
+            Err(failure) => {
+                // SAFETY: as this function asks for.
+                unsafe { put_back(handles, buffers.into_iter().map(Hand::Mine)) };
+                return Err(failure);
+            }
+        }
+    }
+    Ok(buffers)
+}
+
+/// # Safety
+/// As for [`taken`].
+unsafe fn put_back(handles: &[*mut BufferHandle], hands: impl Iterator<Item = Hand>) {
+    for (handle, back) in handles.iter().zip(hands) {
+        let put = |hand: &mut Hand| {
+            *hand = back;
+            Ok(())
+        };
+        // SAFETY: as this function asks for. One that another thread looks at meanwhile is lost to it, which is that thread's
+        // breach of the contract.
+        let _ = unsafe { with_hand(*handle, put) };
+    }
+}
+
+/// So many handles.
+///
+/// # Safety
+/// The pointer points to so many pointers, which nobody changes meanwhile.
+unsafe fn list<'a>(
+    buffers: *const *mut BufferHandle,
+    count: usize,
+) -> Result<&'a [*mut BufferHandle], Failure> {
+    if buffers.is_null() || count == 0 || count > 1 << 16 {
+        return Err(Failure::invalid("there are no buffers to be sent"));
+    }
+    // SAFETY: not null, and so many, by this function's condition.
+    Ok(unsafe { std::slice::from_raw_parts(buffers, count) })
+}
+
+/// `tombolo_bulk_move`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_move(
+    bulk: *mut BulkHandle,
+    buffers: *const *mut BufferHandle,
+    count: usize,
+    metadata: *const u8,
+    metadata_length: usize,
+    timeout_ns: u64,
+) -> Status {
+    guard(|| {
+        // SAFETY: so many pointers and bytes of the caller's, by the contract.
+        let (handles, metadata) =
+            unsafe { (list(buffers, count)?, bytes(metadata, metadata_length, "the metadata")?) };
+        let timeout = Duration::from_nanos(timeout_ns);
+        let send = |end: &mut End| {
+            let channel = end.channel()?;
+            // SAFETY: live handles, by the contract.
+            let all = unsafe { taken(handles) }?;
+            channel.move_all(all, metadata, timeout).map_err(|not_sent| {
+                let NotSent { error, kept } = *not_sent;
+                // SAFETY: live handles, by the contract.
+                unsafe { put_back(handles, kept.into_iter().map(Hand::Mine)) };
+                error.into()
+            })
+        };
+        // SAFETY: a live handle, by the contract.
+        unsafe { with(bulk, send) }?;
+        for handle in handles {
+            // SAFETY: live handles, which are given back by this, by the contract.
+            drop(unsafe { take_back(*handle) });
+        }
+        Ok(())
+    })
+}
+
+/// `tombolo_bulk_share`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_share(
+    bulk: *mut BulkHandle,
+    buffers: *const *mut BufferHandle,
+    count: usize,
+    metadata: *const u8,
+    metadata_length: usize,
+    timeout_ns: u64,
+) -> Status {
+    guard(|| {
+        // SAFETY: so many pointers and bytes of the caller's, by the contract.
+        let (handles, metadata) =
+            unsafe { (list(buffers, count)?, bytes(metadata, metadata_length, "the metadata")?) };
+        let timeout = Duration::from_nanos(timeout_ns);
+        let share = |end: &mut End| {
+            let channel = end.channel()?;
+            if let [one] = handles {
+                let again = |hand: &mut Hand| match hand {
+                    Hand::Lent(shared) => Ok(Some(channel.share_again(shared, metadata, timeout)?)),
+                    _ => Ok(None),
+                };
+                // SAFETY: a live handle, by the contract.
+                if unsafe { with_hand(*one, again) }?.is_some() {
+                    return Ok(());
+                }
+            }
+            // SAFETY: live handles, by the contract.
+            let all = unsafe { taken(handles) }?;
+            match channel.share_all(all, metadata, timeout) {
+                Ok(shared) => {
+                    // SAFETY: live handles, by the contract.
+                    unsafe { put_back(handles, shared.into_iter().map(Hand::Lent)) };
+                    Ok(())
+                }
+                Err(not_sent) => {
+                    let NotSent { error, kept } = *not_sent;
+                    // SAFETY: live handles, by the contract.
+                    unsafe { put_back(handles, kept.into_iter().map(Hand::Mine)) };
+                    Err(error.into())
+                }
+            }
+        };
+        // SAFETY: a live handle, by the contract.
+        unsafe { with(bulk, share) }
+    })
+}
+
+/// Passes or releases one buffer, whose handle is given back by that.
+///
+/// # Safety
+/// Live handles, and so many bytes.
+unsafe fn give_up(
+    (bulk, buffer): (*mut BulkHandle, *mut BufferHandle),
+    (metadata, metadata_length): (*const u8, usize),
+    send: impl FnOnce(&mut BulkChannel, Hand, &[u8]) -> Result<(), (Failure, Hand)>,
+) -> Result<(), Failure> {
+    // SAFETY: so many bytes, by this function's condition.
+    let metadata = unsafe { bytes(metadata, metadata_length, "the metadata") }?;
+    let give = |end: &mut End| {
+        let channel = end.channel()?;
+        let one = |hand: &mut Hand| {
+            send(channel, std::mem::replace(hand, Hand::Gone), metadata).map_err(|(failure, kept)| {
+                *hand = kept;
+                failure
+            })
+        };
+        // SAFETY: a live handle, by this function's condition.
+        unsafe { with_hand(buffer, one) }
+    };
+    // SAFETY: a live handle, by this function's condition.
+    unsafe { with(bulk, give) }?;
+    // SAFETY: a live handle, which is given back by this.
+    drop(unsafe { take_back(buffer) });
+    Ok(())
+}
+
+/// `tombolo_bulk_pass`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_pass(
+    bulk: *mut BulkHandle,
+    buffer: *mut BufferHandle,
+    metadata: *const u8,
+    metadata_length: usize,
+    timeout_ns: u64,
+) -> Status {
+    guard(|| {
+        let pass = |channel: &mut BulkChannel, hand, metadata: &[u8]| match hand {
+            Hand::Mine(buffer) => {
+                let passed = channel.pass(buffer, metadata, Duration::from_nanos(timeout_ns));
+                passed.map_err(|not_sent| (not_sent.error.into(), Hand::Mine(not_sent.kept)))
+            }
+            other => Err((Failure::new(Status::BufferState, "the buffer is shared, or not here"), other)),
+        };
+        // SAFETY: live handles and so many bytes, by the contract.
+        unsafe { give_up((bulk, buffer), (metadata, metadata_length), pass) }
+    })
+}
+
+/// `tombolo_bulk_release`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_release(
+    bulk: *mut BulkHandle,
+    buffer: *mut BufferHandle,
+    metadata: *const u8,
+    metadata_length: usize,
+    timeout_ns: u64,
+) -> Status {
+    guard(|| {
+        let release = |channel: &mut BulkChannel, hand, metadata: &[u8]| match hand {
+            Hand::Lent(shared) => {
+                let released = channel.release(shared, metadata, Duration::from_nanos(timeout_ns));
+                released.map_err(|not_sent| (not_sent.error.into(), Hand::Lent(not_sent.kept)))
+            }
+            other => Err((Failure::new(Status::BufferState, "the buffer is not shared, or not here"), other)),
+        };
+        // SAFETY: live handles and so many bytes, by the contract.
+        unsafe { give_up((bulk, buffer), (metadata, metadata_length), release) }
+    })
+}
+
+/// `tombolo_bulk_receive`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_receive(
+    bulk: *mut BulkHandle,
+    timeout_ns: u64,
+    result: *mut Told,
+) -> Status {
+    guard(|| {
+        present(result, "where to put what arrives")?;
+        let receive = |end: &mut End| {
+            let mut metadata = std::mem::take(&mut end.metadata);
+            let arrival = end.channel()?.recv(&mut metadata, Duration::from_nanos(timeout_ns));
+            end.metadata = metadata;
+            Ok(end.tell(arrival?))
+        };
+        // SAFETY: a live handle, by the contract.
+        let told = unsafe { with(bulk, receive) }?;
+        // SAFETY: the caller's room, by the contract.
+        unsafe { put(result, told, "where to put what arrives") }
+    })
+}
+
+/// `tombolo_bulk_next_piece`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_next_piece(bulk: *mut BulkHandle) -> *mut BufferHandle {
+    let next = |end: &mut End| Ok(end.pieces.pop().map_or(std::ptr::null_mut(), BufferHandle::hand_out));
+    // SAFETY: a live handle, by the contract.
+    ask(std::ptr::null_mut(), || unsafe { with(bulk, next) })
+}
+
+/// `tombolo_bulk_settle`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_settle(bulk: *mut BulkHandle) -> Status {
+    // SAFETY: a live handle, by the contract.
+    guard(|| unsafe { with(bulk, |end| Ok(end.channel()?.settle()?)) })
+}
+
+/// `tombolo_bulk_arm`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_arm(bulk: *mut BulkHandle, descriptor: *mut i32) -> Status {
+    guard(|| {
+        present(descriptor, "where to put the descriptor")?;
+        let arm = |end: &mut End| {
+            let has_arrived = end.channel()?.has_arrived();
+            let (set, _) = end.set()?;
+            let raw = set.as_fd().as_raw_fd();
+            let nothing = match set.wait(Duration::ZERO) {
+                Ok(_) => false,
+                Err(Error::TimedOut { .. } | Error::WouldBlock) => !has_arrived,
+                Err(error) => return Err(error.into()),
+            };
+            Ok((raw, nothing))
+        };
+        // SAFETY: a live handle, by the contract.
+        let (raw, nothing) = unsafe { with(bulk, arm) }?;
+        // SAFETY: the caller's room for a number, by the contract.
+        unsafe { put(descriptor, raw, "where to put the descriptor") }?;
+        if nothing { Err(Error::WouldBlock.into()) } else { Ok(()) }
+    })
+}
+
+/// `tombolo_bulk_id`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_id(bulk: *const BulkHandle) -> u64 {
+    // SAFETY: a live handle, by the contract.
+    ask(0, || Ok(unsafe { shared(bulk, "the bulk channel") }?.id))
+}
+
+/// `tombolo_bulk_peer`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_peer(bulk: *const BulkHandle) -> u64 {
+    // SAFETY: a live handle, by the contract.
+    ask(0, || Ok(unsafe { shared(bulk, "the bulk channel") }?.peer))
+}
+
+/// `tombolo_bulk_peer_node`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_peer_node(bulk: *const BulkHandle) -> *const c_char {
+    // SAFETY: a live handle, by the contract.
+    ask(c"".as_ptr(), || Ok(unsafe { shared(bulk, "the bulk channel") }?.peer_node.as_ptr()))
+}
+
+/// `tombolo_bulk_transport`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_bulk_transport(bulk: *const BulkHandle) -> *const c_char {
+    // SAFETY: a live handle, by the contract.
+    ask(c"".as_ptr(), || Ok(unsafe { shared(bulk, "the bulk channel") }?.transport.as_ptr()))
+}

@@ -1,0 +1,383 @@
+//! Pools and their buffers.
+
+use std::ffi::{c_char, c_void};
+
+use tombolo::{Buffer, Pool, PoolOptions, Shared, Trust};
+
+use crate::boundary::{
+    Exclusive, ask, bytes, bytes_mut, guard, hand_out, present, put, shared, take_back, text,
+};
+use crate::domain::DomainHandle;
+use crate::status::{Failure, Status};
+
+/// `tombolo_pool`.
+#[derive(Debug)]
+pub struct PoolHandle {
+    pub(crate) pool: Pool,
+}
+
+/// `tombolo_buffer`.
+#[derive(Debug)]
+pub struct BufferHandle {
+    pub(crate) hand: Exclusive<Hand>,
+}
+
+/// What a program has of a buffer.
+#[derive(Debug)]
+pub(crate) enum Hand {
+    /// The right to read and write.
+    Mine(Buffer),
+    /// A right to read.
+    Lent(Shared),
+    /// Nothing, while it is elsewhere.
+    Gone,
+}
+
+impl BufferHandle {
+    pub(crate) fn hand_out(hand: Hand) -> *mut BufferHandle {
+        hand_out(BufferHandle { hand: Exclusive::new(hand) })
+    }
+}
+
+/// `tombolo_pool_options`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Making {
+    buffer_bytes: u64,
+    count: u32,
+    trust: u32,
+    reachable_from: *const c_char,
+}
+
+/// `tombolo_pool_counts`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Numbers {
+    free: u32,
+    held: u32,
+    lent: u32,
+    borrowed: u32,
+    away: u32,
+    revoked: u32,
+}
+
+/// `TOMBOLO_TRUST_FULL` and `TOMBOLO_TRUST_NONE`.
+pub(crate) fn trust_of(trust: u32) -> Result<Trust, Failure> {
+    match trust {
+        0 => Ok(Trust::Full),
+        1 => Ok(Trust::None),
+        other => Err(Failure::invalid(format!("there is no trust {other}"))),
+    }
+}
+
+/// `tombolo_create_pool`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_create_pool(
+    domain: *const DomainHandle,
+    options: *const Making,
+    result: *mut *mut PoolHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the pool")?;
+        // SAFETY: a live handle and options, by the contract.
+        let (domain, making) = unsafe { (shared(domain, "the domain")?, shared(options, "what to make")?) };
+        let mut options = PoolOptions::new(making.buffer_bytes, making.count).trust(trust_of(making.trust)?);
+        if !making.reachable_from.is_null() {
+            // SAFETY: a text, by the contract.
+            options = options.reachable_from(unsafe { text(making.reachable_from, "the node") }?);
+        }
+        let pool = domain.domain.create_pool(&options)?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, hand_out(PoolHandle { pool }), "where to put the pool") }
+    })
+}
+
+/// The pool of a handle.
+///
+/// # Safety
+/// The pointer is null, or a live handle.
+pub(crate) unsafe fn pool_of<'a>(pointer: *const PoolHandle) -> Result<&'a Pool, Failure> {
+    // SAFETY: as this function asks for; the façade's threads may share it.
+    Ok(&unsafe { shared(pointer, "the pool") }?.pool)
+}
+
+/// `tombolo_pool_drop`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_pool_drop(pool: *mut PoolHandle) {
+    guard(|| {
+        // SAFETY: a handle that is given back once, by the contract.
+        drop(unsafe { take_back(pool) });
+        Ok(())
+    });
+}
+
+/// `tombolo_pool_buffer_bytes`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_pool_buffer_bytes(pool: *const PoolHandle) -> u64 {
+    // SAFETY: a live handle, by the contract.
+    ask(0, || Ok(unsafe { pool_of(pool) }?.buffer_bytes()))
+}
+
+/// `tombolo_pool_count`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_pool_count(pool: *const PoolHandle) -> u32 {
+    // SAFETY: a live handle, by the contract.
+    ask(0, || Ok(unsafe { pool_of(pool) }?.count()))
+}
+
+/// `tombolo_pool_same`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_pool_same(one: *const PoolHandle, other: *const PoolHandle) -> bool {
+    // SAFETY: live handles, by the contract.
+    ask(false, || Ok(unsafe { pool_of(one)? == pool_of(other)? }))
+}
+
+/// `tombolo_pool_count_buffers`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_pool_count_buffers(pool: *const PoolHandle, result: *mut Numbers) -> Status {
+    guard(|| {
+        // SAFETY: a live handle, by the contract.
+        let pool = unsafe { pool_of(pool) }?;
+        let counts = pool.counts();
+        let numbers = Numbers {
+            free: counts.free,
+            held: counts.held,
+            lent: counts.lent,
+            borrowed: counts.borrowed,
+            away: counts.away,
+            revoked: pool.is_revoked().into(),
+        };
+        // SAFETY: the caller's room, by the contract.
+        unsafe { put(result, numbers, "where to put the numbers") }
+    })
+}
+
+/// `tombolo_pool_take`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_pool_take(
+    pool: *const PoolHandle,
+    result: *mut *mut BufferHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the buffer")?;
+        // SAFETY: a live handle, by the contract.
+        let buffer = unsafe { pool_of(pool) }?.take()?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, BufferHandle::hand_out(Hand::Mine(buffer)), "where to put the buffer") }
+    })
+}
+
+fn gone() -> Failure {
+    Failure::new(Status::BufferState, "the buffer is not here any more")
+}
+
+/// Reads from whatever it is.
+macro_rules! of_either {
+    ($hand:expr, $name:ident => $value:expr) => {
+        match $hand {
+            Hand::Mine($name) => Ok($value),
+            Hand::Lent($name) => Ok($value),
+            Hand::Gone => Err(gone()),
+        }
+    };
+}
+
+fn mine(hand: &mut Hand) -> Result<&mut Buffer, Failure> {
+    match hand {
+        Hand::Mine(buffer) => Ok(buffer),
+        Hand::Lent(_) => {
+            Err(Failure::new(Status::BufferState, "the buffer is shared: it is only to be read"))
+        }
+        Hand::Gone => Err(gone()),
+    }
+}
+
+/// Uses what there is of a buffer.
+///
+/// # Safety
+/// The pointer is null, or a live handle.
+pub(crate) unsafe fn with_hand<R>(
+    buffer: *const BufferHandle,
+    body: impl FnOnce(&mut Hand) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    // SAFETY: as this function asks for; what changes in a handle is behind `Exclusive`.
+    unsafe { shared(buffer, "the buffer") }?.hand.with(body)
+}
+
+/// `tombolo_buffer_drop`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_buffer_drop(buffer: *mut BufferHandle) {
+    guard(|| {
+        // SAFETY: a handle that is given back once, by the contract.
+        drop(unsafe { take_back(buffer) });
+        Ok(())
+    });
+}
+
+/// `tombolo_buffer_data`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_buffer_data(buffer: *const BufferHandle) -> *const c_void {
+    let address = |hand: &mut Hand| Ok(of_either!(hand, held => held.as_ptr()?)?.cast());
+    // SAFETY: a live handle, by the contract.
+    ask(std::ptr::null(), || unsafe { with_hand(buffer, address) })
+}
+
+/// `tombolo_buffer_memory`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_buffer_memory(buffer: *mut BufferHandle) -> *mut c_void {
+    let address = |hand: &mut Hand| Ok(mine(hand)?.as_mut_ptr()?.cast());
+    // SAFETY: a live handle, by the contract.
+    ask(std::ptr::null_mut(), || unsafe { with_hand(buffer, address) })
+}
+
+/// `tombolo_buffer_length`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_buffer_length(buffer: *const BufferHandle) -> u64 {
+    // SAFETY: a live handle, by the contract.
+    ask(0, || unsafe { with_hand(buffer, |hand| of_either!(hand, held => held.len_bytes())) })
+}
+
+/// `tombolo_buffer_number`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_buffer_number(buffer: *const BufferHandle) -> u32 {
+    // SAFETY: a live handle, by the contract.
+    ask(0, || unsafe { with_hand(buffer, |hand| of_either!(hand, held => held.number())) })
+}
+
+/// `tombolo_buffer_is_shared`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_buffer_is_shared(buffer: *const BufferHandle) -> bool {
+    // SAFETY: a live handle, by the contract.
+    ask(false, || unsafe { with_hand(buffer, |hand| Ok(matches!(hand, Hand::Lent(_)))) })
+}
+
+/// `tombolo_buffer_shares`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_buffer_shares(buffer: *const BufferHandle) -> u32 {
+    let shares = |hand: &mut Hand| match hand {
+        Hand::Lent(shared) => Ok(shared.shares()),
+        _ => Ok(0),
+    };
+    // SAFETY: a live handle, by the contract.
+    ask(0, || unsafe { with_hand(buffer, shares) })
+}
+
+/// `tombolo_buffer_read`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_buffer_read(
+    buffer: *const BufferHandle,
+    offset: u64,
+    target: *mut u8,
+    length: usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: so many bytes of the caller's, by the contract.
+        let target = unsafe { bytes_mut(target, length, "the target") }?;
+        // SAFETY: a live handle, by the contract.
+        unsafe { with_hand(buffer, |hand| of_either!(hand, held => held.read(offset, target)?)) }
+    })
+}
+
+/// `tombolo_buffer_write`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_buffer_write(
+    buffer: *mut BufferHandle,
+    offset: u64,
+    source: *const u8,
+    length: usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: so many bytes of the caller's, by the contract.
+        let source = unsafe { bytes(source, length, "the source") }?;
+        // SAFETY: a live handle, by the contract.
+        unsafe { with_hand(buffer, |hand| Ok(mine(hand)?.write(offset, source)?)) }
+    })
+}
+
+/// `tombolo_buffer_set_part`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_buffer_set_part(
+    buffer: *mut BufferHandle,
+    offset: u64,
+    length: u64,
+) -> Status {
+    // SAFETY: a live handle, by the contract.
+    guard(|| unsafe { with_hand(buffer, |hand| Ok(mine(hand)?.set_part(offset, length)?)) })
+}
+
+/// `tombolo_buffer_reclaim`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_buffer_reclaim(buffer: *mut BufferHandle) -> Status {
+    let reclaim = |hand: &mut Hand| match std::mem::replace(hand, Hand::Gone) {
+        Hand::Lent(shared) => match shared.reclaim() {
+            Ok(buffer) => {
+                *hand = Hand::Mine(buffer);
+                Ok(())
+            }
+            Err(not_sent) => {
+                *hand = Hand::Lent(not_sent.kept);
+                Err(not_sent.error.into())
+            }
+        },
+        other => {
+            *hand = other;
+            Err(Failure::new(Status::BufferState, "the buffer is not shared"))
+        }
+    };
+    // SAFETY: a live handle, by the contract.
+    guard(|| unsafe { with_hand(buffer, reclaim) })
+}

@@ -1,0 +1,158 @@
+"""Bulk channels in the event loop of asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Awaitable, Callable, Iterable, Optional, TypeVar, Union
+
+from ._native import Arrival, Buffer, BulkChannel, Domain, Listener, Pool, Shared
+from .errors import TimedOut, WouldBlock
+
+_Result = TypeVar("_Result")
+
+Buffers = Union[Buffer, Iterable[Buffer]]
+
+
+class AsyncBulkChannel:
+    """A :class:`BulkChannel <tombolo.BulkChannel>` whose waits let the event loop do other things::
+
+        async with await AsyncBulkChannel.connect(domain, "frames") as bulk:
+            pool = domain.create_pool(1 << 20, 8)
+            await bulk.assign(pool)
+            await bulk.move_to(pool.copy(frame), b"number 1")
+            arrival = await bulk.recv()
+
+    Tasks may send and receive at the same time. A wait whose task is cancelled has done nothing.
+    """
+
+    def __init__(self, bulk: BulkChannel) -> None:
+        self._bulk = bulk
+        self._loop = asyncio.get_running_loop()
+        #: Those who wait, and whether for room.
+        self._waiting: dict[asyncio.Future[None], bool] = {}
+        self._watched: Optional[int] = None
+
+    @classmethod
+    async def connect(cls, domain: Domain, name: str, **options: Any) -> AsyncBulkChannel:
+        """As :meth:`Domain.connect_bulk <tombolo.Domain.connect_bulk>`."""
+        loop = asyncio.get_running_loop()
+        return cls(await loop.run_in_executor(None, lambda: domain.connect_bulk(name, **options)))
+
+    @classmethod
+    async def accept(cls, listener: Listener, timeout: float = 10.0) -> AsyncBulkChannel:
+        """As :meth:`Listener.accept_bulk <tombolo.Listener.accept_bulk>`."""
+        return cls(await asyncio.get_running_loop().run_in_executor(None, listener.accept_bulk, timeout))
+
+    @property
+    def bulk(self) -> BulkChannel:
+        """The channel itself."""
+        return self._bulk
+
+    async def recv(self, timeout: float = 10.0) -> Arrival:
+        """As :meth:`BulkChannel.recv <tombolo.BulkChannel.recv>`."""
+        return await self._until(lambda: self._bulk.recv(0), False, timeout)
+
+    async def move_to(self, buffers: Buffers, metadata: Any = b"", timeout: float = 10.0) -> None:
+        """As :meth:`BulkChannel.move_to <tombolo.BulkChannel.move_to>`."""
+        await self._until(lambda: self._bulk.move_to(buffers, metadata, 0), True, timeout)
+
+    async def share(self, buffers: Union[Buffers, Shared], metadata: Any = b"", timeout: float = 10.0) -> Any:
+        """As :meth:`BulkChannel.share <tombolo.BulkChannel.share>`."""
+        return await self._until(lambda: self._bulk.share(buffers, metadata, 0), True, timeout)
+
+    async def pass_to(self, buffer: Buffer, metadata: Any = b"", timeout: float = 10.0) -> None:
+        """As :meth:`BulkChannel.pass_to <tombolo.BulkChannel.pass_to>`."""
+        await self._until(lambda: self._bulk.pass_to(buffer, metadata, 0), True, timeout)
+
+    async def release(self, shared: Shared, metadata: Any = b"", timeout: float = 10.0) -> None:
+        """As :meth:`BulkChannel.release <tombolo.BulkChannel.release>`."""
+        await self._until(lambda: self._bulk.release(shared, metadata, 0), True, timeout)
+
+    async def assign(self, pool: Pool, timeout: float = 10.0) -> None:
+        """As :meth:`BulkChannel.assign <tombolo.BulkChannel.assign>`, on a thread: nothing else is done with the channel meanwhile."""
+        await self._loop.run_in_executor(None, self._bulk.assign, pool, timeout)
+        self._wake()
+
+    async def recv_pool(self, timeout: float = 10.0) -> Pool:
+        """Waits until the other side has assigned a pool. What else arrives before is let go."""
+        return await self._before(self._next_pool(), timeout, "that a pool was assigned")
+
+    async def _next_pool(self) -> Pool:
+        while True:
+            arrival = await self.recv(float("inf"))
+            if arrival.kind == "pool" and arrival.pool is not None:
+                return arrival.pool
+
+    async def _until(self, attempt: Callable[[], _Result], for_room: bool, timeout: float) -> _Result:
+        try:
+            return attempt()
+        except WouldBlock:
+            if timeout == 0:
+                raise
+        what = "that there was room" if for_room else "that something arrived"
+        return await self._before(self._again(attempt, for_room), timeout, what)
+
+    async def _before(self, work: Awaitable[_Result], timeout: float, what: str) -> _Result:
+        try:
+            return await asyncio.wait_for(work, None if timeout == float("inf") else timeout)
+        except asyncio.TimeoutError:
+            raise TimedOut(f"{what} on {self._bulk!r} did not happen within {timeout} s") from None
+
+    async def _again(self, attempt: Callable[[], _Result], for_room: bool) -> _Result:
+        while True:
+            await self._changed(for_room)
+            try:
+                return attempt()
+            except WouldBlock:
+                if for_room:
+                    # What has come meanwhile is told to those who receive, and not again by the descriptor.
+                    self._bulk.settle()
+                    self._wake(but_room=True)
+
+    async def _changed(self, for_room: bool) -> None:
+        waiting: asyncio.Future[None] = self._loop.create_future()
+        self._waiting[waiting] = for_room
+        try:
+            if self._bulk.arm(any(self._waiting.values())):
+                self._wake()
+            else:
+                self._watch()
+            await waiting
+        finally:
+            self._waiting.pop(waiting, None)
+            if not self._waiting:
+                self._unwatch()
+
+    def _wake(self, but_room: bool = False) -> None:
+        for waiting, for_room in list(self._waiting.items()):
+            if not waiting.done() and not (but_room and for_room):
+                waiting.set_result(None)
+        if not but_room:
+            self._unwatch()
+
+    def _watch(self) -> None:
+        if self._watched is None:
+            self._watched = self._bulk.fileno()
+            self._loop.add_reader(self._watched, self._wake)
+
+    def _unwatch(self) -> None:
+        if self._watched is not None:
+            self._loop.remove_reader(self._watched)
+            self._watched = None
+
+    def close(self) -> None:
+        """Closes the channel. Those who wait on it are told ``Closed``."""
+        self._wake()
+        self._bulk.close()
+
+    async def __aenter__(self) -> AsyncBulkChannel:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+__all__ = ["AsyncBulkChannel"]

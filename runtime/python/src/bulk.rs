@@ -1,0 +1,712 @@
+//! Channels for bulk data.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use tombolo::{
+    BulkChannel as Channel, BulkOptions, Error, Interest, NotSent, Token, TransportKind, Trust, WaitSet,
+};
+
+use crate::boundary::{Exporter, made};
+use crate::channel::exclusive;
+use crate::failure::Failure;
+use crate::memory::source;
+use crate::pool::{Buffer, Hand, Held, Pool, Shared, trust_of, trust_text};
+use crate::wait::{Seconds, Until, wait};
+
+/// How often is looked for something before other threads of Python may run meanwhile: for about as long as it takes to let them
+/// and to have one's turn again.
+const GLANCES: u32 = 400;
+
+/// How a channel for bulk data is opened, as Python says it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options<'a> {
+    pub(crate) trust: &'a str,
+    pub(crate) max_pools: Option<u8>,
+    pub(crate) max_metadata_bytes: Option<u16>,
+    pub(crate) max_pool_bytes: Option<u64>,
+    pub(crate) ask: bool,
+    pub(crate) spin: Option<Seconds>,
+    pub(crate) slots: Option<u32>,
+}
+
+impl Options<'_> {
+    pub(crate) fn read(self) -> Result<BulkOptions, Failure> {
+        let out_of_range = |error: Error| Failure::invalid(error.to_string());
+        let mut channel = tombolo::ChannelOptions::default();
+        if let Some(slots) = self.slots {
+            channel = channel.slots(slots).map_err(out_of_range)?;
+        }
+        if let Some(Seconds(spin)) = self.spin {
+            channel = channel.spin_ns(u64::try_from(spin.as_nanos()).unwrap_or(u64::MAX));
+        }
+        let mut options = BulkOptions::default().trust(trust_of(self.trust)?).channel(channel);
+        if let Some(pools) = self.max_pools {
+            options = options.max_pools(pools).map_err(out_of_range)?;
+        }
+        if let Some(bytes) = self.max_metadata_bytes {
+            options = options.max_metadata_bytes(bytes).map_err(out_of_range)?;
+        }
+        if let Some(bytes) = self.max_pool_bytes {
+            options = options.max_pool_bytes(bytes);
+        }
+        Ok(if self.ask { options.ask_before_taking_pools() } else { options })
+    }
+}
+
+/// One end of a channel for bulk data: buffers of pools go over it, and nothing of them is copied.
+///
+/// From :meth:`Domain.connect_bulk` and :meth:`Listener.accept_bulk`. What the other side does comes with :meth:`recv`::
+///
+///     with domain.connect_bulk("frames") as bulk:
+///         pool = domain.create_pool(1 << 20, 8)
+///         bulk.assign(pool)
+///         frame = pool.take()
+///         frame.write(b"a frame of up to a megabyte")
+///         bulk.move_to(frame, b"number 1")
+///
+/// A transfer that did not happen is an exception, and the buffers are still this program's. Buffers at which something looks are
+/// refused with ``Exported``. One thread at a time uses a channel; another one gets ``Busy``.
+#[pyclass(module = "tombolo", frozen)]
+#[derive(Debug)]
+pub(crate) struct BulkChannel {
+    end: Mutex<End>,
+    about: About,
+}
+
+/// What is fixed when a channel is opened.
+#[derive(Debug)]
+struct About {
+    id: u64,
+    peer: u64,
+    peer_node: String,
+    transport: &'static str,
+    trust: Trust,
+}
+
+#[derive(Debug)]
+enum End {
+    /// As it was opened.
+    Alone(Box<Channel>),
+    /// In a set of its own, for its descriptor.
+    InSet(Box<WaitSet>, Token),
+    Closed,
+}
+
+fn closed() -> Failure {
+    Failure::new("Closed", "this end of the bulk channel was closed here")
+}
+
+impl End {
+    fn channel(&mut self) -> Result<&mut Channel, Failure> {
+        let channel = match self {
+            End::Alone(channel) => Some(&mut **channel),
+            End::InSet(set, token) => set.get_bulk_mut(*token),
+            End::Closed => None,
+        };
+        channel.ok_or_else(closed)
+    }
+
+    fn set(&mut self) -> Result<(&mut WaitSet, Token), Failure> {
+        if matches!(self, End::Alone(_)) {
+            let mut set = Box::new(WaitSet::new()?);
+            let End::Alone(channel) = std::mem::replace(self, End::Closed) else { return Err(closed()) };
+            let token = set.add_bulk(*channel)?;
+            *self = End::InSet(set, token);
+        }
+        match self {
+            End::InSet(set, token) => Ok((set, *token)),
+            _ => Err(closed()),
+        }
+    }
+}
+
+/// What the other side of a bulk channel did: from :meth:`BulkChannel.recv`.
+#[pyclass(module = "tombolo", frozen)]
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    kind: &'static str,
+    buffers: Py<PyList>,
+    metadata: Py<PyBytes>,
+    count: usize,
+    pool: Option<Pool>,
+    offer: Mutex<Option<tombolo::PoolOffer>>,
+    offered: Option<(u64, u32)>,
+}
+
+impl Arrival {
+    fn new(py: Python<'_>, kind: &'static str, metadata: &[u8]) -> Arrival {
+        Arrival {
+            kind,
+            buffers: PyList::empty(py).unbind(),
+            metadata: PyBytes::new(py, metadata).unbind(),
+            count: 0,
+            pool: None,
+            offer: Mutex::new(None),
+            offered: None,
+        }
+    }
+
+    fn of(py: Python<'_>, arrival: tombolo::Arrival, metadata: &[u8]) -> PyResult<Arrival> {
+        fn pieces<'py, T, E: Exporter>(
+            py: Python<'py>,
+            received: tombolo::Received<T>,
+            parts: impl Fn(T) -> E::Parts,
+        ) -> PyResult<Py<PyList>> {
+            let all = received.into_vec().into_iter().map(|piece| made::<E>(py, parts(piece)));
+            Ok(PyList::new(py, all.collect::<PyResult<Vec<_>>>()?)?.unbind())
+        }
+        let new = |kind| Arrival::new(py, kind, metadata);
+        let with_buffers = |kind, buffers: Py<PyList>| {
+            let count = buffers.bind(py).len();
+            Arrival { buffers, count, ..new(kind) }
+        };
+        let with_pool = |kind, pool| Arrival { pool: Some(Pool { pool }), ..new(kind) };
+        Ok(match arrival {
+            tombolo::Arrival::Moved(received) => {
+                let mine = |buffer: tombolo::Buffer| {
+                    let stays = buffer.pool().trust() == Trust::Full;
+                    Buffer::parts(Hand::Mine { buffer, stays })
+                };
+                with_buffers("moved", pieces::<_, Buffer>(py, received, mine)?)
+            }
+            tombolo::Arrival::Shared(received) => {
+                let lent = |shared| Shared::parts(Hand::Lent(shared));
+                with_buffers("shared", pieces::<_, Shared>(py, received, lent)?)
+            }
+            tombolo::Arrival::Passed(count) => Arrival { count, ..new("passed") },
+            tombolo::Arrival::Released(count) => Arrival { count, ..new("released") },
+            tombolo::Arrival::Pool(pool) => with_pool("pool", pool),
+            tombolo::Arrival::PoolGone(pool) => with_pool("pool_gone", pool),
+            tombolo::Arrival::Offered(offer) => {
+                let offered = Some((offer.buffer_bytes(), offer.count()));
+                Arrival { offered, offer: Mutex::new(Some(offer)), ..new("offered") }
+            }
+        })
+    }
+}
+
+#[pymethods]
+impl Arrival {
+    /// What it did: "moved" or "shared" buffers; "passed" or "released" some with a word; assigned a "pool", "offered" one, or took one
+    /// off the channel, "pool_gone".
+    #[getter]
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// The buffers that were moved here or shared, in the order in which they were sent.
+    #[getter]
+    fn buffers(&self, py: Python<'_>) -> Py<PyList> {
+        self.buffers.clone_ref(py)
+    }
+
+    /// The first of them; `LookupError` if there is none.
+    #[getter]
+    fn buffer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.buffers.bind(py).get_item(0)
+    }
+
+    /// What was said with it.
+    #[getter]
+    fn metadata(&self, py: Python<'_>) -> Py<PyBytes> {
+        self.metadata.clone_ref(py)
+    }
+
+    /// How many buffers it is about.
+    #[getter]
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The pool that was assigned, or taken off.
+    #[getter]
+    fn pool(&self) -> Option<Pool> {
+        self.pool.clone()
+    }
+
+    /// Bytes of each buffer of a pool that is offered, and how many there are.
+    #[getter]
+    fn offered(&self) -> Option<(u64, u32)> {
+        self.offered
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let metadata = self.metadata.bind(py).repr()?;
+        Ok(format!("<tombolo.Arrival: {} {} with {metadata}>", self.kind, self.count))
+    }
+}
+
+/// What is to be sent, in the hands of the façade, and where it comes from.
+struct Load<'py> {
+    from: Vec<Bound<'py, Held>>,
+    hands: Vec<Hand>,
+}
+
+impl<'py> Load<'py> {
+    /// Takes one buffer, or several, which nothing looks at.
+    fn take(buffers: &Bound<'py, PyAny>) -> Result<Load<'py>, Failure> {
+        let from: Vec<Bound<'py, Held>> = match buffers.cast::<Held>() {
+            Ok(one) => vec![one.clone()],
+            Err(_) => {
+                let each = buffers.try_iter()?.map(|buffer| Ok(buffer?.cast_into::<Held>()?));
+                each.collect::<PyResult<_>>()?
+            }
+        };
+        let mut load = Load { from, hands: Vec::new() };
+        for index in 0..load.from.len() {
+            match load.from[index].get().take("is being sent") {
+                Ok(hand) => load.hands.push(hand),
+                Err(error) => {
+                    load.put_back();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(load)
+    }
+
+    fn put_back(&mut self) {
+        // From the last on: of one that was named twice the first has what there was.
+        for (held, hand) in self.from.iter().zip(self.hands.drain(..)).rev() {
+            held.get().put(hand);
+        }
+    }
+
+    /// The buffers themselves.
+    fn mine(&mut self) -> Result<Vec<tombolo::Buffer>, Failure> {
+        if let Some(wrong) = self.hands.iter().find(|hand| !matches!(hand, Hand::Mine { .. })) {
+            let failure = match wrong {
+                Hand::Gone(why) => Failure::new("BufferState", format!("the buffer {why}")),
+                _ => Failure::new("BufferState", "the buffer is shared: it is only to be read"),
+            };
+            self.put_back();
+            return Err(failure);
+        }
+        let of = |hand| if let Hand::Mine { buffer, .. } = hand { Some(buffer) } else { None };
+        Ok(self.hands.drain(..).filter_map(of).collect())
+    }
+
+    /// What did not go.
+    fn keep(&mut self, buffers: Vec<tombolo::Buffer>) {
+        for (held, buffer) in self.from.iter().zip(buffers) {
+            // Without trust it may be sealed by now, and is copied when it is written to.
+            let stays = buffer.pool().trust() == Trust::Full;
+            held.get().put(Hand::Mine { buffer, stays });
+        }
+    }
+
+    fn gone(&self, why: &'static str) {
+        for held in &self.from {
+            held.get().put(Hand::Gone(why));
+        }
+    }
+}
+
+/// Tries at once, and then waits with others running.
+fn sending<K: Send, T: Send>(
+    py: Python<'_>,
+    timeout: Duration,
+    first: K,
+    mut send: impl FnMut(K, Duration) -> Result<T, Box<NotSent<K>>> + Send,
+) -> Result<T, (Failure, Option<K>)> {
+    let mut kept = match send(first, Duration::ZERO) {
+        Ok(sent) => return Ok(sent),
+        Err(not_sent) if timeout.is_zero() || not_sent.error != Error::WouldBlock => {
+            return Err((not_sent.error.into(), Some(not_sent.kept)));
+        }
+        Err(not_sent) => Some(not_sent.kept),
+    };
+    let again = |slice: Duration| match kept.take().map(|what| send(what, slice)) {
+        Some(Ok(sent)) => Ok(sent),
+        Some(Err(not_sent)) => {
+            kept = Some(not_sent.kept);
+            Err(not_sent.error)
+        }
+        None => Err(Error::WouldBlock),
+    };
+    wait(py, Until::new(timeout), again).map_err(|failure| (failure, kept))
+}
+
+impl BulkChannel {
+    pub(crate) fn new(channel: Channel) -> BulkChannel {
+        let under = channel.channel();
+        let about = About {
+            id: under.id().0,
+            peer: under.peer().to_bits(),
+            peer_node: under.peer_node().to_owned(),
+            transport: match under.transport() {
+                TransportKind::Shm => "shm",
+                TransportKind::Window => "window",
+                TransportKind::Socket => "socket",
+            },
+            trust: channel.terms().map_or(Trust::Full, |terms| terms.trust),
+        };
+        BulkChannel { end: Mutex::new(End::Alone(Box::new(channel))), about }
+    }
+
+    fn end(&self) -> Result<MutexGuard<'_, End>, Failure> {
+        exclusive(&self.end, "the bulk channel")
+    }
+
+    /// Moves or passes.
+    fn gives(
+        &self,
+        buffers: &Bound<'_, PyAny>,
+        (metadata, timeout): (&Bound<'_, PyAny>, Duration),
+        is_pass: bool,
+    ) -> Result<(), Failure> {
+        let py = buffers.py();
+        let metadata = source(metadata, false)?.bytes(py).to_vec();
+        let mut end = self.end()?;
+        let channel = end.channel()?;
+        let mut load = Load::take(buffers)?;
+        let all = load.mine()?;
+        let sent = if is_pass {
+            let [one] = match <[tombolo::Buffer; 1]>::try_from(all) {
+                Ok(one) => one,
+                Err(all) => {
+                    load.keep(all);
+                    return Err(Failure::invalid("buffers are passed one by one"));
+                }
+            };
+            let pass = |one, slice| channel.pass(one, &metadata, slice);
+            sending(py, timeout, one, pass).map_err(|(failure, kept)| (failure, kept.map(|one| vec![one])))
+        } else {
+            sending(py, timeout, all, |all, slice| channel.move_all(all, &metadata, slice))
+        };
+        match sent {
+            Ok(()) => {
+                load.gone("was sent");
+                Ok(())
+            }
+            Err((failure, kept)) => {
+                load.keep(kept.unwrap_or_default());
+                Err(failure)
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl BulkChannel {
+    /// Its id, the same on both sides.
+    #[getter]
+    fn id(&self) -> u64 {
+        self.about.id
+    }
+
+    /// The id of the domain at the other end.
+    #[getter]
+    fn peer(&self) -> u64 {
+        self.about.peer
+    }
+
+    /// The name of the peer's node.
+    #[getter]
+    fn peer_node(&self) -> &str {
+        &self.about.peer_node
+    }
+
+    /// What carries it: "shm", "window" or "socket".
+    #[getter]
+    fn transport(&self) -> &'static str {
+        self.about.transport
+    }
+
+    /// How far the ends trust each other: "full" or "none".
+    #[getter]
+    fn trust(&self) -> &'static str {
+        trust_text(self.about.trust)
+    }
+
+    /// The pools that are on the channel, whoever assigned them.
+    #[getter]
+    fn pools(&self) -> Result<Vec<Pool>, Failure> {
+        Ok(self.end()?.channel()?.pools().map(|pool| Pool { pool }).collect())
+    }
+
+    /// Assigns a pool to the channel: the other side may get buffers of it from now on, and, unless it is ``here_only``, assign it
+    /// further. ``PoolRefused`` says why it is not taken. After ``TimedOut`` asking again waits on for the answer.
+    #[pyo3(signature = (pool, timeout = Seconds(Duration::from_secs(10)), *, here_only = false),
+           text_signature = "($self, pool, timeout=10.0, *, here_only=False)")]
+    fn assign(&self, py: Python<'_>, pool: &Pool, timeout: Seconds, here_only: bool) -> Result<(), Failure> {
+        let mut end = self.end()?;
+        let (channel, pool) = (end.channel()?, &pool.pool);
+        wait(py, Until::new(timeout.0), |slice| match here_only {
+            true => channel.assign_here_only(pool, slice),
+            false => channel.assign(pool, slice),
+        })
+    }
+
+    /// Takes a pool off the channel. ``BufferState`` when buffers of it are out over the channel, or here from it; ``PoolRefused`` when
+    /// the other side still needs it. After ``TimedOut`` asking again waits on for the answer.
+    #[pyo3(signature = (pool, timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, pool, timeout=10.0)")]
+    fn unassign(&self, py: Python<'_>, pool: &Pool, timeout: Seconds) -> Result<(), Failure> {
+        let mut end = self.end()?;
+        let (channel, pool) = (end.channel()?, &pool.pool);
+        wait(py, Until::new(timeout.0), |slice| channel.unassign(pool, slice))
+    }
+
+    /// Waits until the other side has assigned a pool.
+    #[pyo3(signature = (timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    fn recv_pool(&self, py: Python<'_>, timeout: Seconds) -> Result<Pool, Failure> {
+        let mut end = self.end()?;
+        let channel = end.channel()?;
+        Ok(Pool { pool: wait(py, Until::new(timeout.0), |slice| channel.recv_pool(slice))? })
+    }
+
+    /// Takes a pool that is offered: what :meth:`recv` returned of the kind "offered".
+    #[pyo3(signature = (arrival, timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, arrival, timeout=10.0)")]
+    fn take_pool(&self, py: Python<'_>, arrival: &Arrival, timeout: Seconds) -> Result<Pool, Failure> {
+        let (mut end, offer) = (self.end()?, offer_of(arrival)?);
+        let channel = end.channel()?;
+        Ok(Pool { pool: py.detach(|| channel.take_pool(offer, timeout.0))? })
+    }
+
+    /// Declines one.
+    #[pyo3(signature = (arrival, timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, arrival, timeout=10.0)")]
+    fn decline_pool(&self, py: Python<'_>, arrival: &Arrival, timeout: Seconds) -> Result<(), Failure> {
+        let (mut end, offer) = (self.end()?, offer_of(arrival)?);
+        let channel = end.channel()?;
+        Ok(py.detach(|| channel.decline_pool(offer, timeout.0))?)
+    }
+
+    /// Moves a buffer, or several as one transfer, to the other side: the right to read and write, with the content. Nothing is
+    /// copied, so it takes the same time whatever the size.
+    #[pyo3(signature = (buffers, metadata = None, timeout = Seconds(Duration::from_secs(10))),
+           text_signature = "($self, buffers, metadata=b'', timeout=10.0)")]
+    fn move_to(
+        &self,
+        buffers: &Bound<'_, PyAny>,
+        metadata: Option<Bound<'_, PyAny>>,
+        timeout: Seconds,
+    ) -> Result<(), Failure> {
+        let metadata = metadata.unwrap_or_else(|| PyBytes::new(buffers.py(), b"").into_any());
+        self.gives(buffers, (&metadata, timeout.0), false)
+    }
+
+    /// Passes a buffer to the other side, to be filled there: what it holds means nothing any more.
+    #[pyo3(signature = (buffer, metadata = None, timeout = Seconds(Duration::from_secs(10))),
+           text_signature = "($self, buffer, metadata=b'', timeout=10.0)")]
+    fn pass_to(
+        &self,
+        buffer: &Bound<'_, PyAny>,
+        metadata: Option<Bound<'_, PyAny>>,
+        timeout: Seconds,
+    ) -> Result<(), Failure> {
+        let metadata = metadata.unwrap_or_else(|| PyBytes::new(buffer.py(), b"").into_any());
+        self.gives(buffer, (&metadata, timeout.0), true)
+    }
+
+    /// Shares a buffer, or several as one transfer: the other side may read it until it releases it, and here it is read-only
+    /// meanwhile. Returns a :class:`Shared` in its place, or a list of them. What is shared already is shared with this side too, and
+    /// returned as it is.
+    #[pyo3(signature = (buffers, metadata = None, timeout = Seconds(Duration::from_secs(10))),
+           text_signature = "($self, buffers, metadata=b'', timeout=10.0)")]
+    fn share<'py>(
+        &self,
+        buffers: &Bound<'py, PyAny>,
+        metadata: Option<Bound<'py, PyAny>>,
+        timeout: Seconds,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let py = buffers.py();
+        let metadata = metadata.unwrap_or_else(|| PyBytes::new(py, b"").into_any());
+        let metadata = source(&metadata, false)?.bytes(py).to_vec();
+        let mut end = self.end()?;
+        let channel = end.channel()?;
+        if let Ok(shared) = buffers.cast::<Shared>() {
+            share_again(py, channel, shared, (&metadata, timeout.0))?;
+            return Ok(buffers.clone());
+        }
+        let is_one = buffers.is_instance_of::<Held>();
+        let mut load = Load::take(buffers)?;
+        let all = load.mine()?;
+        match sending(py, timeout.0, all, |all, slice| channel.share_all(all, &metadata, slice)) {
+            Ok(shared) => {
+                load.gone("was shared");
+                let each =
+                    shared.into_iter().map(|shared| made::<Shared>(py, Shared::parts(Hand::Lent(shared))));
+                let mut each = each.collect::<PyResult<Vec<_>>>()?;
+                match each.pop() {
+                    Some(one) if is_one => Ok(one.into_any()),
+                    last => {
+                        each.extend(last);
+                        Ok(PyList::new(py, each)?.into_any())
+                    }
+                }
+            }
+            Err((failure, kept)) => {
+                load.keep(kept.unwrap_or_default());
+                Err(failure)
+            }
+        }
+    }
+
+    /// Releases a buffer that the other side shared, with a word. Without one it is enough to :meth:`close <Shared.close>` it.
+    #[pyo3(signature = (shared, metadata = None, timeout = Seconds(Duration::from_secs(10))),
+           text_signature = "($self, shared, metadata=b'', timeout=10.0)")]
+    fn release(
+        &self,
+        shared: &Bound<'_, Shared>,
+        metadata: Option<Bound<'_, PyAny>>,
+        timeout: Seconds,
+    ) -> Result<(), Failure> {
+        let py = shared.py();
+        let metadata = metadata.unwrap_or_else(|| PyBytes::new(py, b"").into_any());
+        let metadata = source(&metadata, false)?.bytes(py).to_vec();
+        let mut end = self.end()?;
+        let channel = end.channel()?;
+        let held = shared.as_super().get();
+        let lent = lent_of(held)?;
+        match sending(py, timeout.0, lent, |lent, slice| channel.release(lent, &metadata, slice)) {
+            Ok(()) => {
+                held.put(Hand::Gone("was released"));
+                Ok(())
+            }
+            Err((failure, kept)) => {
+                held.put(kept.map_or(Hand::Gone("was lost"), Hand::Lent));
+                Err(failure)
+            }
+        }
+    }
+
+    /// Receives what the other side does next, waiting up to `timeout` seconds: an :class:`Arrival`. Buffers that it gives back without
+    /// a word are just free again. After the end of the peer, which comes after everything that it sent, what it had of this side's
+    /// pools has come back.
+    #[pyo3(signature = (timeout = Seconds(Duration::from_secs(10))), text_signature = "($self, timeout=10.0)")]
+    fn recv(&self, py: Python<'_>, timeout: Seconds) -> Result<Arrival, Failure> {
+        let mut end = self.end()?;
+        let channel = end.channel()?;
+        let mut metadata = Vec::new();
+        let mut look = |channel: &mut Channel| match channel.recv(&mut metadata, Duration::ZERO) {
+            Err(Error::WouldBlock) => Ok(None),
+            arrival => arrival.map(Some),
+        };
+        let glances = if timeout.0.is_zero() { 1 } else { GLANCES };
+        for _ in 0..glances {
+            if let Some(arrival) = look(channel)? {
+                return Ok(Arrival::of(py, arrival, &metadata)?);
+            }
+            std::hint::spin_loop();
+        }
+        if timeout.0.is_zero() {
+            return Err(Error::WouldBlock.into());
+        }
+        let arrival = wait(py, Until::new(timeout.0), |slice| channel.recv(&mut metadata, slice))?;
+        Ok(Arrival::of(py, arrival, &metadata)?)
+    }
+
+    /// Gives back what was dropped here, and takes note of what the other side gave back. What else has arrived waits for
+    /// :meth:`recv`.
+    fn settle(&self) -> Result<(), Failure> {
+        Ok(self.end()?.channel()?.settle()?)
+    }
+
+    /// The descriptor for event loops. It stays the channel's; see `arm`.
+    fn fileno(&self) -> Result<i32, Failure> {
+        Ok(self.end()?.set()?.0.as_fd().as_raw_fd())
+    }
+
+    /// Prepares to wait in an event loop. False: nothing is there, and the descriptor becomes readable when something is. True: call
+    /// :meth:`recv` with ``timeout=0`` until it raises ``WouldBlock`` (or, with `for_room`, send so, and :meth:`settle` when that
+    /// does). Call it before each wait.
+    #[pyo3(signature = (for_room = false))]
+    fn arm(&self, for_room: bool) -> Result<bool, Failure> {
+        let mut end = self.end()?;
+        if end.channel()?.has_arrived() && !for_room {
+            return Ok(true);
+        }
+        let (set, token) = end.set()?;
+        set.set_interest(token, if for_room { Interest::ReadWrite } else { Interest::Read });
+        match set.wait(Duration::ZERO) {
+            Ok(_) => Ok(true),
+            Err(Error::TimedOut { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Closes this end. What the peer had of this side's pools comes back. Doing it again does nothing.
+    fn close(&self, py: Python<'_>) -> Result<(), Failure> {
+        let end = std::mem::replace(&mut *self.end()?, End::Closed);
+        // What was lent may have to be taken back, which takes the monitor.
+        py.detach(|| drop(end));
+        Ok(())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) -> Result<(), Failure> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        let About { id, peer_node, transport, trust, .. } = &self.about;
+        format!("<tombolo.BulkChannel {id} to {peer_node} over {transport}, trust {}>", trust_text(*trust))
+    }
+}
+
+fn offer_of(arrival: &Arrival) -> Result<tombolo::PoolOffer, Failure> {
+    let offer = exclusive(&arrival.offer, "the arrival")?.take();
+    offer.ok_or_else(|| Failure::invalid("no pool is offered with this, or it was answered already"))
+}
+
+/// A right to read, taken out of a handle that nothing looks at.
+fn lent_of(held: &Held) -> Result<tombolo::Shared, Failure> {
+    match held.take("is being released")? {
+        Hand::Lent(shared) => Ok(shared),
+        hand => {
+            held.put(hand);
+            Err(Failure::new("BufferState", "the buffer is not here any more"))
+        }
+    }
+}
+
+/// Views of what is shared already may stay: it is read-only before and after.
+fn share_again(
+    py: Python<'_>,
+    channel: &mut Channel,
+    shared: &Bound<'_, Shared>,
+    (metadata, timeout): (&[u8], Duration),
+) -> Result<(), Failure> {
+    let held = shared.as_super().get();
+    let mut lent = match held.take_seen("is being sent") {
+        Hand::Lent(lent) => lent,
+        hand => {
+            held.put(hand);
+            return Err(Failure::new("BufferState", "the buffer is not here any more"));
+        }
+    };
+    let result = match channel.share_again(&mut lent, metadata, Duration::ZERO) {
+        Err(Error::WouldBlock) if !timeout.is_zero() => {
+            wait(py, Until::new(timeout), |slice| channel.share_again(&mut lent, metadata, slice))
+        }
+        result => result.map_err(Failure::from),
+    };
+    held.put(Hand::Lent(lent));
+    result
+}
+
+/// See [`Domain::connect_bulk`](crate::domain::Domain). The handshake is not to be cut into slices.
+pub(crate) fn connect(
+    py: Python<'_>,
+    domain: &tombolo::Domain,
+    name: &str,
+    options: BulkOptions,
+    timeout: Duration,
+) -> Result<BulkChannel, Failure> {
+    let (domain, name) = (domain.clone(), name.to_owned());
+    let connect = move || domain.connect_bulk(&name, &options, timeout);
+    Ok(BulkChannel::new(crate::wait::wait_apart(py, connect)?))
+}

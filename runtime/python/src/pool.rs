@@ -1,0 +1,510 @@
+//! Pools and their buffers.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::LocalKey;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use tombolo::{Error, PoolOptions, Trust};
+
+use crate::boundary::{Exporter, Lease, Lookers, made};
+use crate::failure::{Failure, region_class};
+use crate::memory::{self, View, born, source};
+
+/// "full" or "none".
+pub(crate) fn trust_of(trust: &str) -> Result<Trust, Failure> {
+    match trust {
+        "full" => Ok(Trust::Full),
+        "none" => Ok(Trust::None),
+        other => Err(Failure::invalid(format!("trust is 'full' or 'none', not '{other}'"))),
+    }
+}
+
+pub(crate) fn trust_text(trust: Trust) -> &'static str {
+    match trust {
+        Trust::Full => "full",
+        Trust::None => "none",
+    }
+}
+
+/// A number of equal buffers. From :meth:`Domain.create_pool`, and from a bulk channel whose other side assigned it::
+///
+///     pool = domain.create_pool(16 << 20, 4)
+///     bulk.assign(pool)
+///     buffer = pool.take()
+///     buffer.array("float32", (1024, 1024))[:] = image
+///     bulk.move_to(buffer, b"number 1")
+///
+/// Threads may share it.
+#[pyclass(module = "tombolo", frozen, eq, skip_from_py_object)]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Pool {
+    pub(crate) pool: tombolo::Pool,
+}
+
+#[pymethods]
+impl Pool {
+    /// Takes a buffer to fill: of those that are free here the one that became so last. ``NoBuffer`` when all are in use.
+    fn take<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, Buffer>, Failure> {
+        let buffer = slf.get().pool.take()?;
+        Ok(made(slf.py(), Buffer::parts(Hand::Mine { buffer, stays: true }))?)
+    }
+
+    /// Takes a buffer and copies the bytes of anything that has some into it, which it is then as long as: an array of numpy's, a
+    /// tensor, a memoryview.
+    fn copy<'py>(slf: &Bound<'py, Self>, data: &Bound<'py, PyAny>) -> Result<Bound<'py, Buffer>, Failure> {
+        let data = source(data, false)?;
+        let length = data.len() as u64;
+        if length > slf.get().pool.buffer_bytes() {
+            let available_bytes = slf.get().pool.buffer_bytes();
+            let error = tombolo::BulkError::Range { offset_bytes: 0, length_bytes: length, available_bytes };
+            return Err(Error::from(error).into());
+        }
+        let mut buffer = slf.get().pool.take()?;
+        buffer.set_part(0, length)?;
+        buffer.write(0, data.bytes(slf.py()))?;
+        Ok(made(slf.py(), Buffer::parts(Hand::Mine { buffer, stays: true }))?)
+    }
+
+    /// Bytes of each buffer.
+    #[getter]
+    fn buffer_bytes(&self) -> u64 {
+        self.pool.buffer_bytes()
+    }
+
+    /// How many buffers there are.
+    #[getter]
+    fn count(&self) -> u32 {
+        self.pool.count()
+    }
+
+    /// How far those who have it trust each other: "full" or "none".
+    #[getter]
+    fn trust(&self) -> &'static str {
+        trust_text(self.pool.trust())
+    }
+
+    /// What the buffers are doing, as this program knows it: :class:`Counts <tombolo.regions.Counts>`, which add up to their number.
+    #[getter]
+    fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let counts = self.pool.counts();
+        let fields = (counts.free, counts.held, counts.lent, counts.borrowed, counts.away);
+        region_class(py, "Counts")?.call1(fields)
+    }
+
+    /// Whether whoever made it took it back, so that nothing of it can be used any more.
+    #[getter]
+    fn revoked(&self) -> bool {
+        self.pool.is_revoked()
+    }
+
+    fn __len__(&self) -> usize {
+        self.pool.count() as usize
+    }
+
+    fn __repr__(&self) -> String {
+        let (count, bytes) = (self.pool.count(), self.pool.buffer_bytes());
+        let gone = if self.pool.is_revoked() { ", revoked" } else { "" };
+        format!("<tombolo.Pool of {count} buffers of {bytes} bytes, trust {}{gone}>", self.trust())
+    }
+}
+
+/// See [`Domain::create_pool`](crate::domain::Domain).
+pub(crate) fn create(
+    py: Python<'_>,
+    domain: &tombolo::Domain,
+    (buffer_bytes, count): (u64, u32),
+    trust: &str,
+    node: Option<&str>,
+) -> Result<Pool, Failure> {
+    let mut options = PoolOptions::new(buffer_bytes, count).trust(trust_of(trust)?);
+    if let Some(node) = node {
+        options = options.reachable_from(node);
+    }
+    Ok(Pool { pool: py.detach(|| domain.create_pool(&options))? })
+}
+
+/// What a program has of a buffer.
+#[derive(Debug)]
+pub(crate) enum Hand {
+    /// The right to read and write.
+    Mine {
+        buffer: tombolo::Buffer,
+        /// Its memory is where it will be, also when it is written to.
+        stays: bool,
+    },
+    /// A right to read.
+    Lent(tombolo::Shared),
+    /// Nothing any more, and why.
+    Gone(&'static str),
+}
+
+/// What buffers and shared buffers have in common.
+#[pyclass(module = "tombolo._native", frozen, subclass)]
+#[derive(Debug)]
+pub(crate) struct Held {
+    hand: Mutex<Hand>,
+    lookers: Lookers,
+}
+
+/// Reads from whatever it is.
+macro_rules! of_either {
+    ($hand:expr, $name:ident => $value:expr) => {
+        match $hand {
+            Hand::Mine { buffer: $name, .. } => Ok($value),
+            Hand::Lent($name) => Ok($value),
+            Hand::Gone(why) => Err(Failure::new("BufferState", format!("the buffer {why}"))),
+        }
+    };
+}
+
+impl Held {
+    fn hand(&self) -> MutexGuard<'_, Hand> {
+        self.hand.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what there is, for it to go elsewhere.
+    ///
+    /// # Errors
+    /// Something looks at it.
+    pub(crate) fn take(&self, why: &'static str) -> Result<Hand, Failure> {
+        let mut hand = self.hand();
+        match self.lookers.count() {
+            0 => Ok(std::mem::replace(&mut hand, Hand::Gone(why))),
+            count => Err(Failure::exported("the buffer", count)),
+        }
+    }
+
+    /// As [`take`](Self::take), also while something looks at it: it is put back, and its memory stays where it is meanwhile.
+    pub(crate) fn take_seen(&self, why: &'static str) -> Hand {
+        std::mem::replace(&mut self.hand(), Hand::Gone(why))
+    }
+
+    /// Puts back what did not go, or says where it is.
+    pub(crate) fn put(&self, hand: Hand) {
+        *self.hand() = hand;
+    }
+
+    fn lease(slf: &Bound<'_, Self>, owner: Py<PyAny>, writable: bool) -> Result<Lease, Failure> {
+        let held = slf.get();
+        let mut hand = held.hand();
+        let looked_at = held.lookers.count() > 0;
+        let (address, length_bytes, readonly) = match &mut *hand {
+            Hand::Mine { buffer, stays } if writable => {
+                if !*stays && looked_at {
+                    // It would be somewhere else then.
+                    return Err(Failure::exported("the buffer, to be read only,", held.lookers.count()));
+                }
+                let address = buffer.as_mut_ptr()?.cast_const();
+                *stays = true;
+                (address, buffer.len_bytes(), false)
+            }
+            Hand::Mine { buffer, .. } => (buffer.as_ptr()?, buffer.len_bytes(), true),
+            Hand::Lent(_) if writable => {
+                return Err(
+                    pyo3::exceptions::PyBufferError::new_err("a shared buffer is only to be read").into()
+                );
+            }
+            Hand::Lent(shared) => (shared.as_ptr()?, shared.len_bytes(), true),
+            Hand::Gone(why) => return Err(Failure::new("BufferState", format!("the buffer {why}"))),
+        };
+        let length_bytes = usize::try_from(length_bytes).unwrap_or(usize::MAX);
+        Ok(Lease::of_bytes(&held.lookers, owner, (address, length_bytes), readonly))
+    }
+
+    /// For who looks through the buffer protocol: for writing, if that may be.
+    fn lease_all(slf: &Bound<'_, Self>) -> Result<Lease, Failure> {
+        let is_mine = matches!(&*slf.get().hand(), Hand::Mine { .. });
+        Self::lease(slf, slf.clone().into_any().unbind(), is_mine)
+    }
+}
+
+fn viewed<'py>(
+    slf: &Bound<'py, Held>,
+    (dtype, shape, offset): (&Bound<'py, PyAny>, Option<&Bound<'py, PyAny>>, usize),
+    writable: Option<bool>,
+) -> Result<Bound<'py, View>, Failure> {
+    let lease = match writable {
+        None => Held::lease_all(slf)?,
+        Some(writable) => Held::lease(slf, slf.clone().into_any().unbind(), writable)?,
+    };
+    memory::view(slf.py(), lease, dtype, shape, offset)
+}
+
+#[pymethods]
+impl Held {
+    /// How many bytes are meant: all of a buffer that was taken, what was sent of one that came.
+    fn __len__(&self) -> Result<usize, Failure> {
+        let length = of_either!(&*self.hand(), held => held.len_bytes());
+        Ok(usize::try_from(length?).unwrap_or(usize::MAX))
+    }
+
+    /// Which buffer of the pool it is, from 0.
+    #[getter]
+    fn number(&self) -> Result<u32, Failure> {
+        of_either!(&*self.hand(), held => held.number())
+    }
+
+    /// The pool.
+    #[getter]
+    fn pool(&self) -> Result<Pool, Failure> {
+        Ok(Pool { pool: of_either!(&*self.hand(), held => held.pool())? })
+    }
+
+    /// How many views of it there are, which keep it from being sent: memoryviews, arrays, tensors.
+    #[getter]
+    fn views(&self) -> usize {
+        self.lookers.count()
+    }
+
+    /// Copies `length` bytes out, from `offset` on; all that there are from there if nothing is said.
+    #[pyo3(signature = (offset = 0, length = None))]
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        offset: usize,
+        length: Option<usize>,
+    ) -> Result<Bound<'py, PyBytes>, Failure> {
+        let available = self.__len__()?;
+        let length = length.unwrap_or(available.saturating_sub(offset));
+        if offset.checked_add(length).is_none_or(|end| end > available) {
+            // Before memory is asked for.
+            let (offset_bytes, length_bytes) = (offset as u64, length as u64);
+            let error =
+                tombolo::BulkError::Range { offset_bytes, length_bytes, available_bytes: available as u64 };
+            return Err(Error::from(error).into());
+        }
+        let copy = |target: &mut [u8]| {
+            of_either!(&*self.hand(), held => held.read(offset as u64, target).map_err(Failure::from)?)?;
+            Ok(())
+        };
+        Ok(PyBytes::new_with(py, length, copy)?)
+    }
+
+    /// Copies bytes out to all of a writable buffer, such as an array of numpy's, from `offset` on.
+    fn read_into(&self, py: Python<'_>, offset: u64, target: &Bound<'_, PyAny>) -> Result<(), Failure> {
+        let mut target = source(target, true)?;
+        Ok(of_either!(&*self.hand(), held => held.read(offset, target.bytes_mut(py)))??)
+    }
+
+    /// The memory as items of one kind, in place: see :class:`View`. `shape` is a number or a tuple; `offset` is in bytes;
+    /// `writable` is what the right allows, if nothing is said.
+    #[pyo3(signature = (dtype, shape = None, offset = 0, *, writable = None))]
+    fn view<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: &Bound<'py, PyAny>,
+        shape: Option<&Bound<'py, PyAny>>,
+        offset: usize,
+        writable: Option<bool>,
+    ) -> Result<Bound<'py, View>, Failure> {
+        viewed(slf, (dtype, shape, offset), writable)
+    }
+
+    /// The memory as an array of numpy's, in place. `shape` is a number or a tuple; `offset` is in bytes; `writable` is what the
+    /// right allows, if nothing is said.
+    #[pyo3(signature = (dtype, shape = None, offset = 0, *, writable = None))]
+    fn array<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: &Bound<'py, PyAny>,
+        shape: Option<&Bound<'py, PyAny>>,
+        offset: usize,
+        writable: Option<bool>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        Ok(memory::array(&viewed(slf, (dtype, shape, offset), writable)?)?)
+    }
+
+    /// Lets it go: one that was taken is free again, one that came goes back to where it is from. Doing it again, or for one that
+    /// was sent, does nothing.
+    fn close(&self) -> Result<(), Failure> {
+        if matches!(&*self.hand(), Hand::Gone(_)) {
+            return Ok(());
+        }
+        drop(self.take("was closed")?);
+        Ok(())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        _kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) -> Result<(), Failure> {
+        self.close()
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let class = slf.get_type().name()?;
+        let of = |number: u32, length: u64| format!("<tombolo.{class} {number} of {length} bytes>");
+        let hand = slf.get().hand();
+        Ok(match &*hand {
+            Hand::Mine { buffer, .. } => of(buffer.number(), buffer.len_bytes()),
+            Hand::Lent(shared) => of(shared.number(), shared.len_bytes()),
+            Hand::Gone(why) => format!("<tombolo.{class} that {why}>"),
+        })
+    }
+}
+
+/// A buffer to read and write, which nobody else has. From :meth:`Pool.take`, and from a bulk channel when it is moved here.
+///
+/// It has the buffer protocol, in place: ``memoryview(buffer)``, ``numpy.frombuffer(buffer, dtype)``; :meth:`view` and
+/// :meth:`array` give it a type and a shape.
+///
+/// When it is moved, shared or passed, it is of no more use here. That is refused with ``Exported``, a ``BufferError``, as long as
+/// anything looks at it, as a ``bytearray`` refuses to grow: so no array ever shows what others have::
+///
+///     array = buffer.array("float32")
+///     array[:] = 1
+///     bulk.move_to(buffer)       # raises Exported
+///     del array
+///     bulk.move_to(buffer)       # nothing was copied
+///
+/// One that is closed, or that nothing refers to any more, is free again: at once where it was taken, and where it came from over
+/// a channel, with the next operation on that channel.
+#[pyclass(module = "tombolo", frozen, subclass, extends = Held)]
+#[derive(Debug)]
+pub(crate) struct Buffer;
+
+/// A buffer to read, which others may read too and nobody writes. From :meth:`BulkChannel.share`, and from a bulk channel when it
+/// is shared with this program.
+///
+/// It has the buffer protocol, read-only. One that came over a channel is released when it is closed, or when nothing refers to it
+/// any more, with the next operation on that channel. Whoever shared a buffer of its own can :meth:`reclaim` it.
+#[pyclass(module = "tombolo", frozen, subclass, extends = Held)]
+#[derive(Debug)]
+pub(crate) struct Shared;
+
+thread_local! {
+    static BUFFERS: Cell<Option<PyClassInitializer<Buffer>>> = const { Cell::new(None) };
+    static SHARED: Cell<Option<PyClassInitializer<Shared>>> = const { Cell::new(None) };
+}
+
+impl Exporter for Buffer {
+    type Parts = PyClassInitializer<Buffer>;
+    const SHOWN_AS: &'static CStr = c"tombolo.Buffer";
+
+    fn lease(slf: &Bound<'_, Self>) -> Result<Lease, Failure> {
+        Held::lease_all(slf.as_super())
+    }
+
+    fn nursery() -> &'static LocalKey<Cell<Option<Self::Parts>>> {
+        &BUFFERS
+    }
+}
+
+impl Exporter for Shared {
+    type Parts = PyClassInitializer<Shared>;
+    const SHOWN_AS: &'static CStr = c"tombolo.Shared";
+
+    fn lease(slf: &Bound<'_, Self>) -> Result<Lease, Failure> {
+        Held::lease_all(slf.as_super())
+    }
+
+    fn nursery() -> &'static LocalKey<Cell<Option<Self::Parts>>> {
+        &SHARED
+    }
+}
+
+fn held(hand: Hand) -> PyClassInitializer<Held> {
+    PyClassInitializer::from(Held { hand: Mutex::new(hand), lookers: Lookers::default() })
+}
+
+impl Buffer {
+    pub(crate) fn parts(hand: Hand) -> PyClassInitializer<Buffer> {
+        held(hand).add_subclass(Buffer)
+    }
+}
+
+impl Shared {
+    pub(crate) fn parts(hand: Hand) -> PyClassInitializer<Shared> {
+        held(hand).add_subclass(Shared)
+    }
+}
+
+#[pymethods]
+impl Buffer {
+    #[new]
+    fn new() -> PyResult<PyClassInitializer<Buffer>> {
+        born::<Buffer>()
+    }
+
+    /// Copies the bytes of anything that has some in, from `offset` on.
+    #[pyo3(signature = (data, offset = 0))]
+    fn write(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>, offset: u64) -> Result<(), Failure> {
+        let data = source(data, false)?;
+        let held = slf.as_super().get();
+        let mut hand = held.hand();
+        match &mut *hand {
+            Hand::Mine { buffer, stays } => {
+                if !*stays && held.lookers.count() > 0 {
+                    return Err(Failure::exported("the buffer, to be read only,", held.lookers.count()));
+                }
+                buffer.write(offset, data.bytes(slf.py()))?;
+                *stays = true;
+                Ok(())
+            }
+            Hand::Lent(_) => Err(Failure::new("BufferState", "the buffer is shared")),
+            Hand::Gone(why) => Err(Failure::new("BufferState", format!("the buffer {why}"))),
+        }
+    }
+
+    /// Means this part of the buffer from now on, in bytes from its beginning: it is what is read and written here, and sent.
+    fn set_part(slf: &Bound<'_, Self>, offset: u64, length: u64) -> Result<(), Failure> {
+        match &mut *slf.as_super().get().hand() {
+            Hand::Mine { buffer, .. } => Ok(buffer.set_part(offset, length)?),
+            Hand::Lent(_) => Err(Failure::new("BufferState", "the buffer is shared")),
+            Hand::Gone(why) => Err(Failure::new("BufferState", format!("the buffer {why}"))),
+        }
+    }
+}
+
+#[pymethods]
+impl Shared {
+    #[new]
+    fn new() -> PyResult<PyClassInitializer<Shared>> {
+        born::<Shared>()
+    }
+
+    /// Whether the buffer is of this program, which shared it, and not of another, which shared it with this.
+    #[getter]
+    fn is_own(slf: &Bound<'_, Self>) -> bool {
+        matches!(&*slf.as_super().get().hand(), Hand::Lent(shared) if shared.is_own())
+    }
+
+    /// How many others have not released it yet.
+    #[getter]
+    fn shares(slf: &Bound<'_, Self>) -> u32 {
+        match &*slf.as_super().get().hand() {
+            Hand::Lent(shared) => shared.shares(),
+            _ => 0,
+        }
+    }
+
+    /// The buffer to read and write again, when all others have released it; ``BufferState`` while some have not, and for another
+    /// program's.
+    fn reclaim<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, Buffer>, Failure> {
+        let held = slf.as_super().get();
+        match held.take("was reclaimed")? {
+            Hand::Lent(shared) => match shared.reclaim() {
+                Ok(buffer) => {
+                    // Without trust what was sealed is copied when it is written to.
+                    let stays = buffer.pool().trust() == Trust::Full;
+                    Ok(made(slf.py(), Buffer::parts(Hand::Mine { buffer, stays }))?)
+                }
+                Err(not_sent) => {
+                    held.put(Hand::Lent(not_sent.kept));
+                    Err(not_sent.error.into())
+                }
+            },
+            hand => {
+                held.put(hand);
+                Err(Failure::new("BufferState", "the buffer is not here any more"))
+            }
+        }
+    }
+}
