@@ -66,6 +66,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "protocol/control/src/machine.rs", cost: Cost::Built, generate: owned },
     Generator { path: "protocol/control/src/monitor.rs", cost: Cost::Built, generate: owned },
     Generator { path: "protocol/control/src/agent.rs", cost: Cost::Built, generate: owned },
+    Generator { path: "runtime/tombolo/src/files/messages.rs", cost: Cost::Built, generate: owned_by_facade },
     Generator {
         path: "interface/editor/vscode/syntaxes/tombolo.tmLanguage.json",
         cost: Cost::Built,
@@ -75,6 +76,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "docs/book/src/reference/agent.md", cost: Cost::Built, generate: control_reference },
     Generator { path: "docs/book/src/reference/echo.md", cost: Cost::Built, generate: reference },
     Generator { path: "docs/book/src/reference/everything.md", cost: Cost::Built, generate: reference },
+    Generator { path: "docs/book/src/reference/files.md", cost: Cost::Built, generate: reference },
     Generator { path: "docs/book/src/reference/kv.md", cost: Cost::Built, generate: reference },
     Generator { path: "docs/book/src/reference/rights.md", cost: Cost::Built, generate: reference },
     Generator { path: "docs/book/src/cli.md", cost: Cost::Built, generate: command_reference },
@@ -163,6 +165,11 @@ fn stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Fa
 fn owned_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
     compiled_from(workspace, &format!("interfaces/{}.tbl", stem.trim_end_matches("_owned")), &["--owned"])
+}
+
+/// Types that own of the interface by which the façade speaks of files.
+fn owned_by_facade(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
+    compiled_from(workspace, "interfaces/files.tbl", &["--owned"])
 }
 
 /// The header of the interface file of the same name.

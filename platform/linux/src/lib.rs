@@ -6,6 +6,7 @@
 pub mod barrier;
 pub mod calls;
 pub mod clock;
+pub mod confined;
 pub mod copy;
 pub mod epoll;
 pub mod error;

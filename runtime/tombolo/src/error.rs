@@ -9,6 +9,7 @@ use tombolo_platform::OsError;
 use tombolo_transport::ChannelError;
 
 use crate::bulk::BulkError;
+use crate::files::FileError;
 
 /// Why an operation did not happen. Nothing is half done: what was to be sent is still the caller's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -110,6 +111,9 @@ pub enum Error {
     /// Something about pools and buffers could not be done.
     #[error(transparent)]
     Bulk(#[from] BulkError),
+    /// Something about files could not be done.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The operating system refused something.
     #[error(transparent)]
     Os(#[from] OsError),

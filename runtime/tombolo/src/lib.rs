@@ -37,6 +37,7 @@ mod endpoint;
 pub mod engines;
 mod error;
 mod exits;
+pub mod files;
 pub mod find;
 mod future;
 pub mod interface;

@@ -14,6 +14,7 @@ pub use tombolo_control::Exit;
 use crate::domain::Domain;
 use crate::error::Error;
 use crate::exits::Ended;
+use crate::files::FILES_VARIABLE;
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink};
 
 /// One of a program's output streams.
@@ -154,7 +155,9 @@ impl Domain {
             }
         };
         let fds: Vec<_> = file.iter().map(AsFd::as_fd).collect();
-        let request = Request::Spawn { spawn: options.request.clone() };
+        let mut spawn = options.request.clone();
+        inherit_files(&mut spawn.environment);
+        let request = Request::Spawn { spawn };
         match self.link.ask_with(request, &fds, ANSWER_TIMEOUT)? {
             (Reply::Spawn { domain }, _) => {
                 let ended = self.link.exit_of(domain);
@@ -238,6 +241,15 @@ impl Child {
     pub fn input(&self, bytes: &[u8]) -> Result<(), Error> {
         let bytes = bytes.to_vec();
         self.link.ask(Request::Input { domain: self.id, bytes }, ANSWER_TIMEOUT).map(|_| ())
+    }
+}
+
+/// Files that were granted to a job are of all its domains.
+fn inherit_files(environment: &mut Vec<(String, String)>) {
+    if let Ok(name) = std::env::var(FILES_VARIABLE)
+        && !environment.iter().any(|(variable, _)| variable == FILES_VARIABLE)
+    {
+        environment.push((FILES_VARIABLE.to_owned(), name));
     }
 }
 

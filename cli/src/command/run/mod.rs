@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use clap::Args;
+use tombolo::files::{FILES_VARIABLE, FileGrant, FileServer, ServeFilesOptions};
 use tombolo::{CAPTURE_VARIABLE, Domain, NodeInfo, SpawnOptions, Target};
 use tombolo_machine::Image;
 
@@ -36,6 +37,7 @@ Examples:
   tombolo run --on host,arm0 pingpong.tbi              one domain on each
   tombolo run --on host:2,arm0 work.tbi --fast input   three, with arguments
   cat graph.txt | tombolo run --on arm0 count.tbi      with input
+  tombolo run --on arm0 --grant web.mtx --grant out:rw work.tbi web.mtx   with files of the host
   tombolo run --env RUST_BACKTRACE=1 hello.tbi
   tombolo run --pin 1 --priority 10 server.tbi         kept on a processor, before all others
   tombolo run --capture captures client.tbi            to see and replay what it said")]
@@ -60,6 +62,11 @@ pub(crate) struct Options {
     /// of domains on virtual machines, whose channels are captured where they end elsewhere
     #[arg(long, value_name = "FOLDER")]
     capture: Option<PathBuf>,
+
+    /// A file or folder that the domains of the job, and those that they start, may read, on whatever node they run; `:rw`
+    /// after it lets them write too. May be given several times
+    #[arg(short, long, value_name = "PATH[:ro|rw]", value_parser = grant)]
+    grant: Vec<FileGrant>,
 
     /// Leave the standard input alone
     #[arg(short, long)]
@@ -118,6 +125,10 @@ fn pinning(text: &str) -> Result<Pinning, String> {
     Ok(Pinning::To(cpus))
 }
 
+fn grant(text: &str) -> Result<FileGrant, String> {
+    text.parse().map_err(|error: tombolo::files::GrantError| error.to_string())
+}
+
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -148,10 +159,30 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         }
     });
     let with_input = !options.no_input && input::is_ours();
+    // For as long as the job runs.
+    let files = serve(options, &domain)?;
     let plans: Vec<_> = (0..ranks.len())
-        .map(|rank| plan(options, (&domain, capture.as_deref()), &ranks, rank, with_input && rank == 0))
+        .map(|rank| {
+            let plan = plan(options, (&domain, capture.as_deref()), &ranks, rank, with_input && rank == 0);
+            with_files(plan, files.as_ref())
+        })
         .collect();
     job.run(&plans)
+}
+
+/// Serves what was granted.
+fn serve(options: &Options, domain: &Domain) -> Result<Option<FileServer>, Failure> {
+    if options.grant.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(domain.serve_files(&options.grant, &ServeFilesOptions::default())?))
+}
+
+fn with_files(plan: Plan, files: Option<&FileServer>) -> Plan {
+    match files {
+        None => plan,
+        Some(files) => Plan { spawn: plan.spawn.env(FILES_VARIABLE, files.name()), ..plan },
+    }
 }
 
 /// What programs for a node are built for.

@@ -14,6 +14,7 @@
 mod aarch64;
 pub mod attach;
 pub mod cuda;
+pub mod file;
 mod opaque;
 #[cfg(test)]
 mod tests;

@@ -44,7 +44,7 @@ impl Handle {
         }
     }
 
-    fn range(&self, offset_bytes: u64, length_bytes: usize) -> Result<usize, BulkError> {
+    pub(super) fn range(&self, offset_bytes: u64, length_bytes: usize) -> Result<usize, BulkError> {
         let length_bytes = length_bytes as u64;
         match offset_bytes.checked_add(length_bytes) {
             // What lies within a buffer that is mapped has an address.
@@ -57,7 +57,7 @@ impl Handle {
     }
 
     /// Where the buffer begins in the pool's memory, and that memory.
-    fn mapped(&self) -> Option<(&SharedMemory, usize)> {
+    pub(super) fn mapped(&self) -> Option<(&SharedMemory, usize)> {
         let memory = self.pool.memory.as_ref()?.memory();
         Some((memory, self.pool.layout.offset_bytes(self.buffer)? as usize))
     }
@@ -91,7 +91,7 @@ impl Handle {
     }
 
     /// That the pool's memory was not taken away: what was read was the buffer's.
-    fn check(&self) -> Result<(), Error> {
+    pub(super) fn check(&self) -> Result<(), Error> {
         self.pool.memory.as_ref().map_or(Ok(()), super::memory::PoolMemory::check)
     }
 

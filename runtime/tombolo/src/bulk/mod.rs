@@ -19,6 +19,7 @@ mod buffer;
 mod channel;
 mod content;
 mod error;
+mod file;
 mod memory;
 mod options;
 mod pool;
@@ -27,6 +28,8 @@ mod receive;
 mod tests;
 mod transfer;
 mod transfers;
+
+pub(crate) use tombolo_bulk::wire::MAX_METADATA_BYTES;
 
 pub use arrival::{Arrival, PoolOffer, Received};
 pub use buffer::{Buffer, NotSent, Shared};

@@ -176,8 +176,7 @@ impl Domain {
         timeout: Duration,
     ) -> Result<BulkChannel, Error> {
         let channel = self.connect(name, &options.underneath(), timeout)?;
-        let terms = fits(&channel, options.terms);
-        BulkChannel::open(self, channel, options, terms, timeout)
+        BulkChannel::of_channel(self, channel, options, timeout)
     }
 }
 
@@ -189,7 +188,19 @@ impl Listener {
     /// As [`accept`](Self::accept) and [`Domain::connect_bulk`].
     pub fn accept_bulk(&self, options: &BulkOptions, timeout: Duration) -> Result<BulkChannel, Error> {
         let channel = self.accept(timeout)?;
+        BulkChannel::of_channel(self.domain(), channel, options, timeout.max(Duration::from_secs(10)))
+    }
+}
+
+impl BulkChannel {
+    /// The channel for bulk data over one that was accepted.
+    pub(crate) fn of_channel(
+        domain: &Domain,
+        channel: Channel,
+        options: &BulkOptions,
+        timeout: Duration,
+    ) -> Result<BulkChannel, Error> {
         let terms = fits(&channel, options.terms);
-        BulkChannel::open(self.domain(), channel, options, terms, timeout.max(Duration::from_secs(10)))
+        BulkChannel::open(domain, channel, options, terms, timeout)
     }
 }

@@ -4,6 +4,7 @@ mod basics;
 mod bulk;
 mod channels;
 mod exchange;
+mod files;
 mod hostile;
 mod marks;
 mod member;
@@ -59,6 +60,21 @@ fn main() -> ExitCode {
         ["bulk-cheat", name] => bulk::cheat(name),
         ["bulk-trusting", name] => bulk::trusting(name),
         ["bulk-too-large", node] => bulk::too_large(node),
+        // Files that were granted.
+        ["file-sum", path] => files::sum(path),
+        ["file-show", paths @ ..] => files::show(paths),
+        ["file-try", paths @ ..] => files::try_open(paths),
+        ["file-copy", from, to] => files::copy(from, to),
+        ["file-list", folders @ ..] => files::list(folders),
+        ["file-shrinks", path] => files::read_while_it_shrinks(path),
+        ["file-for-ever", path] => files::read_for_ever(path),
+        ["file-many", path] => files::many(path),
+        ["file-intrude", name] => files::intrude(name),
+        ["file-tell-name"] => files::tell_name(),
+        ["file-serve", path] => files::serve(path),
+        ["file-limits", path, buffers, bytes] => files::limits(path, buffers, bytes),
+        ["file-client", name] => files::client(name),
+        ["file-hostile", path] => files::hostile(path),
         // Typed interfaces.
         ["typed-serve", name, clients] => typed::serve(name, clients),
         ["typed-call", window, names @ ..] => typed::call(window, names),

@@ -1,0 +1,331 @@
+//! Files below a folder, and nothing outside of it: who names them has no say in where they are looked for.
+//!
+//! The kernel resolves each path below a descriptor (`openat2`), so that `..`, links and those who rename folders meanwhile
+//! lead nowhere else.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat};
+use rustix::io::Errno;
+
+use crate::error::{Context, OsError};
+
+/// A folder with all that is below it, or one file.
+#[derive(Debug)]
+pub struct Confined {
+    folder: OwnedFd,
+    /// The one file of the folder that is meant.
+    only: Option<OsString>,
+    path: PathBuf,
+}
+
+/// How a file is opened; to read it always.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Access {
+    /// To write as well.
+    pub write: bool,
+    /// Made if it is not there.
+    pub create: bool,
+    /// Made, and it must not be there.
+    pub create_new: bool,
+    /// Of length 0 from then on.
+    pub truncate: bool,
+}
+
+/// A name in a folder.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Listed {
+    /// The name.
+    pub name: OsString,
+    /// Whether it is one of a folder.
+    pub is_folder: bool,
+}
+
+/// How often a path is resolved again when somebody renames folders on its way.
+const ATTEMPTS: u32 = 64;
+
+/// What a new file may be used for, less what the process masks.
+const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
+
+impl Confined {
+    /// What `path` names now, through whatever links: from here on that folder or file is meant, wherever it is moved. A
+    /// file that is not there may be made, if `may_create`, and its folder is.
+    ///
+    /// # Errors
+    /// It is not there, is neither file nor folder, or the kernel has no `openat2` (before Linux 5.6).
+    pub fn new(path: &Path, may_create: bool) -> Result<Confined, OsError> {
+        let failed = |error: std::io::Error| OsError::from_io(format!("find {}", path.display()), &error);
+        let found = match path.canonicalize() {
+            Ok(found) => found,
+            Err(error) if may_create && error.kind() == std::io::ErrorKind::NotFound => {
+                // A link to nowhere is none to be made.
+                let (Some(name), true) = (path.file_name(), path.symlink_metadata().is_err()) else {
+                    return Err(failed(error));
+                };
+                let folder = match path.parent() {
+                    Some(folder) if !folder.as_os_str().is_empty() => folder,
+                    _ => Path::new("."),
+                };
+                folder.canonicalize().map_err(failed)?.join(name)
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let opening = format!("open {}", path.display());
+        let (folder, only) = match (found.is_dir(), found.parent(), found.file_name()) {
+            (false, Some(folder), Some(name)) => (folder, Some(name.to_owned())),
+            _ => (&*found, None),
+        };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(folder, flags, Mode::empty()).context(&opening)?;
+        let confined = Confined { folder, only, path: found };
+        match confined.kind(Path::new("")) {
+            Ok(_) => Ok(confined),
+            Err(Errno::NOENT) if may_create => Ok(confined),
+            Err(errno) => Err(OsError::new(opening, errno)),
+        }
+    }
+
+    /// Where it was when this was made, without links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is a folder.
+    #[must_use]
+    pub fn is_folder(&self) -> bool {
+        self.only.is_none()
+    }
+
+    fn resolve(&self, below: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+        let confined = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let (path, resolve) = match &self.only {
+            None if below.as_os_str().is_empty() => (OsStr::new("."), confined),
+            None => (below.as_os_str(), confined),
+            // Not another file of its folder, should a link take its place.
+            Some(name) if below.as_os_str().is_empty() => (&**name, confined | ResolveFlags::NO_SYMLINKS),
+            Some(_) => return Err(Errno::NOTDIR),
+        };
+        let flags = flags | OFlags::CLOEXEC;
+        for _ in 0..ATTEMPTS {
+            match openat2(&self.folder, path, flags, mode, resolve) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                opened => return opened,
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+
+    fn kind(&self, below: &Path) -> Result<FileType, Errno> {
+        let found = self.resolve(below, OFlags::PATH, Mode::empty())?;
+        regular(FileType::from_raw_mode(fstat(&found)?.st_mode))
+    }
+
+    /// Opens a file below it; an empty path is the one file itself.
+    ///
+    /// # Errors
+    /// `EXDEV` or `ELOOP` when the path leads out; `EISDIR` for a folder, `ENXIO` for what is neither; what the kernel
+    /// says.
+    pub fn open(&self, below: &Path, access: Access) -> Result<File, Errno> {
+        // What is neither file nor folder must not be waited for.
+        let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        flags |= if access.write { OFlags::RDWR } else { OFlags::RDONLY };
+        let create = access.create || access.create_new;
+        for (wanted, flag) in
+            [(create, OFlags::CREATE), (access.create_new, OFlags::EXCL), (access.truncate, OFlags::TRUNC)]
+        {
+            flags.set(flag, wanted);
+        }
+        let file = self.resolve(below, flags, if create { NEW_FILE } else { Mode::empty() })?;
+        match regular(FileType::from_raw_mode(fstat(&file)?.st_mode))? {
+            FileType::RegularFile => Ok(File::from(file)),
+            _ => Err(Errno::ISDIR),
+        }
+    }
+
+    /// What is known of a file or folder below it. What it says of its kind is one of the two.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn stat(&self, below: &Path) -> Result<std::fs::Metadata, Errno> {
+        let found = self.resolve(below, OFlags::PATH, Mode::empty())?;
+        regular(FileType::from_raw_mode(fstat(&found)?.st_mode))?;
+        File::from(found).metadata().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// The names in a folder, in the order of their bytes.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); `ENOTDIR` for a file.
+    pub fn list(&self, below: &Path) -> Result<Vec<Listed>, Errno> {
+        let folder = self.resolve(below, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&folder)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            let is_folder = match entry.file_type() {
+                FileType::Unknown => is_folder(&folder, entry.file_name())?,
+                kind => kind == FileType::Directory,
+            };
+            names.push(Listed { name: OsString::from_vec(name.to_vec()), is_folder });
+        }
+        names.sort_by(|one, other| one.name.as_bytes().cmp(other.name.as_bytes()));
+        Ok(names)
+    }
+}
+
+/// Where the file system does not say with the name; one that went away meanwhile is none.
+fn is_folder(folder: impl AsFd, name: &std::ffi::CStr) -> Result<bool, Errno> {
+    match statat(folder, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => Ok(FileType::from_raw_mode(found.st_mode) == FileType::Directory),
+        Err(Errno::NOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn regular(kind: FileType) -> Result<FileType, Errno> {
+    match kind {
+        FileType::RegularFile | FileType::Directory => Ok(kind),
+        // A link is seen itself only where none may be followed.
+        FileType::Symlink => Err(Errno::LOOP),
+        _ => Err(Errno::NXIO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A folder of a test, and a secret beside it.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> Place {
+            let path = std::env::temp_dir().join(format!("tombolo-confined-{}-{name}", std::process::id()));
+            std::fs::create_dir_all(path.join("granted/below")).unwrap();
+            std::fs::write(path.join("secret"), "secret").unwrap();
+            std::fs::write(path.join("granted/file"), "content").unwrap();
+            Place(path)
+        }
+
+        fn granted(&self) -> Confined {
+            Confined::new(&self.0.join("granted"), false).unwrap()
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const READ: Access = Access { write: false, create: false, create_new: false, truncate: false };
+    const CREATE: Access = Access { write: true, create: true, create_new: false, truncate: false };
+
+    fn text(confined: &Confined, below: &str) -> Result<String, Errno> {
+        let mut text = String::new();
+        confined.open(Path::new(below), READ)?.read_to_string(&mut text).unwrap();
+        Ok(text)
+    }
+
+    #[test]
+    fn what_is_below_is_there_and_nothing_else() {
+        let place = Place::new("below");
+        let granted = place.granted();
+        let root = place.0.join("granted");
+        symlink("../secret", root.join("out")).unwrap();
+        symlink(place.0.join("secret"), root.join("absolute")).unwrap();
+        symlink("file", root.join("in")).unwrap();
+        symlink("..", root.join("below/up")).unwrap();
+        symlink("/proc/self/root", root.join("magic")).unwrap();
+        for below in ["file", "./file", "below/../file", "in", "below/up/file"] {
+            assert_eq!(text(&granted, below).as_deref(), Ok("content"), "{below}");
+        }
+        for below in [
+            "../secret",
+            "below/../../secret",
+            "out",
+            "absolute",
+            "/etc/passwd",
+            "below/up/../secret",
+            "magic",
+        ] {
+            let refused = text(&granted, below).unwrap_err();
+            assert!(matches!(refused, Errno::XDEV | Errno::LOOP), "{below}: {refused}");
+            assert!(granted.open(Path::new(below), CREATE).is_err(), "{below}");
+            assert!(granted.stat(Path::new(below)).is_err(), "{below}");
+        }
+        assert_eq!(text(&granted, "none"), Err(Errno::NOENT));
+        assert_eq!(text(&granted, "below"), Err(Errno::ISDIR));
+        assert_eq!(text(&granted, "file/x"), Err(Errno::NOTDIR));
+        assert!(granted.is_folder() && granted.stat(Path::new("")).unwrap().is_dir());
+    }
+
+    #[test]
+    fn one_file_is_that_file_alone() {
+        let place = Place::new("one");
+        let path = place.0.join("granted/file");
+        let one = Confined::new(&path, false).unwrap();
+        assert_eq!(text(&one, "").as_deref(), Ok("content"));
+        assert_eq!(text(&one, "below"), Err(Errno::NOTDIR));
+        assert_eq!(text(&one, "../file"), Err(Errno::NOTDIR));
+        assert_eq!(one.list(Path::new("")).unwrap_err(), Errno::NOTDIR);
+        // A link that takes its place is not followed, not even to its neighbour.
+        std::fs::rename(&path, place.0.join("granted/other")).unwrap();
+        symlink("other", &path).unwrap();
+        assert_eq!(text(&one, ""), Err(Errno::LOOP));
+        // What was named through a link is what it led to then.
+        let through = Confined::new(&path, false).unwrap();
+        assert!(through.path().ends_with("granted/other"));
+        assert_eq!(text(&through, "").as_deref(), Ok("content"));
+    }
+
+    #[test]
+    fn a_file_that_is_to_be_made_needs_its_folder() {
+        let place = Place::new("made");
+        assert!(Confined::new(&place.0.join("granted/new"), false).is_err());
+        assert!(Confined::new(&place.0.join("none/new"), true).is_err());
+        symlink("nowhere", place.0.join("granted/dangling")).unwrap();
+        assert!(Confined::new(&place.0.join("granted/dangling"), true).is_err());
+        let new = Confined::new(&place.0.join("granted/new"), true).unwrap();
+        assert_eq!(text(&new, ""), Err(Errno::NOENT));
+        new.open(Path::new(""), CREATE).unwrap().write_all(b"made").unwrap();
+        assert_eq!(text(&new, "").as_deref(), Ok("made"));
+        let again = Access { create_new: true, ..CREATE };
+        assert_eq!(new.open(Path::new(""), again).unwrap_err(), Errno::EXIST);
+        let cut = Access { truncate: true, create: false, ..CREATE };
+        assert_eq!(new.open(Path::new(""), cut).unwrap().metadata().unwrap().len(), 0);
+    }
+
+    #[test]
+    fn what_is_neither_file_nor_folder_is_not_waited_for() {
+        let place = Place::new("pipe");
+        let pipe = place.0.join("granted/pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        assert_eq!(text(&place.granted(), "pipe"), Err(Errno::NXIO));
+        assert_eq!(place.granted().stat(Path::new("pipe")).unwrap_err(), Errno::NXIO);
+        assert!(Confined::new(&pipe, false).is_err());
+    }
+
+    #[test]
+    fn names_are_in_order() {
+        let place = Place::new("names");
+        std::fs::write(place.0.join("granted/a"), "").unwrap();
+        let listed = place.granted().list(Path::new(".")).unwrap();
+        let names: Vec<_> =
+            listed.iter().map(|found| (found.name.to_str().unwrap(), found.is_folder)).collect();
+        assert_eq!(names, [("a", false), ("below", true), ("file", false)]);
+        assert_eq!(place.granted().list(Path::new("..")).unwrap_err(), Errno::XDEV);
+        assert_eq!(place.granted().list(Path::new("file")).unwrap_err(), Errno::NOTDIR);
+    }
+}

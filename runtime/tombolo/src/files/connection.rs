@@ -1,0 +1,323 @@
+//! A program's connection to whoever serves it files: calls, each with a buffer, and their answers.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tombolo_bulk::wire::Veto;
+use tombolo_control::Fault;
+use tombolo_interface::Envelope;
+use tombolo_interface::owned::{NUMBER_MASK, request};
+use tombolo_link::TransportKind;
+use tombolo_platform::Deadline;
+
+use super::error::FileError;
+use super::messages::{FILES_FINGERPRINT, FilesReply, FilesRequest};
+use super::{FilesOptions, server};
+use crate::bulk::{Arrival, Buffer, BulkChannel, BulkError, Pool, PoolOptions};
+use crate::domain::Domain;
+use crate::error::Error;
+
+/// One end of a channel, and what is under way on it.
+#[derive(Debug)]
+pub(super) struct Connection {
+    bulk: BulkChannel,
+    pool: Pool,
+    timeout: Duration,
+    /// The last number that was given to a call.
+    last: u32,
+    calls: HashMap<u32, Call>,
+    /// Files to be closed with the next buffer that is free.
+    closing: Vec<u32>,
+    metadata: Vec<u8>,
+    /// As many clones as there are readers and writers that keep a buffer.
+    kept: Arc<()>,
+}
+
+/// Leave to keep a buffer for a while.
+#[derive(Debug)]
+pub(super) struct Leave {
+    _kept: Arc<()>,
+}
+
+/// A call that was made.
+#[derive(Debug)]
+struct Call {
+    /// Made for what may be wanted later: its answer may be thrown away for want of a buffer.
+    ahead: bool,
+    /// Nobody wants the answer any more.
+    given_up: bool,
+    answer: Option<Answer>,
+}
+
+/// What was answered, and the buffer that came with it if that means anything.
+pub(super) type Answer = (FilesReply, Option<Buffer>);
+
+/// What goes with a call.
+pub(super) enum With {
+    /// An empty buffer.
+    Empty,
+    /// One that the other side reads.
+    Filled(Buffer),
+}
+
+/// What was tried, and to what file.
+pub(super) type Tried<'a> = (&'static str, &'a Path);
+
+impl Connection {
+    pub(super) fn open(domain: &Domain, name: &str, options: &FilesOptions) -> Result<Connection, Error> {
+        let timeout = options.timeout;
+        let not_served = |error: Error| {
+            let is_turned_away = error.is_peer_gone()
+                || matches!(
+                    error,
+                    Error::Bulk(BulkError::Vetoed(Veto::TooLarge)) | Error::Monitor(Fault::NoSuchName { .. })
+                );
+            if is_turned_away { FileError::NotServed { name: name.to_owned() }.into() } else { error }
+        };
+        let mut bulk = domain.connect_bulk(name, &server::bulk_options()?, timeout).map_err(not_served)?;
+        let mut pool = PoolOptions::new(options.buffer_bytes, options.buffers);
+        if bulk.channel().transport() == TransportKind::Window {
+            pool = pool.reachable_from(&behind_the_window(domain, bulk.channel().peer_node())?);
+        }
+        let pool = domain.create_pool(&pool)?;
+        bulk.assign_here_only(&pool, timeout).map_err(not_served)?;
+        let mut connection = Connection {
+            bulk,
+            pool,
+            timeout,
+            last: 0,
+            calls: HashMap::new(),
+            closing: Vec::new(),
+            metadata: Vec::new(),
+            kept: Arc::new(()),
+        };
+        let begin = FilesRequest::Begin { fingerprint: FILES_FINGERPRINT };
+        connection.call(("reach", Path::new(name)), begin, With::Empty).map_err(not_served)?;
+        Ok(connection)
+    }
+
+    /// Bytes of a buffer: the most that one call reads or writes.
+    pub(super) fn buffer_bytes(&self) -> usize {
+        usize::try_from(self.pool.buffer_bytes()).unwrap_or(usize::MAX)
+    }
+
+    /// How many calls one reader or writer has under way, so that there is room for another.
+    pub(super) fn depth(&self) -> usize {
+        (self.pool.count() as usize / 2).max(1)
+    }
+
+    /// Whether one more reader or writer may keep a buffer between calls. A quarter of them may be kept: the others are
+    /// under way and come back, so that somebody who waits for one gets it.
+    pub(super) fn leave_to_keep(&self) -> Option<Leave> {
+        let kept = Arc::strong_count(&self.kept) - 1;
+        (kept < self.pool.count() as usize / 4).then(|| Leave { _kept: Arc::clone(&self.kept) })
+    }
+
+    pub(super) fn deadline(&self) -> Deadline {
+        Deadline::after(self.timeout)
+    }
+
+    pub(super) fn unexpected(&self, reply: &FilesReply) -> Error {
+        self.violation(format!("an answer to something else: {reply:?}"))
+    }
+
+    pub(super) fn violation(&self, what: String) -> Error {
+        let channel = self.bulk.channel();
+        Error::Violation { peer: channel.peer(), node: channel.peer_node().to_owned(), what }
+    }
+
+    /// Makes a call and waits for its answer.
+    pub(super) fn call(
+        &mut self,
+        tried: Tried<'_>,
+        request: FilesRequest,
+        with: With,
+    ) -> Result<Answer, Error> {
+        let deadline = self.deadline();
+        let number = self.submit(request, with, deadline)?;
+        self.wait(number, tried, deadline)
+    }
+
+    /// Makes a call, and waits for a buffer if there is none.
+    pub(super) fn submit(
+        &mut self,
+        request: FilesRequest,
+        with: With,
+        deadline: Deadline,
+    ) -> Result<u32, Error> {
+        self.close_pending()?;
+        let with = match with {
+            With::Empty => (self.take(deadline)?, false),
+            With::Filled(buffer) => (buffer, true),
+        };
+        self.send(request, with, false, deadline)
+    }
+
+    /// Makes a call for what may be wanted later, if there is a buffer.
+    pub(super) fn submit_ahead(&mut self, request: FilesRequest) -> Result<Option<u32>, Error> {
+        let Ok(buffer) = self.pool.take() else { return Ok(None) };
+        let deadline = self.deadline();
+        self.send(request, (buffer, false), true, deadline).map(Some)
+    }
+
+    fn send(
+        &mut self,
+        body: FilesRequest,
+        (buffer, filled): (Buffer, bool),
+        ahead: bool,
+        deadline: Deadline,
+    ) -> Result<u32, Error> {
+        let number = self.next_number();
+        let message =
+            Envelope { request: request(0, number), body }.encode(crate::bulk::MAX_METADATA_BYTES)?;
+        let timeout = deadline.remaining();
+        let sent = if filled {
+            self.bulk.move_to(buffer, &message, timeout)
+        } else {
+            self.bulk.pass(buffer, &message, timeout)
+        };
+        sent?;
+        self.calls.insert(number, Call { ahead, given_up: false, answer: None });
+        Ok(number)
+    }
+
+    fn next_number(&mut self) -> u32 {
+        loop {
+            self.last = (self.last + 1) & NUMBER_MASK;
+            if self.last != 0 && !self.calls.contains_key(&self.last) {
+                return self.last;
+            }
+        }
+    }
+
+    /// A buffer to fill or to pass.
+    pub(super) fn take(&mut self, deadline: Deadline) -> Result<Buffer, Error> {
+        loop {
+            match self.pool.take() {
+                Err(Error::Bulk(BulkError::NoBuffer { .. })) => {}
+                taken => return taken,
+            }
+            if self.calls.values().any(|call| call.answer.is_none()) {
+                self.hear(deadline)?;
+            } else if !self.throw_away() {
+                // The program has all of them.
+                return self.pool.take();
+            }
+        }
+    }
+
+    /// Throws away what was read ahead and nobody has asked for yet.
+    fn throw_away(&mut self) -> bool {
+        let ahead = self.calls.iter().find(|(_, call)| call.ahead && call.answer.is_some());
+        let Some(number) = ahead.map(|(number, _)| *number) else { return false };
+        self.calls.remove(&number);
+        true
+    }
+
+    /// The answer to a call; one that was declined is an error.
+    pub(super) fn wait(
+        &mut self,
+        number: u32,
+        tried: Tried<'_>,
+        deadline: Deadline,
+    ) -> Result<Answer, Error> {
+        match self.wait_if_there(number, tried, deadline)? {
+            Some(answer) => Ok(answer),
+            None => Err(self.violation("a call was answered twice".into())),
+        }
+    }
+
+    /// As [`wait`](Self::wait); `None` if it was thrown away.
+    pub(super) fn wait_if_there(
+        &mut self,
+        number: u32,
+        (operation, path): Tried<'_>,
+        deadline: Deadline,
+    ) -> Result<Option<Answer>, Error> {
+        loop {
+            let Some(call) = self.calls.get_mut(&number) else { return Ok(None) };
+            // It is wanted now.
+            call.ahead = false;
+            if let Some(answer) = call.answer.take() {
+                self.calls.remove(&number);
+                return match answer {
+                    (FilesReply::Failed { file_fault: fault }, _) => {
+                        let path = path.to_owned();
+                        Err(FileError::Fault { operation, path, fault }.into())
+                    }
+                    answer => Ok(Some(answer)),
+                };
+            }
+            if let Err(error) = self.hear(deadline) {
+                self.give_up(number);
+                return Err(error);
+            }
+        }
+    }
+
+    /// Nobody wants the answer to this call any more.
+    pub(super) fn give_up(&mut self, number: u32) {
+        match self.calls.get_mut(&number) {
+            Some(call) if call.answer.is_none() => call.given_up = true,
+            _ => drop(self.calls.remove(&number)),
+        }
+    }
+
+    /// Hears one answer.
+    fn hear(&mut self, deadline: Deadline) -> Result<(), Error> {
+        let mut metadata = std::mem::take(&mut self.metadata);
+        let heard = self.bulk.recv(&mut metadata, deadline.remaining());
+        let taken = match heard {
+            Ok(arrival) => self.take_answer(arrival, &metadata),
+            Err(Error::WouldBlock | Error::TimedOut { .. }) => {
+                let what = format!("that {} answers about files", self.bulk.channel().peer());
+                Err(Error::TimedOut { what, timeout: self.timeout })
+            }
+            Err(error) => Err(error),
+        };
+        self.metadata = metadata;
+        taken
+    }
+
+    fn take_answer(&mut self, arrival: Arrival, metadata: &[u8]) -> Result<(), Error> {
+        let buffer = match arrival {
+            Arrival::Moved(received) if received.pieces() == 1 => Some(received.into_first()),
+            Arrival::Passed(1) => None,
+            other => return Err(self.violation(format!("no answer: {other:?}"))),
+        };
+        let answer = Envelope::<FilesReply>::decode(metadata);
+        let answer = answer.map_err(|error| self.violation(error.to_string()))?;
+        let number = answer.number();
+        match self.calls.get_mut(&number) {
+            Some(Call { given_up: true, .. }) => drop(self.calls.remove(&number)),
+            Some(call) if call.answer.is_none() => call.answer = Some((answer.body, buffer)),
+            _ => return Err(self.violation(format!("an answer to call {number}, which nobody made"))),
+        }
+        Ok(())
+    }
+
+    /// Closes a file without waiting for the answer; later, if there is no buffer now.
+    pub(super) fn close(&mut self, file: u32) {
+        self.closing.push(file);
+        // If the server is gone, so is the file.
+        let _ = self.close_pending();
+    }
+
+    fn close_pending(&mut self) -> Result<(), Error> {
+        while let Some(&file) = self.closing.last() {
+            let Some(number) = self.submit_ahead(FilesRequest::Close { file })? else { break };
+            self.closing.pop();
+            self.give_up(number);
+        }
+        Ok(())
+    }
+}
+
+/// Which of the two nodes of a window is the one behind it.
+fn behind_the_window(domain: &Domain, peer_node: &str) -> Result<String, Error> {
+    let own = domain.nodes()?.into_iter().find(|node| node.name == domain.node_name());
+    let is_own = own.is_some_and(|node| node.window_bytes.1 > 0);
+    Ok(if is_own { domain.node_name() } else { peer_node }.to_owned())
+}

@@ -1,0 +1,128 @@
+//! What can go wrong with files.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use tombolo_platform::Errno;
+
+use super::messages::FileFault;
+use crate::error::Error;
+
+/// Why something about files could not be done.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FileError {
+    /// Nobody serves files to this program.
+    #[error("this program was granted no files: start its job with `tombolo run --grant PATH`")]
+    NoneGranted,
+    /// Nobody serves files under that name, or not to this domain, or not with so much memory.
+    #[error(
+        "'{name}' does not serve this domain: files are for the domains that whoever serves them started, up to a \
+         number of them and with up to so much memory each"
+    )]
+    NotServed {
+        /// The name.
+        name: String,
+    },
+    /// It cannot be done to that file.
+    #[error("cannot {operation} {}: {fault}", .path.display())]
+    Fault {
+        /// What was tried.
+        operation: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// Why not.
+        fault: FileFault,
+    },
+    /// The file ended before all was read: it became shorter.
+    #[error("{} ends after {available_bytes} of the {wanted_bytes} bytes to be read", .path.display())]
+    Ended {
+        /// The file.
+        path: PathBuf,
+        /// How much was to be read.
+        wanted_bytes: u64,
+        /// How much of that there is.
+        available_bytes: u64,
+    },
+    /// A number of buffers that cannot be.
+    #[error("{buffers} buffers are too few or too many: choose 2 to 64")]
+    Buffers {
+        /// How many.
+        buffers: u32,
+    },
+}
+
+impl fmt::Display for FileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            FileFault::NotGranted => "it was not granted (`tombolo run --grant PATH`)",
+            FileFault::ReadOnly => "it was granted for reading only (`tombolo run --grant PATH:rw`)",
+            FileFault::Outside => "it leads out of what was granted",
+            FileFault::NotFound => "there is no such file",
+            FileFault::Exists => "it is there already",
+            FileFault::IsFolder => "it is a folder",
+            FileFault::NotAFolder => "it, or something on the way to it, is no folder",
+            FileFault::NotAFile => "it is neither file nor folder",
+            FileFault::Denied => "whoever serves it may not do that",
+            FileFault::NoSpace => "there is no space left",
+            FileFault::TooManyOpen(limit) => {
+                return write!(f, "{limit} files are open, which are as many as can be: close some");
+            }
+            FileFault::NotOpen(file) => return write!(f, "there is no open file {file}"),
+            FileFault::OpenedReadOnly => "it was opened for reading only",
+            FileFault::OutOfRange => "no file has bytes there, or no buffer has room for as many",
+            FileFault::BadMode => "to create or truncate it, open it for writing",
+            FileFault::Version => "it is served by another version of Tombolo",
+            FileFault::System(errno) => return Errno::from_raw_os_error(*errno).fmt(f),
+        };
+        f.write_str(text)
+    }
+}
+
+impl From<Errno> for FileFault {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::XDEV | Errno::LOOP => FileFault::Outside,
+            Errno::NOENT => FileFault::NotFound,
+            Errno::EXIST => FileFault::Exists,
+            Errno::ISDIR => FileFault::IsFolder,
+            Errno::NOTDIR => FileFault::NotAFolder,
+            Errno::NXIO => FileFault::NotAFile,
+            Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY => FileFault::Denied,
+            Errno::NOSPC | Errno::DQUOT => FileFault::NoSpace,
+            Errno::OVERFLOW | Errno::FBIG => FileFault::OutOfRange,
+            errno => FileFault::System(errno.raw_os_error()),
+        }
+    }
+}
+
+/// As what the standard library's traits return.
+pub(super) fn to_io(error: Error) -> io::Error {
+    let kind = match &error {
+        Error::File(FileError::Ended { .. }) => io::ErrorKind::UnexpectedEof,
+        Error::File(FileError::Fault { fault, .. }) => kind_of(fault),
+        Error::TimedOut { .. } => io::ErrorKind::TimedOut,
+        Error::PeerDied { .. } | Error::Closed { .. } => io::ErrorKind::ConnectionReset,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}
+
+fn kind_of(fault: &FileFault) -> io::ErrorKind {
+    match fault {
+        FileFault::NotFound => io::ErrorKind::NotFound,
+        FileFault::Exists => io::ErrorKind::AlreadyExists,
+        FileFault::IsFolder => io::ErrorKind::IsADirectory,
+        FileFault::NotAFolder => io::ErrorKind::NotADirectory,
+        FileFault::NoSpace => io::ErrorKind::StorageFull,
+        FileFault::OutOfRange | FileFault::BadMode => io::ErrorKind::InvalidInput,
+        FileFault::NotGranted
+        | FileFault::ReadOnly
+        | FileFault::Outside
+        | FileFault::Denied
+        | FileFault::OpenedReadOnly => io::ErrorKind::PermissionDenied,
+        FileFault::System(errno) => io::Error::from_raw_os_error(*errno).kind(),
+        _ => io::ErrorKind::Other,
+    }
+}

@@ -1,0 +1,210 @@
+//! What is granted: which files, and whether they may be written.
+
+use std::path::{Component, Path, PathBuf};
+use std::str::FromStr;
+
+use tombolo_platform::confined::{Access, Confined};
+use tombolo_platform::{Errno, OsError};
+
+use super::messages::{FileFault, OpenMode};
+
+/// A file, or a folder with all that is below it, to be served.
+///
+/// As text it is a path, which `:ro` or `:rw` may follow: to read, which it is without, or to read and write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileGrant {
+    path: PathBuf,
+    writable: bool,
+}
+
+/// What cannot be granted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GrantError {
+    /// There is no path.
+    #[error("there is no path: write PATH, PATH:ro or PATH:rw")]
+    NoPath,
+    /// It is granted already.
+    #[error("{} is granted twice", .0.display())]
+    Twice(PathBuf),
+    /// It is not there, or cannot be opened.
+    #[error(transparent)]
+    Os(#[from] OsError),
+}
+
+impl FileGrant {
+    /// To read.
+    #[must_use]
+    pub fn read_only(path: impl Into<PathBuf>) -> Self {
+        FileGrant { path: path.into(), writable: false }
+    }
+
+    /// To read and write. A file that is not there may be made, where its folder is.
+    #[must_use]
+    pub fn read_write(path: impl Into<PathBuf>) -> Self {
+        FileGrant { path: path.into(), writable: true }
+    }
+}
+
+impl FromStr for FileGrant {
+    type Err = GrantError;
+
+    fn from_str(text: &str) -> Result<Self, GrantError> {
+        let (path, writable) = match text.rsplit_once(':') {
+            Some((path, "ro")) => (path, false),
+            Some((path, "rw")) => (path, true),
+            _ => (text, false),
+        };
+        if path.is_empty() { Err(GrantError::NoPath) } else { Ok(FileGrant { path: path.into(), writable }) }
+    }
+}
+
+/// One that is served.
+#[derive(Debug)]
+struct Served {
+    grant: FileGrant,
+    /// Where that is, as it was written.
+    written: PathBuf,
+    confined: Confined,
+}
+
+/// All that one server has granted.
+#[derive(Debug)]
+pub(super) struct Grants {
+    /// Where paths are from that do not say.
+    start: PathBuf,
+    served: Vec<Served>,
+}
+
+impl Grants {
+    /// Finds what is granted, as it is now.
+    pub(super) fn new(grants: &[FileGrant]) -> Result<Grants, GrantError> {
+        let start =
+            std::env::current_dir().map_err(|error| OsError::from_io("find the working folder", &error))?;
+        let mut served: Vec<Served> = Vec::new();
+        for grant in grants {
+            let confined = Confined::new(&grant.path, grant.writable)?;
+            if served.iter().any(|other| other.confined.path() == confined.path()) {
+                return Err(GrantError::Twice(grant.path.clone()));
+            }
+            let written = start.join(&grant.path);
+            served.push(Served { grant: grant.clone(), written, confined });
+        }
+        Ok(Grants { start, served })
+    }
+
+    /// As they were written, folders with `/` after them, in order.
+    pub(super) fn names(&self) -> Vec<(PathBuf, bool)> {
+        let mut names: Vec<_> = self
+            .served
+            .iter()
+            .map(|served| (served.grant.path.clone(), served.confined.is_folder()))
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// What holds `path`, and where it is in that. Of several the one that says most.
+    fn find(&self, path: &Path) -> Result<(&Served, PathBuf), FileFault> {
+        let path = self.start.join(path);
+        let mut found: Option<(usize, &Served, PathBuf)> = None;
+        for served in &self.served {
+            for root in [&*served.written, served.confined.path()] {
+                let length = root.components().count();
+                let says_more = found.as_ref().is_none_or(|(most, ..)| length > *most);
+                if says_more && let Some(below) = below(&path, root) {
+                    found = Some((length, served, below));
+                }
+            }
+        }
+        let (_, served, below) = found.ok_or(FileFault::NotGranted)?;
+        Ok((served, below))
+    }
+
+    pub(super) fn open(&self, path: &Path, mode: OpenMode) -> Result<std::fs::File, FileFault> {
+        let (served, below) = self.find(path)?;
+        let access = access(mode)?;
+        if access.write && !served.grant.writable {
+            return Err(FileFault::ReadOnly);
+        }
+        served.confined.open(&below, access).map_err(FileFault::from)
+    }
+
+    pub(super) fn stat(&self, path: &Path) -> Result<(std::fs::Metadata, bool), FileFault> {
+        let (served, below) = self.find(path)?;
+        Ok((served.confined.stat(&below)?, served.grant.writable))
+    }
+
+    pub(super) fn list(&self, path: &Path) -> Result<Vec<(PathBuf, bool)>, FileFault> {
+        let (served, below) = self.find(path)?;
+        let listed = served.confined.list(&below)?;
+        Ok(listed.into_iter().map(|found| (found.name.into(), found.is_folder)).collect())
+    }
+}
+
+fn access(mode: OpenMode) -> Result<Access, FileFault> {
+    let access = Access {
+        write: mode.contains(OpenMode::WRITE),
+        create: mode.contains(OpenMode::CREATE),
+        create_new: mode.contains(OpenMode::CREATE_NEW),
+        truncate: mode.contains(OpenMode::TRUNCATE),
+    };
+    let needs = access.create || access.create_new || access.truncate;
+    if needs && !access.write { Err(FileFault::BadMode) } else { Ok(access) }
+}
+
+/// The rest of a path below a root, by their names alone: what `..` in the rest leads to is the kernel's to say.
+fn below(path: &Path, root: &Path) -> Option<PathBuf> {
+    let mut components = path.components();
+    root.components().all(|root| components.next() == Some(root)).then(|| {
+        // What is left of an absolute path has no root of its own.
+        components.filter(|component| *component != Component::CurDir).collect()
+    })
+}
+
+impl From<GrantError> for crate::error::Error {
+    fn from(error: GrantError) -> Self {
+        match error {
+            GrantError::Os(error) => error.into(),
+            other => OsError::new(format!("serve files: {other}"), Errno::INVAL).into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_may_say_how_it_is_granted() {
+        let parse = |text: &str| text.parse::<FileGrant>();
+        assert_eq!(parse("a/b"), Ok(FileGrant::read_only("a/b")));
+        assert_eq!(parse("a/b:ro"), Ok(FileGrant::read_only("a/b")));
+        assert_eq!(parse("a:b:rw"), Ok(FileGrant::read_write("a:b")));
+        assert_eq!(parse("a:wo"), Ok(FileGrant::read_only("a:wo")));
+        for nothing in ["", ":ro", ":rw"] {
+            assert_eq!(parse(nothing), Err(GrantError::NoPath));
+        }
+    }
+
+    #[test]
+    fn what_is_below_is_found_by_names() {
+        let rest = |path: &str, root: &str| below(Path::new(path), Path::new(root));
+        assert_eq!(rest("/a/b/c", "/a"), Some("b/c".into()));
+        assert_eq!(rest("/a/./b", "/a/"), Some("b".into()));
+        assert_eq!(rest("/a", "/a"), Some(PathBuf::new()));
+        assert_eq!(rest("/a/../b", "/a"), Some("../b".into()));
+        assert_eq!(rest("/ab", "/a"), None);
+        assert_eq!(rest("/", "/a"), None);
+        assert_eq!(rest("/x/../a/f", "/a"), None);
+    }
+
+    #[test]
+    fn modes_that_make_no_sense_are_refused() {
+        for mode in [OpenMode::CREATE, OpenMode::CREATE_NEW, OpenMode::TRUNCATE] {
+            assert_eq!(access(mode), Err(FileFault::BadMode));
+            assert!(access(mode | OpenMode::WRITE).is_ok());
+        }
+        assert_eq!(access(OpenMode::default()), Ok(Access::default()));
+    }
+}

@@ -1,0 +1,282 @@
+//! Serving files: who may connect, and a thread for each who has.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tombolo_base::DomainId;
+use tombolo_interface::Envelope;
+use tombolo_platform::error::Context;
+
+use super::grant::{FileGrant, Grants};
+use super::messages::{FilesReply, FilesRequest};
+use super::session::{Brought, Session};
+use crate::bulk::{Arrival, BulkChannel, BulkOptions, MAX_METADATA_BYTES, Pool};
+use crate::channel::Channel;
+use crate::domain::{Domain, Listener};
+use crate::error::Error;
+use crate::options::ChannelOptions;
+use crate::waitset::{Ready, WaitSet, Waker};
+
+/// How long a client may take to say what a channel for bulk data begins with, and to take what it asked for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long to wait at a time for something to happen.
+const AWHILE: Duration = Duration::from_secs(3600);
+
+/// Limits of a server of files.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServeFilesOptions {
+    max_clients: u32,
+    max_open: u32,
+    max_pool_bytes: u64,
+}
+
+impl Default for ServeFilesOptions {
+    /// 256 clients, each with up to 256 open files and 64 MiB of memory that bytes go through.
+    fn default() -> Self {
+        ServeFilesOptions { max_clients: 256, max_open: 256, max_pool_bytes: 64 << 20 }
+    }
+}
+
+impl ServeFilesOptions {
+    /// How many clients are served at once; others are turned away.
+    #[must_use]
+    pub fn max_clients(mut self, clients: u32) -> Self {
+        self.max_clients = clients;
+        self
+    }
+
+    /// How many files one client may have open.
+    #[must_use]
+    pub fn max_open(mut self, files: u32) -> Self {
+        self.max_open = files;
+        self
+    }
+
+    /// How much memory one client may have bytes go through.
+    #[must_use]
+    pub fn max_pool_bytes(mut self, bytes: u64) -> Self {
+        self.max_pool_bytes = bytes;
+        self
+    }
+}
+
+/// What both sides say of the channel.
+pub(super) fn bulk_options() -> Result<BulkOptions, Error> {
+    let channel = ChannelOptions::default().slots(SLOTS)?;
+    BulkOptions::default().channel(channel).max_pools(1)
+}
+
+/// Room for all calls that can be under way, of four slots each.
+const SLOTS: u32 = 256;
+
+/// Files that are being served, until it is dropped.
+#[derive(Debug)]
+pub struct FileServer {
+    name: String,
+    shared: Arc<Shared>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the threads of a server have in common.
+#[derive(Debug)]
+struct Shared {
+    domain: Domain,
+    grants: Arc<Grants>,
+    options: ServeFilesOptions,
+    stopping: AtomicBool,
+    clients: Mutex<Vec<Client>>,
+}
+
+#[derive(Debug)]
+struct Client {
+    waker: Waker,
+    thread: JoinHandle<()>,
+}
+
+impl Domain {
+    /// Serves files to the domains that this one started, and to those that these did, until what comes back is dropped.
+    /// Paths mean what they mean here now. The name is that under which [`Domain::files_of`] finds them; who starts a domain
+    /// tells it by [`FILES_VARIABLE`](super::FILES_VARIABLE).
+    ///
+    /// # Errors
+    /// What cannot be granted; [`Error::Monitor`] when a name cannot be had.
+    pub fn serve_files(
+        &self,
+        grants: &[FileGrant],
+        options: &ServeFilesOptions,
+    ) -> Result<FileServer, Error> {
+        let grants = Arc::new(Grants::new(grants)?);
+        let name = format!("files-{}", self.id());
+        let listener = self.export_bulk(&name, &bulk_options()?)?;
+        let mut set = WaitSet::new()?;
+        set.add_listener(&listener)?;
+        let waker = set.waker();
+        let shared = Arc::new(Shared {
+            domain: self.clone(),
+            grants,
+            options: options.clone(),
+            stopping: AtomicBool::new(false),
+            clients: Mutex::default(),
+        });
+        let accepting = Arc::clone(&shared);
+        let thread = thread("files", move || accepting.accept(&listener, set))?;
+        Ok(FileServer { name, shared, waker, thread: Some(thread) })
+    }
+}
+
+fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
+    let started = std::thread::Builder::new().name(name.into()).spawn(run);
+    Ok(started.context("start a thread that serves files")?)
+}
+
+impl FileServer {
+    /// The name under which they are served.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for FileServer {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        for client in std::mem::take(&mut *self.shared.clients()) {
+            client.waker.wake();
+            let _ = client.thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn clients(&self) -> std::sync::MutexGuard<'_, Vec<Client>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    fn accept(self: &Arc<Self>, listener: &Listener, mut set: WaitSet) {
+        while !self.is_stopping() {
+            match set.wait(AWHILE) {
+                Ok(Ready::Listener(_)) => match listener.accept(Duration::ZERO) {
+                    // Whoever is not served sees its channel end.
+                    Ok(channel) => drop(self.admit(channel)),
+                    Err(Error::MonitorLost { .. }) => return,
+                    Err(_) => {}
+                },
+                Ok(_) | Err(Error::TimedOut { .. }) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Serves a client if it is one of ours.
+    fn admit(self: &Arc<Self>, channel: Channel) -> Result<(), Error> {
+        if !self.is_ours(channel.peer())? {
+            return Ok(());
+        }
+        let mut clients = self.clients();
+        clients.retain(|client| !client.thread.is_finished());
+        if clients.len() >= self.options.max_clients as usize {
+            return Ok(());
+        }
+        let set = WaitSet::new()?;
+        let waker = set.waker();
+        let shared = Arc::clone(self);
+        let thread = thread("files-client", move || shared.serve(channel, set))?;
+        clients.push(Client { waker, thread });
+        Ok(())
+    }
+
+    /// Whether a domain is one that this one started, or one that these did: as the root has it, which starts them.
+    fn is_ours(&self, peer: DomainId) -> Result<bool, Error> {
+        let domains = self.domain.domains()?;
+        let mut at = peer;
+        // No domain is its own ancestor; a list that says so ends here too.
+        for _ in 0..=domains.len() {
+            match domains.iter().find(|domain| domain.id == at).and_then(|domain| domain.parent) {
+                Some(parent) if parent == self.domain.id() => return Ok(true),
+                Some(parent) => at = parent,
+                None => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Serves a client until its channel ends, or it does what it must not: nobody else notices.
+    fn serve(&self, channel: Channel, mut set: WaitSet) {
+        let Ok(options) = bulk_options() else { return };
+        let options = options.max_pool_bytes(self.options.max_pool_bytes);
+        let Ok(bulk) = BulkChannel::of_channel(&self.domain, channel, &options, PATIENCE) else { return };
+        let Ok(token) = set.add_bulk(bulk) else { return };
+        let mut client = Serving {
+            session: Session::new(Arc::clone(&self.grants), self.options.max_open),
+            pool: None,
+            metadata: Vec::new(),
+        };
+        while !self.is_stopping() {
+            match set.wait(AWHILE) {
+                Ok(Ready::Channel(_)) => {
+                    let Some(bulk) = set.get_bulk_mut(token) else { return };
+                    if client.serve_all(bulk).is_none() {
+                        return;
+                    }
+                }
+                Ok(_) | Err(Error::TimedOut { .. }) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// A client while it is served.
+struct Serving {
+    session: Session,
+    pool: Option<Pool>,
+    metadata: Vec<u8>,
+}
+
+impl Serving {
+    /// Answers what has come; `None` when this client is served no longer.
+    fn serve_all(&mut self, bulk: &mut BulkChannel) -> Option<()> {
+        loop {
+            match bulk.recv(&mut self.metadata, Duration::ZERO) {
+                Ok(arrival) => self.serve_one(bulk, arrival)?,
+                Err(Error::WouldBlock) => return Some(()),
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn serve_one(&mut self, bulk: &mut BulkChannel, arrival: Arrival) -> Option<()> {
+        let (mut buffer, brought) = match arrival {
+            Arrival::Pool(pool) => {
+                self.pool = Some(pool);
+                return Some(());
+            }
+            // What was passed is free here; which of those that are does not matter.
+            Arrival::Passed(1) => (self.pool.as_ref()?.take().ok()?, Brought::Empty),
+            Arrival::Moved(received) if received.pieces() == 1 => (received.into_first(), Brought::Filled),
+            _ => return None,
+        };
+        let request = Envelope::<FilesRequest>::decode(&self.metadata).ok()?;
+        let (reply, is_content) = self.session.answer(request.body, brought, &mut buffer).ok()?;
+        let answer = Envelope { request: request.request, body: reply };
+        let answer: Result<Vec<u8>, _> = Envelope::<FilesReply>::encode(&answer, MAX_METADATA_BYTES);
+        let sent = if is_content {
+            bulk.move_to(buffer, &answer.ok()?, PATIENCE)
+        } else {
+            bulk.pass(buffer, &answer.ok()?, PATIENCE)
+        };
+        sent.is_ok().then_some(())
+    }
+}

@@ -1,0 +1,221 @@
+//! What the server of files does for one client: requests in, answers out.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use tombolo_platform::Errno;
+
+use super::grant::Grants;
+use super::messages::{FILES_FINGERPRINT, FileFault, FileInfo, FileKind, FilesReply, FilesRequest, OpenMode};
+use crate::bulk::Buffer;
+use crate::error::Error;
+
+/// One client's files.
+pub(super) struct Session {
+    grants: Arc<Grants>,
+    max_open: u32,
+    begun: bool,
+    files: HashMap<u32, Opened>,
+    /// The last number that was given to a file: none is given twice.
+    last: u32,
+    /// The folder that is being listed.
+    listing: Option<(PathBuf, Vec<u8>)>,
+}
+
+struct Opened {
+    file: File,
+    writable: bool,
+}
+
+/// How the buffer of a request came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Brought {
+    /// Passed: to be filled.
+    Empty,
+    /// Moved: to be read.
+    Filled,
+}
+
+/// Why a client is served no longer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Misdeed;
+
+/// An answer, and whether its buffer means anything.
+type Answer = (FilesReply, bool);
+
+impl Session {
+    pub(super) fn new(grants: Arc<Grants>, max_open: u32) -> Session {
+        Session { grants, max_open, begun: false, files: HashMap::new(), last: 0, listing: None }
+    }
+
+    /// Does what is asked. The buffer becomes what goes back; it is moved if the answer says so, or else passed.
+    pub(super) fn answer(
+        &mut self,
+        request: FilesRequest,
+        brought: Brought,
+        buffer: &mut Buffer,
+    ) -> Result<Answer, Misdeed> {
+        let is_write = matches!(request, FilesRequest::Write { .. });
+        let is_begin = matches!(request, FilesRequest::Begin { .. });
+        if is_begin == self.begun || is_write != (brought == Brought::Filled) {
+            return Err(Misdeed);
+        }
+        Ok(self.obey(request, buffer).unwrap_or_else(|file_fault| (FilesReply::Failed { file_fault }, false)))
+    }
+
+    fn obey(&mut self, request: FilesRequest, buffer: &mut Buffer) -> Result<Answer, FileFault> {
+        let done = match request {
+            FilesRequest::Begin { fingerprint } => self.begin(fingerprint)?,
+            FilesRequest::Open { path, mode } => self.open(&to_path(path), mode)?,
+            FilesRequest::Read { file, offset_bytes, length_bytes } => {
+                if length_bytes > buffer.len_bytes() {
+                    return Err(FileFault::OutOfRange);
+                }
+                is_in_a_file(offset_bytes, length_bytes)?;
+                let count = buffer.read_file(&self.opened(file)?.file, offset_bytes, length_bytes)?;
+                buffer.set_part(0, count)?;
+                return Ok((FilesReply::Done, true));
+            }
+            FilesRequest::Write { file, offset_bytes } => {
+                is_in_a_file(offset_bytes, buffer.len_bytes())?;
+                buffer.write_file(&self.writable(file)?.file, offset_bytes)?;
+                FilesReply::Done
+            }
+            FilesRequest::Stat { path } => FilesReply::Stat { info: self.stat(&to_path(path))? },
+            FilesRequest::List { path, from } => return self.list(to_path(path), from, buffer),
+            FilesRequest::Length { file } => {
+                FilesReply::Length { length_bytes: self.opened(file)?.file.metadata()?.len() }
+            }
+            FilesRequest::SetLength { file, length_bytes } => {
+                is_in_a_file(0, length_bytes)?;
+                self.writable(file)?.file.set_len(length_bytes)?;
+                FilesReply::Done
+            }
+            FilesRequest::Sync { file } => {
+                self.opened(file)?.file.sync_all()?;
+                FilesReply::Done
+            }
+            FilesRequest::Close { file } => {
+                self.files.remove(&file).ok_or(FileFault::NotOpen(file))?;
+                FilesReply::Done
+            }
+        };
+        Ok((done, false))
+    }
+
+    fn begin(&mut self, fingerprint: u64) -> Result<FilesReply, FileFault> {
+        if fingerprint != FILES_FINGERPRINT {
+            return Err(FileFault::Version);
+        }
+        self.begun = true;
+        Ok(FilesReply::Done)
+    }
+
+    fn open(&mut self, path: &Path, mode: OpenMode) -> Result<FilesReply, FileFault> {
+        if self.files.len() >= self.max_open as usize {
+            return Err(FileFault::TooManyOpen(self.max_open));
+        }
+        let number = self.last.checked_add(1).ok_or(FileFault::TooManyOpen(u32::MAX))?;
+        let file = self.grants.open(path, mode)?;
+        let length_bytes = file.metadata()?.len();
+        self.last = number;
+        self.files.insert(number, Opened { file, writable: mode.contains(OpenMode::WRITE) });
+        Ok(FilesReply::Open { file: number, length_bytes })
+    }
+
+    fn opened(&self, file: u32) -> Result<&Opened, FileFault> {
+        self.files.get(&file).ok_or(FileFault::NotOpen(file))
+    }
+
+    fn writable(&self, file: u32) -> Result<&Opened, FileFault> {
+        let opened = self.opened(file)?;
+        if opened.writable { Ok(opened) } else { Err(FileFault::OpenedReadOnly) }
+    }
+
+    fn stat(&self, path: &Path) -> Result<FileInfo, FileFault> {
+        let (found, writable) = self.grants.stat(path)?;
+        let modified = found.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let is_folder = found.is_dir();
+        Ok(FileInfo {
+            kind: if is_folder { FileKind::Folder } else { FileKind::File },
+            writable,
+            length_bytes: if is_folder { 0 } else { found.len() },
+            modified_ns: modified.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)),
+        })
+    }
+
+    fn list(&mut self, path: PathBuf, from: u64, buffer: &mut Buffer) -> Result<Answer, FileFault> {
+        // All pages are of the same moment, where they are asked for one after another.
+        let names = match self.listing.take() {
+            Some((listed, names)) if from > 0 && listed == path => names,
+            _ if path.as_os_str().is_empty() => text(self.grants.names()),
+            _ => text(self.grants.list(&path)?),
+        };
+        let mut start = 0;
+        for _ in 0..from {
+            start += length_of_first(&names[start..]).ok_or(FileFault::OutOfRange)?;
+        }
+        let (mut end, mut count) = (start, 0);
+        while let Some(length) = length_of_first(&names[end..])
+            && (end + length - start) as u64 <= buffer.len_bytes()
+        {
+            (end, count) = (end + length, count + 1);
+        }
+        let more = end < names.len();
+        if more && count == 0 {
+            return Err(FileFault::OutOfRange);
+        }
+        buffer.write(0, &names[start..end])?;
+        buffer.set_part(0, (end - start) as u64)?;
+        self.listing = more.then_some((path, names));
+        Ok((FilesReply::List { names: count, more }, true))
+    }
+}
+
+/// Offsets are signed where files are kept.
+fn is_in_a_file(offset_bytes: u64, length_bytes: u64) -> Result<(), FileFault> {
+    let end = offset_bytes.checked_add(length_bytes).and_then(|end| i64::try_from(end).ok());
+    end.map(|_| ()).ok_or(FileFault::OutOfRange)
+}
+
+fn to_path(path: Vec<u8>) -> PathBuf {
+    std::ffi::OsString::from_vec(path).into()
+}
+
+/// Names as they are told.
+fn text(names: Vec<(PathBuf, bool)>) -> Vec<u8> {
+    let mut text = Vec::new();
+    for (name, is_folder) in names {
+        text.extend_from_slice(name.as_os_str().as_bytes());
+        if is_folder && !text.ends_with(b"/") {
+            text.push(b'/');
+        }
+        text.push(0);
+    }
+    text
+}
+
+/// How long the first name is, with what ends it.
+fn length_of_first(names: &[u8]) -> Option<usize> {
+    names.iter().position(|&byte| byte == 0).map(|at| at + 1)
+}
+
+impl From<std::io::Error> for FileFault {
+    fn from(error: std::io::Error) -> Self {
+        Errno::from_io_error(&error).unwrap_or(Errno::IO).into()
+    }
+}
+
+/// What went wrong between a file and a buffer. That the pool was taken away its channel says.
+impl From<Error> for FileFault {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Os(error) => error.errno.into(),
+            _ => FileFault::OutOfRange,
+        }
+    }
+}

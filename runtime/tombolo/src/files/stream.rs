@@ -1,0 +1,266 @@
+//! Files as streams: read ahead of the program, and written behind it.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+use super::connection::{Connection, Leave, With};
+use super::error::to_io;
+use super::file::{File, sought};
+use crate::bulk::Buffer;
+use crate::error::Error;
+
+/// Bytes between two calls of the program.
+#[derive(Debug)]
+enum Kept {
+    /// Where they arrived, or are sent from.
+    Buffer { buffer: Buffer, _leave: Leave },
+    /// Copied, so that others have the buffer.
+    Copy(Vec<u8>),
+}
+
+/// Reads a file from one end to the other, with several reads under way. More is asked for than the program has read, the
+/// further it reads the more, up to half of the buffers.
+#[derive(Debug)]
+pub struct FileReader {
+    file: File,
+    /// What is being read by the program, and how much of it has been.
+    current: Option<(Kept, usize)>,
+    /// Where the program is.
+    position: u64,
+    /// Calls, each with its place in the file.
+    ahead: VecDeque<(u32, u64)>,
+    /// Where to ask for more.
+    next: u64,
+    depth: usize,
+}
+
+impl FileReader {
+    pub(super) fn new(file: File) -> FileReader {
+        FileReader { file, current: None, position: 0, ahead: VecDeque::new(), next: 0, depth: 1 }
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Forgets what was asked for and goes on at the program's place.
+    fn restart(&mut self, connection: &mut Connection) {
+        self.ahead.drain(..).for_each(|(number, _)| connection.give_up(number));
+        self.next = self.position;
+    }
+
+    /// The next bytes, as they arrived; `None` at the end of the file.
+    fn fetch(&mut self) -> Result<Option<Kept>, Error> {
+        let file = self.file.clone();
+        let mut connection = file.lock();
+        let deadline = connection.deadline();
+        let length = connection.buffer_bytes();
+        loop {
+            if self.ahead.is_empty() {
+                let request = file.read_request(self.next, length);
+                self.ahead.push_back((connection.submit(request, With::Empty, deadline)?, self.next));
+                self.next = self.next.saturating_add(length as u64);
+            }
+            while self.ahead.len() < self.depth {
+                let request = file.read_request(self.next, length);
+                let Some(number) = connection.submit_ahead(request)? else { break };
+                self.ahead.push_back((number, self.next));
+                self.next = self.next.saturating_add(length as u64);
+            }
+            let Some((number, _)) = self.ahead.pop_front() else { return Ok(None) };
+            let Some(answer) = connection.wait_if_there(number, ("read", file.path()), deadline)? else {
+                // Another reader needed its buffer more.
+                self.restart(&mut connection);
+                self.depth = 1;
+                continue;
+            };
+            let buffer = file.content(&connection, answer, length)?;
+            self.depth = (self.depth * 2).min(connection.depth());
+            let count = buffer.len_bytes();
+            if count < length as u64 {
+                // The end, unless it has become longer when the program gets there.
+                self.position += count;
+                self.restart(&mut connection);
+                self.position -= count;
+                self.depth = 1;
+            }
+            return match connection.leave_to_keep() {
+                _ if count == 0 => Ok(None),
+                Some(leave) => Ok(Some(Kept::Buffer { buffer, _leave: leave })),
+                None => {
+                    let mut copy = vec![0; count as usize];
+                    buffer.read(0, &mut copy)?;
+                    Ok(Some(Kept::Copy(copy)))
+                }
+            };
+        }
+    }
+}
+
+impl Read for FileReader {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        if target.is_empty() {
+            return Ok(0);
+        }
+        if self.current.is_none() {
+            self.current = self.fetch().map_err(to_io)?.map(|kept| (kept, 0));
+        }
+        let Some((kept, taken)) = &mut self.current else { return Ok(0) };
+        let available = match kept {
+            Kept::Buffer { buffer, .. } => buffer.len_bytes() as usize,
+            Kept::Copy(bytes) => bytes.len(),
+        };
+        let count = target.len().min(available - *taken);
+        match kept {
+            Kept::Buffer { buffer, .. } => buffer.read(*taken as u64, &mut target[..count]).map_err(to_io)?,
+            Kept::Copy(bytes) => target[..count].copy_from_slice(&bytes[*taken..][..count]),
+        }
+        *taken += count;
+        self.position += count as u64;
+        if *taken == available {
+            self.current = None;
+        }
+        Ok(count)
+    }
+}
+
+impl Seek for FileReader {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        let to = sought(position, self.position, || self.file.len_bytes())?;
+        if to != self.position {
+            self.current = None;
+            self.position = to;
+            let file = self.file.clone();
+            self.restart(&mut file.lock());
+        }
+        Ok(to)
+    }
+}
+
+impl Drop for FileReader {
+    fn drop(&mut self) {
+        self.current = None;
+        let file = self.file.clone();
+        self.restart(&mut file.lock());
+    }
+}
+
+/// Writes a file from one end to the other, with several writes under way. An error of one shows in a later call, in
+/// [`flush`](Write::flush) at the latest. Dropping it writes what is left, and does not say how that went.
+#[derive(Debug)]
+pub struct FileWriter {
+    file: File,
+    /// What is being filled, and how much of it is.
+    current: Option<(Kept, usize)>,
+    /// Where that begins in the file.
+    position: u64,
+    under_way: VecDeque<u32>,
+}
+
+impl FileWriter {
+    pub(super) fn new(file: File) -> FileWriter {
+        FileWriter { file, current: None, position: 0, under_way: VecDeque::new() }
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Waits until no more than `most` writes are under way.
+    fn settle(&mut self, connection: &mut Connection, most: usize) -> Result<(), Error> {
+        let mut settled = Ok(());
+        while self.under_way.len() > most
+            && let Some(number) = self.under_way.pop_front()
+        {
+            let done = connection.wait(number, ("write", self.file.path()), connection.deadline());
+            settled = settled.and(done.map(|_| ()));
+        }
+        settled
+    }
+
+    /// Sends what has been filled.
+    fn send(&mut self, connection: &mut Connection) -> Result<(), Error> {
+        let Some((kept, filled)) = self.current.take() else { return Ok(()) };
+        self.settle(connection, connection.depth() - 1)?;
+        let deadline = connection.deadline();
+        let buffer = match kept {
+            Kept::Buffer { buffer, .. } => buffer,
+            Kept::Copy(bytes) => {
+                let mut buffer = connection.take(deadline)?;
+                buffer.write(0, &bytes[..filled])?;
+                buffer
+            }
+        };
+        let at = (self.position, filled);
+        self.under_way.push_back(self.file.submit_write(connection, buffer, at, deadline)?);
+        self.position += filled as u64;
+        Ok(())
+    }
+
+    /// Somewhere to write to.
+    fn room(&mut self, connection: &mut Connection) -> Result<Kept, Error> {
+        let Some(leave) = connection.leave_to_keep() else {
+            return Ok(Kept::Copy(vec![0; connection.buffer_bytes()]));
+        };
+        self.settle(connection, connection.depth() - 1)?;
+        let deadline = connection.deadline();
+        Ok(Kept::Buffer { buffer: connection.take(deadline)?, _leave: leave })
+    }
+
+    fn write_some(&mut self, source: &[u8]) -> Result<usize, Error> {
+        let file = self.file.clone();
+        let mut connection = file.lock();
+        if self.current.is_none() {
+            self.current = Some((self.room(&mut connection)?, 0));
+        }
+        let Some((kept, filled)) = &mut self.current else { return Ok(0) };
+        let room = connection.buffer_bytes() - *filled;
+        let count = source.len().min(room);
+        match kept {
+            Kept::Buffer { buffer, .. } => buffer.write(*filled as u64, &source[..count])?,
+            Kept::Copy(bytes) => bytes[*filled..][..count].copy_from_slice(&source[..count]),
+        }
+        *filled += count;
+        if count == room {
+            self.send(&mut connection)?;
+        }
+        Ok(count)
+    }
+
+    fn finish(&mut self) -> Result<(), Error> {
+        let file = self.file.clone();
+        let mut connection = file.lock();
+        let sent = self.send(&mut connection);
+        let settled = self.settle(&mut connection, 0);
+        sent.and(settled)
+    }
+}
+
+impl Write for FileWriter {
+    fn write(&mut self, source: &[u8]) -> io::Result<usize> {
+        self.write_some(source).map_err(to_io)
+    }
+
+    /// What was written is the file's when this returns; [`File::sync`] waits for the disk.
+    fn flush(&mut self) -> io::Result<()> {
+        self.finish().map_err(to_io)
+    }
+}
+
+impl Seek for FileWriter {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.flush()?;
+        self.position = sought(position, self.position, || self.file.len_bytes())?;
+        Ok(self.position)
+    }
+}
+
+impl Drop for FileWriter {
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}

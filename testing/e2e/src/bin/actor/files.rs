@@ -1,0 +1,314 @@
+//! Files that the job was granted: read, written, listed, and what is refused.
+
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::time::Duration;
+
+use tombolo::files::{
+    FILES_VARIABLE, FileError, FileFault, FileGrant, Files, FilesOptions, OpenOptions, ServeFilesOptions,
+};
+use tombolo::{BulkOptions, ChannelOptions, Domain, Error, PoolOptions, SpawnOptions};
+
+use crate::{Outcome, PATIENCE};
+
+fn files() -> Result<Files, Error> {
+    Domain::attach()?.files()
+}
+
+/// Of bytes, so that two sides can compare many: FNV-1a.
+struct Sum(u64);
+
+impl Sum {
+    fn new() -> Sum {
+        Sum(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+/// Says the length and sum of a file, read as a stream.
+pub(crate) fn sum(path: &str) -> Outcome {
+    let mut reader = files()?.open(path)?.reader();
+    let (mut sum, mut length) = (Sum::new(), 0);
+    let mut piece = vec![0; 100_000];
+    loop {
+        let count = reader.read(&mut piece)?;
+        if count == 0 {
+            break;
+        }
+        sum.add(&piece[..count]);
+        length += count;
+    }
+    println!("sum {length} {:016x}", sum.0);
+    Ok(())
+}
+
+/// Says what a file holds, as text.
+pub(crate) fn show(paths: &[&str]) -> Outcome {
+    let files = files()?;
+    for path in paths {
+        let map = files.open(path)?.map()?;
+        println!("{path}: {}", String::from_utf8_lossy(&map));
+    }
+    Ok(())
+}
+
+/// Says what happens when a path is opened, in words.
+pub(crate) fn try_open(paths: &[&str]) -> Outcome {
+    let files = files()?;
+    for path in paths {
+        let tried = |options: OpenOptions| match files.open_with(path, options) {
+            Ok(file) => match file.read_at(0, &mut [0; 16]) {
+                Ok(_) => "opened".to_owned(),
+                Err(error) => error.to_string(),
+            },
+            Err(error) => error.to_string(),
+        };
+        println!("{path}: read: {}", tried(OpenOptions::new()));
+        println!("{path}: write: {}", tried(OpenOptions::new().write()));
+    }
+    Ok(())
+}
+
+/// Copies a file to another, and checks the copy in every way there is to read one.
+pub(crate) fn copy(from: &str, to: &str) -> Outcome {
+    let files = files()?;
+    let source = files.open(from)?;
+    let target = files.open_with(to, OpenOptions::new().create().truncate())?;
+    let mut writer = target.writer();
+    let copied = std::io::copy(&mut source.reader(), &mut writer)?;
+    writer.flush()?;
+    target.sync()?;
+    check(copied == source.len_bytes()? && copied == target.len_bytes()?, "lengths differ")?;
+    let (one, other) = (source.map()?, target.map()?);
+    check(one[..] == other[..], "the copy is another")?;
+    // From the middle, where it lies, and as a stream that goes back and forth.
+    let middle = copied / 2;
+    let mut piece = vec![0; 1000.min((copied - middle) as usize)];
+    target.read_exact_at(middle, &mut piece)?;
+    check(piece[..] == one[middle as usize..][..piece.len()], "the middle is another")?;
+    let buffer = target.buffer_at(middle)?;
+    buffer.read(0, &mut piece)?;
+    check(piece[..] == one[middle as usize..][..piece.len()], "the buffer is another")?;
+    drop(buffer);
+    let mut reader = target.reader();
+    for place in [SeekFrom::End(-5), SeekFrom::Start(middle), SeekFrom::Current(-3), SeekFrom::Start(0)] {
+        let at = reader.seek(place)? as usize;
+        let mut few = [0; 5];
+        reader.read_exact(&mut few)?;
+        check(few[..] == one[at..][..5], "a stream that was moved reads something else")?;
+    }
+    // What is changed in a map is the file's after a flush.
+    let mut map = target.map_range(middle, 1000.min(copied - middle))?;
+    map.range_mut(1..4)?.copy_from_slice(b"new");
+    map.flush()?;
+    target.read_exact_at(middle, &mut piece[..5])?;
+    check(&piece[1..4] == b"new" && piece[0] == one[middle as usize], "the change did not arrive")?;
+    target.write_at(middle, &one[middle as usize..][..5])?;
+    target.set_len(copied + 10)?;
+    check(target.map_range(copied, 10)?[..] == [0; 10], "what was added is not zero")?;
+    target.set_len(copied)?;
+    println!("copied {copied}");
+    Ok(())
+}
+
+fn check(holds: bool, otherwise: &'static str) -> Result<(), &'static str> {
+    if holds { Ok(()) } else { Err(otherwise) }
+}
+
+/// Says what is in folders, and first what was granted.
+pub(crate) fn list(folders: &[&str]) -> Outcome {
+    let files = files()?;
+    let granted: Vec<_> = files.granted()?.iter().map(|path| path.display().to_string()).collect();
+    println!("granted: {}", granted.join(" "));
+    for folder in folders {
+        let entries = files.list(folder)?;
+        let names = entries.iter().map(|entry| {
+            format!("{}{}", entry.name.to_string_lossy(), if entry.is_folder { "/" } else { "" })
+        });
+        let names: Vec<String> = names.collect();
+        println!("{folder}: {} names: {}", names.len(), names.join(" "));
+        let info = files.stat(folder)?;
+        println!("{folder}: {:?}, writable {}", info.kind, info.writable);
+    }
+    Ok(())
+}
+
+/// Reads a file to its end while it becomes shorter: what is gone is an end, never a fault or a hang.
+pub(crate) fn read_while_it_shrinks(path: &str) -> Outcome {
+    let file = files()?.open(path)?;
+    let length = file.len_bytes()?;
+    let mut reader = file.reader();
+    let mut start = vec![0; 4096];
+    reader.read_exact(&mut start)?;
+    println!("reading");
+    std::io::stdin().read_exact(&mut [0])?;
+    let mut rest = Vec::new();
+    reader.read_to_end(&mut rest)?;
+    check((rest.len() as u64) < length - 4096, "all of it was read although it became shorter")?;
+    match file.map_range(0, length) {
+        Err(Error::File(FileError::Ended { wanted_bytes, available_bytes, .. })) => {
+            println!("ended after {available_bytes} of {wanted_bytes}");
+            Ok(())
+        }
+        other => Err(format!("a map of what is not there: {:?}", other.map(|map| map.len())).into()),
+    }
+}
+
+/// Keeps a file open and reads it again and again, until something is wrong.
+pub(crate) fn read_for_ever(path: &str) -> Outcome {
+    let file = files()?.open(path)?;
+    println!("reading");
+    let mut piece = vec![0; 3 << 20];
+    loop {
+        file.read_at(0, &mut piece)?;
+    }
+}
+
+/// More files, readers and threads at once than there are buffers.
+pub(crate) fn many(path: &str) -> Outcome {
+    let files = Domain::attach()?.files_with(&FilesOptions::default().buffers(4096, 4)?)?;
+    let expected = files.open(path)?.map()?;
+    let mut readers = Vec::new();
+    for _ in 0..10 {
+        readers.push(files.open(path)?.reader());
+    }
+    let mut read = vec![Vec::new(); readers.len()];
+    // In turn, a little of each.
+    for _ in 0..expected.len().div_ceil(1000) {
+        for (reader, read) in readers.iter_mut().zip(&mut read) {
+            reader.by_ref().take(1000).read_to_end(read)?;
+        }
+    }
+    check(read.iter().all(|read| read[..] == expected[..]), "a reader read something else")?;
+    drop(readers);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| files.open(path).and_then(|file| Ok(file.map()?[..] == expected[..]))))
+            .collect();
+        threads.into_iter().all(|thread| matches!(thread.join(), Ok(Ok(true))))
+    })
+    .then_some(())
+    .ok_or("a thread read something else")?;
+    println!("many were right");
+    Ok(())
+}
+
+/// Connects to the files of a job that is not its own, by a name that it was told.
+pub(crate) fn intrude(name: &str) -> Outcome {
+    match Domain::attach()?.files_of(name, &FilesOptions::default()) {
+        Err(Error::File(FileError::NotServed { .. })) => {
+            println!("turned away");
+            Ok(())
+        }
+        other => Err(format!("not turned away: {:?}", other.map(|_| ())).into()),
+    }
+}
+
+/// Says under which name its files are served, and stays until its input ends.
+pub(crate) fn tell_name() -> Outcome {
+    let files = files()?;
+    println!("name {}", std::env::var(FILES_VARIABLE)?);
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    drop(files);
+    Ok(())
+}
+
+/// Serves a file to its children: to one at a time, with two files and little memory.
+pub(crate) fn serve(path: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let options = ServeFilesOptions::default().max_clients(1).max_open(2).max_pool_bytes(4 * 4096);
+    let server = domain.serve_files(&[FileGrant::read_only(path)], &options)?;
+    let start = |words: &[&str]| {
+        let options = SpawnOptions::this_image();
+        domain.spawn(&options.args(words.iter().copied()).env(FILES_VARIABLE, server.name()))
+    };
+    let run = |words: &[&str]| start(words)?.wait(PATIENCE);
+    println!("within limits: {:?}", run(&["file-limits", path, "4", "4096"])?);
+    println!("more memory: {:?}", run(&["file-limits", path, "4", "4160"])?);
+    let first = start(&["file-client", "file-client"])?;
+    let channel = domain.connect("file-client", &ChannelOptions::default(), PATIENCE)?;
+    println!("one more: {:?}", run(&["file-limits", path, "4", "4096"])?);
+    drop(channel);
+    first.wait(PATIENCE)?;
+    println!("the next: {:?}", run(&["file-limits", path, "4", "4096"])?);
+    // Who is served when it ends is told.
+    let last = start(&["file-client", "file-client"])?;
+    let channel = domain.connect("file-client", &ChannelOptions::default(), PATIENCE)?;
+    let name = server.name().to_owned();
+    drop(server);
+    drop(channel);
+    println!("the last: {:?}", last.wait(PATIENCE)?);
+    let nobody = domain.files_of(&name, &FilesOptions::default().timeout(Duration::from_secs(1)));
+    check(matches!(nobody, Err(Error::File(FileError::NotServed { .. }))), "a server that has ended serves")?;
+    Ok(())
+}
+
+/// Uses so much memory and as many files as are allowed, and no more.
+pub(crate) fn limits(path: &str, buffers: &str, buffer_bytes: &str) -> Outcome {
+    let options = FilesOptions::default().buffers(buffer_bytes.parse()?, buffers.parse()?)?;
+    let files = Domain::attach()?.files_with(&options)?;
+    let one = files.open(path)?;
+    let two = files.open(path)?;
+    let Err(Error::File(FileError::Fault { fault: FileFault::TooManyOpen(2), .. })) = files.open(path) else {
+        return Err("a third file was opened".into());
+    };
+    drop(one);
+    check(files.open(path)?.map()?[..] == two.map()?[..], "the same file is another")?;
+    Ok(())
+}
+
+/// Is a client, until whoever connects has closed the channel.
+pub(crate) fn client(name: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let files = domain.files_with(&FilesOptions::default().buffers(4096, 4)?)?;
+    let listener = domain.export(name, &ChannelOptions::default())?;
+    let mut channel = listener.accept(PATIENCE)?;
+    let _ = channel.recv_into(&mut Vec::new(), PATIENCE);
+    drop(files);
+    Ok(())
+}
+
+/// Says nonsense to the server of its files, in many ways; each ends its channel, and nothing else.
+pub(crate) fn hostile(path: &str) -> Outcome {
+    let domain = Domain::attach()?;
+    let good = domain.files()?;
+    let file = good.open(path)?;
+    let expected = file.map()?.to_vec();
+    let name = std::env::var(FILES_VARIABLE)?;
+    let options = BulkOptions::default().channel(ChannelOptions::default().slots(256)?);
+    for nonsense in 0..6 {
+        let mut bulk = domain.connect_bulk(&name, &options, PATIENCE)?;
+        let pool = domain.create_pool(&PoolOptions::new(4096, 4))?;
+        if nonsense == 5 {
+            // Two pools, where one is allowed.
+            bulk.assign(&pool, PATIENCE)?;
+            let refused = bulk.assign(&domain.create_pool(&PoolOptions::new(4096, 4))?, PATIENCE);
+            check(refused.is_err(), "a second pool was taken")?;
+            continue;
+        }
+        bulk.assign(&pool, PATIENCE)?;
+        let (one, two) = (pool.take()?, pool.take()?);
+        match nonsense {
+            0 => bulk.pass(one, b"no message", PATIENCE).map_err(Error::from)?,
+            1 => bulk.move_to(one, b"", PATIENCE).map_err(Error::from)?,
+            2 => bulk.move_all(vec![one, two], b"two", PATIENCE).map_err(Error::from)?,
+            3 => drop(bulk.share(one, b"to read", PATIENCE).map_err(Error::from)?),
+            // The header of a message with nothing behind it.
+            _ => bulk.pass(one, &[0xff; 64], PATIENCE).map_err(Error::from)?,
+        }
+        let ended = loop {
+            match bulk.recv(&mut Vec::new(), PATIENCE) {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        check(ended.is_peer_gone(), "a channel with nonsense on it lives")?;
+        check(file.map()?[..] == expected[..], "the file is another")?;
+    }
+    println!("nobody else noticed");
+    Ok(())
+}
