@@ -722,6 +722,35 @@ uint64_t tombolo_bulk_peer(const tombolo_bulk *bulk);
 const char *tombolo_bulk_peer_node(const tombolo_bulk *bulk);
 const char *tombolo_bulk_transport(const tombolo_bulk *bulk);
 
+/* --- buffers as parameters of interfaces ---------------------------------------------------------------------------- */
+
+/* The bulk channel beside a channel of typed messages. It may be used by several threads at once. */
+typedef struct tombolo_transfers tombolo_transfers;
+
+/* Opens it. Both ends do so before anything else is said on the channel; `pools` are assigned to it, and those of both ends are there
+ * when this returns. Give it back with tombolo_transfers_drop, and after the buffers that came over it. */
+tombolo_status tombolo_open_bulk(const tombolo_domain *domain, tombolo_channel *channel, const tombolo_bulk_options *options,
+                                 const tombolo_pool *const *pools, size_t count, uint64_t timeout_ns,
+                                 tombolo_transfers **transfers);
+void tombolo_transfers_drop(tombolo_transfers *transfers);
+
+/* Moves buffers to the other end as one transfer, all or none: a list of `move buffer`. Their handles are given back by that; `rights` has
+ * room for `count`. */
+tombolo_status tombolo_move_buffers(const tombolo_transfers *transfers, tombolo_buffer *const *buffers, size_t count,
+                                    uint64_t timeout_ns, tombolo_right *rights);
+
+/* Lends a buffer to the other end to read: a `copy buffer`. The handle is a right to read from then on. */
+tombolo_status tombolo_lend_buffer(const tombolo_transfers *transfers, tombolo_buffer *buffer, uint64_t timeout_ns,
+                                   tombolo_right *right);
+
+/* Claims the buffer that a message names, once. TOMBOLO_RIGHT_REFUSED: there is none; a handler that returns that refuses the
+ * call. */
+tombolo_status tombolo_claim(const tombolo_transfers *transfers, tombolo_right right, uint64_t timeout_ns,
+                             tombolo_buffer **buffer);
+
+/* Takes what has come, without waiting, and gives back what was dropped. */
+tombolo_status tombolo_transfers_settle(const tombolo_transfers *transfers);
+
 #ifdef __cplusplus
 }
 #endif

@@ -94,7 +94,7 @@ impl How {
 
 /// # Safety
 /// The pointer is null, or points to options.
-unsafe fn options(pointer: *const How) -> Result<BulkOptions, Failure> {
+pub(crate) unsafe fn options(pointer: *const How) -> Result<BulkOptions, Failure> {
     // SAFETY: as this function asks for.
     match unsafe { pointer.as_ref() } {
         None => Ok(BulkOptions::default()),
@@ -389,7 +389,7 @@ fn no_offer() -> Failure {
 ///
 /// # Safety
 /// The pointers are null, or live handles.
-unsafe fn taken(handles: &[*mut BufferHandle]) -> Result<Vec<Buffer>, Failure> {
+pub(crate) unsafe fn taken(handles: &[*mut BufferHandle]) -> Result<Vec<Buffer>, Failure> {
     let mut buffers = Vec::with_capacity(handles.len());
     for handle in handles {
         let take = |hand: &mut Hand| match std::mem::replace(hand, Hand::Gone) {
@@ -414,7 +414,7 @@ unsafe fn taken(handles: &[*mut BufferHandle]) -> Result<Vec<Buffer>, Failure> {
 
 /// # Safety
 /// As for [`taken`].
-unsafe fn put_back(handles: &[*mut BufferHandle], hands: impl Iterator<Item = Hand>) {
+pub(crate) unsafe fn put_back(handles: &[*mut BufferHandle], hands: impl Iterator<Item = Hand>) {
     for (handle, back) in handles.iter().zip(hands) {
         let put = |hand: &mut Hand| {
             *hand = back;
@@ -430,7 +430,7 @@ unsafe fn put_back(handles: &[*mut BufferHandle], hands: impl Iterator<Item = Ha
 ///
 /// # Safety
 /// The pointer points to so many pointers, which nobody changes meanwhile.
-unsafe fn list<'a>(
+pub(crate) unsafe fn list<'a>(
     buffers: *const *mut BufferHandle,
     count: usize,
 ) -> Result<&'a [*mut BufferHandle], Failure> {

@@ -19,6 +19,7 @@ pub mod passing;
 pub mod pool;
 pub mod region;
 pub mod status;
+pub mod transfers;
 
 pub use bulk::BulkHandle;
 pub use channel::ChannelHandle;

@@ -241,14 +241,14 @@ impl Arrival {
 }
 
 /// What is to be sent, in the hands of the façade, and where it comes from.
-struct Load<'py> {
+pub(crate) struct Load<'py> {
     from: Vec<Bound<'py, Held>>,
     hands: Vec<Hand>,
 }
 
 impl<'py> Load<'py> {
     /// Takes one buffer, or several, which nothing looks at.
-    fn take(buffers: &Bound<'py, PyAny>) -> Result<Load<'py>, Failure> {
+    pub(crate) fn take(buffers: &Bound<'py, PyAny>) -> Result<Load<'py>, Failure> {
         let from: Vec<Bound<'py, Held>> = match buffers.cast::<Held>() {
             Ok(one) => vec![one.clone()],
             Err(_) => {
@@ -277,7 +277,7 @@ impl<'py> Load<'py> {
     }
 
     /// The buffers themselves.
-    fn mine(&mut self) -> Result<Vec<tombolo::Buffer>, Failure> {
+    pub(crate) fn mine(&mut self) -> Result<Vec<tombolo::Buffer>, Failure> {
         if let Some(wrong) = self.hands.iter().find(|hand| !matches!(hand, Hand::Mine { .. })) {
             let failure = match wrong {
                 Hand::Gone(why) => Failure::new("BufferState", format!("the buffer {why}")),
@@ -291,7 +291,7 @@ impl<'py> Load<'py> {
     }
 
     /// What did not go.
-    fn keep(&mut self, buffers: Vec<tombolo::Buffer>) {
+    pub(crate) fn keep(&mut self, buffers: Vec<tombolo::Buffer>) {
         for (held, buffer) in self.from.iter().zip(buffers) {
             // Without trust it may be sealed by now, and is copied when it is written to.
             let stays = buffer.pool().trust() == Trust::Full;
@@ -299,7 +299,7 @@ impl<'py> Load<'py> {
         }
     }
 
-    fn gone(&self, why: &'static str) {
+    pub(crate) fn gone(&self, why: &'static str) {
         for held in &self.from {
             held.get().put(Hand::Gone(why));
         }

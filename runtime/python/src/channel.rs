@@ -8,9 +8,12 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView};
 use tombolo::TransportKind;
 use tombolo::interface::{Carries, Port};
 
+use crate::domain::Domain;
 use crate::end::End;
 use crate::failure::Failure;
 use crate::passing::FarEnd;
+use crate::pool::Pool;
+use crate::transfers::{self, Transfers};
 use crate::wait::Seconds;
 
 /// One end of a channel: whole messages, in order, both ways.
@@ -64,6 +67,14 @@ impl Channel {
 
     pub(crate) fn about(&self) -> &About {
         &self.about
+    }
+
+    /// Uses the channel.
+    pub(crate) fn with<R>(
+        &self,
+        body: impl FnOnce(&mut tombolo::Channel) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        body(self.state()?.end.channel()?)
     }
 
     /// What it can carry besides bytes.
@@ -145,6 +156,21 @@ impl Channel {
     #[getter]
     fn max_message_bytes(&self) -> usize {
         self.about.max_message_bytes
+    }
+
+    /// Opens a bulk channel beside this one, so that clients and servers that pass buffers can be made of it. Both ends do so
+    /// before anything else; `pools` are assigned to it, and those of both ends are there when this returns.
+    #[pyo3(signature = (domain, pools = Vec::new(), *, trust = "full", timeout = Seconds(std::time::Duration::from_secs(10))),
+           text_signature = "($self, domain, pools=[], *, trust='full', timeout=10.0)")]
+    fn open_bulk(
+        &self,
+        py: Python<'_>,
+        domain: &Domain,
+        pools: Vec<PyRef<'_, Pool>>,
+        trust: &str,
+        timeout: Seconds,
+    ) -> Result<Transfers, Failure> {
+        transfers::open(py, self, domain, pools, trust, timeout.0)
     }
 
     /// Sends a message, whole or not at all, waiting for room up to `timeout` seconds.

@@ -18,7 +18,7 @@ use crate::wait::{Seconds, Until, wait, wait_apart, wait_on};
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Domain {
-    domain: tombolo::Domain,
+    pub(crate) domain: tombolo::Domain,
 }
 
 /// Attaches to a machine: the one that started this program, or that ``TOMBOLO_MACHINE`` names, or the only one that is

@@ -17,6 +17,7 @@ mod passing;
 mod pool;
 mod region;
 mod server;
+mod transfers;
 mod wait;
 
 use pyo3::prelude::*;
@@ -49,6 +50,8 @@ mod _native {
     use crate::region::{Capability, Region};
     #[pymodule_export]
     use crate::server::{Later, ServerEnd, current_server, later};
+    #[pymodule_export]
+    use crate::transfers::Transfers;
 
     use pyo3::prelude::*;
 

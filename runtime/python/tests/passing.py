@@ -109,3 +109,82 @@ def call(rights, domain, name, window):
         refused("a right that was revoked", filled(4).move_to(server), revoked)
         half.close()
         lent.close()
+
+
+BUFFER_BYTES = 65536
+LENGTHS = (8, 4096, BUFFER_BYTES - 8, BUFFER_BYTES)
+#: Calls that are refused, of each client that passes buffers.
+REFUSED_BUFFERS = 3
+
+
+def content(seed, length):
+    """What is written to a buffer."""
+    return bytes((at * 31 ^ at >> 8 ^ seed) & 0xFF for at in range(length))
+
+
+def serve_buffers(rights, domain, channel):
+    """Serves one client."""
+    transfers = channel.open_bulk(domain, timeout=PATIENCE)
+
+    class Adder(rights.BuffersHandler):
+        def pass_(self, given, lent):
+            number, back = 0, None
+            for index, right in enumerate(given):
+                buffer = transfers.claim(right, 0)
+                number += sum(buffer.read())
+                if index == 0:
+                    back = buffer
+                else:
+                    buffer.close()
+            if lent is not None:
+                shared = transfers.claim(lent, 0)
+                number += sum(shared.read())
+                shared.close()
+            return rights.BuffersPassReply(number, None if back is None else transfers.move_to(back, PATIENCE))
+
+    with rights.BuffersServer(channel, Adder()) as server:
+        server.serve()
+        expect("calls that were refused", server.counts["refused"], REFUSED_BUFFERS)
+    transfers.close()
+
+
+def call_buffers(rights, domain, name, window):
+    """Calls one server. The pool is in the window of that node, or in memory of the kernel."""
+    channel = domain.connect(name, interface_hash=rights.BuffersClient.INTERFACE.hash, timeout=PATIENCE)
+    pool = domain.create_pool(BUFFER_BYTES, 6, reachable_from=window)
+    transfers = channel.open_bulk(domain, [pool], timeout=PATIENCE)
+
+    def filled(seed, length):
+        buffer = pool.take()
+        buffer.write(content(seed, length))
+        buffer.set_part(0, length)
+        return buffer
+
+    with rights.BuffersClient(channel, timeout=PATIENCE) as client:
+
+        def refused(what, right):
+            try:
+                client.pass_([right], None)
+            except tombolo.RightRefused:
+                return
+            raise SystemExit(f"{what} was not refused")
+
+        for count in (0, 1, 4, 2, 4, 4):
+            expected = sum(content(9, 128)) + sum(sum(content(seed, LENGTHS[seed])) for seed in range(count))
+            given = transfers.move_to([filled(seed, LENGTHS[seed]) for seed in range(count)]) if count else []
+            lent, kept = transfers.share(filled(9, 128))
+            reply = client.pass_(given, lent)
+            expect("the sum", reply.sum, expected)
+            expect("whether one came back", reply.back is not None, count > 0)
+            if reply.back is not None:
+                back = transfers.claim(reply.back, PATIENCE)
+                expect("what came back", back.read(), content(0, LENGTHS[0]))
+                back.close()
+                claimed = given[0]
+            kept.close()
+        refused("a buffer that was claimed", claimed)
+        refused("a buffer that was never sent", claimed._replace(object=claimed.object ^ 0x40000000))
+        lent, kept = transfers.share(filled(1, 64))
+        refused("a buffer that was lent", lent.given_away())
+        kept.close()
+    transfers.close()

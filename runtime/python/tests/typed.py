@@ -189,6 +189,7 @@ def serve(name, clients):
         (growth.GrowthServer, Now, "now"),
         (before.GrowthServer, Before, "before"),
         (rights.RightsServer, None, "rights"),
+        (rights.BuffersServer, None, "buffers"),
     )
     listeners = [server.export(domain, f"{name}-{part}") for server, _, part in parts]
     print("serving", name, flush=True)
@@ -202,6 +203,7 @@ def serve(name, clients):
                 if number == 0:
                     expect("messages that were unknown", counts["unknown"], 0)
         passing.serve(rights, domain, listeners[3].accept(PATIENCE))
+        passing.serve_buffers(rights, domain, listeners[4].accept(PATIENCE))
     for listener in listeners:
         listener.close()
     print("served", clients, "clients")
@@ -387,6 +389,7 @@ def call(window, names):
         call_as_before(domain, f"{name}-now", True)
         call_as_before(domain, f"{name}-before", False)
         passing.call(rights, domain, f"{name}-rights", window)
+        passing.call_buffers(rights, domain, f"{name}-buffers", window)
         print("understood", name, flush=True)
 
 

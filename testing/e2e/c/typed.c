@@ -1,9 +1,9 @@
 /* typed serve NAME CLIENTS | typed call WINDOW NAME...: the same words, channels and lines as the test program in Rust. */
 #include "typed.h"
 
-enum part { EVERYTHING, NOW, BEFORE, RIGHTS, PARTS };
+enum part { EVERYTHING, NOW, BEFORE, RIGHTS, BULK, PARTS };
 
-static const char *const part_names[PARTS] = {"everything", "now", "before", "rights"};
+static const char *const part_names[PARTS] = {"everything", "now", "before", "rights", "buffers"};
 
 static tombolo_options options_of(int part)
 {
@@ -14,8 +14,10 @@ static tombolo_options options_of(int part)
         return testing_growth_options();
     case BEFORE:
         return before_growth_options();
-    default:
+    case RIGHTS:
         return testing_rights_options();
+    default:
+        return testing_buffers_options();
     }
 }
 
@@ -52,6 +54,7 @@ static void serve(tombolo_domain *domain, const char *server, int clients)
             serve_before(accepted(listeners[BEFORE]));
         }
         serve_rights(domain, accepted(listeners[RIGHTS]));
+        serve_buffers(domain, accepted(listeners[BULK]));
     }
     for (int part = 0; part < PARTS; part++) {
         tombolo_unexport(listeners[part]);
@@ -79,6 +82,7 @@ static void call(tombolo_domain *domain, const char *window, const char *server)
     call_as_before(connected(domain, server, NOW), true);
     call_as_before(connected(domain, server, BEFORE), false);
     call_rights(domain, connected(domain, server, RIGHTS), window);
+    call_buffers(domain, connected(domain, server, BULK), window);
     printf("understood %s\n", server);
 }
 

@@ -42,4 +42,7 @@ void serve_rights(tombolo_domain *domain, tombolo_channel *channel);
 /* Memory is in the window of that node, or of the kernel if it is null. */
 void call_rights(tombolo_domain *domain, tombolo_channel *channel, const char *window);
 
+void serve_buffers(tombolo_domain *domain, tombolo_channel *channel);
+void call_buffers(tombolo_domain *domain, tombolo_channel *channel, const char *window);
+
 #endif

@@ -1,5 +1,5 @@
 //! Each language on each kind of node serves each, and calls each: every type of the interface language with its limits,
-//! rights to memory and to endpoints, and the versions of an interface as it was and as it is.
+//! rights to memory and to endpoints, bulk buffers, and the versions of an interface as it was and as it is.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -40,11 +40,12 @@ impl Speaker {
     }
 }
 
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
     "testing/e2e/c/typed.c",
     "testing/e2e/c/everything.c",
     "testing/e2e/c/growth.c",
     "testing/e2e/c/passing.c",
+    "testing/e2e/c/buffers.c",
 ];
 
 /// All that there are here, of these nodes; those that cannot be built were said to be skipped.

@@ -22,6 +22,7 @@ pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
     let now = export("now", growth::HASH)?;
     let before = export("before", growth::HASH)?;
     let rights = export("rights", rights::HASH)?;
+    let buffers = export("buffers", buffers::HASH)?;
     println!("serving {name}");
     let accept = |listener: &Listener| -> Result<Channel, tombolo::Error> { listener.accept(PATIENCE) };
     for _ in 0..clients {
@@ -31,6 +32,7 @@ pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
             growth::serve_before(accept(&before)?)?;
         }
         rights::serve(&domain, accept(&rights)?)?;
+        buffers::serve(&domain, accept(&buffers)?, "-")?;
     }
     println!("served {clients} clients");
     Ok(())
@@ -50,6 +52,7 @@ pub(crate) fn call(window: &str, names: &[&str]) -> Outcome {
         growth::call_as_before(connect("now", growth::HASH)?, growth::Peer::Now)?;
         growth::call_as_before(connect("before", growth::HASH)?, growth::Peer::Before)?;
         rights::call(&domain, connect("rights", rights::HASH)?, (window != "-").then_some(window))?;
+        buffers::call(&domain, connect("buffers", buffers::HASH)?, window)?;
         println!("understood {name}");
     }
     Ok(())

@@ -1,0 +1,204 @@
+//! Buffers as parameters of interfaces.
+
+use std::time::Duration;
+
+use tombolo::interface::Handle;
+use tombolo::{BulkError, Error, NotSent, Transfers};
+
+use crate::boundary::{guard, hand_out, present, put, shared, take_back};
+use crate::bulk::{How, list, options, put_back, taken};
+use crate::channel::{ChannelHandle, with};
+use crate::domain::DomainHandle;
+use crate::passing::Right;
+use crate::pool::{BufferHandle, Hand, PoolHandle, pool_of, with_hand};
+use crate::status::{Failure, Status};
+
+/// `tombolo_transfers`.
+#[derive(Debug)]
+pub struct TransfersHandle {
+    transfers: Transfers,
+}
+
+/// The kind of a buffer, and what is added to one that is given away.
+const BUFFER: u64 = 4;
+const MOVED: u64 = 0x100;
+
+/// A buffer that is not there is the peer's fault; what else went wrong is not.
+fn refused(error: Error) -> Failure {
+    match error {
+        Error::Bulk(BulkError::NoTransfer { .. } | BulkError::OtherVerb) => {
+            Failure::new(Status::RightRefused, error.to_string())
+        }
+        error => error.into(),
+    }
+}
+
+/// `tombolo_open_bulk`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_open_bulk(
+    domain: *const DomainHandle,
+    channel: *mut ChannelHandle,
+    how: *const How,
+    pools: *const *const PoolHandle,
+    count: usize,
+    timeout_ns: u64,
+    result: *mut *mut TransfersHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the transfers")?;
+        // SAFETY: a live handle and options, by the contract.
+        let (domain, how) = unsafe { (shared(domain, "the domain")?, options(how)?) };
+        let handles: &[*const PoolHandle] = match count {
+            0 => &[],
+            1..=32 if !pools.is_null() => {
+                // SAFETY: not null, and so many pointers, by the contract.
+                unsafe { std::slice::from_raw_parts(pools, count) }
+            }
+            _ => return Err(Failure::invalid("a channel has up to 32 pools")),
+        };
+        let mut pools = Vec::with_capacity(count);
+        for handle in handles {
+            // SAFETY: live handles, by the contract.
+            pools.push(unsafe { pool_of(*handle) }?.clone());
+        }
+        let timeout = Duration::from_nanos(timeout_ns);
+        // SAFETY: a live handle, by the contract.
+        let transfers = unsafe {
+            with(channel, |end| Ok(end.channel()?.open_bulk(&domain.domain, &how, &pools, timeout)?))
+        }?;
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, hand_out(TransfersHandle { transfers }), "where to put the transfers") }
+    })
+}
+
+/// `tombolo_transfers_drop`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_transfers_drop(transfers: *mut TransfersHandle) {
+    guard(|| {
+        // SAFETY: a handle that is given back once, by the contract.
+        drop(unsafe { take_back(transfers) });
+        Ok(())
+    });
+}
+
+/// `tombolo_move_buffers`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_move_buffers(
+    transfers: *const TransfersHandle,
+    buffers: *const *mut BufferHandle,
+    count: usize,
+    timeout_ns: u64,
+    rights: *mut Right,
+) -> Status {
+    guard(|| {
+        present(rights, "where to put the rights")?;
+        // SAFETY: a live handle, and so many pointers, by the contract.
+        let (transfers, handles) = unsafe { (shared(transfers, "the transfers")?, list(buffers, count)?) };
+        // SAFETY: live handles, by the contract.
+        let all = unsafe { taken(handles) }?;
+        let moved = transfers.transfers.move_all(all, Duration::from_nanos(timeout_ns));
+        let moved = moved.map_err(|not_sent| {
+            let NotSent { error, kept } = *not_sent;
+            // SAFETY: live handles, by the contract.
+            unsafe { put_back(handles, kept.into_iter().map(Hand::Mine)) };
+            error
+        })?;
+        for (index, (handle, moved)) in handles.iter().zip(moved).enumerate() {
+            // SAFETY: live handles, which are given back by this, and room for as many rights, by the contract.
+            unsafe {
+                drop(take_back(*handle));
+                put(rights.add(index), Right { object: moved.object, mark: BUFFER | MOVED }, "a right")?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// `tombolo_lend_buffer`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_lend_buffer(
+    transfers: *const TransfersHandle,
+    buffer: *mut BufferHandle,
+    timeout_ns: u64,
+    right: *mut Right,
+) -> Status {
+    guard(|| {
+        present(right, "where to put the right")?;
+        // SAFETY: a live handle, by the contract.
+        let transfers = &unsafe { shared(transfers, "the transfers") }?.transfers;
+        let lend = |hand: &mut Hand| match std::mem::replace(hand, Hand::Gone) {
+            Hand::Mine(buffer) => match transfers.share(buffer, Duration::from_nanos(timeout_ns)) {
+                Ok((lent, shared)) => {
+                    *hand = Hand::Lent(shared);
+                    Ok(lent.object)
+                }
+                Err(not_sent) => {
+                    let NotSent { error, kept } = *not_sent;
+                    *hand = Hand::Mine(kept);
+                    Err(error.into())
+                }
+            },
+            other => {
+                *hand = other;
+                Err(Failure::new(Status::BufferState, "the buffer is shared, or not here any more"))
+            }
+        };
+        // SAFETY: a live handle, by the contract.
+        let object = unsafe { with_hand(buffer, lend) }?;
+        // SAFETY: the caller's room for a right, by the contract.
+        unsafe { put(right, Right { object, mark: BUFFER }, "where to put the right") }
+    })
+}
+
+/// `tombolo_claim`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_claim(
+    transfers: *const TransfersHandle,
+    right: Right,
+    timeout_ns: u64,
+    result: *mut *mut BufferHandle,
+) -> Status {
+    guard(|| {
+        present(result, "where to put the buffer")?;
+        // SAFETY: a live handle, by the contract.
+        let transfers = &unsafe { shared(transfers, "the transfers") }?.transfers;
+        let (object, timeout) = (right.object, Duration::from_nanos(timeout_ns));
+        let claimed = match right.mark {
+            BUFFER => transfers.claim(Handle::<4, false> { object }, timeout).map(Hand::Lent),
+            mark if mark == BUFFER | MOVED => {
+                transfers.claim(Handle::<4, true> { object }, timeout).map(Hand::Mine)
+            }
+            _ => return Err(Failure::invalid("it is no buffer")),
+        };
+        let buffer = BufferHandle::hand_out(claimed.map_err(refused)?);
+        // SAFETY: the caller's room for a pointer, by the contract.
+        unsafe { put(result, buffer, "where to put the buffer") }
+    })
+}
+
+/// `tombolo_transfers_settle`: see `tombolo.h`.
+///
+/// # Safety
+/// As `tombolo.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_transfers_settle(transfers: *const TransfersHandle) -> Status {
+    guard(|| {
+        // SAFETY: a live handle, by the contract.
+        Ok(unsafe { shared(transfers, "the transfers") }?.transfers.settle()?)
+    })
+}
