@@ -308,7 +308,7 @@ class Transfers(unittest.TestCase):
                 await channel.recv(0.01)
             with self.assertRaises(tombolo.WouldBlock):
                 await channel.recv(0)
-            count = 2 * pool.count
+            count = 10 * pool.count
 
             async def send():
                 for number in range(count):
@@ -317,7 +317,7 @@ class Transfers(unittest.TestCase):
                             buffer = pool.take()
                             break
                         except tombolo.NoBuffer:
-                            bulk.settle()
+                            channel.settle()
                             await asyncio.sleep(0.001)
                     await channel.move_to(buffer, number.to_bytes(2, "little") + bytes(1000), PATIENCE)
 
@@ -332,7 +332,7 @@ class Transfers(unittest.TestCase):
             with self.assertRaises(tombolo.Closed):
                 await waiting
 
-        with Pair(self.peer, count=100) as (bulk, pool):
+        with Pair(self.peer, count=20) as (bulk, pool):
             asyncio.run(run(bulk, pool))
             self.assertEqual(self.peer.answer(), "None")
             self.peer("del a, pool; bulk.close()")

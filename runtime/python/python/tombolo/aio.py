@@ -69,6 +69,13 @@ class AsyncBulkChannel:
         """As :meth:`BulkChannel.release <tombolo.BulkChannel.release>`."""
         await self._until(lambda: self._bulk.release(shared, metadata, 0), True, timeout)
 
+    def settle(self) -> None:
+        """As :meth:`BulkChannel.settle <tombolo.BulkChannel.settle>`. Of what it finds tasks that receive are told here and nowhere else:
+        so the channel's own is not for a channel on which tasks wait.
+        """
+        self._bulk.settle()
+        self._wake(but_room=True)
+
     async def assign(self, pool: Pool, timeout: float = 10.0) -> None:
         """As :meth:`BulkChannel.assign <tombolo.BulkChannel.assign>`, on a thread: nothing else is done with the channel meanwhile."""
         await self._loop.run_in_executor(None, self._bulk.assign, pool, timeout)
@@ -107,8 +114,7 @@ class AsyncBulkChannel:
             except WouldBlock:
                 if for_room:
                     # What has come meanwhile is told to those who receive, and not again by the descriptor.
-                    self._bulk.settle()
-                    self._wake(but_room=True)
+                    self.settle()
 
     async def _changed(self, for_room: bool) -> None:
         waiting: asyncio.Future[None] = self._loop.create_future()
