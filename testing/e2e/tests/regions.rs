@@ -244,7 +244,7 @@ fn rights_go_along_with_messages() {
 #[test]
 fn rights_go_along_with_messages_between_all_kinds_of_nodes() {
     // Built before anybody waits for it.
-    tombolo_e2e::actor_image();
+    let _ = tombolo_e2e::actor_image();
     let machine = Machine::up(&zoo());
     for pair in [
         ("host", "s390x-user", "-"),
