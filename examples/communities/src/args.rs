@@ -14,7 +14,9 @@ The graph (undirected; an edge given twice, in either direction, is one edge: we
   FILE             an edge list: `source target [weight]` per line, names or numbers, # or % starts a comment;
                    or Matrix Market: coordinate, pattern|integer|real, general|symmetric;
                    either may be compressed with gzip. Decimal weights count in millionths
+                   A file that was granted (`tombolo run --grant`) is the host's, on whatever node this runs
   --debian         the dependencies between the packages in this machine's Debian package lists (default)
+  --rmat SCALE     a made-up graph of 2^SCALE vertices and 8 edges for each (R-MAT, the same each time): 4 to 24
 
 Who works:
   --workers LIST   nodes with the number of workers on each, such as host:2,arm0; `none`: the master alone.
@@ -23,6 +25,7 @@ Who works:
 
 The answer depends on the graph and the seed alone, never on who works:
   --seed N         another seed gives another, about equally good answer (default 1)
+  --compare-spreading  spread the graph by messages first, and say how much longer that took
   --verify         search again in one thread and compare the answers bit for bit; exit status 1 if they differ
 
 Output:
@@ -34,7 +37,8 @@ Output:
 Examples:
   tombolo run communities.tbi -- --debian --verify
   tombolo run communities.tbi -- --workers host:1,arm0:1 --top 3 web.mtx.gz
-  tombolo run communities.tbi -- --workers arm0:1 --json friends.txt
+  tombolo run --on arm0 --grant friends.txt communities.tbi -- --json friends.txt
+  tombolo run communities.tbi -- --rmat 18 --compare-spreading
   communities --threads 2 --seed 7 --output labels.tsv friends.txt
 
 Memory: each worker holds the whole graph, in 8 bytes per edge (16 with weights, 24 if a weight reaches 2^32)
@@ -73,6 +77,8 @@ pub struct Request {
     pub top: usize,
     /// Whether to search again alone and compare.
     pub verify: bool,
+    /// Whether to spread the graph by messages first.
+    pub compare_spreading: bool,
     /// Whether the report is JSON.
     pub json: bool,
     /// Where the labels go.
@@ -86,6 +92,8 @@ pub enum Source {
     Debian,
     /// A file.
     File(PathBuf),
+    /// A made-up graph of that scale.
+    Rmat(u32),
 }
 
 /// Who works.
@@ -144,6 +152,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
         seed: 1,
         top: 10,
         verify: false,
+        compare_spreading: false,
         json: false,
         output: None,
     };
@@ -178,7 +187,12 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
             }
             "--output" => request.output = Some(value("--output")?.into()),
             "--verify" => request.verify = true,
+            "--compare-spreading" => request.compare_spreading = true,
             "--json" => request.json = true,
+            "--rmat" => {
+                let scale = number("--rmat", value("--rmat")?, "a scale from 4 to 24", 4..=24)? as u32;
+                choose(&mut source, &format!("--rmat {scale}"), Source::Rmat(scale))?;
+            }
             "--debian" => choose(&mut source, "--debian", Source::Debian)?,
             _ if option.starts_with('-') => return Err(UsageError::UnknownOption(argument)),
             _ => choose(&mut source, &argument, Source::File(argument.as_str().into()))?,
@@ -293,6 +307,8 @@ mod tests {
         assert_eq!(found.source, Source::File("a=b.txt".into()));
         assert_eq!(found.output, Some("out.tsv".into()));
         assert_eq!(request("").source, Source::Debian);
+        let made_up = request("--rmat 4 --compare-spreading");
+        assert_eq!((made_up.source, made_up.compare_spreading), (Source::Rmat(4), true));
         assert_eq!(request("-- --debian").source, Source::File("--debian".into()));
         assert_eq!(request("--workers none").staff, Staff::Threads(0));
     }
@@ -321,6 +337,9 @@ mod tests {
             ("--workers ,", "such as host:2,arm0"),
             ("--workers host --threads 2", "exclude each other"),
             ("--debian file", "--debian and file exclude each other"),
+            ("--rmat 3", "a scale from 4 to 24"),
+            ("--rmat 25", "a scale from 4 to 24"),
+            ("--rmat 24 --debian", "--rmat 24 and --debian exclude each other"),
             ("one two", "one and two exclude each other"),
         ] {
             let error = parsed(line).expect_err(line);

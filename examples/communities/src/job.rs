@@ -1,6 +1,5 @@
 //! The whole job: read, search with whoever works, report, verify.
 
-use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -8,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::args::{Request, Source, Staff};
 use crate::crew::{Account, Identity, MemberReport, Options, Workers};
-use crate::graph::{Input, Progress, ReadError, debian};
+use crate::graph::{Input, Progress, ReadError, debian, rmat};
 use crate::launch::{self, LaunchError};
 use crate::port::{LocalHub, LocalPort, Port};
 use crate::report::{self, Report, Times};
 use crate::search::{Alone, Communities, Search, SearchError, Step};
-use crate::worker;
+use crate::{store, worker};
 
 /// Messages that a channel to a thread holds each way, and how long they may be.
 const LOCAL_MESSAGES: usize = 64;
@@ -83,8 +82,8 @@ pub fn run(request: &Request) -> Result<(), JobError> {
     if report.verified == Some(false) { Err(JobError::NotVerified) } else { Ok(()) }
 }
 
-fn create(path: &Path) -> Result<File, JobError> {
-    File::create(path).map_err(|source| JobError::Output { path: path.to_owned(), source })
+fn create(path: &Path) -> Result<Box<dyn Write>, JobError> {
+    store::create(path).map_err(|source| JobError::Output { path: path.to_owned(), source })
 }
 
 fn print(report: &Report, json: bool) -> io::Result<()> {
@@ -105,6 +104,7 @@ fn read(source: &Source, screen: &mut Screen) -> Result<Input, ReadError> {
     let name = match source {
         Source::Debian => debian::SOURCE.to_owned(),
         Source::File(path) => path.display().to_string(),
+        Source::Rmat(scale) => rmat::source(*scale),
     };
     screen.status(&format!("reading {name}"));
     let mut watch = |Progress { lines, bytes, file_bytes }: Progress| {
@@ -114,6 +114,7 @@ fn read(source: &Source, screen: &mut Screen) -> Result<Input, ReadError> {
     match source {
         Source::Debian => debian::read_packages(&mut watch),
         Source::File(path) => Input::read(path, &mut watch),
+        Source::Rmat(scale) => rmat::make(*scale),
     }
 }
 
@@ -127,20 +128,20 @@ fn search(
 ) -> Result<Outcome, JobError> {
     let start = Instant::now();
     if let Staff::Threads(count) = request.staff {
-        return search_with_threads(request.seed, input, count, times, screen);
+        return search_with_threads(request, input, count, times, screen);
     }
     screen.status("starting workers");
     let started = launch::start(&request.staff, &mut |warning| screen.line(&format!("warning: {warning}")))?;
     times.start_seconds = start.elapsed().as_secs_f64();
     let nodes: Vec<&str> = started.ports.iter().map(|(identity, _)| identity.node.as_str()).collect();
     screen.line(&format!("{} workers: {}", nodes.len(), nodes.join(", ")));
-    let outcome = search_with(request.seed, input, started.ports, times, screen);
+    let outcome = search_with(request, input, started.ports, times, screen);
     launch::end(&started.children);
     outcome
 }
 
 fn search_with_threads(
-    seed: u64,
+    request: &Request,
     input: &Input,
     count: u32,
     times: &mut Times,
@@ -164,12 +165,12 @@ fn search_with_threads(
             )
         });
         let ports: Vec<(Identity, LocalPort)> = ports.collect();
-        search_with(seed, input, ports, times, screen)
+        search_with(request, input, ports, times, screen)
     })
 }
 
 fn search_with<P: Port>(
-    seed: u64,
+    request: &Request,
     input: &Input,
     ports: Vec<(Identity, P)>,
     times: &mut Times,
@@ -178,10 +179,12 @@ fn search_with<P: Port>(
     let start = Instant::now();
     let screen = std::cell::RefCell::new(screen);
     let warn = |text: &str| screen.borrow_mut().line(&format!("warning: {text}"));
-    let mut crew = Workers::new(ports, Options::default(), warn);
+    let options = Options { compare_spreading: request.compare_spreading, ..Options::default() };
+    let mut crew = Workers::new(ports, options, warn);
     let watch = |step: Step| screen.borrow_mut().progress(&describe(&step, start.elapsed()));
-    let found = Search::new(seed).watched(watch).run(&input.graph, &mut crew)?;
+    let found = Search::new(request.seed).watched(watch).run(&input.graph, &mut crew)?;
     times.search_seconds = start.elapsed().as_secs_f64();
+    times.spreading = crew.spreading();
     Ok((found, crew.dismiss()))
 }
 

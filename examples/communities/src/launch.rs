@@ -1,13 +1,20 @@
-//! Workers as domains of a machine: the one place that knows Tombolo.
+//! Workers as domains of a machine.
 
+mod port;
+
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use tombolo::{Channel, ChannelOptions, Child, Domain, DomainId, Error, Exit, NodeInfo, SpawnOptions};
+use tombolo::{
+    BulkChannel, BulkOptions, Channel, ChannelOptions, Child, Domain, DomainId, Error, Exit, Listener,
+    NodeInfo, Ready, SpawnOptions, WaitSet,
+};
 
 use crate::args::Staff;
 use crate::crew::Identity;
-use crate::port::{Port, PortError};
 use crate::worker::{self, WorkerError};
+
+pub use port::DomainPort;
 
 /// Slots of a ring, of [`SLOT_BYTES`] each: messages of up to some 120 KiB, 256 KiB of a window per worker.
 const SLOTS: u32 = 1024;
@@ -54,10 +61,6 @@ pub enum LaunchError {
     },
 }
 
-/// A channel of a domain as a port.
-#[derive(Debug)]
-pub struct DomainPort(Channel);
-
 /// Workers that were started and have connected.
 #[derive(Debug)]
 pub struct Started {
@@ -65,6 +68,26 @@ pub struct Started {
     pub ports: Vec<(Identity, DomainPort)>,
     /// The domains; dropping it does not end them, [`end`] does.
     pub children: Vec<Child>,
+}
+
+/// This program's place in a machine, once for all that need one.
+///
+/// # Errors
+/// There is no machine.
+pub fn domain() -> Result<Domain, Error> {
+    static DOMAIN: OnceLock<Domain> = OnceLock::new();
+    match DOMAIN.get() {
+        Some(domain) => Ok(domain.clone()),
+        None => {
+            let domain = Domain::attach()?;
+            Ok(DOMAIN.get_or_init(|| domain).clone())
+        }
+    }
+}
+
+/// The name for bulk data beside a name for messages.
+fn bulk_name(name: &str) -> String {
+    format!("{name}/bulk")
 }
 
 fn options() -> Result<ChannelOptions, Error> {
@@ -81,11 +104,9 @@ pub fn start(staff: &Staff, warn: &mut dyn FnMut(&str)) -> Result<Started, Launc
         let what = what.to_owned();
         move |source| LaunchError::Machine { what, source }
     };
-    let domain = Domain::attach().map_err(failed("cannot join a machine (--threads 2 works without one)"))?;
+    let domain = domain().map_err(failed("cannot join a machine (--threads 2 works without one)"))?;
     let name = format!("communities-{}", domain.id());
-    let listener = options()
-        .and_then(|options| domain.export(&name, &options))
-        .map_err(failed("cannot take up a name for the workers"))?;
+    let mut door = Door::open(&domain, &name).map_err(failed("cannot take up a name for the workers"))?;
     let (posts, must) = match staff {
         Staff::Nodes(nodes) => (nodes.clone(), true),
         _ => (every_node(&domain.nodes().map_err(failed("cannot list the nodes"))?), false),
@@ -116,9 +137,14 @@ pub fn start(staff: &Staff, warn: &mut dyn FnMut(&str)) -> Result<Started, Launc
     }
     let deadline = Instant::now() + START_TIMEOUT;
     while !awaited.is_empty() {
-        match listener.accept(LOOK_EVERY) {
-            Ok(channel) => admit(channel, &mut awaited, &mut started.ports),
-            Err(Error::TimedOut { .. }) => {}
+        match door.next(LOOK_EVERY) {
+            Ok(Some((channel, bulk))) => {
+                let admitted = admit(&domain, channel, bulk, &mut awaited, &mut started.ports);
+                if let Err(error) = admitted {
+                    warn(&format!("graph and moves go to a worker by messages: {error}"));
+                }
+            }
+            Ok(None) => {}
             Err(error @ (Error::Refused { .. } | Error::PeerDied { .. } | Error::Closed { .. })) => {
                 warn(&format!("a worker could not connect: {error}"));
             }
@@ -162,10 +188,68 @@ fn spawn(domain: &Domain, name: &str, node: &str, number: u32) -> Result<Child, 
     domain.spawn(&options.on(node).args(["worker", "--connect", name, "--number", &number]))
 }
 
-/// Takes in the channel of a worker that is awaited; others are closed.
-fn admit(channel: Channel, awaited: &mut Vec<(u32, Child)>, ports: &mut Vec<(Identity, DomainPort)>) {
+/// Where workers come in: each by a channel for messages and by one for bulk data.
+struct Door {
+    set: WaitSet,
+    messages: Listener,
+    bulk: Listener,
+    /// Those of whom one channel is there.
+    channels: Vec<Channel>,
+    bulks: Vec<BulkChannel>,
+}
+
+impl Door {
+    fn open(domain: &Domain, name: &str) -> Result<Door, Error> {
+        let messages = domain.export(name, &options()?)?;
+        let bulk = domain.export_bulk(&bulk_name(name), &BulkOptions::default())?;
+        let mut set = WaitSet::new()?;
+        set.add_listener(&messages)?;
+        set.add_listener(&bulk)?;
+        Ok(Door { set, messages, bulk, channels: Vec::new(), bulks: Vec::new() })
+    }
+
+    /// The next worker of whom both are there.
+    fn next(&mut self, timeout: Duration) -> Result<Option<(Channel, BulkChannel)>, Error> {
+        match self.set.wait(timeout) {
+            Ok(Ready::Listener(_)) => {}
+            Ok(_) | Err(Error::TimedOut { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        // Which of the two it is does not matter: neither waits.
+        if let Some(channel) = if_there(self.messages.accept(Duration::ZERO))? {
+            self.channels.push(channel);
+        }
+        if let Some(bulk) = if_there(self.bulk.accept_bulk(&BulkOptions::default(), Duration::ZERO))? {
+            self.bulks.push(bulk);
+        }
+        for (at, channel) in self.channels.iter().enumerate() {
+            let is_its = |bulk: &BulkChannel| bulk.channel().peer() == channel.peer();
+            if let Some(bulk) = self.bulks.iter().position(is_its) {
+                return Ok(Some((self.channels.swap_remove(at), self.bulks.swap_remove(bulk))));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn if_there<T>(accepted: Result<T, Error>) -> Result<Option<T>, Error> {
+    match accepted {
+        Ok(accepted) => Ok(Some(accepted)),
+        Err(Error::TimedOut { .. } | Error::WouldBlock) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes in a worker that is awaited; others are turned away. The error says why it gets everything by messages.
+fn admit(
+    domain: &Domain,
+    channel: Channel,
+    bulk: BulkChannel,
+    awaited: &mut Vec<(u32, Child)>,
+    ports: &mut Vec<(Identity, DomainPort)>,
+) -> Result<(), Error> {
     let peer: DomainId = channel.peer();
-    let Some(position) = awaited.iter().position(|(_, child)| child.id() == peer) else { return };
+    let Some(position) = awaited.iter().position(|(_, child)| child.id() == peer) else { return Ok(()) };
     awaited.swap_remove(position);
     let identity = Identity {
         node: channel.peer_node().to_owned(),
@@ -173,7 +257,9 @@ fn admit(channel: Channel, awaited: &mut Vec<(u32, Child)>, ports: &mut Vec<(Ide
         isa: String::new(),
         transport: channel.transport().to_string(),
     };
-    ports.push((identity, DomainPort(channel)));
+    let (port, result) = DomainPort::of_master(domain, channel, bulk);
+    ports.push((identity, port));
+    result
 }
 
 /// Takes one worker off the list that has ended, or any once the deadline has passed.
@@ -234,48 +320,11 @@ pub enum WorkError {
 /// There is no such master, or it is lost.
 pub fn work(master: &str, number: u32) -> Result<(), WorkError> {
     let no_master = |source| WorkError::NoMaster { master: master.to_owned(), source };
-    let domain = Domain::attach().map_err(no_master)?;
+    let domain = domain().map_err(no_master)?;
     let options = options().map_err(no_master)?;
     let channel = domain.connect(master, &options, START_TIMEOUT).map_err(no_master)?;
-    worker::serve(&mut DomainPort(channel), number)?;
+    let bulk = domain.connect_bulk(&bulk_name(master), &BulkOptions::default(), START_TIMEOUT);
+    let mut port = DomainPort::of_worker(channel, bulk.map_err(no_master)?, START_TIMEOUT);
+    worker::serve(&mut port, number)?;
     Ok(())
-}
-
-fn port_error(error: Error) -> PortError {
-    match error {
-        Error::TimedOut { timeout, .. } => PortError::TimedOut(timeout),
-        error => PortError::Lost(error.to_string()),
-    }
-}
-
-impl Port for DomainPort {
-    fn max_message_bytes(&self) -> usize {
-        self.0.max_message_bytes()
-    }
-
-    fn try_send(&mut self, message: &[u8]) -> Result<bool, PortError> {
-        match self.0.try_send(message) {
-            Ok(()) => Ok(true),
-            Err(Error::WouldBlock) => Ok(false),
-            Err(error) => Err(port_error(error)),
-        }
-    }
-
-    fn try_recv(&mut self, buffer: &mut Vec<u8>) -> Result<bool, PortError> {
-        self.0.try_recv_into(buffer).map(|received| received.is_some()).map_err(port_error)
-    }
-
-    fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), PortError> {
-        self.0.send(message, timeout).map_err(port_error)
-    }
-
-    fn recv(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<(), PortError> {
-        self.0.recv_into(buffer, timeout).map(|_| ()).map_err(port_error)
-    }
-
-    fn wait_any(ports: &mut [&mut Self], timeout: Duration) {
-        let mut channels: Vec<&mut Channel> = ports.iter_mut().map(|port| &mut port.0).collect();
-        // Whatever happened to one of them shows when it is received from.
-        let _ = tombolo::wait_any(&mut channels, timeout);
-    }
 }

@@ -4,7 +4,7 @@
 //! * [`search`]: the multilevel local search, in exact integers, so that its answer depends on graph and seed only.
 //! * [`wire`], [`port`]: what master and workers say to each other, and over what.
 //! * [`crew`]: the master's side; [`worker`]: the other one.
-//! * [`launch`]: workers as domains of a machine, the only part that knows Tombolo.
+//! * [`launch`]: workers as domains of a machine; [`store`]: files, of this node or granted. Only these know Tombolo.
 //! * [`args`], [`job`], [`report`]: the program around it.
 #![forbid(unsafe_code)]
 
@@ -16,5 +16,6 @@ pub mod launch;
 pub mod port;
 pub mod report;
 pub mod search;
+pub mod store;
 pub mod wire;
 pub mod worker;

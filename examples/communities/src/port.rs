@@ -20,6 +20,14 @@ pub trait Port {
     /// Longest message, in bytes.
     fn max_message_bytes(&self) -> usize;
 
+    /// Longest message that goes there when it need not pass the channel itself: what is spread should be cut so.
+    fn max_bulk_bytes(&self) -> usize {
+        self.max_message_bytes()
+    }
+
+    /// Whether what can go beside the channel does; without this call it does.
+    fn use_bulk(&mut self, _use_it: bool) {}
+
     /// Sends `message` whole, or returns `false` because there is no room.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::io;
 
 use serde::Serialize;
 
-use crate::crew::{Account, MemberReport};
+use crate::crew::{Account, MemberReport, Spreading};
 use crate::graph::{Csr, Input, Names};
 use crate::search::{Communities, ROUNDS_PER_SWEEP};
 
@@ -54,6 +54,13 @@ pub struct Report {
     pub start_seconds: f64,
     /// Time to search.
     pub search_seconds: f64,
+    /// Bytes of the graph that each worker got.
+    pub spread_bytes: u64,
+    /// Time until all workers had the graph; part of the search.
+    pub spread_seconds: f64,
+    /// The same by messages, if that was tried first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread_by_messages_seconds: Option<f64>,
     /// What each worker did.
     pub workers: Vec<WorkerReport>,
     /// Arcs that the master looked at: small contracted graphs, and the work of lost workers.
@@ -122,6 +129,8 @@ pub struct Times {
     pub start_seconds: f64,
     /// To search.
     pub search_seconds: f64,
+    /// To get the graph to the workers, which is part of that.
+    pub spreading: Spreading,
 }
 
 impl Report {
@@ -160,6 +169,9 @@ impl Report {
             read_seconds: times.read_seconds,
             start_seconds: times.start_seconds,
             search_seconds: times.search_seconds,
+            spread_bytes: times.spreading.bytes,
+            spread_seconds: times.spreading.seconds,
+            spread_by_messages_seconds: times.spreading.by_messages_seconds,
             workers: members.into_iter().map(|member| worker_report(member, arcs)).collect(),
             master_arcs: own.arcs,
             master_compute_seconds: seconds(own.compute_ns),
@@ -306,6 +318,7 @@ impl fmt::Display for Report {
             ROUNDS_PER_SWEEP,
             grouped(self.moves),
         )?;
+        self.write_spreading(out)?;
         self.write_nodes(out)?;
         match self.verified {
             Some(true) => writeln!(
@@ -320,6 +333,20 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    fn write_spreading(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.workers.is_empty() {
+            return Ok(());
+        }
+        let (size, seconds) = (bytes(self.spread_bytes), self.spread_seconds);
+        write!(out, "spreading    {size} to each of {} workers in {seconds:.4} s", self.workers.len())?;
+        match self.spread_by_messages_seconds {
+            Some(by_messages) if seconds > 0.0 => {
+                writeln!(out, "; by messages {by_messages:.4} s, {:.1} times as long", by_messages / seconds)
+            }
+            _ => writeln!(out),
+        }
+    }
+
     fn write_nodes(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut nodes: BTreeMap<(&str, &str), Vec<&WorkerReport>> = BTreeMap::new();
         for worker in &self.workers {

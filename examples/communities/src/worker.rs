@@ -120,6 +120,7 @@ impl Replica {
                 }
             }
             Order::Finish => return Ok(Step::Finish),
+            Order::HasArrived => return Ok(Step::Reply(wire::arrived())),
         }
         summary.memory_bytes = summary.memory_bytes.max(self.memory_bytes());
         Ok(Step::Nothing)

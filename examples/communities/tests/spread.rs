@@ -126,8 +126,8 @@ fn work_is_shared_and_accounted_for() {
         let account = report.account;
         assert_eq!(report.identity.isa, std::env::consts::ARCH);
         assert!(account.parts > 0 && account.arcs > 0 && account.compute_ns > 0, "{account:?}");
-        // Hello, a message per part, summary.
-        assert_eq!(account.messages_received, account.parts + 2);
+        // Hello, that the graph has arrived, a message per part, summary.
+        assert_eq!(account.messages_received, account.parts + 3);
         assert!(account.summary.memory_bytes > graph.arcs() as u64 * 4);
         assert!(account.bytes_sent > graph.arcs() as u64 * 4);
     }

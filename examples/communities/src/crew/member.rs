@@ -58,6 +58,8 @@ pub(super) struct Member<P> {
     pub(super) queue: VecDeque<u32>,
     /// Parts that were sent to it and have not come back.
     pub(super) in_flight: Vec<u32>,
+    /// It was asked whether everything has arrived, and has not answered.
+    pub(super) unconfirmed: bool,
     /// Since when it owes an answer.
     pub(super) silent_since: Instant,
     /// Arcs per nanosecond, once measured.
@@ -74,6 +76,7 @@ impl<P: Port> Member<P> {
             outbox: VecDeque::new(),
             queue: VecDeque::new(),
             in_flight: Vec::new(),
+            unconfirmed: false,
             silent_since: Instant::now(),
             speed: None,
         }
@@ -138,6 +141,7 @@ impl<P: Port> Member<P> {
         self.port = None;
         self.lost = Some(why);
         self.outbox.clear();
+        self.unconfirmed = false;
         let mut parts = std::mem::take(&mut self.in_flight);
         parts.extend(self.queue.drain(..));
         parts

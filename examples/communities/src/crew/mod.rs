@@ -33,11 +33,18 @@ pub struct Options {
     pub local_arcs: usize,
     /// Least work worth a message, in arcs.
     pub part_cost_min: u64,
+    /// The graph is spread by messages first, to say how long that takes, and then as it would be.
+    pub compare_spreading: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { patience: Duration::from_secs(60), local_arcs: 20_000, part_cost_min: 2_000 }
+        Self {
+            patience: Duration::from_secs(60),
+            local_arcs: 20_000,
+            part_cost_min: 2_000,
+            compare_spreading: false,
+        }
     }
 }
 
@@ -71,6 +78,17 @@ pub struct MemberReport {
     pub lost: Option<String>,
 }
 
+/// How the graph got to the workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spreading {
+    /// Bytes of the graph for one worker.
+    pub bytes: u64,
+    /// From the first byte sent until all workers had said that they have everything, in seconds.
+    pub seconds: f64,
+    /// The same by messages, if that was tried first.
+    pub by_messages_seconds: Option<f64>,
+}
+
 /// Workers as a crew.
 pub struct Workers<'w, P> {
     members: Vec<Member<P>>,
@@ -85,6 +103,7 @@ pub struct Workers<'w, P> {
     own: Account,
     round: Round,
     buffer: Vec<u8>,
+    spreading: Spreading,
     /// Told when a worker is given up.
     warn: Box<dyn FnMut(&str) + 'w>,
 }
@@ -107,6 +126,7 @@ impl<'w, P: Port> Workers<'w, P> {
             own: Account::default(),
             round: Round::default(),
             buffer: Vec::new(),
+            spreading: Spreading::default(),
             warn: Box::new(warn),
         };
         for index in 0..crew.members.len() {
@@ -116,6 +136,12 @@ impl<'w, P: Port> Workers<'w, P> {
             }
         }
         crew
+    }
+
+    /// How the graph got to the workers.
+    #[must_use]
+    pub fn spreading(&self) -> Spreading {
+        self.spreading
     }
 
     /// Ends the search: lets the workers go and hears what they did. The second account is the master's own.
@@ -140,6 +166,11 @@ impl<'w, P: Port> Workers<'w, P> {
         ports.map(P::max_message_bytes).min().unwrap_or(1 << 16)
     }
 
+    fn bulk_bytes_max(&self) -> usize {
+        let ports = self.members.iter().filter_map(|member| member.port.as_ref());
+        ports.map(P::max_bulk_bytes).min().unwrap_or(1 << 16)
+    }
+
     fn broadcast(&mut self, messages: &[Vec<u8>]) {
         for message in messages {
             let message: Rc<[u8]> = message.as_slice().into();
@@ -150,9 +181,9 @@ impl<'w, P: Port> Workers<'w, P> {
         self.flush();
     }
 
-    /// Queues `elements` in pieces that fit a message.
+    /// Queues `elements` in pieces, as long as the way there takes them.
     fn broadcast_array<T: Copy>(&mut self, array: Array, elements: &[T], piece: Piece<T>) {
-        let piece_length = (self.message_bytes_max() - wire::FIXED_BYTES_MAX) / size_of::<T>();
+        let piece_length = (self.bulk_bytes_max() - wire::FIXED_BYTES_MAX) / size_of::<T>();
         for (index, chunk) in elements.chunks(piece_length).enumerate() {
             let message: Rc<[u8]> = piece(array, (index * piece_length) as u32, chunk).into();
             for member in &mut self.members {
@@ -244,6 +275,13 @@ impl<'w, P: Port> Workers<'w, P> {
             Answer::Hello { version, .. } if version != wire::VERSION => Err(Misdeed::Version(version)),
             Answer::Hello { isa, .. } => {
                 member.identity.isa = isa.to_owned();
+                Ok(())
+            }
+            Answer::Arrived if !member.unconfirmed => {
+                Err(Misdeed::Unexpected("an answer that nobody asked for"))
+            }
+            Answer::Arrived => {
+                member.unconfirmed = false;
                 Ok(())
             }
             Answer::GiveUp(why) => Err(Misdeed::GaveUp(why.to_owned())),

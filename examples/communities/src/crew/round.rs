@@ -9,6 +9,7 @@ use crate::graph::Csr;
 use crate::port::Port;
 use crate::search::{Crew, Move, Partition, SearchError, Stage};
 use crate::wire::{self, Array, Packed};
+use crate::worker;
 
 /// Parts that a worker has at a time: one that it judges and one that waits for it.
 const PARTS_IN_FLIGHT: usize = 2;
@@ -69,9 +70,11 @@ impl<P: Port> Crew for Workers<'_, P> {
         if self.held.get(stage.depth) != Some(&stage.serial) {
             self.held.truncate(stage.depth);
             self.held.push(stage.serial);
-            self.broadcast_graph(depth, graph);
             if depth == 0 {
-                self.deliver();
+                self.spread(graph);
+            } else {
+                // Contracted graphs go out beside the work.
+                self.broadcast_graph(depth, graph);
             }
         }
         self.held.truncate(stage.depth + 1);
@@ -116,7 +119,7 @@ impl<P: Port> Crew for Workers<'_, P> {
         if self.local || moves.is_empty() {
             return Ok(());
         }
-        let per_message = (self.message_bytes_max() - wire::FIXED_BYTES_MAX) / (2 * wire::VARINT_BYTES_MAX);
+        let per_message = (self.bulk_bytes_max() - wire::FIXED_BYTES_MAX) / (2 * wire::VARINT_BYTES_MAX);
         let messages: Vec<Vec<u8>> = moves.chunks(per_message).map(wire::moves).collect();
         self.broadcast(&messages);
         Ok(())
@@ -124,15 +127,33 @@ impl<P: Port> Crew for Workers<'_, P> {
 }
 
 impl<P: Port> Workers<'_, P> {
-    /// Waits until everybody has been sent everything. Done once, with the input: otherwise the fast would have
-    /// finished a small graph before the slow have received it. Contracted graphs go out beside the work.
-    fn deliver(&mut self) {
-        self.flush();
-        while self.members.iter().any(Member::has_mail) {
+    /// Gives the input to everybody, and waits until it has arrived: otherwise the fast would have finished a small graph
+    /// before the slow have received it.
+    fn spread(&mut self, graph: &Csr) {
+        if self.options.compare_spreading {
+            self.spreading.by_messages_seconds = Some(self.spread_once(graph, false));
+        }
+        self.spreading.seconds = self.spread_once(graph, true);
+        self.spreading.bytes = worker::memory_bytes(graph);
+    }
+
+    fn spread_once(&mut self, graph: &Csr, by_bulk: bool) -> f64 {
+        for port in self.members.iter_mut().filter_map(|member| member.port.as_mut()) {
+            port.use_bulk(by_bulk);
+        }
+        let start = Instant::now();
+        self.broadcast_graph(0, graph);
+        for member in self.members.iter_mut().filter(|member| member.is_live()) {
+            member.unconfirmed = true;
+        }
+        self.broadcast(&[wire::has_arrived()]);
+        let waits = |member: &Member<P>| member.has_mail() || member.unconfirmed;
+        while self.members.iter().any(waits) {
             self.exchange();
             self.flush();
-            self.give_up_the_silent(Member::has_mail);
+            self.give_up_the_silent(waits);
         }
+        start.elapsed().as_secs_f64()
     }
 
     fn divide(&mut self, graph: &Csr, active: &[u32]) {

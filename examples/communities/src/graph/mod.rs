@@ -5,6 +5,7 @@ pub mod debian;
 mod edge_list;
 mod matrix_market;
 mod names;
+pub mod rmat;
 mod text;
 mod weight;
 

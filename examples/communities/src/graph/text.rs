@@ -1,7 +1,6 @@
 //! Lines of a text file or stream, plain or gzip, with their numbers and a bound on their length.
 
 use std::cell::Cell;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::rc::Rc;
@@ -9,6 +8,7 @@ use std::rc::Rc;
 use flate2::bufread::MultiGzDecoder;
 
 use super::ReadError;
+use crate::store;
 
 /// Longest line, in bytes. Longer ones mean that this is no text file.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
@@ -46,13 +46,8 @@ impl<'w> Lines<'w> {
     pub fn open(path: &Path, watch: &'w mut dyn FnMut(Progress)) -> Result<Self, ReadError> {
         let name = path.display().to_string();
         let failed = |source| ReadError::Io { name: name.clone(), source };
-        let file = File::open(path).map_err(failed)?;
-        let metadata = file.metadata().map_err(failed)?;
-        if metadata.is_dir() {
-            return Err(failed(io::ErrorKind::IsADirectory.into()));
-        }
-        let file_bytes = metadata.is_file().then_some(metadata.len());
-        Self::new(name.clone(), file, file_bytes, watch)
+        let (stream, file_bytes) = store::open(path).map_err(failed)?;
+        Self::new(name.clone(), stream, file_bytes, watch)
     }
 
     /// Reads any stream; `name` is what errors call it.

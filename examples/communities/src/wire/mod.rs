@@ -9,19 +9,26 @@
 //! | 4 | master | find the best moves of these | part u32, count u32, ascending vertices |
 //! | 5 | master | these moves are made | count u32, moves in ascending order of vertices |
 //! | 6 | master | the search is over | – |
+//! | 7 | master | has everything before this arrived? | – |
 //! | 129 | worker | here I am | version u32, number u32, instruction set (text) |
 //! | 130 | worker | best moves of a part | part u32, arcs u64, compute_ns u64, count u32, moves |
 //! | 131 | worker | what I did | compute_ns u64, wait_ns u64, memory_bytes u64 |
 //! | 132 | worker | I give up | why (text) |
+//! | 133 | worker | everything has arrived | – |
+//!
+//! A message that begins with 0 is of the channel itself ([`crate::launch`]).
 
 mod read;
 mod write;
 
 pub use read::{read_answer, read_order};
-pub use write::{enter, finish, found, give_up, graph, hello, moves, piece_u32, piece_u64, summary, work};
+pub use write::{
+    arrived, enter, finish, found, give_up, graph, has_arrived, hello, moves, piece_u32, piece_u64, summary,
+    work,
+};
 
 /// Version of these messages; both sides must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Longest message that carries `count` moves, in bytes.
 #[must_use]
@@ -44,10 +51,12 @@ const ENTER: u8 = 3;
 const WORK: u8 = 4;
 const MOVES: u8 = 5;
 const FINISH: u8 = 6;
+const HAS_ARRIVED: u8 = 7;
 const HELLO: u8 = 129;
 const FOUND: u8 = 130;
 const SUMMARY: u8 = 131;
 const GIVE_UP: u8 = 132;
+const ARRIVED: u8 = 133;
 
 /// Why bytes are no message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -141,6 +150,8 @@ pub enum Order<'a> {
     Moves(Packed<'a>),
     /// The search is over.
     Finish,
+    /// Say whether everything before this has arrived.
+    HasArrived,
 }
 
 /// A message from a worker, its lists still encoded.
@@ -170,6 +181,8 @@ pub enum Answer<'a> {
     Summary(Summary),
     /// The worker gives up.
     GiveUp(&'a str),
+    /// Everything that was sent has arrived.
+    Arrived,
 }
 
 /// What a worker did in the whole search.
@@ -201,7 +214,7 @@ mod tests {
         assert_eq!(moves(&list), [5, 2, 0, 0, 0, 1, 0xac, 2, 0xc6, 1, 0]);
         assert_eq!(work(7, &[0, 1, 130]), [4, 7, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0x80, 1]);
         assert_eq!(piece_u32(Array::Labels, 1, &[0x0102_0304]), [2, 4, 1, 0, 0, 0, 4, 3, 2, 1]);
-        assert_eq!(hello(3, "s390x"), [129, 1, 0, 0, 0, 3, 0, 0, 0, 5, b's', b'3', b'9', b'0', b'x']);
+        assert_eq!(hello(3, "s390x"), [129, 2, 0, 0, 0, 3, 0, 0, 0, 5, b's', b'3', b'9', b'0', b'x']);
     }
 
     #[test]
@@ -210,6 +223,8 @@ mod tests {
         assert_eq!(read_order(&graph(shape)), Ok(Order::Graph(shape)));
         assert_eq!(read_order(&enter(1, false)), Ok(Order::Enter { depth: 1, singletons: false }));
         assert_eq!(read_order(&finish()), Ok(Order::Finish));
+        assert_eq!(read_order(&has_arrived()), Ok(Order::HasArrived));
+        assert_eq!(read_answer(&arrived()), Ok(Answer::Arrived));
         let done = Summary { compute_ns: 1, wait_ns: u64::MAX, memory_bytes: 3 };
         assert_eq!(read_answer(&summary(done)), Ok(Answer::Summary(done)));
         let long = "ü".repeat(TEXT_BYTES_MAX);

@@ -1,8 +1,8 @@
 //! Bytes into messages. Every length is bounded by what really arrived.
 
 use super::{
-    Answer, Array, ENTER, FINISH, FOUND, GIVE_UP, GRAPH, HELLO, MOVES, Order, PIECE, Packed, SUMMARY, Shape,
-    Summary, TEXT_BYTES_MAX, VARINT_BYTES_MAX, WORK, WireError,
+    ARRIVED, Answer, Array, ENTER, FINISH, FOUND, GIVE_UP, GRAPH, HAS_ARRIVED, HELLO, MOVES, Order, PIECE,
+    Packed, SUMMARY, Shape, Summary, TEXT_BYTES_MAX, VARINT_BYTES_MAX, WORK, WireError,
 };
 use crate::search::Move;
 
@@ -32,6 +32,7 @@ pub fn read_order(bytes: &[u8]) -> Result<Order<'_>, WireError> {
         WORK => Order::Work { part: reader.u32("part")?, vertices: reader.packed()? },
         MOVES => Order::Moves(reader.packed()?),
         FINISH => Order::Finish,
+        HAS_ARRIVED => Order::HasArrived,
         kind => return Err(WireError::UnknownKind(kind)),
     };
     reader.end()?;
@@ -62,6 +63,7 @@ pub fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, WireError> {
             memory_bytes: reader.u64("memory")?,
         }),
         GIVE_UP => Answer::GiveUp(reader.text()?),
+        ARRIVED => Answer::Arrived,
         kind => return Err(WireError::UnknownKind(kind)),
     };
     reader.end()?;

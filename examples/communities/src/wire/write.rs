@@ -1,8 +1,8 @@
 //! Messages into bytes.
 
 use super::{
-    Array, ENTER, FINISH, FOUND, GIVE_UP, GRAPH, HELLO, MOVES, PIECE, SUMMARY, Shape, Summary,
-    TEXT_BYTES_MAX, VERSION, WORK,
+    ARRIVED, Array, ENTER, FINISH, FOUND, GIVE_UP, GRAPH, HAS_ARRIVED, HELLO, MOVES, PIECE, SUMMARY, Shape,
+    Summary, TEXT_BYTES_MAX, VERSION, WORK,
 };
 use crate::search::Move;
 
@@ -114,6 +114,18 @@ pub fn moves(moves: &[Move]) -> Vec<u8> {
 #[must_use]
 pub fn finish() -> Vec<u8> {
     Writer::new(FINISH).bytes
+}
+
+/// `Order::HasArrived`.
+#[must_use]
+pub fn has_arrived() -> Vec<u8> {
+    Writer::new(HAS_ARRIVED).bytes
+}
+
+/// `Answer::Arrived`.
+#[must_use]
+pub fn arrived() -> Vec<u8> {
+    Writer::new(ARRIVED).bytes
 }
 
 /// `Answer::Hello`.

@@ -1,0 +1,173 @@
+//! A channel of a domain as a port, and beside it a pool for what is too long to be a message.
+//!
+//! What the master spreads goes into a buffer of the pool, the right to that buffer over the bulk channel, and a message of one
+//! byte says that it did: so all arrives in the order in which it was sent.
+
+use std::time::Duration;
+
+use tombolo::{BulkChannel, BulkError, Channel, Domain, Error, Pool, PoolOptions, TransportKind};
+
+use crate::port::{Port, PortError};
+
+/// Buffers for what is spread, of so many bytes each: 2 MiB for each worker, in the window to its node if that is behind one.
+const BUFFER_BYTES: u64 = 512 << 10;
+const BUFFERS: u32 = 4;
+
+/// What is shorter is a message: it is there sooner.
+const BULK_FROM_BYTES: usize = 8 << 10;
+
+/// In place of a message that is in a buffer.
+const IN_A_BUFFER: [u8; 1] = [0];
+
+/// How long a right may take that has room on its way.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A channel of a domain as a port.
+#[derive(Debug)]
+pub struct DomainPort {
+    channel: Channel,
+    beside: Option<Beside>,
+    uses_bulk: bool,
+}
+
+/// What goes beside the channel.
+#[derive(Debug)]
+enum Beside {
+    /// To a worker.
+    Out(BulkChannel, Pool),
+    /// From the master.
+    In(BulkChannel),
+}
+
+impl DomainPort {
+    /// To a worker. The error says why there is nothing beside the channel: then everything is messages.
+    pub(super) fn of_master(
+        domain: &Domain,
+        channel: Channel,
+        mut bulk: BulkChannel,
+    ) -> (DomainPort, Result<(), Error>) {
+        let pool = make_pool(domain, &channel).and_then(|pool| {
+            bulk.assign_here_only(&pool, SOON)?;
+            Ok(pool)
+        });
+        let (beside, result) = match pool {
+            Ok(pool) => (Some(Beside::Out(bulk, pool)), Ok(())),
+            // The end of the bulk channel tells the worker.
+            Err(error) => (None, Err(error)),
+        };
+        (DomainPort { channel, beside, uses_bulk: true }, result)
+    }
+
+    /// To the master.
+    pub(super) fn of_worker(channel: Channel, mut bulk: BulkChannel, timeout: Duration) -> DomainPort {
+        // Where there is none the master has no use for it, or is gone, which the channel says.
+        let beside = bulk.recv_pool(timeout).ok().map(|_| Beside::In(bulk));
+        DomainPort { channel, beside, uses_bulk: true }
+    }
+
+    /// Puts a message into a buffer, or says that there is none.
+    fn try_send_beside(&mut self, message: &[u8]) -> Result<bool, Error> {
+        let Some(Beside::Out(bulk, pool)) = &mut self.beside else { return Ok(false) };
+        bulk.settle()?;
+        let mut buffer = match pool.take() {
+            Ok(buffer) => buffer,
+            Err(Error::Bulk(BulkError::NoBuffer { .. })) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        buffer.set_part(0, message.len() as u64)?;
+        buffer.write(0, message)?;
+        match self.channel.try_send(&IN_A_BUFFER) {
+            Ok(()) => {}
+            Err(Error::WouldBlock) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        // There is room for the rights to all buffers.
+        bulk.move_to(buffer, &[], SOON)?;
+        Ok(true)
+    }
+
+    /// If what was received stands for what is in a buffer, receives that.
+    fn receive_beside(&mut self, message: &mut Vec<u8>) -> Result<(), Error> {
+        let Some(Beside::In(bulk)) = &mut self.beside else { return Ok(()) };
+        if *message != IN_A_BUFFER {
+            return Ok(());
+        }
+        let buffer = bulk.recv_moved(&mut Vec::new(), SOON)?;
+        message.resize(buffer.len_bytes() as usize, 0);
+        buffer.read(0, message)?;
+        drop(buffer);
+        // It goes back now: the master waits for it.
+        bulk.settle()
+    }
+}
+
+/// A pool that both ends of a channel reach.
+fn make_pool(domain: &Domain, channel: &Channel) -> Result<Pool, Error> {
+    let mut options = PoolOptions::new(BUFFER_BYTES, BUFFERS);
+    if channel.transport() == TransportKind::Window {
+        let nodes = domain.nodes()?;
+        let behind = |name: &str| nodes.iter().any(|node| node.name == name && node.window_bytes.1 > 0);
+        let own = domain.node_name();
+        options = options.reachable_from(if behind(own) { own } else { channel.peer_node() });
+    }
+    domain.create_pool(&options)
+}
+
+fn port_error(error: Error) -> PortError {
+    match error {
+        Error::TimedOut { timeout, .. } => PortError::TimedOut(timeout),
+        error => PortError::Lost(error.to_string()),
+    }
+}
+
+impl Port for DomainPort {
+    fn max_message_bytes(&self) -> usize {
+        self.channel.max_message_bytes()
+    }
+
+    fn max_bulk_bytes(&self) -> usize {
+        match &self.beside {
+            Some(Beside::Out(_, pool)) if self.uses_bulk => pool.buffer_bytes() as usize,
+            _ => self.max_message_bytes(),
+        }
+    }
+
+    fn use_bulk(&mut self, use_it: bool) {
+        self.uses_bulk = use_it;
+    }
+
+    fn try_send(&mut self, message: &[u8]) -> Result<bool, PortError> {
+        let is_bulk = self.uses_bulk && message.len() >= BULK_FROM_BYTES;
+        if is_bulk && matches!(self.beside, Some(Beside::Out(..))) {
+            return self.try_send_beside(message).map_err(port_error);
+        }
+        match self.channel.try_send(message) {
+            Ok(()) => Ok(true),
+            Err(Error::WouldBlock) => Ok(false),
+            Err(error) => Err(port_error(error)),
+        }
+    }
+
+    fn try_recv(&mut self, buffer: &mut Vec<u8>) -> Result<bool, PortError> {
+        if self.channel.try_recv_into(buffer).map_err(port_error)?.is_none() {
+            return Ok(false);
+        }
+        self.receive_beside(buffer).map_err(port_error)?;
+        Ok(true)
+    }
+
+    fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), PortError> {
+        self.channel.send(message, timeout).map_err(port_error)
+    }
+
+    fn recv(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<(), PortError> {
+        self.channel.recv_into(buffer, timeout).map_err(port_error)?;
+        self.receive_beside(buffer).map_err(port_error)
+    }
+
+    fn wait_any(ports: &mut [&mut Self], timeout: Duration) {
+        let mut channels: Vec<&mut Channel> = ports.iter_mut().map(|port| &mut port.channel).collect();
+        // Whatever happened to one of them shows when it is received from.
+        let _ = tombolo::wait_any(&mut channels, timeout);
+    }
+}
