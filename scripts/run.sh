@@ -10,9 +10,10 @@ SCRIPT=run
 : "${TOMBOLO:?the command tombolo}" "${KIT:?the folder of the kit}" "${MACHINE:?a machine file}"
 if [ -n "${GRAPH:-}" ]; then
     [ -r "$GRAPH" ] || fail "cannot read the graph $GRAPH"
-    set -- "$GRAPH" "$@"
+    # The job reads what it is granted, on whatever node it runs.
+    set -- --grant "$GRAPH:ro" "$KIT/images/communities.tbi" -- --compare-spreading "$GRAPH" "$@"
 else
-    set -- --debian "$@"
+    set -- "$KIT/images/communities.tbi" -- --compare-spreading --debian "$@"
 fi
 
 take_down() {
@@ -33,4 +34,4 @@ trap 'exit 130' INT TERM
 "$TOMBOLO" status
 # A node whose memory cannot be trusted gives wrong answers, and not always. That a busy host cuts the test short (3) is said.
 "$TOMBOLO" litmus --rounds 20000 || [ $? -eq 3 ]
-"$TOMBOLO" run --on host "$KIT/images/communities.tbi" -- "$@"
+"$TOMBOLO" run --on host "$@"
