@@ -32,7 +32,7 @@ Examples:
   tombolo bench bulk                         as tables
   tombolo bench bulk --up machines/default.toml --parts nodes
   tombolo bench bulk -o plots                and a page with plots in this folder
-  tombolo bench bulk --slices 3 --slice-ms 10 --peers 'bare memory,pool: move'
+  tombolo bench bulk --slices 3 --slice-ms 10 --peers Tombolo,iceoryx2
   tombolo bench bulk --json | jq '.rows[] | {peer, metric, gb_s: (.rate_per_s.p50 / 1e9)}'")]
 pub(crate) struct BulkOptions {
     /// For machines

@@ -61,12 +61,12 @@ impl Options<'_> {
 ///
 /// From :meth:`Domain.connect_bulk` and :meth:`Listener.accept_bulk`. What the other side does comes with :meth:`recv`::
 ///
-///     with domain.connect_bulk("frames") as bulk:
-///         pool = domain.create_pool(1 << 20, 8)
-///         bulk.assign(pool)
-///         frame = pool.take()
-///         frame.write(b"a frame of up to a megabyte")
-///         bulk.move_to(frame, b"number 1")
+///    with domain.connect_bulk("frames") as bulk:
+///        pool = domain.create_pool(1 << 20, 8)
+///        bulk.assign(pool)
+///        frame = pool.take()
+///        frame.write(b"a frame of up to a megabyte")
+///        bulk.move_to(frame, b"number 1")
 ///
 /// A transfer that did not happen is an exception, and the buffers are still this program's. Buffers at which something looks are
 /// refused with ``Exported``. One thread at a time uses a channel; another one gets ``Busy``.

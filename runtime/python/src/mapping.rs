@@ -21,11 +21,11 @@ use crate::memory::{self, View, born, source};
 /// them: what is read through a ``memoryview`` or an array from then on is zero, what is written nobody else sees, and never is it
 /// what others have there. :meth:`read`, :meth:`write` and :meth:`check` raise ``Revoked`` then::
 ///
-///     with capability.map() as memory:
-///         numbers = numpy.frombuffer(memory, "uint64")
-///         total = numbers.sum()
-///         memory.check()            # what was added up was the region's
-///         del numbers
+///    with capability.map() as memory:
+///        numbers = numpy.frombuffer(memory, "uint64")
+///        total = numbers.sum()
+///        memory.check()            # what was added up was the region's
+///        del numbers
 ///
 /// It is unmapped by :meth:`close`, at the end of a ``with``, and when nothing refers to it any more. While something looks at it
 /// that raises ``Exported``, as it does for ``mmap``.

@@ -86,8 +86,8 @@ pub(crate) fn array<'py>(view: &Bound<'py, View>) -> PyResult<Bound<'py, PyAny>>
 ///
 /// From ``view`` of a mapping or buffer::
 ///
-///     view = buffer.view("float32", (480, 640))
-///     frame = numpy.asarray(view)
+///    view = buffer.view("float32", (480, 640))
+///    frame = numpy.asarray(view)
 ///
 /// As long as anything made of it is there, what it is of cannot be sent or closed (``Exported``). The view itself counts until
 /// :meth:`close` or the end of a ``with``, or until nothing refers to it any more.

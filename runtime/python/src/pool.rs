@@ -31,11 +31,11 @@ pub(crate) fn trust_text(trust: Trust) -> &'static str {
 
 /// A number of equal buffers. From :meth:`Domain.create_pool`, and from a bulk channel whose other side assigned it::
 ///
-///     pool = domain.create_pool(16 << 20, 4)
-///     bulk.assign(pool)
-///     buffer = pool.take()
-///     buffer.array("float32", (1024, 1024))[:] = image
-///     bulk.move_to(buffer, b"number 1")
+///    pool = domain.create_pool(16 << 20, 4)
+///    bulk.assign(pool)
+///    buffer = pool.take()
+///    buffer.array("float32", (1024, 1024))[:] = image
+///    bulk.move_to(buffer, b"number 1")
 ///
 /// Threads may share it.
 #[pyclass(module = "tombolo", frozen, eq, skip_from_py_object)]
@@ -358,11 +358,11 @@ impl Held {
 /// When it is moved, shared or passed, it is of no more use here. That is refused with ``Exported``, a ``BufferError``, as long as
 /// anything looks at it, as a ``bytearray`` refuses to grow: so no array ever shows what others have::
 ///
-///     array = buffer.array("float32")
-///     array[:] = 1
-///     bulk.move_to(buffer)       # raises Exported
-///     del array
-///     bulk.move_to(buffer)       # nothing was copied
+///    array = buffer.array("float32")
+///    array[:] = 1
+///    bulk.move_to(buffer)       # raises Exported
+///    del array
+///    bulk.move_to(buffer)       # nothing was copied
 ///
 /// One that is closed, or that nothing refers to any more, is free again: at once where it was taken, and where it came from over
 /// a channel, with the next operation on that channel.

@@ -18,12 +18,12 @@ use crate::wait::{Seconds, wait_apart};
 /// From :meth:`Domain.create_region`, :meth:`derive` and :meth:`Domain.capability`. Its ``id`` may travel in any message, and says
 /// nothing to those who do not hold it::
 ///
-///     region = domain.create_region(1 << 20)
-///     id = region.grant(channel.peer, tombolo.Rights.READ)
-///     channel.send(id.to_bytes(8, "little"))
-///     # ... and the peer, once it has the id:
-///     with domain.capability(id) as capability, capability.map() as memory:
-///         print(memory.read(0, 16))
+///    region = domain.create_region(1 << 20)
+///    id = region.grant(channel.peer, tombolo.Rights.READ)
+///    channel.send(id.to_bytes(8, "little"))
+///    # ... and the peer, once it has the id:
+///    with domain.capability(id) as capability, capability.map() as memory:
+///        print(memory.read(0, 16))
 ///
 /// It is let go by :meth:`close`, at the end of a ``with``, and when nothing refers to it any more, once what it has mapped is
 /// let go too; what was derived from it stays.

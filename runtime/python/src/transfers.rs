@@ -24,11 +24,11 @@ const BUFFER: u8 = 4;
 ///
 /// What :meth:`move_to` and :meth:`share` return are parameters of an interface, and the other end claims them::
 ///
-///     transfers = channel.open_bulk(domain, [pool])
-///     with stubs.BuffersClient(channel) as client:
-///         buffer = pool.take()
-///         buffer.write(b"not copied")
-///         client.pass_([transfers.move_to(buffer)], None)
+///    transfers = channel.open_bulk(domain, [pool])
+///    with stubs.BuffersClient(channel) as client:
+///        buffer = pool.take()
+///        buffer.write(b"not copied")
+///        client.pass_([transfers.move_to(buffer)], None)
 #[pyclass(module = "tombolo", frozen)]
 #[derive(Debug)]
 pub(crate) struct Transfers {

@@ -247,3 +247,16 @@ fn what_cannot_be_granted_is_said_at_once() {
     place.run("host", &["data", "./data:rw"], &["file-show"]).fails_with(1, &["granted twice"]);
     place.down();
 }
+#[test]
+fn files_of_the_host_are_read_and_written_elsewhere() {
+    let place = Place::new(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
+    for on in ["arm0", "s390x-user"] {
+        all_works(&place, on);
+        all_is_refused(&place, on);
+    }
+    // A large one, by all of them at once.
+    let sum = place.write("data/large", 64 << 20);
+    let said = place.run("host,arm0,s390x-user", &["data/large"], &["file-sum", "data/large"]).ok();
+    assert_eq!(said.matches(sum.trim_end()).count(), 3, "{said}");
+    place.down();
+}

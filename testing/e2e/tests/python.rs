@@ -72,6 +72,28 @@ fn the_benchmark_in_python_measures_calls_beside_a_pipe() {
 }
 
 #[test]
+fn the_benchmark_in_python_hands_arrays_over() {
+    let machine = Machine::up(&MachineFile::host());
+    if let Some(python) = Python::of(&machine) {
+        let path = machine.folder().join("array.json");
+        let mut program = python.command(&machine);
+        program
+            .args(["../../../bench/python/array_transfer.py", "--mebibytes", "1", "--rounds", "10", "--json"])
+            .arg(&path);
+        let said = Running::start(&mut program).finish().ok();
+        assert!(said.contains("Tombolo pool") && said.contains("multiprocessing.shared_memory"), "{said}");
+        let json: serde_json::Value =
+            serde_json::from_str(&fs::read_to_string(path).expect("it was written")).expect("it is JSON");
+        for peer in ["Tombolo pool", "multiprocessing.shared_memory"] {
+            for what in ["one copy", "no copy"] {
+                assert!(json["latency_ns"][peer][what]["p50"].as_f64() > Some(0.0), "{json}");
+            }
+        }
+    }
+    machine.down();
+}
+
+#[test]
 fn python_reads_and_writes_what_rust_does_and_refuses_what_rust_refuses() {
     let (whole, mut random) = (samples(), Random(2));
     let wrong = (0..5000).map(|_| {

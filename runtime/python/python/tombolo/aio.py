@@ -121,10 +121,13 @@ class AsyncBulkChannel:
         self._waiting[waiting] = for_room
         try:
             if self._bulk.arm(any(self._waiting.values())):
+                # Those who are told have to run before there is anything to look for again: what is done already is no wait. Who
+                # waits for room may find that it is something else that came, again and again.
                 self._wake()
+                await asyncio.sleep(0.001 if for_room else 0)
             else:
                 self._watch()
-            await waiting
+                await waiting
         finally:
             self._waiting.pop(waiting, None)
             if not self._waiting:
