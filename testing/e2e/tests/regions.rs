@@ -1,6 +1,7 @@
 //! Memory that domains of the host share by capabilities, and that is taken back while it is in use.
 
 use rustix::process::{Pid, Signal, kill_process};
+use tombolo::{Domain, RegionOptions, Rights};
 use tombolo_e2e::{Machine, MachineFile, Running, eventually};
 
 /// Longer than any test lasts: nobody is killed for being slow.
@@ -34,22 +35,32 @@ fn memory_is_lent_by_a_program_to_another() {
     let machine = Machine::up(&MachineFile::host());
     let serving = machine.start_actor("host", &["region-lend", "lender", "memory:host"]);
     serving.wait_for("serving");
-    let listed = machine.json(&["regions"]);
-    let [region] = listed["regions"].as_array().expect("a list").as_slice() else { panic!("{listed}") };
-    assert_eq!(
-        (&region["node"], &region["memory"], &region["seal"]),
-        (&"host".into(), &"memory".into(), &"open".into())
-    );
-    assert!(
-        region["length_bytes"].as_u64() > Some(0) && region["capabilities"].as_u64() > Some(0),
-        "{listed}"
-    );
-    let shown = machine.tombolo(["regions"]).ok();
-    assert!(shown.contains("REGION") && shown.contains("memory"), "{shown}");
     let said = machine.actor("host", &["region-borrow", "lender"]).ok();
     assert!(said.contains("borrowed from host"), "{said}");
     let said = serving.finish().ok();
     assert!(said.contains("lent and returned"), "{said}");
+    machine.down();
+}
+
+#[test]
+fn regions_are_listed_for_people_and_machines() {
+    let machine = Machine::up(&MachineFile::host());
+    let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
+    let region = domain.create_region(&RegionOptions::new(1 << 20)).expect("a region");
+    let mapping = region.map(Rights::READ).expect("mapped");
+    let listed = machine.json(&["regions"]);
+    let [listed] = listed["regions"].as_array().expect("a list").as_slice() else { panic!("{listed}") };
+    assert_eq!(listed["region"], region.region().to_string());
+    for (key, value) in [("node", "host"), ("memory", "memory"), ("seal", "open")] {
+        assert_eq!(listed[key], value, "{listed}");
+    }
+    for (key, value) in [("length_bytes", 1 << 20), ("capabilities", 1), ("mappings", 1)] {
+        assert_eq!(listed[key], value, "{listed}");
+    }
+    let shown = machine.tombolo(["regions"]).ok();
+    assert!(shown.contains("REGION") && shown.contains("MiB"), "{shown}");
+    drop((mapping, region));
+    assert!(eventually(|| machine.json(&["regions"])["regions"].as_array().is_some_and(Vec::is_empty)));
     machine.down();
 }
 
