@@ -32,7 +32,7 @@ pub struct NameDesk {
     clients: BTreeMap<Client, DomainId>,
     /// What is not the naming's to say.
     said: Vec<(Client, MonitorMessage)>,
-    /// Names that are exported no more.
+    /// Names of a node that are exported no more, of which the root is to be told.
     withdrawn: Vec<String>,
     next_listener: u32,
 }
@@ -60,7 +60,11 @@ impl NameDesk {
     /// The size of every table, by what is in it.
     #[must_use]
     pub fn held(&self) -> Vec<(&'static str, usize)> {
-        let own = [("clients of names", self.clients.len()), ("answers of names", self.said.len())];
+        let own = [
+            ("clients of names", self.clients.len()),
+            ("answers of names", self.said.len()),
+            ("names withdrawn", self.withdrawn.len()),
+        ];
         own.into_iter().chain(self.naming.held()).collect()
     }
 
@@ -132,7 +136,10 @@ impl NameDesk {
                     (session.client(), MonitorMessage { request: 0, body: Reply::Noticed { origin, notice } })
                 }
                 Output::Withdrawn { name } => {
-                    withdrawn.push(name);
+                    // The machine's names are the root's own: nobody asks which are gone.
+                    if origin.is_some() {
+                        withdrawn.push(name);
+                    }
                     return None;
                 }
             })
@@ -140,7 +147,7 @@ impl NameDesk {
         messages
     }
 
-    /// The names that are exported no more, as far as [`take_messages`](Self::take_messages) has seen it.
+    /// The names of a node that are exported no more, as far as [`take_messages`](Self::take_messages) has seen it.
     pub fn take_withdrawn(&mut self) -> Vec<String> {
         std::mem::take(&mut self.withdrawn)
     }
@@ -189,5 +196,34 @@ impl NameDesk {
     #[must_use]
     pub fn records_of(&self, (node, connection): Client) -> usize {
         self.naming.records_of(Session::of_client(node, connection))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_gone_leaves_nothing() {
+        for origin in [None, Some(NodeId(3))] {
+            let mut desk = NameDesk::new(origin, Limits::default(), 1);
+            let before = desk.held();
+            for index in 1..4 {
+                let client = (NodeId(3), index);
+                desk.admit(client, DomainId::new(NodeId(3), core::num::NonZeroU16::MIN, index));
+                desk.export_numbered(client, "service").unwrap();
+                desk.left(client);
+                let _ = desk.take_messages();
+                assert_eq!(desk.take_withdrawn().len(), usize::from(origin.is_some()));
+            }
+            // Who serves the machine's names takes none.
+            desk.admit((NodeId(3), 9), DomainId::new(NodeId(3), core::num::NonZeroU16::MIN, 9));
+            desk.export_numbered((NodeId(3), 9), "service").unwrap();
+            desk.left((NodeId(3), 9));
+            let _ = desk.take_messages();
+            if origin.is_none() {
+                assert_eq!(desk.held(), before);
+            }
+        }
     }
 }
