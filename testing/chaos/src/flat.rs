@@ -33,6 +33,11 @@ impl Series {
         self.0.push((kills as f64, value));
     }
 
+    /// At most so many of the points, spread evenly.
+    pub(crate) fn thinned(&self, most: usize) -> Vec<(f64, f64)> {
+        self.0.iter().copied().step_by(self.0.len().div_ceil(most).max(1)).collect()
+    }
+
     /// The line of least squares after the warm-up; none of too few points.
     pub(crate) fn trend(&self) -> Option<Trend> {
         let points = &self.0[(self.0.len() as f64 * WARM_UP) as usize..];
@@ -80,6 +85,14 @@ mod tests {
     fn the_warm_up_is_not_counted() {
         let grown = series(|kills| 1000.0 * (kills.min(20) as f64)).trend().unwrap();
         assert!(!grown.grows(1.0), "{grown:?}");
+    }
+
+    #[test]
+    fn a_long_series_is_thinned_evenly() {
+        let long = series(|kills| kills as f64);
+        assert_eq!(long.thinned(1000).len(), 100);
+        assert_eq!(long.thinned(4), [(0.0, 0.0), (25.0, 25.0), (50.0, 50.0), (75.0, 75.0)]);
+        assert!(Series::default().thinned(4).is_empty());
     }
 
     #[test]

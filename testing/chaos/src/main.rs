@@ -2,10 +2,30 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo_chaos::{Arguments, Chaos};
+
+/// The status of a run that was ended from outside: it has not proved what it was to prove.
+const INTERRUPTED: u8 = 130;
+
+/// Becomes true with the first signal that asks for the end, which takes the machine down; a second one does not wait.
+fn listen() -> std::io::Result<Arc<AtomicBool>> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            i32::from(INTERRUPTED),
+            Arc::clone(&interrupted),
+        )?;
+        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
+    }
+    Ok(interrupted)
+}
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -17,7 +37,14 @@ fn main() -> ExitCode {
     let replay = arguments.replay(seed);
     eprintln!("chaos: seed {seed}, commit {commit}");
     let json = arguments.json;
-    let run = || Chaos::start(arguments, seed).map(|chaos| chaos.run(seed));
+    let interrupted = match listen() {
+        Ok(interrupted) => interrupted,
+        Err(error) => {
+            eprintln!("chaos: cannot listen for signals: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let run = || Chaos::start(arguments, seed, interrupted).map(|chaos| chaos.run(seed));
     // What the machine under test is asserted of by panics ends the run as well, and has to say how to repeat it.
     let summary = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(summary)) => summary,
@@ -39,7 +66,7 @@ fn main() -> ExitCode {
         eprintln!("chaos: FAILED: {failure}");
     }
     if summary.failures.is_empty() {
-        return ExitCode::SUCCESS;
+        return if summary.interrupted { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS };
     }
     eprintln!("chaos: again with: {replay} (commit {commit})");
     ExitCode::FAILURE

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 
 use crate::flat::{Series, Trend};
 
+/// Samples of a quantity that the result holds: enough to tell a step from a slope.
+const MAX_SAMPLES: usize = 200;
+
 /// What a process has at one moment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Taken {
@@ -36,12 +39,49 @@ fn taken(pid: i32) -> Option<Taken> {
     })
 }
 
-/// One quantity over the run, and how much it may grow: absolutely, and by share of its mean.
+/// How much a quantity may grow.
+#[derive(Clone, Copy)]
+enum Allowance {
+    /// By so much, or by this share of its mean where that is more.
+    Within(f64, f64),
+    /// It is shown only.
+    Any,
+}
+
+impl Allowance {
+    fn verdict(self, trend: Trend) -> Verdict {
+        match self {
+            Allowance::Within(absolute, share) if trend.grows(absolute.max(share * trend.mean)) => {
+                Verdict::Grows
+            }
+            Allowance::Within(..) => Verdict::Flat,
+            Allowance::Any => Verdict::NotJudged,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Flat,
+    Grows,
+    NotJudged,
+}
+
+impl Verdict {
+    fn name(self) -> &'static str {
+        match self {
+            Verdict::Flat => "flat",
+            Verdict::Grows => "GROWS",
+            Verdict::NotJudged => "not judged",
+        }
+    }
+}
+
+/// One quantity over the run.
 struct Quantity {
     name: &'static str,
     series: Series,
-    allowance: f64,
-    share: f64,
+    allowance: Allowance,
 }
 
 /// What one process takes over a run.
@@ -52,48 +92,57 @@ pub(crate) struct Watched {
 
 impl Watched {
     pub(crate) fn new(what: impl Into<String>) -> Watched {
-        let quantity =
-            |name, allowance, share| Quantity { name, series: Series::default(), allowance, share };
+        // An allocator keeps what it once had, in pieces of its own size.
+        Watched::with_memory(what, Allowance::Within(1024.0, 0.05))
+    }
+
+    /// The program that does the killing: it keeps what it must know of everybody it killed, so its memory grows.
+    pub(crate) fn harness() -> Watched {
+        Watched::with_memory("this program", Allowance::Any)
+    }
+
+    fn with_memory(what: impl Into<String>, memory: Allowance) -> Watched {
+        let quantity = |name, allowance| Quantity { name, series: Series::default(), allowance };
         Watched {
             what: what.into(),
             quantities: [
-                // An allocator keeps what it once had, in pieces of its own size.
-                quantity("anonymous KiB", 1024.0, 0.05),
+                quantity("anonymous KiB", memory),
                 // Those who were killed last may not be forgotten yet.
-                quantity("descriptors", 8.0, 0.0),
-                quantity("memory files", 3.0, 0.0),
-                quantity("threads", 1.0, 0.0),
+                quantity("descriptors", Allowance::Within(8.0, 0.0)),
+                quantity("memory files", Allowance::Within(3.0, 0.0)),
+                quantity("threads", Allowance::Within(1.0, 0.0)),
             ],
         }
     }
 
     pub(crate) fn sample(&mut self, pid: i32, kills: u64) {
-        let Some(taken) = taken(pid) else { return };
+        if let Some(taken) = taken(pid) {
+            self.add(taken, kills);
+        }
+    }
+
+    fn add(&mut self, taken: Taken, kills: u64) {
         let values = [taken.anonymous_kib, taken.descriptors, taken.memory_files, taken.threads];
         for (quantity, value) in self.quantities.iter_mut().zip(values) {
             quantity.series.add(kills, value);
         }
     }
 
-    /// Each quantity with its trend, where there are enough points, and whether it grows.
-    fn trends(&self) -> impl Iterator<Item = (&'static str, Trend, bool)> {
+    /// Each quantity with its trend, where there are enough points, and what is to be thought of it.
+    fn trends(&self) -> impl Iterator<Item = (&Quantity, Trend, Verdict)> {
         self.quantities.iter().filter_map(|quantity| {
             let trend = quantity.series.trend()?;
-            let allowance = quantity.allowance.max(quantity.share * trend.mean);
-            Some((quantity.name, trend, trend.grows(allowance)))
+            Some((quantity, trend, quantity.allowance.verdict(trend)))
         })
     }
 
     /// What grew.
     pub(crate) fn grown(&self) -> Vec<String> {
         self.trends()
-            .filter(|(.., grows)| *grows)
-            .map(|(name, trend, _)| {
-                let Trend { mean, growth, doubt } = trend;
-                format!(
-                    "{} of {} grew by {growth:.0} (give or take {doubt:.0}; mean {mean:.0})",
-                    name, self.what
-                )
+            .filter(|(.., verdict)| *verdict == Verdict::Grows)
+            .map(|(quantity, Trend { mean, growth, doubt }, _)| {
+                let (name, what) = (quantity.name, &self.what);
+                format!("{name} of {what} grew by {growth:.0} (give or take {doubt:.0}; mean {mean:.0})")
             })
             .collect()
     }
@@ -101,16 +150,9 @@ impl Watched {
     /// A line of the table for each quantity.
     pub(crate) fn rows(&self) -> Vec<String> {
         self.trends()
-            .map(|(name, trend, grows)| {
-                format!(
-                    "{:<24}{:<16}{:>10.0}{:>10.1}{:>10.1}  {}",
-                    self.what,
-                    name,
-                    trend.mean,
-                    trend.growth,
-                    trend.doubt,
-                    if grows { "GROWS" } else { "flat" }
-                )
+            .map(|(quantity, Trend { mean, growth, doubt }, verdict)| {
+                let (what, name, verdict) = (&self.what, quantity.name, verdict.name());
+                format!("{what:<24}{name:<16}{mean:>10.0}{growth:>10.1}{doubt:>10.1}  {verdict}")
             })
             .collect()
     }
@@ -118,9 +160,9 @@ impl Watched {
     pub(crate) fn to_json(&self) -> Value {
         let quantities: Vec<Value> = self
             .trends()
-            .map(|(name, trend, grows)| {
-                json!({ "quantity": name, "mean": trend.mean, "growth": trend.growth, "doubt": trend.doubt,
-                        "grows": grows })
+            .map(|(quantity, Trend { mean, growth, doubt }, verdict)| {
+                json!({ "quantity": quantity.name, "mean": mean, "growth": growth, "doubt": doubt,
+                        "verdict": verdict.name(), "samples": quantity.series.thinned(MAX_SAMPLES) })
             })
             .collect();
         json!({ "process": self.what, "quantities": quantities })
@@ -148,5 +190,22 @@ mod tests {
         }
         let grown = watched.grown().join(", ");
         assert!(grown.contains("descriptors of this test"), "{grown}");
+    }
+
+    #[test]
+    fn what_the_harness_keeps_is_shown_and_not_judged() {
+        let mut watched = Watched::harness();
+        for kills in 0..40 {
+            let taken = Taken {
+                anonymous_kib: 10_000.0 * kills as f64,
+                descriptors: 5.0 + kills as f64,
+                memory_files: 0.0,
+                threads: 1.0,
+            };
+            watched.add(taken, kills);
+        }
+        assert_eq!(watched.grown().len(), 1, "{:?}", watched.grown());
+        assert!(watched.grown()[0].starts_with("descriptors"), "{:?}", watched.grown());
+        assert!(watched.rows()[0].ends_with("not judged"), "{:?}", watched.rows());
     }
 }

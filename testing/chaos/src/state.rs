@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -41,6 +43,8 @@ pub struct Chaos {
     past: Vec<Watched>,
     scene: Scene,
     watchdog: Watchdog,
+    /// Set when somebody has had enough.
+    interrupted: Arc<AtomicBool>,
 }
 
 /// What came of a run.
@@ -51,6 +55,8 @@ pub struct Summary {
     pub replay: String,
     /// What failed.
     pub failures: Vec<String>,
+    /// Whether it was ended from outside, before its time.
+    pub interrupted: bool,
     kills: BTreeMap<Kind, u64>,
     deaths: Deaths,
     watched: Vec<Watched>,
@@ -67,11 +73,11 @@ fn machine_file(beside: &[Beside]) -> MachineFile {
 }
 
 impl Chaos {
-    /// Brings the machine up and lets the crowd run.
+    /// Brings the machine up and lets the crowd run. The run ends early once `interrupted` is set.
     ///
     /// # Errors
     /// What did not start.
-    pub fn start(arguments: Arguments, seed: u64) -> Result<Chaos, String> {
+    pub fn start(arguments: Arguments, seed: u64, interrupted: Arc<AtomicBool>) -> Result<Chaos, String> {
         let beside = arguments.beside();
         let image = if beside.is_empty() { host_actor() } else { actor_image() };
         let machine = Machine::up(&machine_file(&beside));
@@ -95,6 +101,7 @@ impl Chaos {
             machine,
             domain,
             image,
+            interrupted,
         };
         if chaos.kinds().is_empty() {
             return Err("nothing of what `--only` names is in a machine of these `--nodes`".into());
@@ -110,7 +117,12 @@ impl Chaos {
     pub fn run(mut self, seed: u64) -> Summary {
         let began = Instant::now();
         let mut failures: Vec<String> = self.go(began).err().into_iter().collect();
-        if failures.is_empty() {
+        let interrupted = self.interrupted.load(Ordering::Relaxed);
+        if interrupted {
+            // From a terminal the signal has met the commands that were half-way through as well.
+            failures.iter().for_each(|failure| eprintln!("chaos: when it was interrupted: {failure}"));
+            failures.clear();
+        } else if failures.is_empty() {
             self.watchdog.now("the end of the run".into());
             failures.extend(self.end().err());
         }
@@ -124,6 +136,7 @@ impl Chaos {
             seed,
             replay: self.arguments.replay(seed),
             failures,
+            interrupted,
             kills: std::mem::take(&mut self.kills),
             deaths: self.crowd.deaths.clone(),
             watched: std::mem::take(&mut self.past),
@@ -143,7 +156,7 @@ impl Chaos {
                 Some(duration) => began.elapsed() >= duration,
                 None => kills >= self.arguments.kills,
             };
-            if done {
+            if done || self.interrupted.load(Ordering::Relaxed) {
                 return Ok(());
             }
             let pause = Duration::from_micros(self.random.below(MAX_PAUSE_MS * 1000));
@@ -231,8 +244,8 @@ impl Chaos {
 
     /// Begins to watch the processes that stay.
     fn watch(&mut self) {
-        let names = ["root monitor", "member never killed", "this program"];
-        self.watched = names.into_iter().map(Watched::new).collect();
+        self.watched =
+            vec![Watched::new("root monitor"), Watched::new("member never killed"), Watched::harness()];
     }
 
     /// Ends that: they are gone, or the run is over.
@@ -287,6 +300,7 @@ impl Summary {
             "commit": commit,
             "replay": self.replay,
             "failures": self.failures,
+            "interrupted": self.interrupted,
             "kills": kills,
             "deaths": self.deaths.to_json(),
             "watched": watched,

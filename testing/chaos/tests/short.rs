@@ -1,6 +1,11 @@
 //! Short runs: everything is killed at least once, nothing hangs, nothing is left. Times are shown, not asserted;
 //! `cargo xtask chaos` asserts them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
 use clap::Parser;
 use tombolo_chaos::{Arguments, Chaos};
 
@@ -9,7 +14,7 @@ fn chaos(seed: u64, words: &str) {
     let arguments =
         Arguments::try_parse_from(words.chain(["--latency-ms", "0"])).expect("words that are right");
     eprintln!("seed {seed}: {}", arguments.replay(seed));
-    let summary = Chaos::start(arguments, seed).expect("a machine").run(seed);
+    let summary = Chaos::start(arguments, seed, Arc::default()).expect("a machine").run(seed);
     eprintln!("{}", summary.table());
     assert!(summary.failures.is_empty(), "{:#?}\nagain with: {}", summary.failures, summary.replay);
 }
@@ -40,9 +45,27 @@ fn processes_that_are_stopped_for_a_moment_are_no_deaths() {
 }
 
 #[test]
+fn a_run_that_is_interrupted_takes_its_machine_down() {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let words = ["chaos", "--kills", "1000000", "--only", "processes", "--host-only", "--latency-ms", "0"];
+    let chaos = Chaos::start(Arguments::parse_from(words), 10, Arc::clone(&interrupted)).expect("a machine");
+    let summary = thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(500));
+            interrupted.store(true, Ordering::Relaxed);
+        });
+        // What is left when it has come down fails the test.
+        chaos.run(10)
+    });
+    assert!(summary.interrupted && summary.failures.is_empty(), "{:?}", summary.failures);
+}
+
+#[test]
 fn what_a_machine_does_not_have_cannot_be_killed() {
     let words = ["chaos", "--kills", "1", "--only", "vms", "--host-only"];
-    let Err(failure) = Chaos::start(Arguments::parse_from(words), 1) else { panic!("it starts") };
+    let Err(failure) = Chaos::start(Arguments::parse_from(words), 1, Arc::default()) else {
+        panic!("it starts")
+    };
     assert!(failure.contains("--only"), "{failure}");
 }
 

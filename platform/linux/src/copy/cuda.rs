@@ -53,16 +53,12 @@ macro_rules! functions {
         impl Functions {
             /// # Safety
             /// `library` is the handle of an open library that has the driver's interface.
+            #[cfg(not(target_feature = "crt-static"))]
             unsafe fn find(library: *mut c_void) -> Result<Functions, CudaError> {
                 Ok(Functions {
                     $($field: {
-                        const NAME: &CStr = $symbol;
-                        // SAFETY: the caller's handle, and a name that ends with zero.
-                        let found = unsafe { libc::dlsym(library, NAME.as_ptr()) };
-                        if found.is_null() {
-                            let why = format!("it has no {}", NAME.to_string_lossy());
-                            return Err(CudaError::NoDriver { why });
-                        }
+                        // SAFETY: the caller's handle.
+                        let found = unsafe { symbol(library, $symbol) }?;
                         // SAFETY: the library has the driver's interface (the caller's word), in which the function of
                         // this name has this type.
                         unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> c_int>(found) }
@@ -73,11 +69,24 @@ macro_rules! functions {
     };
 }
 
+/// The address of a function.
+///
+/// # Safety
+/// `library` is the handle of an open library.
+#[cfg(not(target_feature = "crt-static"))]
+unsafe fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, CudaError> {
+    // SAFETY: the caller's handle, and a name that ends with zero.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    if found.is_null() {
+        return Err(CudaError::NoDriver { why: format!("it has no {}", name.to_string_lossy()) });
+    }
+    Ok(found)
+}
+
 type Context = *mut c_void;
 type Pointer = u64;
 
 functions! {
-    init = c"cuInit": fn(c_uint);
     error_name = c"cuGetErrorName": fn(c_int, *mut *const c_char);
     device_count = c"cuDeviceGetCount": fn(*mut c_int);
     device_get = c"cuDeviceGet": fn(*mut c_int, c_int);
@@ -141,8 +150,12 @@ fn load() -> Result<Functions, CudaError> {
     }
     // SAFETY: the handle of a library that was opened under the driver's name and is never closed.
     let functions = unsafe { Functions::find(library) }?;
+    // SAFETY: as above.
+    let init = unsafe { symbol(library, c"cuInit") }?;
+    // SAFETY: the driver's interface has a function of this type under this name.
+    let init = unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_uint) -> c_int>(init) };
     // SAFETY: the driver's function, with the only argument that it takes.
-    let code = unsafe { (functions.init)(0) };
+    let code = unsafe { init(0) };
     functions.check("start", code)?;
     Ok(functions)
 }
