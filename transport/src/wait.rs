@@ -18,25 +18,30 @@ pub const DEFAULT_SPIN_NS: u64 = 50_000;
 /// Polls between two looks at the clock, which costs as much as a poll of a ring or more.
 const POLLS_PER_LOOK: u32 = 16;
 
-/// Vain waits after which the whole budget is tried once more.
-const WAITS_PER_TRIAL: u32 = 256;
+/// Vain waits after which the whole budget is tried once more, at first and at most: twice as many after each trial that was
+/// in vain, too.
+const WAITS_TO_TRIAL: u32 = 16;
+const MAX_WAITS_TO_TRIAL: u32 = 256;
 
 /// A budget that fades: spinning in vain halves it, down to a 64th, and spinning with success restores it.
 ///
 /// With more waiters than processors, spinning only keeps the peer from running; the budget finds that out. A
-/// peer that does answer in time, but later than the faded budget, is found out by trying the whole now and then.
+/// peer that does answer in time, but later than the faded budget, is found out by trying the whole now and then. Two that
+/// wait for each other with faded budgets both sleep, and are late because they sleep: trials soon are what wakes such a pair,
+/// and trials that get rare are what keeps them cheap where they find nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Spin {
     full_ns: u64,
     budget_ns: u64,
     vain_waits: u32,
+    waits_to_trial: u32,
 }
 
 impl Spin {
     /// A budget of `full_ns`; zero sleeps at once.
     #[must_use]
     pub const fn new(full_ns: u64) -> Self {
-        Spin { full_ns, budget_ns: full_ns, vain_waits: 0 }
+        Spin { full_ns, budget_ns: full_ns, vain_waits: 0, waits_to_trial: WAITS_TO_TRIAL }
     }
 
     /// Calls `attempt` a few times, or once if there is no budget, without a look at the clock.
@@ -91,15 +96,17 @@ impl Spin {
 
 impl Spin {
     fn restore(&mut self) {
-        (self.budget_ns, self.vain_waits) = (self.full_ns, 0);
+        *self = Spin::new(self.full_ns);
     }
 
     fn fade(&mut self) {
-        self.vain_waits = (self.vain_waits + 1) % WAITS_PER_TRIAL;
-        self.budget_ns = match self.vain_waits {
-            0 => self.full_ns,
-            _ => (self.budget_ns / 2).max(self.full_ns / 64),
-        };
+        self.vain_waits += 1;
+        self.budget_ns = (self.budget_ns / 2).max(self.full_ns / 64);
+        if self.vain_waits == self.waits_to_trial {
+            self.budget_ns = self.full_ns;
+            self.vain_waits = 0;
+            self.waits_to_trial = (2 * self.waits_to_trial).min(MAX_WAITS_TO_TRIAL);
+        }
     }
 }
 
@@ -315,13 +322,22 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_budget_is_tried_now_and_then() {
+    fn the_whole_budget_is_tried_soon_and_then_ever_less_often() {
         let mut spin = Spin::new(640);
-        let trials = (0..3 * WAITS_PER_TRIAL).filter(|_| {
+        let mut trials_of = |waits: u32| {
+            let trials = (1..=waits).filter(|_| {
+                wait_in_vain(&mut spin);
+                spin.budget_ns == 640
+            });
+            trials.collect::<Vec<u32>>()
+        };
+        assert_eq!(trials_of(1008), [16, 48, 112, 240, 496, 752, 1008]);
+        assert_eq!(spin.run(Deadline::after(Duration::from_secs(60)), || Some(5)), Some(5));
+        let again = (1..=48).filter(|_| {
             wait_in_vain(&mut spin);
             spin.budget_ns == 640
         });
-        assert_eq!(trials.count(), 3);
+        assert_eq!(again.collect::<Vec<u32>>(), [16, 48]);
     }
 
     #[test]

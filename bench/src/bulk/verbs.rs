@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use tombolo::{BulkChannel, BulkOptions, Domain, Pool, PoolOptions, Trust};
+use tombolo::{Buffer, BulkChannel, BulkOptions, Domain, Pool, PoolOptions, Shared, Trust};
 
 use crate::suite::content::{check_sum, corrupt, fill_bulk, sum};
 use crate::suite::peers::bare;
@@ -95,7 +95,7 @@ impl Peer for Pools {
                 (bulk, pool)
             }
         };
-        Ok(AnyEnd::new(PoolEnd { verb: self.verb, bulk, pool, metadata: Vec::new() }))
+        Ok(AnyEnd::new(PoolEnd { verb: self.verb, bulk, pool, metadata: Vec::new(), back: None }))
     }
 }
 
@@ -104,10 +104,12 @@ struct PoolEnd {
     bulk: BulkChannel,
     pool: Pool,
     metadata: Vec<u8>,
+    /// What came back, and goes over again.
+    back: Option<Buffer>,
 }
 
 /// Writes every byte of a buffer.
-fn fill(buffer: &mut tombolo::Buffer, sequence: u64) -> Result<(), Error> {
+fn fill(buffer: &mut Buffer, sequence: u64) -> Result<(), Error> {
     if let Some(memory) = buffer.memory() {
         bare::fill(memory.words(), sequence);
         return Ok(());
@@ -116,9 +118,54 @@ fn fill(buffer: &mut tombolo::Buffer, sequence: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads every byte of a buffer whose memory nobody changes.
-fn check(bytes: &[u8], sequence: u64) -> Result<(), Error> {
-    check_sum(sum(bytes), bytes.len(), sequence)
+impl PoolEnd {
+    fn hand_over(&mut self, buffer: Buffer) -> Result<(), Error> {
+        match self.verb {
+            Verb::Move => self.bulk.move_to(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?,
+            // Dropped, it is free when the other side has released it.
+            Verb::Share => drop(self.bulk.share(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?),
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<Held, Error> {
+        Ok(match self.verb {
+            Verb::Move => Held::Own(self.bulk.recv_moved(&mut self.metadata, PATIENCE)?),
+            Verb::Share => Held::Lent(self.bulk.recv_shared(&mut self.metadata, PATIENCE)?),
+        })
+    }
+
+    fn return_it(&mut self, held: Held) -> Result<(), Error> {
+        match held {
+            Held::Own(buffer) => self.bulk.pass(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?,
+            Held::Lent(shared) => self.bulk.release(shared, &[], PATIENCE).map_err(tombolo::Error::from)?,
+        }
+        Ok(())
+    }
+}
+
+/// What has come over.
+enum Held {
+    Own(Buffer),
+    Lent(Shared),
+}
+
+impl Held {
+    /// Reads every byte.
+    fn check(&self, sequence: u64) -> Result<(), Error> {
+        let memory = match self {
+            Held::Own(buffer) => buffer.memory(),
+            Held::Lent(shared) => shared.memory(),
+        };
+        if let Some(memory) = memory {
+            return bare::check(memory.words(), sequence);
+        }
+        let bytes = match self {
+            Held::Own(buffer) => buffer.bytes()?,
+            Held::Lent(shared) => shared.bytes()?,
+        };
+        check_sum(sum(bytes), bytes.len(), sequence)
+    }
 }
 
 impl End for PoolEnd {
@@ -136,59 +183,28 @@ impl End for PoolEnd {
             return Err(corrupt(sequence));
         }
         fill(&mut buffer, sequence)?;
-        match self.verb {
-            Verb::Move => self.bulk.move_to(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?,
-            // Dropped, it is free when the other side has released it.
-            Verb::Share => drop(self.bulk.share(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?),
-        }
-        Ok(())
+        self.hand_over(buffer)
     }
 
     fn recv_bulk(&mut self, _bytes: usize, sequence: u64) -> Result<(), Error> {
-        match self.verb {
-            Verb::Move => {
-                let buffer = self.bulk.recv_moved(&mut self.metadata, PATIENCE)?;
-                match buffer.memory() {
-                    Some(memory) => bare::check(memory.words(), sequence)?,
-                    None => check(buffer.bytes()?, sequence)?,
-                }
-                self.bulk.pass(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?;
-            }
-            Verb::Share => {
-                let shared = self.bulk.recv_shared(&mut self.metadata, PATIENCE)?;
-                match shared.memory() {
-                    Some(memory) => bare::check(memory.words(), sequence)?,
-                    None => check(shared.bytes()?, sequence)?,
-                }
-                self.bulk.release(shared, &[], PATIENCE).map_err(tombolo::Error::from)?;
-            }
-        }
-        Ok(())
+        let held = self.receive()?;
+        held.check(sequence)?;
+        self.return_it(held)
     }
 
     fn lend(&mut self) -> Result<(), Error> {
+        let buffer = match self.back.take() {
+            Some(buffer) => buffer,
+            None => self.bulk.take(&self.pool, PATIENCE)?,
+        };
+        self.hand_over(buffer)?;
         // The only one: that it is here means that it is back.
-        let buffer = self.bulk.take(&self.pool, PATIENCE)?;
-        match self.verb {
-            Verb::Move => self.bulk.move_to(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?,
-            Verb::Share => drop(self.bulk.share(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?),
-        }
-        let back = self.bulk.take(&self.pool, PATIENCE)?;
-        drop(back);
+        self.back = Some(self.bulk.take(&self.pool, PATIENCE)?);
         Ok(())
     }
 
     fn give_back(&mut self) -> Result<(), Error> {
-        match self.verb {
-            Verb::Move => {
-                let buffer = self.bulk.recv_moved(&mut self.metadata, PATIENCE)?;
-                self.bulk.pass(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?;
-            }
-            Verb::Share => {
-                let shared = self.bulk.recv_shared(&mut self.metadata, PATIENCE)?;
-                self.bulk.release(shared, &[], PATIENCE).map_err(tombolo::Error::from)?;
-            }
-        }
-        Ok(())
+        let held = self.receive()?;
+        self.return_it(held)
     }
 }

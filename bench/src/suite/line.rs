@@ -41,8 +41,10 @@ pub(super) enum Command {
     Work { index: u32, work: Work },
     /// Do the far half of these round trips on end `index`, and say how many system calls that took.
     Count { index: u32, rounds: Counted },
-    /// Say what is used.
+    /// Say what is used, but for memory.
     Usage,
+    /// Say how much memory is used.
+    Weigh,
     /// End.
     Bye,
 }
@@ -58,12 +60,15 @@ pub(super) enum Answer {
         cpu_ns: u64,
         /// Time that its measuring thread has waited for a processor so far.
         waited_ns: u64,
-        /// Memory that it has to itself, plus its part of what it shares, in bytes.
-        resident_bytes: u64,
         /// How often it rang a sleeping peer.
         rings: u64,
         /// System calls of what was just done, where they were to be counted.
         calls: u64,
+    },
+    /// It was weighed.
+    Weighed {
+        /// Memory that it has to itself, plus its part of what it shares, in bytes.
+        resident_bytes: u64,
     },
     /// It could not be done.
     Failed {

@@ -41,10 +41,18 @@ pub(super) struct Usage {
     pub(super) far_cpu_ns: u64,
     /// The worse of both sides.
     pub(super) waited_ns: [u64; 2],
-    pub(super) resident_bytes: u64,
     pub(super) rings: u64,
     /// System calls of the far side in what was just done, where they were to be counted.
     pub(super) calls: u64,
+}
+
+/// What the far side says where something else was to come.
+fn unexpected(answer: Answer) -> Error {
+    let what = match answer {
+        Answer::Failed { why } => format!("failed: {why}"),
+        answer => format!("answered something else: {answer:?}"),
+    };
+    Error::Far { what }
 }
 
 impl<'a> Session<'a> {
@@ -68,28 +76,34 @@ impl<'a> Session<'a> {
     }
 
     fn answer(&self) -> Result<Usage, Error> {
-        let Answer::Done { waited_ns: near_ns, resident_bytes: near_bytes, rings: near_rings, .. } =
-            usage(0, 0, &self.ends)
-        else {
+        let Answer::Done { waited_ns: near_ns, rings: near_rings, .. } = usage(0, 0, &self.ends) else {
             return Err(Error::Unsupported);
         };
         match self.line.hear()? {
-            Answer::Done { elapsed_ns, cpu_ns, waited_ns, resident_bytes, rings, calls } => Ok(Usage {
+            Answer::Done { elapsed_ns, cpu_ns, waited_ns, rings, calls } => Ok(Usage {
                 elapsed_ns,
                 far_cpu_ns: cpu_ns,
                 waited_ns: [near_ns, waited_ns],
-                resident_bytes: near_bytes + resident_bytes,
                 rings: near_rings + rings,
                 calls,
             }),
-            Answer::Failed { why } => Err(Error::Far { what: format!("failed: {why}") }),
+            answer => Err(unexpected(answer)),
         }
     }
 
-    /// What both programs have used so far.
+    /// What both programs have used so far, but for memory.
     pub(super) fn usage(&self) -> Result<Usage, Error> {
         self.line.tell(&Command::Usage)?;
         self.answer()
+    }
+
+    /// How much memory both programs use, in bytes.
+    pub(super) fn resident_bytes(&self) -> Result<u64, Error> {
+        self.line.tell(&Command::Weigh)?;
+        match self.line.hear()? {
+            Answer::Weighed { resident_bytes } => Ok(resident_bytes + super::far::resident_bytes()),
+            answer => Err(unexpected(answer)),
+        }
     }
 
     /// Keeps both sides on a processor each.

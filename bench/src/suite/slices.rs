@@ -79,12 +79,12 @@ pub(super) fn take(session: &mut Session<'_>, metric: Metric, schedule: &Schedul
             // The first takes what all others share.
             session.open(metric)?;
             session.work(use_it)?;
-            let before = session.usage()?.resident_bytes;
+            let before = session.resident_bytes()?;
             for _ in 0..CHANNELS {
                 session.open(metric)?;
                 session.work(use_it)?;
             }
-            let after = session.usage()?.resident_bytes;
+            let after = session.resident_bytes()?;
             session.close()?;
             slices.kept.push(number(after.saturating_sub(before) as f64 / f64::from(CHANNELS)));
         }
@@ -234,24 +234,29 @@ fn find_rounds(session: &mut Session<'_>, slice: Duration) -> Result<Counted, Er
     Ok(Counted { warm: 1000.min(rounds), rounds })
 }
 
-/// How much work fills a slice. The trial warms up as well.
+/// How much work fills a slice. The trials warm up as well: the first are often slow, while memory is still being given
+/// back that was measured before, or both sides wait asleep.
 fn find_size(session: &mut Session<'_>, metric: Metric, slice: Duration) -> Result<u64, Error> {
     const MOST: u64 = 50_000_000;
     let mut size = match metric {
         Metric::Bandwidth { .. } => 4,
         _ => CYCLE_ROUNDS,
     };
+    let mut told: Option<u64> = None;
     loop {
         let started_ns = tombolo_platform::time::now_ns();
         session.work(work(metric, size))?;
         let took_ns = (tombolo_platform::time::now_ns() - started_ns).max(1);
         let wanted_ns = slice.as_nanos() as u64;
         let fitting = (size as f64 * wanted_ns as f64 / took_ns as f64) as u64;
-        // A trial that took a quarter of a slice tells enough; a shorter one is mostly its beginning.
-        if took_ns * 4 >= wanted_ns || size >= MOST {
+        // A trial that took a quarter of a slice tells enough, if as much work as it says takes as long as it says; a shorter
+        // one is mostly its beginning.
+        let tells_enough = took_ns * 4 >= wanted_ns;
+        if (tells_enough && told.is_some_and(|told| fitting <= 2 * told)) || size >= MOST {
             return Ok(fitting.clamp(2, MOST));
         }
-        size = (size * 8).min(fitting.max(size + 1)).min(MOST);
+        told = tells_enough.then_some(fitting);
+        size = if tells_enough { fitting.max(2) } else { (size * 8).min(fitting.max(size + 1)) }.min(MOST);
     }
 }
 

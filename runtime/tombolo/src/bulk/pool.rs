@@ -173,14 +173,20 @@ impl Pool {
     /// # Errors
     /// [`BulkError::NoBuffer`] when all are in use; without trust also what the kernel refused.
     pub fn take(&self) -> Result<Buffer, Error> {
-        let count = self.inner.layout.count();
-        let buffer = {
+        self.take_if_free()?.ok_or_else(|| BulkError::NoBuffer { count: self.count() }.into())
+    }
+
+    /// As [`take`](Self::take); `None` when all are in use.
+    #[inline]
+    pub(super) fn take_if_free(&self) -> Result<Option<Buffer>, Error> {
+        let taken = {
             let mut state = self.inner.lock();
             if state.table.is_revoked() {
                 return Err(BulkError::State(TableError::Revoked).into());
             }
-            state.table.take().ok_or(BulkError::NoBuffer { count })?
+            state.table.take()
         };
+        let Some(buffer) = taken else { return Ok(None) };
         let content = match self.inner.trust {
             Trust::Full => Ok(Content::Pool),
             Trust::None => {
@@ -189,7 +195,7 @@ impl Pool {
             }
         };
         match content {
-            Ok(content) => Ok(Buffer::new(Handle::whole(Arc::clone(&self.inner), buffer, content))),
+            Ok(content) => Ok(Some(Buffer::new(Handle::whole(Arc::clone(&self.inner), buffer, content)))),
             Err(error) => {
                 let _ = self.inner.lock().table.put(buffer);
                 Err(error.into())

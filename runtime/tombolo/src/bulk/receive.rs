@@ -99,10 +99,10 @@ impl BulkChannel {
         let mut patience = Patience::of(timeout);
         self.settle()?;
         loop {
-            match pool.take() {
-                Err(Error::Bulk(BulkError::NoBuffer { .. })) => self.hear(&mut patience)?,
-                taken => return taken,
+            if let Some(buffer) = pool.take_if_free()? {
+                return Ok(buffer);
             }
+            self.hear(&mut patience)?;
         }
     }
 
