@@ -25,7 +25,7 @@ Who works:
 
 The answer depends on the graph and the seed alone, never on who works:
   --seed N         another seed gives another, about equally good answer (default 1)
-  --compare-spreading  spread the graph by messages first, and say how much longer that took
+  --compare-spreading  spread the graph in both ways, three times each, and say how much longer messages take
   --verify         search again in one thread and compare the answers bit for bit; exit status 1 if they differ
 
 Output:

@@ -33,7 +33,7 @@ pub struct Options {
     pub local_arcs: usize,
     /// Least work worth a message, in arcs.
     pub part_cost_min: u64,
-    /// The graph is spread by messages first, to say how long that takes, and then as it would be.
+    /// The graph is spread in both ways several times, to say how long each takes, before it is spread as it would be.
     pub compare_spreading: bool,
 }
 
@@ -83,9 +83,10 @@ pub struct MemberReport {
 pub struct Spreading {
     /// Bytes of the graph for one worker.
     pub bytes: u64,
-    /// From the first byte sent until all workers had said that they have everything, in seconds.
+    /// From the first byte sent until all workers had said that they have everything, in seconds; where both ways were
+    /// compared, in the median.
     pub seconds: f64,
-    /// The same by messages, if that was tried first.
+    /// The same by messages, if they were compared.
     pub by_messages_seconds: Option<f64>,
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use super::member::Member;
+use super::member::{Account, Member};
 use super::share::{self, Grain, Part};
-use super::{Misdeed, Workers};
+use super::{Misdeed, Spreading, Workers};
 use crate::graph::Csr;
 use crate::port::Port;
 use crate::search::{Crew, Move, Partition, SearchError, Stage};
@@ -16,6 +16,9 @@ const PARTS_IN_FLIGHT: usize = 2;
 
 /// Parts that a worker's share of a round is cut into.
 const PARTS_PER_SHARE: u64 = 4;
+
+/// How often each way to spread the graph is tried when they are compared.
+const COMPARISONS: usize = 3;
 
 /// The work of one round.
 #[derive(Default)]
@@ -130,11 +133,35 @@ impl<P: Port> Workers<'_, P> {
     /// Gives the input to everybody, and waits until it has arrived: otherwise the fast would have finished a small graph
     /// before the slow have received it.
     fn spread(&mut self, graph: &Csr) {
-        if self.options.compare_spreading {
-            self.spreading.by_messages_seconds = Some(self.spread_once(graph, false));
+        let compared = self.options.compare_spreading.then(|| self.compare_spreading(graph));
+        let seconds = self.spread_once(graph, true);
+        let bytes = worker::memory_bytes(graph);
+        let (seconds, by_messages_seconds) = match compared {
+            Some((by_bulk, by_messages)) => (by_bulk, Some(by_messages)),
+            None => (seconds, None),
+        };
+        self.spreading = Spreading { bytes, seconds, by_messages_seconds };
+    }
+
+    /// What spreading takes by bulk, and by messages: medians, in seconds. Each goes first in turn, for what goes first finds
+    /// memory that was never touched, and on an emulated processor code that was never run.
+    fn compare_spreading(&mut self, graph: &Csr) -> (f64, f64) {
+        // What the report says of each worker is said of the job.
+        let accounts: Vec<Account> = self.members.iter().map(|member| member.account).collect();
+        let mut seconds = [const { Vec::new() }; 2];
+        for turn in 0..COMPARISONS {
+            for by_bulk in [turn % 2 == 0, turn % 2 != 0] {
+                seconds[usize::from(by_bulk)].push(self.spread_once(graph, by_bulk));
+            }
         }
-        self.spreading.seconds = self.spread_once(graph, true);
-        self.spreading.bytes = worker::memory_bytes(graph);
+        for (member, account) in self.members.iter_mut().zip(accounts) {
+            member.account = account;
+        }
+        let [by_messages, by_bulk] = seconds.map(|mut seconds| {
+            seconds.sort_by(f64::total_cmp);
+            seconds[seconds.len() / 2]
+        });
+        (by_bulk, by_messages)
     }
 
     fn spread_once(&mut self, graph: &Csr, by_bulk: bool) -> f64 {
