@@ -98,7 +98,7 @@ impl Core {
                 program: name.clone(),
                 pid: 0,
                 since: now,
-                parent: Some((parent, client)),
+                parent: Some((parent, Some(client))),
                 image: Some(image),
                 build: hash,
                 channels: 0,
@@ -221,7 +221,7 @@ impl Core {
     pub(super) fn domain_started(&mut self, domain: DomainId, pid: i32) {
         let Some(record) = self.domains.get_mut(&domain) else { return };
         record.pid = pid;
-        if let (Some(request), Some((_, client))) = (record.starting.take(), record.parent) {
+        if let (Some(request), Some((_, Some(client)))) = (record.starting.take(), record.parent) {
             self.answer(client, request, Ok(Reply::Spawn { domain }));
         }
     }
@@ -230,7 +230,7 @@ impl Core {
         let Some(record) = self.domains.remove(&domain) else { return };
         self.regions_of_ended(domain);
         self.forget_program(domain.node(), record.build);
-        if let (Some(request), Some((_, client))) = (record.starting, record.parent) {
+        if let (Some(request), Some((_, Some(client)))) = (record.starting, record.parent) {
             let node = self.node_name(domain.node());
             self.answer(client, request, Err(Fault::StartFailed { node, why }));
         }
@@ -264,7 +264,7 @@ impl Core {
         if let Some((client, request)) = record.feeding {
             self.answer(client, request, Err(Fault::NoSuchDomain { domain }));
         }
-        if let Some((_, client)) = record.parent {
+        if let Some((_, Some(client))) = record.parent {
             match record.starting {
                 Some(request) => {
                     let node = self.node_name(domain.node());
@@ -333,7 +333,7 @@ impl Core {
         let mut next = Some(domain);
         while let Some(record) = next.and_then(|domain| self.domains.get(&domain)) {
             next = record.parent.map(|(parent, client)| {
-                owner = Some(client);
+                owner = client;
                 parent
             });
         }

@@ -201,8 +201,8 @@ struct DomainRecord {
     program: String,
     pid: i32,
     since: Nanos,
-    /// Who asked for it, by which connection; none for a domain that attached by itself.
-    parent: Option<(DomainId, Client)>,
+    /// Who asked for it, and by which connection, as long as that is there; none for a domain that attached by itself.
+    parent: Option<(DomainId, Option<Client>)>,
     image: Option<Image>,
     /// What it runs of that, by SHA-256; nothing for one that attached by itself.
     build: [u8; 32],

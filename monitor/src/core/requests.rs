@@ -261,10 +261,16 @@ impl Core {
         let children: Vec<DomainId> = self
             .domains
             .iter()
-            .filter(|(_, child)| child.parent.is_some_and(|(_, by)| by == client))
+            .filter(|(_, child)| child.parent.is_some_and(|(_, by)| by == Some(client)))
             .map(|(id, _)| *id)
             .collect();
-        children.into_iter().for_each(|child| self.condemn(child));
+        for child in children {
+            if let Some(child) = self.domains.get_mut(&child) {
+                child.starting = None;
+                child.parent = child.parent.map(|(parent, _)| (parent, None));
+            }
+            self.condemn(child);
+        }
         if let Some(domain) = record.domain
             && record.spawned.is_none()
         {

@@ -367,6 +367,38 @@ fn what_a_lost_client_waited_for_is_not_told_to_the_next_of_its_number() {
     is_replaced(&mut bench);
     comes_back(&mut bench, ARM0);
     assert_eq!(bench.answer((ARM1, 1)), None);
+
+    // Nor what comes of the children of the first: one that has not started yet, and one that has.
+    for starts in [false, true] {
+        let domain = order_start(&mut bench, (ARM1, 1)).domain;
+        if starts {
+            bench.report(ARM0, Report::Started { domain, pid: 55 });
+        }
+        is_replaced(&mut bench);
+        assert!(bench.orders.contains(&(ARM0, Order::Signal { domain, signal: 9 })));
+        bench.report(ARM0, Report::Output { domain, stream: 1, bytes: vec![1] });
+        bench.report(ARM0, Report::Ended { domain, exit: Exit::Signalled { signal: 9 } });
+        let told: Vec<_> = bench.delivered.iter().filter(|(to, ..)| *to == (ARM1, 1)).collect();
+        assert!(told.iter().all(|(_, message, ..)| matches!(message.body, Reply::Attach { .. })), "{told:?}");
+    }
+
+    // Nor of the memory that was being made for it.
+    for lost in [false, true] {
+        bench.orders.clear();
+        let create = Request::RegionCreate { place: regions::in_memory_of("arm0"), length_bytes: 1 };
+        assert_eq!(bench.ask((ARM1, 1), create), None);
+        let Some((ARM0, Order::RegionMake { region, .. })) = bench.orders.pop() else { panic!("no order") };
+        is_replaced(&mut bench);
+        match lost {
+            true => bench.core.node_lost(ARM0, "gone"),
+            false => {
+                let failed = Some("out of memory".into());
+                bench.core.report(0, ARM0, Report::RegionMade { region, failed, read_only: false }, None);
+            }
+        }
+        bench.collect();
+        assert_eq!(bench.answer((ARM1, 1)), None);
+    }
 }
 
 #[test]
