@@ -26,6 +26,11 @@ impl Table {
         whole: bool,
     ) -> Result<(), CapabilityFault> {
         let record = *self.usable(by, capability)?;
+        if tombolo_base::canary!("table changes what it refuses")
+            && let Some(record) = self.capabilities.get_mut(&capability)
+        {
+            record.on_its_way = None;
+        }
         if let Some(domain) = granter {
             let way = record.on_its_way.ok_or(CapabilityFault::TakenUp { capability })?;
             if way.granter != domain {

@@ -39,6 +39,9 @@ impl Table {
             && !record.hung_up
         {
             record.hung_up = true;
+            if tombolo_base::canary!("table tells nobody to let go") {
+                return;
+            }
             let node = record.holder.node();
             self.consequences.push(Consequence::HangUp { node, mapping });
         }

@@ -118,8 +118,11 @@ impl Table {
 
     /// Ends the revocations of which nothing is mapped any more.
     pub(crate) fn commit_what_can_be(&mut self) {
+        let may_commit = |open: &Revocation| {
+            open.pending.is_empty() || tombolo_base::canary!("table answers before all have let go")
+        };
         while let Some(operation) =
-            self.revocations.iter().find(|(_, open)| open.pending.is_empty()).map(|(operation, _)| *operation)
+            self.revocations.iter().find(|(_, open)| may_commit(open)).map(|(operation, _)| *operation)
         {
             self.commit(operation);
         }

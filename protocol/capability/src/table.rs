@@ -167,7 +167,7 @@ impl Table {
         needed: Rights,
     ) -> Result<&CapabilityRecord, CapabilityFault> {
         let record = self.usable(by, capability)?;
-        if !record.rights.contains(needed) {
+        if !record.rights.contains(needed) && !tombolo_base::canary!("table lets rights grow") {
             return Err(CapabilityFault::Lacks { capability, needed, given: record.rights });
         }
         Ok(record)
@@ -192,6 +192,7 @@ impl Table {
         let record = *self.with_right(by, capability, rights | to_grant)?;
         let part = match extent {
             None => record.extent,
+            Some(_) if tombolo_base::canary!("table narrows no part") => record.extent,
             Some(extent) => self.part_of(&record, extent)?,
         };
         Ok(self.insert(CapabilityRecord {
@@ -324,7 +325,10 @@ impl Table {
     }
 
     pub(crate) fn free_if_unused(&mut self, id: RegionId) {
-        let unused = |region: &RegionRecord| region.capabilities.is_empty() && region.mappings.is_empty();
+        let unmapped = |region: &RegionRecord| {
+            region.mappings.is_empty() || tombolo_base::canary!("table frees what is mapped")
+        };
+        let unused = |region: &RegionRecord| region.capabilities.is_empty() && unmapped(region);
         if self.regions.get(&id).is_some_and(unused)
             && let Some(region) = self.regions.remove(&id)
         {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tombolo_base::{ChannelId, DomainId};
-use tombolo_control::{Exit, Order, RegionId, StartOrder};
+use tombolo_control::{Exit, Order, RegionId, Seal, StartOrder};
 use tombolod::agent::core::{
     Action, AgentCore, Item, Outgoing, PIECE_BYTES, ProgramSource, RegionSource, Stopped,
 };
@@ -35,8 +35,8 @@ pub struct SimAgent {
     programs: BTreeSet<[u8; 32]>,
     lifelines: BTreeMap<ChannelId, End>,
     pairs: BTreeMap<ChannelId, End>,
-    /// Regions whose memory it keeps.
-    regions: BTreeSet<RegionId>,
+    /// Regions whose memory it keeps, and whether that can be written.
+    regions: BTreeMap<RegionId, bool>,
 }
 
 impl SimAgent {
@@ -53,7 +53,7 @@ impl SimAgent {
             programs: BTreeSet::new(),
             lifelines: BTreeMap::new(),
             pairs: BTreeMap::new(),
-            regions: BTreeSet::new(),
+            regions: BTreeMap::new(),
         }
     }
 
@@ -263,11 +263,7 @@ impl SimAgent {
                 Action::ReadTrace { ticket, .. } => self.core.trace_read(ticket, None),
                 Action::Trace { .. } | Action::ForgetTrace { .. } => {}
                 Action::MakeRegion { region, source, .. } => self.make_region(shared, region, &source),
-                Action::SealRegion { region, .. } => {
-                    let missing = || "it is not here".to_owned();
-                    let sealed = self.regions.contains(&region).then_some(()).ok_or_else(missing);
-                    self.core.region_sealed(region, sealed);
-                }
+                Action::SealRegion { region, seal } => self.seal_region(shared, region, seal),
                 Action::ForgetRegion { region } => {
                     self.regions.remove(&region);
                 }
@@ -301,9 +297,11 @@ impl SimAgent {
                 // A monitor may be out of descriptors.
                 if !shared.healed && shared.random.chance(shared.plan.faults.start / 8) {
                     self.core.lifeline_not_made(channel);
+                    shared.audit.rights.maps.lifeline(channel.0, None);
                     return None;
                 }
                 let (ours, theirs) = End::pair(&shared.wakes);
+                shared.audit.rights.maps.lifeline(channel.0, Some(theirs.numbered(channel.0)));
                 self.lifelines.insert(channel, ours.owned_by(self.actor()));
                 self.core.lifeline_made(channel);
                 Some(Fd::End(theirs))
@@ -316,8 +314,8 @@ impl SimAgent {
             Item::WindowMemory => self.window.map(Fd::Window),
             Item::Interrupt(_) | Item::Registers => self.window.map(|_| Fd::Bell),
             Item::TracePage(_) => Some(Fd::Bell),
-            Item::Region(region, _) => self.region_memory(region),
-            Item::WindowToRead => self.window.map(Fd::Window),
+            Item::Region(region, writable) => self.region_memory(region, writable),
+            Item::WindowToRead => self.window.map(Fd::WindowToRead),
         }
     }
 
@@ -328,18 +326,39 @@ impl SimAgent {
                 Err("out of memory".to_owned())
             }
             RegionSource::Made(_) => Ok(false),
-            RegionSource::File(Some(Fd::Bell)) => Ok(true),
+            RegionSource::File(Some(Fd::File { writable })) => Ok(!writable),
             RegionSource::File(_) => Err("it did not arrive".to_owned()),
         };
-        if made.is_ok() {
-            self.regions.insert(region);
+        if let Ok(read_only) = made {
+            self.regions.insert(region, !read_only);
         }
         self.core.region_made(region, made);
     }
 
+    /// Seals as a kernel does: not while somebody has it mapped for writing.
+    fn seal_region(&mut self, shared: &mut Shared, region: RegionId, seal: Seal) {
+        let sealed = match self.regions.get_mut(&region) {
+            None => Err("it is not here".to_owned()),
+            // A kernel may be out of memory for that too.
+            Some(_) if !shared.healed && shared.random.chance(shared.plan.faults.start / 4) => {
+                Err("out of memory".to_owned())
+            }
+            Some(writable) => {
+                *writable = false;
+                Ok(())
+            }
+        };
+        if sealed.is_ok() && seal == Seal::Frozen {
+            shared.audit.rights.frozen(region);
+        }
+        self.core.region_sealed(region, sealed);
+    }
+
     /// What a domain maps.
-    pub fn region_memory(&self, region: RegionId) -> Option<Fd> {
-        self.regions.contains(&region).then_some(Fd::Region(region))
+    pub fn region_memory(&self, region: RegionId, writable: bool) -> Option<Fd> {
+        let can_be_written = *self.regions.get(&region)?;
+        // What cannot be opened so is not passed on.
+        (can_be_written || !writable).then_some(Fd::Region { region, writable })
     }
 
     fn keep(&mut self, shared: &mut Shared, hash: [u8; 32], source: ProgramSource<Fd>) {

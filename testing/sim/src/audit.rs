@@ -7,10 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::{
-    Attachment, ClientMessage, Fault, Grant, MonitorMessage, Order, Reply, Report, Request, Wire,
+    Attachment, CapabilityId, ClientMessage, Fault, Grant, MonitorMessage, Order, Reply, Report, Request,
+    Wire,
 };
+use tombolo_link::window::WindowRange;
 use tombolo_naming::{Answer, Operation, Scope};
 use tombolod::core::{Client, Effect};
+
+use crate::rights::RightsModel;
 
 /// A client as its requests and the answers show it.
 #[derive(Debug, Default)]
@@ -22,6 +26,9 @@ struct ClientModel {
 
 #[derive(Debug)]
 struct DomainModel {
+    /// Whether the machine started it.
+    is_started: bool,
+    /// The connection by which somebody asked for it, as long as that is there.
     parent: Option<Client>,
     /// The request that asked for it, until that is answered.
     starting: Option<u32>,
@@ -73,16 +80,19 @@ pub struct Audit {
     down: BTreeSet<u16>,
     /// Nodes with a window.
     windowed: BTreeSet<u16>,
+    /// Regions and capabilities.
+    pub rights: RightsModel,
     due: Vec<Due>,
     current: Option<(Client, u32)>,
     failure: Option<String>,
 }
 
 impl Audit {
-    /// A model of a machine of which these nodes have windows.
+    /// A model of a machine of which these nodes have windows, and whose domains have so long to let revoked memory go.
     #[must_use]
-    pub fn new(windowed: BTreeSet<u16>) -> Self {
-        Audit { windowed, ..Audit::default() }
+    pub fn new(windowed: BTreeSet<u16>, let_go_ns: u64) -> Self {
+        let rights = RightsModel::new(windowed.clone(), let_go_ns);
+        Audit { windowed, rights, ..Audit::default() }
     }
 
     /// The first thing that did not hold.
@@ -128,7 +138,10 @@ impl Audit {
             Report::Output { domain, stream, bytes } => {
                 self.due.push(Due::Output(*domain, *stream, bytes.clone()));
             }
-            Report::Released { channel } => self.released(node, *channel),
+            Report::Released { channel } => {
+                self.released(node, *channel);
+                self.rights.released(node, channel.0);
+            }
             Report::ProgramTaken { hash } => {
                 let lent = self.lent.entry(node).or_default();
                 if let Some(index) = lent.iter().position(|lent| lent.program == Some(*hash)) {
@@ -141,8 +154,21 @@ impl Audit {
             | Report::NamesSay { .. }
             | Report::Exported { .. }
             | Report::Withdrawn { .. }
-            | Report::RegionMade { .. }
-            | Report::RegionSealed { .. } => {}
+            | Report::RegionMade { .. } => {}
+            Report::RegionSealed { region, failed } => self.rights.sealed(*region, failed.is_none()),
+        }
+        self.hear_rights();
+    }
+
+    /// Takes over what the model of regions and capabilities found.
+    fn hear_rights(&mut self) {
+        for (client, request) in self.rights.take_due() {
+            self.answer_due(client, request);
+        }
+        let hang_ups = self.rights.take_hang_ups();
+        self.due.extend(hang_ups.into_iter().map(|(node, number)| Due::HangUp(node, ChannelId(number))));
+        if let Some(what) = self.rights.take_failure() {
+            self.fail(what);
         }
     }
 
@@ -165,10 +191,14 @@ impl Audit {
             self.locks.remove(name);
         }
         self.current = Some((client, request));
+        let by = model.domain;
         let own =
             |name: &str| name == if client.0.0 == 0 { "host".into() } else { format!("n{}", client.0.0) };
         let by_agent = matches!(&body, Request::Names { scope: Scope::Node(name), .. } if own(name));
         // What a client asks about the names of its own node, by whatever scope, its agent answers.
+        if let Some(by) = by {
+            self.rights.asked((client, request), by, &body, |domain| self.domains.contains_key(&domain));
+        }
         if request != 0 && !by_agent {
             model.asked.insert(request, body);
         }
@@ -178,10 +208,16 @@ impl Audit {
         let Some(model) = self.clients.remove(&client) else { return };
         self.names.retain(|_, (by, ..)| *by != client);
         self.locks.retain(|_, (by, _)| *by != client);
+        self.rights.client_gone(client);
+        for child in self.domains.values_mut() {
+            // Another connection may be called the same later.
+            child.parent.take_if(|parent| *parent == client);
+        }
         if let Some(domain) = model.domain
             && model.spawned.is_none()
         {
             self.domains.remove(&domain);
+            self.rights.domain_ended(domain);
         }
     }
 
@@ -193,6 +229,7 @@ impl Audit {
 
     fn domain_ended(&mut self, domain: DomainId, told: bool) {
         let Some(model) = self.domains.remove(&domain) else { return };
+        self.rights.domain_ended(domain);
         self.names.retain(|_, (_, owner, _)| *owner != domain);
         let clients = &self.clients;
         self.locks.retain(|_, (by, _)| clients.get(by).is_some_and(|model| model.domain != Some(domain)));
@@ -239,6 +276,8 @@ impl Audit {
         self.channels.retain(|_, model| model.window != node);
         self.lent.remove(&node);
         self.vectors.remove(&node);
+        self.rights.node_lost(node);
+        self.hear_rights();
     }
 
     /// Something came out of the core.
@@ -253,6 +292,7 @@ impl Audit {
                 self.down.remove(&node.0);
             }
             Effect::Destroy { node } => self.before_node_lost(node.0),
+            Effect::ClearWindow { node, range } => self.cleared(node.0, *range),
             _ => {}
         }
     }
@@ -269,7 +309,7 @@ impl Audit {
             }
             Order::Start { order } => {
                 let (parent, request) = self.current.unzip();
-                self.admit(order.domain, DomainModel { parent, starting: request });
+                self.admit(order.domain, DomainModel { is_started: true, parent, starting: request });
             }
             Order::Program { hash, length_bytes, window_offset_bytes: Some(offset_bytes) } => {
                 let lent = Lent {
@@ -278,6 +318,10 @@ impl Audit {
                     program: Some(*hash),
                 };
                 self.lend(node, lent);
+            }
+            Order::RegionForget { region } => {
+                self.rights.forgotten(*region);
+                self.hear_rights();
             }
             Order::HangUp { channel } => self.done(&Due::HangUp(node, *channel)),
             Order::Dismiss { connection } => {
@@ -298,6 +342,20 @@ impl Audit {
         }
     }
 
+    fn cleared(&mut self, node: u16, range: WindowRange) {
+        let WindowRange { offset_bytes, length_bytes } = range;
+        let generation = self.generations.get(&node).copied().unwrap_or(0);
+        self.rights.cleared(node, generation, offset_bytes, length_bytes);
+        let overlaps = |lent: &&Lent| {
+            offset_bytes < lent.offset_bytes + lent.length_bytes
+                && lent.offset_bytes < offset_bytes + length_bytes
+        };
+        if let Some(lent) = self.lent.get(&node).and_then(|all| all.iter().find(overlaps)).copied() {
+            self.fail(format!("{range:?} of node {node}'s window is cleared while it is lent: {lent:?}"));
+        }
+        self.hear_rights();
+    }
+
     fn done(&mut self, what: &Due) {
         if let Some(index) = self.due.iter().position(|due| due == what) {
             self.due.remove(index);
@@ -315,6 +373,9 @@ impl Audit {
     }
 
     fn lend(&mut self, node: u16, lent: Lent) {
+        let generation = self.generations.get(&node).copied().unwrap_or(0);
+        self.rights.lent(node, generation, lent.offset_bytes, lent.length_bytes);
+        self.hear_rights();
         let all = self.lent.entry(node).or_default();
         let end = lent.offset_bytes + lent.length_bytes;
         let overlaps = all.iter().copied().find(|other| {
@@ -340,7 +401,7 @@ impl Audit {
             }
             return;
         };
-        let asked = model.asked.remove(&message.request);
+        let (by, asked) = (model.domain, model.asked.remove(&message.request));
         if message.request != 0 {
             self.done(&Due::Answer(to, message.request));
             if asked.is_none() {
@@ -349,6 +410,11 @@ impl Audit {
                     message.request, message.body
                 ));
             }
+        }
+        if let (Some(asked), Some(by)) = (&asked, by) {
+            let lives = |domain| self.domains.contains_key(&domain);
+            self.rights.answered((to, message.request), by, asked, (&message.body, channel.0), lives);
+            self.hear_rights();
         }
         match message.body {
             Reply::Attach { domain, spawned, .. } => self.attached(to, domain, spawned),
@@ -431,7 +497,7 @@ impl Audit {
             let lives = self.domains.contains_key(&domain);
             self.require(lives, || format!("{domain} attached after its end"));
         } else {
-            self.admit(domain, DomainModel { parent: None, starting: None });
+            self.admit(domain, DomainModel { is_started: false, parent: None, starting: None });
         }
         if let Some(model) = self.clients.get_mut(&to) {
             model.domain = Some(domain);
@@ -482,6 +548,8 @@ impl Audit {
     /// After the core was asked something: everything that was due has come out.
     pub fn settled(&mut self) {
         self.current = None;
+        self.rights.settled();
+        self.hear_rights();
         let due = std::mem::take(&mut self.due);
         let still_due = due.into_iter().find(|due| match due {
             // Who has left meanwhile is told nothing.
@@ -509,6 +577,13 @@ impl Audit {
             .collect()
     }
 
+    /// A domain that holds revoked memory though the machine started it, and can kill it.
+    #[must_use]
+    pub fn unkilled(&self) -> Option<(DomainId, CapabilityId)> {
+        let of_machine = |domain| self.domains.get(&domain).is_some_and(|model| model.is_started);
+        self.rights.unkilled(of_machine)
+    }
+
     /// What is left when every domain but `clients` clients has ended.
     #[must_use]
     pub fn leftovers(&self, clients: usize) -> Option<String> {
@@ -523,6 +598,7 @@ impl Audit {
         ];
         let left: Vec<String> = counts
             .iter()
+            .chain(&self.rights.left())
             .filter(|(_, count)| *count > 0)
             .map(|(what, count)| format!("{count} {what}"))
             .collect();

@@ -2,7 +2,7 @@
 
 /// The mistakes that can be planted in a build with `--cfg sim`, and in how many seeds, from the first on, each must
 /// be found.
-pub const CANARIES: [(&str, u64); 12] = [
+pub const CANARIES: [(&str, u64); 20] = [
     ("ring publishes before it writes", 50),
     ("ring gives back too little", 50),
     ("hello is published in no order", 3000),
@@ -15,6 +15,14 @@ pub const CANARIES: [(&str, u64); 12] = [
     ("core answers nobody who waits in vain", 50),
     ("agent releases nothing", 50),
     ("agent forgets who left", 50),
+    ("agent says at once that memory is let go", 50),
+    ("core spares who does not let go", 1000),
+    ("table answers before all have let go", 50),
+    ("table frees what is mapped", 50),
+    ("table tells nobody to let go", 50),
+    ("table narrows no part", 50),
+    ("table lets rights grow", 50),
+    ("table changes what it refuses", 50),
 ];
 
 /// Plants a mistake in what this thread runs from now on; the empty name plants none.

@@ -1,7 +1,7 @@
 //! A channel between two simulated domains: numbered messages whose every byte is known beforehand.
 
-use tombolo_base::ChannelId;
-use tombolo_control::Grant;
+use tombolo_base::{ChannelId, DomainId};
+use tombolo_control::{CapabilityId, Grant};
 use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
 
 use crate::channel::{Ended, MemoryEnd};
@@ -28,6 +28,10 @@ pub struct Conversation {
     link: Link,
     /// Messages that are still to be sent.
     pub to_send: u64,
+    /// Who is at the other end.
+    pub peer: DomainId,
+    /// Rights whose numbers messages brought, and that nobody here has taken up yet.
+    pub brought: Vec<CapabilityId>,
     actor: Actor,
 }
 
@@ -64,7 +68,8 @@ impl Conversation {
         if std::mem::replace(&mut log.open[side], true) || log.let_go[side] {
             shared.audit.fail(format!("side {:?} of {} was granted twice", grant.side, grant.channel));
         }
-        Some(Conversation { id: grant.channel, side, link, to_send: 0, actor })
+        let (id, peer) = (grant.channel, grant.peer);
+        Some(Conversation { id, side, link, to_send: 0, peer, brought: Vec::new(), actor })
     }
 
     /// Which.
@@ -121,11 +126,23 @@ impl Conversation {
         }
     }
 
-    fn check(&self, shared: &mut Shared, message: &[u8]) {
+    /// Sends one message more, which brings the number of a right.
+    pub fn bring(&mut self, shared: &mut Shared, capability: CapabilityId) {
+        let (side, waiting) = (self.side, self.to_send);
+        let log = self.log(shared);
+        let number = log.sent[side] + waiting;
+        log.brings[side].push((number, capability));
+        self.to_send += 1;
+    }
+
+    fn check(&mut self, shared: &mut Shared, message: &[u8]) {
         let other = 1 - self.side;
         let log = self.log(shared);
         let number = log.received[self.side];
         log.received[self.side] += 1;
+        let brought = log.brings[other].extract_if(.., |(by, _)| *by == number);
+        self.brought.extend(brought.map(|(_, capability)| capability));
+        let log = self.log(shared);
         let sent = log.sent[other];
         let expected = content(self.id, other, number, message.len());
         if number >= sent || message != expected {

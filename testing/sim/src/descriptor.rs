@@ -35,9 +35,21 @@ pub enum Fd {
     Program([u8; 32]),
     /// The memory of a window.
     Window(Place),
+    /// The same, and nobody can write by it.
+    WindowToRead(Place),
     /// The memory of a region.
-    Region(RegionId),
-    /// A doorbell, a device's registers or a file: only counted.
+    Region {
+        /// Which.
+        region: RegionId,
+        /// Whether it can be mapped for writing.
+        writable: bool,
+    },
+    /// A file of the host.
+    File {
+        /// Opened for writing too.
+        writable: bool,
+    },
+    /// A doorbell or a device's registers: only counted.
     Bell,
 }
 
@@ -60,7 +72,24 @@ struct Pair {
     halves: [Half; 2],
     /// What the two made to share.
     memory: RefCell<Option<SharedMemory>>,
+    /// What it is a lifeline of; 0 for nothing that has a number.
+    number: Cell<u64>,
     wakes: Wakes,
+}
+
+/// Sees whether anybody holds one end of a pair, on its way included. For checkers: it is no end.
+#[derive(Debug)]
+pub struct Watch {
+    pair: Rc<Pair>,
+    side: usize,
+}
+
+impl Watch {
+    /// Nobody holds it any more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.pair.halves[self.side].closed.get()
+    }
 }
 
 /// One end of a socket pair.
@@ -77,6 +106,7 @@ impl End {
         let pair = Rc::new(Pair {
             halves: [Half::default(), Half::default()],
             memory: RefCell::new(None),
+            number: Cell::new(0),
             wakes: wakes.clone(),
         });
         (End { pair: pair.clone(), side: 0 }, End { pair, side: 1 })
@@ -88,6 +118,19 @@ impl End {
 
     fn there(&self) -> &Half {
         &self.pair.halves[1 - self.side]
+    }
+
+    /// Says of which mapping it is a lifeline, for whoever checks, and lets that see whether this end is held.
+    #[must_use]
+    pub fn numbered(&self, number: u64) -> Watch {
+        self.pair.number.set(number);
+        Watch { pair: self.pair.clone(), side: self.side }
+    }
+
+    /// Of which mapping it is a lifeline.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.pair.number.get()
     }
 
     /// Says who is woken for what happens at this end.

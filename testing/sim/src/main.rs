@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use clap::{CommandFactory, Parser};
 use tombolo_sim::canary::{self, CANARIES};
 use tombolo_sim::plan::{MAX_NODES, Options, Scenario};
+use tombolo_sim::rights::Counts;
 use tombolo_sim::world::{Outcome, run};
 
 /// Whole machines under one seed: the real protocols and monitors, virtual time, faults.
@@ -125,7 +126,7 @@ fn run_one(arguments: &Arguments, seed: u64) -> bool {
 fn describe(outcome: &Outcome) -> String {
     format!(
         "{} nodes, {:.3} s simulated, {} events, {} processes, {} channels, {} messages, {} deaths of nodes; \
-         hash {:016x}",
+         {}; hash {:016x}",
         outcome.nodes,
         outcome.simulated_ns as f64 / 1e9,
         outcome.events,
@@ -133,6 +134,7 @@ fn describe(outcome: &Outcome) -> String {
         outcome.channels,
         outcome.messages,
         outcome.deaths,
+        outcome.memory,
         outcome.hash
     )
 }
@@ -163,6 +165,7 @@ struct Sums {
     deaths: u64,
     simulated_ns: u64,
     largest: usize,
+    memory: Counts,
 }
 
 /// Runs seeds until all are done or one fails; whether all passed.
@@ -176,6 +179,7 @@ fn run_many(arguments: &Arguments) -> bool {
         sums.messages += outcome.messages;
         sums.deaths += outcome.deaths;
         sums.simulated_ns += outcome.simulated_ns;
+        sums.memory += outcome.memory;
         sums.largest = sums.largest.max(outcome.nodes);
         if arguments.endless && sums.runs.is_multiple_of(1000) {
             say(&progress(&sums, started.elapsed()));
@@ -199,14 +203,15 @@ fn run_many(arguments: &Arguments) -> bool {
 
 fn progress(sums: &Sums, elapsed: Duration) -> String {
     format!(
-        "{} seeds in {:.1} s: {} events, {} messages, {} deaths of nodes, {:.1} h simulated, up to {} nodes",
+        "{} seeds in {:.1} s: {} events, {} messages, {} deaths of nodes, {:.1} h simulated, up to {} nodes\n  {}",
         sums.runs,
         elapsed.as_secs_f64(),
         sums.events,
         sums.messages,
         sums.deaths,
         sums.simulated_ns as f64 / 3.6e12,
-        sums.largest
+        sums.largest,
+        sums.memory
     )
 }
 

@@ -27,6 +27,8 @@ pub enum Scenario {
     Spawning,
     /// Nodes that die and start again
     Restarts,
+    /// Regions of memory and rights to them
+    Memory,
     /// As mixed, without any fault
     Calm,
 }
@@ -41,6 +43,7 @@ impl Scenario {
             Scenario::Channels => "channels",
             Scenario::Spawning => "spawning",
             Scenario::Restarts => "restarts",
+            Scenario::Memory => "memory",
             Scenario::Calm => "calm",
         }
     }
@@ -99,10 +102,48 @@ pub struct Habits {
     pub console: u64,
     /// Ask for a node's restart.
     pub restart: u64,
+    /// Do something with memory: what, [`MemoryHabits`] say.
+    pub memory: u64,
     /// Say nonsense.
     pub nonsense: u64,
     /// Return.
     pub exit: u64,
+}
+
+/// How often what can be done with memory is what a process does; of the sum of all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MemoryHabits {
+    /// Make a region.
+    pub create: u64,
+    /// Derive a right for oneself.
+    pub derive: u64,
+    /// Grant or give one, mostly over a channel.
+    pub grant: u64,
+    /// Map.
+    pub map: u64,
+    /// Unmap.
+    pub unmap: u64,
+    /// Delete.
+    pub delete: u64,
+    /// Revoke.
+    pub revoke: u64,
+    /// Freeze, or allow no more writers.
+    pub seal: u64,
+    /// Take up, take back.
+    pub settle: u64,
+    /// List.
+    pub list: u64,
+    /// Ask for what is another's, gone or nonsense.
+    pub abuse: u64,
+}
+
+/// How soon programs let go of memory that they are told to let go of, in a thousand programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Manners {
+    /// Late.
+    pub late: u64,
+    /// Never.
+    pub never: u64,
 }
 
 /// How often faults happen, in a thousand opportunities.
@@ -155,6 +196,14 @@ pub struct Plan {
     pub backlog: u64,
     /// What processes do.
     pub habits: Habits,
+    /// What they do with memory.
+    pub memory: MemoryHabits,
+    /// How soon they let go of it.
+    pub manners: Manners,
+    /// Time that a domain has to let go of it, in milliseconds.
+    pub revoke_ms: u32,
+    /// Regions, rights and mappings that a domain may have.
+    pub may_have: [u64; 3],
     /// What goes wrong.
     pub faults: Faults,
 }
@@ -173,7 +222,7 @@ impl Plan {
         let nodes = (1..count).map(|_| NodePlan::draw(random)).collect();
         Plan {
             nodes,
-            actions: random.magnitude(60, 900),
+            actions: random.magnitude(60, 900) * if options.scenario == Scenario::Memory { 4 } else { 1 },
             processes: random.magnitude(2, 40) as usize,
             names: random.between(1, 12),
             images: random.magnitude(1, 24) as usize,
@@ -183,6 +232,10 @@ impl Plan {
             beat_ns: random.magnitude(1_000_000, 100_000_000),
             backlog: if random.chance(500) { random.magnitude(1, 8) } else { 1024 },
             habits: Habits::draw(random, options.scenario),
+            memory: MemoryHabits::draw(random),
+            manners: Manners { late: random.below(400), never: random.below(300) },
+            revoke_ms: random.magnitude(1, 2000) as u32,
+            may_have: [(); 3].map(|()| if random.chance(300) { random.magnitude(1, 12) } else { 1024 }),
             faults: Faults::draw(random, options.scenario),
         }
     }
@@ -193,7 +246,12 @@ impl Plan {
     /// When the file is refused, which is a mistake of this program.
     #[must_use]
     pub fn machine(&self) -> Machine {
-        let limits = format!("[limits]\nbacklog = {}\n", self.backlog);
+        let [regions, rights, mappings] = self.may_have;
+        let limits = format!(
+            "[limits]\nbacklog = {}\nrevoke_ms = {}\nregions_per_domain = {regions}\ncapabilities_per_domain = {rights}\n\
+             mappings_per_domain = {mappings}\n",
+            self.backlog, self.revoke_ms
+        );
         let mut text = "name = \"sim\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n".to_owned();
         for (index, node) in self.nodes.iter().enumerate() {
             let (name, isa) = (index + 1, node.isa);
@@ -248,6 +306,7 @@ impl Habits {
             lock: some(1, 12),
             console: some(0, 4),
             restart: some(1, 6),
+            memory: some(10, 200),
             nonsense: some(0, 1),
             exit: some(1, 6),
         };
@@ -258,9 +317,30 @@ impl Habits {
             Scenario::Channels => (habits.export, habits.connect, habits.send) = (15, 30, 90),
             Scenario::Spawning => (habits.spawn, habits.kill, habits.feed, habits.write) = (40, 8, 20, 20),
             Scenario::Restarts => (habits.restart, habits.connect) = (20, 30),
+            Scenario::Memory => (habits.memory, habits.connect, habits.send) = (400, 30, 40),
             Scenario::Mixed | Scenario::Calm => {}
         }
         habits
+    }
+}
+
+impl MemoryHabits {
+    fn draw(random: &mut Random) -> MemoryHabits {
+        let mut some = |low: u64, high: u64| if random.chance(100) { 0 } else { random.between(low, high) };
+        MemoryHabits {
+            // Whoever does nothing else needs something to do it with.
+            create: 1 + some(5, 30),
+            derive: some(5, 40),
+            grant: some(5, 60),
+            map: some(10, 80),
+            unmap: some(1, 20),
+            delete: some(1, 15),
+            revoke: some(2, 30),
+            seal: some(1, 8),
+            settle: some(1, 10),
+            list: some(1, 10),
+            abuse: some(1, 10),
+        }
     }
 }
 

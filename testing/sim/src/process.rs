@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tombolo_base::DomainId;
+use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::FINGERPRINT;
-use tombolo_control::{ClientMessage, Grant, MonitorMessage, Reply, Request, Seat, SpawnRequest, Wire};
+use tombolo_control::{
+    CapabilityId, ClientMessage, Grant, MonitorMessage, Reply, Request, Seat, SpawnRequest, Wire,
+};
 use tombolo_link::ChannelConfig;
 use tombolo_naming::{Answer, Operation, Query, Scope};
 use tombolo_ring::{SlotSize, Variant};
@@ -13,6 +15,7 @@ use tombolo_ring::{SlotSize, Variant};
 use crate::agent::PIPE_PACKETS;
 use crate::conversation::Conversation;
 use crate::descriptor::{Actor, End, Fd};
+use crate::memory::Holdings;
 use crate::shared::{Birth, Shared};
 
 /// What came of a turn.
@@ -28,25 +31,39 @@ pub enum Fate {
 
 /// Something to be asked and remembered until the answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Asked {
+pub(crate) enum Asked {
     Attach,
     Export(String),
-    Spawn { stdin: bool },
-    Lock { scope: Scope, name: String },
+    Spawn {
+        stdin: bool,
+    },
+    Lock {
+        scope: Scope,
+        name: String,
+    },
+    /// A right for somebody else, whose number a channel is to bring.
+    Grant {
+        channel: ChannelId,
+    },
+    Give {
+        capability: CapabilityId,
+        channel: ChannelId,
+    },
+    Delete(CapabilityId),
     Other,
 }
 
 /// Something that a process does of its own accord.
-type Action = fn(&mut Process, &mut Shared);
+pub(crate) type Action = fn(&mut Process, &mut Shared);
 
-struct Child {
-    domain: DomainId,
+pub(crate) struct Child {
+    pub(crate) domain: DomainId,
     stdin: bool,
 }
 
 /// A process.
 pub struct Process {
-    pid: i32,
+    pub(crate) pid: i32,
     /// Whose monitor it talks to.
     pub node: u16,
     life: Option<End>,
@@ -58,12 +75,18 @@ pub struct Process {
     asked: BTreeMap<u32, Asked>,
     next_request: u32,
     attached: bool,
+    /// What it is, once it is attached.
+    pub(crate) domain: Option<DomainId>,
     names: Vec<(String, u32)>,
     /// Locks that it holds: of which scope, which, and the token.
     locks: Vec<(Scope, String, u64)>,
-    children: Vec<Child>,
-    conversations: Vec<Conversation>,
+    pub(crate) children: Vec<Child>,
+    pub(crate) conversations: Vec<Conversation>,
+    /// What it has of memory.
+    pub(crate) holdings: Holdings,
     next_action_at: u64,
+    /// It is killed before anything else happens.
+    pub(crate) dies: bool,
     /// Does nothing of its own accord: for whoever simulates to do it.
     pub idle: bool,
 }
@@ -84,11 +107,14 @@ impl Process {
             asked: BTreeMap::new(),
             next_request: 1,
             attached: false,
+            domain: None,
             names: Vec::new(),
             locks: Vec::new(),
             children: Vec::new(),
             conversations: Vec::new(),
+            holdings: Holdings::new(shared),
             next_action_at: 0,
+            dies: false,
             idle: false,
         };
         let attach = Request::Attach { version: FINGERPRINT, program: format!("p{}", birth.pid) };
@@ -97,8 +123,13 @@ impl Process {
         process
     }
 
-    fn actor(&self) -> Actor {
+    pub(crate) fn actor(&self) -> Actor {
         Actor::Process(self.pid)
+    }
+
+    /// Whether its monitor is gone, and it has not seen that yet.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.monitor.as_ref().is_none_or(End::is_gone)
     }
 
     /// Whether it waits for an answer.
@@ -125,14 +156,14 @@ impl Process {
         &self.conversations
     }
 
-    fn ask(&mut self, body: Request, asked: Asked, fds: Vec<Fd>) {
+    pub(crate) fn ask(&mut self, body: Request, asked: Asked, fds: Vec<Fd>) {
         let request = self.next_request;
         self.next_request += 1;
         self.asked.insert(request, asked);
         self.say(request, body, fds);
     }
 
-    fn say(&mut self, request: u32, body: Request, fds: Vec<Fd>) {
+    pub(crate) fn say(&mut self, request: u32, body: Request, fds: Vec<Fd>) {
         if let Some(monitor) = &self.monitor {
             // What a process asks for is short.
             let bytes = ClientMessage { request, body }.to_bytes().unwrap_or_default();
@@ -194,8 +225,12 @@ impl Process {
             });
             self.input.iter().for_each(End::ring);
         }
+        self.let_go(shared);
         self.talk(shared);
         self.flush_outputs();
+        if self.dies {
+            return Fate::Killed(9);
+        }
         if !self.idle && self.attached && shared.now >= self.next_action_at {
             if shared.healed {
                 return Fate::Lives;
@@ -212,13 +247,27 @@ impl Process {
     }
 
     fn talk(&mut self, shared: &mut Shared) {
+        let (mut open, mut over) = (Vec::new(), Vec::new());
         for mut conversation in std::mem::take(&mut self.conversations) {
-            if conversation.talk(shared) {
-                self.conversations.push(conversation);
-            } else {
-                conversation.let_go(shared);
+            match conversation.talk(shared) {
+                true => open.push(conversation),
+                false => over.push(conversation),
             }
         }
+        let count = open.len();
+        self.conversations = open;
+        self.conversations.extend(over);
+        self.take_up(shared);
+        for conversation in self.conversations.split_off(count) {
+            self.channel_is_over(&conversation);
+            conversation.let_go(shared);
+        }
+    }
+
+    /// What was to come over a channel and has not come goes.
+    fn channel_is_over(&mut self, conversation: &Conversation) {
+        let forget = Request::CapabilityForget { channel: conversation.id(), granter: conversation.peer };
+        self.say(0, forget, Vec::new());
     }
 
     fn flush_outputs(&mut self) {
@@ -238,9 +287,15 @@ impl Process {
         if request != 0 && asked.is_none() {
             shared.audit.fail(format!("process {} got an answer that it did not ask for", self.pid));
         }
+        let (fds, of_memory) = match message.body {
+            Reply::RegionMap { .. } => (Vec::new(), fds),
+            _ => (fds, Vec::new()),
+        };
+        self.hear_of_memory(shared, &message.body, asked.as_ref(), of_memory);
         match (message.body, asked) {
-            (Reply::Attach { .. }, _) => {
+            (Reply::Attach { domain, .. }, _) => {
                 self.attached = true;
+                self.domain = Some(domain);
                 self.plan_action(shared);
             }
             (Reply::Export { listener }, Some(Asked::Export(name))) => self.names.push((name, listener)),
@@ -292,7 +347,7 @@ impl Process {
             return Fate::Killed(9);
         }
         let habits = shared.plan.habits;
-        let choices: [(u64, Action); 14] = [
+        let choices: [(u64, Action); 15] = [
             (habits.export, Self::act_export),
             (habits.withdraw, Self::act_withdraw),
             (habits.connect, Self::act_connect),
@@ -306,6 +361,7 @@ impl Process {
             (habits.lock, Self::act_lock),
             (habits.console, Self::act_console),
             (habits.restart, Self::act_restart),
+            (habits.memory, Self::act_memory),
             (habits.nonsense, Self::act_nonsense),
         ];
         let sum = choices.iter().map(|(weight, _)| weight).sum::<u64>() + habits.exit;
@@ -423,7 +479,9 @@ impl Process {
     fn act_close(&mut self, shared: &mut Shared) {
         let index = shared.random.below(self.conversations.len() as u64) as usize;
         if index < self.conversations.len() {
-            self.conversations.remove(index).close(shared);
+            let conversation = self.conversations.remove(index);
+            self.channel_is_over(&conversation);
+            conversation.close(shared);
         }
     }
 
@@ -482,6 +540,7 @@ impl Process {
     pub fn end(mut self, shared: &mut Shared, fate: Fate) {
         shared.note(&[8, self.pid as u64], || format!("process {} ends: {fate:?}", self.pid));
         self.flush_outputs();
+        std::mem::take(&mut self.holdings).end(shared);
         let in_order = matches!(fate, Fate::Exits(_));
         for conversation in std::mem::take(&mut self.conversations) {
             if in_order {

@@ -40,6 +40,8 @@ pub struct Root {
     nodes: BTreeMap<u16, RootNode>,
     pairs: BTreeMap<ChannelId, End>,
     programs: BTreeSet<[u8; 32]>,
+    /// The file that came with the request that is served, and whether it can be written.
+    offered: Option<bool>,
     /// How far its clock is from the time.
     clock_offset_ns: i64,
     /// Ends of lines that nodes will take up when they run.
@@ -58,6 +60,7 @@ impl Root {
             nodes: BTreeMap::new(),
             pairs: BTreeMap::new(),
             programs: BTreeSet::new(),
+            offered: None,
             clock_offset_ns: 0,
             far_ends: BTreeMap::new(),
         }
@@ -115,6 +118,7 @@ impl Root {
         }
         self.agent.look(shared);
         let now = self.clock(shared);
+        shared.audit.rights.at(shared.now, now);
         self.core.tick(now);
         self.perform_all(shared);
         let mut unsettled = true;
@@ -149,10 +153,15 @@ impl Root {
     fn report(&mut self, shared: &mut Shared, node: u16, report: Report, file: Option<Fd>) {
         shared
             .note(&[1, node.into(), shared.now, kind(&report)], || format!("node {node} reports {report:?}"));
+        self.offered = match &file {
+            Some(Fd::File { writable }) => Some(*writable),
+            _ => None,
+        };
         let image: Option<Result<Image, String>> = file.map(|file| match file {
             Fd::Image(number) => shared.images.get(number).cloned().ok_or_else(|| "empty".to_owned()),
             _ => Err("not a regular file".to_owned()),
         });
+        shared.audit.rights.at(shared.now, self.clock(shared));
         shared.audit.before_report(node, &report);
         self.core.report(self.clock(shared), NodeId(node), report, image);
         self.perform_all(shared);
@@ -278,13 +287,12 @@ impl Root {
             Resource::HostBell(node, _) | Resource::NodeBell(node, _) => {
                 self.window(node.0).map(|_| Fd::Bell)
             }
-            Resource::Region { region, .. } => self.agent.region_memory(region),
-            Resource::RegionInWindow { node, .. } => {
-                let window = self.window(node.0)?;
-                Some(Fd::Window(Place { window, shore: Shore::Near }))
+            Resource::Region { region, writable } => self.agent.region_memory(region, writable),
+            Resource::RegionInWindow { node, writable } => {
+                let place = Place { window: self.window(node.0)?, shore: Shore::Near };
+                Some(if writable { Fd::Window(place) } else { Fd::WindowToRead(place) })
             }
-            // Any file would do, and none has anything in it.
-            Resource::Offered(..) => Some(Fd::Bell),
+            Resource::Offered(..) => self.offered.take().map(|writable| Fd::File { writable }),
             Resource::Program(hash) => self.programs.remove(&hash).then_some(Fd::Program(hash)),
         }
     }

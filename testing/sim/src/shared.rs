@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 use tombolo_base::hash::fnv1a;
 use tombolo_base::{ChannelId, DomainId};
+use tombolo_control::CapabilityId;
 use tombolo_machine::Image;
 
 use crate::audit::Audit;
@@ -97,6 +98,8 @@ pub struct ChannelLog {
     pub let_go: [bool; 2],
     /// Open now, by side.
     pub open: [bool; 2],
+    /// By side, which messages bring the number of a right.
+    pub brings: [Vec<(u64, CapabilityId)>; 2],
 }
 
 /// Everything in common.

@@ -17,6 +17,7 @@ use crate::node::Node;
 use crate::plan::{Options, Plan};
 use crate::process::{Fate, Process};
 use crate::random::Random;
+use crate::rights::Counts;
 use crate::root::Root;
 use crate::shared::{Birth, Event, Shared};
 use crate::window::{Place, Shore};
@@ -52,6 +53,8 @@ pub struct Outcome {
     pub processes: u64,
     /// Times that a node died.
     pub deaths: u64,
+    /// What happened to memory.
+    pub memory: Counts,
     /// What the seed drew.
     pub plan: Plan,
     /// The last events, if they were to be remembered.
@@ -84,7 +87,8 @@ impl World {
         let windowed: BTreeSet<u16> =
             (1..).zip(&plan.nodes).filter(|(_, node)| node.vm).map(|(number, _)| number).collect();
         let images = images(plan.images);
-        let mut shared = Shared::new(random, plan, Audit::new(windowed), images, traced);
+        let audit = Audit::new(windowed, u64::from(plan.revoke_ms) * 1_000_000);
+        let mut shared = Shared::new(random, plan, audit, images, traced);
         let root = Root::new(&mut shared, machine);
         World { shared, root, nodes: BTreeMap::new(), processes: BTreeMap::new(), born: 0, deaths: 0 }
     }
@@ -259,8 +263,9 @@ impl World {
                 .map(|(pid, _)| *pid)
                 .collect();
             here.into_iter().for_each(|pid| self.end_process(pid, Fate::Killed(9)));
-            for process in self.processes.values().filter(|process| process.node == number) {
+            for (pid, process) in self.processes.iter().filter(|(_, process)| process.node == number) {
                 process.conversations().iter().for_each(|lost| lost.is_lost(&mut self.shared));
+                self.shared.audit.rights.maps.stray(*pid);
             }
             self.shared.flush();
             if let Some(place) = node.place {
@@ -311,6 +316,7 @@ impl World {
             let by_ns = if chance(self, 300) { -by_ns.min(self.shared.now as i64 / 4) } else { by_ns };
             self.shared.note(&[10, by_ns as u64], || format!("the root's clock jumps by {by_ns} ns"));
             self.root.jump(by_ns);
+            self.shared.audit.rights.clock_jumps(by_ns);
             self.shared.wake(Actor::Root);
         }
     }
@@ -356,6 +362,10 @@ impl World {
         if let Some((client, request, body)) = unanswered.first() {
             let what = format!("{when} {client:?} waits for an answer to its request {request}: {body:?}");
             return self.fail(what);
+        }
+        if let Some((holder, capability)) = self.shared.audit.unkilled() {
+            return self
+                .fail(format!("{when} {holder} lives, and still holds what {capability} was revoked from"));
         }
         if let Some(pid) = self.processes.iter().find(|(_, process)| process.waits()).map(|(pid, _)| *pid) {
             return self.fail(format!("{when} process {pid} waits for an answer that was given"));
@@ -446,16 +456,21 @@ impl World {
         self.settle("after probes have talked");
         self.check_talk();
         let open = |pid: &i32| self.processes.get(pid).map_or(0, |process| process.conversations().len());
-        // A window whose doorbells are all in use has none for a probe.
+        // A window whose doorbells or bytes are in use has none for a probe.
         let without = probes.iter().filter(|pid| open(pid) != 1).count();
-        let full = self.doorbells_in_use();
+        let full = self.windows_in_use();
         if without > full && !self.has_failed() {
             self.fail(format!("{without} of {} probes have no channel to the host", probes.len()));
         }
     }
 
-    /// Nodes that may have no doorbell left.
-    fn doorbells_in_use(&self) -> usize {
+    /// Nodes that may have no doorbell left, or no room for a channel between regions.
+    fn windows_in_use(&self) -> usize {
+        let up = self.root.core.boot_progress().up;
+        let crowded = |number: u16| {
+            let node = up.iter().find(|node| node.id == NodeId(number));
+            node.is_some_and(|node| node.window_bytes.0 > node.window_bytes.1 / 4)
+        };
         let channels = |number: u16| {
             self.processes
                 .values()
@@ -465,7 +480,9 @@ impl World {
         };
         (1..)
             .zip(&self.shared.plan.nodes)
-            .filter(|(number, node)| node.vm && channels(*number) + 2 >= usize::from(node.doorbells))
+            .filter(|(number, node)| {
+                node.vm && (crowded(*number) || channels(*number) + 2 >= usize::from(node.doorbells))
+            })
             .count()
     }
 
@@ -525,6 +542,7 @@ impl World {
             channels: shared.channels.len() as u64,
             processes: self.born,
             deaths: self.deaths,
+            memory: shared.audit.rights.counts,
             plan: shared.plan.clone(),
             trace: shared.trace(),
         }

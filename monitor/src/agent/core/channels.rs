@@ -47,6 +47,9 @@ impl<D> AgentCore<D> {
 
     pub(super) fn hang_up(&mut self, channel: ChannelId) {
         if self.lifelines.contains(&channel) {
+            if tombolo_base::canary!("agent says at once that memory is let go") {
+                self.report(Report::Released { channel });
+            }
             self.actions.push_back(Action::HangUp { channel });
         }
     }

@@ -1,0 +1,465 @@
+//! What a program does with memory: it makes regions, derives rights, passes them on in messages, maps, lets go when it is
+//! told to (soon, late or never), revokes, and asks for what it may not have.
+
+use tombolo_base::sync::Ordering;
+use tombolo_base::{ChannelId, DomainId};
+use tombolo_capability::{Backing, Extent, PAGE_BYTES};
+use tombolo_control::{
+    CapabilityFault, CapabilityId, CapabilityInfo, Fault, MemoryOptions, RegionId, RegionMap, RegionPlace,
+    Reply, Request, Rights, Seal,
+};
+
+use crate::descriptor::{End, Fd};
+use crate::maps::Mapped;
+use crate::process::{Action, Asked, Process};
+use crate::shared::Shared;
+use crate::window::Place;
+
+/// How long a program that is late takes at most to let go, of the time that it has.
+const LATE_PERMILLE: u64 = 3500;
+
+/// What a program has of memory.
+#[derive(Default)]
+pub struct Holdings {
+    /// What it takes itself to hold.
+    known: Vec<CapabilityInfo>,
+    mapped: Vec<Mapping>,
+    /// Highest number that it ever saw.
+    newest: u64,
+    manner: Manner,
+}
+
+/// How soon a program lets go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Manner {
+    #[default]
+    Soon,
+    Late,
+    Never,
+}
+
+struct Mapping {
+    number: u64,
+    region: RegionId,
+    writable: bool,
+    /// Where its bytes lie, if that is a window: place, first byte, length.
+    bytes: Option<(Place, usize, usize)>,
+    lifeline: End,
+    let_go_at: Option<u64>,
+}
+
+impl Holdings {
+    /// What a program begins with, which is how soon it lets go.
+    pub fn new(shared: &mut Shared) -> Self {
+        let manners = shared.plan.manners;
+        let manner = match shared.random.below(1000) {
+            drawn if drawn < manners.never => Manner::Never,
+            drawn if drawn < manners.never + manners.late => Manner::Late,
+            _ => Manner::Soon,
+        };
+        Holdings { manner, ..Holdings::default() }
+    }
+
+    fn learn(&mut self, info: CapabilityInfo) {
+        self.newest = self.newest.max(info.id.0);
+        self.known.retain(|known| known.id != info.id);
+        self.known.push(info);
+    }
+
+    fn forget(&mut self, capability: CapabilityId) {
+        self.known.retain(|known| known.id != capability);
+    }
+
+    /// Lets everything go at once, as a kernel does for a process that ends.
+    pub fn end(self, shared: &mut Shared) {
+        for mapping in self.mapped {
+            shared.audit.rights.maps.unmap(mapping.number);
+        }
+    }
+}
+
+impl Process {
+    /// A monitor answered something about memory.
+    pub(crate) fn hear_of_memory(
+        &mut self,
+        shared: &mut Shared,
+        reply: &Reply,
+        asked: Option<&Asked>,
+        fds: Vec<Fd>,
+    ) {
+        match (reply, asked) {
+            (Reply::CapabilityTakeBack { capability }, _) => self.holdings.learn(capability.clone()),
+            (Reply::RegionCreate { capability } | Reply::CapabilityAccept { capability, .. }, _) => {
+                self.holdings.learn(capability.clone());
+                // What is passed on is mostly wanted for something.
+                if shared.random.chance(600) {
+                    self.map_by(shared, capability);
+                }
+            }
+            (Reply::CapabilityShow { capability, .. }, _) => self.holdings.learn(capability.clone()),
+            (
+                Reply::Failed {
+                    fault:
+                        Fault::Capability {
+                            fault:
+                                CapabilityFault::Gone { capability }
+                                | CapabilityFault::NotYours { capability }
+                                | CapabilityFault::Revoked { capability },
+                        },
+                },
+                _,
+            ) => self.holdings.forget(*capability),
+            (Reply::CapabilityDerive { capability }, Some(Asked::Grant { channel })) => {
+                self.holdings.newest = self.holdings.newest.max(capability.id.0);
+                self.bring(shared, *channel, capability.id);
+            }
+            (Reply::CapabilityDerive { capability }, _) => self.holdings.learn(capability.clone()),
+            (Reply::Done, Some(Asked::Give { capability, channel })) => {
+                self.holdings.forget(*capability);
+                self.bring(shared, *channel, *capability);
+            }
+            (Reply::Done, Some(Asked::Delete(capability))) => self.holdings.forget(*capability),
+            (Reply::Capabilities { capabilities, .. }, _) => {
+                self.holdings.known = capabilities.iter().filter(|info| !info.revoked).cloned().collect();
+            }
+            (Reply::RegionMap { map }, _) => self.map(shared, map, fds),
+            _ => {}
+        }
+    }
+
+    /// The number of a right goes to its holder in a message, if there is a channel to bring it.
+    fn bring(&mut self, shared: &mut Shared, channel: ChannelId, capability: CapabilityId) {
+        if let Some(conversation) = self.conversations.iter_mut().find(|open| open.id() == channel) {
+            conversation.bring(shared, capability);
+        }
+    }
+
+    /// A program may die at each step.
+    fn may_die(&mut self, shared: &mut Shared) {
+        self.dies |= !shared.healed && shared.random.chance(shared.plan.faults.kill_process);
+    }
+
+    fn map(&mut self, shared: &mut Shared, map: &RegionMap, fds: Vec<Fd>) {
+        let mut fds = fds.into_iter();
+        let (memory, lifeline) = (fds.next(), fds.next());
+        // It may die with both in its hands.
+        self.may_die(shared);
+        // Its monitor could not make them.
+        let (Some(memory), Some(Fd::End(lifeline))) = (memory, lifeline) else { return };
+        let (bytes, writable) = match (map.backing, memory) {
+            (Backing::Memory | Backing::File, Fd::Region { region, writable }) if region == map.region => {
+                (None, writable)
+            }
+            (Backing::Window, Fd::Window(place)) => (Some(place), true),
+            (Backing::Window, Fd::WindowToRead(place)) => (Some(place), false),
+            (_, other) => return shared.audit.fail(format!("{map:?} came with {other:?}")),
+        };
+        let (Some(holder), false) = (self.domain, self.is_alone()) else { return };
+        let mapped = Mapped {
+            pid: self.pid,
+            holder,
+            region: map.region,
+            extent: map.extent,
+            writable,
+            in_window: bytes.map(|_| map.file_offset_bytes),
+        };
+        let number = lifeline.number();
+        shared.audit.rights.map(number, mapped);
+        let (first, length) = (map.file_offset_bytes as usize, map.extent.length_bytes as usize);
+        let bytes = bytes.map(|place| (place, first, length));
+        let lifeline = lifeline.owned_by(self.actor());
+        let (region, let_go_at) = (map.region, None);
+        self.holdings.mapped.push(Mapping { number, region, writable, bytes, lifeline, let_go_at });
+        self.touch(shared);
+    }
+
+    /// Reads and writes what it has mapped: nobody but those who have the region can have written there.
+    fn touch(&mut self, shared: &mut Shared) {
+        for mapping in &self.holdings.mapped {
+            let Some((place, first, length)) = mapping.bytes else { continue };
+            let memory = shared.windows.memory(place).and_then(|memory| memory.slice(first, length).ok());
+            let Some(memory) = memory else {
+                shared.audit.fail(format!("bytes {first}+{length} do not lie in a window"));
+                return;
+            };
+            let words = memory.words();
+            let word = &words[shared.random.below(words.len() as u64) as usize];
+            let (found, own) = (word.load(Ordering::Relaxed), mapping.region.to_bits());
+            if found != 0 && found != own {
+                let region = mapping.region;
+                shared
+                    .audit
+                    .fail(format!("region {region} shows {found:#x}, which none of its holders wrote"));
+            }
+            if mapping.writable {
+                word.store(own, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Lets go of what it is told to let go of, when it gets round to that.
+    pub(crate) fn let_go(&mut self, shared: &mut Shared) {
+        let manner = self.holdings.manner;
+        let mut told = false;
+        let (now, revoke_ns) = (shared.now, u64::from(shared.plan.revoke_ms) * 1_000_000);
+        for mapping in &mut self.holdings.mapped {
+            if mapping.lifeline.is_gone() && mapping.let_go_at.is_none() && manner != Manner::Never {
+                told = true;
+                let most_ns = match manner {
+                    Manner::Late => revoke_ns * LATE_PERMILLE / 1000,
+                    _ => 10_000,
+                };
+                mapping.let_go_at = Some(now + shared.random.magnitude(1, most_ns));
+            }
+        }
+        let due = |mapping: &mut Mapping| mapping.let_go_at.is_some_and(|at| at <= now);
+        for mapping in self.holdings.mapped.extract_if(.., due) {
+            shared.audit.rights.maps.unmap(mapping.number);
+        }
+        if told {
+            self.may_die(shared);
+        }
+        let next = self.holdings.mapped.iter().filter_map(|mapping| mapping.let_go_at).min();
+        if let Some(at) = next {
+            shared.turn_within(self.actor(), at - now);
+        }
+    }
+
+    /// Takes up the rights that messages brought.
+    pub(crate) fn take_up(&mut self, shared: &mut Shared) {
+        let mut brought: Vec<(CapabilityId, DomainId)> = Vec::new();
+        for conversation in &mut self.conversations {
+            let peer = conversation.peer;
+            brought.extend(conversation.brought.drain(..).map(|capability| (capability, peer)));
+        }
+        for (capability, granter) in brought {
+            self.may_die(shared);
+            // Some programs do not look at what they are sent.
+            if !shared.random.chance(900) {
+                continue;
+            }
+            let whole = shared.random.chance(100);
+            self.request(Request::CapabilityAccept { capability, granter: Some(granter), whole });
+        }
+    }
+
+    /// Does something with memory.
+    pub(crate) fn act_memory(&mut self, shared: &mut Shared) {
+        let habits = shared.plan.memory;
+        let choices: [(u64, Action); 11] = [
+            (habits.create, Self::create_region),
+            (habits.derive, Self::derive),
+            (habits.grant, Self::grant),
+            (habits.map, Self::ask_to_map),
+            (habits.unmap, Self::unmap),
+            (habits.delete, Self::delete),
+            (habits.revoke, Self::revoke),
+            (habits.seal, Self::seal),
+            (habits.settle, Self::settle),
+            (habits.list, Self::list_memory),
+            (habits.abuse, Self::abuse),
+        ];
+        self.touch(shared);
+        if self.holdings.known.is_empty() && shared.random.chance(500) {
+            return self.create_region(shared);
+        }
+        let sum = choices.iter().map(|(weight, _)| weight).sum();
+        let mut chosen = shared.random.below(sum);
+        for (weight, action) in choices {
+            if chosen < weight {
+                return action(self, shared);
+            }
+            chosen -= weight;
+        }
+    }
+
+    fn create_region(&mut self, shared: &mut Shared) {
+        let node = match shared.random.below(shared.plan.nodes.len() as u64 + 1) {
+            0 => "host".to_owned(),
+            number => format!("n{number}"),
+        };
+        let mut length_bytes = shared.random.magnitude(1, 16 * PAGE_BYTES);
+        let mut fds = Vec::new();
+        let place = match shared.random.below(16) {
+            0 => RegionPlace::Foreign { address: shared.random.magnitude(1, u64::MAX / 2) },
+            1 | 2 => {
+                let writable = shared.random.chance(500);
+                if !shared.random.chance(50) {
+                    fds.push(Fd::File { writable });
+                }
+                RegionPlace::File
+            }
+            3..=8 => RegionPlace::Window { node },
+            _ => {
+                let huge_page_bytes = *shared.random.pick(&[0, 0, 0, 0, 0, 0, 2 << 20, 12_345]).unwrap_or(&0);
+                length_bytes = shared.random.magnitude(1, 8 << 20);
+                RegionPlace::Memory { node, options: MemoryOptions { huge_page_bytes, numa_node: None } }
+            }
+        };
+        if shared.random.chance(20) {
+            length_bytes = *shared.random.pick(&[0, u64::MAX, u64::MAX - PAGE_BYTES]).unwrap_or(&0);
+        }
+        self.ask(Request::RegionCreate { place, length_bytes }, Asked::Other, fds);
+    }
+
+    fn some_right(&self, shared: &mut Shared) -> Option<CapabilityInfo> {
+        shared.random.pick(&self.holdings.known).cloned()
+    }
+
+    /// Mostly a part that is there.
+    fn some_part(shared: &mut Shared, of: Extent) -> Option<Extent> {
+        if shared.random.chance(500) {
+            return None;
+        }
+        let pages = of.length_bytes.div_ceil(PAGE_BYTES);
+        let first = shared.random.below(pages);
+        let count = shared.random.between(1, pages - first);
+        let offset_bytes = first * PAGE_BYTES;
+        let length_bytes = (count * PAGE_BYTES).min(of.length_bytes - offset_bytes);
+        Some(match shared.random.below(16) {
+            0 => Extent::new(offset_bytes + 1, length_bytes),
+            1 => Extent::new(offset_bytes, length_bytes + PAGE_BYTES),
+            2 => Extent::new(offset_bytes, length_bytes / 2),
+            3 => Extent::new(u64::MAX - 1, length_bytes),
+            _ => Extent::new(offset_bytes, length_bytes),
+        })
+    }
+
+    /// Mostly some of those that are there.
+    fn some_rights(shared: &mut Shared, of: Rights) -> Rights {
+        let bits = shared.random.below(8) as u8;
+        let bits = if shared.random.chance(900) { bits & of.bits() } else { bits };
+        let bits = if shared.random.chance(400) { of.bits() } else { bits };
+        Rights::from_bits(bits).unwrap_or(Rights::NONE)
+    }
+
+    fn derive(&mut self, shared: &mut Shared) {
+        let Some(from) = self.some_right(shared) else { return };
+        let extent = Self::some_part(shared, from.extent);
+        let rights = Self::some_rights(shared, from.rights);
+        let (capability, channel) = (from.id, ChannelId(0));
+        self.request(Request::CapabilityDerive { capability, extent, rights, holder: None, channel });
+    }
+
+    /// Somebody to grant to, and the channel that brings the number.
+    fn somebody(&mut self, shared: &mut Shared) -> Option<(DomainId, ChannelId)> {
+        let mut known: Vec<(DomainId, ChannelId)> =
+            self.conversations.iter().map(|open| (open.peer, open.id())).collect();
+        if known.is_empty() || shared.random.chance(100) {
+            // Without a channel: they find it in their list.
+            known.extend(self.children.iter().map(|child| (child.domain, ChannelId(0))));
+            known.extend(self.domain.map(|own| (own, ChannelId(0))));
+        }
+        shared.random.pick(&known).copied()
+    }
+
+    fn grant(&mut self, shared: &mut Shared) {
+        let Some(from) = self.some_right(shared) else { return };
+        let Some((holder, channel)) = self.somebody(shared) else { return };
+        let capability = from.id;
+        if shared.random.chance(300) {
+            let asked = Asked::Give { capability, channel };
+            return self.ask(Request::CapabilityGive { capability, holder, channel }, asked, Vec::new());
+        }
+        let extent = Self::some_part(shared, from.extent);
+        let rights = Self::some_rights(shared, from.rights);
+        let request = Request::CapabilityDerive { capability, extent, rights, holder: Some(holder), channel };
+        self.ask(request, Asked::Grant { channel }, Vec::new());
+    }
+
+    fn ask_to_map(&mut self, shared: &mut Shared) {
+        if let Some(from) = self.some_right(shared) {
+            self.map_by(shared, &from);
+        }
+    }
+
+    fn map_by(&mut self, shared: &mut Shared, from: &CapabilityInfo) {
+        let write = if shared.random.chance(900) { from.rights & Rights::WRITE } else { Rights::WRITE };
+        let rights = if shared.random.chance(300) { Rights::READ } else { Rights::READ | write };
+        self.request(Request::RegionMap { capability: from.id, rights });
+    }
+
+    fn unmap(&mut self, shared: &mut Shared) {
+        let index = shared.random.below(self.holdings.mapped.len() as u64) as usize;
+        if index < self.holdings.mapped.len() {
+            let mapping = self.holdings.mapped.remove(index);
+            shared.audit.rights.maps.unmap(mapping.number);
+        }
+    }
+
+    fn delete(&mut self, shared: &mut Shared) {
+        let Some(CapabilityInfo { id: capability, .. }) = self.some_right(shared) else { return };
+        if shared.random.chance(300) {
+            self.holdings.forget(capability);
+            return self.say(0, Request::CapabilityDelete { capability }, Vec::new());
+        }
+        self.ask(Request::CapabilityDelete { capability }, Asked::Delete(capability), Vec::new());
+    }
+
+    fn revoke(&mut self, shared: &mut Shared) {
+        // Mostly those from which much was derived.
+        let first = self.holdings.known.iter().find(|info| info.parent.is_none()).map(|info| info.id);
+        let first = first.filter(|_| shared.random.chance(500));
+        let some = self.some_right(shared).map(|info| info.id);
+        let Some(capability) = first.or(some) else { return };
+        let itself = shared.random.chance(300);
+        self.request(Request::CapabilityRevoke { capability, itself });
+    }
+
+    fn seal(&mut self, shared: &mut Shared) {
+        let Some(CapabilityInfo { id: capability, .. }) = self.some_right(shared) else { return };
+        let seal = *shared
+            .random
+            .pick(&[Seal::SoleWriter, Seal::SoleWriter, Seal::Frozen, Seal::Frozen, Seal::Open])
+            .unwrap_or(&Seal::Frozen);
+        self.request(Request::RegionSeal { capability, seal });
+    }
+
+    fn settle(&mut self, shared: &mut Shared) {
+        let capability = self.some_number(shared);
+        if shared.random.chance(500) {
+            return self.request(Request::CapabilityTakeBack { capability });
+        }
+        let on_its_way = self.holdings.known.iter().find(|info| info.granter.is_some());
+        let (capability, granter) = match on_its_way {
+            Some(info) if shared.random.chance(800) => (info.id, info.granter),
+            _ => (capability, self.somebody(shared).map(|(domain, _)| domain)),
+        };
+        let granter = granter.filter(|_| shared.random.chance(800));
+        let whole = shared.random.chance(300);
+        self.request(Request::CapabilityAccept { capability, granter, whole });
+    }
+
+    /// Any number, perhaps that of another's, of none, or of none any more.
+    fn some_number(&mut self, shared: &mut Shared) -> CapabilityId {
+        let last = self.holdings.newest + 3;
+        CapabilityId(shared.random.between(last.saturating_sub(40), last))
+    }
+
+    fn list_memory(&mut self, shared: &mut Shared) {
+        let number = self.some_number(shared).0;
+        self.request(match shared.random.below(4) {
+            0 => Request::Regions { after: 0 },
+            1 => Request::Capabilities { after: number },
+            _ => Request::Capabilities { after: 0 },
+        });
+    }
+
+    fn abuse(&mut self, shared: &mut Shared) {
+        let capability = self.some_number(shared);
+        let somebody = self.somebody(shared);
+        let Some((holder, channel)) = somebody else { return };
+        let rights = Self::some_rights(shared, Rights::ALL);
+        let extent = Self::some_part(shared, Extent::new(0, 8 * PAGE_BYTES));
+        self.request(match shared.random.below(8) {
+            0 => Request::CapabilityDerive { capability, extent, rights, holder: None, channel },
+            1 => Request::CapabilityDerive { capability, extent, rights, holder: Some(holder), channel },
+            2 => Request::CapabilityGive { capability, holder, channel },
+            3 => Request::CapabilityDelete { capability },
+            4 => Request::CapabilityShow { capability },
+            5 => Request::RegionMap { capability, rights },
+            6 => Request::CapabilityRevoke { capability, itself: rights == Rights::ALL },
+            _ => Request::RegionSeal { capability, seal: Seal::Frozen },
+        });
+    }
+}

@@ -1,0 +1,151 @@
+//! What ends, what is lost, and what may be lent to others then.
+
+use tombolo_base::DomainId;
+use tombolo_capability::{Backing, CapabilityId, RegionId};
+use tombolod::core::Client;
+
+use super::{Granted, Region, RightsModel, tell};
+use crate::maps::Mapped;
+
+impl RightsModel {
+    /// A domain is known no more: what it held ends.
+    pub fn domain_ended(&mut self, domain: DomainId) {
+        let held: Vec<CapabilityId> = self
+            .capabilities
+            .iter()
+            .filter(|(_, record)| record.holder == domain)
+            .map(|(id, _)| *id)
+            .collect();
+        held.into_iter().for_each(|capability| self.delete(capability));
+        let foreign = |region: &Region| region.maker == domain && region.backing == Backing::Foreign;
+        let lost: Vec<RegionId> =
+            self.regions.iter().filter(|(_, region)| foreign(region)).map(|(id, _)| *id).collect();
+        lost.into_iter().for_each(|region| self.region_lost(region));
+        self.complete_what_can_be();
+    }
+
+    /// A node is lost, with what is mapped there and with its memory.
+    pub fn node_lost(&mut self, node: u16) {
+        let there = |granted: &Granted| granted.holder.node().0 == node;
+        let gone: Vec<u64> =
+            self.granted.iter().filter(|(_, granted)| there(granted)).map(|(number, _)| *number).collect();
+        for number in gone {
+            if let Some(mapped) = self.maps.mapped_as(number).copied() {
+                self.fail(format!(
+                    "node {node} is lost, and a process there has something mapped: {mapped:?}"
+                ));
+            }
+            self.gone(number);
+        }
+        let lost: Vec<RegionId> =
+            self.regions.keys().copied().filter(|region| region.node().0 == node).collect();
+        lost.into_iter().for_each(|region| self.region_lost(region));
+        self.complete_what_can_be();
+    }
+
+    /// Its bytes are gone, and will be nobody else's: it does not matter who still has them mapped.
+    pub(super) fn region_lost(&mut self, region: RegionId) {
+        self.regions.remove(&region);
+        self.capabilities.retain(|_, record| record.region != region);
+        let gone: Vec<u64> = self
+            .granted
+            .iter()
+            .filter(|(_, granted)| granted.region == region)
+            .map(|(number, _)| *number)
+            .collect();
+        for number in gone {
+            if let Some(granted) = self.granted.get_mut(&number) {
+                tell(&mut self.hang_ups, number, granted);
+            }
+            self.revocations.iter_mut().for_each(|open| {
+                open.mapped.remove(&number);
+            });
+            self.gone(number);
+        }
+    }
+
+    /// A client's connection is gone: nobody waits for answers there.
+    pub fn client_gone(&mut self, client: Client) {
+        self.expected.retain(|(of, _), _| *of != client);
+        for revocation in &mut self.revocations {
+            revocation.asked.take_if(|(of, _)| *of == client);
+        }
+        self.revocations.retain(|open| !open.complete || open.asked.is_some());
+    }
+
+    /// An agent sealed a region, or could not.
+    pub fn sealed(&mut self, region: RegionId, done: bool) {
+        if let Some(region) = self.regions.get_mut(&region)
+            && let Some(seal) = region.sealing.take()
+            && done
+        {
+            region.seal = seal;
+        }
+    }
+
+    /// A kernel freezes a region.
+    pub fn frozen(&mut self, region: RegionId) {
+        let writable = self.maps.of(region).find(|mapped| mapped.writable).copied();
+        if let Some(mapped) = writable {
+            self.fail(format!("region {region} is frozen while it is mapped for writing: {mapped:?}"));
+        }
+    }
+
+    /// A range of the window of a node is cleared, to be lent.
+    pub fn cleared(&mut self, node: u16, generation: u16, first: u64, length_bytes: u64) {
+        self.cleared = Some((node, first, length_bytes));
+        self.lent(node, generation, first, length_bytes);
+    }
+
+    /// A range of the window of a node is lent to somebody.
+    pub fn lent(&mut self, node: u16, generation: u16, first: u64, length_bytes: u64) {
+        let end = first + length_bytes;
+        if let Some(mapped) = self.maps.in_window(node, generation, first, end).copied() {
+            self.fail(format!(
+                "bytes {first}..{end} of node {node}'s window are lent while mapped: {mapped:?}"
+            ));
+        }
+        if let Some(region) = self.region_in(node, generation, first, length_bytes) {
+            self.fail(format!(
+                "bytes {first}..{end} of node {node}'s window are lent while they are region {region}"
+            ));
+        }
+    }
+
+    /// The region that has any of a range of a window.
+    fn region_in(&self, node: u16, generation: u16, first: u64, length_bytes: u64) -> Option<RegionId> {
+        let overlaps = |(id, region): &(&RegionId, &Region)| {
+            let there = (id.node().0, id.generation().get()) == (node, generation);
+            let begins = region.window_offset_bytes.filter(|_| there);
+            begins.is_some_and(|begins| begins < first + length_bytes && first < begins + region.length_bytes)
+        };
+        self.regions.iter().find(overlaps).map(|(id, _)| *id)
+    }
+
+    /// An agent is told to let the memory of a region go.
+    pub fn forgotten(&mut self, region: RegionId) {
+        if self.regions.contains_key(&region) {
+            self.fail(format!("the memory of region {region} is let go while somebody has a right to it"));
+        }
+        let mapped = self.maps.of(region).next().copied();
+        if let Some(mapped) = mapped {
+            self.fail(format!("the memory of region {region} is let go while it is mapped: {mapped:?}"));
+        }
+    }
+
+    /// A process maps what it was given.
+    pub fn map(&mut self, number: u64, mapped: Mapped) {
+        // The root may know of the loss of a node, or of memory, before a process sees it.
+        let Some(granted) = self.granted.get(&number) else { return };
+        let fits = (granted.region, granted.extent, granted.holder)
+            == (mapped.region, mapped.extent, mapped.holder)
+            && (granted.writable || !mapped.writable);
+        if !fits {
+            self.fail(format!("{mapped:?} is mapped by right of {:?}", self.granted.get(&number)));
+        }
+        self.counts.mappings += 1;
+        if !self.maps.map(number, mapped) {
+            self.fail(format!("mapping {number} is mapped twice"));
+        }
+    }
+}

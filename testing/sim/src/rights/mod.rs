@@ -1,0 +1,424 @@
+//! What must hold of regions and capabilities: `docs/specs/capability.md` in a model of its own, beside what processes
+//! really have mapped.
+//!
+//! It hears what domains ask for and what is answered. What it does not expect is a failure: an answer, a fault or a
+//! refusal that changed something, which shows in the lists that domains ask for. It is as slow and as simple as may be.
+
+mod answers;
+mod ends;
+mod revoking;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tombolo_base::{ChannelId, DomainId};
+use tombolo_capability::{Backing, CapabilityFault, CapabilityId, Extent, RegionId, Rights, Seal};
+use tombolo_control::Request;
+use tombolod::core::Client;
+
+use crate::maps::Maps;
+
+/// Entries of one answer to a listing.
+const PAGE: usize = 100;
+
+/// How long after it is due something may be done, in nanoseconds: a root whose clock was set back is woken for that.
+const SLACK_NS: u64 = 1_000_000_000;
+
+#[derive(Clone, Debug)]
+struct Region {
+    backing: Backing,
+    length_bytes: u64,
+    unit_bytes: u64,
+    maker: DomainId,
+    seal: Seal,
+    sealing: Option<Seal>,
+    /// Where in its window it begins.
+    window_offset_bytes: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Capability {
+    region: RegionId,
+    extent: Extent,
+    rights: Rights,
+    holder: DomainId,
+    parent: Option<CapabilityId>,
+    /// Itself and all that it was ever derived from.
+    line: BTreeSet<CapabilityId>,
+    revoked: bool,
+    /// Who granted it over which channel, until it is taken up.
+    on_its_way: Option<(DomainId, ChannelId)>,
+}
+
+/// A mapping that the root granted and that is not known to be gone.
+#[derive(Clone, Debug)]
+struct Granted {
+    region: RegionId,
+    extent: Extent,
+    writable: bool,
+    holder: DomainId,
+    by: CapabilityId,
+    line: BTreeSet<CapabilityId>,
+    /// Who mapped it does not hold the right any more.
+    orphan: bool,
+    /// It is to be let go.
+    told: bool,
+}
+
+#[derive(Debug)]
+struct Revocation {
+    /// The node of who asked and how many were asked for before: of those that can be completed the first is.
+    number: (u16, u64),
+    /// Who waits for the answer, as long as there is somebody.
+    asked: Option<(Client, u32)>,
+    capability: CapabilityId,
+    marked: BTreeSet<CapabilityId>,
+    /// All that was mapped by what is revoked, and what of it is not known to be gone.
+    mapped: BTreeSet<u64>,
+    pending: BTreeSet<u64>,
+    holders: BTreeSet<DomainId>,
+    /// When it was asked for: the time, and what the root's clock said.
+    at: (u64, u64),
+    jumped_back_ns: u64,
+    removed: u32,
+    complete: bool,
+    answered: bool,
+}
+
+/// What a request is to be answered with.
+#[derive(Debug)]
+enum Expected {
+    Done(Option<CapabilityId>),
+    Sealed(RegionId),
+    Refused(CapabilityFault),
+    NoSuchDomain(DomainId),
+}
+
+/// What happened to memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Regions made.
+    pub regions: u64,
+    /// Rights derived, granted or given.
+    pub rights: u64,
+    /// Mappings that processes made.
+    pub mappings: u64,
+    /// Revocations that were complete in time.
+    pub revoked: u64,
+    /// Revocations after which somebody still held the memory.
+    pub still_held: u64,
+    /// Domains that were killed because they did not let go.
+    pub killed: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.regions += other.regions;
+        self.rights += other.rights;
+        self.mappings += other.mappings;
+        self.revoked += other.revoked;
+        self.still_held += other.still_held;
+        self.killed += other.killed;
+        self.refused += other.refused;
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Counts { regions, rights, mappings, revoked, still_held, killed, refused } = self;
+        write!(
+            f,
+            "{regions} regions, {rights} rights passed on, {mappings} mappings, {revoked} revocations, {still_held} more \
+             that some did not obey, {killed} killed for it, {refused} requests about memory refused"
+        )
+    }
+}
+
+/// The model.
+#[derive(Debug, Default)]
+pub struct RightsModel {
+    /// What processes really have mapped.
+    pub maps: Maps,
+    /// What happened.
+    pub counts: Counts,
+    regions: BTreeMap<RegionId, Region>,
+    capabilities: BTreeMap<CapabilityId, Capability>,
+    granted: BTreeMap<u64, Granted>,
+    revocations: Vec<Revocation>,
+    revocations_ever: u64,
+    expected: BTreeMap<(Client, u32), Expected>,
+    newest_capability: u64,
+    regions_ever: BTreeSet<u32>,
+    /// The range of a window that was cleared last, and of whose window.
+    cleared: Option<(u16, u64, u64)>,
+    /// Nodes with a window.
+    windowed: BTreeSet<u16>,
+    /// How long a domain has to let go.
+    let_go_ns: u64,
+    now: u64,
+    root_clock: u64,
+    jumped_back_ns: u64,
+    /// Answers that are due now.
+    due: Vec<(Client, u32)>,
+    /// Mappings that are to be let go, of which a node is to be told now.
+    hang_ups: Vec<(u16, u64)>,
+    failure: Option<String>,
+}
+
+impl RightsModel {
+    /// Of a machine of which these nodes have windows, and whose domains have so long to let go.
+    #[must_use]
+    pub fn new(windowed: BTreeSet<u16>, let_go_ns: u64) -> Self {
+        RightsModel { windowed, let_go_ns, ..RightsModel::default() }
+    }
+
+    /// Takes the first thing that did not hold.
+    pub fn take_failure(&mut self) -> Option<String> {
+        self.failure.take()
+    }
+
+    /// Takes the answers that are due.
+    pub fn take_due(&mut self) -> Vec<(Client, u32)> {
+        std::mem::take(&mut self.due)
+    }
+
+    /// Takes the mappings that are to be let go, and their nodes.
+    pub fn take_hang_ups(&mut self) -> Vec<(u16, u64)> {
+        std::mem::take(&mut self.hang_ups)
+    }
+
+    fn fail(&mut self, what: impl Into<String>) {
+        self.failure.get_or_insert(what.into());
+    }
+
+    /// What time it is, and what the root takes it for.
+    pub fn at(&mut self, now: u64, root_clock: u64) {
+        (self.now, self.root_clock) = (now, root_clock);
+    }
+
+    /// The root's clock jumps.
+    pub fn clock_jumps(&mut self, by_ns: i64) {
+        if by_ns < 0 {
+            self.jumped_back_ns += by_ns.unsigned_abs();
+        }
+    }
+
+    fn kernel_of(&self, node: u16) -> u16 {
+        if self.windowed.contains(&node) { node } else { 0 }
+    }
+
+    fn usable(&self, by: DomainId, capability: CapabilityId) -> Result<&Capability, CapabilityFault> {
+        let record = self.capabilities.get(&capability).ok_or(CapabilityFault::Gone { capability })?;
+        if record.holder != by {
+            return Err(CapabilityFault::NotYours { capability });
+        }
+        if record.revoked { Err(CapabilityFault::Revoked { capability }) } else { Ok(record) }
+    }
+
+    fn with_right(
+        &self,
+        by: DomainId,
+        capability: CapabilityId,
+        needed: Rights,
+    ) -> Result<&Capability, CapabilityFault> {
+        let record = self.usable(by, capability)?;
+        let given = record.rights;
+        if needed.bits() & !given.bits() != 0 {
+            return Err(CapabilityFault::Lacks { capability, needed, given });
+        }
+        Ok(record)
+    }
+
+    /// A domain asks for something. What can be decided without the answer is done here.
+    pub fn asked(
+        &mut self,
+        (client, request): (Client, u32),
+        by: DomainId,
+        body: &Request,
+        lives: impl Fn(DomainId) -> bool,
+    ) {
+        let result = match *body {
+            Request::CapabilityGive { holder, .. } if !lives(holder) => {
+                self.expect(client, request, Expected::NoSuchDomain(holder));
+                return;
+            }
+            Request::CapabilityGive { capability, holder, channel } => {
+                self.with_right(by, capability, Rights::GRANT).map(|_| ()).map(|()| {
+                    let way = (holder != by || channel.0 != 0).then_some((by, channel));
+                    self.pass_on(capability, holder, way);
+                    Expected::Done(None)
+                })
+            }
+            Request::CapabilityAccept { capability, granter, whole } => {
+                self.accept(by, capability, granter, whole).map(|()| Expected::Done(Some(capability)))
+            }
+            Request::CapabilityTakeBack { capability } => {
+                self.take_back(by, capability).map(|()| Expected::Done(Some(capability)))
+            }
+            Request::CapabilityForget { channel, granter } => {
+                self.forget(by, channel, granter);
+                Ok(Expected::Done(None))
+            }
+            Request::CapabilityDelete { capability } => self.usable(by, capability).map(|_| ()).map(|()| {
+                self.delete(capability);
+                Expected::Done(None)
+            }),
+            Request::RegionSeal { seal: Seal::Open, .. } => return,
+            Request::RegionSeal { capability, seal } => self.seal(by, capability, seal).map(Expected::Sealed),
+            Request::CapabilityRevoke { capability, itself } => match self.usable(by, capability) {
+                Ok(_) => return self.revoke((client, request), by, capability, itself),
+                Err(fault) => Err(fault),
+            },
+            _ => return,
+        };
+        self.expect(client, request, result.unwrap_or_else(Expected::Refused));
+    }
+
+    fn expect(&mut self, client: Client, request: u32, expected: Expected) {
+        if request != 0 {
+            if !matches!(expected, Expected::Sealed(_)) {
+                self.due.push((client, request));
+            }
+            self.expected.insert((client, request), expected);
+        }
+    }
+
+    fn pass_on(&mut self, capability: CapabilityId, to: DomainId, on_its_way: Option<(DomainId, ChannelId)>) {
+        let Some(record) = self.capabilities.get_mut(&capability) else { return };
+        let changes = record.holder != to;
+        (record.holder, record.on_its_way) = (to, on_its_way);
+        if changes {
+            self.orphan(capability);
+        }
+    }
+
+    fn orphan(&mut self, capability: CapabilityId) {
+        for (number, granted) in self.granted.iter_mut().filter(|(_, granted)| granted.by == capability) {
+            granted.orphan = true;
+            tell(&mut self.hang_ups, *number, granted);
+        }
+    }
+
+    fn accept(
+        &mut self,
+        by: DomainId,
+        capability: CapabilityId,
+        granter: Option<DomainId>,
+        whole: bool,
+    ) -> Result<(), CapabilityFault> {
+        let record = self.usable(by, capability)?;
+        match (granter, record.on_its_way) {
+            (Some(_), None) => return Err(CapabilityFault::TakenUp { capability }),
+            (Some(domain), Some((from, _))) if from != domain => {
+                return Err(CapabilityFault::NotFrom { capability, domain });
+            }
+            _ => {}
+        }
+        let available_bytes = self.regions.get(&record.region).map_or(0, |region| region.length_bytes);
+        if whole && record.extent.length_bytes != available_bytes {
+            return Err(CapabilityFault::BadExtent { extent: record.extent, available_bytes });
+        }
+        if let Some(record) = self.capabilities.get_mut(&capability) {
+            record.on_its_way = None;
+        }
+        Ok(())
+    }
+
+    fn take_back(&mut self, by: DomainId, capability: CapabilityId) -> Result<(), CapabilityFault> {
+        let record = self.capabilities.get(&capability).ok_or(CapabilityFault::Gone { capability })?;
+        match record.on_its_way {
+            None => Err(CapabilityFault::TakenUp { capability }),
+            Some((granter, _)) if granter != by => Err(CapabilityFault::NotYours { capability }),
+            Some(_) if record.revoked => Err(CapabilityFault::Revoked { capability }),
+            Some(_) => {
+                self.pass_on(capability, by, None);
+                Ok(())
+            }
+        }
+    }
+
+    fn forget(&mut self, by: DomainId, channel: ChannelId, granter: DomainId) {
+        let lost = |record: &Capability| {
+            record.holder == by && !record.revoked && record.on_its_way == Some((granter, channel))
+        };
+        let lost: Vec<CapabilityId> =
+            self.capabilities.iter().filter(|(_, record)| lost(record)).map(|(id, _)| *id).collect();
+        lost.into_iter().for_each(|capability| self.delete(capability));
+    }
+
+    /// It ends. What hangs on it hangs on its parent.
+    fn delete(&mut self, capability: CapabilityId) {
+        let Some(record) = self.capabilities.remove(&capability) else { return };
+        for child in self.capabilities.values_mut().filter(|child| child.parent == Some(capability)) {
+            child.parent = record.parent;
+        }
+        self.orphan(capability);
+        self.free_if_unused(record.region);
+    }
+
+    fn free_if_unused(&mut self, region: RegionId) {
+        let used = self.capabilities.values().any(|record| record.region == region)
+            || self.granted.values().any(|granted| granted.region == region);
+        if !used && self.regions.remove(&region).is_some() {
+            let mapped = self.maps.of(region).next().copied();
+            if let Some(mapped) = mapped {
+                self.fail(format!("region {region} is free, and mapped: {mapped:?}"));
+            }
+        }
+    }
+
+    fn seal(
+        &mut self,
+        by: DomainId,
+        capability: CapabilityId,
+        seal: Seal,
+    ) -> Result<RegionId, CapabilityFault> {
+        let record = self.with_right(by, capability, Rights::WRITE)?;
+        let (id, extent) = (record.region, record.extent);
+        let Some(region) = self.regions.get(&id) else { return Err(CapabilityFault::Gone { capability }) };
+        if region.backing != Backing::Memory {
+            return Err(CapabilityFault::CannotSeal { region: id, backing: region.backing });
+        }
+        if extent.length_bytes != region.length_bytes {
+            return Err(CapabilityFault::BadExtent { extent, available_bytes: region.length_bytes });
+        }
+        match (region.sealing, region.seal) {
+            (Some(seal), _) | (None, seal @ Seal::Frozen) => {
+                return Err(CapabilityFault::Sealed { region: id, seal });
+            }
+            _ => {}
+        }
+        let in_the_way = |granted: &&Granted| {
+            granted.region == id && granted.writable && (seal == Seal::Frozen || granted.holder != by)
+        };
+        let mappings = self.granted.values().filter(in_the_way).count() as u32;
+        if mappings > 0 {
+            return Err(CapabilityFault::Mapped { region: id, mappings });
+        }
+        if let Some(region) = self.regions.get_mut(&id) {
+            region.sealing = Some(seal);
+        }
+        Ok(id)
+    }
+
+    /// What is left, by what it is.
+    #[must_use]
+    pub fn left(&self) -> [(&'static str, usize); 6] {
+        [
+            ("regions", self.regions.len()),
+            ("capabilities", self.capabilities.len()),
+            ("mappings", self.granted.len()),
+            ("revocations", self.revocations.len()),
+            ("answers about memory", self.expected.len()),
+            ("things mapped", self.maps.len()),
+        ]
+    }
+}
+
+/// The domain that has this mapped is to be told to let go, once.
+fn tell(hang_ups: &mut Vec<(u16, u64)>, number: u64, granted: &mut Granted) {
+    if !std::mem::replace(&mut granted.told, true) {
+        hang_ups.push((granted.holder.node().0, number));
+    }
+}
