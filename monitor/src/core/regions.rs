@@ -8,6 +8,8 @@ use tombolo_capability::{
     NewRegion, Operation, PAGE_BYTES, Patience, RegionId, RegionInfo, Rights, Seal, Table, Way,
 };
 use tombolo_control::{Attachment, Fault, ForeignPlace, Order, RegionMap, RegionPlace, Reply};
+use tombolo_link::TransportKind;
+use tombolo_link::link::Coherence;
 use tombolo_link::window::WindowRange;
 use tombolo_machine::{Limit, Limits};
 
@@ -107,8 +109,9 @@ impl Core {
         }
         let (node, memory, unit_bytes) = match &place {
             RegionPlace::Memory { node, options } => self.kernel_memory(node, options)?,
-            RegionPlace::Window { node } => {
-                (self.window_node(node)?, Memory::Window { offset_bytes: 0 }, PAGE_BYTES)
+            RegionPlace::Window { node, alignment_bytes, coherent } => {
+                let node = self.window_node(node, *alignment_bytes, *coherent)?;
+                (node, Memory::Window { offset_bytes: 0 }, PAGE_BYTES)
             }
             RegionPlace::File => (NodeId::HOST, Memory::File, PAGE_BYTES),
             RegionPlace::Foreign { address } => {
@@ -123,7 +126,9 @@ impl Core {
         let generation = self.nodes[usize::from(node.0)].generation;
         let new = NewRegion { node, generation, maker, memory, length_bytes, unit_bytes };
         match place {
-            RegionPlace::Window { .. } => self.lend_region(client, request, new)?,
+            RegionPlace::Window { alignment_bytes, .. } => {
+                self.lend_region(client, request, new, alignment_bytes)?;
+            }
             RegionPlace::Foreign { .. } => {
                 let id = self.new_region(&new)?;
                 self.region_is_there(client, request, id, new);
@@ -191,13 +196,18 @@ impl Core {
         Ok((self.kernel_of(node), Memory::Kernel { huge_page_bytes }, unit_bytes))
     }
 
-    fn window_node(&self, name: &str) -> Result<NodeId, Fault> {
+    fn window_node(&self, name: &str, alignment_bytes: u64, coherent: bool) -> Result<NodeId, Fault> {
         let node = self.node_up(name)?;
-        if self.behind_window(node) {
+        let coherence = TransportKind::Window.traits().coherence;
+        let why = if !self.behind_window(node) {
+            format!("node {name} is behind no window: its programs and the host's share memory of the host")
+        } else if alignment_bytes != 0 && !alignment_bytes.is_power_of_two() {
+            format!("{alignment_bytes} is no alignment: it is a power of two")
+        } else if coherent && coherence < Coherence::Coherent {
+            format!("the window of {name} is not coherent, but '{}'", coherence.name())
+        } else {
             return Ok(node);
-        }
-        let why =
-            format!("node {name} is behind no window: its programs and the host's share memory of the host");
+        };
         Err(Fault::Refused { why })
     }
 
@@ -226,13 +236,19 @@ impl Core {
     }
 
     /// Lends a range of a window to a region.
-    fn lend_region(&mut self, client: Client, request: u32, new: NewRegion) -> Result<(), Refusal> {
+    fn lend_region(
+        &mut self,
+        client: Client,
+        request: u32,
+        new: NewRegion,
+        alignment_bytes: u64,
+    ) -> Result<(), Refusal> {
         let name = self.node_name(new.node);
         let window = self.node(new.node).and_then(|node| node.window.as_mut());
         let window =
             window.ok_or(Fault::NodeDown { node: name.clone(), cause: "it has no window".into() })?;
-        let range = window.allocator.lend(new.length_bytes).map_err(|full| Fault::Limit {
-            what: format!("no room for a region in the window of node {name}: {full}"),
+        let range = window.allocator.lend_aligned(new.length_bytes, alignment_bytes).map_err(|full| {
+            Fault::Limit { what: format!("no room for a region in the window of node {name}: {full}") }
         })?;
         let id = match self.new_region(&new) {
             Ok(id) => id,

@@ -153,9 +153,13 @@ rt::record_view! {
 }
 
 rt::record_view! {
-    RegionPlaceWindow => RegionPlaceWindowView<'m>, inline 8 / 8;
+    RegionPlaceWindow => RegionPlaceWindowView<'m>, inline 24 / 8;
     /// Whose window.
     node @ 0 => rt::Text<'m, 1024>,
+    /// What its offset in the window is to be a multiple of: a power of two, or 0 for any page.
+    alignment_bytes @ 8 => u64,
+    /// Both sides have to see each other's stores without doing anything.
+    coherent @ 16 => bool,
 }
 
 rt::record_view! {
@@ -207,9 +211,13 @@ rt::owned_union! {
     },
     /// In memory that the host and a node behind a window reach.
     2 => Window {
-        record: RegionPlaceWindowView<'m>, inline 8;
+        record: RegionPlaceWindowView<'m>, inline 24;
         /// Whose window.
         node @ 0: rt::String => rt::Text<'m, 1024>,
+        /// What its offset in the window is to be a multiple of: a power of two, or 0 for any page.
+        alignment_bytes @ 8: u64 => u64,
+        /// Both sides have to see each other's stores without doing anything.
+        coherent @ 16: bool => bool,
     },
     /// In the file whose descriptor comes with the message.
     3 => File,
@@ -222,7 +230,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0xe266ea4ebca461f9;
+pub const MONITOR_FINGERPRINT: u64 = 0xb2761f4f13008c0f;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.

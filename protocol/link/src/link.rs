@@ -69,15 +69,27 @@ impl fmt::Display for TransportKind {
     }
 }
 
-/// Whether one side sees the other's stores.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Whether one side sees the other's stores: the more is greater.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Coherence {
-    /// Without doing anything.
-    Coherent,
-    /// After the writer has flushed its caches and the reader invalidated its own.
-    Flush,
     /// Never: bytes are copied.
     Copy,
+    /// After the writer has flushed its caches and the reader invalidated its own.
+    Flush,
+    /// Without doing anything.
+    Coherent,
+}
+
+impl Coherence {
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Coherence::Copy => "copy",
+            Coherence::Flush => "flush",
+            Coherence::Coherent => "coherent",
+        }
+    }
 }
 
 /// How a sleeping side is woken.

@@ -174,9 +174,31 @@ impl WindowAllocator {
     /// # Errors
     /// [`WindowFull`]; nothing changed.
     pub fn lend(&mut self, length_bytes: u64) -> Result<WindowRange, WindowFull> {
+        self.lend_aligned(length_bytes, 1)
+    }
+
+    /// As [`lend`](Self::lend), from an offset that is a multiple of `alignment_bytes`, a power of two; of fewer than a page it is
+    /// one anyway.
+    ///
+    /// # Errors
+    /// [`WindowFull`], whose longest range is the longest from such an offset; nothing changed.
+    pub fn lend_aligned(
+        &mut self,
+        length_bytes: u64,
+        alignment_bytes: u64,
+    ) -> Result<WindowRange, WindowFull> {
+        // Where in a free range one can begin, and how much is left from there.
+        let from = |offset: u64, available: u64| {
+            let start = offset.checked_next_multiple_of(alignment_bytes.max(1))?;
+            Some((start, available.checked_sub(start - offset)?))
+        };
         let full = |free: &BTreeMap<u64, u64>| WindowFull {
             wanted_bytes: length_bytes,
-            longest_bytes: free.values().copied().max().unwrap_or(0),
+            longest_bytes: free
+                .iter()
+                .filter_map(|(at, bytes)| Some(from(*at, *bytes)?.1))
+                .max()
+                .unwrap_or(0),
             total_bytes: self.total_bytes,
         };
         let page = PAGE_BYTES as u64;
@@ -184,15 +206,18 @@ impl WindowAllocator {
             Some(length) => length,
             None => return Err(full(&self.free)),
         };
-        let Some((&offset, &available)) = self.free.iter().find(|(_, available)| **available >= length)
-        else {
+        let mut ranges = self.free.iter().filter_map(|(&at, &bytes)| Some((at, from(at, bytes)?)));
+        let Some((at, (offset, left))) = ranges.find(|(_, (_, left))| *left >= length) else {
             return Err(full(&self.free));
         };
         if !tombolo_base::canary!("window lends twice") {
-            self.free.remove(&offset);
+            self.free.remove(&at);
         }
-        if available > length {
-            self.free.insert(offset + length, available - length);
+        if offset > at {
+            self.free.insert(at, offset - at);
+        }
+        if left > length {
+            self.free.insert(offset + length, left - length);
         }
         self.lent.insert(offset, length);
         Ok(WindowRange { offset_bytes: offset, length_bytes: length })
@@ -290,6 +315,20 @@ mod tests {
         assert!(allocator.lend(u64::MAX).is_err());
     }
 
+    #[test]
+    fn what_lies_before_an_aligned_range_can_be_lent() {
+        let page = PAGE_BYTES as u64;
+        let mut allocator = WindowAllocator::new(page, 17 * page);
+        let aligned = allocator.lend_aligned(4 * page, 8 * page).unwrap();
+        assert_eq!(aligned.offset_bytes, 8 * page);
+        let error = allocator.lend_aligned(page, 32 * page).unwrap_err();
+        assert_eq!((error.wanted_bytes, error.longest_bytes), (page, 0));
+        assert_eq!(allocator.lend_aligned(2 * page, 8 * page).unwrap_err().longest_bytes, page);
+        assert_eq!(allocator.lend(7 * page).unwrap().offset_bytes, page);
+        assert!(allocator.lend_aligned(page, 1 << 63).is_err());
+        assert_eq!(allocator.lend_aligned(page, 16 * page).unwrap().offset_bytes, 16 * page);
+    }
+
     proptest! {
         // Under miri each step costs a thousand times as much.
         #![proptest_config(ProptestConfig {
@@ -300,15 +339,16 @@ mod tests {
 
         #[test]
         fn ranges_never_overlap_and_everything_comes_back(
-            steps in proptest::collection::vec((0_u8..3, 1_u64..40_000), 1..if cfg!(miri) { 40 } else { 200 })
+            steps in proptest::collection::vec((0_u8..3, 1_u64..40_000, 0_u32..18), 1..if cfg!(miri) { 40 } else { 200 })
         ) {
             let (start, end) = (heap_offset_bytes() as u64, MIN_WINDOW_BYTES as u64);
             let mut allocator = WindowAllocator::new(start, end);
             let mut held: Vec<WindowRange> = Vec::new();
-            for (what, amount) in steps {
+            for (what, amount, shift) in steps {
                 if what > 0 {
-                    if let Ok(range) = allocator.lend(amount) {
+                    if let Ok(range) = allocator.lend_aligned(amount, 1 << shift) {
                         prop_assert!(range.length_bytes >= amount && range.offset_bytes >= start);
+                        prop_assert!(range.offset_bytes.is_multiple_of(1 << shift));
                         prop_assert!(range.offset_bytes + range.length_bytes <= end);
                         for other in &held {
                             let apart = range.offset_bytes + range.length_bytes <= other.offset_bytes

@@ -330,13 +330,16 @@ typedef struct tombolo_region_options {
     uint64_t length;          /* in bytes; rounded up to pages */
     const char *node;         /* in whose memory; the own node if null. Only programs on its kernel reach that */
     uint64_t huge_page_bytes; /* length of its pages, which the kernel has reserved; 0 for ordinary ones. Not in a window */
-    uint32_t flags;           /* TOMBOLO_IN_WINDOW, TOMBOLO_ON_NUMA_NODE */
+    uint32_t flags;           /* TOMBOLO_IN_WINDOW, TOMBOLO_ON_NUMA_NODE, TOMBOLO_COHERENT */
     uint32_t numa_node;       /* with TOMBOLO_ON_NUMA_NODE. Not in a window */
+    uint64_t alignment_bytes; /* what its offset in a window is a multiple of: a power of two; 0 for any page */
 } tombolo_region_options;
 
 /* In the window between the host and `node`: programs of both reach it. */
 #define TOMBOLO_IN_WINDOW UINT32_C(1)
 #define TOMBOLO_ON_NUMA_NODE UINT32_C(2)
+/* Only where both sides of the window see each other's stores without flushing caches; refused elsewhere. */
+#define TOMBOLO_COHERENT UINT32_C(4)
 
 /* Makes a region, and puts the capability to all of it, with all rights, into `*capability`. The region is there for as long as
  * somebody holds a capability to it or has it mapped. Give it back with tombolo_capability_drop. */
@@ -461,6 +464,7 @@ typedef struct tombolo_map_options {
     void *address;     /* here and nowhere else, where nothing is mapped; anywhere if null. A multiple of the page size */
     uint32_t flags;    /* TOMBOLO_POPULATE or 0 */
     uint32_t reserved; /* 0 */
+    size_t alignment;  /* at a multiple of this many bytes, a power of two; 0 for any page. Not with an address */
 } tombolo_map_options;
 
 /* All pages are there from the start, rather than when they are first used. */

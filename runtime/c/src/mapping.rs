@@ -21,6 +21,7 @@ pub struct How {
     address: *mut c_void,
     flags: u32,
     reserved: u32,
+    alignment: usize,
 }
 
 /// `TOMBOLO_POPULATE`.
@@ -32,7 +33,8 @@ impl How {
             return Err(Failure::invalid("a mapping was to have flags that this library does not know"));
         }
         let address = (!self.address.is_null()).then(|| self.address.addr());
-        Ok(MapOptions { address, populate: self.flags & POPULATE != 0 })
+        let populate = self.flags & POPULATE != 0;
+        Ok(MapOptions { address, alignment_bytes: self.alignment, populate })
     }
 }
 

@@ -45,11 +45,13 @@ pub struct Making {
     huge_page_bytes: u64,
     flags: u32,
     numa_node: u32,
+    alignment_bytes: u64,
 }
 
-/// `TOMBOLO_IN_WINDOW` and `TOMBOLO_ON_NUMA_NODE`.
+/// `TOMBOLO_IN_WINDOW`, `TOMBOLO_ON_NUMA_NODE` and `TOMBOLO_COHERENT`.
 const IN_WINDOW: u32 = 1;
 const ON_NUMA_NODE: u32 = 2;
+const COHERENT: u32 = 4;
 
 /// `tombolo_capability_info`.
 #[derive(Clone, Copy, Debug)]
@@ -140,10 +142,13 @@ fn domain_of(id: u64) -> Result<DomainId, Failure> {
 /// # Safety
 /// As `tombolo.h` says of `tombolo_region_options`.
 unsafe fn read(options: &Making) -> Result<RegionOptions, Failure> {
-    if options.flags & !(IN_WINDOW | ON_NUMA_NODE) != 0 {
+    if options.flags & !(IN_WINDOW | ON_NUMA_NODE | COHERENT) != 0 {
         return Err(Failure::invalid("a region was to have flags that this library does not know"));
     }
-    let mut region = RegionOptions::new(options.length);
+    let mut region = RegionOptions::new(options.length).alignment_bytes(options.alignment_bytes);
+    if options.flags & COHERENT != 0 {
+        region = region.coherent();
+    }
     match (options.node.is_null(), options.flags & IN_WINDOW != 0) {
         (true, false) => {}
         (true, true) => return Err(Failure::invalid("a window is that of a node: name it")),

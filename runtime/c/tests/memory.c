@@ -70,7 +70,12 @@ static void regions(tombolo_domain *domain)
     tombolo_mapping *writable, *mapping;
     EXPECT(TOMBOLO_LACKS_RIGHT, tombolo_map(part, TOMBOLO_READ | TOMBOLO_WRITE, NULL, &mapping));
     EXPECT(TOMBOLO_OK, tombolo_map(region, TOMBOLO_READ | TOMBOLO_WRITE, NULL, &writable));
-    EXPECT(TOMBOLO_OK, tombolo_map(part, TOMBOLO_READ, NULL, &mapping));
+    tombolo_map_options aligned = {0};
+    aligned.alignment = 3;
+    EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_map(part, TOMBOLO_READ, &aligned, &mapping));
+    aligned.alignment = 1 << 20;
+    EXPECT(TOMBOLO_OK, tombolo_map(part, TOMBOLO_READ, &aligned, &mapping));
+    MUST((uintptr_t)tombolo_mapping_address(mapping) % aligned.alignment == 0);
     MUST(tombolo_mapping_length(mapping) == 2 * PAGE && !tombolo_mapping_is_writable(mapping));
     unsigned char *first = tombolo_mapping_address(writable), *second = tombolo_mapping_address(mapping);
     first[PAGE] = 7;

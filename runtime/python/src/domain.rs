@@ -139,8 +139,13 @@ impl Domain {
     ///
     /// It is in memory of `node`, of this program's if none is said, which programs on that node's kernel reach; or, with
     /// ``window=True``, in the window between the host and `node`, which programs of both reach. `huge_pages` is the length of its
-    /// pages, `numa_node` whose memory of the node's it is; neither in a window.
-    #[pyo3(signature = (length, *, node = None, window = false, huge_pages = None, numa_node = None))]
+    /// pages, `numa_node` whose memory of the node's it is; neither in a window. In one, `alignment` is what its offset there is a
+    /// multiple of, a power of two, and with ``coherent=True`` it is refused where both sides of the window do not see each other's
+    /// stores without flushing caches.
+    #[pyo3(signature = (
+        length, *, node = None, window = false, huge_pages = None, numa_node = None, alignment = 0, coherent = false
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword")]
     fn create_region(
         &self,
         py: Python<'_>,
@@ -149,8 +154,13 @@ impl Domain {
         window: bool,
         huge_pages: Option<u64>,
         numa_node: Option<u16>,
+        alignment: u64,
+        coherent: bool,
     ) -> Result<Py<Region>, Failure> {
-        let mut options = RegionOptions::new(length);
+        let mut options = RegionOptions::new(length).alignment_bytes(alignment);
+        if coherent {
+            options = options.coherent();
+        }
         options = match (node, window) {
             (None, false) => options,
             (Some(node), false) => options.on(node),

@@ -253,13 +253,15 @@ impl Capability {
     /// Maps its part of the region: with ``Rights.READ``, or with ``Rights.READ_WRITE``; with what this one gives of these if
     /// nothing is said.
     ///
-    /// At `address`, where nothing is mapped, or anywhere; with `populate` all pages are there from the start.
-    #[pyo3(signature = (rights = None, *, address = None, populate = false))]
+    /// At `address`, where nothing is mapped, or at any multiple of `alignment`, a power of two, or anywhere; with `populate` all
+    /// pages are there from the start.
+    #[pyo3(signature = (rights = None, *, address = None, alignment = 0, populate = false))]
     fn map<'py>(
         &self,
         py: Python<'py>,
         rights: Option<Rights>,
         address: Option<usize>,
+        alignment: usize,
         populate: bool,
     ) -> Result<Bound<'py, Mapping>, Failure> {
         let capability = self.held()?;
@@ -270,7 +272,8 @@ impl Capability {
             },
             |rights| rights.0,
         );
-        let mapping = py.detach(|| capability.map_with(rights, MapOptions { address, populate }))?;
+        let options = MapOptions { address, alignment_bytes: alignment, populate };
+        let mapping = py.detach(|| capability.map_with(rights, options))?;
         Ok(made(py, Mapping::new(mapping))?)
     }
 

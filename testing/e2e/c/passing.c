@@ -128,7 +128,7 @@ void serve_rights(tombolo_domain *domain, tombolo_channel *channel)
 /* A region in a window that every node reaches, or in memory of the kernel, with something in it. */
 static tombolo_capability *filled(const tombolo_domain *domain, const char *window, uint8_t seed)
 {
-    const tombolo_region_options options = {LENGTH, window, 0, window == NULL ? 0 : TOMBOLO_IN_WINDOW, 0};
+    const tombolo_region_options options = {LENGTH, window, 0, window == NULL ? 0 : TOMBOLO_IN_WINDOW, 0, 0};
     uint8_t bytes[LENGTH];
     tombolo_capability *capability;
     tombolo_mapping *mapping;

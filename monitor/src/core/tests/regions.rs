@@ -15,7 +15,7 @@ pub(in crate::core) fn in_memory_of(node: &str) -> RegionPlace {
 }
 
 fn in_window_of(node: &str) -> RegionPlace {
-    RegionPlace::Window { node: node.into() }
+    RegionPlace::Window { node: node.into(), alignment_bytes: 0, coherent: true }
 }
 
 impl Bench {
@@ -214,6 +214,12 @@ fn what_no_node_has_is_refused() {
         let odd = fails(&mut bench, RegionPlace::Memory { node: "host".into(), options }, 1);
         assert!(matches!(odd, Fault::Refused { .. }), "{odd}");
     }
+    let odd = RegionPlace::Window { node: "arm0".into(), alignment_bytes: 4097, coherent: false };
+    let odd = fails(&mut bench, odd, 1);
+    assert!(matches!(&odd, Fault::Refused { why } if why.contains("4097")), "{odd}");
+    let far = RegionPlace::Window { node: "arm0".into(), alignment_bytes: 1 << 40, coherent: false };
+    let far = fails(&mut bench, far, 1);
+    assert!(matches!(&far, Fault::Limit { what } if what.contains("longest 0")), "{far}");
     let foreign = fails(&mut bench, RegionPlace::Foreign { address: u64::MAX }, 2);
     assert!(matches!(foreign, Fault::Capability { .. }), "{foreign}");
 }

@@ -27,6 +27,8 @@ pub struct MapOptions {
     pub writable: bool,
     /// Here and nowhere else, where nothing is mapped; anywhere if none. A multiple of the page size.
     pub address: Option<usize>,
+    /// At a multiple of this, a power of two; 0 for any page. Not with an address.
+    pub alignment_bytes: usize,
     /// All pages are there from the start, rather than when they are first used.
     pub populate: bool,
 }
@@ -63,7 +65,8 @@ impl Revocable {
     /// hung up. The file's size must not shrink: it is sealed (see [`check_sealed`](super::check_sealed)), or a PCI BAR's.
     ///
     /// # Errors
-    /// What the kernel refused: `EEXIST` when something is mapped at the address asked for.
+    /// What the kernel refused: `EEXIST` when something is mapped at the address asked for; `EINVAL` for an alignment that is
+    /// none, or beside an address.
     pub fn map(
         file: impl AsFd,
         offset_bytes: u64,
@@ -71,15 +74,22 @@ impl Revocable {
         options: MapOptions,
         lifeline: OwnedFd,
     ) -> Result<Arc<Revocable>, OsError> {
+        let mut reserved = Reserved::aligned(length_bytes, options)?;
         let mut flags = MapFlags::SHARED;
         flags.set(MapFlags::FIXED_NOREPLACE, options.address.is_some());
+        flags.set(MapFlags::FIXED, reserved.is_some());
         flags.set(MapFlags::POPULATE, options.populate);
-        let hint = core::ptr::without_provenance_mut(options.address.unwrap_or(0));
+        let hint = match &reserved {
+            Some(reserved) => reserved.address,
+            None => core::ptr::without_provenance_mut(options.address.unwrap_or(0)),
+        };
         let protection = Self::protection(options.writable);
-        // SAFETY: without an address the kernel chooses a fresh range, with one it refuses to replace what is there: no
-        // existing mapping is touched.
+        // SAFETY: without an address the kernel chooses a fresh range, with one it refuses to replace what is there, and what
+        // was reserved nobody uses: no existing mapping is touched.
         let address = unsafe { rustix::mm::mmap(hint, length_bytes, protection, flags, &file, offset_bytes) }
             .context("map memory of a region")?;
+        // What was reserved is this mapping's now.
+        reserved.iter_mut().for_each(|reserved| reserved.length_bytes = 0);
         let address =
             NonNull::new(address).ok_or_else(|| OsError::new("map memory of a region", Errno::FAULT))?;
         Ok(Arc::new(Revocable {
@@ -248,6 +258,65 @@ fn merge(word: &AtomicU64, skip: usize, part: &[u8]) {
     word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
 }
 
+/// A range of addresses that nothing else is mapped to, and nobody has.
+struct Reserved {
+    address: *mut c_void,
+    length_bytes: usize,
+}
+
+impl Reserved {
+    /// As long as a mapping and aligned as it is to be, if that takes more than the kernel does anyway.
+    fn aligned(length_bytes: usize, options: MapOptions) -> Result<Option<Reserved>, OsError> {
+        let alignment_bytes = options.alignment_bytes;
+        let page_bytes = rustix::param::page_size();
+        if alignment_bytes == 0 {
+            return Ok(None);
+        }
+        if !alignment_bytes.is_power_of_two() || options.address.is_some() {
+            return Err(OsError::new("align memory of a region", Errno::INVAL));
+        }
+        if alignment_bytes <= page_bytes {
+            return Ok(None);
+        }
+        let whole_bytes = length_bytes
+            .checked_next_multiple_of(page_bytes)
+            .and_then(|length_bytes| length_bytes.checked_add(alignment_bytes))
+            .ok_or_else(|| OsError::new("align memory of a region", Errno::NOMEM))?;
+        // SAFETY: a fresh range of the kernel's choice.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(
+                core::ptr::null_mut(),
+                whole_bytes,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }
+        .context("align memory of a region")?;
+        let before_bytes = start.addr().next_multiple_of(alignment_bytes) - start.addr();
+        let kept_bytes = whole_bytes - alignment_bytes;
+        let reserved = Reserved { address: start.wrapping_byte_add(before_bytes), length_bytes: kept_bytes };
+        for (address, length_bytes) in [
+            (start, before_bytes),
+            (reserved.address.wrapping_byte_add(kept_bytes), alignment_bytes - before_bytes),
+        ] {
+            if length_bytes > 0 {
+                // SAFETY: a part of the range above that is not kept.
+                unsafe { rustix::mm::munmap(address, length_bytes) }.context("align memory of a region")?;
+            }
+        }
+        Ok(Some(reserved))
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if self.length_bytes > 0 {
+            // SAFETY: exactly the range that `aligned` kept, which nobody has been given.
+            let _ = unsafe { rustix::mm::munmap(self.address, self.length_bytes) };
+        }
+    }
+}
+
 impl Drop for Revocable {
     fn drop(&mut self) {
         // SAFETY: `map` made exactly this range, and what points into it keeps this alive.
@@ -267,7 +336,34 @@ mod tests {
         (Revocable::map(&file, 0, 8192, options, theirs).unwrap(), file, ours)
     }
 
-    const WRITABLE: MapOptions = MapOptions { writable: true, address: None, populate: false };
+    const WRITABLE: MapOptions =
+        MapOptions { writable: true, address: None, alignment_bytes: 0, populate: false };
+
+    #[test]
+    fn a_mapping_is_aligned_as_it_is_asked_to_be() {
+        for shift in [0, 12, 13, 16, 21, 30] {
+            let options = MapOptions { alignment_bytes: 1 << shift, ..WRITABLE };
+            let (mapped, ..) = mapped(options);
+            assert!(mapped.address().addr().get().is_multiple_of(1 << shift), "{mapped:?}");
+            mapped.write(0, b"there").unwrap();
+            // And what was reserved around it is given back.
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            let start = mapped.address().addr().get();
+            assert!(maps.contains(&format!("{start:x}-{:x} rw-s", start + 8192)), "{maps}");
+            assert!(!maps.contains(&format!("-{start:x} ---p")), "{maps}");
+            assert!(
+                !maps.contains(&format!("\n{:x}-{:x} ---p", start + 8192, start + (1 << shift))),
+                "{maps}"
+            );
+        }
+        let file = create_region("tombolo-test", 8192, Making::default()).unwrap();
+        let (_ours, theirs) = socket::pair(socket::Kind::Stream).unwrap();
+        let odd = MapOptions { alignment_bytes: 3 << 12, ..WRITABLE };
+        assert_eq!(Revocable::map(&file, 0, 8192, odd, theirs).unwrap_err().errno, Errno::INVAL);
+        let (_ours, theirs) = socket::pair(socket::Kind::Stream).unwrap();
+        let huge = MapOptions { alignment_bytes: 1 << 63, ..WRITABLE };
+        assert_eq!(Revocable::map(&file, 0, 8192, huge, theirs).unwrap_err().errno, Errno::NOMEM);
+    }
 
     #[test]
     fn bytes_at_any_offset_come_back() {

@@ -25,7 +25,7 @@ pub(super) struct PoolMemory {
 }
 
 /// All pages are there from the start: no transfer meets a fault.
-const POPULATED: MapOptions = MapOptions { address: None, populate: true };
+const POPULATED: MapOptions = MapOptions { address: None, alignment_bytes: 0, populate: true };
 
 impl PoolMemory {
     /// Memory for a new pool.

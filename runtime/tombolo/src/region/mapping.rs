@@ -22,6 +22,8 @@ use crate::future::Registration;
 pub struct MapOptions {
     /// Here and nowhere else, where nothing is mapped; anywhere if none. A multiple of the page size.
     pub address: Option<usize>,
+    /// At a multiple of this, a power of two, as a device or huge pages may want it; 0 for any page. Not with an address.
+    pub alignment_bytes: usize,
     /// All pages are there from the start, rather than when they are first used.
     pub populate: bool,
 }
@@ -65,14 +67,14 @@ impl Mapping {
         };
         let RegionMap { region, extent, rights, file_offset_bytes, backing, .. } = *map;
         let writable = rights.contains(Rights::WRITE);
-        let MapOptions { address, populate } = options;
+        let MapOptions { address, alignment_bytes, populate } = options;
         let length_bytes = usize::try_from(extent.length_bytes)
             .map_err(|_| OsError::new("map a region that is longer than this program can", Errno::NOMEM))?;
         if backing == Backing::Memory {
             let end = file_offset_bytes.saturating_add(extent.length_bytes);
             check_sealed(&file, end)?;
         }
-        let options = tombolo_platform::memory::MapOptions { writable, address, populate };
+        let options = tombolo_platform::memory::MapOptions { writable, address, alignment_bytes, populate };
         let mapped = Revocable::map(&file, file_offset_bytes, length_bytes, options, lifeline)?;
         let mut registration = Registration::new()?;
         let waker = Waker::from(Arc::new(LetGo(Arc::downgrade(&mapped))));
@@ -93,6 +95,21 @@ impl Mapping {
     #[must_use]
     pub fn extent(&self) -> Extent {
         self.extent
+    }
+
+    /// Where in the region a byte lies that is mapped here at that address: what is said of it to others, in whose address spaces
+    /// it is elsewhere. `None` for an address outside.
+    #[must_use]
+    pub fn offset_of(&self, address: *const u8) -> Option<u64> {
+        let within = address.addr().checked_sub(self.as_ptr().addr())?;
+        (within < self.length_bytes()).then(|| self.extent.offset_bytes + within as u64)
+    }
+
+    /// Where here that byte of the region is mapped, which others say the offset of. `None` for one outside.
+    #[must_use]
+    pub fn address_of(&self, offset_bytes: u64) -> Option<*mut u8> {
+        let within = usize::try_from(offset_bytes.checked_sub(self.extent.offset_bytes)?).ok()?;
+        (within < self.length_bytes()).then(|| self.as_ptr().wrapping_add(within))
     }
 
     /// How many bytes are mapped.

@@ -75,6 +75,8 @@ pub struct RegionOptions {
     length_bytes: u64,
     node: Option<String>,
     window: bool,
+    alignment_bytes: u64,
+    coherent: bool,
     memory: MemoryOptions,
 }
 
@@ -83,7 +85,7 @@ impl RegionOptions {
     #[must_use]
     pub fn new(length_bytes: u64) -> Self {
         let memory = MemoryOptions { huge_page_bytes: 0, numa_node: None };
-        RegionOptions { length_bytes, node: None, window: false, memory }
+        RegionOptions { length_bytes, node: None, window: false, alignment_bytes: 0, coherent: false, memory }
     }
 
     /// In memory of that node. Only programs that run on its kernel reach that: for foreign programs on the host's kernel
@@ -98,6 +100,22 @@ impl RegionOptions {
     #[must_use]
     pub fn in_window_of(mut self, node: &str) -> Self {
         (self.node, self.window) = (Some(node.to_owned()), true);
+        self
+    }
+
+    /// From an offset in the window that is a multiple of this, a power of two, as a device may want it; 0 for any page. Memory of a
+    /// kernel has no offset that anybody sees: [`MapOptions::alignment_bytes`] aligns where a program has it.
+    #[must_use]
+    pub fn alignment_bytes(mut self, alignment_bytes: u64) -> Self {
+        self.alignment_bytes = alignment_bytes;
+        self
+    }
+
+    /// Only where programs on both sides of the window see each other's stores without flushing caches: refused elsewhere. Those on
+    /// one kernel always do.
+    #[must_use]
+    pub fn coherent(mut self) -> Self {
+        self.coherent = true;
         self
     }
 
@@ -118,7 +136,8 @@ impl RegionOptions {
     fn place(&self, own_node: &str) -> RegionPlace {
         let node = self.node.clone().unwrap_or_else(|| own_node.to_owned());
         if self.window {
-            RegionPlace::Window { node }
+            let RegionOptions { alignment_bytes, coherent, .. } = *self;
+            RegionPlace::Window { node, alignment_bytes, coherent }
         } else {
             RegionPlace::Memory { node, options: self.memory }
         }

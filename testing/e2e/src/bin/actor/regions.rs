@@ -2,20 +2,23 @@
 
 use tombolo::{
     Capability, CapabilityFault, CapabilityId, Channel, ChannelOptions, Domain, Error, Extent, Fault,
-    RegionOptions, Rights,
+    MapOptions, Mapping, RegionOptions, Rights,
 };
 
 use crate::{Outcome, PATIENCE};
 
 pub(crate) const PAGE_BYTES: u64 = 4096;
 const PAGES: u64 = 4;
+const ALIGNMENT_BYTES: usize = 1 << 18;
 
 /// A region where the words say: `memory:NODE`, or `window:NODE`.
 pub(crate) fn options(place: &str) -> Result<RegionOptions, Box<dyn std::error::Error>> {
     let options = RegionOptions::new(PAGES * PAGE_BYTES - 100);
     match place.split_once(':') {
         Some(("memory", node)) => Ok(options.on(node)),
-        Some(("window", node)) => Ok(options.in_window_of(node)),
+        Some(("window", node)) => {
+            Ok(options.in_window_of(node).alignment_bytes(ALIGNMENT_BYTES as u64).coherent())
+        }
         _ => Err(format!("no such place: {place}").into()),
     }
 }
@@ -122,7 +125,10 @@ pub(crate) fn borrow(name: &str) -> Outcome {
     mapping.read(0, &mut found)?;
     require(found == pattern(1, found.len()), "what the lender wrote is there")?;
     limits_hold(&domain, &channel, &reading, &writing)?;
-    let part = writing.map(Rights::READ_WRITE)?;
+    let aligned = MapOptions { alignment_bytes: ALIGNMENT_BYTES, ..MapOptions::default() };
+    let part = writing.map_with(Rights::READ_WRITE, aligned)?;
+    require(part.as_ptr().addr() % ALIGNMENT_BYTES == 0, "a mapping is aligned")?;
+    addresses_are_translated(&mapping, &part)?;
     part.write(0, &pattern(2, part.length_bytes()))?;
     require(part.write(part.length_bytes() - 3, b"four").is_err(), "nothing is written beyond the end")?;
     mapping.read(PAGE_BYTES as usize, &mut found[..8])?;
@@ -133,6 +139,17 @@ pub(crate) fn borrow(name: &str) -> Outcome {
     tell(&mut channel, 2)?;
     println!("borrowed from {}", channel.peer_node());
     Ok(())
+}
+
+/// Of a mapping of all of a region, and of one of its second page and the third.
+fn addresses_are_translated(whole: &Mapping, part: &Mapping) -> Outcome {
+    let page = PAGE_BYTES as usize;
+    let (first, end) = (part.as_ptr(), part.as_ptr().wrapping_add(part.length_bytes()));
+    require(part.offset_of(first) == Some(PAGE_BYTES), "an address is an offset in the region")?;
+    require(part.offset_of(end).is_none() && part.offset_of(whole.as_ptr()).is_none(), "inside only")?;
+    let there = part.offset_of(first.wrapping_add(9)).and_then(|offset| whole.address_of(offset));
+    require(there == Some(whole.as_ptr().wrapping_add(page + 9)), "and an offset an address elsewhere")?;
+    require(part.address_of(0).is_none() && part.address_of(3 * PAGE_BYTES).is_none(), "of this part only")
 }
 
 fn limits_hold(domain: &Domain, channel: &Channel, reading: &Capability, writing: &Capability) -> Outcome {
