@@ -289,7 +289,11 @@ impl Process {
                 }
                 RegionPlace::File
             }
-            3..=8 => RegionPlace::Window { node },
+            3..=8 => {
+                let alignments = [0, 0, 1, PAGE_BYTES, 1 << 16, 1 << 20, 12_345];
+                let alignment_bytes = *shared.random.pick(&alignments).unwrap_or(&0);
+                RegionPlace::Window { node, alignment_bytes, coherent: shared.random.chance(500) }
+            }
             _ => {
                 let huge_page_bytes = *shared.random.pick(&[0, 0, 0, 0, 0, 0, 2 << 20, 12_345]).unwrap_or(&0);
                 length_bytes = shared.random.magnitude(1, 8 << 20);
