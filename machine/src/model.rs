@@ -84,6 +84,8 @@ pub struct VmNode {
     pub doorbells: u16,
     /// The emulator's processor model.
     pub cpu: String,
+    /// Folders whose contents it has from its start, the later over the earlier; see [`vm::Files`](crate::vm::Files).
+    pub files: Vec<PathBuf>,
     /// The emulator; looked up on `PATH` by instruction set when `None`.
     pub emulator: Option<PathBuf>,
 }
@@ -95,6 +97,8 @@ impl VmNode {
     pub const WINDOW_MIB: RangeInclusive<u32> = 1..=(ivshmem::MAX_WINDOW_BYTES >> 20) as u32;
     /// Allowed values of `doorbells`: the monitor's and one more at least.
     pub const DOORBELLS: RangeInclusive<u16> = 2..=ivshmem::MAX_VECTORS;
+    /// Most folders of `files`.
+    pub const FOLDERS: usize = 16;
     /// Allowed values of `processors`.
     pub const PROCESSORS: RangeInclusive<u8> = 1..=qemu::MAX_PROCESSORS;
 }
@@ -107,6 +111,7 @@ impl Default for VmNode {
             window_mib: 64,
             doorbells: qemu::DEFAULT_VECTORS,
             cpu: qemu::DEFAULT_CPU.to_owned(),
+            files: Vec::new(),
             emulator: None,
         }
     }

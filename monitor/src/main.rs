@@ -29,7 +29,10 @@ fn main() -> ExitCode {
         ["local"] | ["up", _] => keep(&words),
         ["serve", "local"] => serve(Ok(Machine::local()), true),
         ["serve", "up", file] => {
-            serve(Machine::open(Path::new(file)).map_err(|error| error.to_string()), false)
+            // A node that starts again finds what the file names wherever this process is by then.
+            let file = std::path::absolute(file).map_err(|error| error.to_string());
+            let machine = file.and_then(|file| Machine::open(&file).map_err(|error| error.to_string()));
+            serve(machine, false)
         }
         ["guest"] => {
             tombolod::allow_many_descriptors();
@@ -154,6 +157,6 @@ fn prepare_and_supervise() -> Result<(), tombolo_platform::OsError> {
     let parameters = init::Parameters::read()?;
     init::set_host_name(parameters.get("tombolo.node").unwrap_or("node"))?;
     let mut monitor = Command::new("/init");
-    monitor.arg("guest").env("PATH", "/bin");
+    monitor.arg("guest").env("PATH", init::PATH);
     init::supervise(&mut monitor, Some(init::console_shell)).map(|_| ())
 }

@@ -4,11 +4,11 @@ use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use tombolo_base::Isa;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use super::report::Problem;
 use super::suggest;
-use super::values::{Reader, Text, quoted_list};
+use super::values::{Reader, Text, quoted_list, with_article};
 use crate::model::{BareNode, NodeKind, UserNode, VmNode};
 
 /// A node as far as the file makes sense: a part with a mistake, already reported, is `None`.
@@ -29,7 +29,7 @@ pub(super) struct Surroundings<'a> {
 }
 
 /// Keys of a node, and the kinds that have them.
-const KEYS: [(&str, &[&str]); 9] = [
+const KEYS: [(&str, &[&str]); 10] = [
     ("name", &["host", "user", "vm", "bare"]),
     ("kind", &["host", "user", "vm", "bare"]),
     ("isa", &["user", "vm", "bare"]),
@@ -38,10 +38,13 @@ const KEYS: [(&str, &[&str]); 9] = [
     ("window_mib", &["vm", "bare"]),
     ("doorbells", &["vm", "bare"]),
     ("cpu", &["user", "vm", "bare"]),
+    ("files", &["vm"]),
     ("emulator", &["user", "vm", "bare"]),
 ];
 
 const CPU_NOTE: &str = "cpu: the emulator's processor model, for example \"cortex-a72\"";
+const FILES_NOTE: &str =
+    "files: folders whose contents the node has at its root, for example [\"arm64-root\"]";
 const EMULATOR_NOTE: &str = "emulator: the program that runs the node, a path or a name on PATH";
 
 /// Reads one `[[node]]`.
@@ -192,6 +195,32 @@ fn read_emulator(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> Opt
     Some(if text.contains('/') { folder.join(text) } else { PathBuf::from(text) })
 }
 
+/// Relative paths start at the machine file. Whether the folders are there shows when the node starts.
+fn read_files(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> Vec<PathBuf> {
+    let Some(value) = reader.value(table, "files") else { return Vec::new() };
+    let DeValue::Array(array) = value.get_ref() else {
+        let found = with_article(value.get_ref().type_str());
+        let mut problem =
+            Problem::new(value.span(), format!("`files` must be a list of folders, not {found}"));
+        if let DeValue::String(text) = value.get_ref() {
+            problem = problem.label(format!("write [{text:?}]"));
+        }
+        reader.report(problem.note(FILES_NOTE));
+        return Vec::new();
+    };
+    if array.len() > VmNode::FOLDERS {
+        let message = format!("`files` names {} folders", array.len());
+        let label = format!("at most {}", VmNode::FOLDERS);
+        reader.report(Problem::new(value.span(), message).label(label).note(FILES_NOTE));
+        return Vec::new();
+    }
+    array
+        .iter()
+        .filter_map(|item| reader.path("files", item, FILES_NOTE))
+        .map(|path| folder.join(path))
+        .collect()
+}
+
 fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
     let usual = VmNode::default();
     let memory_mib = number(reader, table, &MEMORY, ends(&VmNode::MEMORY_MIB), usual.memory_mib);
@@ -203,6 +232,7 @@ fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
         window_mib,
         doorbells,
         cpu: read_cpu(reader, table).unwrap_or(usual.cpu),
+        files: read_files(reader, table, folder),
         emulator: read_emulator(reader, table, folder),
     }
 }

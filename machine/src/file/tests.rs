@@ -77,6 +77,7 @@ fn a_machine_reads_as_written() {
         window_mib = 16384
         doorbells = 0x40
         cpu = "max,pauth-impdef=on"
+        files = ["root", "/srv/more"]
         emulator = "qemu-system-aarch64"
         [[link]]
         between = ["s390x-user", "front"]
@@ -94,6 +95,7 @@ fn a_machine_reads_as_written() {
         window_mib: 16384,
         doorbells: 64,
         cpu: "max,pauth-impdef=on".to_owned(),
+        files: vec!["root".into(), "/srv/more".into()],
         emulator: Some("qemu-system-aarch64".into()),
     };
     assert_eq!(machine.node(NodeId(2)).unwrap().as_vm(), Some(&expected));
@@ -171,7 +173,7 @@ error: unknown key `memroy_mib` in a vm node
   |
 9 | memroy_mib = 512
   | ^^^^^^^^^^ did you mean `memory_mib`?
-  = a vm node may have: name, kind, isa, memory_mib, processors, window_mib, doorbells, cpu, emulator"
+  = a vm node may have: name, kind, isa, memory_mib, processors, window_mib, doorbells, cpu, files, emulator"
     );
 }
 

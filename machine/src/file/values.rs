@@ -13,6 +13,9 @@ pub(super) type Value<'i> = Spanned<DeValue<'i>>;
 /// The longest `cpu` and `emulator`.
 const LONGEST_TEXT_BYTES: usize = 255;
 
+/// The longest path of a folder.
+const LONGEST_PATH_BYTES: usize = 4000;
+
 /// Collects problems while values are read; a value with a problem reads as `None`.
 #[derive(Default)]
 pub(super) struct Reader {
@@ -107,6 +110,19 @@ impl Reader {
                     "must be 1 to {LONGEST_TEXT_BYTES} bytes, without control characters, not starting with `-`"
                 ))
                 .note(note),
+        );
+        None
+    }
+
+    /// A path: not empty, of a length that the system takes, no control characters.
+    pub(super) fn path(&mut self, key: &str, value: &Value<'_>, note: &str) -> Option<String> {
+        let text = self.text(key, value, note)?;
+        if (1..=LONGEST_PATH_BYTES).contains(&text.text.len()) && !text.text.contains(char::is_control) {
+            return Some(text.text);
+        }
+        let label = format!("must be 1 to {LONGEST_PATH_BYTES} bytes, without control characters");
+        self.report(
+            Problem::new(text.span, format!("a path in `{key}` is not usable")).label(label).note(note),
         );
         None
     }

@@ -9,10 +9,14 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest, Sha256};
 use tombolo_platform::guest::init;
 
+use super::files::{Files, FilesError};
 use super::kit::VmKit;
 
 /// Archives that no machine has been started from for this long are removed from the cache.
 const KEEP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// What the archives in the cache take together at most, beside the one that was used last.
+const KEEP_BYTES: u64 = 2 << 30;
 
 const PREFIX: &str = "boot-";
 const SUFFIX: &str = ".cpio";
@@ -40,6 +44,9 @@ pub enum InitramfsError {
         /// The name.
         name: String,
     },
+    /// The node's own files could not be read.
+    #[error(transparent)]
+    Files(#[from] FilesError),
     /// The archive could not be put in the cache.
     #[error(
         "cannot keep the boot image in {path}: {error}; make it writable or set XDG_CACHE_HOME",
@@ -72,45 +79,60 @@ impl Archive {
 
     /// Adds a directory; its parents must have been added before. `path` has no leading slash.
     pub fn directory(&mut self, path: &str) {
-        self.entry(path, DIRECTORY | 0o755, 2, &[]);
+        self.folder_of(path.as_bytes(), 0o755, 0);
     }
 
     /// Adds a file with the permissions `mode`.
     pub fn file(&mut self, path: &str, mode: u32, content: &[u8]) {
-        self.entry(path, REGULAR | (mode & 0o7777), 1, content);
+        self.file_of(path.as_bytes(), mode, 0, content);
     }
 
     /// Adds a symbolic link.
     pub fn symlink(&mut self, path: &str, target: &str) {
-        self.entry(path, SYMLINK | 0o777, 1, target.as_bytes());
+        self.link_of(path.as_bytes(), target.as_bytes(), 0);
+    }
+
+    /// Adds a directory of any name, with permissions, last changed so many seconds after 1970.
+    pub(super) fn folder_of(&mut self, path: &[u8], mode: u32, modified_s: u32) {
+        self.entry(path, DIRECTORY | (mode & 0o7777), 2, modified_s, &[]);
+    }
+
+    /// The same of a file.
+    pub(super) fn file_of(&mut self, path: &[u8], mode: u32, modified_s: u32, content: &[u8]) {
+        self.entry(path, REGULAR | (mode & 0o7777), 1, modified_s, content);
+    }
+
+    /// The same of a symbolic link, which has no permissions.
+    pub(super) fn link_of(&mut self, path: &[u8], target: &[u8], modified_s: u32) {
+        self.entry(path, SYMLINK | 0o777, 1, modified_s, target);
     }
 
     /// The finished archive.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         self.entries = 0;
-        self.header("TRAILER!!!", 0, 0, 1, 0);
+        self.header(b"TRAILER!!!", 0, 0, 1, 0, 0);
         self.bytes
     }
 
-    fn entry(&mut self, path: &str, mode: u32, links: u32, content: &[u8]) {
+    fn entry(&mut self, path: &[u8], mode: u32, links: u32, modified_s: u32, content: &[u8]) {
         self.entries += 1;
         // The format has 32 bits for the length; what goes into a boot image is far from it.
         let length = u32::try_from(content.len()).unwrap_or(u32::MAX);
         let content = &content[..length as usize];
-        self.header(path, self.entries, mode, links, length);
+        self.header(path, self.entries, mode, links, modified_s, length);
         self.bytes.extend_from_slice(content);
         self.align();
     }
 
-    fn header(&mut self, path: &str, inode: u32, mode: u32, links: u32, length: u32) {
+    fn header(&mut self, path: &[u8], inode: u32, mode: u32, links: u32, modified_s: u32, length: u32) {
         let name_length = path.len() as u32 + 1;
         self.bytes.extend_from_slice(b"070701");
         // ino, mode, uid, gid, nlink, mtime, filesize, devmajor, devminor, rdevmajor, rdevminor, namesize, check
-        for field in [inode, mode, 0, 0, links, 0, length, 0, 0, 0, 0, name_length, 0] {
+        for field in [inode, mode, 0, 0, links, modified_s, length, 0, 0, 0, 0, name_length, 0] {
             self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
         }
-        self.bytes.extend_from_slice(path.as_bytes());
+        self.bytes.extend_from_slice(path);
         self.bytes.push(0);
         self.align();
     }
@@ -120,21 +142,20 @@ impl Archive {
     }
 }
 
-/// Packs the boot image of a node: its monitor as process 1, the modules and the console's tools.
+/// Packs the boot image of a node: its monitor as process 1, the modules and the console's tools, and files of its own.
 ///
 /// # Errors
-/// [`InitramfsError::Read`] and [`InitramfsError::ModuleName`].
-pub fn pack(kit: &VmKit) -> Result<Vec<u8>, InitramfsError> {
+/// All but [`InitramfsError::Cache`] and [`InitramfsError::NoCache`].
+pub fn pack(kit: &VmKit, files: &Files) -> Result<Vec<u8>, InitramfsError> {
     let read = |path: &Path| {
         std::fs::read(path).map_err(|error| InitramfsError::Read { path: path.to_owned(), error })
     };
     let relative = |path: &'static str| path.trim_start_matches('/');
     let mut archive = Archive::new();
-    for directory in ["bin", "dev", "lib", relative(init::MODULES), "proc", "run", "sys", "tmp"] {
+    for directory in [relative(init::OWN), relative(init::MODULES), "dev", "proc", "run", "sys", "tmp"] {
         archive.directory(directory);
     }
     archive.file(relative(init::BUSYBOX), 0o755, &read(&kit.busybox)?);
-    archive.symlink("bin/sh", init::BUSYBOX);
     let order = read(&kit.module_order())?;
     for name in String::from_utf8_lossy(&order).lines().filter(|name| !name.is_empty()) {
         if name.contains('/') || name.starts_with('.') {
@@ -145,6 +166,13 @@ pub fn pack(kit: &VmKit) -> Result<Vec<u8>, InitramfsError> {
     }
     archive.file(&format!("{}/{}", relative(init::MODULES), init::MODULE_ORDER), 0o644, &order);
     archive.file("init", 0o755, &read(&kit.tombolod)?);
+    if !files.has("bin") {
+        archive.directory("bin");
+    }
+    files.pack(&mut archive)?;
+    if let Some(shell) = files.place_for_shell() {
+        archive.symlink(&shell, init::BUSYBOX);
+    }
     Ok(archive.finish())
 }
 
@@ -199,166 +227,35 @@ fn write_whole(content: &[u8], path: &Path) -> std::io::Result<()> {
     written
 }
 
-/// Removes archives, and drafts of processes that were killed, not used for [`KEEP`]. What cannot be removed
-/// stays: a full cache is no reason not to start a machine.
+/// Removes archives, and drafts of processes that were killed, not used for [`KEEP`], and those that were used longest ago
+/// where there is more than [`KEEP_BYTES`]. What cannot be removed stays: a full cache is no reason not to start a machine.
 fn forget_unused(directory: &Path, now: SystemTime) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
-    for entry in entries.flatten() {
-        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        let modified = entry.metadata().and_then(|metadata| metadata.modified());
-        let unused = modified.is_ok_and(|time| now.duration_since(time).is_ok_and(|age| age > KEEP));
-        if ours && unused {
-            let _ = std::fs::remove_file(entry.path());
-        }
+    let ours = entries
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX)));
+    let mut found: Vec<(SystemTime, u64, PathBuf)> = ours
+        .filter_map(|entry| {
+            let metadata = entry.metadata().ok()?;
+            Some((metadata.modified().ok()?, metadata.len(), entry.path()))
+        })
+        .collect();
+    found.sort_by_key(|(time, ..)| std::cmp::Reverse(*time));
+    for path in unused(&found, now) {
+        let _ = std::fs::remove_file(path);
     }
+}
+
+/// Those that go, of archives with when they were used last and their lengths, the last first.
+fn unused(found: &[(SystemTime, u64, PathBuf)], now: SystemTime) -> Vec<&Path> {
+    let mut together = 0_u64;
+    let goes = |(index, (time, length, _)): &(usize, &(SystemTime, u64, PathBuf))| {
+        // Another machine may be starting from the one that was used last.
+        together = if *index == 0 { 0 } else { together.saturating_add(*length) };
+        together > KEEP_BYTES || now.duration_since(*time).is_ok_and(|age| age > KEEP)
+    };
+    found.iter().enumerate().filter(goes).map(|(_, (_, _, path))| path.as_path()).collect()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn temporary(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("tombolo-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        path
-    }
-
-    #[test]
-    fn the_archive_has_these_bytes() {
-        let mut archive = Archive::new();
-        archive.directory("bin");
-        archive.file("bin/x", 0o755, b"hello");
-        archive.symlink("bin/sh", "x");
-        #[rustfmt::skip]
-        let expected = concat!(
-            "070701",
-            "00000001",
-            "000041ed",
-            "00000000",
-            "00000000",
-            "00000002",
-            "00000000",
-            "00000000",
-            "00000000",
-            "00000000",
-            "00000000",
-            "00000000",
-            "00000004",
-            "00000000",
-            "bin\0\0\0",
-            "070701",
-            "00000002",
-            "000081ed",
-            "00000000",
-            "00000000",
-            "00000001",
-            "00000000",
-            "00000005",
-            "00000000",
-            "00000000",
-            "00000000",
-            "00000000",
-            "00000006",
-            "00000000",
-            "bin/x\0",
-            "hello\0\0\0",
-            "070701",
-            "00000003",
-            "0000a1ff",
-            "00000000",
-            "00000000",
-            "00000001",
-            "00000000",
-            "00000001",
-            "00000000",
-            "00000000",
-            "00000000",
-            "00000000",
-            "00000007",
-            "00000000",
-            "bin/sh\0\0\0\0",
-            "x\0\0\0",
-            "070701",
-            "00000000",
-            "00000000",
-            "00000000",
-            "00000000",
-            "00000001",
-            "00000000",
-            "00000000",
-            "00000000",
-            "00000000",
-            "00000000",
-            "00000000",
-            "0000000b",
-            "00000000",
-            "TRAILER!!!\0\0\0\0",
-        );
-        assert_eq!(String::from_utf8(archive.finish()).unwrap(), expected);
-    }
-
-    fn kit(folder: &Path, order: &str) -> VmKit {
-        for (name, content) in [("vmlinuz", "k"), ("busybox", "b"), ("tombolod", "t")] {
-            std::fs::write(folder.join(name), content).unwrap();
-        }
-        let modules_dir = folder.join("modules");
-        std::fs::create_dir_all(&modules_dir).unwrap();
-        std::fs::write(modules_dir.join("order"), order).unwrap();
-        std::fs::write(modules_dir.join("vfio.ko"), "m").unwrap();
-        VmKit {
-            kernel: folder.join("vmlinuz"),
-            modules_dir,
-            busybox: folder.join("busybox"),
-            tombolod: folder.join("tombolod"),
-        }
-    }
-
-    #[test]
-    fn a_boot_image_holds_the_kit() {
-        let folder = temporary("pack");
-        let packed = String::from_utf8(pack(&kit(&folder, "vfio.ko\n")).unwrap()).unwrap();
-        for name in
-            ["init\0", "bin/busybox\0", "lib/modules\0", "lib/modules/vfio.ko\0", "lib/modules/order\0"]
-        {
-            assert!(packed.contains(name), "{name:?}");
-        }
-        let missing = pack(&kit(&folder, "vfio.ko\nother.ko\n")).unwrap_err();
-        assert!(missing.to_string().contains("other.ko"), "{missing}");
-        let outside = pack(&kit(&folder, "../vfio.ko\n")).unwrap_err();
-        assert!(matches!(outside, InitramfsError::ModuleName { .. }), "{outside}");
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn equal_archives_are_kept_once_and_old_ones_go() {
-        let folder = temporary("cache");
-        let cache = folder.join("made/on/demand");
-        let first = keep(b"one", &cache).unwrap();
-        assert_eq!(keep(b"one", &cache).unwrap(), first);
-        assert_eq!(std::fs::read(&first).unwrap(), b"one");
-        let second = keep(b"two", &cache).unwrap();
-        let old = SystemTime::now() - KEEP - Duration::from_secs(60);
-        for path in [&first, &second] {
-            File::options().append(true).open(path).unwrap().set_modified(old).unwrap();
-        }
-        std::fs::write(cache.join("other"), "").unwrap();
-        keep(b"two", &cache).unwrap();
-        let mut left: Vec<_> =
-            std::fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path()).collect();
-        left.sort();
-        assert_eq!(left, [second.clone(), cache.join("other")]);
-        assert!(use_again(&second) && !use_again(&first));
-        assert!(!first.exists());
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
-
-    #[test]
-    fn a_cache_that_cannot_be_written_is_named() {
-        let folder = temporary("no-cache");
-        let file = folder.join("file");
-        std::fs::write(&file, "").unwrap();
-        let error = keep(b"one", &file).unwrap_err();
-        assert!(error.to_string().contains(file.to_str().unwrap()), "{error}");
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
-}
+mod tests;

@@ -96,8 +96,8 @@ impl Agent {
         take_seat(&mut command, &order.seat)?;
         // The emulator opens the program itself, after it has been executed, so it must inherit it.
         let inherit: &[BorrowedFd<'_>] = if self.emulator.is_some() { &[program.as_fd()] } else { &[] };
-        let mut process =
-            Process::start(&mut command, inherit).map_err(|error| explain(error, &order.seat))?;
+        let mut process = Process::start(&mut command, inherit)
+            .map_err(|error| explain(error, &order.seat, self.emulator.is_some()))?;
         let child = process.child_mut();
         let outputs = [
             child.stdout.take().map(|pipe| (1, OwnedFd::from(pipe))),
@@ -209,8 +209,14 @@ fn take_seat(command: &mut Command, seat: &Seat) -> Result<(), OsError> {
     Ok(())
 }
 
-/// Says what a refusal is about, if it is about the seat.
-fn explain(error: OsError, seat: &Seat) -> OsError {
+/// Says what a refusal is about, if it is about the seat, or the program's loader.
+fn explain(error: OsError, seat: &Seat, emulated: bool) -> OsError {
+    // The program itself is there, and so is the folder to start it in.
+    if error.errno == Errno::NOENT && !emulated {
+        let what = "start a program that is linked dynamically where its loader is missing (link it statically; on a \
+                    virtual machine, `files` of the machine file can bring its loader and libraries)";
+        return OsError::new(what, error.errno);
+    }
     if error.errno != Errno::PERM || seat.real_time_priority == 0 {
         return error;
     }

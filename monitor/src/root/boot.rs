@@ -9,7 +9,7 @@ use tombolo_base::{Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report};
 use tombolo_link::window::WindowHeader;
-use tombolo_machine::vm::{Board, Launch, Qemu, VmKit, Window, initramfs};
+use tombolo_machine::vm::{Board, Files, Launch, Qemu, VmKit, Window, files, initramfs};
 use tombolo_machine::{BareNode, Node, NodeKind, VmNode, kit};
 use tombolo_platform::memory::map;
 use tombolo_platform::process::Process;
@@ -19,6 +19,15 @@ use tombolo_platform::time::now_ns;
 use super::Root;
 use super::node::{NodeLine, RunningNode, WindowSide};
 use crate::link::Line;
+
+/// What a virtual machine boots.
+#[derive(Debug)]
+pub(super) struct BootImage {
+    /// In the cache.
+    path: PathBuf,
+    /// The memory that a node needs to boot it.
+    needed_mib: u64,
+}
 
 impl Root {
     /// Starts a node; one that does not start is lost with the reason.
@@ -75,7 +84,7 @@ impl Root {
         let kit = self.kit.as_ref().ok_or("the kit of virtual machines was not found")?;
         let parts = VmKit::locate(kit.root(), node.isa).map_err(text)?;
         let program = kit::emulator(node).map_err(text)?.ok_or("a virtual machine needs an emulator")?;
-        let initrd = self.boot_image(&parts, node.isa)?;
+        let initrd = self.boot_image(&parts, node.isa, vm)?;
         let qemu = Qemu::new(program, &parts.kernel, initrd)
             .cpu(&vm.cpu)
             .memory_mib(vm.memory_mib)
@@ -87,17 +96,23 @@ impl Root {
         })
     }
 
-    /// The boot image of virtual machines of an instruction set. To pack and to hash megabytes takes tens of
+    /// The boot image of virtual machines of an instruction set with files out of these folders. To pack and to hash megabytes takes tens of
     /// milliseconds, in which no death would be told, so it is done when the machine comes up: a node that starts
-    /// again has the monitor that it had.
-    fn boot_image(&mut self, parts: &VmKit, isa: Isa) -> Result<PathBuf, String> {
-        if let Some(path) = self.boot_images.get(&isa).filter(|path| initramfs::use_again(path)) {
-            return Ok(path.clone());
+    /// again has the monitor and the files that it had.
+    fn boot_image(&mut self, parts: &VmKit, isa: Isa, vm: &VmNode) -> Result<PathBuf, String> {
+        let key = (isa, vm.files.clone());
+        if let Some(image) = self.boot_images.get(&key).filter(|image| initramfs::use_again(&image.path)) {
+            files::check_memory(image.needed_mib, vm.memory_mib).map_err(text)?;
+            return Ok(image.path.clone());
         }
-        let archive = initramfs::pack(parts).map_err(text)?;
+        let files = Files::gather(&vm.files).map_err(text)?;
+        let needed_mib = files.needed_memory_mib();
+        // Before megabytes are read.
+        files::check_memory(needed_mib, vm.memory_mib).map_err(text)?;
+        let archive = initramfs::pack(parts, &files).map_err(text)?;
         let directory = initramfs::cache_directory().map_err(text)?;
         let path = initramfs::keep(&archive, &directory).map_err(text)?;
-        self.boot_images.insert(isa, path.clone());
+        self.boot_images.insert(key, BootImage { path: path.clone(), needed_mib });
         Ok(path)
     }
 

@@ -22,6 +22,7 @@ use tombolo_platform::{OsError, memory, socket};
 use crate::agent::{Agent, program_from_bytes};
 use crate::core::{Core, Effect, Resource};
 use crate::orphans;
+use boot::BootImage;
 use images::ImageReader;
 use node::RunningNode;
 
@@ -79,8 +80,8 @@ pub struct Root {
     pairs: HashMap<ChannelId, OwnedFd>,
     /// Programs on their way to agents of this kernel.
     programs: HashMap<[u8; 32], OwnedFd>,
-    /// What virtual machines boot, for those that start again.
-    boot_images: HashMap<Isa, PathBuf>,
+    /// What virtual machines boot, for those that start again: by their instruction sets and the folders of their files.
+    boot_images: HashMap<(Isa, Vec<PathBuf>), BootImage>,
     images: ImageReader<AwaitsImage>,
     /// Files that came with requests: node, connection, request.
     offered: HashMap<(NodeId, u32, u32), OwnedFd>,

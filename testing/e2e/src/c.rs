@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::kit::{locked, target};
+use crate::cross::{Library, root};
 
 /// What builds for an instruction set: Debian's compiler, and the Rust target whose library goes with its C library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +24,13 @@ pub const AARCH64: Toolchain =
 pub const S390X: Toolchain =
     Toolchain { compiler: "s390x-linux-gnu-gcc", target: Some("s390x-unknown-linux-gnu") };
 
+const LIBRARY: Library = Library {
+    package: "tombolo-c",
+    crate_type: "staticlib",
+    file: "libtombolo_c.a",
+    flags: "-C target-feature=+crt-static",
+};
+
 impl Toolchain {
     /// The static library; `None`, aloud, where this Rust cannot build it.
     ///
@@ -35,28 +42,32 @@ impl Toolchain {
             let exe = std::env::current_exe().expect("a program knows its own path");
             return Some(exe.with_file_name("libtombolo_c.a"));
         };
-        let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().expect("rustc");
-        let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim());
-        if !sysroot.join("lib/rustlib").join(name).join("lib").is_dir() {
-            println!(
-                "SKIPPED C with {}: no Rust library for {name} (rustup target add {name})",
-                self.compiler
-            );
-            return None;
-        }
-        let _lock = locked();
-        // As the kit is built, so that both share what they depend on.
-        let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", name.to_uppercase().replace('-', "_"));
-        let output = Command::new("cargo")
-            .args(["rustc", "--package", "tombolo-c", "--lib", "--crate-type", "staticlib"])
-            .args(["--profile", "node", "--target", name])
-            .current_dir(root())
-            .env("CARGO_TARGET_DIR", target())
-            .env(flags, "-C target-feature=+crt-static")
-            .output()
-            .expect("cargo");
+        LIBRARY.build(name, &format!("C with {}", self.compiler))
+    }
+
+    /// Builds a program out of one file that is linked with the C library of its node, and with nothing of the tree.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn build_dynamic(self, source: &Path, program: &Path) {
+        let mut command = Command::new(self.compiler);
+        command.args(["-std=c11", "-O2", "-Wall", "-Wextra", "-pedantic", "-Werror"]);
+        let output = command.arg(source).arg("-o").arg(program).output();
+        let output = output.unwrap_or_else(|error| panic!("{}: {error}", self.compiler));
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Some(target().join(name).join("node/libtombolo_c.a"))
+    }
+
+    /// A file that the compiler links with, by its name.
+    ///
+    /// # Panics
+    /// When the compiler has none.
+    #[must_use]
+    pub fn file(self, name: &str) -> PathBuf {
+        let output = Command::new(self.compiler).arg(format!("-print-file-name={name}")).output();
+        let output = output.unwrap_or_else(|error| panic!("{}: {error}", self.compiler));
+        let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+        assert!(path.is_absolute(), "{} has no {name}", self.compiler);
+        path
     }
 
     /// Builds a static program out of files of the tree, without a warning.
@@ -78,9 +89,4 @@ impl Toolchain {
         // Static programs of glibc warn of what they look up at run time.
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-}
-
-/// The tree.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -8,6 +8,7 @@
 
 pub mod c;
 mod command;
+mod cross;
 mod kit;
 pub mod leftovers;
 mod machine;
@@ -17,6 +18,7 @@ pub use command::{Finished, Running, eventually};
 pub use kit::{actor_image, host_actor, image, tombolo};
 pub use machine::{Machine, MachineFile};
 
+use std::io::Write;
 use std::time::Duration;
 
 /// How long anything may take that is known to happen: ten times what a busy machine of two processors needs.
@@ -24,6 +26,12 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The deadline of the promise that a death is known: much less than [`PATIENCE`], to be told from a time-out.
 pub const DEATH_IS_KNOWN: Duration = Duration::from_secs(10);
+
+/// Says past the harness, which shows nothing of a test that passes, what was left out and why.
+pub(crate) fn skipped(what: &str) {
+    // A terminal that is gone is no reason to fail.
+    let _ = writeln!(std::io::stdout(), "\nSKIPPED {what}");
+}
 
 /// A random number generator for tests: the same seed, the same numbers.
 #[derive(Clone, Debug)]

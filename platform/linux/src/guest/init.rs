@@ -13,17 +13,23 @@ use rustix::system::RebootCommand;
 use crate::error::{Context, OsError};
 use crate::process::Ended;
 
+/// Where the boot image keeps what the node is run by, apart from files of users.
+pub const OWN: &str = "/tombolo";
+
 /// Where the boot image keeps the kernel's modules and their order.
-pub const MODULES: &str = "/lib/modules";
+pub const MODULES: &str = "/tombolo/modules";
 
 /// The file in the modules' directory that lists them, one name a line, each after those it needs.
 pub const MODULE_ORDER: &str = "order";
 
 /// Where the boot image keeps its tools.
-pub const BUSYBOX: &str = "/bin/busybox";
+pub const BUSYBOX: &str = "/tombolo/busybox";
 
 /// A shell that ended sooner than this is not started again: its console does not work.
 pub const SHELL_LIFE: Duration = Duration::from_secs(1);
+
+/// Where programs are looked for.
+pub const PATH: &str = "/usr/bin:/bin";
 
 /// The terminal of the serial console.
 pub const CONSOLE: &str = "/dev/ttyAMA0";
@@ -130,7 +136,7 @@ pub fn console_shell() -> Result<Command, OsError> {
     let open = || File::options().read(true).write(true).open(CONSOLE).context("open the console");
     let mut shell = Command::new(BUSYBOX);
     shell.args(["setsid", "-c", BUSYBOX, "sh"]);
-    shell.envs([("HOME", "/"), ("PATH", "/bin"), ("TERM", "linux")]);
+    shell.envs([("HOME", "/"), ("PATH", PATH), ("TERM", "linux")]);
     shell
         .current_dir("/")
         .stdin(Stdio::from(open()?))

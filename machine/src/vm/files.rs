@@ -1,0 +1,457 @@
+//! Files that a virtual machine has from its start, gathered out of folders of the host.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use tombolo_platform::guest::init;
+
+use super::initramfs::Archive;
+use super::qemu::MIN_MEMORY_MIB;
+
+/// Most files, folders and links of a node.
+pub const MAX_ENTRIES: usize = 200_000;
+
+/// Most bytes of files of a node: what is unpacked well within the minute that it has to come up.
+pub const MAX_BYTES: u64 = 512 << 20;
+
+/// The longest path of one, from the node's root, that its kernel unpacks.
+const MAX_PATH_BYTES: usize = 4095;
+
+/// Where the node mounts file systems of its own. What folders of the host have there could not be seen.
+const MOUNTED: [&str; 5] = ["dev", "proc", "run", "sys", "tmp"];
+
+/// Why there are no files for a node, or not these.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// The system would not give something.
+    #[error("cannot read {path}, which the node's files are to come from: {error}", path = path.display())]
+    Read {
+        /// What.
+        path: PathBuf,
+        /// What the system answered.
+        error: io::Error,
+    },
+    /// Only what is in folders can be given to a node.
+    #[error("{path} is not a folder: `files` names folders, whose contents the node gets", path = path.display())]
+    NotAFolder {
+        /// What it is.
+        path: PathBuf,
+    },
+    /// Neither file, folder nor link.
+    #[error("{path} is a {what}: a node's files are files, folders and symbolic links; leave it out", path = path.display())]
+    Special {
+        /// What it is.
+        path: PathBuf,
+        /// Its kind.
+        what: &'static str,
+    },
+    /// The node has something of its own there.
+    #[error("{path} would be in the place of the node's own /{name}; call it something else", path = path.display())]
+    Reserved {
+        /// What.
+        path: PathBuf,
+        /// The place.
+        name: &'static str,
+    },
+    /// The node mounts a file system there.
+    #[error("{path} is not a folder, but the node mounts a file system at /{name}", path = path.display())]
+    NoMountPoint {
+        /// What.
+        path: PathBuf,
+        /// The place.
+        name: &'static str,
+    },
+    /// The last of several wins, but not a file over what is below it.
+    #[error("{path} is a folder, and something else in another folder of `files`", path = path.display())]
+    Clash {
+        /// The one that is a folder.
+        path: PathBuf,
+    },
+    /// The path would be cut.
+    #[error("{path} is too deep: a path of the node has {MAX_PATH_BYTES} bytes at most", path = path.display())]
+    TooDeep {
+        /// Which.
+        path: PathBuf,
+    },
+    /// More than is sensible.
+    #[error("{path} has too much: a node has {MAX_ENTRIES} files and {mib} MiB of them at most", path = path.display(), mib = MAX_BYTES >> 20)]
+    TooMuch {
+        /// The folder where there was too much.
+        path: PathBuf,
+    },
+    /// They are unpacked into the node's memory.
+    #[error("its files take a node with `memory_mib = {needed_mib}` or more, and it has {memory_mib}")]
+    TooLittleMemory {
+        /// What they take.
+        needed_mib: u64,
+        /// What there is.
+        memory_mib: u32,
+    },
+}
+
+/// What is at a path of the node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Kind {
+    Folder,
+    File { source: PathBuf },
+    Link { target: Vec<u8> },
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Entry {
+    kind: Kind,
+    permissions: u32,
+    modified_s: u32,
+    length: u64,
+}
+
+/// Files of a node by their paths from its root, each after the folder that it is in.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Files {
+    entries: BTreeMap<Vec<u8>, Entry>,
+    length: u64,
+}
+
+impl Files {
+    /// What these folders hold, at the paths that it has there. Where two have a file or link of one path, the later
+    /// folder's is taken. Links are kept as they are, wherever they lead: they mean what they mean on the node.
+    ///
+    /// # Errors
+    /// [`FilesError`], but [`FilesError::TooLittleMemory`].
+    pub fn gather(folders: &[PathBuf]) -> Result<Files, FilesError> {
+        let mut files = Files::default();
+        for folder in folders {
+            let metadata = fs::metadata(folder).map_err(failed(folder))?;
+            if !metadata.is_dir() {
+                return Err(FilesError::NotAFolder { path: folder.clone() });
+            }
+            files.add_folder(folder, &[])?;
+        }
+        Ok(files)
+    }
+
+    /// How many bytes they have.
+    #[must_use]
+    pub fn length_bytes(&self) -> u64 {
+        self.length
+    }
+
+    /// Adds what is in `folder`, which is at the path `above` of the node.
+    fn add_folder(&mut self, folder: &Path, above: &[u8]) -> Result<(), FilesError> {
+        for found in fs::read_dir(folder).map_err(failed(folder))? {
+            let found = found.map_err(failed(folder))?;
+            let (path, name) = (found.path(), found.file_name().into_vec());
+            let place = if above.is_empty() { name } else { [above, b"/", &name].concat() };
+            if place.len() > MAX_PATH_BYTES {
+                return Err(FilesError::TooDeep { path });
+            }
+            let metadata = fs::symlink_metadata(&path).map_err(failed(&path))?;
+            let mounted = MOUNTED.into_iter().find(|name| name.as_bytes() == place);
+            if let Some(name) = mounted {
+                // An empty one is made for every node.
+                if metadata.is_dir() {
+                    continue;
+                }
+                return Err(FilesError::NoMountPoint { path, name });
+            }
+            for name in ["init", init::OWN.trim_start_matches('/')] {
+                if name.as_bytes() == place {
+                    return Err(FilesError::Reserved { path, name });
+                }
+            }
+            let is_folder = metadata.is_dir();
+            self.add(&path, &place, &metadata)?;
+            if self.entries.len() > MAX_ENTRIES || self.length > MAX_BYTES {
+                return Err(FilesError::TooMuch { path: folder.to_owned() });
+            }
+            if is_folder {
+                self.add_folder(&path, &place)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, path: &Path, place: &[u8], metadata: &Metadata) -> Result<(), FilesError> {
+        let kind = metadata.file_type();
+        let special = |what| Err(FilesError::Special { path: path.to_owned(), what });
+        let (kind, length) = if kind.is_dir() {
+            (Kind::Folder, 0)
+        } else if kind.is_file() {
+            (Kind::File { source: path.to_owned() }, metadata.len())
+        } else if kind.is_symlink() {
+            let target = fs::read_link(path).map_err(failed(path))?.into_os_string().into_vec();
+            let length = target.len() as u64;
+            (Kind::Link { target }, length)
+        } else if kind.is_fifo() {
+            return special("pipe");
+        } else if kind.is_socket() {
+            return special("socket");
+        } else {
+            return special("device");
+        };
+        let entry = Entry {
+            kind,
+            permissions: metadata.mode() & 0o7777,
+            // The archive has 32 bits for it.
+            modified_s: u32::try_from(metadata.mtime()).unwrap_or(0),
+            length,
+        };
+        match self.entries.entry(place.to_owned()) {
+            Slot::Vacant(slot) => {
+                slot.insert(entry);
+            }
+            Slot::Occupied(mut slot) => {
+                if (slot.get().kind == Kind::Folder) != (entry.kind == Kind::Folder) {
+                    return Err(FilesError::Clash { path: path.to_owned() });
+                }
+                self.length -= slot.insert(entry).length;
+            }
+        }
+        self.length = self.length.saturating_add(length);
+        Ok(())
+    }
+
+    /// The memory of a node, in MiB, that has room for them. They are there twice when they are unpacked, and the file
+    /// system that they go to takes half of what is left at most.
+    #[must_use]
+    pub fn needed_memory_mib(&self) -> u64 {
+        u64::from(MIN_MEMORY_MIB) + 3 * self.room_bytes().div_ceil(1 << 20)
+    }
+
+    /// What they take in pages, and their names.
+    fn room_bytes(&self) -> u64 {
+        let names: usize = self.entries.keys().map(Vec::len).sum();
+        let pages: u64 = self.entries.values().map(|entry| entry.length.next_multiple_of(4096)).sum();
+        pages + names as u64 + 1024 * self.entries.len() as u64
+    }
+
+    /// Where the shell of the node's console may be found as `sh`, unless there is one: a root file system in which `/bin`
+    /// leads to `/usr/bin` stays as it is.
+    pub(super) fn place_for_shell(&self) -> Option<String> {
+        let bin = match self.entries.get(&b"bin"[..]).map(|entry| &entry.kind) {
+            Some(Kind::Link { target }) => {
+                let target = target.strip_prefix(b"/").unwrap_or(target);
+                let is_folder = self.entries.get(target).is_some_and(|entry| entry.kind == Kind::Folder);
+                String::from_utf8(target.to_owned()).ok().filter(|_| is_folder)?
+            }
+            _ => "bin".to_owned(),
+        };
+        let shell = format!("{bin}/sh");
+        (!self.entries.contains_key(shell.as_bytes())).then_some(shell)
+    }
+
+    /// Whether there is something at this path.
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.entries.contains_key(path.as_bytes())
+    }
+
+    /// Adds all of them to an archive.
+    ///
+    /// # Errors
+    /// [`FilesError::Read`], and [`FilesError::TooMuch`] where they have grown since they were gathered.
+    pub(super) fn pack(&self, archive: &mut Archive) -> Result<(), FilesError> {
+        let mut left = MAX_BYTES;
+        for (path, entry) in &self.entries {
+            match &entry.kind {
+                Kind::Folder => archive.folder_of(path, entry.permissions, entry.modified_s),
+                Kind::Link { target } => archive.link_of(path, target, entry.modified_s),
+                Kind::File { source } => {
+                    let content = fs::read(source).map_err(failed(source))?;
+                    let too_much = || FilesError::TooMuch { path: source.clone() };
+                    left = left.checked_sub(content.len() as u64).ok_or_else(too_much)?;
+                    archive.file_of(path, entry.permissions, entry.modified_s, &content);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a node has the memory that its files take.
+///
+/// # Errors
+/// [`FilesError::TooLittleMemory`].
+pub fn check_memory(needed_mib: u64, memory_mib: u32) -> Result<(), FilesError> {
+    if u64::from(memory_mib) >= needed_mib {
+        return Ok(());
+    }
+    Err(FilesError::TooLittleMemory { needed_mib, memory_mib })
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> FilesError {
+    move |error| FilesError::Read { path: path.to_owned(), error }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("tombolo-files-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Folder(path)
+        }
+
+        fn write(&self, name: &str, content: &str) -> PathBuf {
+            let path = self.0.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, content).unwrap();
+            path
+        }
+
+        fn gather(&self, names: &[&str]) -> Result<Files, FilesError> {
+            Files::gather(&names.iter().map(|name| self.0.join(name)).collect::<Vec<_>>())
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn packed(files: &Files) -> String {
+        let mut archive = Archive::new();
+        files.pack(&mut archive).unwrap();
+        String::from_utf8(archive.finish()).unwrap()
+    }
+
+    #[test]
+    fn what_folders_hold_is_gathered_as_it_is() {
+        let folder = Folder::new("gather");
+        let tool = folder.write("a/usr/bin/tool", "tool");
+        fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+        symlink("/etc/outside", folder.0.join("a/usr/link")).unwrap();
+        symlink("../../..", folder.0.join("a/up")).unwrap();
+        let files = folder.gather(&["a"]).unwrap();
+        assert_eq!(files.length_bytes(), 4 + 12 + 8);
+        let archive = packed(&files);
+        for (name, content, mode) in [
+            ("usr/bin/tool\0", "tool", 0o100_755),
+            ("usr/link\0", "/etc/outside", 0o120_777),
+            ("up\0", "../../..", 0o120_777),
+        ] {
+            let at = archive.find(name).unwrap_or_else(|| panic!("{name:?} is there"));
+            assert!(archive[at..].contains(content), "{name:?}");
+            // Header: 6 bytes of magic, then fields of 8: inode, mode.
+            assert_eq!(archive[at - 110 + 14..][..8], format!("{mode:08x}"), "{name:?}");
+        }
+        let folder_at = archive.find("usr/bin\0").unwrap();
+        assert!(folder_at < archive.find("usr/bin/tool\0").unwrap(), "a folder comes before what is in it");
+        assert_eq!(Files::gather(&[]).unwrap(), Files::default());
+    }
+
+    #[test]
+    fn the_last_of_several_is_taken() {
+        let folder = Folder::new("several");
+        folder.write("a/etc/name", "first");
+        folder.write("a/etc/other", "stays");
+        folder.write("b/etc/name", "second!");
+        let files = folder.gather(&["a", "b"]).unwrap();
+        let archive = packed(&files);
+        assert!(archive.contains("second!") && archive.contains("stays") && !archive.contains("first"));
+        assert_eq!(files.length_bytes(), 5 + 7);
+        folder.write("c/etc", "a file");
+        let clash = folder.gather(&["a", "c"]).unwrap_err();
+        assert!(matches!(&clash, FilesError::Clash { path } if path.ends_with("c/etc")), "{clash}");
+        symlink("usr/etc", folder.0.join("b/etc-link")).unwrap();
+        fs::create_dir_all(folder.0.join("c2/etc-link")).unwrap();
+        assert!(matches!(folder.gather(&["b", "c2"]), Err(FilesError::Clash { .. })));
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let folder = Folder::new("bad");
+        let missing = folder.gather(&["none"]).unwrap_err();
+        assert!(missing.to_string().contains("none, which the node's files"), "{missing}");
+        folder.write("file", "");
+        let file = folder.gather(&["file"]).unwrap_err();
+        assert!(file.to_string().contains("file is not a folder: `files` names folders"), "{file}");
+        for own in ["init", "tombolo/x"] {
+            let name = own.split('/').next().unwrap();
+            folder.write(&format!("own-{name}/{own}"), "");
+            let error = folder.gather(&[&format!("own-{name}")]).unwrap_err();
+            assert!(error.to_string().contains(&format!("the node's own /{name}")), "{error}");
+        }
+        // Only at the root.
+        folder.write("deep/sbin/init", "");
+        folder.gather(&["deep"]).unwrap();
+        fs::create_dir_all(folder.0.join("special")).unwrap();
+        let _socket = UnixListener::bind(folder.0.join("special/socket")).unwrap();
+        let error = folder.gather(&["special"]).unwrap_err();
+        assert!(error.to_string().contains("special/socket is a socket"), "{error}");
+        folder.write("mount/proc", "");
+        let error = folder.gather(&["mount"]).unwrap_err();
+        assert!(error.to_string().contains("mounts a file system at /proc"), "{error}");
+    }
+
+    #[test]
+    fn what_would_be_hidden_is_left_out() {
+        let folder = Folder::new("hidden");
+        folder.write("root/dev/console", "");
+        folder.write("root/tmp/x", "");
+        folder.write("root/var/tmp/kept", "");
+        let files = folder.gather(&["root"]).unwrap();
+        let paths: Vec<String> =
+            files.entries.keys().map(|path| String::from_utf8(path.clone()).unwrap()).collect();
+        assert_eq!(paths, ["var", "var/tmp", "var/tmp/kept"]);
+    }
+
+    #[test]
+    fn limits_are_met_exactly() {
+        let mut files = Files::default();
+        let entry = |length| Entry {
+            kind: Kind::File { source: PathBuf::new() },
+            permissions: 0,
+            modified_s: 0,
+            length,
+        };
+        let usual = u64::from(MIN_MEMORY_MIB);
+        assert_eq!(files.needed_memory_mib(), usual, "no files need no memory");
+        // With its name and its inode a little more than two MiB.
+        files.entries.insert(b"x".to_vec(), entry(2 << 20));
+        assert_eq!(files.needed_memory_mib(), usual + 3 * 3);
+        for (memory_mib, fits) in [(72, false), (73, true), (74, true)] {
+            assert_eq!(check_memory(files.needed_memory_mib(), memory_mib).is_ok(), fits, "{memory_mib}");
+        }
+        let folder = Folder::new("limits");
+        let sparse = |length| {
+            let path = folder.write("big/file", "");
+            File::options().write(true).open(path).unwrap().set_len(length).unwrap();
+            folder.gather(&["big"])
+        };
+        assert!(sparse(MAX_BYTES - 1).is_ok() && sparse(MAX_BYTES).is_ok());
+        assert!(matches!(sparse(MAX_BYTES + 1), Err(FilesError::TooMuch { .. })));
+    }
+
+    #[test]
+    fn the_shell_goes_where_programs_are_unless_there_is_one() {
+        let folder = Folder::new("shell");
+        assert_eq!(Files::default().place_for_shell().as_deref(), Some("bin/sh"));
+        folder.write("plain/bin/tool", "");
+        assert_eq!(folder.gather(&["plain"]).unwrap().place_for_shell().as_deref(), Some("bin/sh"));
+        folder.write("own/bin/sh", "");
+        assert_eq!(folder.gather(&["own"]).unwrap().place_for_shell(), None);
+        folder.write("merged/usr/bin/tool", "");
+        symlink("usr/bin", folder.0.join("merged/bin")).unwrap();
+        assert_eq!(folder.gather(&["merged"]).unwrap().place_for_shell().as_deref(), Some("usr/bin/sh"));
+        folder.write("merged/usr/bin/sh", "");
+        assert_eq!(folder.gather(&["merged"]).unwrap().place_for_shell(), None);
+        fs::create_dir_all(folder.0.join("odd")).unwrap();
+        symlink("elsewhere", folder.0.join("odd/bin")).unwrap();
+        assert_eq!(folder.gather(&["odd"]).unwrap().place_for_shell(), None);
+    }
+}

@@ -1,0 +1,50 @@
+//! Libraries of the tree for foreign nodes.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::kit::{locked, target};
+
+/// A library of the tree for another processor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Library {
+    pub(crate) package: &'static str,
+    /// As cargo calls it.
+    pub(crate) crate_type: &'static str,
+    pub(crate) file: &'static str,
+    /// What of the compiler differs from what it does for the target.
+    pub(crate) flags: &'static str,
+}
+
+impl Library {
+    /// Builds it for a Rust target; `None`, aloud, where this Rust cannot. `what` is then left out.
+    ///
+    /// # Panics
+    /// When building it fails.
+    pub(crate) fn build(self, name: &str, what: &str) -> Option<PathBuf> {
+        let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().expect("rustc");
+        let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim());
+        if !sysroot.join("lib/rustlib").join(name).join("lib").is_dir() {
+            crate::skipped(&format!("{what}: no Rust library for {name} (rustup target add {name})"));
+            return None;
+        }
+        let _lock = locked();
+        // As the kit is built, so that both share what they depend on.
+        let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", name.to_uppercase().replace('-', "_"));
+        let output = Command::new("cargo")
+            .args(["rustc", "--package", self.package, "--lib", "--crate-type", self.crate_type])
+            .args(["--profile", "node", "--target", name])
+            .current_dir(root())
+            .env("CARGO_TARGET_DIR", target())
+            .env(flags, self.flags)
+            .output()
+            .expect("cargo");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Some(target().join(name).join("node").join(self.file))
+    }
+}
+
+/// The tree.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
