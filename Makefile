@@ -11,7 +11,7 @@ LIBDIR  ?= lib
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup build kit install bench bench-peers results clean
+.PHONY: help run test setup build kit vm-python install bench bench-peers bench-python results clean
 
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ build: setup ## Builds the command, and the monitors of every node
 kit: setup ## Builds all that nodes are made of, in target/kit
 	@cargo xtask kit
 
+vm-python: ## Fetches Debian's Python for Arm machines to target/kit/python/aarch64, for `files` in a machine file
+	@sh scripts/fetch-vm-python.sh $(TARGET)
+
 install: setup ## Installs the command and what C needs: PREFIX=/usr/local, DESTDIR=, LIBDIR=lib; ARGS=--remove undoes it
 	@cargo xtask install --prefix '$(PREFIX)' --libdir '$(LIBDIR)' $(if $(DESTDIR),--destdir '$(DESTDIR)') $(ARGS)
 
@@ -41,6 +44,9 @@ bench: kit ## Measures the rings of this host; ARGS=--json for machines
 
 bench-peers: build ## Builds what Tombolo is compared with; AERON=1 adds Aeron (needs CMake 3.30, libbsd, libuuid)
 	@sh scripts/bench-peers.sh $(TARGET) $(if $(AERON),--features aeron)
+
+bench-python: build ## Measures arrays between programs in Python, by the wheel; RAY=1 beside Ray; ARGS=--json=FILE keeps it
+	@sh scripts/bench-python.sh $(TARGET) $(if $(RAY),--ray) $(ARGS)
 
 results: ## Writes the page and the plots of docs/results anew from the files there
 	@$(TOMBOLO) bench report docs/results/*.json --output docs/results

@@ -6,10 +6,8 @@
 #
 # usage: fetch-vm-kit.sh [TARGET]      TARGET is cargo's target folder, by default `target`
 #
-# Needs no root and leaves the system's package lists and architectures alone: it reads Debian's signed
-# archive through the system's sources and keys, but into lists of its own. Packages are kept in
-# ~/.cache/tombolo/debs; while they are there nothing is fetched (remove them to get newer ones). When
-# everything is in place it does nothing.
+# Needs no root (scripts/debs.sh). Packages are kept in ~/.cache/tombolo/debs; while they are there nothing is fetched
+# (remove them to get newer ones). When everything is in place it does nothing.
 set -eu
 
 target=${1:-target}
@@ -40,53 +38,12 @@ work=$(mktemp -d "$kit/.draft-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-# Runs a program of apt for arm64 alone, with lists of our own.
-with_apt() {
-    program=$1
-    shift
-    "$program" -q \
-        -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User= \
-        -o Dir::State="$cache/apt" -o Dir::State::lists="$cache/apt/lists" \
-        -o Dir::State::status="$cache/apt/status" \
-        -o Dir::Cache="$cache/apt" -o Dir::Cache::archives="$cache/apt/archives" \
-        -o Acquire::Languages=none -o Acquire::Retries=3 \
-        -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false \
-        -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false \
-        "$@"
-}
-
-update_lists() {
-    command -v apt-get >/dev/null || fail 'apt-get is missing: the kernel comes from the archive of Debian'
-    mkdir -p "$cache/apt/lists/partial" "$cache/apt/archives/partial"
-    : >"$cache/apt/status"
-    say "downloading the arm64 package lists to $cache/apt"
-    with_apt apt-get update >"$work/log" 2>&1 || {
-        cat "$work/log" >&2
-        fail 'the package lists did not come'
-    }
-}
+# shellcheck source=scripts/debs.sh
+. "$(dirname "$0")/debs.sh"
 
 # The package that holds the kernel itself: its name has the kernel's version.
 kernel_image() {
     with_apt apt-cache depends "$kernel" 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9].*\)$/\1/p' | head -n 1
-}
-
-# Prints the path of the newest kept package of a file name pattern; fails when there is none.
-kept() {
-    # shellcheck disable=SC2012,SC2086  # a pattern of names that apt made
-    newest=$(ls -t "$debs"/$1 2>/dev/null | head -n 1)
-    [ -n "$newest" ] && printf '%s\n' "$newest"
-}
-
-# Downloads a package. apt checks it against the signed lists, and only then is it kept.
-download() {
-    say "downloading $1 to $debs"
-    mkdir -p "$work/debs"
-    (cd "$work/debs" && with_apt apt-get download "$1") >"$work/log" 2>&1 || {
-        cat "$work/log" >&2
-        fail "$1 did not come"
-    }
-    mv "$work/debs"/*.deb "$debs/"
 }
 
 fetch() {

@@ -159,13 +159,13 @@ prepare_rustup() {
     fi
 }
 
-# Programs in C on Arm are built by Debian's compiler against glibc, which Rust's library has to fit. Without it the
+# Programs in C and Python on Arm are linked by Debian's compiler with glibc, which Rust's library has to fit. Without it the
 # checks say that they skipped them.
 prepare_c_on_arm() {
     [ -n "$(missing_targets aarch64-unknown-linux-gnu)" ] || return 0
     announce "adding Rust's library for aarch64-unknown-linux-gnu, which only the checks use"
     retry rustup -q target add aarch64-unknown-linux-gnu ||
-        warn "no library for aarch64-unknown-linux-gnu could be had: C on Arm will be SKIPPED"
+        warn "no library for aarch64-unknown-linux-gnu could be had: C and Python on Arm will be SKIPPED"
 }
 
 # Miri comes only with nightly. Without it the checks say that they skipped it.

@@ -1,12 +1,13 @@
 //! Programs in Python, with the package as it would be installed.
 
 use std::fs;
-use std::io::Write;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::Machine;
+use crate::cross::{Library, root};
+use crate::kit::{locked, target};
+use crate::{Machine, MachineFile, Running, skipped};
 
 /// An interpreter and the package, for one machine.
 #[derive(Clone, Debug)]
@@ -64,6 +65,96 @@ impl Python {
     }
 }
 
+/// The folder on a virtual machine that is there what the tree is here.
+const GUEST: &str = "opt/tombolo";
+
+const NATIVE: Library =
+    Library { package: "tombolo-python", crate_type: "cdylib", file: "libtombolo_native.so", flags: "" };
+
+/// Debian's Python for virtual machines of Arm, and the package built for it.
+#[derive(Clone, Debug)]
+pub struct GuestPython {
+    /// What such a machine has in its root.
+    root: PathBuf,
+    library: PathBuf,
+}
+
+impl GuestPython {
+    /// Fetches the one and builds the other; `None`, aloud, where the archive of Debian is out of reach or this Rust does
+    /// not build for it.
+    ///
+    /// # Panics
+    /// When either fails otherwise.
+    #[must_use]
+    pub fn of_arm() -> Option<GuestPython> {
+        let library = NATIVE.build("aarch64-unknown-linux-gnu", "Python on Arm")?;
+        let _lock = locked();
+        let script = root().join("scripts/fetch-vm-python.sh");
+        let output = Command::new("sh").arg(script).arg(target()).output().expect("sh");
+        match output.status.code() {
+            Some(0) => Some(GuestPython { root: target().join("kit/python/aarch64"), library }),
+            Some(3) => {
+                skipped("Python on Arm: the archive of Debian did not give it (scripts/fetch-vm-python.sh)");
+                None
+            }
+            _ => panic!("{}", String::from_utf8_lossy(&output.stderr)),
+        }
+    }
+
+    /// Adds a virtual machine that has it, with the package and the tests of the tree.
+    #[must_use]
+    pub fn on_vm(&self, file: MachineFile, name: &str) -> MachineFile {
+        let files = format!("files = [{:?}, \"{name}-files\"]", self.root.display().to_string());
+        file.with_vm(name, &files)
+    }
+
+    /// Puts what that virtual machine has beside the interpreter where its machine file says; to be done before it comes up.
+    ///
+    /// # Panics
+    /// When it cannot be put there.
+    pub fn install(&self, machine: &Machine, name: &str) {
+        let own = machine.folder().join(format!("{name}-files")).join(GUEST);
+        copy_files(&source().join("python/tombolo"), &own.join("packages/tombolo"), "");
+        copy_files(&source().join("python/tombolo/interfaces"), &own.join("packages/tombolo/interfaces"), "");
+        copy_files(&source().join("tests"), &own.join("runtime/python/tests"), ".py");
+        copy_files(&root().join("interfaces"), &own.join("interfaces"), ".tbl");
+        let native = own.join("packages/tombolo/_native.abi3.so");
+        fs::copy(&self.library, native).expect("the library of the package");
+    }
+
+    /// Adds a program of the package's tests, with its arguments, to a `tombolo run` on that virtual machine.
+    ///
+    /// # Panics
+    /// When there is no interpreter, or no word.
+    pub fn add_to<'a>(&self, command: &'a mut Command, words: &[&str]) -> &'a mut Command {
+        let interpreter = fs::canonicalize(self.root.join("usr/bin/python3")).expect("an interpreter");
+        let path = format!("PYTHONPATH=/{GUEST}/packages");
+        let script = format!("/{GUEST}/runtime/python/tests/{}", words[0]);
+        command.args(["--env", &path, "--env", "PYTHONDONTWRITEBYTECODE=1"]);
+        command.arg(interpreter).arg(script).args(&words[1..])
+    }
+
+    /// Starts such a program there, as a domain of that node.
+    #[must_use]
+    pub fn start(&self, machine: &Machine, node: &str, words: &[&str]) -> Running {
+        let mut command = machine.command();
+        command.args(["run", "--on", node]);
+        Running::start(self.add_to(&mut command, words))
+    }
+}
+
+/// Copies the files of a folder whose names end so.
+fn copy_files(from: &Path, to: &Path, end: &str) {
+    fs::create_dir_all(to).expect("a folder");
+    for file in fs::read_dir(from).expect("a folder of the tree") {
+        let path = file.expect("a file of the tree").path();
+        let name = path.file_name().expect("a name").to_owned();
+        if path.is_file() && name.to_string_lossy().ends_with(end) {
+            fs::copy(&path, to.join(name)).expect("a copy");
+        }
+    }
+}
+
 /// Where the package and its tests are.
 fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runtime/python")
@@ -79,10 +170,4 @@ fn interpreter() -> Option<PathBuf> {
         command.args(["-I", "-c", ask]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     })
-}
-
-/// Says past the harness, which shows nothing of a test that passes, what was left out and why.
-fn skipped(what: &str) {
-    // A terminal that is gone is no reason to fail.
-    let _ = writeln!(std::io::stdout(), "\nSKIPPED {what}");
 }

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use tombolo_e2e::c::{AARCH64, HOST, S390X, Toolchain};
-use tombolo_e2e::python::Python;
+use tombolo_e2e::python::{GuestPython, Python};
 use tombolo_e2e::{Machine, MachineFile, Running, actor_image, host_actor};
 
 /// A program that serves and calls.
@@ -22,6 +22,8 @@ enum Program {
     C(PathBuf),
     /// Not started by the machine, as interpreters mostly are not: it attaches to it.
     Python(Python),
+    /// An interpreter that the machine starts, with files of its own on its node.
+    GuestPython(GuestPython),
 }
 
 impl Speaker {
@@ -31,6 +33,10 @@ impl Speaker {
             Program::C(program) => (program, ""),
             Program::Python(python) => {
                 return Running::start(python.command(machine).args(["typed.py", verb]).args(words));
+            }
+            Program::GuestPython(python) => {
+                let all = ["typed.py", verb].iter().chain(words).copied().collect::<Vec<_>>();
+                return python.start(machine, self.node, &all);
             }
         };
         let verb = format!("{prefix}{verb}");
@@ -49,7 +55,7 @@ const SOURCES: [&str; 5] = [
 ];
 
 /// All that there are here, of these nodes; those that cannot be built were said to be skipped.
-fn speakers(machine: &Machine, nodes: &[&str]) -> Vec<Speaker> {
+fn speakers(machine: &Machine, nodes: &[&str], on_arm: Option<GuestPython>) -> Vec<Speaker> {
     let in_rust = [
         ("rust-host", "host", host_actor as fn() -> PathBuf),
         ("rust-arm", "arm0", actor_image),
@@ -70,6 +76,8 @@ fn speakers(machine: &Machine, nodes: &[&str]) -> Vec<Speaker> {
     all.extend(in_c.into_iter().filter(|(_, node, _)| here(node)).filter_map(built));
     let python = Python::of(machine).map(Program::Python);
     all.extend(python.map(|program| Speaker { name: "python-host", node: "host", program }));
+    let on_arm = on_arm.map(Program::GuestPython);
+    all.extend(on_arm.map(|program| Speaker { name: "python-arm", node: "arm0", program }));
     all
 }
 
@@ -99,15 +107,23 @@ fn each_understands_each(machine: &Machine, speakers: &[Speaker], window: &str) 
 #[test]
 fn every_language_understands_every_other() {
     let machine = Machine::up(&MachineFile::host());
-    each_understands_each(&machine, &speakers(&machine, &["host"]), "-");
+    each_understands_each(&machine, &speakers(&machine, &["host"], None), "-");
     machine.down();
 }
 
 #[test]
 fn every_language_on_every_kind_of_node_understands_every_other() {
     let nodes = ["host", "arm0", "s390x-user"];
-    let mut machine = Machine::new(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
-    let speakers = speakers(&machine, &nodes);
+    let python = GuestPython::of_arm();
+    let file = match &python {
+        Some(python) => python.on_vm(MachineFile::host(), "arm0"),
+        None => MachineFile::host().with_vm("arm0", ""),
+    };
+    let mut machine = Machine::new(&file.with_user("s390x-user", "s390x"));
+    if let Some(python) = &python {
+        python.install(&machine, "arm0");
+    }
+    let speakers = speakers(&machine, &nodes, python);
     machine.bring_up();
     each_understands_each(&machine, &speakers, "arm0");
     machine.down();

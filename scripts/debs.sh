@@ -1,0 +1,56 @@
+# What the scripts share that fetch Debian's packages for arm64. Sourced, not run; POSIX sh. Whoever sources it has set `cache`,
+# `debs` and `work`, a folder that goes with it, and has `say` and `fail`.
+#
+# It reads Debian's signed archive through the system's sources and keys, but into lists of its own, so it needs no root
+# and leaves the system's package lists and architectures alone.
+# shellcheck shell=sh
+
+# Runs a program of apt for arm64 alone, with lists of our own.
+with_apt() {
+    program=$1
+    shift
+    "$program" -q \
+        -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User= \
+        -o Dir::State="$cache/apt" -o Dir::State::lists="$cache/apt/lists" \
+        -o Dir::State::status="$cache/apt/status" \
+        -o Dir::Cache="$cache/apt" -o Dir::Cache::archives="$cache/apt/archives" \
+        -o Acquire::Languages=none -o Acquire::Retries=3 \
+        -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false \
+        -o Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false \
+        "$@"
+}
+
+# Ends with a status of its own: with the archive in reach it may well go.
+unreachable() {
+    say "error: $*"
+    exit 3
+}
+
+update_lists() {
+    command -v apt-get >/dev/null || fail 'apt-get is missing: this comes from the archive of Debian'
+    mkdir -p "$cache/apt/lists/partial" "$cache/apt/archives/partial"
+    : >"$cache/apt/status"
+    say "downloading the arm64 package lists to $cache/apt"
+    with_apt apt-get update >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        unreachable 'the package lists did not come'
+    }
+}
+
+# Prints the path of the newest kept package of a file name pattern; fails when there is none.
+kept() {
+    # shellcheck disable=SC2012,SC2086  # a pattern of names that apt made
+    newest=$(ls -t "$debs"/$1 2>/dev/null | head -n 1)
+    [ -n "$newest" ] && printf '%s\n' "$newest"
+}
+
+# Downloads packages. apt checks them against the signed lists, and only then are they kept.
+download() {
+    say "downloading $* to $debs"
+    mkdir -p "$work/debs"
+    (cd "$work/debs" && with_apt apt-get download "$@") >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        unreachable "$* did not come"
+    }
+    mv "$work/debs"/*.deb "$debs/"
+}
