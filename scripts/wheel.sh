@@ -5,35 +5,25 @@
 set -eu
 target=$(realpath "$1")
 cd "$(dirname "$0")/.."
-MATURIN=1.16.0 MYPY=1.18.2
+. scripts/python.sh
+MYPY=1.18.2
 
 skip() {
     echo "SKIPPED: $1"
     exit 0
 }
 
-python=${TOMBOLO_PYTHON:-python3}
-"$python" -I -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null ||
-    skip "wheel: there is no Python 3.9 or newer (Debian: python3)"
-"$python" -I -c 'import ensurepip, venv' 2>/dev/null ||
-    skip "wheel: this Python makes no virtual environments (Debian: python3-venv)"
+missing=$(lacking) || skip "wheel: $missing"
 
 work=$(mktemp -d)
 servers=
 trap '[ -z "$servers" ] || kill $servers 2>/dev/null || true; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-# Kept between runs, as what cargo built is.
-tools=$target/wheel/tools
-fetch() {
-    [ -x "$tools/bin/python" ] || "$python" -m venv "$tools"
-    "$tools/bin/python" -m pip --disable-pip-version-check install --quiet --retries 1 --timeout 20 "$@"
-}
 fetch "maturin==$MATURIN" || skip "wheel: the package index did not give maturin $MATURIN"
 
 # The profile of the tests, whose parts are there.
-CARGO_TARGET_DIR=$target "$tools/bin/maturin" build --quiet --profile dev --locked \
-    --manifest-path runtime/python/Cargo.toml --interpreter "$python" --out "$work"
+build_wheel dev "$work"
 "$python" -m venv "$work/fresh"
 "$work/fresh/bin/python" -m pip --disable-pip-version-check install --quiet --no-index --no-deps "$work"/*.whl
 echo "installed $(cd "$work" && echo *.whl)"

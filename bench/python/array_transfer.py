@@ -1,20 +1,27 @@
 #!/usr/bin/env python3
 """What it takes in Python until another program has an array, and to hear that it has.
 
-    python bench/python/array_transfer.py [--mebibytes N] [--rounds N] [--json FILE]
+    python bench/python/array_transfer.py [--mebibytes N] [--rounds N] [--runs N] [--json FILE]
 
-An array that lies anywhere is copied once, into a buffer of a pool or into `multiprocessing.shared_memory`; one that was made in
-there is not copied. The other program looks at its first byte and its last and answers. Through `multiprocessing.Pipe`, which comes
-with Python too, the kernel copies it twice. Both sides of Tombolo's channel spin while they wait; those of a pipe sleep, for they
-cannot do otherwise.
+An array of numpy's that lies anywhere is copied once, into a buffer of a pool, into `multiprocessing.shared_memory` or into Ray's
+store; one that was made in there is not copied (in Ray's it was put before the clock runs, for it is only read there). The other
+program looks at its first byte and its last and answers. Through `multiprocessing.Pipe`, which comes with Python too, the kernel
+copies it twice. Both sides of Tombolo's channel spin while they wait; those of a pipe and of Ray sleep, for they cannot do
+otherwise. The first row is one copy within this program, which no other can be faster than.
+
+All of them run one after the other, and all of that several times: a figure is the median of the runs, with the least and the most
+of them. Without numpy the array is a bytearray. What is not installed is said to be so. `make bench-python` installs all but Ray,
+and with RAY=1 that too.
 """
 
 import argparse
+import importlib
 import json
 import multiprocessing
 import os
 import pathlib
 import platform
+import statistics
 import subprocess
 import sys
 import time
@@ -25,6 +32,32 @@ import tombolo
 # Seconds. As long as any answer takes when others want the processor, too.
 SPIN = 0.01
 BUFFERS = 2
+#: What one copy should reach, in GB/s, and what none may take, in microseconds.
+TARGET_RATE, TARGET_US = 25.0, 10.0
+
+
+def optional(name):
+    """A module, or None where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+numpy = optional("numpy")
+
+
+def private(length):
+    """An array of this program alone, all of it touched."""
+    return bytearray(length) if numpy is None else numpy.zeros(length, "uint8") + numpy.uint8(0)
+
+
+def put(target, array):
+    """Copies an array into a view."""
+    if numpy is None:
+        target[:] = array
+    else:
+        numpy.copyto(numpy.frombuffer(target, "uint8"), array)
 
 
 def ends(view, number):
@@ -37,6 +70,11 @@ def mark(view, number):
     view[0] = view[-1] = number
 
 
+def seen(buffer):
+    """A buffer as programs use it: an array of numpy's, if there is numpy."""
+    return memoryview(buffer) if numpy is None else buffer.array("uint8", (len(buffer),))
+
+
 def take_buffers(name):
     """The other program: looks at every buffer and passes it back, until the first program is gone."""
     with tombolo.attach().connect_bulk(name, timeout=60, spin=SPIN) as bulk:
@@ -44,8 +82,10 @@ def take_buffers(name):
         try:
             while True:
                 arrival = bulk.recv(60)
-                with memoryview(arrival.buffer) as view:
-                    right = ends(view, arrival.metadata[0])
+                view = seen(arrival.buffer)
+                right = ends(view, arrival.metadata[0])
+                # What looks at a buffer keeps it.
+                del view
                 bulk.pass_to(arrival.buffer, b"\1" if right else b"\0")
         except (tombolo.Closed, tombolo.PeerDied):
             pass
@@ -98,7 +138,7 @@ def of_pool(length, rounds):
         with listener.accept_bulk(60) as bulk:
             pool = domain.create_pool(length, BUFFERS)
             bulk.assign(pool, 60)
-            array = bytearray(length)
+            array = private(length)
 
             def move(buffer, number):
                 bulk.move_to(buffer, bytes([number]))
@@ -110,8 +150,9 @@ def of_pool(length, rounds):
 
             def made_there(number):
                 buffer = pool.take()
-                with memoryview(buffer) as view:
-                    mark(view, number)
+                view = seen(buffer)
+                mark(view, number)
+                del view
                 return move(buffer, number)
 
             return {"one copy": measure(copied, rounds), "no copy": measure(made_there, rounds)}
@@ -127,7 +168,7 @@ def of_shared_memory(length, rounds):
     other = multiprocessing.Process(target=look_at_memory, args=(there, here, memory.name), daemon=True)
     other.start()
     there.close()
-    array = bytearray(length)
+    array = private(length)
 
     def tell(number):
         here.send_bytes(bytes([number]))
@@ -135,7 +176,7 @@ def of_shared_memory(length, rounds):
 
     def copied(number):
         mark(array, number)
-        memory.buf[:length] = array
+        put(memory.buf[:length], array)
         return tell(number)
 
     def made_there(number):
@@ -151,13 +192,64 @@ def of_shared_memory(length, rounds):
         memory.unlink()
 
 
+def of_ray(length, rounds):
+    """Ray's store, and an actor that is told of what is in it."""
+    ray = optional("ray")
+    if ray is None or numpy is None:
+        return "not installed" if ray is None else "needs numpy"
+    ray.init(
+        num_cpus=1,
+        include_dashboard=False,
+        logging_level="error",
+        log_to_driver=False,
+        object_store_memory=max(16 * length, 256 << 20),
+    )
+
+    @ray.remote
+    class Taker:
+        """The other program."""
+
+        def look(self, array, number):
+            return b"\1" if array[0] == number and array[-1] == number else b"\0"
+
+    try:
+        taker = Taker.remote()
+        array = private(length)
+
+        def copied(number):
+            mark(array, number)
+            return ray.get(taker.look.remote(ray.put(array), number))
+
+        mark(array, 7)
+        there = ray.put(array)
+        rounds = max(rounds // 10, 1)
+        return {
+            "one copy": measure(copied, rounds),
+            "no copy": measure(lambda _: ray.get(taker.look.remote(there, 7)), rounds),
+        }
+    finally:
+        ray.shutdown()
+
+
+def of_this_program(length, rounds):
+    """One copy, and nobody to tell of it."""
+    source, target = private(length), private(length)
+
+    def copied(number):
+        mark(source, number)
+        put(memoryview(target), source)
+        return b"\1" if ends(target, number) else b"\0"
+
+    return {"one copy": measure(copied, rounds)}
+
+
 def of_pipe(length, rounds):
     """All of it through a pipe."""
     here, there = multiprocessing.Pipe()
     other = multiprocessing.Process(target=take_bytes, args=(there, here), daemon=True)
     other.start()
     there.close()
-    array = bytearray(length)
+    array = private(length)
 
     def sent(number):
         mark(array, number)
@@ -171,35 +263,83 @@ def of_pipe(length, rounds):
         other.join(10)
 
 
+PEERS = {
+    "this program alone": of_this_program,
+    "Tombolo pool": of_pool,
+    "multiprocessing.shared_memory": of_shared_memory,
+    "multiprocessing.Pipe": of_pipe,
+    "Ray": of_ray,
+}
+
+
+def over_runs(figures):
+    """The median of each figure of several runs, and the least and most of the first; or why there are none."""
+    if isinstance(figures[0], str):
+        return figures[0]
+    rows = {}
+    for what in figures[0]:
+        row = {key: statistics.median(run[what][key] for run in figures) for key in figures[0][what]}
+        p50s = [run[what]["p50"] for run in figures]
+        rows[what] = {**row, "least": min(p50s), "most": max(p50s)}
+    return rows
+
+
+def show(figures, length):
+    """The table, and what of it was aimed at."""
+    print(f"{'':<32}{'':<20}{'p50 us':>10}{'least':>10}{'most':>10}{'p99 us':>10}{'GB/s':>8}")
+    for peer, rows in figures.items():
+        if isinstance(rows, str):
+            print(f"{peer:<32}{rows}")
+            continue
+        for what, row in rows.items():
+            times = "".join(f"{row[key] / 1000:>10.1f}" for key in ("p50", "least", "most", "p99"))
+            # Nothing is carried that is not copied.
+            rate = "-" if what == "no copy" else f"{length / row['p50']:.1f}"
+            print(f"{peer:<32}{what:<20}{times}{rate:>8}")
+    for target in targets(figures, length):
+        print(f"aim: {target['aim']}: {target['value']:.1f}, {'met' if target['met'] else 'missed'}")
+
+
+def targets(figures, length):
+    """What Tombolo aims at, for 16 MiB."""
+    pool = figures["Tombolo pool"]
+    rate, took = length / pool["one copy"]["p50"], pool["no copy"]["p50"] / 1000
+    return [
+        {"aim": f"one copy, at least {TARGET_RATE:g} GB/s", "value": round(rate, 2), "met": rate >= TARGET_RATE},
+        {"aim": f"no copy, at most {TARGET_US:g} us", "value": round(took, 2), "met": took <= TARGET_US},
+    ]
+
+
 def main():
     """Measures, and says what came of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mebibytes", type=int, default=16, help="length of the array (16)")
-    parser.add_argument("--rounds", type=int, default=500, help="transfers of each kind; of the pipe a tenth (500)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there as well, in nanoseconds")
+    parser.add_argument("--rounds", type=int, default=300, help="transfers of each kind; of pipe and Ray a tenth (300)")
+    parser.add_argument("--runs", type=int, default=7, help="how often all of it is done, for medians (7)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there as well, in nanoseconds; - is standard output")
     parser.add_argument("--take", metavar="NAME", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.take:
         return take_buffers(options.take)
-    if options.rounds < 1 or not 1 <= options.mebibytes <= 1024:
-        parser.error("--rounds: at least 1; --mebibytes: 1 to 1024")
+    if options.rounds < 1 or options.runs < 1 or not 1 <= options.mebibytes <= 1024:
+        parser.error("--rounds, --runs: at least 1; --mebibytes: 1 to 1024")
     length, rounds = options.mebibytes << 20, options.rounds
-    figures = {
-        "Tombolo pool": of_pool(length, rounds),
-        "multiprocessing.shared_memory": of_shared_memory(length, rounds),
-        "multiprocessing.Pipe": of_pipe(length, rounds),
-    }
-    print(f"{options.mebibytes} MiB there, and the answer back")
-    print(f"{'':<32}{'':<20}{'p50 us':>10}{'p99 us':>10}{'mean us':>10}{'GB/s':>8}")
-    for peer, rows in figures.items():
-        for what, row in rows.items():
-            times = "".join(f"{row[key] / 1000:>10.1f}" for key in ("p50", "p99", "mean"))
-            # Nothing is carried that is not copied.
-            rate = "-" if what == "no copy" else f"{length / row['p50']:.1f}"
-            print(f"{peer:<32}{what:<20}{times}{rate:>8}")
+    runs = []
+    for run in range(options.runs):
+        print(f"run {run + 1} of {options.runs}", file=sys.stderr)
+        runs.append({name: peer(length, rounds) for name, peer in PEERS.items()})
+    figures = {name: over_runs([run[name] for run in runs]) for name in PEERS}
+    versions = {name: getattr(optional(name), "__version__", None) for name in ("numpy", "ray")}
+    about = {"python": platform.python_version(), **versions, "bytes": length, "rounds": rounds, "runs": options.runs}
+    whole = {"about": about, "latency_ns": figures, "aims": targets(figures, length)}
+    if options.json == "-":
+        print(json.dumps(whole, indent=2))
+        return
+    kind = "bytearray" if numpy is None else f"array of numpy {numpy.__version__}"
+    print(f"{options.mebibytes} MiB, {kind}, there, and the answer back; medians of {options.runs} runs")
+    show(figures, length)
     if options.json:
-        about = {"python": platform.python_version(), "bytes": length, "rounds": rounds}
-        pathlib.Path(options.json).write_text(json.dumps({"about": about, "latency_ns": figures}, indent=2) + "\n")
+        pathlib.Path(options.json).write_text(json.dumps(whole, indent=2) + "\n")
 
 
 if __name__ == "__main__":
