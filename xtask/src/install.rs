@@ -122,7 +122,7 @@ fn items(workspace: &Workspace, profile: &str, libdir: &Path) -> Result<Vec<Item
         text(cmake.join("TomboloConfigVersion.cmake"), "TomboloConfigVersion.cmake")?,
         text("share/tombolo/tombolo.mk".into(), "tombolo.mk")?,
     ];
-    for header in ["tombolo.h", "tombolo/wire.h", "tombolo/interface.h"] {
+    for header in ["tombolo.h", "tombolo/wire.h", "tombolo/interface.h", "tombolo/files.h"] {
         items.push(file(Path::new("include").join(header), source.join("include").join(header), 0o644));
     }
     let kit = workspace.target.join("kit");

@@ -91,7 +91,16 @@ enum {
     TOMBOLO_CANNOT_CARRY = 52,     /* the link cannot carry what the interface passes */
     TOMBOLO_NO_ROOM = 53,          /* there was no room for the message in time: nothing was sent */
     TOMBOLO_UNKNOWN_MESSAGE = 54,  /* a one-way message with an ordinal that this side does not know */
-    TOMBOLO_RIGHT_REFUSED = 55     /* a right or buffer that came with a message is not its receiver's to take */
+    TOMBOLO_RIGHT_REFUSED = 55,    /* a right or buffer that came with a message is not its receiver's to take */
+
+    /* Of files; see tombolo/files.h. */
+    TOMBOLO_NOT_GRANTED = 56,  /* it was not granted to this program, or not for that */
+    TOMBOLO_NO_SUCH_FILE = 57, /* there is nothing there */
+    TOMBOLO_FILE_EXISTS = 58,  /* there is something already */
+    TOMBOLO_IS_FOLDER = 59,  /* it is a folder */
+    TOMBOLO_NOT_FOLDER = 60, /* it, or something on the way to it, is no folder */
+    TOMBOLO_FILE_ENDED = 61,   /* the file ended before all was read */
+    TOMBOLO_FILE_FAULT = 62    /* it cannot be done to that file: tombolo_last_error() says why */
 };
 
 /* As long as it takes: some 584 years. */

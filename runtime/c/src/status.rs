@@ -6,6 +6,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use tombolo::files::{FileError, FileFault};
 use tombolo::{BulkError, CapabilityFault, Error, Fault, NameFault, TableError, Unsayable};
 
 use crate::boundary::{c_text, guard, text};
@@ -145,6 +146,20 @@ statuses! {
     UnknownMessage = 54, c"TOMBOLO_UNKNOWN_MESSAGE";
     /// A right or a buffer that came with a message is not its receiver's to take.
     RightRefused = 55, c"TOMBOLO_RIGHT_REFUSED";
+    /// The file was not granted, or not for that.
+    NotGranted = 56, c"TOMBOLO_NOT_GRANTED";
+    /// There is no such file.
+    NoSuchFile = 57, c"TOMBOLO_NO_SUCH_FILE";
+    /// The file is there already.
+    FileExists = 58, c"TOMBOLO_FILE_EXISTS";
+    /// It is a folder.
+    IsFolder = 59, c"TOMBOLO_IS_FOLDER";
+    /// It, or something on the way to it, is no folder.
+    NotFolder = 60, c"TOMBOLO_NOT_FOLDER";
+    /// The file ended before all was read.
+    FileEnded = 61, c"TOMBOLO_FILE_ENDED";
+    /// It cannot be done to that file for another reason.
+    FileFault = 62, c"TOMBOLO_FILE_FAULT";
 }
 
 /// Why something was not done.
@@ -191,6 +206,7 @@ fn status_of(error: &Error) -> Status {
         Error::Revoked { .. } => Status::Revoked,
         Error::OutOfRange(_) => Status::OutOfRange,
         Error::Bulk(error) => status_of_bulk(error),
+        Error::File(error) => status_of_file(error),
         _ => Status::System,
     }
 }
@@ -208,6 +224,30 @@ fn status_of_bulk(error: &BulkError) -> Status {
         BulkError::Range { .. } | BulkError::Copy(_) => Status::OutOfRange,
         BulkError::Lost { .. } => Status::ContentLost,
         _ => Status::PoolRefused,
+    }
+}
+
+fn status_of_file(error: &FileError) -> Status {
+    let fault = match error {
+        FileError::NoneGranted | FileError::NotServed { .. } => return Status::NotGranted,
+        FileError::Ended { .. } => return Status::FileEnded,
+        FileError::Buffers { .. } => return Status::InvalidArgument,
+        FileError::Fault { fault, .. } => fault,
+        _ => return Status::FileFault,
+    };
+    match fault {
+        FileFault::NotGranted
+        | FileFault::ReadOnly
+        | FileFault::Outside
+        | FileFault::Denied
+        | FileFault::OpenedReadOnly => Status::NotGranted,
+        FileFault::NotFound => Status::NoSuchFile,
+        FileFault::Exists => Status::FileExists,
+        FileFault::IsFolder => Status::IsFolder,
+        FileFault::NotAFolder => Status::NotFolder,
+        FileFault::BadMode => Status::InvalidArgument,
+        FileFault::OutOfRange => Status::OutOfRange,
+        _ => Status::FileFault,
     }
 }
 

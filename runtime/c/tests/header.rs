@@ -12,7 +12,9 @@ fn folder() -> PathBuf {
 }
 
 fn header() -> String {
-    fs::read_to_string(folder().join("include/tombolo.h")).unwrap()
+    ["tombolo.h", "tombolo/files.h"]
+        .map(|name| fs::read_to_string(folder().join("include").join(name)).unwrap())
+        .concat()
 }
 
 /// What stands in front of `end` behind each `start`.
@@ -77,7 +79,7 @@ fn compiles(compiler: &str, standard: &str, extra: &[&str]) {
     assert!(output.status.success(), "{compiler} {standard}:\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-const HEADERS: &[&str] = &["tombolo/wire.h", "tombolo/interface.h", "tombolo.h"];
+const HEADERS: &[&str] = &["tombolo/wire.h", "tombolo/interface.h", "tombolo/files.h", "tombolo.h"];
 
 #[test]
 fn compilers_take_the_headers_without_a_word() {

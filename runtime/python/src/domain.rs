@@ -8,6 +8,7 @@ use tombolo::{BulkOptions, CapabilityId, ChannelOptions, RegionOptions, SpawnOpt
 use crate::bulk::{self, BulkChannel};
 use crate::channel::{Channel, exclusive};
 use crate::failure::Failure;
+use crate::files;
 use crate::names::Names;
 use crate::passing::Right;
 use crate::pool::{self, Pool};
@@ -90,6 +91,24 @@ impl Domain {
     #[getter]
     fn names(&self) -> Names {
         Names::new(self.domain.names())
+    }
+
+    /// The files that were granted to this program's job (``tombolo run --grant``), or, with a `name`, those that somebody serves under
+    /// that: a :class:`Files <tombolo.files.Files>`.
+    ///
+    /// Bytes go through `buffers` of `buffer_bytes`, 8 of 256 KiB unless it is said; no operation takes longer than `timeout` seconds, a
+    /// minute unless it is said. ``NotGranted`` if there are none.
+    #[pyo3(signature = (name = None, *, buffer_bytes = None, buffers = None, timeout = None))]
+    fn files<'py>(
+        &self,
+        py: Python<'py>,
+        name: Option<String>,
+        buffer_bytes: Option<u64>,
+        buffers: Option<u32>,
+        timeout: Option<Seconds>,
+    ) -> Result<Bound<'py, PyAny>, Failure> {
+        let service = files::reach(py, &self.domain, name, (buffer_bytes, buffers), timeout)?;
+        Ok(py.import("tombolo.files")?.call_method1("Files", (service,))?)
     }
 
     /// Takes up a name under which others connect: machine-wide, or of the own node if it is written ``@/NAME``.

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use tombolo::files::{FileError, FileFault};
 use tombolo::{BulkError, CapabilityFault, Error, Fault, NameFault, TableError, Unsayable};
 
 /// Why something was not done.
@@ -107,6 +108,7 @@ fn class_of(error: &Error) -> &'static str {
         Error::Revoked { .. } => "Revoked",
         Error::OutOfRange(_) => "OutOfRange",
         Error::Bulk(error) => class_of_bulk(error),
+        Error::File(error) => class_of_file(error),
         _ => "System",
     }
 }
@@ -124,6 +126,30 @@ fn class_of_bulk(error: &BulkError) -> &'static str {
         BulkError::Range { .. } | BulkError::Copy(_) => "OutOfRange",
         BulkError::Lost { .. } => "ContentLost",
         _ => "PoolRefused",
+    }
+}
+
+fn class_of_file(error: &FileError) -> &'static str {
+    let fault = match error {
+        FileError::NoneGranted | FileError::NotServed { .. } => return "NotGranted",
+        FileError::Ended { .. } => return "FileEnded",
+        FileError::Buffers { .. } => return "InvalidArgument",
+        FileError::Fault { fault, .. } => fault,
+        _ => return "FileFault",
+    };
+    match fault {
+        FileFault::NotGranted
+        | FileFault::ReadOnly
+        | FileFault::Outside
+        | FileFault::Denied
+        | FileFault::OpenedReadOnly => "NotGranted",
+        FileFault::NotFound => "NoSuchFile",
+        FileFault::Exists => "FileExists",
+        FileFault::IsFolder => "IsFolder",
+        FileFault::NotAFolder => "NotFolder",
+        FileFault::BadMode => "InvalidArgument",
+        FileFault::OutOfRange => "OutOfRange",
+        _ => "FileFault",
     }
 }
 

@@ -9,6 +9,7 @@ mod compile;
 mod domain;
 mod end;
 mod failure;
+mod files;
 mod layout;
 mod mapping;
 mod memory;
@@ -35,6 +36,8 @@ mod _native {
     use crate::compile::compile_interface;
     #[pymodule_export]
     use crate::domain::{Child, Domain, Listener, attach};
+    #[pymodule_export]
+    use crate::files::{FileService, OpenFile};
     #[pymodule_export]
     use crate::layout::{
         Interface, Message, Type, array, blob, call, message, number, optional, parameters, record, right,

@@ -17,7 +17,7 @@ program that runs on one is a *domain*; two domains talk over a *channel*, the s
   named by ``TOMBOLO_TOMBOLOD``.
 """
 
-from . import errors, interfaces, regions
+from . import errors, files, interfaces, regions
 from ._native import (
     DEFAULT_TIMEOUT,
     Arrival,
@@ -84,6 +84,7 @@ __all__ = [
     "attach",
     "current_server",
     "errors",
+    "files",
     "interfaces",
     "later",
     "load_interface",

@@ -351,6 +351,52 @@ class NotInFlight(CallError):
     """The call is not in flight any more: it was answered, or cancelled."""
 
 
+class FileError(Error, OSError):
+    """Something about files could not be done. Nothing has changed, but what a write that failed may have written."""
+
+
+class NotGranted(FileError, PermissionError):
+    """The file was not granted to this program, or not for that; or no files were."""
+
+    status = 56
+
+
+class NoSuchFile(FileError, FileNotFoundError):
+    """There is nothing there."""
+
+    status = 57
+
+
+class FileExists(FileError, FileExistsError):
+    """There is something already."""
+
+    status = 58
+
+
+class IsFolder(FileError, IsADirectoryError):
+    """It is a folder."""
+
+    status = 59
+
+
+class NotFolder(FileError, NotADirectoryError):
+    """It, or something on the way to it, is no folder."""
+
+    status = 60
+
+
+class FileEnded(FileError, EOFError):
+    """The file ended before all was read."""
+
+    status = 61
+
+
+class FileFault(FileError):
+    """It cannot be done to that file, for another reason."""
+
+    status = 62
+
+
 class Mistakes(Error, ValueError):
     """An interface file has mistakes; the text shows where they are and what to do."""
 

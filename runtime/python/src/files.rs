@@ -1,0 +1,205 @@
+//! Files that were granted to this program's job, which are elsewhere: what `tombolo.files` stands on.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use tombolo::files::{FileKind, FilesOptions, OpenOptions};
+
+use crate::failure::Failure;
+use crate::memory::source;
+use crate::wait::{Seconds, wait_apart};
+
+/// How much is read or written before Python is asked whether a signal is to be handled; several calls are under way for so much.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Reaches the files that are served under `name`, or that were granted to this program's job.
+pub(crate) fn reach(
+    py: Python<'_>,
+    domain: &tombolo::Domain,
+    name: Option<String>,
+    (buffer_bytes, buffers): (Option<u64>, Option<u32>),
+    timeout: Option<Seconds>,
+) -> Result<FileService, Failure> {
+    let mut options = FilesOptions::default();
+    if buffer_bytes.is_some() || buffers.is_some() {
+        options = options.buffers(buffer_bytes.unwrap_or(256 << 10), buffers.unwrap_or(8))?;
+    }
+    if let Some(Seconds(timeout)) = timeout {
+        options = options.timeout(timeout);
+    }
+    let domain = domain.clone();
+    let reach = move || match name {
+        Some(name) => domain.files_of(&name, &options),
+        None => domain.files_with(&options),
+    };
+    Ok(FileService { files: wait_apart(py, reach)? })
+}
+
+/// A connection to whoever serves files.
+#[pyclass(module = "tombolo._native", frozen)]
+#[derive(Debug)]
+pub(crate) struct FileService {
+    files: tombolo::files::Files,
+}
+
+/// What is known of a file or folder: whether it is a folder, whether it was granted for writing, length, nanoseconds.
+type Stat = (bool, bool, u64, u64);
+
+#[pymethods]
+impl FileService {
+    /// Opens a file; `create` makes it if it is not there, `create_new` too, and it must not be there.
+    fn open(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        write: bool,
+        create: bool,
+        create_new: bool,
+        truncate: bool,
+    ) -> Result<OpenFile, Failure> {
+        let mut options = OpenOptions::new();
+        for (asked, with) in [
+            (write, OpenOptions::write as fn(OpenOptions) -> OpenOptions),
+            (create, OpenOptions::create),
+            (create_new, OpenOptions::create_new),
+            (truncate, OpenOptions::truncate),
+        ] {
+            options = if asked { with(options) } else { options };
+        }
+        let file = py.detach(|| self.files.open_with(path, options))?;
+        Ok(OpenFile { file: Mutex::new(Some(file)) })
+    }
+
+    fn stat(&self, py: Python<'_>, path: PathBuf) -> Result<Stat, Failure> {
+        let info = py.detach(|| self.files.stat(path))?;
+        Ok((info.kind == FileKind::Folder, info.writable, info.length_bytes, info.modified_ns))
+    }
+
+    fn list(&self, py: Python<'_>, path: PathBuf) -> Result<Vec<(std::ffi::OsString, bool)>, Failure> {
+        let entries = py.detach(|| self.files.list(path))?;
+        Ok(entries.into_iter().map(|entry| (entry.name, entry.is_folder)).collect())
+    }
+
+    fn granted(&self, py: Python<'_>) -> Result<Vec<std::ffi::OsString>, Failure> {
+        let granted = py.detach(|| self.files.granted())?;
+        Ok(granted.into_iter().map(PathBuf::into_os_string).collect())
+    }
+}
+
+/// An open file.
+#[pyclass(module = "tombolo._native", frozen)]
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    file: Mutex<Option<tombolo::files::File>>,
+}
+
+impl OpenFile {
+    fn lock(&self) -> MutexGuard<'_, Option<tombolo::files::File>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn file(&self) -> Result<tombolo::files::File, Failure> {
+        // As files of Python's own say it.
+        let closed = || pyo3::exceptions::PyValueError::new_err("I/O operation on closed file");
+        Ok(self.lock().clone().ok_or_else(closed)?)
+    }
+
+    /// Reads up to `length` bytes and hands them on in pieces, with the interpreter held; says how many there were.
+    fn read(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        length: usize,
+        mut take: impl FnMut(usize, &[u8]),
+    ) -> Result<usize, Failure> {
+        let file = self.file()?;
+        let mut piece = vec![0; length.min(PIECE_BYTES)];
+        let mut done = 0;
+        while done < length {
+            let wanted = (length - done).min(PIECE_BYTES);
+            // Into memory of its own, for Python's threads run meanwhile and may look at that of the caller.
+            let target = &mut piece[..wanted];
+            let count = py.detach(|| file.read_at(offset.saturating_add(done as u64), target))?;
+            take(done, &piece[..count]);
+            done += count;
+            if count < wanted {
+                break;
+            }
+            py.check_signals()?;
+        }
+        Ok(done)
+    }
+}
+
+#[pymethods]
+impl OpenFile {
+    /// Reads into a writable buffer from `offset` on. Says how much: less than the buffer holds at the end of the file alone.
+    fn read_into(&self, py: Python<'_>, offset: u64, target: &Bound<'_, PyAny>) -> Result<usize, Failure> {
+        let mut target = source(target, true)?;
+        let length = target.len();
+        self.read(py, offset, length, |at, bytes| {
+            target.bytes_mut(py)[at..at + bytes.len()].copy_from_slice(bytes);
+        })
+    }
+
+    /// Reads up to so many bytes from `offset` on.
+    fn read_at<'py>(
+        &self,
+        py: Python<'py>,
+        offset: u64,
+        length: usize,
+    ) -> Result<Bound<'py, PyBytes>, Failure> {
+        // What a file does not have is not asked memory for.
+        let there = py.detach(|| self.file().map(|file| file.len_bytes()))??;
+        let length = length.min(usize::try_from(there.saturating_sub(offset)).unwrap_or(usize::MAX));
+        let mut read = 0;
+        let whole = PyBytes::new_with(py, length, |target| {
+            let take = |at: usize, bytes: &[u8]| target[at..at + bytes.len()].copy_from_slice(bytes);
+            read = self.read(py, offset, length, take)?;
+            Ok(())
+        })?;
+        // It became shorter meanwhile.
+        Ok(if read < length { PyBytes::new(py, &whole.as_bytes()[..read]) } else { whole })
+    }
+
+    /// Writes all bytes of anything that has some, from `offset` on.
+    fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> Result<usize, Failure> {
+        let file = self.file()?;
+        let data = source(data, false)?;
+        let mut done = 0;
+        while done < data.len() {
+            let piece = data.bytes(py)[done..].iter().copied().take(PIECE_BYTES).collect::<Vec<u8>>();
+            py.detach(|| file.write_at(offset.saturating_add(done as u64), &piece))?;
+            done += piece.len();
+            py.check_signals()?;
+        }
+        Ok(done)
+    }
+
+    /// Its length, in bytes, as it is now.
+    fn length(&self, py: Python<'_>) -> Result<u64, Failure> {
+        let file = self.file()?;
+        Ok(py.detach(|| file.len_bytes())?)
+    }
+
+    /// Cuts it, or makes it longer by zeros.
+    fn set_length(&self, py: Python<'_>, length: u64) -> Result<(), Failure> {
+        let file = self.file()?;
+        Ok(py.detach(|| file.set_len(length))?)
+    }
+
+    /// Waits until what was written is on the disk.
+    fn sync(&self, py: Python<'_>) -> Result<(), Failure> {
+        let file = self.file()?;
+        Ok(py.detach(|| file.sync())?)
+    }
+
+    /// Closes it, for everybody who has this object. Doing it again does nothing.
+    fn close(&self, py: Python<'_>) {
+        let file = self.lock().take();
+        // Which waits for room, if others are busy.
+        py.detach(|| drop(file));
+    }
+}
