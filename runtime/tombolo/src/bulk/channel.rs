@@ -17,10 +17,10 @@ use crate::region::Capability;
 
 use super::arrival::{Arrival, PoolOffer};
 use super::error::BulkError;
+use super::hear::Patience;
 use super::memory;
 use super::options::BulkOptions;
 use super::pool::{Inner, Pool};
-use super::receive::Patience;
 
 /// How long taking back what a peer had may take when nobody waits for it.
 const TAKE_BACK: Duration = Duration::from_secs(5);

@@ -20,6 +20,7 @@ mod channel;
 mod content;
 mod error;
 mod file;
+mod hear;
 mod memory;
 mod options;
 mod pool;

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_bulk::table::UPSTREAM;
-use tombolo_bulk::wire::{Offer, PIECE_WORDS, Place, Transfer, Veto};
+use tombolo_bulk::wire::{Offer, Place, Transfer, Veto};
 use tombolo_bulk::{Heard, Message, Segment, Trust, Verb};
 use tombolo_platform::sealed::Sealed;
-use tombolo_platform::{Deadline, Errno, socket};
-use tombolo_transport::contract::Now;
+use tombolo_platform::{Errno, socket};
 
 use crate::error::Error;
 
@@ -18,6 +17,7 @@ use super::buffer::{Buffer, Handle, Shared};
 use super::channel::{Assignment, BulkChannel, State};
 use super::content::Content;
 use super::error::BulkError;
+use super::hear::Patience;
 use super::memory::{PoolMemory, veto_of};
 use super::pool::{self, Inner, Pool};
 
@@ -56,6 +56,9 @@ impl BulkChannel {
     pub fn recv_moved(&mut self, metadata: &mut Vec<u8>, timeout: Duration) -> Result<Buffer, Error> {
         let mut patience = Patience::of(timeout);
         loop {
+            if let Some(handle) = self.expect(Verb::Move, metadata, timeout)? {
+                return Ok(Buffer::new(handle));
+            }
             if let Arrival::Moved(received) = self.next_arrival(metadata, &mut patience)? {
                 return Ok(received.into_first());
             }
@@ -69,6 +72,9 @@ impl BulkChannel {
     pub fn recv_shared(&mut self, metadata: &mut Vec<u8>, timeout: Duration) -> Result<Shared, Error> {
         let mut patience = Patience::of(timeout);
         loop {
+            if let Some(handle) = self.expect(Verb::Share, metadata, timeout)? {
+                return Ok(Shared::new(handle));
+            }
             if let Arrival::Shared(received) = self.next_arrival(metadata, &mut patience)? {
                 return Ok(received.into_first());
             }
@@ -97,159 +103,28 @@ impl BulkChannel {
     /// zero; the end of the peer.
     pub fn take(&mut self, pool: &Pool, timeout: Duration) -> Result<Buffer, Error> {
         let mut patience = Patience::of(timeout);
-        self.settle()?;
+        let mut glance = Duration::ZERO;
         loop {
+            // What comes back now is what became free last.
+            if let Some(handle) = self.expect_back(pool, glance)? {
+                return Ok(Buffer::new(handle));
+            }
             if let Some(buffer) = pool.take_if_free()? {
                 return Ok(buffer);
             }
-            self.hear(&mut patience)?;
-        }
-    }
-
-    /// Hears one message and keeps what arrives with it for later.
-    pub(super) fn hear(&mut self, patience: &mut Patience) -> Result<(), Error> {
-        let mut metadata = Vec::new();
-        if let Some(arrival) = self.hear_into(&mut metadata, patience)? {
-            self.arrived.push_back((self.session.last_received(), arrival, metadata));
-        }
-        Ok(())
-    }
-
-    /// Hears one message, if there is one, and keeps what arrives with it for later. Says whether there was.
-    pub(super) fn hear_one(&mut self) -> Result<bool, Error> {
-        let mut metadata = Vec::new();
-        match self.hear_now(&mut metadata, Duration::ZERO) {
-            Ok(None) => Ok(false),
-            Ok(Some(None)) => Ok(true),
-            Ok(Some(Some(arrival))) => {
-                self.arrived.push_back((self.session.last_received(), arrival, metadata));
-                Ok(true)
+            if glance == timeout {
+                self.hear(&mut patience)?;
             }
-            Err(error) => {
-                self.note(&error);
-                Err(error)
-            }
+            glance = timeout;
         }
     }
 
-    /// Hears one message, and does what it says. What the program has to know comes back.
-    fn hear_into(
-        &mut self,
-        metadata: &mut Vec<u8>,
-        patience: &mut Patience,
-    ) -> Result<Option<Arrival>, Error> {
-        let result = self.hear_now(metadata, patience.timeout).and_then(|heard| match heard {
-            Some(arrival) => Ok(arrival),
-            None if patience.timeout.is_zero() => Err(Error::WouldBlock),
-            None => {
-                let received = self.channel.recv_into(&mut self.inbox, patience.remaining());
-                received.map_err(|error| patience.told(error))?;
-                self.obey(metadata)
-            }
-        });
-        result.inspect_err(|error| self.note(error))
-    }
-
-    /// Hears one message, if there is one, and does what it says: then what the program has to know comes back, if there is
-    /// such. Looks for one as long as that costs no system call, if it may take so long.
-    fn hear_now(
-        &mut self,
-        metadata: &mut Vec<u8>,
-        timeout: Duration,
-    ) -> Result<Option<Option<Arrival>>, Error> {
-        self.give_back()?;
-        match self.look(timeout)? {
-            Found::Nothing => Ok(None),
-            Found::Message => self.obey(metadata).map(Some),
-            Found::Piece(verb, segment) => {
-                metadata.clear();
-                self.receive_piece(verb, segment).map(Some)
-            }
-        }
-    }
-
-    #[inline]
-    fn look(&mut self, timeout: Duration) -> Result<Found, Error> {
-        let BulkChannel { channel, inbox, .. } = self;
-        let found = channel.glance(timeout, |message| match piece_of(message) {
-            Some(words) => Some(words),
-            None => {
-                inbox.clear();
-                inbox.resize(message.len(), 0);
-                let _ = message.copy_to(inbox);
-                None
-            }
-        });
-        match found {
-            Now::Nothing => Ok(Found::Nothing),
-            Now::Received(None) => Ok(Found::Message),
-            Now::Unclear => match self.channel.try_recv_into(&mut self.inbox)? {
-                Some(_) => Ok(Found::Message),
-                None => Ok(Found::Nothing),
-            },
-            Now::Received(Some(words)) => match self.session.receive_piece(words) {
-                Some((verb, segment)) => Ok(Found::Piece(verb, segment)),
-                None => {
-                    self.inbox.clear();
-                    self.inbox.extend(words.iter().flat_map(|word| word.to_le_bytes()));
-                    Ok(Found::Message)
-                }
-            },
-        }
-    }
-
-    /// What an error means for the channel.
-    #[cold]
-    fn note(&mut self, error: &Error) {
-        match error {
-            Error::PeerDied { .. } => self.lose(true),
-            Error::Closed { .. } | Error::Violation { .. } => self.lose(false),
-            _ => {}
-        }
-    }
-
-    /// Takes the right to one buffer that is mapped, with its content, or to one without.
-    #[inline]
-    fn receive_piece(&mut self, verb: Verb, segment: Segment) -> Result<Option<Arrival>, Error> {
-        let Segment { place, buffer, offset_bytes, length_bytes } = segment;
-        let assigned = self.assigned.iter().find(|assigned| assigned.place == place);
-        let Some(Assignment { pool, link, .. }) = assigned else {
-            return Err(self.violation("something was said of a pool that is not on the channel".into()));
-        };
-        let link = *link;
-        let mut state = pool.lock();
-        if state.table.is_revoked() {
-            // It was true when it was said.
-            return Ok(None);
-        }
-        if let Err(error) = state.table.receive(verb, buffer, link) {
-            drop(state);
-            return Err(self.violation(format!("{verb}: {error}")));
-        }
-        drop(state);
-        let handle = |is_borrowed| Handle {
-            pool: Arc::clone(pool),
-            buffer,
-            offset_bytes,
-            length_bytes,
-            content: Content::Pool,
-            from: Some(link),
-            is_borrowed,
-            is_spent: false,
-        };
-        Ok(match verb {
-            Verb::Move => Some(Arrival::Moved(Received::one(Buffer::new(handle(false))))),
-            Verb::Share => Some(Arrival::Shared(Received::one(Shared::new(handle(true))))),
-            Verb::Pass | Verb::Release => None,
-        })
-    }
-
-    fn violation(&self, what: String) -> Error {
+    pub(super) fn violation(&self, what: String) -> Error {
         Error::Violation { peer: self.channel.peer(), node: self.channel.peer_node().to_owned(), what }
     }
 
     /// Does what the message in the inbox says.
-    fn obey(&mut self, metadata: &mut Vec<u8>) -> Result<Option<Arrival>, Error> {
+    pub(super) fn obey(&mut self, metadata: &mut Vec<u8>) -> Result<Option<Arrival>, Error> {
         let inbox = std::mem::take(&mut self.inbox);
         let obeyed = self.obey_bytes(&inbox, metadata);
         self.inbox = inbox;
@@ -500,54 +375,6 @@ impl BulkChannel {
             Ok(_) | Err(_) => Ok(None),
         }
     }
-}
-
-/// How long something may take that takes several waits. The clock is first read when there is something to wait for.
-#[derive(Debug)]
-pub(super) struct Patience {
-    timeout: Duration,
-    deadline: Option<Deadline>,
-}
-
-impl Patience {
-    pub(super) fn of(timeout: Duration) -> Patience {
-        Patience { timeout, deadline: None }
-    }
-
-    pub(super) fn remaining(&mut self) -> Duration {
-        let timeout = self.timeout;
-        self.deadline.get_or_insert_with(|| Deadline::after(timeout)).remaining()
-    }
-
-    /// Of a wait that was cut short by those before it, how long all of them were to take.
-    pub(super) fn told(&self, error: Error) -> Error {
-        match error {
-            Error::TimedOut { what, .. } => Error::TimedOut { what, timeout: self.timeout },
-            error => error,
-        }
-    }
-}
-
-/// What a look at the channel found.
-enum Found {
-    /// One piece without metadata, which nearly all transfers are.
-    Piece(Verb, Segment),
-    /// Another message, which is in the inbox.
-    Message,
-    Nothing,
-}
-
-/// The words of a message that may be the transfer of one piece.
-#[inline]
-fn piece_of(message: &crate::Message<'_>) -> Option<[u64; PIECE_WORDS]> {
-    if message.len() != 8 * PIECE_WORDS {
-        return None;
-    }
-    let mut words = [0; PIECE_WORDS];
-    for (index, word) in words.iter_mut().enumerate() {
-        *word = message.read_u64_le(8 * index).ok()?;
-    }
-    Some(words)
 }
 
 /// What came with a transfer, piece by piece.

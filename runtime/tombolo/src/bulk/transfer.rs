@@ -23,14 +23,13 @@ impl BulkChannel {
     /// [`Error::WouldBlock`] where `timeout` is zero; [`BulkError::NotOnChannel`]; its end.
     pub fn move_to(
         &mut self,
-        buffer: Buffer,
+        mut buffer: Buffer,
         metadata: &[u8],
         timeout: Duration,
     ) -> Result<(), Box<NotSent<Buffer>>> {
-        let mut handle = buffer.handle;
-        match self.transfer(Verb::Move, std::slice::from_mut(&mut handle), metadata, timeout) {
+        match self.transfer_one(Verb::Move, &mut buffer.handle, metadata, timeout) {
             Ok(()) => Ok(()),
-            Err(error) => Err(NotSent::new(error, Buffer::new(handle))),
+            Err(error) => Err(NotSent::new(error, buffer)),
         }
     }
 
@@ -57,14 +56,13 @@ impl BulkChannel {
     /// As [`move_to`](Self::move_to).
     pub fn share(
         &mut self,
-        buffer: Buffer,
+        mut buffer: Buffer,
         metadata: &[u8],
         timeout: Duration,
     ) -> Result<Shared, Box<NotSent<Buffer>>> {
-        let mut handle = buffer.handle;
-        match self.transfer(Verb::Share, std::slice::from_mut(&mut handle), metadata, timeout) {
-            Ok(()) => Ok(Shared::new(handle)),
-            Err(error) => Err(NotSent::new(error, Buffer::new(handle))),
+        match self.transfer_one(Verb::Share, &mut buffer.handle, metadata, timeout) {
+            Ok(()) => Ok(Shared::new(buffer.handle)),
+            Err(error) => Err(NotSent::new(error, buffer)),
         }
     }
 
@@ -78,7 +76,7 @@ impl BulkChannel {
         metadata: &[u8],
         timeout: Duration,
     ) -> Result<(), Error> {
-        self.transfer(Verb::Share, std::slice::from_mut(&mut shared.handle), metadata, timeout)
+        self.transfer_one(Verb::Share, &mut shared.handle, metadata, timeout)
     }
 
     /// Shares several buffers, or parts of them, as one transfer: all of them or none.
@@ -104,14 +102,13 @@ impl BulkChannel {
     /// As [`move_to`](Self::move_to).
     pub fn pass(
         &mut self,
-        buffer: Buffer,
+        mut buffer: Buffer,
         metadata: &[u8],
         timeout: Duration,
     ) -> Result<(), Box<NotSent<Buffer>>> {
-        let mut handle = buffer.handle;
-        match self.transfer(Verb::Pass, std::slice::from_mut(&mut handle), metadata, timeout) {
+        match self.transfer_one(Verb::Pass, &mut buffer.handle, metadata, timeout) {
             Ok(()) => Ok(()),
-            Err(error) => Err(NotSent::new(error, Buffer::new(handle))),
+            Err(error) => Err(NotSent::new(error, buffer)),
         }
     }
 
@@ -121,15 +118,30 @@ impl BulkChannel {
     /// As [`move_to`](Self::move_to); [`TableError::Shared`](tombolo_bulk::TableError::Shared) while others have it from here.
     pub fn release(
         &mut self,
-        shared: Shared,
+        mut shared: Shared,
         metadata: &[u8],
         timeout: Duration,
     ) -> Result<(), Box<NotSent<Shared>>> {
-        let mut handle = shared.handle;
-        match self.transfer(Verb::Release, std::slice::from_mut(&mut handle), metadata, timeout) {
+        match self.transfer_one(Verb::Release, &mut shared.handle, metadata, timeout) {
             Ok(()) => Ok(()),
-            Err(error) => Err(NotSent::new(error, Shared::new(handle))),
+            Err(error) => Err(NotSent::new(error, shared)),
         }
+    }
+
+    /// As [`transfer`](Self::transfer), and by the short way where that can be had. The handle stays where it is: to move one that
+    /// was just made takes longer than to send it.
+    #[inline]
+    fn transfer_one(
+        &mut self,
+        verb: Verb,
+        handle: &mut Handle,
+        metadata: &[u8],
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        if metadata.is_empty() && self.transfer_piece(verb, handle)? {
+            return Ok(());
+        }
+        self.transfer(verb, std::slice::from_mut(handle), metadata, timeout)
     }
 
     /// Sends the rights to these, all or none. What goes over for good is spent.
@@ -140,12 +152,6 @@ impl BulkChannel {
         metadata: &[u8],
         timeout: Duration,
     ) -> Result<(), Error> {
-        if let [handle] = handles
-            && metadata.is_empty()
-            && self.transfer_piece(verb, handle)?
-        {
-            return Ok(());
-        }
         self.segments.clear();
         for index in 0..handles.len() {
             if let Err(error) = self.begin(verb, &mut handles[index]) {

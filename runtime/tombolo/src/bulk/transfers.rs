@@ -21,9 +21,9 @@ use super::arrival::Arrival;
 use super::buffer::{Buffer, NotSent, Shared};
 use super::channel::BulkChannel;
 use super::error::BulkError;
+use super::hear::Patience;
 use super::options::{BulkOptions, fits};
 use super::pool::Pool;
-use super::receive::Patience;
 
 /// Buffers that have come and that nobody has claimed, of one channel. Of more the oldest go back.
 pub const MAX_UNCLAIMED: usize = 1024;

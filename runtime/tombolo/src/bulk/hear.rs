@@ -1,0 +1,275 @@
+//! One end of a channel for bulk data: what the other side says next, and the short way for nearly all of it, the right to one
+//! buffer in memory that both map.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tombolo_bulk::wire::PIECE_WORDS;
+use tombolo_bulk::{Link, Segment, Table, Trust, Verb};
+use tombolo_platform::Deadline;
+use tombolo_transport::contract::Now;
+
+use crate::error::Error;
+
+use super::arrival::{Arrival, Received};
+use super::buffer::{Buffer, Handle, Shared};
+use super::channel::{Assignment, BulkChannel};
+use super::content::Content;
+use super::pool::{Inner, Pool};
+
+impl BulkChannel {
+    /// Hears one message and keeps what arrives with it for later.
+    pub(super) fn hear(&mut self, patience: &mut Patience) -> Result<(), Error> {
+        let mut metadata = Vec::new();
+        if let Some(arrival) = self.hear_into(&mut metadata, patience)? {
+            self.arrived.push_back((self.session.last_received(), arrival, metadata));
+        }
+        Ok(())
+    }
+
+    /// Hears one message, if there is one, and keeps what arrives with it for later. Says whether there was.
+    pub(super) fn hear_one(&mut self) -> Result<bool, Error> {
+        match self.found(Duration::ZERO)? {
+            Found::Nothing => Ok(false),
+            found => self.keep(found).map(|()| true),
+        }
+    }
+
+    /// The buffer that comes over by `verb`, if that is what the other side says next. Whatever else that is has been seen to
+    /// afterwards, as if it had been [heard](Self::hear).
+    #[inline(always)]
+    pub(super) fn expect(
+        &mut self,
+        verb: Verb,
+        metadata: &mut Vec<u8>,
+        timeout: Duration,
+    ) -> Result<Option<Handle>, Error> {
+        if !self.arrived.is_empty() {
+            return Ok(None);
+        }
+        match self.found(timeout)? {
+            Found::Nothing => Ok(None),
+            Found::Piece(said, segment) if said == verb => {
+                metadata.clear();
+                self.receive_right(verb, segment)
+            }
+            found => self.keep(found).map(|()| None),
+        }
+    }
+
+    /// A buffer of `pool` that comes back, if that is what the other side says next, as if it had been taken from the pool.
+    /// Whatever else that is has been seen to afterwards.
+    #[inline(always)]
+    pub(super) fn expect_back(&mut self, pool: &Pool, timeout: Duration) -> Result<Option<Handle>, Error> {
+        match self.found(timeout)? {
+            Found::Nothing => Ok(None),
+            Found::Piece(verb, segment) if !verb.brings_content() && pool.trust() == Trust::Full => {
+                self.receive_back(verb, segment, Some(pool))
+            }
+            found => self.keep(found).map(|()| None),
+        }
+    }
+
+    /// Hears one message, and does what it says. What the program has to know comes back.
+    pub(super) fn hear_into(
+        &mut self,
+        metadata: &mut Vec<u8>,
+        patience: &mut Patience,
+    ) -> Result<Option<Arrival>, Error> {
+        match self.found(patience.timeout)? {
+            Found::Nothing if patience.timeout.is_zero() => Err(Error::WouldBlock),
+            Found::Nothing => {
+                let received = self.channel.recv_into(&mut self.inbox, patience.remaining());
+                received.map_err(|error| self.noted(patience.told(error)))?;
+                self.act(Found::Message, metadata)
+            }
+            found => self.act(found, metadata),
+        }
+    }
+
+    /// Does what was found, and keeps what arrives with it for later.
+    fn keep(&mut self, found: Found) -> Result<(), Error> {
+        let mut metadata = Vec::new();
+        if let Some(arrival) = self.act(found, &mut metadata)? {
+            self.arrived.push_back((self.session.last_received(), arrival, metadata));
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, found: Found, metadata: &mut Vec<u8>) -> Result<Option<Arrival>, Error> {
+        let (verb, segment) = match found {
+            Found::Nothing => return Ok(None),
+            Found::Message => return self.obey(metadata).map_err(|error| self.noted(error)),
+            Found::Piece(verb, segment) => (verb, segment),
+        };
+        metadata.clear();
+        Ok(match verb {
+            Verb::Move => {
+                let handle = self.receive_right(verb, segment)?;
+                handle.map(|handle| Arrival::Moved(Received::one(Buffer::new(handle))))
+            }
+            Verb::Share => {
+                let handle = self.receive_right(verb, segment)?;
+                handle.map(|handle| Arrival::Shared(Received::one(Shared::new(handle))))
+            }
+            Verb::Pass | Verb::Release => self.receive_back(verb, segment, None)?.and(None),
+        })
+    }
+
+    /// Gives back what was dropped here, and looks for a message as long as that costs no system call, if it may take so long.
+    #[inline(always)]
+    fn found(&mut self, timeout: Duration) -> Result<Found, Error> {
+        match self.give_back().and_then(|()| self.look(timeout)) {
+            Ok(found) => Ok(found),
+            Err(error) => Err(self.noted(error)),
+        }
+    }
+
+    #[inline(always)]
+    fn look(&mut self, timeout: Duration) -> Result<Found, Error> {
+        let BulkChannel { channel, inbox, .. } = self;
+        let found = channel.glance(timeout, |message| match piece_of(message) {
+            Some(words) => Some(words),
+            None => {
+                inbox.clear();
+                inbox.resize(message.len(), 0);
+                let _ = message.copy_to(inbox);
+                None
+            }
+        });
+        match found {
+            Now::Nothing => Ok(Found::Nothing),
+            Now::Received(None) => Ok(Found::Message),
+            Now::Unclear => match self.channel.try_recv_into(&mut self.inbox)? {
+                Some(_) => Ok(Found::Message),
+                None => Ok(Found::Nothing),
+            },
+            Now::Received(Some(words)) => match self.session.receive_piece(words) {
+                Some((verb, segment)) => Ok(Found::Piece(verb, segment)),
+                None => {
+                    self.inbox.clear();
+                    self.inbox.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+                    Ok(Found::Message)
+                }
+            },
+        }
+    }
+
+    /// An error, after what it means for the channel has been seen to.
+    #[cold]
+    fn noted(&mut self, error: Error) -> Error {
+        match error {
+            Error::PeerDied { .. } => self.lose(true),
+            Error::Closed { .. } | Error::Violation { .. } => self.lose(false),
+            _ => {}
+        }
+        error
+    }
+
+    #[cold]
+    fn broken(&mut self, what: String) -> Error {
+        let error = self.violation(what);
+        self.noted(error)
+    }
+
+    /// Takes the right to one buffer that is mapped, with its content. None: its pool was taken away meanwhile.
+    #[inline(always)]
+    fn receive_right(&mut self, verb: Verb, segment: Segment) -> Result<Option<Handle>, Error> {
+        self.receive_piece(verb, segment, |pool, link, _| {
+            let mut handle = Handle::whole(Arc::clone(pool), segment.buffer, Content::Pool);
+            (handle.offset_bytes, handle.length_bytes) = (segment.offset_bytes, segment.length_bytes);
+            (handle.from, handle.is_borrowed) = (Some(link), verb == Verb::Share);
+            handle
+        })
+    }
+
+    /// Takes back the right to one buffer, whose content means nothing. It is free then, or if it is of the pool that is `wanted`
+    /// taken at once.
+    #[inline(always)]
+    fn receive_back(
+        &mut self,
+        verb: Verb,
+        segment: Segment,
+        wanted: Option<&Pool>,
+    ) -> Result<Option<Handle>, Error> {
+        let taken = self.receive_piece(verb, segment, |pool, _, table| {
+            wanted.filter(|wanted| Arc::ptr_eq(pool, &wanted.inner))?;
+            let buffer = table.take()?;
+            Some(Handle::whole(Arc::clone(pool), buffer, Content::Pool))
+        });
+        taken.map(Option::flatten)
+    }
+
+    #[inline(always)]
+    fn receive_piece<R>(
+        &mut self,
+        verb: Verb,
+        segment: Segment,
+        then: impl FnOnce(&Arc<Inner>, Link, &mut Table) -> R,
+    ) -> Result<Option<R>, Error> {
+        let assigned = self.assigned.iter().find(|assigned| assigned.place == segment.place);
+        let Some(Assignment { pool, link, .. }) = assigned else {
+            return Err(self.broken("something was said of a pool that is not on the channel".into()));
+        };
+        let mut state = pool.lock();
+        if state.table.is_revoked() {
+            // It was true when it was said.
+            return Ok(None);
+        }
+        match state.table.receive(verb, segment.buffer, *link) {
+            Ok(()) => Ok(Some(then(pool, *link, &mut state.table))),
+            Err(error) => {
+                drop(state);
+                Err(self.broken(format!("{verb}: {error}")))
+            }
+        }
+    }
+}
+
+/// How long something may take that takes several waits. The clock is first read when there is something to wait for.
+#[derive(Debug)]
+pub(super) struct Patience {
+    timeout: Duration,
+    deadline: Option<Deadline>,
+}
+
+impl Patience {
+    pub(super) fn of(timeout: Duration) -> Patience {
+        Patience { timeout, deadline: None }
+    }
+
+    pub(super) fn remaining(&mut self) -> Duration {
+        let timeout = self.timeout;
+        self.deadline.get_or_insert_with(|| Deadline::after(timeout)).remaining()
+    }
+
+    /// Of a wait that was cut short by those before it, how long all of them were to take.
+    pub(super) fn told(&self, error: Error) -> Error {
+        match error {
+            Error::TimedOut { what, .. } => Error::TimedOut { what, timeout: self.timeout },
+            error => error,
+        }
+    }
+}
+
+/// What a look at the channel found.
+enum Found {
+    /// One piece without metadata, which nearly all transfers are.
+    Piece(Verb, Segment),
+    /// Another message, which is in the inbox.
+    Message,
+    Nothing,
+}
+
+/// The words of a message that may be the transfer of one piece.
+#[inline]
+fn piece_of(message: &crate::Message<'_>) -> Option<[u64; PIECE_WORDS]> {
+    if message.len() != 8 * PIECE_WORDS {
+        return None;
+    }
+    let mut words = [0; PIECE_WORDS];
+    for (index, word) in words.iter_mut().enumerate() {
+        *word = message.read_u64_le(8 * index).ok()?;
+    }
+    Some(words)
+}
