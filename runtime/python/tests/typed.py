@@ -17,6 +17,8 @@ import tombolo
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
 PATIENCE = 100.0
+#: How long the next client may take to come: it calls other servers before, and may be an interpreter under emulation.
+NEXT_CLIENT = 1000.0
 
 
 def _stubs(stem: str):
@@ -196,7 +198,7 @@ def serve(name, clients):
     for _ in range(clients):
         for number in (0, 1, 2, 1, 2):
             server, handler, _ = parts[number]
-            with server(listeners[number].accept(PATIENCE), handler()) as serving:
+            with server(listeners[number].accept(NEXT_CLIENT), handler()) as serving:
                 serving.serve()
                 counts = serving.counts
                 expect("messages that were refused", counts["malformed"], 0)

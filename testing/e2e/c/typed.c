@@ -1,6 +1,9 @@
 /* typed serve NAME CLIENTS | typed call WINDOW NAME...: the same words, channels and lines as the test program in Rust. */
 #include "typed.h"
 
+/* How long the next client may take to come: it calls other servers before, and may be an interpreter under emulation. */
+#define NEXT_CLIENT (1000 * TOMBOLO_SECOND)
+
 enum part { EVERYTHING, NOW, BEFORE, RIGHTS, BULK, PARTS };
 
 static const char *const part_names[PARTS] = {"everything", "now", "before", "rights", "buffers"};
@@ -26,10 +29,10 @@ static void named(char *name, size_t bytes, const char *server, int part)
     (void)snprintf(name, bytes, "%s-%s", server, part_names[part]);
 }
 
-static tombolo_channel *accepted(const tombolo_listener *listener)
+static tombolo_channel *accepted(const tombolo_listener *listener, uint64_t timeout_ns)
 {
     tombolo_channel *channel;
-    const tombolo_status status = tombolo_accept(listener, PATIENCE, &channel);
+    const tombolo_status status = tombolo_accept(listener, timeout_ns, &channel);
     must(status == TOMBOLO_OK, "accept", status);
     return channel;
 }
@@ -48,13 +51,13 @@ static void serve(tombolo_domain *domain, const char *server, int clients)
     printf("serving %s\n", server);
     fflush(stdout);
     for (int client = 0; client < clients; client++) {
-        serve_everything(accepted(listeners[EVERYTHING]));
+        serve_everything(accepted(listeners[EVERYTHING], NEXT_CLIENT));
         for (int version = 0; version < 2; version++) {
-            serve_now(accepted(listeners[NOW]));
-            serve_before(accepted(listeners[BEFORE]));
+            serve_now(accepted(listeners[NOW], PATIENCE));
+            serve_before(accepted(listeners[BEFORE], PATIENCE));
         }
-        serve_rights(domain, accepted(listeners[RIGHTS]));
-        serve_buffers(domain, accepted(listeners[BULK]));
+        serve_rights(domain, accepted(listeners[RIGHTS], PATIENCE));
+        serve_buffers(domain, accepted(listeners[BULK], PATIENCE));
     }
     for (int part = 0; part < PARTS; part++) {
         tombolo_unexport(listeners[part]);

@@ -169,9 +169,19 @@ impl Running {
     /// When it does not in time; it is killed then.
     #[track_caller]
     #[must_use]
-    pub fn finish(mut self) -> Finished {
+    pub fn finish(self) -> Finished {
+        self.finish_within(PATIENCE)
+    }
+
+    /// The same for what takes longer than most.
+    ///
+    /// # Panics
+    /// As [`finish`](Self::finish).
+    #[track_caller]
+    #[must_use]
+    pub fn finish_within(mut self, patience: Duration) -> Finished {
         drop(self.child.stdin.take());
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + patience;
         let mut late = false;
         let status = loop {
             match self.child.try_wait().expect("our own child") {
@@ -192,7 +202,7 @@ impl Running {
             stderr: String::from_utf8_lossy(&said.stderr).into_owned(),
             shown: std::mem::take(&mut self.shown),
         };
-        assert!(!late, "did not end in {PATIENCE:?}: {finished}");
+        assert!(!late, "did not end in {patience:?}: {finished}");
         assert!(silent, "something that it started still holds its output: {finished}");
         finished
     }

@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use tombolo_e2e::c::{AARCH64, HOST, S390X, Toolchain};
 use tombolo_e2e::python::{GuestPython, Python};
@@ -81,6 +82,9 @@ fn speakers(machine: &Machine, nodes: &[&str], on_arm: Option<GuestPython>) -> V
     all
 }
 
+/// How long a client may take for all servers: an interpreter under emulation takes its time, and more with each.
+const ALL_SERVERS: Duration = Duration::from_secs(1000);
+
 /// Each calls each. Rights are to memory in the window of that node, which all of them reach, or of the one kernel.
 fn each_understands_each(machine: &Machine, speakers: &[Speaker], window: &str) {
     let names: Vec<&str> = speakers.iter().map(|speaker| speaker.name).collect();
@@ -93,7 +97,7 @@ fn each_understands_each(machine: &Machine, speakers: &[Speaker], window: &str) 
     let servers: Vec<Running> = speakers.iter().map(serve).collect();
     let words: Vec<&str> = std::iter::once(window).chain(names.iter().copied()).collect();
     for speaker in speakers {
-        let said = speaker.start(machine, "call", &words).finish().ok();
+        let said = speaker.start(machine, "call", &words).finish_within(ALL_SERVERS).ok();
         let understood: Vec<&str> =
             said.lines().filter_map(|line| line.split("understood ").nth(1)).collect();
         assert_eq!(understood, names, "{} said\n{said}", speaker.name);

@@ -7,9 +7,14 @@ mod everything;
 mod growth;
 mod rights;
 
+use std::time::Duration;
+
 use tombolo::{Channel, ChannelOptions, Domain, Listener};
 
 use crate::{Outcome, PATIENCE};
+
+/// How long the next client may take to come: it calls other servers before, and may be an interpreter under emulation.
+const NEXT_CLIENT: Duration = Duration::from_secs(1000);
 
 /// Serves so many clients, one after the other: each opens these channels in this order.
 pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
@@ -26,7 +31,7 @@ pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
     println!("serving {name}");
     let accept = |listener: &Listener| -> Result<Channel, tombolo::Error> { listener.accept(PATIENCE) };
     for _ in 0..clients {
-        everything::serve(accept(&everything)?)?;
+        everything::serve(everything.accept(NEXT_CLIENT)?)?;
         for _ in 0..2 {
             growth::serve_now(accept(&now)?)?;
             growth::serve_before(accept(&before)?)?;
