@@ -100,17 +100,22 @@ impl BulkChannel {
     ///
     /// # Errors
     /// As [`Pool::take`], but instead of [`BulkError::NoBuffer`] [`Error::TimedOut`], or [`Error::WouldBlock`] where `timeout` is
-    /// zero; the end of the peer.
+    /// zero; the end of the peer, when none is free even so.
     pub fn take(&mut self, pool: &Pool, timeout: Duration) -> Result<Buffer, Error> {
         let mut patience = Patience::of(timeout);
         let mut glance = Duration::ZERO;
         loop {
-            // What comes back now is what became free last.
-            if let Some(handle) = self.expect_back(pool, glance)? {
-                return Ok(Buffer::new(handle));
-            }
+            // What comes back now is what became free last. With the channel ends that, and what is free is still there.
+            let ended = match self.expect_back(pool, glance) {
+                Ok(Some(handle)) => return Ok(Buffer::new(handle)),
+                Ok(None) => None,
+                Err(error) => Some(error),
+            };
             if let Some(buffer) = pool.take_if_free()? {
                 return Ok(buffer);
+            }
+            if let Some(error) = ended {
+                return Err(error);
             }
             if glance == timeout {
                 self.hear(&mut patience)?;

@@ -70,6 +70,23 @@ fn kept(offset_bytes: u64, marked: &[u8]) -> Vec<File> {
 }
 
 #[test]
+fn what_is_free_can_be_taken_after_the_end_of_the_channel() {
+    let (mut left, mut right) = pair();
+    let pool = pool(2);
+    assign(&mut left, &mut right, &pool);
+    let buffer = left.take(&pool, LONG).unwrap();
+    left.move_to(buffer, &[], LONG).unwrap();
+    let moved = right.recv_moved(&mut Vec::new(), LONG).unwrap();
+    right.pass(moved, &[], LONG).unwrap();
+    drop(right);
+    let taken = [left.take(&pool, LONG).unwrap(), left.take(&pool, LONG).unwrap()];
+    let error = left.take(&pool, LONG).unwrap_err();
+    assert!(error.is_peer_gone(), "{error}");
+    drop(taken);
+    assert_eq!(pool.counts().free, 2);
+}
+
+#[test]
 fn a_moved_buffer_is_the_receivers_alone() {
     let (mut left, mut right) = pair();
     let pool = pool(2);
