@@ -59,8 +59,10 @@ impl Regions {
 
     fn of_maker(&self, maker: DomainId) -> (usize, u64) {
         let making = self.making.values().filter(|(_, new)| new.maker == maker);
+        // A file is as long as whoever passes it says, until its agent has looked.
+        let length_bytes = |new: &NewRegion| if new.memory == Memory::File { 0 } else { new.length_bytes };
         making.fold(self.table.regions_of(maker), |(count, bytes), (_, new)| {
-            (count + 1, bytes + new.length_bytes)
+            (count + 1, bytes.saturating_add(length_bytes(new)))
         })
     }
 }

@@ -15,6 +15,9 @@ use crate::window::Place;
 /// Messages of a client that are read in a turn.
 const BURST: usize = 16;
 
+/// How long every file is.
+const FILE_BYTES: u64 = 32 * 1024;
+
 /// Packets that fit into a pipe.
 pub const PIPE_PACKETS: usize = 8;
 
@@ -262,7 +265,9 @@ impl SimAgent {
                 // What domains trace is not simulated: no page is there.
                 Action::ReadTrace { ticket, .. } => self.core.trace_read(ticket, None),
                 Action::Trace { .. } | Action::ForgetTrace { .. } => {}
-                Action::MakeRegion { region, source, .. } => self.make_region(shared, region, &source),
+                Action::MakeRegion { region, length_bytes, source } => {
+                    self.make_region(shared, region, length_bytes, &source);
+                }
                 Action::SealRegion { region, seal } => self.seal_region(shared, region, seal),
                 Action::ForgetRegion { region } => {
                     self.regions.remove(&region);
@@ -319,13 +324,22 @@ impl SimAgent {
         }
     }
 
-    fn make_region(&mut self, shared: &mut Shared, region: RegionId, source: &RegionSource<Fd>) {
+    fn make_region(
+        &mut self,
+        shared: &mut Shared,
+        region: RegionId,
+        length_bytes: u64,
+        source: &RegionSource<Fd>,
+    ) {
         // A kernel may be out of memory.
         let made = match source {
             _ if !shared.healed && shared.random.chance(shared.plan.faults.start / 4) => {
                 Err("out of memory".to_owned())
             }
             RegionSource::Made(_) => Ok(false),
+            RegionSource::File(Some(Fd::File { .. })) if length_bytes > FILE_BYTES => {
+                Err(format!("make a region of {length_bytes} bytes of a file of {FILE_BYTES}"))
+            }
             RegionSource::File(Some(Fd::File { writable })) => Ok(!writable),
             RegionSource::File(_) => Err("it did not arrive".to_owned()),
         };

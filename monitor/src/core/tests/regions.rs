@@ -190,6 +190,19 @@ fn memory_that_is_not_made_or_comes_too_late_leaves_nothing() {
 }
 
 #[test]
+fn a_file_of_any_length_that_is_not_looked_at_yet_is_not_counted_as_memory() {
+    let mut bench = Bench::up_with(4, "[limits]\nregion_mib_per_domain = 1\n");
+    bench.attach(OWNER);
+    let file = |length_bytes| Request::RegionCreate { place: RegionPlace::File, length_bytes };
+    for length_bytes in [u64::MAX, u64::MAX, 1 << 20] {
+        assert_eq!(bench.ask(OWNER, file(length_bytes)), None);
+    }
+    let memory = |length_bytes| Request::RegionCreate { place: in_memory_of("host"), length_bytes };
+    assert_eq!(bench.ask(OWNER, memory(1 << 20)), None);
+    assert!(matches!(bench.ask(OWNER, memory(1)), Some(Reply::Failed { fault: Fault::Limit { .. } })));
+}
+
+#[test]
 fn what_no_node_has_is_refused() {
     let mut bench = Bench::up(4);
     bench.attach(OWNER);
