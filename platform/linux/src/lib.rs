@@ -3,6 +3,7 @@
 //!
 //! With `base`, the only crate that may hold `unsafe`. It knows no protocol.
 
+pub mod allocations;
 pub mod barrier;
 pub mod calls;
 pub mod clock;

@@ -1,6 +1,7 @@
 //! Channels without a monitor, and a monitor that says what a test wants.
 
 use std::future::Future;
+use std::num::NonZeroU16;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,12 +9,17 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use tombolo_base::{ChannelId, DomainId};
-use tombolo_control::{ClientMessage, Exit, Grant, MonitorMessage, Reply, Request, Wire};
+use tombolo_base::{ChannelId, DomainId, NodeId};
+use tombolo_capability::{
+    Backing, CapabilityId, CapabilityInfo, Extent, PAGE_BYTES, RegionId, RegionInfo, Rights, Seal,
+};
+use tombolo_control::{ClientMessage, Exit, Grant, MonitorMessage, RegionMap, Reply, Request, Wire};
 use tombolo_link::{ChannelConfig, Side, TransportKind};
 use tombolo_naming::Operation;
 use tombolo_platform::Deadline;
+use tombolo_platform::allocations::Counting;
 use tombolo_platform::event::{Interest, poll};
+use tombolo_platform::memory::{Making, create_region};
 use tombolo_platform::socket::{self, Kind};
 use tombolo_transport::trace::Recorder;
 
@@ -22,6 +28,10 @@ use crate::domain::{Domain, Listener};
 use crate::monitor::MonitorLink;
 use crate::options::ChannelOptions;
 use crate::spawn::{Child, SpawnOptions};
+
+/// So that tests see what is allocated.
+#[global_allocator]
+static COUNTING: Counting = Counting;
 
 /// Longer than anything here takes on a machine that does ten other things.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -114,10 +124,23 @@ impl Monitor {
 
     /// A domain like no other of this process.
     pub(crate) fn another_domain() -> Domain {
+        Self::with_another_domain().0
+    }
+
+    fn with_another_domain() -> (Domain, Monitor) {
         static LAST: AtomicU64 = AtomicU64::new(100);
-        let (domain, _monitor) = Self::with_domain();
+        let (domain, monitor) = Self::with_domain();
         let number = LAST.fetch_add(1, Ordering::Relaxed);
-        Domain::of_link(domain.link, id(domain_id().to_bits() + number))
+        (Domain::of_link(domain.link, id(domain_id().to_bits() + number)), monitor)
+    }
+
+    /// A domain like no other of this process, whose monitor makes one region, and lets whoever asks map it: all of it, and
+    /// with all rights.
+    pub(crate) fn domain_with(memory: &Arc<OneRegion>) -> Domain {
+        let (domain, monitor) = Self::with_another_domain();
+        let memory = Arc::clone(memory);
+        std::thread::spawn(move || memory.serve(&monitor));
+        domain
     }
 
     pub(crate) fn say(&self, request: u32, body: Reply, fds: &[&OwnedFd]) {
@@ -187,5 +210,90 @@ impl Monitor {
         let (request, body) = self.next_request();
         assert!(matches!(body, Request::Spawn { .. }));
         self.say(request, Reply::Spawn { domain }, &[]);
+    }
+}
+
+/// A region of which several monitors know.
+#[derive(Default)]
+pub(crate) struct OneRegion {
+    memory: Mutex<Option<(OwnedFd, u64)>>,
+}
+
+impl OneRegion {
+    /// Answers what a domain asks for, until it is gone.
+    fn serve(&self, monitor: &Monitor) {
+        let mut lifelines = Vec::new();
+        let mut buffer = vec![0; socket::MAX_PACKET_BYTES];
+        loop {
+            let waited = poll(&[(monitor.socket.as_fd(), Interest::Read)], Some(Deadline::after(LONG)));
+            let Some(received) = waited.ok().and_then(|_| socket::receive(&monitor.socket, &mut buffer).ok())
+            else {
+                return;
+            };
+            let Ok(message) = ClientMessage::from_bytes(&buffer[..received.length]) else { return };
+            if let Request::RegionCreate { length_bytes, .. } = message.body {
+                let length_bytes = length_bytes.next_multiple_of(PAGE_BYTES);
+                let making = Making { huge_page_bytes: 0, numa_node: None };
+                let made = create_region("tombolo-test", length_bytes, making).unwrap();
+                *self.memory.lock().unwrap() = Some((made, length_bytes));
+            }
+            let memory = self.memory.lock().unwrap();
+            let (memory, length_bytes) = memory.as_ref().expect("a region");
+            let capability = Self::right(*length_bytes);
+            match message.body {
+                Request::RegionCreate { .. } => {
+                    monitor.say(message.request, Reply::RegionCreate { capability }, &[]);
+                }
+                Request::CapabilityDerive { .. } => {
+                    monitor.say(message.request, Reply::CapabilityDerive { capability }, &[]);
+                }
+                Request::CapabilityAccept { .. } => {
+                    let region = Self::region(*length_bytes);
+                    let reply = Reply::CapabilityAccept { capability, region, foreign: None };
+                    monitor.say(message.request, reply, &[]);
+                }
+                Request::RegionMap { rights, .. } => {
+                    let (ours, theirs) = socket::pair(Kind::Stream).unwrap();
+                    lifelines.push(ours);
+                    let CapabilityInfo { region, extent, .. } = capability;
+                    let (file_offset_bytes, huge_page_bytes) = (0, 0);
+                    let backing = Backing::Memory;
+                    let map =
+                        RegionMap { region, extent, rights, file_offset_bytes, backing, huge_page_bytes };
+                    monitor.say(message.request, Reply::RegionMap { map }, &[memory, &theirs]);
+                }
+                Request::CapabilityRevoke { .. } => {
+                    let reply = Reply::CapabilityRevoke { removed: 0, killed: Vec::new() };
+                    monitor.say(message.request, reply, &[]);
+                }
+                // What wants no answer.
+                other => assert_eq!(message.request, 0, "{other:?}"),
+            }
+        }
+    }
+
+    fn right(length_bytes: u64) -> CapabilityInfo {
+        CapabilityInfo {
+            id: CapabilityId(1),
+            region: Self::region(length_bytes).id,
+            extent: Extent::new(0, length_bytes),
+            rights: Rights::ALL,
+            holder: domain_id(),
+            parent: None,
+            revoked: false,
+            granter: None,
+        }
+    }
+
+    fn region(length_bytes: u64) -> RegionInfo {
+        RegionInfo {
+            id: RegionId::new(NodeId::HOST, NonZeroU16::MIN, 1),
+            backing: Backing::Memory,
+            length_bytes,
+            maker: domain_id(),
+            seal: Seal::Open,
+            capabilities: 1,
+            mappings: 0,
+        }
     }
 }

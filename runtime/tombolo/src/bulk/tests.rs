@@ -1,5 +1,7 @@
 //! Bulk channels without trust, between two domains of one process: no monitor is needed for that.
 
+mod awake;
+
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -10,6 +12,7 @@ use tombolo_link::TransportKind;
 
 use super::options::fits;
 use super::{Arrival, BulkChannel, BulkError, BulkOptions, Pool, PoolOptions};
+use crate::domain::Domain;
 use crate::error::Error;
 use crate::testing::{LONG, Monitor, pair_with};
 
@@ -21,10 +24,18 @@ fn options() -> BulkOptions {
 
 /// Both ends of a channel, whose domains are two.
 fn ends(left: &BulkOptions, right: &BulkOptions) -> (Result<BulkChannel, Error>, Result<BulkChannel, Error>) {
-    let (a, b) = pair_with(TransportKind::Shm, &left.underneath());
-    let open = |channel, options: &BulkOptions| {
+    ends_of((&Monitor::another_domain(), left), (&Monitor::another_domain(), right))
+}
+
+/// The same of these domains.
+fn ends_of(
+    left: (&Domain, &BulkOptions),
+    right: (&Domain, &BulkOptions),
+) -> (Result<BulkChannel, Error>, Result<BulkChannel, Error>) {
+    let (a, b) = pair_with(TransportKind::Shm, &left.1.underneath());
+    let open = |channel, (domain, options): (&Domain, &BulkOptions)| {
         let terms = fits(&channel, options.terms);
-        BulkChannel::open(&Monitor::another_domain(), channel, options, terms, LONG)
+        BulkChannel::open(domain, channel, options, terms, LONG)
     };
     std::thread::scope(|scope| {
         let left = scope.spawn(|| open(a, left));
