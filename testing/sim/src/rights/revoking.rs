@@ -113,6 +113,9 @@ impl RightsModel {
         open.answered = true;
         let open = &self.revocations[index];
         let waited = self.root_clock.saturating_sub(open.at.1);
+        // Domains may have been killed before the root's clock was set back.
+        let set_back = self.jumped_back_ns - open.jumped_back_ns;
+        let most_waited = (self.root_clock + set_back).saturating_sub(open.at.1);
         let right = match reply {
             Reply::CapabilityRevoke { removed, killed } => {
                 if let Some(number) =
@@ -125,8 +128,8 @@ impl RightsModel {
                     Err(format!("{} are gone", open.removed))
                 } else if !killed.iter().all(|domain| open.holders.contains(domain)) {
                     Err(format!("only {:?} had it mapped", open.holders))
-                } else if !killed.is_empty() && waited < self.let_go_ns {
-                    Err(format!("only {waited} ns had passed"))
+                } else if !killed.is_empty() && most_waited < self.let_go_ns {
+                    Err(format!("only {most_waited} ns had passed"))
                 } else {
                     Ok(())
                 }
