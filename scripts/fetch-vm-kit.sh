@@ -2,6 +2,7 @@
 # Puts what an aarch64 virtual machine node is made of, except our own monitor, into TARGET/kit/aarch64:
 #   vmlinuz             Debian's kernel for clouds
 #   modules/*.ko,order  its vfio modules, and their order, each after those it needs
+#   network-modules/*   the same for a network, which nodes have none of: `tombolo bench bulk` measures one
 #   busybox             the shell and tools of the node's console
 #
 # usage: fetch-vm-kit.sh [TARGET]      TARGET is cargo's target folder, by default `target`
@@ -16,8 +17,9 @@ cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/tombolo
 debs=$cache/debs
 kernel=linux-image-cloud-arm64
 needed_modules='vfio_iommu_type1 vfio-pci'
+network_modules='virtio_pci virtio_net'
 # To be raised when this script makes something else of the same packages.
-recipe=1
+recipe=2
 
 say() { printf 'vm kit: %s\n' "$*" >&2; }
 fail() {
@@ -62,7 +64,7 @@ module_file() {
     find "$work/lib" -name "$(printf '%s' "$1" | sed 's/[-_]/[-_]/g').ko*" | head -n 1
 }
 
-# Installs a module after those it needs, as its own description lists them.
+# Installs a module into $folder after those it needs, as its own description lists them.
 add_module() {
     case " $added " in *" $1 "*) return ;; esac
     [ -n "$(module_file "$1")" ] || fail "$kernel_deb has no module $1"
@@ -74,8 +76,8 @@ add_module() {
     for needed in $(tr '\0' '\n' <"$(module_file "$1")" | sed -n 's/^depends=//p' | tr ',' ' '); do
         add_module "$needed"
     done
-    cp "$(module_file "$1")" "$work/modules/"
-    basename "$(module_file "$1")" >>"$work/modules/order"
+    cp "$(module_file "$1")" "$work/$folder/"
+    basename "$(module_file "$1")" >>"$work/$folder/order"
     added="$added $1"
 }
 
@@ -88,22 +90,28 @@ kernel_deb=$(kept "$image_pattern")
 busybox_deb=$(kept "$busybox_pattern")
 
 say "unpacking ${kernel_deb##*/} and ${busybox_deb##*/} to $kit"
-mkdir "$work/lib" "$work/busybox" "$work/modules"
-dpkg-deb --fsys-tarfile "$kernel_deb" | tar -x -C "$work/lib" --wildcards './boot/vmlinuz-*' '*/kernel/drivers/*'
+mkdir "$work/lib" "$work/busybox" "$work/modules" "$work/network-modules"
+dpkg-deb --fsys-tarfile "$kernel_deb" | tar -x -C "$work/lib" --wildcards './boot/vmlinuz-*' '*/kernel/drivers/*' '*/kernel/net/core/*'
 dpkg-deb --fsys-tarfile "$busybox_deb" | tar -x -C "$work/busybox" --wildcards '*bin/busybox'
-: >"$work/modules/order"
+folder=modules
 added=
 for module in $needed_modules; do
+    add_module "$module"
+done
+folder=network-modules
+added=
+for module in $network_modules; do
     add_module "$module"
 done
 mv "$work"/lib/boot/vmlinuz-* "$work/vmlinuz"
 mv "$work"/busybox/*bin/busybox "$work/bin-busybox"
 chmod 644 "$work/vmlinuz"
 chmod 755 "$work/bin-busybox"
-chmod 644 "$work"/modules/*
+chmod 644 "$work"/modules/* "$work"/network-modules/*
 
-rm -rf "$kit/vm-kit" "$kit/modules"
+rm -rf "$kit/vm-kit" "$kit/modules" "$kit/network-modules"
 mv "$work/modules" "$kit/modules"
+mv "$work/network-modules" "$kit/network-modules"
 mv "$work/vmlinuz" "$kit/vmlinuz"
 mv "$work/bin-busybox" "$kit/busybox"
 printf '%s %s %s\n' "$recipe" "${kernel_deb##*/}" "${busybox_deb##*/}" >"$kit/vm-kit"

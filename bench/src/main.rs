@@ -1,17 +1,25 @@
 //! The far side of `tombolo bench ring` and `bench bulk`: started by them on the node that they measure.
 #![forbid(unsafe_code)]
 
+use std::fmt::Display;
 use std::process::ExitCode;
 
 use tombolo_bench::bulk;
-use tombolo_bench::ring::{Error, PeerArguments, peer};
+use tombolo_bench::ring::{PeerArguments, peer};
+use tombolo_platform::guest::init::is_init;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [what, name] = arguments.as_slice()
-        && what == "bulk"
-    {
-        return ended(bulk::far::run(name));
+    if is_init() && arguments.is_empty() {
+        // Of a virtual machine that `tombolo bench bulk` has started for its network alone.
+        return ended(bulk::network::be_machine());
+    }
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["bulk", name] => return ended(bulk::far::run(name)),
+        ["bulk-pair", name, pair] => return ended(bulk::far::run_of_pair(name, pair, None)),
+        ["bulk-pair", name, pair, makes] => return ended(bulk::far::run_of_pair(name, pair, Some(makes))),
+        _ => {}
     }
     let arguments = match PeerArguments::parse(arguments) {
         Ok(arguments) => arguments,
@@ -23,7 +31,7 @@ fn main() -> ExitCode {
     ended(peer::run(&arguments))
 }
 
-fn ended(result: Result<(), Error>) -> ExitCode {
+fn ended(result: Result<(), impl Display>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

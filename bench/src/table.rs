@@ -15,6 +15,8 @@ pub(crate) fn significant(value: f64) -> String {
     match value {
         value if value >= 99.95 => format!("{value:.0}"),
         value if value >= 9.995 => format!("{value:.1}"),
+        // A few bytes at a time are far from a gigabyte a second.
+        value if value > 0.0 && value < 0.01 => format!("{value:.4}"),
         value => format!("{value:.2}"),
     }
 }

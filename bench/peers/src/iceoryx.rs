@@ -1,5 +1,9 @@
 //! iceoryx2: publish-subscribe, which polls, and events, which block.
 
+use std::fmt::Debug;
+use std::fs;
+use std::mem::MaybeUninit;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use iceoryx2::port::listener::Listener;
@@ -17,9 +21,12 @@ const EVENTS: &str = "iceoryx2 events";
 /// Samples on their way: as many as Tombolo's rings have slots.
 const DEPTH: usize = 64;
 
+/// Where the library keeps samples and connections.
+const SHARED_MEMORY: &str = "/dev/shm";
+
 const PATIENCE: Duration = Duration::from_secs(10);
 
-fn failed(what: &str) -> impl FnOnce(&dyn std::fmt::Debug) -> Error {
+fn failed(what: &str) -> impl FnOnce(&dyn Debug) -> Error {
     move |why| Error::of_peer(NAME, format!("{what}: {why:?}"))
 }
 
@@ -28,15 +35,49 @@ trait Named<T> {
     fn named(self, what: &str) -> Result<T, Error>;
 }
 
-impl<T, E: std::fmt::Debug> Named<T> for Result<T, E> {
+impl<T, E: Debug> Named<T> for Result<T, E> {
     fn named(self, what: &str) -> Result<T, Error> {
         self.map_err(|error| failed(what)(&error))
     }
 }
 
-fn node() -> Result<Node<ipc::Service>, Error> {
+/// What all files of a run begin with, in whatever folder the library makes them: the near side's own number is in it.
+const OURS: &str = "tombolo-bench-";
+
+/// A node whose files are told from everybody else's, and that no file of this user's configures.
+fn node(meeting: &Meeting<'_>) -> Result<Node<ipc::Service>, Error> {
     set_log_level(LogLevel::Error);
-    NodeBuilder::new().create::<ipc::Service>().named("make a node")
+    // Meetings are called tombolo-bench-NEAR-FAR-NUMBER.
+    let near = meeting.name.strip_prefix(OURS).and_then(|rest| rest.split('-').next()).unwrap_or("0");
+    let mut config = Config::default();
+    config.global.prefix = FileName::new(format!("{OURS}{near}_").as_bytes()).named("name its files")?;
+    let folder = std::env::temp_dir().join(format!("{OURS}{near}"));
+    let root = Path::new(folder.to_string_lossy().as_bytes()).named("name its folder")?;
+    config.global.set_root_path(&root);
+    NodeBuilder::new().config(&config).create::<ipc::Service>().named("make a node")
+}
+
+/// Removes what the library has left of this program's run, and of runs that were killed: a state of 16 bytes for each
+/// connection at least. What cannot be removed stays.
+pub(crate) fn sweep() {
+    for folder in [PathBuf::from(SHARED_MEMORY), std::env::temp_dir()] {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten().filter(|entry| is_left(&entry.file_name().to_string_lossy())) {
+            let removed = match entry.file_type() {
+                Ok(kind) if kind.is_dir() => fs::remove_dir_all(entry.path()),
+                _ => fs::remove_file(entry.path()),
+            };
+            // Nobody is served by a failed measurement where a file of nobody's stays.
+            let _ = removed;
+        }
+    }
+}
+
+/// Whether a file or folder of that name belongs to a run that nobody goes on with.
+fn is_left(name: &str) -> bool {
+    let digits = name.strip_prefix(OURS).map(|rest| rest.split('_').next().unwrap_or(rest));
+    let Some(near) = digits.and_then(|digits| digits.parse::<u32>().ok()) else { return false };
+    near == std::process::id() || !std::path::Path::new(&format!("/proc/{near}")).exists()
 }
 
 fn service_name(meeting: &Meeting<'_>, way: &str) -> Result<ServiceName, Error> {
@@ -52,56 +93,178 @@ fn ways(side: Side) -> (&'static str, &'static str) {
 }
 
 /// Samples of words, loaned and filled in place.
-pub(crate) struct PublishSubscribe;
+pub(crate) struct PublishSubscribe {
+    name: &'static str,
+    /// Samples of bulk data, where they are not as many as Tombolo has buffers.
+    samples: Option<usize>,
+    /// Where a sample may begin.
+    alignment_bytes: usize,
+    /// Whether the bare hand-over is measured, too.
+    hands_over: bool,
+}
+
+impl PublishSubscribe {
+    /// As the library has it by default.
+    pub(crate) const USUAL: Self =
+        PublishSubscribe { name: NAME, samples: None, alignment_bytes: 8, hands_over: false };
+
+    /// For bulk data with other settings, too: which is best depends on the machine.
+    pub(crate) const SETTINGS: [Self; 3] = [
+        PublishSubscribe { hands_over: true, ..Self::USUAL },
+        PublishSubscribe { name: "iceoryx2 aligned", alignment_bytes: 4096, ..Self::USUAL },
+        PublishSubscribe {
+            name: "iceoryx2 aligned deep",
+            samples: Some(8),
+            alignment_bytes: 4096,
+            ..Self::USUAL
+        },
+    ];
+
+    fn is_usual(&self) -> bool {
+        self.name == NAME
+    }
+}
 
 impl Peer for PublishSubscribe {
     fn name(&self) -> &'static str {
-        NAME
+        self.name
     }
 
     fn about(&self) -> String {
+        let bulk = match self.samples {
+            None => "as many as Tombolo has buffers".to_owned(),
+            Some(samples) => format!("{samples}"),
+        };
+        let aligned = match self.alignment_bytes {
+            4096 => ", each at the beginning of a page",
+            _ => "",
+        };
         format!(
-            "0.10.0, publish-subscribe, samples loaned, filled and read in place; polls. {DEPTH} samples of small \
-             messages, of bulk data as many as Tombolo has buffers; no overflow: the publisher waits"
+            "0.10.0, publish-subscribe, samples loaned, filled and read in place as plain memory; polls. {DEPTH} samples \
+             of small messages, of bulk data {bulk}{aligned}; no overflow: the publisher waits. A buffer there and back \
+             is a sample there and another back, untouched"
         )
     }
 
     fn metrics(&self) -> Vec<Metric> {
+        if !self.is_usual() {
+            return Metric::BANDWIDTHS.to_vec();
+        }
         let mut metrics = Metric::ROUND_TRIPS.to_vec();
         metrics.push(Metric::Rate { bytes: 64, batch: 1 });
         metrics.extend(Metric::BANDWIDTHS);
         metrics.extend(Metric::STANDING);
+        if self.hands_over {
+            metrics.extend(Metric::TRANSFERS);
+        }
         metrics
     }
 
     fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
-        let node = node()?;
-        let (length, depth) = match metric {
+        let node = node(meeting)?;
+        let shape = match metric {
             // One that is read, and the others on their way.
-            Metric::Bandwidth { bytes } => (bytes / 8, buffers(bytes) - 1),
-            _ => (1024 / 8, DEPTH),
+            Metric::Bandwidth { bytes } => (bytes, self.samples.unwrap_or_else(|| buffers(bytes)) - 1),
+            Metric::Transfer { bytes } => {
+                let (publisher, subscriber) = ports(&node, meeting, (bytes, 1), self.alignment_bytes)?;
+                return Ok(AnyEnd::new(Rights { bytes, publisher, subscriber, _node: node }));
+            }
+            _ => (1024, DEPTH),
         };
-        let (out, back) = ways(meeting.side);
-        let service = |way| {
-            let service = node
-                .service_builder(&service_name(meeting, way)?)
-                .publish_subscribe::<[u64]>()
-                .enable_safe_overflow(false)
-                .subscriber_max_buffer_size(depth)
-                .subscriber_max_borrowed_samples(1)
-                .max_publishers(1)
-                .max_subscribers(1);
-            service.open_or_create().named("open a service")
-        };
-        let service_out = service(out)?;
-        let publisher = service_out.publisher_builder().initial_max_slice_len(length).max_loaned_samples(1);
-        let publisher = publisher
-            .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
-            .create()
-            .named("make a publisher")?;
-        let subscriber =
-            service(back)?.subscriber_builder().buffer_size(depth).create().named("make a subscriber")?;
+        let (publisher, subscriber) = ports(&node, meeting, shape, self.alignment_bytes)?;
         Ok(AnyEnd::new(Samples { publisher, subscriber, _node: node }))
+    }
+}
+
+type Ports<T> = (Publisher<ipc::Service, [T], ()>, Subscriber<ipc::Service, [T], ()>);
+
+/// This side's ports, for samples of up to so many bytes, so many of which are on their way.
+fn ports<T: Debug + ZeroCopySend>(
+    node: &Node<ipc::Service>,
+    meeting: &Meeting<'_>,
+    (bytes, depth): (usize, usize),
+    alignment_bytes: usize,
+) -> Result<Ports<T>, Error> {
+    let (out, back) = ways(meeting.side);
+    let alignment = Alignment::new(alignment_bytes).ok_or(Error::Unsupported)?;
+    let service = |way| {
+        let service = node
+            .service_builder(&service_name(meeting, way)?)
+            .publish_subscribe::<[T]>()
+            .payload_alignment(alignment)
+            .enable_safe_overflow(false)
+            .subscriber_max_buffer_size(depth)
+            .subscriber_max_borrowed_samples(1)
+            .max_publishers(1)
+            .max_subscribers(1);
+        service.open_or_create().named("open a service")
+    };
+    let service_out = service(out)?;
+    let publisher =
+        service_out.publisher_builder().initial_max_slice_len(bytes / size_of::<T>()).max_loaned_samples(1);
+    let publisher = publisher
+        .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
+        .create()
+        .named("make a publisher")?;
+    let subscriber =
+        service(back)?.subscriber_builder().buffer_size(depth).create().named("make a subscriber")?;
+    Ok((publisher, subscriber))
+}
+
+/// Waits for a sample and does something with it.
+#[inline(always)]
+fn take<T: Debug + ZeroCopySend, R>(
+    subscriber: &Subscriber<ipc::Service, [T], ()>,
+    read: impl FnOnce(&[T]) -> R,
+) -> Result<R, Error> {
+    let mut patience = Patience::default();
+    loop {
+        match subscriber.receive().named("receive a sample")? {
+            Some(sample) => return Ok(read(sample.payload())),
+            None => patience.wait()?,
+        }
+    }
+}
+
+/// Samples that nobody touches.
+struct Rights {
+    bytes: usize,
+    publisher: Publisher<ipc::Service, [MaybeUninit<u64>], ()>,
+    subscriber: Subscriber<ipc::Service, [MaybeUninit<u64>], ()>,
+    _node: Node<ipc::Service>,
+}
+
+impl Rights {
+    fn publish(&mut self) -> Result<(), Error> {
+        let sample = self.publisher.loan_slice_uninit(self.bytes / 8).named("loan a sample")?;
+        // What is written of each word is nothing, and so nothing is done.
+        sample.write_from_fn(|_| MaybeUninit::uninit()).send().named("send a sample")?;
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<(), Error> {
+        let words = take(&self.subscriber, <[_]>::len)?;
+        if words == self.bytes / 8 { Ok(()) } else { Err(corrupt(0)) }
+    }
+}
+
+impl End for Rights {
+    fn send<const N: usize>(&mut self, _sequence: u64) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    fn recv<const N: usize>(&mut self, _sequence: u64) -> Result<(), Error> {
+        Err(Error::Unsupported)
+    }
+
+    fn lend(&mut self) -> Result<(), Error> {
+        self.publish()?;
+        self.take()
+    }
+
+    fn give_back(&mut self) -> Result<(), Error> {
+        self.take()?;
+        self.publish()
     }
 }
 
@@ -119,17 +282,6 @@ impl Samples {
         sample.send().named("send a sample")?;
         Ok(())
     }
-
-    #[inline(always)]
-    fn take<R>(&mut self, read: impl FnOnce(&[u64]) -> R) -> Result<R, Error> {
-        let mut patience = Patience::default();
-        loop {
-            match self.subscriber.receive().named("receive a sample")? {
-                Some(sample) => return Ok(read(sample.payload())),
-                None => patience.wait()?,
-            }
-        }
-    }
 }
 
 impl End for Samples {
@@ -140,7 +292,7 @@ impl End for Samples {
 
     #[inline(always)]
     fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
-        let wrong = self.take(|words| {
+        let wrong = take(&self.subscriber, |words| {
             let differing = words.iter().enumerate().map(|(index, found)| found ^ word(sequence, index));
             differing.fold((words.len() ^ (N / 8)) as u64, |all, differs| all | differs)
         })?;
@@ -152,7 +304,7 @@ impl End for Samples {
     }
 
     fn recv_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
-        let sum = self.take(|words| words.iter().fold(0_u64, |sum, word| sum.wrapping_add(*word)))?;
+        let sum = take(&self.subscriber, |words| words.iter().fold(0_u64, |sum, word| sum.wrapping_add(*word)))?;
         check_sum(sum, bytes, sequence)
     }
 }
@@ -174,7 +326,7 @@ impl Peer for Events {
     }
 
     fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
-        let node = node()?;
+        let node = node(meeting)?;
         let (out, back) = ways(meeting.side);
         let service = |way| {
             node.service_builder(&service_name(meeting, way)?)
@@ -204,5 +356,22 @@ impl End for Notices {
         let mut notices = 0;
         self.listener.timed_wait(|_| notices += 1, PATIENCE).named("wait for a notice")?;
         if notices == 0 { Err(Error::Stalled { waited: PATIENCE }) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_uses_any_more_is_swept() {
+        let own = std::process::id();
+        for name in [format!("{OURS}{own}"), format!("{OURS}{own}_0123.data"), format!("{OURS}4194305_x")] {
+            assert!(is_left(&name), "{name}");
+        }
+        // Process 1 is always there; the others are not of a run.
+        for name in ["tombolo-bench-1", "tombolo-bench-1_x", "tombolo-bench-", "tombolo-bench-x_1", "iox2_1", ""] {
+            assert!(!is_left(name), "{name}");
+        }
     }
 }

@@ -49,14 +49,16 @@ fn calling() -> Vec<Box<dyn Peer>> {
 fn moving() -> Vec<Box<dyn Peer>> {
     let mut moving = bulk::peers();
     #[cfg(feature = "iceoryx2")]
-    moving.push(Box::new(iceoryx::PublishSubscribe));
+    moving.extend(
+        iceoryx::PublishSubscribe::SETTINGS.into_iter().map(|setting| Box::new(setting) as Box<dyn Peer>),
+    );
     moving
 }
 
 fn all() -> Vec<Box<dyn Peer>> {
     let mut all = peers::all();
     #[cfg(feature = "iceoryx2")]
-    all.extend([Box::new(iceoryx::PublishSubscribe) as Box<dyn Peer>, Box::new(iceoryx::Events)]);
+    all.extend([Box::new(iceoryx::PublishSubscribe::USUAL) as Box<dyn Peer>, Box::new(iceoryx::Events)]);
     #[cfg(feature = "zeromq")]
     all.push(Box::new(zeromq::Pairs));
     #[cfg(feature = "aeron")]
@@ -183,7 +185,12 @@ fn shown(
 ) -> Result<Results, String> {
     let own = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
     let far = vec![own.to_string_lossy().into_owned(), "far".into()];
+    #[cfg(feature = "iceoryx2")]
+    iceoryx::sweep();
     let results = measure(&Options { far, ..options }, &mut |line| eprint!("\r\x1b[K{line}"));
+    // All far sides have ended.
+    #[cfg(feature = "iceoryx2")]
+    iceoryx::sweep();
     eprint!("\r\x1b[K");
     results.map_err(|error| error.to_string())
 }

@@ -11,8 +11,8 @@ use crate::ring::Error;
 /// How long either side may take to come to what the other waits for: an emulated processor fills megabytes slowly.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
-const COMMAND_BYTES: usize = 24;
-const ANSWER: u64 = 100;
+pub(super) const COMMAND_BYTES: usize = 24;
+pub(super) const ANSWER: u64 = 100;
 
 /// Which copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +32,10 @@ impl Way {
 /// What the peer does until the next command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Command {
+    /// Make a pool of so many buffers of so many bytes, and assign it.
+    Make { bytes: u64, count: u32 },
+    /// Take it off the channel.
+    Drop,
     /// Take the pool that is assigned now.
     Join,
     /// Let it go.
@@ -40,16 +44,22 @@ pub(super) enum Command {
     Take { count: u64 },
     /// Fill so many buffers, and move them back.
     Give { count: u64 },
+    /// Have so many buffers of the own pool filled by the other side, and read them.
+    Fetch { count: u64 },
     /// Pass so many back as they come.
     Return { count: u64 },
-    /// Copy again and again for so long, with a buffer that is moved there and passed back; answer with nanoseconds of one.
+    /// Give the right to a buffer away and take it back, so often; answer with picoseconds of one.
+    Lend { count: u64 },
+    /// The same with a buffer that is filled each time.
+    Deliver { count: u64 },
+    /// Copy again and again for so long, with a buffer that is moved there and passed back; answer with picoseconds of one.
     Copy { way: Way, length_ns: u64 },
     /// End.
     Bye,
 }
 
 impl Command {
-    fn words(self) -> [u64; 3] {
+    pub(super) fn words(self) -> [u64; 3] {
         match self {
             Command::Join => [1, 0, 0],
             Command::Leave => [2, 0, 0],
@@ -58,10 +68,15 @@ impl Command {
             Command::Return { count } => [5, count, 0],
             Command::Copy { way, length_ns } => [6, length_ns, way as u64],
             Command::Bye => [7, 0, 0],
+            Command::Make { bytes, count } => [8, bytes, count.into()],
+            Command::Drop => [9, 0, 0],
+            Command::Fetch { count } => [10, count, 0],
+            Command::Lend { count } => [11, count, 0],
+            Command::Deliver { count } => [12, count, 0],
         }
     }
 
-    fn from_words([code, argument, way]: [u64; 3]) -> Option<Command> {
+    pub(super) fn from_words([code, argument, more]: [u64; 3]) -> Option<Command> {
         Some(match (code, argument) {
             (1, 0) => Command::Join,
             (2, 0) => Command::Leave,
@@ -69,9 +84,14 @@ impl Command {
             (4, count) => Command::Give { count },
             (5, count) => Command::Return { count },
             (6, length_ns) => {
-                Command::Copy { way: Way::ALL.into_iter().find(|known| *known as u64 == way)?, length_ns }
+                Command::Copy { way: Way::ALL.into_iter().find(|known| *known as u64 == more)?, length_ns }
             }
             (7, 0) => Command::Bye,
+            (8, bytes) => Command::Make { bytes, count: u32::try_from(more).ok()? },
+            (9, 0) => Command::Drop,
+            (10, count) => Command::Fetch { count },
+            (11, count) => Command::Lend { count },
+            (12, count) => Command::Deliver { count },
             _ => return None,
         })
     }
@@ -83,8 +103,8 @@ pub(super) fn tell(control: &mut Channel, command: Command) -> Result<(), Error>
 }
 
 /// Says that it was done, and what it took.
-pub(super) fn answer(control: &mut Channel, took_ns: u64) -> Result<(), Error> {
-    send(control, [ANSWER, took_ns, 0])
+pub(super) fn answer(control: &mut Channel, took_ps: u64) -> Result<(), Error> {
+    send(control, [ANSWER, took_ps, 0])
 }
 
 /// Hears what to do.
@@ -96,26 +116,38 @@ pub(super) fn hear(control: &mut Channel) -> Result<Command, Error> {
 /// Waits until the peer has done what it was told.
 pub(super) fn answered(control: &mut Channel) -> Result<u64, Error> {
     match recv(control)? {
-        [ANSWER, took_ns, 0] => Ok(took_ns),
+        [ANSWER, took_ps, 0] => Ok(took_ps),
         _ => Err(Error::Unexpected { length_bytes: COMMAND_BYTES }),
     }
 }
 
 fn send(control: &mut Channel, words: [u64; 3]) -> Result<(), Error> {
-    let mut message = [0; COMMAND_BYTES];
-    for (bytes, word) in message.as_chunks_mut().0.iter_mut().zip(words) {
-        *bytes = word.to_le_bytes();
-    }
-    Ok(control.send(&message, PATIENCE)?)
+    Ok(control.send(&to_bytes(words), PATIENCE)?)
 }
 
 fn recv(control: &mut Channel) -> Result<[u64; 3], Error> {
     let mut message = Vec::with_capacity(COMMAND_BYTES);
     control.recv_into(&mut message, PATIENCE)?;
-    match message.as_chunks() {
-        (&[code, argument, way], []) => Ok([code, argument, way].map(u64::from_le_bytes)),
-        _ => Err(Error::Unexpected { length_bytes: message.len() }),
+    match <[u8; COMMAND_BYTES]>::try_from(message.as_slice()) {
+        Ok(message) => Ok(from_bytes(message)),
+        Err(_) => Err(Error::Unexpected { length_bytes: message.len() }),
     }
+}
+
+pub(super) fn to_bytes(words: [u64; 3]) -> [u8; COMMAND_BYTES] {
+    let mut message = [0; COMMAND_BYTES];
+    for (bytes, word) in message.as_chunks_mut().0.iter_mut().zip(words) {
+        *bytes = word.to_le_bytes();
+    }
+    message
+}
+
+pub(super) fn from_bytes(message: [u8; COMMAND_BYTES]) -> [u64; 3] {
+    let mut words = [0; 3];
+    for (word, bytes) in words.iter_mut().zip(message.as_chunks().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
 }
 
 #[cfg(test)]
@@ -132,10 +164,15 @@ mod tests {
             Command::Return { count: 0 },
             Command::Copy { way: Way::Pull, length_ns: 5 },
             Command::Bye,
+            Command::Make { bytes: 1 << 40, count: u32::MAX },
+            Command::Drop,
+            Command::Fetch { count: 3 },
+            Command::Lend { count: 64 },
+            Command::Deliver { count: 2 },
         ] {
-            assert_eq!(Command::from_words(command.words()), Some(command));
+            assert_eq!(Command::from_words(from_bytes(to_bytes(command.words()))), Some(command));
         }
-        for wrong in [[0, 0, 0], [6, 1, 3], [7, 1, 0], [ANSWER, 0, 0]] {
+        for wrong in [[0, 0, 0], [6, 1, 3], [7, 1, 0], [8, 1, 1 << 32], [9, 1, 0], [ANSWER, 0, 0]] {
             assert_eq!(Command::from_words(wrong), None);
         }
     }

@@ -1,11 +1,11 @@
 //! The far side of bulk data between nodes: a program on the node that is measured.
 
-use tombolo::{Arrival, Buffer, BulkChannel, BulkOptions, Channel, ChannelOptions, Domain, Pool};
+use tombolo::{Arrival, BulkOptions, Channel, ChannelOptions, Domain, Pool, PoolOptions};
 
 use super::command::{self, Command, PATIENCE};
 use super::copies;
+use super::moving::{Mover, memory};
 use crate::ring::Error;
-use crate::suite::peers::bare;
 
 /// The name of the bulk channel beside the channel of that name.
 pub(super) fn bulk_name(name: &str) -> String {
@@ -20,81 +20,101 @@ pub fn run(name: &str) -> Result<(), Error> {
     let domain = Domain::attach()?;
     let control = domain.connect(name, &ChannelOptions::default(), PATIENCE)?;
     let bulk = domain.connect_bulk(&bulk_name(name), &BulkOptions::default(), PATIENCE)?;
-    Far { control, bulk, pool: None, metadata: Vec::new() }.serve()
+    Far { domain, control, mover: Mover::new(bulk), pool: None, node: None }.serve()
+}
+
+/// The same for one of two programs on different nodes, whose bulk channel is between them: of the name `pair`, and made by
+/// who gets `makes`, the name of the other's node.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_of_pair(name: &str, pair: &str, makes: Option<&str>) -> Result<(), Error> {
+    let domain = Domain::attach()?;
+    let control = domain.connect(name, &ChannelOptions::default(), PATIENCE)?;
+    let options = BulkOptions::default();
+    let bulk = match makes {
+        Some(_) => domain.export_bulk(pair, &options)?.accept_bulk(&options, PATIENCE)?,
+        None => domain.connect_bulk(pair, &options, PATIENCE)?,
+    };
+    let node = makes.map(str::to_owned);
+    Far { domain, control, mover: Mover::new(bulk), pool: None, node }.serve()
 }
 
 struct Far {
+    domain: Domain,
     control: Channel,
-    bulk: BulkChannel,
+    mover: Mover,
     pool: Option<Pool>,
-    metadata: Vec<u8>,
+    /// Of one that makes pools: the node that is to reach them.
+    node: Option<String>,
 }
 
 impl Far {
     fn serve(&mut self) -> Result<(), Error> {
         loop {
-            let mut took_ns = 0;
-            match command::hear(&mut self.control)? {
-                Command::Join => self.pool = Some(self.bulk.recv_pool(PATIENCE)?),
-                Command::Leave => self.leave()?,
-                Command::Take { count } => (0..count).try_for_each(|sequence| self.take(sequence))?,
-                Command::Give { count } => (0..count).try_for_each(|sequence| self.give(sequence))?,
-                Command::Return { count } => (0..count).try_for_each(|_| {
-                    let buffer = self.recv()?;
-                    self.pass(buffer)
-                })?,
-                Command::Copy { way, length_ns } => {
-                    let buffer = self.recv()?;
-                    took_ns = copies::median_ns(way, &memory(&buffer)?, length_ns)?;
-                    self.pass(buffer)?;
-                }
-                Command::Bye => return command::answer(&mut self.control, 0),
+            let command = command::hear(&mut self.control)?;
+            let took_ps = self.obey(command)?;
+            command::answer(&mut self.control, took_ps)?;
+            if command == Command::Bye {
+                return Ok(());
             }
-            command::answer(&mut self.control, took_ns)?;
         }
     }
 
-    fn recv(&mut self) -> Result<Buffer, Error> {
-        Ok(self.bulk.recv_moved(&mut self.metadata, PATIENCE)?)
+    /// Does it; picoseconds of what was to be timed.
+    fn obey(&mut self, command: Command) -> Result<u64, Error> {
+        match command {
+            Command::Make { bytes, count } => self.make(bytes, count)?,
+            Command::Drop => self.drop_own()?,
+            Command::Join => self.pool = Some(self.mover.bulk.recv_pool(PATIENCE)?),
+            Command::Leave => self.leave()?,
+            Command::Take { count } => self.mover.read(count)?,
+            Command::Give { count } => self.with_pool(|mover, pool| mover.give(pool, count))?,
+            Command::Fetch { count } => self.with_pool(|mover, pool| mover.fetch(pool, count))?,
+            Command::Return { count } => self.mover.give_back(count)?,
+            Command::Lend { count } | Command::Deliver { count } => {
+                let filled = matches!(command, Command::Deliver { .. });
+                let took_ns = self.with_pool(|mover, pool| mover.round_trip_ns(pool, count, filled))?;
+                return Ok((took_ns * 1000.0) as u64);
+            }
+            Command::Copy { way, length_ns } => {
+                let buffer = self.mover.recv()?;
+                let took_ps = copies::median_ps(way, &memory(&buffer)?, length_ns)?;
+                self.mover.pass(buffer)?;
+                return Ok(took_ps);
+            }
+            Command::Bye => {}
+        }
+        Ok(0)
     }
 
-    fn pass(&mut self, buffer: Buffer) -> Result<(), Error> {
-        Ok(self.bulk.pass(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?)
+    fn with_pool<T>(&mut self, run: impl FnOnce(&mut Mover, &Pool) -> Result<T, Error>) -> Result<T, Error> {
+        run(&mut self.mover, self.pool.as_ref().ok_or(Error::Unexpected { length_bytes: 0 })?)
     }
 
-    fn take(&mut self, sequence: u64) -> Result<(), Error> {
-        let buffer = self.recv()?;
-        check(&buffer, sequence)?;
-        self.pass(buffer)
+    /// Makes a pool that the other side of the bulk channel can reach, and assigns it.
+    fn make(&mut self, bytes: u64, count: u32) -> Result<(), Error> {
+        let options = PoolOptions::new(bytes, count);
+        let options = match self.node.as_deref() {
+            None | Some("") => options,
+            Some(node) => options.reachable_from(node),
+        };
+        let pool = self.domain.create_pool(&options)?;
+        self.mover.bulk.assign(&pool, PATIENCE)?;
+        self.pool = Some(pool);
+        Ok(())
     }
 
-    fn give(&mut self, sequence: u64) -> Result<(), Error> {
-        let pool = self.pool.as_ref().ok_or(Error::Unexpected { length_bytes: 0 })?;
-        let buffer = self.bulk.take(pool, PATIENCE)?;
-        fill(&buffer, sequence)?;
-        Ok(self.bulk.move_to(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?)
+    fn drop_own(&mut self) -> Result<(), Error> {
+        let pool = self.pool.take().ok_or(Error::Unexpected { length_bytes: 0 })?;
+        Ok(self.mover.bulk.unassign(&pool, PATIENCE)?)
     }
 
     /// The other side takes the pool off the channel.
     fn leave(&mut self) -> Result<(), Error> {
         self.pool = None;
-        while !matches!(self.bulk.recv(&mut self.metadata, PATIENCE)?, Arrival::PoolGone(_)) {}
+        let Mover { bulk, metadata } = &mut self.mover;
+        while !matches!(bulk.recv(metadata, PATIENCE)?, Arrival::PoolGone(_)) {}
         Ok(())
     }
-}
-
-/// The memory of a whole buffer.
-pub(super) fn memory(buffer: &Buffer) -> Result<tombolo_base::SharedMemory, Error> {
-    buffer.memory().ok_or(Error::Unexpected { length_bytes: 0 })
-}
-
-/// Writes every byte.
-pub(super) fn fill(buffer: &Buffer, sequence: u64) -> Result<(), Error> {
-    bare::fill(memory(buffer)?.words(), sequence);
-    Ok(())
-}
-
-/// Reads every byte.
-pub(super) fn check(buffer: &Buffer, sequence: u64) -> Result<(), Error> {
-    bare::check(memory(buffer)?.words(), sequence).map_err(|_| Error::Corrupt { message: sequence })
 }

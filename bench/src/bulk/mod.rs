@@ -9,7 +9,10 @@ mod command;
 mod copies;
 mod engines;
 pub mod far;
+mod moving;
+pub mod network;
 mod nodes;
+mod pairs;
 mod verbs;
 
 use tombolo::Trust;
@@ -62,13 +65,13 @@ impl Peer for OnlyBulk<'_> {
     }
 
     fn metrics(&self) -> Vec<Metric> {
-        let is_bulk = |metric: &Metric| {
-            matches!(
-                metric,
-                Metric::RoundTrip { bytes: 8 } | Metric::Bandwidth { .. } | Metric::Transfer { .. }
-            )
-        };
-        self.0.metrics().into_iter().filter(is_bulk).collect()
+        let of_peer = self.0.metrics();
+        let moves = of_peer.iter().any(|metric| matches!(metric, Metric::Bandwidth { .. }));
+        let lengths = Metric::BULK_BYTES.into_iter().filter(|_| moves);
+        let others = of_peer
+            .into_iter()
+            .filter(|metric| matches!(metric, Metric::RoundTrip { bytes: 8 } | Metric::Transfer { .. }));
+        others.chain(lengths.map(|bytes| Metric::Bandwidth { bytes })).collect()
     }
 
     fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
@@ -81,6 +84,7 @@ fn row(peer: impl Into<String>, metric: Metric) -> Row {
     Row {
         peer: peer.into(),
         metric,
+        route: None,
         distance: Distance::Any,
         slices: 1,
         doubtful: 0,

@@ -4,18 +4,20 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tombolo::{
-    BulkChannel, BulkOptions, Channel, ChannelOptions, Domain, NodeInfo, Pool, PoolOptions, SpawnOptions,
+    BulkOptions, Channel, ChannelOptions, Child, Domain, NodeInfo, Pool, PoolOptions, SpawnOptions,
 };
 
 use super::command::{self, Command, PATIENCE, Way};
-use super::far::{bulk_name, check, fill, memory};
-use super::{copies, latency, row};
+use super::far::bulk_name;
+use super::moving::{Mover, memory};
+use super::{copies, latency, pairs, row};
 use crate::ring::{Error, accept, finish};
 use crate::sample::{Latency, Rate};
-use crate::suite::{Failed, Metric, Results, Row, Schedule, buffers, length};
+use crate::suite::{Failed, Metric, Results, Route, Row, Schedule, buffers, length};
 
 /// Lengths, in bytes.
-const LENGTHS: [usize; 5] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+pub(super) const LENGTHS: [usize; 8] =
+    [64, 1 << 10, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
 
 /// What a node's copies are called, after its name: within its own memory; out of the window and into it; and where it has
 /// no window, out of memory that it shares and into it.
@@ -24,16 +26,22 @@ pub const OWN_WAY: &str = ": memcpy";
 pub const WINDOW_WAYS: [&str; 2] = [": out of the window", ": into the window"];
 const MEMORY_WAYS: [&str; 2] = [": out of shared memory", ": into shared memory"];
 
-/// Round trips of a right that are timed together.
-const RETURNS: u64 = 64;
+/// What a legend calls a buffer that is filled, moved and read.
+pub(super) const BY_MOVE: &str = "pool: move";
+/// What a legend calls the right to a buffer there and back.
+pub(super) const BY_RIGHT: &str = "right there and back";
 
-/// Adds rows for every node of the domain's machine but its own, where that runs programs beside each other; `image` is
-/// `bench.tbi`, with a build of the peer for every node. A node that is down or fails does not keep the others from being
-/// measured: see [`Results::failed`].
+/// Round trips of a right that are timed together.
+pub(super) const RETURNS: u64 = 64;
+
+/// Adds rows for every node of the domain's machine but its own, where that runs programs beside each other, and for every
+/// two of those nodes; `image` is `bench.tbi`, with a build of the peer for every node. A node that is down or fails does not
+/// keep the others from being measured: see [`Results::failed`].
 ///
 /// Of each, for every length: buffers that are filled on one side, moved, and read on the other, in both directions; what it
 /// takes to give a right away and have it back; what the processor of each side takes to copy out of the pool and into it, and
-/// within its own memory.
+/// within its own memory. Of two nodes: buffers both ways, and the right where it goes from the one to the other; two
+/// that nothing joins reach each other by way of this program, which copies.
 pub fn add(
     results: &mut Results,
     (domain, image): (&Domain, &Path),
@@ -45,12 +53,67 @@ pub fn add(
         Err(error) => return results.failed.push(Failed::new("the nodes of the machine", &error)),
     };
     // Boards run one program at a time, built for them, and the image holds none.
-    for node in nodes.iter().filter(|node| node.name != domain.node_name() && node.kind != "bare") {
+    let nodes: Vec<&NodeInfo> =
+        nodes.iter().filter(|node| node.name != domain.node_name() && node.kind != "bare").collect();
+    for node in &nodes {
         progress(&format!("{}: starting the peer", node.name));
         if let Err(error) = measure(results, (domain, image), node, schedule, progress) {
             results.failed.push(Failed::new(format!("bulk data with {}", node.name), &error));
         }
     }
+    pairs::add(results, (domain, image), &nodes, schedule, progress);
+}
+
+/// A peer that was started on a node, and the channels to it.
+pub(super) struct Started {
+    pub(super) child: Child,
+    pub(super) control: Channel,
+    pub(super) mover: Mover,
+}
+
+/// Why the peer cannot be started there, if so.
+pub(super) fn check_node(node: &NodeInfo, image: &Path) -> Result<(), Error> {
+    if !node.up {
+        return Err(Error::NodeDown { node: node.name.clone(), cause: node.cause.clone() });
+    }
+    if image.is_file() { Ok(()) } else { Err(Error::NoImage { path: image.to_owned() }) }
+}
+
+/// Starts the peer on a node; `measured` is its name in that of the channels.
+pub(super) fn start(
+    (domain, image): (&Domain, &Path),
+    node: &NodeInfo,
+    measured: &str,
+) -> Result<Started, Error> {
+    check_node(node, image)?;
+    let name = format!("bench/bulk/{}/{measured}", domain.id());
+    let options = BulkOptions::default();
+    let listener = domain.export(&name, &ChannelOptions::default())?;
+    let bulk_listener = domain.export_bulk(&bulk_name(&name), &options)?;
+    let spawn = SpawnOptions::image(image).on(&node.name).args(["bulk", &name]);
+    let child = domain.spawn(&spawn)?;
+    let opened = accept(&child, |timeout| listener.accept(timeout)).and_then(|control| {
+        let bulk = accept(&child, |timeout| bulk_listener.accept_bulk(&options, timeout))?;
+        Ok((control, Mover::new(bulk)))
+    });
+    match opened {
+        Ok((control, mover)) => Ok(Started { child, control, mover }),
+        Err(error) => finish(&child, Err(error)),
+    }
+}
+
+/// Tells the peer to end.
+pub(super) fn bye(control: &mut Channel) -> Result<(), Error> {
+    command::tell(control, Command::Bye)?;
+    command::answered(control).map(|_| ())
+}
+
+/// A pool for buffers of that length that a node reaches.
+pub(super) fn pool_for(domain: &Domain, node: &NodeInfo, bytes: usize) -> Result<Pool, Error> {
+    let options = PoolOptions::new(bytes as u64, buffers(bytes) as u32);
+    // A virtual machine reaches nothing but the window.
+    let options = if node.kind == "vm" { options.reachable_from(&node.name) } else { options };
+    Ok(domain.create_pool(&options)?)
 }
 
 fn measure(
@@ -60,26 +123,10 @@ fn measure(
     schedule: Schedule,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    if !node.up {
-        return Err(Error::NodeDown { node: node.name.clone(), cause: node.cause.clone() });
-    }
-    if !image.is_file() {
-        return Err(Error::NoImage { path: image.to_owned() });
-    }
-    let name = format!("bench/bulk/{}/{}", domain.id(), node.name);
-    let options = BulkOptions::default();
-    let listener = domain.export(&name, &ChannelOptions::default())?;
-    let bulk_listener = domain.export_bulk(&bulk_name(&name), &options)?;
-    let spawn = SpawnOptions::image(image).on(&node.name).args(["bulk", &name]);
-    let child = domain.spawn(&spawn)?;
-    let measured = accept(&child, |timeout| listener.accept(timeout)).and_then(|control| {
-        let bulk = accept(&child, |timeout| bulk_listener.accept_bulk(&options, timeout))?;
-        let names = [domain.node_name(), &node.name];
-        let mut near = Near { domain, node, names, control, bulk, schedule, metadata: Vec::new() };
-        near.lengths(results, progress)?;
-        command::tell(&mut near.control, Command::Bye)?;
-        command::answered(&mut near.control).map(|_| ())
-    });
+    let Started { child, control, mover } = start((domain, image), node, &node.name)?;
+    let names = [domain.node_name(), &node.name];
+    let mut near = Near { domain, node, names, control, mover, schedule };
+    let measured = near.lengths(results, progress).and_then(|()| bye(&mut near.control));
     finish(&child, measured)
 }
 
@@ -89,20 +136,15 @@ struct Near<'a> {
     node: &'a NodeInfo,
     names: [&'a str; 2],
     control: Channel,
-    bulk: BulkChannel,
+    mover: Mover,
     schedule: Schedule,
-    metadata: Vec<u8>,
 }
 
 impl Near<'_> {
     fn lengths(&mut self, results: &mut Results, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
         for bytes in LENGTHS {
             progress(&format!("{}: {}", self.node.name, length(bytes)));
-            let options = PoolOptions::new(bytes as u64, buffers(bytes) as u32);
-            // A virtual machine reaches nothing but the window.
-            let options =
-                if self.node.kind == "vm" { options.reachable_from(&self.node.name) } else { options };
-            let pool = match self.domain.create_pool(&options) {
+            let pool = match pool_for(self.domain, self.node, bytes) {
                 Ok(pool) => pool,
                 Err(error) => {
                     let what = format!("a pool for {} of {}", self.node.name, length(bytes));
@@ -111,11 +153,11 @@ impl Near<'_> {
                 }
             };
             self.tell(Command::Join)?;
-            self.bulk.assign(&pool, PATIENCE)?;
+            self.mover.bulk.assign(&pool, PATIENCE)?;
             command::answered(&mut self.control)?;
             self.length(results, bytes, &pool)?;
             self.tell(Command::Leave)?;
-            self.bulk.unassign(&pool, PATIENCE)?;
+            self.mover.bulk.unassign(&pool, PATIENCE)?;
             command::answered(&mut self.control)?;
         }
         Ok(())
@@ -127,124 +169,158 @@ impl Near<'_> {
 
     /// Everything of one length.
     fn length(&mut self, results: &mut Results, bytes: usize, pool: &Pool) -> Result<(), Error> {
-        let [own, other] = self.names.map(str::to_owned);
-        let there = self.flow(bytes, |near, count| near.send(pool, count))?;
-        let back = self.flow(bytes, |near, count| near.fetch(pool, count))?;
-        for (title, rate) in [(format!("{own} → {other}"), there), (format!("{other} → {own}"), back)] {
-            let (rate_per_s, slices) = (Some(rate), self.schedule.slices);
-            results.rows.push(Row { rate_per_s, slices, ..row(title, Metric::Bandwidth { bytes }) });
-        }
-        let latency_ns = Some(self.returns(pool)?);
-        let title = format!("{own} ↔ {other}");
-        results.rows.push(Row { latency_ns, ..row(title, Metric::Transfer { bytes }) });
+        let [own, other] = self.names;
+        let there = flow(self.schedule, bytes, |count| {
+            self.tell(Command::Take { count })?;
+            self.mover.give(pool, count)?;
+            command::answered(&mut self.control).map(|_| ())
+        })?;
+        results.rows.push(flow_row((own, other), bytes, there, self.schedule));
+        let back = flow(self.schedule, bytes, |count| {
+            self.tell(Command::Give { count })?;
+            self.mover.fetch(pool, count)?;
+            command::answered(&mut self.control).map(|_| ())
+        })?;
+        results.rows.push(flow_row((other, own), bytes, back, self.schedule));
+        let delivery = self.deliveries(bytes, pool)?;
+        results.rows.push(delivery_row((own, other), BY_MOVE, bytes, delivery));
+        let right = self.returns(pool)?;
+        results.rows.push(right_row((own, other), bytes, right));
         let length_ns =
             u64::try_from((self.schedule.slice * self.schedule.slices).as_nanos()).unwrap_or(u64::MAX);
         for way in Way::ALL {
-            self.tell(Command::Copy { way, length_ns })?;
-            self.lend(pool)?;
-            let far_ns = command::answered(&mut self.control)?;
-            let buffer = self.bulk.take(pool, PATIENCE)?;
-            let mut add = |title: String, took_ns: u64| {
-                let value = Some(took_ns as f64);
-                results.rows.push(Row { value, ..row(title, Metric::Copy { bytes }) });
-            };
-            match way {
-                Way::Own => add(format!("{other}{OWN_WAY}"), far_ns),
-                Way::Pull | Way::Push => {
-                    let into = usize::from(way == Way::Push);
-                    let which = if self.node.kind == "vm" { WINDOW_WAYS[into] } else { MEMORY_WAYS[into] };
-                    add(format!("{other}{which}"), far_ns);
-                    let near_ns = copies::median_ns(way, &memory(&buffer)?, length_ns)?;
-                    add(format!("{own}{which} with {other}"), near_ns);
-                }
-            }
+            self.copies(results, (way, bytes), pool, length_ns)?;
         }
         Ok(())
     }
 
-    fn lend(&mut self, pool: &Pool) -> Result<(), Error> {
-        let buffer = self.bulk.take(pool, PATIENCE)?;
-        Ok(self.bulk.move_to(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?)
-    }
-
-    /// Bytes a second of what moves so many buffers.
-    fn flow(
+    /// What the copies of either side take.
+    fn copies(
         &mut self,
-        bytes: usize,
-        mut run: impl FnMut(&mut Self, u64) -> Result<(), Error>,
-    ) -> Result<Rate, Error> {
-        let mut timed = |near: &mut Self, count| {
-            let start = Instant::now();
-            run(near, count)?;
-            Ok::<_, Error>(start.elapsed().max(Duration::from_nanos(1)))
+        results: &mut Results,
+        (way, bytes): (Way, usize),
+        pool: &Pool,
+        length_ns: u64,
+    ) -> Result<(), Error> {
+        let [own, other] = self.names;
+        self.tell(Command::Copy { way, length_ns })?;
+        self.mover.lend(pool)?;
+        let far_ps = command::answered(&mut self.control)?;
+        let buffer = self.mover.take(pool)?;
+        let mut add = |title: String, (from, to): (&str, &str), by: &str, took_ps: u64| {
+            let value = Some(took_ps as f64 / 1000.0);
+            let route = Some(Route { from: from.into(), to: to.into(), by: by.into() });
+            results.rows.push(Row { value, route, ..row(title, Metric::Copy { bytes }) });
         };
-        timed(self, 2)?;
-        let two = timed(self, 2)?;
-        let count = (2.0 * self.schedule.slice.as_secs_f64() / two.as_secs_f64()) as u64;
-        let count = count.clamp(2, 1_000_000);
-        let (mut rates, mut total) = (Vec::new(), Duration::ZERO);
-        for _ in 0..self.schedule.slices {
-            let took = timed(self, count)?;
-            total += took;
-            rates.push((count * bytes as u64) as f64 / took.as_secs_f64());
+        if way == Way::Own {
+            add(format!("{other}{OWN_WAY}"), (other, other), "memcpy", far_ps);
+            return Ok(());
         }
-        rates.sort_unstable_by(f64::total_cmp);
-        let messages = count * u64::from(self.schedule.slices);
-        let mean = (messages * bytes as u64) as f64 / total.as_secs_f64();
-        Ok(Rate { p50: rates[rates.len() / 2], p99: rates[0], mean, messages })
-    }
-
-    /// Fills so many buffers and moves them there, until the last is read and back.
-    fn send(&mut self, pool: &Pool, count: u64) -> Result<(), Error> {
-        self.tell(Command::Take { count })?;
-        for sequence in 0..count {
-            let buffer = self.bulk.take(pool, PATIENCE)?;
-            fill(&buffer, sequence)?;
-            self.bulk.move_to(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?;
-        }
-        command::answered(&mut self.control).map(|_| ())
-    }
-
-    /// Reads so many buffers that are filled there.
-    fn fetch(&mut self, pool: &Pool, count: u64) -> Result<(), Error> {
-        self.tell(Command::Give { count })?;
-        let ahead = u64::from(pool.count()).min(count);
-        for _ in 0..ahead {
-            let buffer = self.bulk.take(pool, PATIENCE)?;
-            self.bulk.pass(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?;
-        }
-        for sequence in 0..count {
-            let buffer = self.bulk.recv_moved(&mut self.metadata, PATIENCE)?;
-            check(&buffer, sequence)?;
-            if sequence + ahead < count {
-                self.bulk.pass(buffer, &[], PATIENCE).map_err(tombolo::Error::from)?;
-            }
-        }
-        command::answered(&mut self.control).map(|_| ())
+        let into = usize::from(way == Way::Push);
+        let which = if self.node.kind == "vm" { WINDOW_WAYS[into] } else { MEMORY_WAYS[into] };
+        // The memory between them is this side's: what goes into it comes from who copies.
+        let (far_route, near_route) =
+            if into == 1 { ((other, own), (own, other)) } else { ((own, other), (other, own)) };
+        add(format!("{other}{which}"), far_route, &format!("{other} copies"), far_ps);
+        let near_ps = copies::median_ps(way, &memory(&buffer)?, length_ns)?;
+        add(format!("{own}{which} with {other}"), near_route, &format!("{own} copies"), near_ps);
+        Ok(())
     }
 
     /// What it takes to give a right away and have it back.
     fn returns(&mut self, pool: &Pool) -> Result<Latency, Error> {
-        // All but one are kept, so that what is taken is what came back.
-        let mut kept = Vec::new();
-        while kept.len() + 1 < pool.count() as usize {
-            kept.push(self.bulk.take(pool, PATIENCE)?);
-        }
-        let (mut times_ns, start) = (Vec::new(), Instant::now());
-        let enough = self.schedule.slice * self.schedule.slices;
-        while times_ns.len() < 3 || start.elapsed() < enough {
-            self.tell(Command::Return { count: RETURNS })?;
-            // The first wakes the peer; the rest are one after the other.
-            self.lend(pool)?;
-            drop(self.bulk.take(pool, PATIENCE)?);
-            let began = Instant::now();
-            for _ in 1..RETURNS {
-                self.lend(pool)?;
-                drop(self.bulk.take(pool, PATIENCE)?);
-            }
-            times_ns.push(began.elapsed().as_nanos() as f64 / (RETURNS - 1) as f64);
+        rounds(self.schedule, RETURNS, |count| {
+            command::tell(&mut self.control, Command::Return { count })?;
+            let took_ns = self.mover.round_trip_ns(pool, count, false)?;
             command::answered(&mut self.control)?;
-        }
-        Ok(latency(times_ns, RETURNS - 1))
+            Ok(took_ns)
+        })
+    }
+
+    /// What it takes until a buffer is filled, read there and back, if there is only one.
+    fn deliveries(&mut self, bytes: usize, pool: &Pool) -> Result<Latency, Error> {
+        rounds(self.schedule, deliveries(bytes), |count| {
+            command::tell(&mut self.control, Command::Take { count })?;
+            let took_ns = self.mover.round_trip_ns(pool, count, true)?;
+            command::answered(&mut self.control)?;
+            Ok(took_ns)
+        })
     }
 }
+
+/// How many buffers of that length are delivered one by one and timed together.
+pub(super) fn deliveries(bytes: usize) -> u64 {
+    ((8 << 20) / bytes as u64).clamp(3, RETURNS)
+}
+
+/// A row of buffers that are filled on the one node, moved, and read on the other.
+pub(super) fn flow_row((from, to): (&str, &str), bytes: usize, rate: Rate, schedule: Schedule) -> Row {
+    let (rate_per_s, slices) = (Some(rate), schedule.slices);
+    let route = Some(Route { from: from.into(), to: to.into(), by: BY_MOVE.into() });
+    Row { rate_per_s, slices, route, ..row(format!("{from} → {to}"), Metric::Bandwidth { bytes }) }
+}
+
+/// A row of buffers that are filled, read on the other node and given back, one at a time.
+pub(super) fn delivery_row((from, to): (&str, &str), by: &str, bytes: usize, latency: Latency) -> Row {
+    let route = Some(Route { from: from.into(), to: to.into(), by: by.into() });
+    let title = if by == BY_MOVE { format!("{from} → {to}") } else { format!("{from} → {to}: {by}") };
+    Row { latency_ns: Some(latency), route, ..row(title, Metric::Delivery { bytes }) }
+}
+
+/// A row of a right there and back.
+pub(super) fn right_row((from, to): (&str, &str), bytes: usize, latency: Latency) -> Row {
+    let route = Some(Route { from: from.into(), to: to.into(), by: BY_RIGHT.into() });
+    let latency_ns = Some(latency);
+    Row { latency_ns, route, ..row(format!("{from} ↔ {to}"), Metric::Transfer { bytes }) }
+}
+
+/// Nanoseconds of something, by the mean of `count` less one each time.
+pub(super) fn rounds<E>(
+    schedule: Schedule,
+    count: u64,
+    mut run: impl FnMut(u64) -> Result<f64, E>,
+) -> Result<Latency, E> {
+    let (mut times_ns, start) = (Vec::new(), Instant::now());
+    let enough = schedule.slice * schedule.slices;
+    while times_ns.len() < 3 || start.elapsed() < enough {
+        times_ns.push(run(count)?);
+    }
+    Ok(latency(times_ns, count - 1))
+}
+
+/// Bytes a second of what moves so many buffers.
+pub(super) fn flow<E>(
+    schedule: Schedule,
+    bytes: usize,
+    mut run: impl FnMut(u64) -> Result<(), E>,
+) -> Result<Rate, E> {
+    let mut timed = |count| {
+        let start = Instant::now();
+        run(count)?;
+        Ok::<_, E>(start.elapsed().max(Duration::from_nanos(1)))
+    };
+    // Until a trial takes a quarter of a slice: a shorter one is mostly its beginning and its end.
+    timed(2)?;
+    let mut count = 2;
+    let count = loop {
+        let took = timed(count)?;
+        let fitting = (count as f64 * schedule.slice.as_secs_f64() / took.as_secs_f64()) as u64;
+        if 4 * took >= schedule.slice || count >= MOST_BUFFERS {
+            break fitting.clamp(2, MOST_BUFFERS);
+        }
+        count = fitting.clamp(count + 1, 16 * count).min(MOST_BUFFERS);
+    };
+    let (mut rates, mut total) = (Vec::new(), Duration::ZERO);
+    for _ in 0..schedule.slices {
+        let took = timed(count)?;
+        total += took;
+        rates.push((count * bytes as u64) as f64 / took.as_secs_f64());
+    }
+    rates.sort_unstable_by(f64::total_cmp);
+    let messages = count * u64::from(schedule.slices);
+    let mean = (messages * bytes as u64) as f64 / total.as_secs_f64();
+    Ok(Rate { p50: rates[rates.len() / 2], p99: rates[0], mean, messages })
+}
+
+/// So many buffers fill a slice at most.
+const MOST_BUFFERS: u64 = 1_000_000;

@@ -1,5 +1,7 @@
 //! Results as text, and as a page with plots.
 
+mod lengths;
+mod matrix;
 mod page;
 mod plots;
 mod spread;

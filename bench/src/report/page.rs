@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::matrix;
 use super::plots::{Plot, exact_time, shown};
 use super::targets::{self, Verdict};
 use super::text::{divisor, metrics, unit};
@@ -13,11 +14,12 @@ const HEAD: &str = "\
 
 Written by `tombolo bench report` from the JSON files beside this page; do not edit.
 [How it is measured](../book/src/measuring.md) says what the figures mean. One command measures everything, in some two
-minutes on a quiet host, and another writes this page:
+minutes on a quiet host, another bulk data, in some ten, and a third writes this page:
 
 ```console
 $ make kit && make bench-peers AERON=1     # once
 $ tombolo bench all --label \"my host\" --up machines/zoo.toml --json docs/results/my-host.json
+$ tombolo bench bulk --label \"my host, bulk data\" --up machines/default.toml --json > docs/results/my-host-bulk.json
 $ make results
 ```
 
@@ -67,17 +69,23 @@ fn host(slug: &str, results: &Results, plots: &[Plot]) -> String {
         let _ = writeln!(text, "\n![{}]({slug}-{}.svg)", plot.caption, plot.name);
     }
     for metric in metrics(results) {
-        let rows: Vec<&Row> = results.rows.iter().filter(|row| row.metric == metric).collect();
+        let rows: Vec<&Row> =
+            results.rows.iter().filter(|row| row.metric == metric && !matrix::has(row)).collect();
+        if rows.is_empty() {
+            continue;
+        }
         text += &match metric.unit() {
             Unit::Nanoseconds if !matches!(metric, Metric::Open) => times(metric, &rows),
             Unit::Nanoseconds | Unit::Share | Unit::Bytes | Unit::PerMessage => String::new(),
             Unit::MessagesPerSecond | Unit::BytesPerSecond => flows(metric, &rows),
         };
     }
+    text += &matrix::all(results);
     text += &standing(results);
     text += &links(results);
     text += &placements(results);
     text += &distribution(results);
+    text += &matrix::arrays(results);
     text += &compared(results);
     text
 }
@@ -216,6 +224,9 @@ fn standing(results: &Results) -> String {
 }
 
 fn links(results: &Results) -> String {
+    if results.links.is_empty() && results.rows.iter().any(|row| row.route.is_some()) {
+        return String::new();
+    }
     if results.links.is_empty() {
         return "\nNo machine with several nodes was up, so there are no figures across a window.\n".into();
     }

@@ -1,11 +1,11 @@
 //! The plots of a page.
 
-use super::spread;
 use super::svg::{Anchor, Axis, CHARACTER, COLOURS, FAINT, INK, Svg};
 use super::text::{divisor, unit};
+use super::{lengths, spread};
 use crate::rpc;
 use crate::suite::peers::{bare, kernel, lines, tombolo};
-use crate::suite::{Distance, Metric, Pair, Results, Row, Unit, length};
+use crate::suite::{Distance, Metric, Pair, Results, Row, Unit};
 use crate::table::significant;
 
 pub(super) const WIDTH: f64 = 860.0;
@@ -16,7 +16,7 @@ const ROW: f64 = 26.0;
 
 /// A drawing: what its file is called after the name of the host, what it shows, and itself.
 pub(super) struct Plot {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     pub(super) caption: String,
     pub(super) svg: String,
 }
@@ -31,8 +31,7 @@ pub(super) fn all(results: &Results) -> Vec<Plot> {
     add("call", Metric::Call { bytes: 0 }, "processors near each other");
     add("wake-up", Metric::WakeUp, "each message wakes its receiver");
     plots.extend(rates(results));
-    plots.extend(bandwidths(results));
-    plots.extend(copies(results));
+    plots.extend(lengths::all(results));
     plots.extend(pairs(results));
     plots.extend(placement(results));
     plots.extend(spread::links(results));
@@ -127,7 +126,7 @@ fn whiskers(results: &Results, name: &'static str, metric: Metric, note: &str) -
         svg.text(WIDTH - 12.0, y + 4.0, &exact_time(*p50), 12.0, Anchor::End, true);
     }
     let caption = format!("{title}, by peer, on {}", results.label);
-    Some(Plot { name, caption, svg: svg.finish() })
+    Some(Plot { name: name.to_owned(), caption, svg: svg.finish() })
 }
 
 fn capitalised(text: &str) -> String {
@@ -185,7 +184,7 @@ fn rates(results: &Results) -> Option<Plot> {
         svg.rectangle(labels, y - 8.0, axis.place(*rate) - labels, 16.0, colour(&row.peer));
         svg.text(WIDTH - 12.0, y + 4.0, &format!("{} M/s", significant(rate / 1e6)), 12.0, Anchor::End, true);
     }
-    Some(Plot { name: "rate", caption: format!("{title}, on {}", results.label), svg: svg.finish() })
+    Some(Plot { name: "rate".into(), caption: format!("{title}, on {}", results.label), svg: svg.finish() })
 }
 
 fn count(value: f64) -> String {
@@ -195,97 +194,6 @@ fn count(value: f64) -> String {
         value if value >= 1e3 => format!("{} k", value / 1e3),
         value => format!("{value}"),
     }
-}
-
-/// Bandwidth over the length of a buffer, between two programs.
-fn bandwidths(results: &Results) -> Option<Plot> {
-    let point = |row: &Row| match (row.metric, row.rate_per_s) {
-        (Metric::Bandwidth { bytes }, Some(rate)) => Some((bytes, rate.p50 / 1e9)),
-        _ => None,
-    };
-    let title = "Bulk data, filled by one program and read by another";
-    by_length(results, "bandwidth", title, "every byte written and read", &point)
-}
-
-/// Bandwidth over the length of a copy, by one program.
-fn copies(results: &Results) -> Option<Plot> {
-    let point = |row: &Row| match (row.metric, row.latency_ns) {
-        // Bytes in a nanosecond are gigabytes in a second.
-        (Metric::Copy { bytes }, Some(latency)) => Some((bytes, bytes as f64 / latency.p50)),
-        _ => None,
-    };
-    by_length(results, "copies", "Copies by one program", "from asking to knowing that it is done", &point)
-}
-
-/// Where a row belongs in a plot over the length: bytes and gigabytes a second.
-type Point<'a> = &'a dyn Fn(&Row) -> Option<(usize, f64)>;
-
-/// Bandwidth over the length: a line for each peer.
-fn by_length(
-    results: &Results,
-    name: &'static str,
-    title: &str,
-    about: &str,
-    point: Point<'_>,
-) -> Option<Plot> {
-    let mut peers: Vec<&str> = Vec::new();
-    let mut lengths: Vec<usize> = results.rows.iter().filter_map(point).map(|(bytes, _)| bytes).collect();
-    lengths.sort_unstable();
-    lengths.dedup();
-    for row in results.rows.iter().filter(|row| point(row).is_some()) {
-        if !peers.contains(&row.peer.as_str()) {
-            peers.push(&row.peer);
-        }
-    }
-    let series: Vec<(&str, Vec<(usize, f64)>)> = peers
-        .into_iter()
-        .map(|peer| {
-            let of = |bytes: &usize| {
-                let metric =
-                    results.rows.iter().find(|row| point(row).is_some_and(|(at, _)| at == *bytes))?.metric;
-                results.row(peer, metric).and_then(point)
-            };
-            (peer, lengths.iter().filter_map(of).collect())
-        })
-        .collect();
-    if lengths.len() < 2 {
-        return None;
-    }
-    let (left, right, bottom) = (70.0, WIDTH - 190.0, 400.0);
-    let mut svg = Svg::new(WIDTH, bottom + 56.0, title, &format!("{} · {about}", results.label));
-    let values = || series.iter().flat_map(|(_, points)| points.iter().map(|(_, value)| *value));
-    let axis = Axis::linear(values(), bottom, TOP);
-    for tick in axis.ticks() {
-        svg.line((left, axis.place(tick)), (right, axis.place(tick)), FAINT, 1.0);
-        svg.text(left - 8.0, axis.place(tick) + 4.0, &format!("{tick}"), 11.0, Anchor::End, false);
-    }
-    svg.text(left - 8.0, TOP - 8.0, "GB/s", 12.0, Anchor::End, true);
-    let x = |bytes: usize| {
-        let index = lengths.iter().position(|length| *length == bytes).unwrap_or(0);
-        left + 30.0 + (right - left - 60.0) * index as f64 / (lengths.len() - 1) as f64
-    };
-    for bytes in &lengths {
-        svg.text(x(*bytes), bottom + 18.0, &length(*bytes), 11.0, Anchor::Middle, false);
-    }
-    svg.text(right, bottom + 38.0, "length, logarithmic", 12.0, Anchor::End, false);
-    let mut ends: Vec<(f64, &str, &str)> = Vec::new();
-    for (index, (peer, points)) in series.iter().enumerate() {
-        let colour = COLOURS[index % COLOURS.len()];
-        let places: Vec<(f64, f64)> = points.iter().map(|(bytes, gb)| (x(*bytes), axis.place(*gb))).collect();
-        svg.path(&places, colour);
-        places.iter().for_each(|place| svg.dot(*place, 3.5, colour));
-        ends.push((places.last().map_or(bottom, |(_, y)| *y), peer, colour));
-    }
-    // Names beside the last point of each, moved apart where they would touch.
-    ends.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let mut next = TOP;
-    let lowest = |index: usize| bottom - 15.0 * (ends.len() - 1 - index) as f64;
-    for (index, (y, peer, colour)) in ends.iter().enumerate() {
-        let y = y.max(next).min(lowest(index));
-        svg.coloured_text((right - 12.0, y + 4.0), peer, 12.0, Anchor::Start, true, colour);
-        next = y + 15.0;
-    }
-    Some(Plot { name, caption: format!("{title}, on {}", results.label), svg: svg.finish() })
 }
 
 /// Every pair of processors: a square for each, darker where the round trip is longer.
@@ -340,7 +248,7 @@ fn pairs(results: &Results) -> Option<Plot> {
         }
     }
     svg.text(left + side, TOP + side + 32.0, "processor", 12.0, Anchor::End, false);
-    Some(Plot { name: "pairs", caption: format!("{title}, on {}", results.label), svg: svg.finish() })
+    Some(Plot { name: "pairs".into(), caption: format!("{title}, on {}", results.label), svg: svg.finish() })
 }
 
 /// From pale to dark blue.
@@ -378,7 +286,11 @@ fn placement(results: &Results) -> Option<Plot> {
         svg.rectangle(labels, y + 4.0, axis.place(placed.limit_ns) - labels, 4.0, COLOURS[6]);
         svg.text(width - 12.0, y + 4.0, &exact_time(rtt.p50), 12.0, Anchor::End, true);
     }
-    Some(Plot { name: "placement", caption: format!("{title}, on {}", results.label), svg: svg.finish() })
+    Some(Plot {
+        name: "placement".into(),
+        caption: format!("{title}, on {}", results.label),
+        svg: svg.finish(),
+    })
 }
 
 /// A row of the table of single numbers.

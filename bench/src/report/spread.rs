@@ -67,7 +67,11 @@ pub(super) fn distribution(results: &Results) -> Option<Plot> {
         svg.dot((x, bottom + 46.0), 5.0, COLOURS[index % COLOURS.len()]);
         svg.text(x + 12.0, bottom + 50.0, treatment, 12.0, Anchor::Start, false);
     }
-    Some(Plot { name: "distribution", caption: format!("{title}, on {}", results.label), svg: svg.finish() })
+    Some(Plot {
+        name: "distribution".into(),
+        caption: format!("{title}, on {}", results.label),
+        svg: svg.finish(),
+    })
 }
 
 /// What the bare lines took while the round trips beside them were measured. Where processors were moved during a run, the
@@ -114,5 +118,5 @@ pub(super) fn links(results: &Results) -> Option<Plot> {
         let text = format!("{}{ratio}", exact_time(*rtt));
         svg.coloured_text((WIDTH - 12.0, y + 4.0), &text, 12.0, Anchor::End, true, INK);
     }
-    Some(Plot { name: "links", caption: format!("{title}, on {}", results.label), svg: svg.finish() })
+    Some(Plot { name: "links".into(), caption: format!("{title}, on {}", results.label), svg: svg.finish() })
 }

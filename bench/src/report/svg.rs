@@ -71,6 +71,17 @@ impl Svg {
         );
     }
 
+    /// A line of dashes: strokes and gaps in turn.
+    pub(super) fn dashed_path(&mut self, points: &[(f64, f64)], stroke: &str, dashes: &str) {
+        let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let _ = writeln!(
+            self.body,
+            "<polyline points=\"{}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"2\" \
+             stroke-dasharray=\"{dashes}\"/>",
+            points.join(" ")
+        );
+    }
+
     pub(super) fn dot(&mut self, (x, y): (f64, f64), radius: f64, fill: &str) {
         let _ = writeln!(self.body, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{fill}\"/>");
     }

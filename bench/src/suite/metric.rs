@@ -35,6 +35,11 @@ pub enum Metric {
         /// Length of the buffer.
         bytes: usize,
     },
+    /// Buffers of so many bytes, one at a time: filled, read by the other side and given back, in nanoseconds.
+    Delivery {
+        /// Length of a buffer.
+        bytes: usize,
+    },
     /// A copy by one program, from asking to knowing that it is done, in nanoseconds.
     Copy {
         /// Length of what is copied.
@@ -76,6 +81,7 @@ impl Metric {
             Metric::RoundTrip { .. }
             | Metric::Call { .. }
             | Metric::Transfer { .. }
+            | Metric::Delivery { .. }
             | Metric::Copy { .. }
             | Metric::WakeUp
             | Metric::Open => Unit::Nanoseconds,
@@ -112,6 +118,9 @@ impl Metric {
             Metric::Rate { bytes, batch } => format!("one way, {} in batches of {batch}", length(bytes)),
             Metric::Bandwidth { bytes } => format!("filled and read, {}", length(bytes)),
             Metric::Transfer { bytes } => format!("a buffer there and back, {}", length(bytes)),
+            Metric::Delivery { bytes } => {
+                format!("filled, read and given back, {} one at a time", length(bytes))
+            }
             Metric::Copy { bytes } => format!("copied by one program, {}", length(bytes)),
             Metric::Idle => "processor used while waiting".into(),
             Metric::Memory => "memory of an open channel".into(),
@@ -140,6 +149,10 @@ impl Metric {
         Metric::Bandwidth { bytes: 4 << 20 },
         Metric::Bandwidth { bytes: 16 << 20 },
     ];
+
+    /// Lengths of bulk data between two programs where nothing else is measured, in bytes.
+    pub const BULK_BYTES: [usize; 10] =
+        [64, 1 << 10, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20];
 
     /// Rights to buffers of any length.
     pub const TRANSFERS: [Metric; 4] = [

@@ -9,6 +9,7 @@
 //! A peer is one file behind [`Peer`]. Those that need nothing but this tree are in [`peers`]; the others are in a
 //! workspace of their own, `bench/peers`, so that their dependencies burden nobody.
 
+pub(crate) mod arrays;
 pub mod content;
 mod error;
 mod far;
@@ -24,6 +25,7 @@ mod work;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub use arrays::Arrays;
 pub use error::Error;
 pub use far::serve;
 pub use line::Line;
@@ -31,7 +33,7 @@ pub use metric::{Metric, Unit, length};
 pub use peer::{Absent, MEMORY_BYTES, Meeting, Peer, Side, buffers};
 pub use placement::Placed;
 pub use results::{
-    Distance, Failed, NEAR_RATIO, Pair, PeerInfo, Results, Row, SCHEMA, Settings, disturbed_share,
+    Distance, Failed, NEAR_RATIO, Pair, PeerInfo, Results, Route, Row, SCHEMA, Settings, disturbed_share,
 };
 use results::{tenths, thousandths};
 pub use work::{AnyEnd, End};
@@ -115,6 +117,7 @@ pub fn run(
         placement: Vec::new(),
         links: Vec::new(),
         distribution: None,
+        arrays: None,
         failed: Vec::new(),
     };
     let mut found = Vec::new();
@@ -127,7 +130,8 @@ pub fn run(
     for (peer, metric, slices) in &found {
         results.rows.extend(results::rows(peer, *metric, slices, best_ns));
     }
-    results.rows.extend(peers::copying::rows(options.schedule));
+    let measured = found.iter().map(|(_, metric, _)| *metric);
+    results.rows.extend(peers::copying::rows(measured, options.schedule));
     if options.placement {
         progress("where slots and credit lie");
         match place(options, clock, (near, far)) {

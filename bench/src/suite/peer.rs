@@ -34,8 +34,8 @@ pub const MEMORY_BYTES: usize = 2 * PART_BYTES + POOL_BYTES;
 /// The first part is for the bare ping-pong between slices, the second for flags.
 const PART_BYTES: usize = 4096;
 
-/// Two buffers of the longest bulk data.
-const POOL_BYTES: usize = 2 * (16 << 20);
+/// Two buffers of the longest bulk data. What nobody touches takes no memory.
+const POOL_BYTES: usize = 2 * (256 << 20);
 
 impl Meeting<'_> {
     /// A page of shared words for the peer, zero at first; ends that are opened later find what earlier ones left.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::peer::Absent;
 use super::slices::{DISTURBED_SHARE, Found, Slice, Slices};
-use super::{Error, Metric};
+use super::{Arrays, Error, Metric};
 use crate::host::Host;
 use crate::ring::LinkReport;
 use crate::sample::{Flow, Latency, Rate, Samples, median, sorted};
@@ -44,6 +44,9 @@ pub struct Results {
     pub links: Vec<LinkReport>,
     /// How answer times are distributed, with and without processors and a priority of their own.
     pub distribution: Option<crate::latency::Report>,
+    /// Arrays between programs in Python, of which another program has the figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arrays: Option<Arrays>,
     /// What could not be measured although it is there.
     pub failed: Vec<Failed>,
 }
@@ -124,6 +127,9 @@ pub struct Row {
     pub peer: String,
     /// What.
     pub metric: Metric,
+    /// Of bulk data that nodes have: from which to which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<Route>,
     /// Where.
     pub distance: Distance,
     /// Slices that it is made of.
@@ -146,6 +152,17 @@ pub struct Row {
     pub value: Option<f64>,
     /// Share of messages that rang a sleeping peer.
     pub ring_share: f64,
+}
+
+/// Which way bulk data goes, by the names of nodes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Route {
+    /// Where it comes from.
+    pub from: String,
+    /// Where it goes; the same for a copy within the node's own memory.
+    pub to: String,
+    /// What moves it, as the legend of a plot says it.
+    pub by: String,
 }
 
 /// Two processors.
@@ -269,6 +286,7 @@ fn row(peer: &str, metric: Metric, distance: Distance, group: Vec<&Slice>, slice
     Some(Row {
         peer: peer.to_owned(),
         metric,
+        route: None,
         distance,
         slices: group.len() as u32,
         doubtful,
@@ -308,6 +326,7 @@ pub(crate) mod tests {
         Row {
             peer: peer.into(),
             metric,
+            route: None,
             distance: if metric.depends_on_distance() { Distance::Near } else { Distance::Any },
             slices: 7,
             doubtful: 0,
@@ -384,6 +403,7 @@ pub(crate) mod tests {
             }],
             links: Vec::new(),
             distribution: None,
+            arrays: None,
             failed: vec![Failed::new("pipe: time to open a channel", &"no descriptors left")],
         }
     }

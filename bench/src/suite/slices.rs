@@ -193,6 +193,7 @@ fn work(metric: Metric, size: u64) -> Work {
         Metric::Bandwidth { bytes } => Work::Bulk { bytes, warm, messages: size },
         Metric::WakeUp
         | Metric::Copy { .. }
+        | Metric::Delivery { .. }
         | Metric::Idle
         | Metric::Memory
         | Metric::Open
@@ -239,6 +240,7 @@ fn find_rounds(session: &mut Session<'_>, slice: Duration) -> Result<Counted, Er
 fn find_size(session: &mut Session<'_>, metric: Metric, slice: Duration) -> Result<u64, Error> {
     const MOST: u64 = 50_000_000;
     let mut size = match metric {
+        Metric::Bandwidth { bytes } if bytes >= 64 << 20 => 2,
         Metric::Bandwidth { .. } => 4,
         _ => CYCLE_ROUNDS,
     };

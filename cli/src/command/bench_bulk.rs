@@ -1,37 +1,47 @@
 //! `tombolo bench bulk`
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tombolo_bench::suite::{self, Failed, Peer, Results, Schedule};
 use tombolo_bench::{bulk, report};
-use tombolo_machine::Kit;
+use tombolo_machine::{Kit, Machine, Node, NodeKind, VmNode};
 
 use super::bench::showing;
+use super::bench_network::NetworkMachine;
 use super::bench_suite::{Measure, Share, absent, beside, run_program, with_machine};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
 /// Measures bulk data: pools, engines and the kernel, beside what the memory can do
 ///
-/// Between two processes of this host, each kept on a processor: buffers of 64 KiB to 16 MiB that one fills and the other reads,
-/// handed over in a pool by each verb, with trust and without, in shared memory by messages (`Tombolo`), copied by the engines
-/// `caller`, `attach` and `far`, or sent by a local socket or TCP; and by iceoryx2 where `make bench-peers` has built it; beside
-/// the bare memory, which nothing that is filled and read outruns. And what it takes to give the right to a buffer away and have
-/// it back, however long the buffer is, beside a message of 8 bytes there and back. Each stands between two looks at the
-/// ping-pong of two bare cache lines, as those of `bench all` do.
+/// peers: between two processes of this host, each kept on a processor: buffers of 64 B to 256 MiB that one fills and the other
+/// reads, handed over in a pool by each verb, with trust and without, in shared memory by messages (`Tombolo`), copied by the
+/// engines `caller`, `attach` and `far`, or sent by a local socket or TCP; and by iceoryx2 with several settings where
+/// `make bench-peers` has built it; beside the bare memory, which nothing that is filled and read outruns. And what it takes to
+/// give the right to a buffer away and have it back, however long the buffer is, beside a message of 8 bytes there and back. Each
+/// stands between two looks at the ping-pong of two bare cache lines, as those of `bench all` do.
 ///
-/// Then what a copy of 64 B to 256 MiB takes one program, from asking to knowing that it is done: by each loop and each engine, beside
-/// memcpy. Then the same across the links of the machine that is up, or of `--up`: buffers to each node and back, and what the
-/// processors of both sides take to copy into the memory between them and out of it.
+/// copies: what a copy of 64 B to 256 MiB takes one program, from asking to knowing that it is done: by each loop and each engine,
+/// beside memcpy.
 ///
-/// The JSON has, for each of `rows`: peer, metric, and rate_per_s or latency_ns with p50 and p99.
+/// nodes: the same across the links of the machine that is up, or of `--up`: buffers to each node and back, what the processors of
+/// both sides take to copy into the memory between them and out of it, and buffers from each node to each other; two virtual
+/// machines have no link, and this program copies from window to window.
+///
+/// network: by TCP to a virtual machine like each of the machine's, started for this with a network of its emulator's (virtio-net)
+/// in place of a window, which reaches nobody and is reached from this host's loopback alone; nodes have none.
+///
+/// The JSON has, for each of `rows`: peer, metric, rate_per_s or latency_ns with p50 and p99, and between nodes the route: from, to, by.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   tombolo bench bulk                         as tables
   tombolo bench bulk --up machines/default.toml --parts nodes
+  tombolo bench bulk --up machines/two-arms.toml --parts nodes,network
   tombolo bench bulk -o plots                and a page with plots in this folder
+  tombolo bench bulk --arrays arrays.json --json > docs/results/bulk.json
   tombolo bench bulk --slices 3 --slice-ms 10 --peers Tombolo,iceoryx2
   tombolo bench bulk --json | jq '.rows[] | {peer, metric, gb_s: (.rate_per_s.p50 / 1e9)}'")]
 pub(crate) struct BulkOptions {
@@ -42,6 +52,14 @@ pub(crate) struct BulkOptions {
     /// Bring up the machine of this file for its nodes, and take it down again
     #[arg(long, value_name = "FILE")]
     up: Option<PathBuf>,
+
+    /// What to call this host in reports
+    #[arg(long, value_name = "NAME", default_value = "this host")]
+    label: String,
+
+    /// Add what `bench/python/array_transfer.py --json FILE` has written: arrays between programs in Python
+    #[arg(long, value_name = "FILE")]
+    arrays: Option<PathBuf>,
 
     /// Write a page and its plots of it into this folder
     #[arg(short, long, value_name = "FOLDER")]
@@ -61,16 +79,21 @@ enum Part {
     Peers,
     /// Copies by one program
     Copies,
-    /// To the nodes of a machine and back
+    /// To the nodes of a machine and back, and from each to each
     Nodes,
+    /// By TCP to virtual machines like those of the machine, which have a network and nothing else
+    Network,
 }
 
 /// Status 1 when something that is there could not be measured; the report says what and why.
 pub(crate) fn run(context: &Context, options: &BulkOptions) -> Result<u8, Failure> {
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
-    let suite = options.share.to_suite(&own);
+    // Read first: who has named a wrong file waits for nothing.
+    let arrays = options.arrays.as_deref().map(suite::Arrays::read).transpose()?;
+    let suite = suite::Options { label: options.label.clone(), ..options.share.to_suite(&own) };
     let schedule = suite.schedule;
     let mut results = compare(context, &own, options.measures(Part::Peers), suite)?;
+    results.arrays = arrays;
     if options.measures(Part::Copies) {
         showing(context, |progress| {
             bulk::add_copies(&mut results, schedule, bulk::LONGEST_BYTES, progress);
@@ -78,6 +101,9 @@ pub(crate) fn run(context: &Context, options: &BulkOptions) -> Result<u8, Failur
     }
     if options.measures(Part::Nodes) {
         add_nodes(context, &own, (options, schedule), &mut results);
+    }
+    if options.measures(Part::Network) {
+        add_network(context, (options, schedule), &mut results);
     }
     if let Some(folder) = &options.output {
         report::write(std::slice::from_ref(&results), folder)?;
@@ -128,5 +154,102 @@ fn add_nodes(
     });
     if let Err(error) = measured {
         results.failed.push(Failed::new("the nodes of a machine", &error));
+    }
+}
+
+/// TCP to a virtual machine like each that the nodes are, once those are not in its way.
+fn add_network(context: &Context, (options, schedule): (&BulkOptions, Schedule), results: &mut Results) {
+    let nodes = match virtual_machines(context, options.up.as_deref()) {
+        Ok(nodes) => nodes,
+        Err(error) => return results.failed.push(Failed::new("TCP to virtual machines", &error)),
+    };
+    for (host, node) in nodes {
+        let measured = showing(context, |progress| {
+            progress(&format!("{}: starting a virtual machine with a network", node.name));
+            let machine = NetworkMachine::start(&node, PATIENCE)?;
+            let names = (host.as_str(), node.name.as_str());
+            Ok::<_, Failure>(bulk::network::add(results, names, machine.address(), schedule, progress)?)
+        });
+        if let Err(error) = measured {
+            results.failed.push(Failed::new(format!("TCP to {}", node.name), &error));
+        }
+    }
+}
+
+/// How long a virtual machine may take until it serves: on a loaded host much longer than its second.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The virtual machines of the machine file, or of the machine that is up, each with the name of the host. Of one that is up
+/// nobody knows the settings: they are then taken to be the usual ones.
+fn virtual_machines(context: &Context, file: Option<&Path>) -> Result<Vec<(String, Node)>, Failure> {
+    if let Some(file) = file {
+        let machine = Machine::open(file)?;
+        let nodes = machine.nodes().iter().filter(|node| node.as_vm().is_some());
+        return Ok(nodes.map(|node| (machine.host().name.clone(), node.clone())).collect());
+    }
+    let domain = match context.attach_running() {
+        Err(Failure::NothingUp) => return Ok(Vec::new()),
+        attached => attached?,
+    };
+    let nodes = domain.nodes()?;
+    let usual = |node: &tombolo::NodeInfo| Node {
+        id: node.id,
+        name: node.name.clone(),
+        isa: node.isa,
+        kind: NodeKind::Vm(VmNode::default()),
+    };
+    let vms = nodes.iter().filter(|node| node.kind == "vm").map(usual);
+    Ok(vms.map(|node| (domain.node_name().to_owned(), node)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: BulkOptions,
+    }
+
+    fn parse(line: &str) -> Result<BulkOptions, clap::Error> {
+        Line::try_parse_from(line.split(' ')).map(|line| line.options)
+    }
+
+    #[test]
+    fn all_parts_are_measured_unless_some_are_named() {
+        let measured = |line: &str| {
+            let options = parse(line).expect(line);
+            Part::value_variants().iter().filter(|part| options.measures(**part)).copied().collect::<Vec<_>>()
+        };
+        let all = vec![Part::Peers, Part::Copies, Part::Nodes, Part::Network];
+        assert_eq!(measured("bulk"), all);
+        assert_eq!(measured("bulk --parts network,peers"), [Part::Peers, Part::Network]);
+        assert_eq!(measured("bulk --peers Tombolo"), [Part::Peers]);
+        for wrong in ["bulk --parts everything", "bulk --parts nodes --peers Tombolo"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_arrays_that_is_none_is_refused_before_anything_is_measured() {
+        let mut options = parse("bulk --label here --arrays /nonexistent/arrays.json").expect("a line");
+        assert_eq!(options.label, "here");
+        let arrays = options.arrays.take().expect("it was named");
+        let error = suite::Arrays::read(&arrays).expect_err("it is not there");
+        assert!(error.to_string().contains("/nonexistent/arrays.json"), "{error}");
+    }
+
+    #[test]
+    fn the_virtual_machines_of_a_file_are_those_with_their_settings() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../machines/zoo.toml");
+        let context =
+            Context { machine: None, colour: false, colour_errors: false, quiet: true, verbose: false };
+        let found = virtual_machines(&context, Some(&file)).expect("the file");
+        assert!(
+            !found.is_empty() && found.iter().all(|(host, node)| host == "host" && node.as_vm().is_some())
+        );
     }
 }

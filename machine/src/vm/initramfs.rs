@@ -147,25 +147,48 @@ impl Archive {
 /// # Errors
 /// All but [`InitramfsError::Cache`] and [`InitramfsError::NoCache`].
 pub fn pack(kit: &VmKit, files: &Files) -> Result<Vec<u8>, InitramfsError> {
-    let read = |path: &Path| {
-        std::fs::read(path).map_err(|error| InitramfsError::Read { path: path.to_owned(), error })
-    };
+    pack_with(kit, &kit.modules_dir, &read(&kit.tombolod)?, files)
+}
+
+/// Packs the boot image of a machine that is no node: `program` as process 1, and modules for a network.
+///
+/// # Errors
+/// As [`pack`]; a part of the kit that is missing is a file that cannot be read.
+pub fn pack_program(kit: &VmKit, program: &[u8]) -> Result<Vec<u8>, InitramfsError> {
+    let modules = kit.network_modules_dir().map_err(|missing| {
+        let error = std::io::Error::new(std::io::ErrorKind::NotFound, missing.to_string());
+        InitramfsError::Read { path: missing.path, error }
+    })?;
+    pack_with(kit, &modules, program, &Files::default())
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, InitramfsError> {
+    std::fs::read(path).map_err(|error| InitramfsError::Read { path: path.to_owned(), error })
+}
+
+fn pack_with(
+    kit: &VmKit,
+    modules_dir: &Path,
+    program: &[u8],
+    files: &Files,
+) -> Result<Vec<u8>, InitramfsError> {
     let relative = |path: &'static str| path.trim_start_matches('/');
     let mut archive = Archive::new();
     for directory in [relative(init::OWN), relative(init::MODULES), "dev", "proc", "run", "sys", "tmp"] {
         archive.directory(directory);
     }
     archive.file(relative(init::BUSYBOX), 0o755, &read(&kit.busybox)?);
-    let order = read(&kit.module_order())?;
+    let order_path = modules_dir.join(init::MODULE_ORDER);
+    let order = read(&order_path)?;
     for name in String::from_utf8_lossy(&order).lines().filter(|name| !name.is_empty()) {
         if name.contains('/') || name.starts_with('.') {
-            return Err(InitramfsError::ModuleName { path: kit.module_order(), name: name.to_owned() });
+            return Err(InitramfsError::ModuleName { path: order_path, name: name.to_owned() });
         }
-        let content = read(&kit.modules_dir.join(name))?;
+        let content = read(&modules_dir.join(name))?;
         archive.file(&format!("{}/{name}", relative(init::MODULES)), 0o644, &content);
     }
     archive.file(&format!("{}/{}", relative(init::MODULES), init::MODULE_ORDER), 0o644, &order);
-    archive.file("init", 0o755, &read(&kit.tombolod)?);
+    archive.file("init", 0o755, program);
     if !files.has("bin") {
         archive.directory("bin");
     }

@@ -7,6 +7,9 @@ use tombolo_base::Isa;
 /// The file that lists the kernel modules, one name a line, each after those it needs.
 const MODULE_ORDER: &str = "order";
 
+/// The folder of the modules for a network.
+const NETWORK_MODULES: &str = "network-modules";
+
 /// A part of the kit is missing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("an {isa} virtual machine node needs {what}, but {path} is missing: run `make kit`", path = path.display())]
@@ -53,10 +56,15 @@ impl VmKit {
         Ok(kit)
     }
 
-    /// The file that lists the modules.
-    #[must_use]
-    pub fn module_order(&self) -> PathBuf {
-        self.modules_dir.join(MODULE_ORDER)
+    /// The kernel's modules for a network, with their own order: for [`pack_program`](super::initramfs::pack_program).
+    ///
+    /// # Errors
+    /// [`KitError`] when they are missing.
+    pub fn network_modules_dir(&self) -> Result<PathBuf, KitError> {
+        let path = self.modules_dir.with_file_name(NETWORK_MODULES);
+        let isa = Isa::Aarch64;
+        let what = "the kernel's modules for a network";
+        if path.join(MODULE_ORDER).exists() { Ok(path) } else { Err(KitError { isa, what, path }) }
     }
 }
 
@@ -75,7 +83,13 @@ mod tests {
             assert!(error.to_string().contains("make kit"), "{error}");
             std::fs::write(folder.join(name), "").unwrap();
         }
-        assert_eq!(VmKit::locate(&root, Isa::Aarch64).unwrap().busybox, folder.join("busybox"));
+        let kit = VmKit::locate(&root, Isa::Aarch64).unwrap();
+        assert_eq!(kit.busybox, folder.join("busybox"));
+        let error = kit.network_modules_dir().unwrap_err();
+        assert!(error.to_string().contains("modules for a network"), "{error}");
+        std::fs::create_dir_all(folder.join("network-modules")).unwrap();
+        std::fs::write(folder.join("network-modules/order"), "").unwrap();
+        assert_eq!(kit.network_modules_dir(), Ok(folder.join("network-modules")));
         std::fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -1,6 +1,7 @@
 //! The command line of a virtual machine.
 
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -153,11 +154,46 @@ impl Qemu {
     /// # Errors
     /// [`QemuError`].
     pub fn launch(&self, serial: OwnedFd, window: OwnedFd) -> Result<Launch, QemuError> {
-        let arguments = self.arguments(serial.as_raw_fd(), window.as_raw_fd())?;
+        let arguments = self.arguments(serial.as_raw_fd(), &self.window(window.as_raw_fd()))?;
         Ok(Launch { program: self.program.clone(), arguments, inherited: vec![serial, window] })
     }
 
-    fn arguments(&self, serial: i32, window: i32) -> Result<Vec<OsString>, QemuError> {
+    /// The same with a network in place of the window, for measuring what that costs: no node has one.
+    ///
+    /// The network is the emulator's own, of this machine alone. From it nobody is reached, neither the host nor anybody
+    /// else; of the host's loopback, a port that the kernel picks leads to `port` of the machine's `address`. Which one the
+    /// emulator tells at `control`, where it speaks its monitor protocol (QMP).
+    ///
+    /// # Errors
+    /// [`QemuError`].
+    pub fn launch_with_network(
+        &self,
+        serial: OwnedFd,
+        control: OwnedFd,
+        (address, port): (Ipv4Addr, u16),
+    ) -> Result<Launch, QemuError> {
+        let devices = Self::network(control.as_raw_fd(), (address, port));
+        let arguments = self.arguments(serial.as_raw_fd(), &devices)?;
+        Ok(Launch { program: self.program.clone(), arguments, inherited: vec![serial, control] })
+    }
+
+    fn window(&self, window: i32) -> [String; 2] {
+        [
+            format!("-chardev socket,id=window,fd={window}"),
+            format!("-device ivshmem-doorbell,chardev=window,vectors={}", self.vectors),
+        ]
+    }
+
+    fn network(control: i32, (address, port): (Ipv4Addr, u16)) -> [String; 3] {
+        [
+            format!("-chardev socket,id=control,fd={control} -mon chardev=control,mode=control"),
+            format!("-netdev user,id=network,restrict=on,ipv6=off,hostfwd=tcp:127.0.0.1:0-{address}:{port}"),
+            // Nobody boots from it, and its boot program is a package of its own.
+            "-device virtio-net-pci,netdev=network,romfile=".to_owned(),
+        ]
+    }
+
+    fn arguments(&self, serial: i32, devices: &[String]) -> Result<Vec<OsString>, QemuError> {
         if !(MIN_MEMORY_MIB..=MAX_MEMORY_MIB).contains(&self.memory_mib) {
             return Err(QemuError::Memory(self.memory_mib));
         }
@@ -171,11 +207,10 @@ impl Qemu {
             &format!("-machine virt,gic-version=2,iommu=smmuv3 -cpu {}", self.cpu),
             &format!("-smp {} -m {}", processors(self.processors), self.memory_mib),
             &format!("-chardev socket,id=serial,fd={serial} -serial chardev:serial"),
-            &format!("-chardev socket,id=window,fd={window}"),
-            &format!("-device ivshmem-doorbell,chardev=window,vectors={}", self.vectors),
         ];
+        let lines = words.into_iter().chain(devices.iter().map(String::as_str));
         let mut arguments: Vec<OsString> =
-            words.iter().flat_map(|line| line.split(' ')).map(OsString::from).collect();
+            lines.flat_map(|line| line.split(' ')).map(OsString::from).collect();
         arguments.extend(["-kernel".into(), self.kernel.clone().into()]);
         arguments.extend(["-initrd".into(), self.initramfs.clone().into()]);
         arguments.extend(["-append".into(), self.kernel_line()?.into()]);
@@ -214,7 +249,7 @@ mod tests {
     }
 
     fn line(qemu: &Qemu) -> Result<Vec<String>, QemuError> {
-        let arguments = qemu.arguments(7, 9)?;
+        let arguments = qemu.arguments(7, &qemu.window(9))?;
         Ok(arguments.into_iter().map(|argument| argument.into_string().unwrap()).collect())
     }
 
@@ -234,6 +269,20 @@ mod tests {
             "-append", "console=ttyAMA0 quiet cma=0 panic=-1 cryptomgr.notests=1 tombolo.node=arm0",
         ];
         assert_eq!(line(&qemu).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_network_reaches_nobody_and_is_reached_by_the_loopback_alone() {
+        let devices = Qemu::network(9, (Ipv4Addr::new(10, 0, 2, 15), 7700));
+        let arguments = qemu().arguments(7, &devices).unwrap();
+        let words: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+        let line = words.join(" ");
+        assert!(line.contains(
+            "-netdev user,id=network,restrict=on,ipv6=off,hostfwd=tcp:127.0.0.1:0-10.0.2.15:7700 \
+             -device virtio-net-pci,netdev=network,romfile= -kernel"
+        ));
+        assert!(line.contains("-chardev socket,id=control,fd=9 -mon chardev=control,mode=control"));
+        assert!(!line.contains("ivshmem"), "{line}");
     }
 
     #[test]

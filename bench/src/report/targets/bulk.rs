@@ -2,6 +2,7 @@
 
 use super::{Limit, Target, judge, positive, times, why};
 use crate::bulk;
+use crate::suite::arrays::{NO_COPY, ONE_COPY, POOL};
 use crate::suite::peers::{bare, copying, tombolo};
 use crate::suite::{Metric, Results, Row, length};
 
@@ -14,6 +15,7 @@ pub(super) fn all(results: &Results) -> Vec<Target> {
     targets.extend(streams(results));
     targets.extend(copies(results));
     targets.extend(windows(results));
+    targets.extend(of_arrays(results));
     targets
 }
 
@@ -61,8 +63,19 @@ fn streams(results: &Results) -> Vec<Target> {
         targets.push(judge(what, Limit::AtLeast(0.85), share(own, limit), &[own, limit], times, why::STREAM));
     }
     let metric = Metric::Bandwidth { bytes: 16 << 20 };
-    let (own, other) = (results.row(bulk::MOVED, metric), results.row("iceoryx2", metric));
-    let what = "filled, moved and read, 16 MiB: at least 1.3 × iceoryx2".into();
+    let own = results.row(bulk::MOVED, metric);
+    let settings = results.rows.iter().filter(|row| {
+        row.metric == metric
+            && row.peer.starts_with("iceoryx2")
+            && own.is_some_and(|own| own.distance == row.distance)
+    });
+    let fastest = |a: &&Row, b: &&Row| a.typical().unwrap_or(0.0).total_cmp(&b.typical().unwrap_or(0.0));
+    let other = settings.max_by(fastest);
+    let what = match other {
+        Some(row) if row.peer != "iceoryx2" => format!("iceoryx2 at its best setting, here {}", row.peer),
+        _ => "iceoryx2 at its best setting".into(),
+    };
+    let what = format!("filled, moved and read, 16 MiB: at least 1.3 × {what}");
     targets.push(judge(what, Limit::AtLeast(1.3), share(own, other), &[own, other], times, why::PEER));
     targets
 }
@@ -110,11 +123,39 @@ fn windows(results: &Results) -> Vec<Target> {
     targets
 }
 
+/// From Python: nothing of a run without them.
+fn of_arrays(results: &Results) -> Vec<Target> {
+    let Some(arrays) = results.arrays.as_ref().filter(|arrays| arrays.about.bytes == 16 << 20) else {
+        return Vec::new();
+    };
+    let rate = arrays.times(POOL, ONE_COPY).map(|times| arrays.about.bytes as f64 / times.p50);
+    let took_us = arrays.times(POOL, NO_COPY).map(|times| times.p50 / 1000.0);
+    vec![
+        judge(
+            "an array of 16 MiB to another program in Python, copied once: at least 25 GB/s".into(),
+            Limit::AtLeast(25.0),
+            rate,
+            &[],
+            |rate| format!("{rate:.1} GB/s"),
+            why::ARRAY,
+        ),
+        judge(
+            "an array of 16 MiB to another program in Python, not copied: at most 10 µs".into(),
+            Limit::AtMost(10.0),
+            took_us,
+            &[],
+            |took_us| format!("{took_us:.1} µs"),
+            why::ARRAY,
+        ),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Verdict;
     use super::*;
-    use crate::suite::results::tests::{results, timed};
+    use crate::suite::Distance;
+    use crate::suite::results::tests::{flowing, results, timed};
 
     #[test]
     fn a_run_of_bulk_data_is_judged_by_what_is_promised_of_that() {
@@ -135,5 +176,49 @@ mod tests {
         assert_eq!(verdict("1 MiB arm0: out of the window"), Verdict::Met);
         assert_eq!(verdict("1 MiB arm0: into the window"), Verdict::Missed);
         assert_eq!(verdict("iceoryx2"), Verdict::NotMeasured);
+        assert!(targets.iter().all(|target| !target.what.contains("Python")));
+    }
+
+    #[test]
+    fn the_fastest_setting_of_a_peer_is_the_one_that_counts() {
+        let mut found = results("here");
+        let metric = Metric::Bandwidth { bytes: 16 << 20 };
+        let far = |row: Row| Row { distance: Distance::Far, ..row };
+        found.rows.extend([
+            timed(bulk::MOVED, Metric::Transfer { bytes: 4 << 10 }, 200.0),
+            flowing(bulk::MOVED, metric, 26e9),
+            flowing("iceoryx2", metric, 13e9),
+            flowing("iceoryx2 aligned", metric, 20.1e9),
+            // Of other processors, and so not beside it.
+            far(flowing("iceoryx2 deep", metric, 30e9)),
+        ]);
+        let verdict = |found: &Results| {
+            let targets = all(found);
+            let target =
+                targets.iter().find(|target| target.what.contains("iceoryx2")).expect("it is promised");
+            (target.what.contains("here iceoryx2 aligned"), target.verdict)
+        };
+        assert_eq!(verdict(&found), (true, Verdict::Missed));
+        found.rows.retain(|row| row.peer != "iceoryx2 aligned");
+        assert_eq!(verdict(&found), (false, Verdict::Met));
+    }
+
+    #[test]
+    fn python_is_judged_where_it_was_measured() {
+        let mut found = results("here");
+        found.rows.push(timed(bulk::MOVED, Metric::Transfer { bytes: 4 << 10 }, 200.0));
+        found.arrays = Some(crate::suite::arrays::tests::arrays());
+        let targets = all(&found);
+        let of = |part: &str| targets.iter().find(|target| target.what.contains(part)).expect(part);
+        assert_eq!(
+            (of("copied once").found.as_str(), of("copied once").verdict),
+            ("28.0 GB/s", Verdict::Met)
+        );
+        assert_eq!((of("not copied").found.as_str(), of("not copied").verdict), ("12.0 µs", Verdict::Missed));
+        found.arrays.as_mut().expect("they are there").about.bytes = 1 << 20;
+        assert!(
+            all(&found).iter().all(|target| !target.what.contains("Python")),
+            "it was promised of 16 MiB"
+        );
     }
 }

@@ -115,6 +115,8 @@ mod why {
         a lock for each step, one for each message, and the general encoding in place of four words (ADR 0034).";
     pub(super) const COPY: &str = "The engine asks its clock, finds the loop for the length, and says that it is done; and the loops \
         do not know whether what they copy is in a cache.";
+    pub(super) const ARRAY: &str = "See the row of the program alone for what one copy takes there, and the round trip of 8 B in this run \
+        for what an answer takes without Python.";
     pub(super) const PEER: &str = "See the figures of both below: they are of the same run.";
 }
 

@@ -10,9 +10,13 @@ use crate::suite::{Distance, Metric, Schedule};
 /// Its name in tables.
 pub const NAME: &str = "memcpy";
 
-/// The copy bandwidth for the usual lengths.
-pub(crate) fn rows(schedule: Schedule) -> Vec<Row> {
-    Metric::BANDWIDTHS.into_iter().filter_map(|metric| row(metric, schedule)).collect()
+/// The copy bandwidth for those of `metrics` that are bulk data, or else for the usual lengths.
+pub(crate) fn rows(metrics: impl Iterator<Item = Metric>, schedule: Schedule) -> Vec<Row> {
+    let mut bulk: Vec<Metric> = metrics.filter(|metric| matches!(metric, Metric::Bandwidth { .. })).collect();
+    bulk.sort_unstable();
+    bulk.dedup();
+    let bulk = if bulk.is_empty() { Metric::BANDWIDTHS.to_vec() } else { bulk };
+    bulk.into_iter().filter_map(|metric| row(metric, schedule)).collect()
 }
 
 fn row(metric: Metric, schedule: Schedule) -> Option<Row> {
@@ -28,6 +32,7 @@ fn row(metric: Metric, schedule: Schedule) -> Option<Row> {
     Some(Row {
         peer: NAME.into(),
         metric,
+        route: None,
         distance: Distance::Any,
         slices: schedule.slices,
         doubtful: 0,
