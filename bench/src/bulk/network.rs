@@ -16,7 +16,7 @@ use super::command::{ANSWER, COMMAND_BYTES, Command, PATIENCE, from_bytes, to_by
 use super::nodes::{deliveries, delivery_row, flow, rounds};
 use super::row;
 use crate::suite::content::{check_sum, fill_bulk, sum};
-use crate::suite::{Error, Metric, Results, Route, Row, Schedule, buffers, length};
+use crate::suite::{Error, Metric, PeerInfo, Results, Route, Row, Schedule, buffers, length};
 
 /// What rows and legends call it.
 pub const TCP_OVER_VIRTIO: &str = "TCP over virtio-net";
@@ -49,6 +49,11 @@ pub fn add(
 ) -> Result<(), Error> {
     let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(|error| failed("connect", &error))?;
     let mut wire = Wire::new(stream)?;
+    if results.peers.iter().all(|peer| peer.name != TCP_OVER_VIRTIO) {
+        let about = "a connection to a virtual machine with the processor and the memory of the node, started for this, over \
+                     the network that the emulator makes without privileges (frames of 1500 bytes); one write a buffer, no delay";
+        results.peers.push(PeerInfo { name: TCP_OVER_VIRTIO.into(), about: about.into() });
+    }
     for bytes in LENGTHS {
         progress(&format!("{node} by TCP: {}", length(bytes)));
         wire.ask(Command::Make { bytes: bytes as u64, count: buffers(bytes) as u32 })?;
@@ -245,6 +250,7 @@ mod tests {
         add(&mut found, ("host", "arm0"), address, SHORT, &mut |_| {}).expect("figures");
         far.join().expect("no panic").expect("the far side hears the end");
         assert_eq!(found.rows.len(), 3 * LENGTHS.len());
+        assert_eq!(found.peers.iter().filter(|peer| peer.name == TCP_OVER_VIRTIO).count(), 1);
         for (name, metric) in [
             ("host → arm0: TCP over virtio-net", Metric::Bandwidth { bytes: 64 }),
             ("arm0 → host: TCP over virtio-net", Metric::Bandwidth { bytes: 16 << 20 }),

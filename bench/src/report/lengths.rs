@@ -38,11 +38,12 @@ pub(super) fn all(results: &Results) -> Vec<Plot> {
     );
     for (from, to) in routes(results) {
         let (file, title) = (format!("{from}-to-{to}"), format!("From {from} to {to}"));
-        let about = "every byte written and read; dashed: the memcpy of each within its own memory";
+        let about = "of pools and TCP every byte is written and read; dashed: memcpy within a node";
         let mut found = of_route(results, (from, to), bandwidth);
         found.extend([from, to].iter().filter_map(|node| own_memcpy(results, node, bandwidth)));
         add(Chart::bandwidth(&file, &format!("{title}: bandwidth"), about), found);
-        let about = "median; a buffer one at a time is filled, read and given back; dashed: memcpy of each";
+        let about =
+            "median; a buffer one at a time is filled, read and given back; dashed: memcpy within a node";
         let mut found = of_route(results, (from, to), took);
         found.extend([from, to].iter().filter_map(|node| own_memcpy(results, node, took)));
         add(Chart::time(&format!("{file}-time"), &format!("{title}: time of one"), about), found);
@@ -233,7 +234,7 @@ fn vertical_axis(svg: &mut Svg, chart: &Chart<'_>, series: &[Series], (right, bo
         svg.text(LEFT - 8.0, axis.place(tick) + 4.0, &text, 11.0, Anchor::End, false);
     }
     if !chart.is_time {
-        svg.text(LEFT - 8.0, TOP - 8.0, "GB/s", 12.0, Anchor::End, true);
+        svg.text(LEFT + 6.0, TOP + 14.0, "GB/s", 12.0, Anchor::Start, true);
     }
     if is_logarithmic {
         svg.text(LEFT, bottom + 38.0, "both axes logarithmic", 11.0, Anchor::Start, false);
