@@ -258,12 +258,8 @@ fn draw_caches(
 
 /// The kernel's `32K` or `1M` in bytes.
 fn cache_bytes(size: &str) -> Option<f64> {
-    let (digits, unit) = size.split_at(size.len().checked_sub(1)?);
-    let unit = match unit {
-        "K" => 1024.0,
-        "M" => 1024.0 * 1024.0,
-        _ => return None,
-    };
+    let units = [('K', 1024.0), ('M', 1024.0 * 1024.0)];
+    let (digits, unit) = units.iter().find_map(|(name, unit)| Some((size.strip_suffix(*name)?, unit)))?;
     digits.parse::<u32>().ok().map(|number| f64::from(number) * unit)
 }
 
