@@ -6,7 +6,7 @@ target=$(realpath "$1")
 shift
 # bindgen looks for libclang by a name that Debian's runtime package does not have, and needs a compiler's headers.
 if [ -z "${LIBCLANG_PATH:-}" ]; then
-    found=$(find /usr/lib -name 'libclang*.so*' -not -name 'libclang-cpp*' 2>/dev/null | head -n 1)
+    found=$(find /usr/lib -name 'libclang[-.]*so*' -not -name 'libclang-cpp*' 2>/dev/null | head -n 1)
     [ -z "$found" ] || export LIBCLANG_PATH="$(dirname "$found")"
 fi
 if [ -z "${BINDGEN_EXTRA_CLANG_ARGS:-}" ] && command -v cc >/dev/null; then
