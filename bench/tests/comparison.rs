@@ -106,7 +106,7 @@ fn bulk_data_is_moved_and_copied() {
     let moving = moving();
     let peers: Vec<&dyn Peer> = moving.iter().map(AsRef::as_ref).collect();
     let options = options(&[]);
-    let mut results = bulk::run(&peers, &[], &options, &mut |_| {}).expect("results");
+    let mut results = bulk::run_up_to(LONGEST_BYTES, &peers, &[], &options, &mut |_| {}).expect("results");
     bulk::add_copies(&mut results, options.schedule, LONGEST_BYTES, &mut |_| {});
     // Some kernels do not let one process copy from another.
     let refused = |failed: &&Failed| failed.what.contains("attach") && failed.why.contains("copying between");
@@ -114,7 +114,7 @@ fn bulk_data_is_moved_and_copied() {
     assert!(failed.is_empty(), "{failed:?}");
     let rows = |peer: &str| results.rows.iter().filter(|row| row.peer == peer).count();
     for peer in [bulk::COPIED, bulk::CARRIED, bulk::TCP] {
-        assert!(rows(peer) >= Metric::BANDWIDTHS.len(), "{peer}: {}", rows(peer));
+        assert!(rows(peer) >= 4, "{peer}: {}", rows(peer));
     }
     for alone in ["loop: best", "loop: words", "engine: caller", "engine: threads-2"] {
         assert_eq!(rows(alone), 4, "{alone}");

@@ -23,7 +23,7 @@ use crate::suite::{
     self, Absent, AnyEnd, Distance, Error, Meeting, Metric, Options, Peer, Results, Row, peers,
 };
 
-/// The longest copy by one program that is measured, in bytes.
+/// The longest copy by one program, and the longest buffer between two, that is measured, in bytes.
 pub const LONGEST_BYTES: usize = 256 << 20;
 
 pub use alone::add as add_copies;
@@ -53,21 +53,24 @@ pub fn peers() -> Vec<Box<dyn Peer>> {
 pub const FOREIGN: [&str; 1] = ["iceoryx2"];
 
 /// A peer of which bulk data only is measured, and a message of 8 bytes, to compare the transfer of a right with.
-struct OnlyBulk<'a>(&'a dyn Peer);
+struct OnlyBulk<'a> {
+    peer: &'a dyn Peer,
+    longest_bytes: usize,
+}
 
 impl Peer for OnlyBulk<'_> {
     fn name(&self) -> &'static str {
-        self.0.name()
+        self.peer.name()
     }
 
     fn about(&self) -> String {
-        self.0.about()
+        self.peer.about()
     }
 
     fn metrics(&self) -> Vec<Metric> {
-        let of_peer = self.0.metrics();
+        let of_peer = self.peer.metrics();
         let moves = of_peer.iter().any(|metric| matches!(metric, Metric::Bandwidth { .. }));
-        let lengths = Metric::BULK_BYTES.into_iter().filter(|_| moves);
+        let lengths = Metric::BULK_BYTES.into_iter().filter(|bytes| moves && *bytes <= self.longest_bytes);
         let others = of_peer
             .into_iter()
             .filter(|metric| matches!(metric, Metric::RoundTrip { bytes: 8 } | Metric::Transfer { .. }));
@@ -75,7 +78,7 @@ impl Peer for OnlyBulk<'_> {
     }
 
     fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
-        self.0.open(meeting, metric)
+        self.peer.open(meeting, metric)
     }
 }
 
@@ -125,7 +128,21 @@ pub fn run(
     options: &Options,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Results, Error> {
-    let bulk: Vec<OnlyBulk<'_>> = peers.iter().map(|peer| OnlyBulk(*peer)).collect();
+    run_up_to(LONGEST_BYTES, peers, absent, options, progress)
+}
+
+/// The same with buffers of `longest_bytes` at most, for those who are in a hurry.
+///
+/// # Errors
+/// As [`suite::run`].
+pub fn run_up_to(
+    longest_bytes: usize,
+    peers: &[&dyn Peer],
+    absent: &[Absent],
+    options: &Options,
+    progress: &mut dyn FnMut(&str),
+) -> Result<Results, Error> {
+    let bulk: Vec<OnlyBulk<'_>> = peers.iter().map(|peer| OnlyBulk { peer: *peer, longest_bytes }).collect();
     let bulk: Vec<&dyn Peer> = bulk.iter().map(|peer| peer as &dyn Peer).collect();
     suite::run(&bulk, absent, options, progress)
 }
