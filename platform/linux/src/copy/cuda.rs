@@ -3,7 +3,7 @@
 //! Nothing here is linked with it: a program is the same with and without, and says [`CudaError::NoDriver`] where there is
 //! none. A program that is linked statically can load no library, and says that.
 
-use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
 use tombolo_base::SharedMemory;
@@ -153,7 +153,9 @@ fn load() -> Result<Functions, CudaError> {
     // SAFETY: as above.
     let init = unsafe { symbol(library, c"cuInit") }?;
     // SAFETY: the driver's interface has a function of this type under this name.
-    let init = unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_uint) -> c_int>(init) };
+    let init = unsafe {
+        core::mem::transmute::<*mut c_void, unsafe extern "C" fn(core::ffi::c_uint) -> c_int>(init)
+    };
     // SAFETY: the driver's function, with the only argument that it takes.
     let code = unsafe { init(0) };
     functions.check("start", code)?;
