@@ -22,7 +22,7 @@ pub const CANARIES: [(&str, u64); 20] = [
     ("table tells nobody to let go", 50),
     ("table narrows no part", 50),
     ("table lets rights grow", 50),
-    ("table changes what it refuses", 50),
+    ("table changes what it refuses", 1000),
 ];
 
 /// Plants a mistake in what this thread runs from now on; the empty name plants none.

@@ -87,6 +87,10 @@ impl Process {
         asked: Option<&Asked>,
         fds: Vec<Fd>,
     ) {
+        if matches!(reply, Reply::Failed { fault: Fault::Capability { .. } }) && shared.random.chance(200) {
+            // What was refused has changed nothing: the list shows it.
+            self.request(Request::Capabilities { after: 0 });
+        }
         match (reply, asked) {
             (Reply::CapabilityTakeBack { capability }, _) => self.holdings.learn(capability.clone()),
             (Reply::RegionCreate { capability } | Reply::CapabilityAccept { capability, .. }, _) => {
@@ -238,7 +242,12 @@ impl Process {
             if !shared.random.chance(900) {
                 continue;
             }
-            let whole = shared.random.chance(100);
+            let whole = shared.random.chance(200);
+            // Some take them for another's.
+            let granter = match shared.random.chance(100) {
+                true => self.somebody(shared).map_or(granter, |(domain, _)| domain),
+                false => granter,
+            };
             self.request(Request::CapabilityAccept { capability, granter: Some(granter), whole });
         }
     }
