@@ -32,6 +32,9 @@ impl How {
         if self.flags & !POPULATE != 0 || self.reserved != 0 {
             return Err(Failure::invalid("a mapping was to have flags that this library does not know"));
         }
+        if self.alignment != 0 && (!self.alignment.is_power_of_two() || !self.address.is_null()) {
+            return Err(Failure::invalid("an alignment is a power of two, and not beside an address"));
+        }
         let address = (!self.address.is_null()).then(|| self.address.addr());
         let populate = self.flags & POPULATE != 0;
         Ok(MapOptions { address, alignment_bytes: self.alignment, populate })

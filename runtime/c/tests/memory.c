@@ -45,7 +45,7 @@ static void regions(tombolo_domain *domain)
     EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_create_region(NULL, &options, &region));
     options.length = 4 * PAGE;
     EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_create_region(domain, &options, NULL));
-    options.flags = 4;
+    options.flags = 8;
     EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_create_region(domain, &options, &region));
     options.flags = TOMBOLO_IN_WINDOW;
     EXPECT(TOMBOLO_INVALID_ARGUMENT, tombolo_create_region(domain, &options, &region));
