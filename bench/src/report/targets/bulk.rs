@@ -76,7 +76,14 @@ fn streams(results: &Results) -> Vec<Target> {
         _ => "iceoryx2 at its best setting".into(),
     };
     let what = format!("filled, moved and read, 16 MiB: at least 1.3 × {what}");
-    targets.push(judge(what, Limit::AtLeast(1.3), share(own, other), &[own, other], times, why::PEER));
+    targets.push(judge(
+        what,
+        Limit::AtLeast(1.3),
+        share(own, other),
+        &[own, other],
+        times,
+        why::AT_THE_MEMORY,
+    ));
     targets
 }
 

@@ -117,6 +117,8 @@ mod why {
         do not know whether what they copy is in a cache.";
     pub(super) const ARRAY: &str = "See the row of the program alone for what one copy takes there, and the round trip of 8 B in this run \
         for what an answer takes without Python.";
+    pub(super) const AT_THE_MEMORY: &str = "Both are bound by the memory itself here: our buffers reach the bare memory with as \
+         many, which stands above, and what 1.3 × asks for lies beyond that.";
     pub(super) const PEER: &str = "See the figures of both below: they are of the same run.";
 }
 
