@@ -1,9 +1,29 @@
-# What the scripts share that fetch Debian's packages for arm64. Sourced, not run; POSIX sh. Whoever sources it has set `cache`,
-# `debs` and `work`, a folder that goes with it, and has `say` and `fail`.
+# What the scripts share that fetch Debian's packages for arm64. Sourced, not run; POSIX sh. Whoever sources it has set `what`,
+# which it calls itself, and calls `begin` before anything is fetched.
 #
 # It reads Debian's signed archive through the system's sources and keys, but into lists of its own, so it needs no root
 # and leaves the system's package lists and architectures alone.
 # shellcheck shell=sh
+
+cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/tombolo
+debs=$cache/debs
+
+say() { printf '%s: %s\n' "${what:?}" "$*" >&2; }
+fail() {
+    say "error: $*"
+    exit 1
+}
+
+# Makes sure of the tools and of the folders, and makes `work` in folder $1: what is drafted there goes with the script.
+begin() {
+    for tool in dpkg-deb tar; do
+        command -v "$tool" >/dev/null || fail "$tool is missing"
+    done
+    mkdir -p "$1" "$debs" || fail "cannot write to $1 and $debs"
+    work=$(mktemp -d "$1/.draft-XXXXXX")
+    trap 'rm -rf "$work"' EXIT
+    trap 'exit 130' INT TERM
+}
 
 # Runs a program of apt for arm64 alone, with lists of our own.
 with_apt() {

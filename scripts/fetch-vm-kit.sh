@@ -13,35 +13,22 @@ set -eu
 
 target=${1:-target}
 kit=$target/kit/aarch64
-cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/tombolo
-debs=$cache/debs
 kernel=linux-image-cloud-arm64
 needed_modules='vfio_iommu_type1 vfio-pci'
 network_modules='virtio_pci virtio_net'
 # To be raised when this script makes something else of the same packages.
 recipe=2
 
-say() { printf 'vm kit: %s\n' "$*" >&2; }
-fail() {
-    say "error: $*"
-    exit 1
-}
+what='vm kit'
+# shellcheck source=scripts/debs.sh
+. "$(dirname "$0")/debs.sh"
 
 if [ -f "$kit/vm-kit" ] && [ -f "$kit/vmlinuz" ] && [ -f "$kit/modules/order" ] && [ -x "$kit/busybox" ]; then
     read -r made_by _ <"$kit/vm-kit" || made_by=
     [ "$made_by" != "$recipe" ] || exit 0
 fi
 
-for tool in dpkg-deb tar; do
-    command -v "$tool" >/dev/null || fail "$tool is missing"
-done
-mkdir -p "$kit" "$debs" || fail "cannot write to $kit and $debs"
-work=$(mktemp -d "$kit/.draft-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
-
-# shellcheck source=scripts/debs.sh
-. "$(dirname "$0")/debs.sh"
+begin "$kit"
 
 # The package that holds the kernel itself: its name has the kernel's version.
 kernel_image() {

@@ -13,32 +13,19 @@ target=${1:-target}
 kit=$target/kit/python
 tree=$kit/aarch64
 made_of=$kit/aarch64.from
-cache=${XDG_CACHE_HOME:-${HOME:?}/.cache}/tombolo
-debs=$cache/debs
 # To be raised when this script makes something else of the same packages.
 recipe=1
 
-say() { printf 'python for vms: %s\n' "$*" >&2; }
-fail() {
-    say "error: $*"
-    exit 1
-}
+what='python for vms'
+# shellcheck source=scripts/debs.sh
+. "$(dirname "$0")/debs.sh"
 
 if [ -f "$made_of" ] && [ -x "$tree/usr/bin/python3" ]; then
     read -r made_by _ <"$made_of" || made_by=
     [ "$made_by" != "$recipe" ] || exit 0
 fi
 
-for tool in dpkg-deb tar; do
-    command -v "$tool" >/dev/null || fail "$tool is missing"
-done
-mkdir -p "$kit" "$debs" || fail "cannot write to $kit and $debs"
-work=$(mktemp -d "$kit/.draft-XXXXXX")
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
-
-# shellcheck source=scripts/debs.sh
-. "$(dirname "$0")/debs.sh"
+begin "$kit"
 
 # The release's Python: the package `python3-minimal` depends on the one that has its version in the name.
 python_package() {
