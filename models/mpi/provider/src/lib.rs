@@ -1,0 +1,1 @@
+//! The provider `tombolo` for libfabric.
