@@ -12,9 +12,11 @@ use tombolo_base::SharedMemory;
 use crate::error::{Context, OsError};
 
 mod region;
+mod replace;
 mod revocable;
 
 pub use region::{Making, create_region, open_to_read, seal_future_writes, seal_writes};
+pub use replace::replace_private;
 pub use revocable::{MapOptions, Revocable};
 
 /// Seals that fix the size for good: without them a peer could shrink the file and turn every access of the

@@ -72,7 +72,9 @@ pub use names::{
     PublishedEvent, Publisher, Query, Record, Semaphore, Subscriber, Value, Watch, WatchOptions,
 };
 pub use options::ChannelOptions;
-pub use region::{Capability, FarEnd, Granted, MapOptions, Mapping, Region, RegionOptions, Right, Shown};
+pub use region::{
+    Capability, FarEnd, Granted, MapOptions, Mapping, Region, RegionFile, RegionOptions, Right, Shown,
+};
 pub use spawn::{Child, Exit, SpawnOptions, Stream};
 pub use waitset::{DescriptorReady, Interest, Ready, Token, Trigger, WaitSet, WaitStats, Waker};
 

@@ -8,7 +8,7 @@ use tombolo_base::{ChannelId, DomainId};
 use tombolo_capability::{CapabilityId, CapabilityInfo, Extent, RegionId, RegionInfo, Revoked, Rights, Seal};
 use tombolo_control::{ForeignPlace, Reply, Request};
 
-use super::mapping::{MapOptions, Mapping};
+use super::mapping::{MapOptions, Mapping, RegionFile};
 use crate::error::Error;
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink};
 use crate::spawn::unexpected;
@@ -192,6 +192,18 @@ impl Capability {
         let request = Request::RegionMap { capability: self.id(), rights };
         match self.held.link.ask(request, ANSWER_TIMEOUT)? {
             (Reply::RegionMap { map }, fds) => Mapping::new(self.held.clone(), &map, fds, options),
+            (other, _) => Err(unexpected(&other)),
+        }
+    }
+
+    /// Its part of the region as a file that this program maps by itself.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map).
+    pub fn file(&self, rights: Rights) -> Result<RegionFile, Error> {
+        let request = Request::RegionMap { capability: self.id(), rights };
+        match self.held.link.ask(request, ANSWER_TIMEOUT)? {
+            (Reply::RegionMap { map }, fds) => RegionFile::new(self.held.clone(), &map, fds),
             (other, _) => Err(unexpected(&other)),
         }
     }

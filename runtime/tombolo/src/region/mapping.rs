@@ -1,7 +1,7 @@
 //! Memory of regions as a program works in it.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
@@ -41,6 +41,54 @@ pub struct Mapping {
     /// What bytes are read from and written to, where the memory could become shorter.
     file: Option<(File, u64)>,
     held: Arc<Held>,
+}
+
+/// A part of a region as a file, for code that maps it by itself: at addresses where memory of its own was, so that others
+/// reach what the program has there.
+///
+/// Who revokes it waits until this is dropped, and what was mapped with it by hand is to be gone before. So it is for whoever
+/// holds the first capability to a region, which nobody else can revoke.
+#[derive(Debug)]
+pub struct RegionFile {
+    file: OwnedFd,
+    offset_bytes: u64,
+    length_bytes: u64,
+    // In this order: the monitor hears by the lifeline that the memory is not in use any more.
+    _lifeline: OwnedFd,
+    _held: Arc<Held>,
+}
+
+impl RegionFile {
+    pub(super) fn new(held: Arc<Held>, map: &RegionMap, fds: Vec<OwnedFd>) -> Result<RegionFile, Error> {
+        let Ok([file, lifeline]) = <[OwnedFd; 2]>::try_from(fds) else {
+            return Err(
+                OsError::new("have a region as a file: its memory did not come along", Errno::BADF).into()
+            );
+        };
+        if map.backing == Backing::Memory {
+            check_sealed(&file, map.file_offset_bytes.saturating_add(map.extent.length_bytes))?;
+        }
+        let (offset_bytes, length_bytes) = (map.file_offset_bytes, map.extent.length_bytes);
+        Ok(RegionFile { file, offset_bytes, length_bytes, _lifeline: lifeline, _held: held })
+    }
+
+    /// From where on it lies in the file, in bytes: a multiple of the page size.
+    #[must_use]
+    pub fn offset_bytes(&self) -> u64 {
+        self.offset_bytes
+    }
+
+    /// How many bytes belong to it.
+    #[must_use]
+    pub fn length_bytes(&self) -> u64 {
+        self.length_bytes
+    }
+}
+
+impl AsFd for RegionFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
 }
 
 /// Lets memory go when its lifeline is hung up.

@@ -37,7 +37,7 @@ use crate::monitor::ANSWER_TIMEOUT;
 use crate::spawn::unexpected;
 
 pub use capability::{Capability, Shown};
-pub use mapping::{MapOptions, Mapping};
+pub use mapping::{MapOptions, Mapping, RegionFile};
 pub use passing::{FarEnd, Granted, Right};
 
 /// A region that this program made: the capability to all of it.

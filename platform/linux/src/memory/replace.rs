@@ -1,0 +1,385 @@
+//! Memory of a program that others are to reach, put into a file without the program's noticing.
+//!
+//! What a program has by `malloc` or as an array cannot be mapped by others. Here its pages are replaced, where they are,
+//! by pages of a memory file that hold the same bytes. From then on whoever maps the file reads and writes the program's memory.
+
+use core::ffi::c_void;
+use core::ops::Range;
+use std::io::BufRead;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, Updater, opcode};
+use rustix::mm::{MapFlags, MremapFlags, ProtFlags, UserfaultfdFlags};
+
+use crate::error::{Context, OsError};
+
+/// `struct uffdio_api`.
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+/// `struct uffdio_register`.
+#[repr(C)]
+struct Register {
+    start: u64,
+    length_bytes: u64,
+    mode: u64,
+    ioctls: u64,
+}
+
+/// `UFFD_USER_MODE_ONLY` (Linux 5.11).
+const USER_MODE_ONLY: UserfaultfdFlags = UserfaultfdFlags::from_bits_retain(1);
+const API_VERSION: u64 = 0xaa;
+const MODE_MISSING: u64 = 1;
+const API: Opcode = opcode::read_write::<Api>(0xaa, 0x3f);
+const REGISTER: Opcode = opcode::read_write::<Register>(0xaa, 0);
+
+/// Replaces `length_bytes` of private memory at `address` by that much of `file`, from `offset_bytes` on, which then holds what
+/// the memory held. All three are multiples of the page size.
+///
+/// Threads of this process that touch the memory meanwhile are held until it is done (userfaultfd), so no store is lost. A system
+/// call of another thread that accesses it at that moment may end in `EFAULT`, where the kernel lets programs hold only their own
+/// accesses. Afterwards the memory is shared with children that are forked, rather than copied.
+///
+/// # Errors
+/// `EINVAL`: it is no multiple of pages, or no one piece of private, anonymous, writable memory. `EBUSY`: the caller's stack is in that piece.
+/// `ENOSYS`, `EPERM`: no userfaultfd, as under emulation of programs; or what else the kernel refused. The memory is as it was.
+///
+/// # Safety
+/// The range is this program's to hand out: mapped, and stays so; nothing relies on its being private. The bytes of the file are nobody
+/// else's yet, and its size is sealed.
+pub unsafe fn replace_private(
+    address: *mut u8,
+    length_bytes: usize,
+    file: impl AsFd,
+    offset_bytes: u64,
+) -> Result<(), OsError> {
+    const WHAT: &str = "put memory of this program into a region";
+    let page_bytes = rustix::param::page_size();
+    let aligned = address.addr().is_multiple_of(page_bytes)
+        && length_bytes.is_multiple_of(page_bytes)
+        && length_bytes > 0;
+    if !aligned {
+        return Err(OsError::new(WHAT, Errno::INVAL));
+    }
+    let on_stack = 0u8;
+    let maps = std::io::BufReader::new(std::fs::File::open("/proc/self/maps").context(WHAT)?);
+    let whole = private_piece(maps, address.addr(), length_bytes)
+        .context(WHAT)?
+        .ok_or_else(|| OsError::new(WHAT, Errno::INVAL))?;
+    // What is held must not be what holds.
+    if whole.contains(&(&raw const on_stack).addr()) {
+        return Err(OsError::new(WHAT, Errno::BUSY));
+    }
+    let holder = holder(address, length_bytes).context(WHAT)?;
+    // A handler of a signal that touched the memory would wait for this thread, on this thread.
+    let signals = Blocked::all();
+    // From here to the closing of `holder` nothing is allocated or dropped: the heap may be what is moved.
+    // SAFETY: the caller's, and what was checked: one piece of private memory, in which this thread has no stack.
+    let outcome = unsafe { swap(address.cast(), length_bytes, &file.as_fd(), offset_bytes) };
+    // Whoever was held looks again, and finds the file or what was there.
+    drop(holder);
+    drop(signals);
+    outcome.context(WHAT)
+}
+
+/// The piece of private, anonymous, writable memory that all of the range lies in.
+///
+/// Read line by line into one buffer: a string that grew to all of the list would change what is listed.
+fn private_piece(
+    mut maps: impl BufRead,
+    start: usize,
+    length_bytes: usize,
+) -> std::io::Result<Option<Range<usize>>> {
+    let Some(end) = start.checked_add(length_bytes) else { return Ok(None) };
+    let mut line = String::with_capacity(256);
+    while maps.read_line(&mut line)? > 0 {
+        if let Some(piece) = private_range(&line).filter(|piece| piece.start <= start && end <= piece.end) {
+            return Ok(Some(piece));
+        }
+        line.clear();
+    }
+    Ok(None)
+}
+
+/// Where memory is that a line of the list says is private, anonymous and writable.
+fn private_range(line: &str) -> Option<Range<usize>> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let private = words.next()? == "rw-p";
+    let anonymous = words.nth(2)? == "0";
+    // A stack grows by itself where it is touched, which the file would not.
+    let stack = words.next() == Some("[stack]");
+    let range = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
+    (private && anonymous && !stack).then_some(range)
+}
+
+/// What holds whoever touches the range while nothing is there.
+fn holder(address: *mut u8, length_bytes: usize) -> rustix::io::Result<OwnedFd> {
+    let flags = UserfaultfdFlags::CLOEXEC;
+    // SAFETY: it is registered for the one range below, and closed before the caller's memory is used again.
+    let all = unsafe { rustix::mm::userfaultfd(flags) };
+    let holder = match all {
+        // Not everybody may hold the kernel's own accesses.
+        // SAFETY: as above.
+        Err(Errno::PERM) => unsafe { rustix::mm::userfaultfd(flags | USER_MODE_ONLY) },
+        all => all,
+    }?;
+    let mut api = Api { api: API_VERSION, features: 0, ioctls: 0 };
+    let mut register = Register {
+        start: address.addr() as u64,
+        length_bytes: length_bytes as u64,
+        mode: MODE_MISSING,
+        ioctls: 0,
+    };
+    // SAFETY: the structures are those that the kernel's interface names for these operations, and live through the calls.
+    unsafe {
+        rustix::ioctl::ioctl(&holder, Updater::<API, Api>::new(&mut api))?;
+        rustix::ioctl::ioctl(&holder, Updater::<REGISTER, Register>::new(&mut register))?;
+    }
+    Ok(holder)
+}
+
+/// Takes the pages away, copies what they hold into the file, and maps that where they were.
+///
+/// # Safety
+/// As [`replace_private`]; the range is held, and nothing that this thread uses lies in it.
+unsafe fn swap(
+    address: *mut c_void,
+    length_bytes: usize,
+    file: &impl AsFd,
+    offset_bytes: u64,
+) -> rustix::io::Result<()> {
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    let shared = MapFlags::SHARED;
+    // SAFETY: two fresh ranges of the kernel's choice, one for the file and one for the caller's pages, which leave a range that holds
+    // whoever touches it. What is copied has the same length in both, and nobody else has their addresses. Then the caller's range
+    // is mapped again, to the one or the other.
+    unsafe {
+        let target =
+            rustix::mm::mmap(core::ptr::null_mut(), length_bytes, protection, shared, file, offset_bytes)?;
+        // Where the pages go is said: without an address the kernel takes what happens to be in a register for one.
+        let aside = rustix::mm::mmap_anonymous(
+            core::ptr::null_mut(),
+            length_bytes,
+            ProtFlags::empty(),
+            MapFlags::PRIVATE | MapFlags::NORESERVE,
+        )?;
+        let leave = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
+        let moved = rustix::mm::mremap_fixed(address, length_bytes, length_bytes, leave, aside);
+        let outcome = moved.and_then(|_| {
+            core::ptr::copy_nonoverlapping(aside.cast::<u8>(), target.cast::<u8>(), length_bytes);
+            let mapped = rustix::mm::mmap(
+                address,
+                length_bytes,
+                protection,
+                shared | MapFlags::FIXED,
+                file,
+                offset_bytes,
+            );
+            if mapped.is_err() {
+                rustix::mm::mremap_fixed(aside, length_bytes, length_bytes, MremapFlags::MAYMOVE, address)?;
+            } else {
+                rustix::mm::munmap(aside, length_bytes)?;
+            }
+            mapped
+        });
+        if moved.is_err() {
+            rustix::mm::munmap(aside, length_bytes)?;
+        }
+        rustix::mm::munmap(target, length_bytes)?;
+        outcome.map(|_| ())
+    }
+}
+
+/// All signals of this thread, put off until this is dropped.
+struct Blocked {
+    before: libc::sigset_t,
+}
+
+impl Blocked {
+    fn all() -> Blocked {
+        // SAFETY: a set of signals is plain data, filled by the first call; both live through the calls.
+        unsafe {
+            let mut all: libc::sigset_t = core::mem::zeroed();
+            let mut before: libc::sigset_t = core::mem::zeroed();
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+            Blocked { before }
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: a set that the kernel gave, of this thread: the value is not sent to another.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, core::ptr::null_mut()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use super::*;
+    use crate::memory::{Making, create_region, map};
+
+    /// Pages of this test alone, as `malloc` gets them.
+    fn pages(length_bytes: usize) -> *mut u8 {
+        // SAFETY: a fresh range of the kernel's choice.
+        let address = unsafe {
+            rustix::mm::mmap_anonymous(
+                core::ptr::null_mut(),
+                length_bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        };
+        address.unwrap().cast()
+    }
+
+    /// Whether this kernel holds accesses; emulators of programs do not.
+    fn holds(outcome: Result<(), OsError>) -> bool {
+        match outcome {
+            Ok(()) => true,
+            Err(error) if matches!(error.errno, Errno::NOSYS | Errno::PERM) => {
+                eprintln!("skipped: {error}");
+                false
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn region(length_bytes: u64) -> OwnedFd {
+        create_region("tombolo-test", length_bytes, Making::default()).unwrap()
+    }
+
+    #[test]
+    fn what_a_program_writes_is_in_the_file_and_the_other_way_round() {
+        let length_bytes = 64 << 10;
+        let address = pages(length_bytes);
+        // SAFETY: the range above is this test's.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(address, length_bytes) };
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = at as u8 ^ (at >> 8) as u8;
+        }
+        let expected = bytes.to_vec();
+        let file = region(3 * length_bytes as u64);
+        let offset = length_bytes as u64;
+        // SAFETY: as above; the file is new.
+        if !holds(unsafe { replace_private(address, length_bytes, &file, offset) }) {
+            return;
+        }
+        assert_eq!(bytes, expected);
+        let shared = map(&file, offset, length_bytes).unwrap();
+        bytes[8..16].copy_from_slice(&77u64.to_le_bytes());
+        assert_eq!(shared.load_le(1, Ordering::Relaxed), 77);
+        shared.store_le(2, 78, Ordering::Relaxed);
+        // SAFETY: as above; read anew, as another program may have written.
+        assert_eq!(unsafe { address.add(16).read_volatile() }, 78);
+        // A second time it is no private memory any more.
+        // SAFETY: as above.
+        let again = unsafe { replace_private(address, length_bytes, region(length_bytes as u64), 0) };
+        assert_eq!(again.unwrap_err().errno, Errno::INVAL);
+    }
+
+    #[test]
+    fn no_store_of_another_thread_is_lost() {
+        let length_bytes = 4 << 20;
+        let address = pages(length_bytes).expose_provenance();
+        let stop = AtomicBool::new(false);
+        let word = |at: usize| -> &AtomicU64 {
+            // SAFETY: an aligned word of the range above, which stays mapped.
+            unsafe { &*core::ptr::with_exposed_provenance::<AtomicU64>(address + at) }
+        };
+        std::thread::scope(|scope| {
+            let (stop, word) = (&stop, &word);
+            let counters: Vec<_> = [0, length_bytes / 2, length_bytes - 8]
+                .map(|at| {
+                    scope.spawn(move || {
+                        let mut count = 0;
+                        while !stop.load(Ordering::Relaxed) {
+                            word(at).fetch_add(1, Ordering::Relaxed);
+                            count += 1;
+                        }
+                        (at, count)
+                    })
+                })
+                .into();
+            let mut outcomes = Vec::new();
+            for piece in 0..4 {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                let part = length_bytes / 4;
+                let start = core::ptr::with_exposed_provenance_mut(address + piece * part);
+                // SAFETY: a part of the range above, in atomic words; the file is new.
+                outcomes.push(unsafe { replace_private(start, part, region(part as u64), 0) });
+            }
+            // Before anything can fail, or the threads would count for ever.
+            stop.store(true, Ordering::Relaxed);
+            let done = outcomes.into_iter().all(holds);
+            for counter in counters {
+                let (at, count) = counter.join().unwrap();
+                assert_eq!(word(at).load(Ordering::Relaxed), count, "at {at}, replaced: {done}");
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_no_private_memory_stays_as_it_is() {
+        let file = region(8192);
+        let local = [0u8; 16384];
+        let page = local.as_ptr().addr().next_multiple_of(4096);
+        let shared = create_region("tombolo-test", 8192, Making::default()).unwrap();
+        // SAFETY: a fresh range of the kernel's choice.
+        let mapped = unsafe {
+            rustix::mm::mmap(
+                core::ptr::null_mut(),
+                8192,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &shared,
+                0,
+            )
+        }
+        .unwrap();
+        let fresh = pages(8192);
+        for (address, length_bytes, errnos) in [
+            (core::ptr::with_exposed_provenance_mut(page), 4096, &[Errno::BUSY, Errno::INVAL][..]),
+            (mapped.cast(), 8192, &[Errno::INVAL]),
+            (fresh.wrapping_add(1), 4096, &[Errno::INVAL]),
+            (fresh, 100, &[Errno::INVAL]),
+            (fresh, 0, &[Errno::INVAL]),
+            (core::ptr::null_mut(), 4096, &[Errno::INVAL]),
+        ] {
+            // SAFETY: each is refused before anything is touched, which is what this shows.
+            let refused = unsafe { replace_private(address, length_bytes, &file, 0) }.unwrap_err();
+            assert!(errnos.contains(&refused.errno), "{refused}");
+        }
+        assert!(local.iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_piece_is_found_in_what_the_kernel_lists() {
+        let maps = "1000-3000 rw-p 00000000 00:00 0 \n3000-5000 r--p 00000000 00:00 0\n\
+                    7000-9000 rw-p 00000000 00:00 0                          [heap]\n\
+                    a000-b000 rw-p 00000000 08:01 42 /lib/x\nc000-d000 rw-s 00000000 00:01 7 /memfd:x\n\
+                    e000-f000 rw-p 00000000 00:00 0 [stack]\nbroken line\n";
+        assert_eq!(private_piece(maps.as_bytes(), 0x1000, 0x1000).unwrap(), Some(0x1000..0x3000));
+        assert_eq!(private_piece(maps.as_bytes(), 0x7000, 0x2000).unwrap(), Some(0x7000..0x9000));
+        for (start, length_bytes) in [
+            (0x2000, 0x2000),
+            (0x3000, 0x1000),
+            (0xa000, 0x1000),
+            (0xc000, 0x1000),
+            (0xe000, 0x1000),
+            (0x5000, 1),
+            (usize::MAX, 2),
+        ] {
+            assert_eq!(private_piece(maps.as_bytes(), start, length_bytes).unwrap(), None, "{start:x}");
+        }
+    }
+}
