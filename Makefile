@@ -11,7 +11,7 @@ LIBDIR  ?= lib
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup build kit vm-python install bench bench-peers bench-python results clean
+.PHONY: help run test setup build kit vm-python install bench bench-mpi bench-peers bench-python results clean
 
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ bench-peers: build ## Builds what Tombolo is compared with; AERON=1 adds Aeron (
 
 bench-python: build ## Measures arrays between programs in Python, by the wheel; RAY=1 beside Ray; ARGS=--json=FILE keeps it
 	@sh scripts/bench-python.sh $(TARGET) $(if $(RAY),--ray) $(ARGS)
+
+bench-mpi: build ## Fetches and builds what `tombolo bench mpi` compares (after `make mpi`)
+	@sh scripts/bench-mpi.sh $(TARGET)
 
 results: ## Writes the page and the plots of docs/results anew from the files there
 	@$(TOMBOLO) bench report docs/results/*.json --output docs/results

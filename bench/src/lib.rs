@@ -10,6 +10,7 @@ pub mod bulk;
 pub mod cpus;
 mod host;
 pub mod latency;
+pub mod mpi;
 mod raw;
 pub mod report;
 pub mod ring;

@@ -13,6 +13,7 @@ use tombolo_bench::{latency, waitset};
 use tombolo_machine::Kit;
 
 use super::bench_bulk::{self, BulkOptions};
+use super::bench_mpi::{self, MpiOptions};
 use super::bench_rpc::{self, RpcOptions};
 use super::bench_suite::{self, AllOptions, FarOptions, ReportOptions};
 use crate::context::{Context, print};
@@ -28,7 +29,8 @@ Examples:
   tombolo bench waitset                  waiting for many channels
   tombolo bench latency                  the distribution of answer times
   tombolo bench rpc                      typed calls beside bare rings
-  tombolo bench bulk                     bulk data and what copies it")]
+  tombolo bench bulk                     bulk data and what copies it
+  tombolo bench mpi                      MPI, beside what else carries it")]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: BenchCommand,
@@ -41,6 +43,7 @@ enum BenchCommand {
     Latency(LatencyOptions),
     Rpc(RpcOptions),
     Bulk(BulkOptions),
+    Mpi(MpiOptions),
     All(AllOptions),
     Report(ReportOptions),
     #[command(hide = true)]
@@ -216,6 +219,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::All(options) => bench_suite::run_all(context, options),
         BenchCommand::Rpc(options) => bench_rpc::run(context, options),
         BenchCommand::Bulk(options) => bench_bulk::run(context, options),
+        BenchCommand::Mpi(options) => bench_mpi::run(context, options),
         BenchCommand::Report(options) => bench_suite::run_report(options),
         BenchCommand::Far(options) => bench_suite::run_far(options),
         BenchCommand::Ring(options) => {

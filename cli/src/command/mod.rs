@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_bulk;
+mod bench_mpi;
 mod bench_network;
 mod bench_rpc;
 mod bench_suite;

@@ -1,0 +1,87 @@
+//! MPI over Tombolo beside what else carries MPI: `tombolo bench mpi`.
+//!
+//! One program, `bench/mpi/measure.c`, unmodified, is run on one [stack](Stack) after the other, round by round, so that all
+//! meet the same moods of the machine. What counts is the median of the rounds, and the ratio between stacks.
+
+mod limit;
+mod report;
+mod run;
+mod stack;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+pub use limit::Limit;
+pub use report::{Absent, Report, Row, Target};
+pub use stack::{Place, Stack, Tools, host_stacks, node_stacks};
+
+use crate::host::Host;
+
+/// How it is measured.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Options {
+    /// How often each stack has its turn.
+    pub rounds: u32,
+    /// How long each figure takes in each round.
+    pub length: Duration,
+    /// How long one run of the program may take before it is killed.
+    pub patience: Duration,
+    /// Only these metrics, as `measure` names them; all if none.
+    pub metrics: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let (length, patience) = (Duration::from_millis(200), Duration::from_secs(120));
+        Options { rounds: 5, length, patience, metrics: Vec::new() }
+    }
+}
+
+/// Runs every stack in turn, `rounds` times. What a stack could not do is in the report; only what concerns all is an error.
+///
+/// # Errors
+/// The limit of the host cannot be measured: fewer than two processors.
+pub fn run(
+    stacks: Vec<Stack>,
+    mut absent: Vec<Absent>,
+    options: &Options,
+    progress: &mut dyn FnMut(&str),
+) -> std::io::Result<Report> {
+    let mut found: Vec<run::Found> = Vec::new();
+    let mut failed: Vec<usize> = Vec::new();
+    let mut limits = Vec::new();
+    for round in 1..=options.rounds {
+        for (index, stack) in stacks.iter().enumerate() {
+            if failed.contains(&index) {
+                continue;
+            }
+            progress(&format!("round {round} of {}: {}, {}", options.rounds, stack.place, stack.name));
+            limits.push(Limit::measure()?);
+            match run::once(stack, options) {
+                Ok(figures) => found.extend(figures),
+                Err(why) => {
+                    // Once is enough: what cannot be run takes its whole patience each time.
+                    failed.push(index);
+                    absent.push(Absent { place: stack.place.clone(), stack: stack.name.clone(), why });
+                }
+            }
+        }
+    }
+    let kept = |index: &usize| !failed.contains(index);
+    let about = (0..stacks.len()).filter(kept).map(|index| report::About::of(&stacks[index])).collect();
+    Ok(Report::new(
+        Host::describe(),
+        options,
+        Limit::median(&limits),
+        about,
+        found,
+        absent,
+        failed.is_empty(),
+    ))
+}
+
+/// Where `make bench-mpi` puts the programs.
+#[must_use]
+pub fn programs(kit: &std::path::Path) -> PathBuf {
+    kit.join("mpi/bench")
+}

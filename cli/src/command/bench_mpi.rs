@@ -1,0 +1,160 @@
+//! `tombolo bench mpi`
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use tombolo_bench::mpi::{self, Tools};
+use tombolo_machine::Kit;
+
+use super::bench::showing;
+use super::bench_suite::with_machine;
+use crate::context::{Context, print};
+use crate::failure::Failure;
+
+/// Measures MPI: between ranks of this host and to each node, beside what else carries MPI
+///
+/// One program, unmodified, on each stack in turn, round by round: MPICH and Open MPI over Tombolo's provider for libfabric, and,
+/// where `make bench-mpi` has fetched them, MPICH's own shared memory, MPICH over UCX and over TCP, and Open MPI's shared memory. It
+/// measures latency (one way), bandwidth of 64 messages at once, messages a second, allreduce, bcast, barrier, and put and get of
+/// one-sided communication. Figures are medians over the rounds; before every run the bare cache line and memcpy are looked at.
+///
+/// Nodes are those of the machine that is up, or of `--up`; its virtual machines need MPI's files (machines/mpi.toml has them).
+///
+/// The JSON has, for each of `rows`: place, stack, metric, bytes, unit, p50, p99 and range; and `targets` with their ratios.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  make bench-mpi                             fetches and builds what is compared
+  tombolo bench mpi                          as tables
+  tombolo bench mpi --up machines/mpi.toml   to a virtual machine and to an emulated node too
+  tombolo bench mpi --metrics latency:8,bandwidth:65536 --rounds 3
+  tombolo bench mpi --json | jq '.rows[] | select(.metric == \"latency\") | {place, stack, bytes, p50}'")]
+pub(crate) struct MpiOptions {
+    /// For machines
+    #[arg(long)]
+    json: bool,
+
+    /// Bring up the machine of this file for its nodes, and take it down again
+    #[arg(long, value_name = "FILE")]
+    up: Option<PathBuf>,
+
+    /// The nodes at the far side, `host` among them [default: all that are up]
+    #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
+    on: Vec<String>,
+
+    /// How often each stack has its turn
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// How long each figure takes in a round, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    slice_ms: u64,
+
+    /// Only these, such as `latency` or `latency:8` (of 8 bytes)
+    #[arg(long, value_name = "METRIC,…", value_delimiter = ',')]
+    metrics: Vec<String>,
+}
+
+impl MpiOptions {
+    fn to_bench(&self) -> mpi::Options {
+        let usual = mpi::Options::default();
+        let length = Duration::from_millis(self.slice_ms);
+        // All metrics together are some twenty figures, and emulated ranks are slow to start.
+        let patience = usual.patience + 30 * length;
+        mpi::Options { rounds: self.rounds, length, patience, metrics: self.metrics.clone() }
+    }
+
+    fn wants(&self, node: &str) -> bool {
+        self.on.is_empty() || self.on.iter().any(|wanted| wanted == node)
+    }
+}
+
+/// Status 1 when a stack that is there could not be measured; the report says which and why.
+pub(crate) fn run(context: &Context, options: &MpiOptions) -> Result<u8, Failure> {
+    let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
+    let mut tools = Tools {
+        tombolo: own.clone(),
+        kit: Kit::locate()?.root().to_owned(),
+        machine: context.machine.clone(),
+    };
+    let mut report = None;
+    let mut measured = |tools: &Tools, nodes: &[tombolo::NodeInfo]| -> Result<(), Failure> {
+        report = Some(measure(context, options, tools, nodes)?);
+        Ok(())
+    };
+    with_machine(context, &own, options.up.as_deref(), |domain| {
+        tools.machine = Some(domain.machine_name().to_owned());
+        measured(&tools, &domain.nodes()?)
+    })?;
+    if report.is_none() {
+        // Nothing is up: the host alone, for which mpirun starts a monitor by itself.
+        report = Some(measure(context, options, &tools, &[])?);
+    }
+    let Some(report) = report else { return Ok(1) };
+    print(if options.json { report.to_json() } else { report.table() })?;
+    Ok(u8::from(!report.complete))
+}
+
+fn measure(
+    context: &Context,
+    options: &MpiOptions,
+    tools: &Tools,
+    nodes: &[tombolo::NodeInfo],
+) -> Result<mpi::Report, Failure> {
+    if let Some(unknown) =
+        options.on.iter().find(|name| *name != "host" && nodes.iter().all(|node| node.name != **name))
+    {
+        let message = format!("no node '{unknown}' is up");
+        return Err(Failure::Usage { message, hint: Some("`tombolo status` shows the nodes") });
+    }
+    let (mut stacks, mut absent) = (Vec::new(), Vec::new());
+    let mut add = |(some, none): (Vec<mpi::Stack>, Vec<mpi::Absent>)| {
+        stacks.extend(some);
+        absent.extend(none);
+    };
+    if options.wants("host") {
+        add(mpi::host_stacks(tools));
+    }
+    // Boards have no MPI.
+    for node in
+        nodes.iter().filter(|node| matches!(node.kind.as_str(), "vm" | "user") && options.wants(&node.name))
+    {
+        add(mpi::node_stacks(tools, &node.name, node.isa, node.kind == "user"));
+    }
+    let run = showing(context, |progress| mpi::run(stacks, absent, &options.to_bench(), progress));
+    run.map_err(Failure::system("measure the limit of this host"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: MpiOptions,
+    }
+
+    fn parse(line: &str) -> Result<MpiOptions, clap::Error> {
+        Line::try_parse_from(line.split(' ')).map(|line| line.options)
+    }
+
+    #[test]
+    fn nodes_and_metrics_are_chosen_by_name() {
+        let all = parse("mpi").expect("a line");
+        assert!(all.wants("host") && all.wants("arm0"));
+        let some = parse("mpi --on arm0 --metrics latency:8,rate --rounds 2 --slice-ms 50").expect("a line");
+        assert!(some.wants("arm0") && !some.wants("host"));
+        let options = some.to_bench();
+        assert_eq!(
+            (options.rounds, options.length, options.metrics.len()),
+            (2, Duration::from_millis(50), 2)
+        );
+        for wrong in ["mpi --rounds 0", "mpi --slice-ms 0", "mpi --rounds x"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
