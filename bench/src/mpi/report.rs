@@ -333,8 +333,8 @@ mod tests {
         };
         let table = report.table();
         assert!(table.contains("host-host\n"), "{table}");
-        assert!(table.contains("latency  8      us    1.20"), "{table}");
-        assert!(table.contains("rate     8      M/s   2.50"), "{table}");
+        assert!(table.contains("latency      8  us       1.20          -"), "{table}");
+        assert!(table.contains("rate         8  M/s      2.50"), "{table}");
         assert!(table.contains("it is not there"), "{table}");
         let json: serde_json::Value = serde_json::from_str(&report.to_json()).expect("JSON");
         assert_eq!(json["rows"][0]["p50"], 1200.0);
