@@ -11,7 +11,7 @@ LIBDIR  ?= lib
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup build kit vm-python install bench bench-mpi bench-peers bench-python results clean
+.PHONY: help run test setup build kit mpi vm-python install bench bench-mpi bench-peers bench-python results clean
 
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,10 @@ build: setup ## Builds the command, and the monitors of every node
 
 kit: setup ## Builds all that nodes are made of, in target/kit
 	@cargo xtask kit
+
+mpi: ## Puts MPI for every instruction set in target/kit/mpi: MPICH, what C programs need, the provider
+	@sh scripts/setup.sh mpi
+	@cargo xtask kit --mpi
 
 vm-python: ## Fetches Debian's Python for Arm machines to target/kit/python/aarch64, for `files` in a machine file
 	@sh scripts/fetch-vm-python.sh $(TARGET)

@@ -3,6 +3,7 @@
 # when everything is there it does nothing.
 #
 # usage: setup.sh         what building and running need
+#        setup.sh mpi     also what MPI for every instruction set needs
 #        setup.sh test    also what only the checks need
 #
 # Debian packages go in with apt-get, as root or with sudo. Rust: targets and components are added to
@@ -14,7 +15,7 @@ SCRIPT=setup
 . scripts/lib.sh
 
 purpose=${1:-run}
-case $purpose in run | test) ;; *) fail "unknown purpose '$purpose'; it is 'run' or 'test'" ;; esac
+case $purpose in run | mpi | test) ;; *) fail "unknown purpose '$purpose'; it is 'run', 'mpi' or 'test'" ;; esac
 
 PATH=$PATH:${HOME:-/root}/.cargo/bin
 # Debian's Rust stands in for rustup's by way of this folder, which the Makefile puts first on the path.
@@ -61,8 +62,22 @@ find_missing_packages() {
         have "$isa-linux-gnu-gcc" || want "gcc-$isa-linux-gnu" "compiles and links programs for $isa"
         has_libc "$isa-linux-gnu-gcc" || want "libc6-dev-${pair#*:}-cross" "C library for $isa"
     done
-    [ "$purpose" = run ] || has_python || want python3 "the tests of the package for Python"
+    [ "$purpose" = run ] || find_missing_for_mpi
     [ -e /etc/ssl/certs/ca-certificates.crt ] || want ca-certificates "downloads over TLS"
+}
+
+# What MPI and its programs need, and so do the checks.
+find_missing_for_mpi() {
+    have g++ || want g++ "MPI programs in C++"
+    have aarch64-linux-gnu-g++ || want g++-aarch64-linux-gnu "MPI programs in C++ for aarch64"
+    has_python || want python3 "the package for Python; and MPI comes out of its package index"
+    { has_python && has_pip; } || want python3-venv "fetches MPI out of the package index"
+    [ "$purpose" = mpi ] || have NPopenmpi || want netpipe-openmpi "Open MPI, and a program of others for the tests of MPI"
+}
+
+# Whether the Python that is there can fetch from the package index.
+has_pip() {
+    python3 -I -m pip --version >/dev/null 2>&1 || python3 -I -c 'import ensurepip, venv' 2>/dev/null
 }
 
 has_package_lists() { ls /var/lib/apt/lists/*_Packages* >/dev/null 2>&1; }
@@ -148,6 +163,7 @@ prepare_rustup() {
         # shellcheck disable=SC2086 # one word per target
         retry rustup -q target add $targets || return 1
     fi
+    [ "$purpose" = run ] || prepare_glibc_on_arm
     if [ "$purpose" = test ]; then
         sysroot=$(rustc --print sysroot)
         if [ ! -x "$sysroot/bin/rustfmt" ] || [ ! -x "$sysroot/bin/cargo-clippy" ]; then
@@ -155,17 +171,16 @@ prepare_rustup() {
             retry rustup -q component add rustfmt clippy || return 1
         fi
         prepare_miri
-        prepare_c_on_arm
     fi
 }
 
-# Programs in C and Python on Arm are linked by Debian's compiler with glibc, which Rust's library has to fit. Without it the
-# checks say that they skipped them.
-prepare_c_on_arm() {
+# Programs in C and Python, and MPI's, on Arm are linked by Debian's compiler with glibc, which Rust's library has to fit.
+# Without it the checks say that they skipped them.
+prepare_glibc_on_arm() {
     [ -n "$(missing_targets aarch64-unknown-linux-gnu)" ] || return 0
-    announce "adding Rust's library for aarch64-unknown-linux-gnu, which only the checks use"
+    announce "adding Rust's library for aarch64-unknown-linux-gnu, which MPI and the checks use"
     retry rustup -q target add aarch64-unknown-linux-gnu ||
-        warn "no library for aarch64-unknown-linux-gnu could be had: C and Python on Arm will be SKIPPED"
+        warn "no library for aarch64-unknown-linux-gnu could be had: C, Python and MPI on Arm will be SKIPPED"
 }
 
 # Miri comes only with nightly. Without it the checks say that they skipped it.

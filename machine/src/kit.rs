@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tombolo_base::Isa;
 
-use crate::model::{Node, NodeKind};
+use crate::model::{Folder, Node, NodeKind};
 use crate::vm::{board, qemu};
 
 /// A part of a node is not installed, or not where it was said to be.
@@ -42,6 +42,18 @@ pub enum KitError {
         isa: Isa,
         /// Where it was looked for.
         looked_at: Vec<PathBuf>,
+    },
+    /// A folder that a machine file names is not in the kit.
+    #[error(
+        "the kit has no {} in {}: `make mpi` puts MPI into the kit, `make vm-python` Python",
+        path.display(),
+        kit.display()
+    )]
+    NoFolder {
+        /// Its path in the kit.
+        path: PathBuf,
+        /// The kit.
+        kit: PathBuf,
     },
     /// The emulator of a node is not installed.
     #[error(
@@ -122,6 +134,23 @@ impl Kit {
     pub fn board(&self, isa: Isa) -> Result<PathBuf, KitError> {
         let path = self.root.join(isa.name()).join("board");
         if path.is_file() { Ok(path) } else { Err(KitError::NoBoard { isa, looked_at: vec![path] }) }
+    }
+}
+
+impl Folder {
+    /// Where the folder is.
+    ///
+    /// # Errors
+    /// [`KitError::NoFolder`].
+    pub fn locate(&self, kit: &Kit) -> Result<PathBuf, KitError> {
+        match self {
+            Folder::At(path) => Ok(path.clone()),
+            Folder::InKit(path) => {
+                let found = kit.root.join(path);
+                let missing = || KitError::NoFolder { path: path.clone(), kit: kit.root.clone() };
+                if found.is_dir() { Ok(found) } else { Err(missing()) }
+            }
+        }
     }
 }
 
@@ -273,6 +302,24 @@ mod tests {
         assert_eq!(kit.tombolod(Isa::S390x), Ok(path.clone()));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(kit.tombolod(Isa::S390x).is_err());
+    }
+
+    #[test]
+    fn a_folder_of_the_kit_is_found_there() {
+        let scratch = Scratch::new("kit-folder");
+        let kit = Kit { root: scratch.0.clone() };
+        let folder = Folder::InKit("mpi/aarch64".into());
+        let missing = folder.locate(&kit).unwrap_err().to_string();
+        assert_eq!(
+            missing,
+            format!(
+                "the kit has no mpi/aarch64 in {}: `make mpi` puts MPI into the kit, `make vm-python` Python",
+                scratch.0.display()
+            )
+        );
+        fs::create_dir_all(scratch.0.join("mpi/aarch64")).unwrap();
+        assert_eq!(folder.locate(&kit), Ok(scratch.0.join("mpi/aarch64")));
+        assert_eq!(Folder::At("/none".into()).locate(&kit), Ok("/none".into()), "told when it is read");
     }
 
     #[test]

@@ -67,8 +67,24 @@ impl NodeKind {
 pub struct UserNode {
     /// The emulator's processor model; the emulator's own default when `None`.
     pub cpu: Option<String>,
+    /// The folder that its programs find files in before they find the host's.
+    pub files: Option<Folder>,
     /// The emulator; looked up on `PATH` by instruction set when `None`.
     pub emulator: Option<PathBuf>,
+}
+
+/// A folder whose contents a node has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Folder {
+    /// It lies here.
+    At(PathBuf),
+    /// It is a part of the kit, by its path there: wherever Tombolo is, the same machine file finds it.
+    InKit(PathBuf),
+}
+
+impl UserNode {
+    /// Most folders of `files`: an emulator looks in one place before it looks on the host.
+    pub const FOLDERS: usize = 1;
 }
 
 /// Settings of a `vm` node.
@@ -85,7 +101,7 @@ pub struct VmNode {
     /// The emulator's processor model.
     pub cpu: String,
     /// Folders whose contents it has from its start, the later over the earlier; see [`vm::Files`](crate::vm::Files).
-    pub files: Vec<PathBuf>,
+    pub files: Vec<Folder>,
     /// The emulator; looked up on `PATH` by instruction set when `None`.
     pub emulator: Option<PathBuf>,
 }

@@ -16,8 +16,9 @@ const USAGE: &str = "tombolod: the monitor of a Tombolo machine; `tombolo up` st
 
 usage: tombolod up FILE        bring up the machine that FILE describes, and serve it
        tombolod local          serve this host alone, until nobody has used it for 10 s
-       tombolod agent FD EMULATOR [CPU]
-                               be the monitor of a node under EMULATOR; FD is the line to the root";
+       tombolod agent FD EMULATOR [OPTION...]
+                               be the monitor of a node whose programs run under EMULATOR with these
+                               options; FD is the line to the root";
 
 fn main() -> ExitCode {
     if init::is_init() {
@@ -38,7 +39,7 @@ fn main() -> ExitCode {
             tombolod::allow_many_descriptors();
             finish(leaf::run_guest())
         }
-        ["agent", number, emulator, cpu @ ..] if cpu.len() <= 1 => be_agent(number, emulator, cpu.first()),
+        ["agent", number, emulator, options @ ..] => be_agent(number, emulator, options),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -114,12 +115,13 @@ fn let_go_of_terminal() {
     }
 }
 
-fn be_agent(number: &str, emulator: &str, cpu: Option<&&str>) -> ExitCode {
+fn be_agent(number: &str, emulator: &str, options: &[&str]) -> ExitCode {
     let socket = number
         .parse()
         .map_err(|_| format!("{number} is no descriptor"))
         .and_then(|number| process::inherited(number).map_err(|error| error.to_string()));
-    let emulator = Emulator { program: emulator.into(), cpu: cpu.map(|cpu| (*cpu).to_owned()) };
+    let options = options.iter().map(|option| (*option).to_owned()).collect();
+    let emulator = Emulator { program: emulator.into(), options };
     tombolod::allow_many_descriptors();
     match socket {
         Ok(socket) => finish(leaf::run_user(socket, Some(emulator))),

@@ -126,7 +126,7 @@ fn items(workspace: &Workspace, profile: &str, libdir: &Path) -> Result<Vec<Item
         items.push(file(Path::new("include").join(header), source.join("include").join(header), 0o644));
     }
     let kit = workspace.target.join("kit");
-    for isa in ["aarch64", "riscv64", "s390x"] {
+    for isa in ["aarch64", "riscv64", "s390x", "mpi/x86_64", "mpi/aarch64"] {
         add_folder(&mut items, &kit.join(isa), &Path::new("lib/tombolo/kit").join(isa))?;
     }
     Ok(items)

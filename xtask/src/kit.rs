@@ -7,6 +7,7 @@ use std::process::Command;
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::mpi;
 use crate::place::place;
 use crate::toolchain::{Toolchain, add_target, target_variable};
 use crate::workspace::{Workspace, execute};
@@ -64,6 +65,10 @@ pub(crate) struct Options {
     /// Make only this image of the examples; may be repeated
     #[arg(long = "image", value_name = "NAME", value_parser = image)]
     images: Vec<&'static Image>,
+
+    /// Build programs and put MPI in place; fetch no kernel and make no images
+    #[arg(long, conflicts_with_all = ["programs_only", "images"])]
+    mpi: bool,
 }
 
 fn image(name: &str) -> Result<&'static Image, String> {
@@ -82,6 +87,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     if options.programs_only {
         return Ok(());
     }
+    if options.mpi {
+        return mpi::build(workspace, &kit);
+    }
     let images = match &options.images[..] {
         [] => IMAGES.iter().collect(),
         images => images.to_vec(),
@@ -89,7 +97,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     compile_images(workspace, &images)?;
     let mut fetch = Command::new("sh");
     execute(fetch.current_dir(&workspace.root).arg("scripts/fetch-vm-kit.sh").arg(&workspace.target))?;
-    build_images(workspace, &kit.join("images"), &images)
+    build_images(workspace, &kit.join("images"), &images)?;
+    // Whoever wants some of the images wants nothing else of the examples.
+    if options.images.is_empty() { mpi::build_if_reached(workspace, &kit) } else { Ok(()) }
 }
 
 /// The command and the monitor of this machine itself.
@@ -193,7 +203,7 @@ fn build_images(workspace: &Workspace, folder: &Path, images: &[&Image]) -> Resu
 }
 
 /// Copies a program into place at once, unless it is there already.
-fn install(source: &Path, target: &Path) -> Result<(), Failure> {
+pub(crate) fn install(source: &Path, target: &Path) -> Result<(), Failure> {
     let fresh = fs::read(source).map_err(Failure::file("reading", source))?;
     if fs::read(target).is_ok_and(|present| present == fresh) {
         return Ok(());

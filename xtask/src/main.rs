@@ -12,6 +12,7 @@ mod kit;
 mod layers;
 mod miri;
 mod model;
+mod mpi;
 mod place;
 mod second_try;
 mod sim;

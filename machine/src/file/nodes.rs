@@ -1,15 +1,15 @@
 //! The `[[node]]` tables of a machine file.
 
 use std::ops::{Range, RangeInclusive};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use tombolo_base::Isa;
 use toml::de::{DeTable, DeValue};
 
 use super::report::Problem;
 use super::suggest;
-use super::values::{Reader, Text, quoted_list, with_article};
-use crate::model::{BareNode, NodeKind, UserNode, VmNode};
+use super::values::{Reader, Text, Value, quoted_list, with_article};
+use crate::model::{BareNode, Folder, NodeKind, UserNode, VmNode};
 
 /// A node as far as the file makes sense: a part with a mistake, already reported, is `None`.
 pub(super) struct Draft {
@@ -38,13 +38,13 @@ const KEYS: [(&str, &[&str]); 10] = [
     ("window_mib", &["vm", "bare"]),
     ("doorbells", &["vm", "bare"]),
     ("cpu", &["user", "vm", "bare"]),
-    ("files", &["vm"]),
+    ("files", &["user", "vm"]),
     ("emulator", &["user", "vm", "bare"]),
 ];
 
 const CPU_NOTE: &str = "cpu: the emulator's processor model, for example \"cortex-a72\"";
 const FILES_NOTE: &str =
-    "files: folders whose contents the node has at its root, for example [\"arm64-root\"]";
+    "files: folders whose contents the node has at its root, for example [\"arm64-root\"]; of the kit: [\"kit:mpi/aarch64\"]";
 const EMULATOR_NOTE: &str = "emulator: the program that runs the node, a path or a name on PATH";
 
 /// Reads one `[[node]]`.
@@ -75,6 +75,7 @@ pub(super) fn read(
         "host" => Some(NodeKind::Host),
         "user" => Some(NodeKind::User(UserNode {
             cpu: read_cpu(reader, table),
+            files: read_files(reader, table, around.folder, UserNode::FOLDERS).pop(),
             emulator: read_emulator(reader, table, around.folder),
         })),
         "vm" => Some(NodeKind::Vm(read_vm(reader, table, around.folder))),
@@ -196,7 +197,7 @@ fn read_emulator(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> Opt
 }
 
 /// Relative paths start at the machine file. Whether the folders are there shows when the node starts.
-fn read_files(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> Vec<PathBuf> {
+fn read_files(reader: &mut Reader, table: &DeTable<'_>, folder: &Path, most: usize) -> Vec<Folder> {
     let Some(value) = reader.value(table, "files") else { return Vec::new() };
     let DeValue::Array(array) = value.get_ref() else {
         let found = with_article(value.get_ref().type_str());
@@ -208,17 +209,28 @@ fn read_files(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> Vec<Pa
         reader.report(problem.note(FILES_NOTE));
         return Vec::new();
     };
-    if array.len() > VmNode::FOLDERS {
+    if array.len() > most {
         let message = format!("`files` names {} folders", array.len());
-        let label = format!("at most {}", VmNode::FOLDERS);
+        let label = format!("at most {most}");
         reader.report(Problem::new(value.span(), message).label(label).note(FILES_NOTE));
         return Vec::new();
     }
-    array
-        .iter()
-        .filter_map(|item| reader.path("files", item, FILES_NOTE))
-        .map(|path| folder.join(path))
-        .collect()
+    array.iter().filter_map(|item| read_folder(reader, item, folder)).collect()
+}
+
+/// What a path of the kit begins with. A folder of such a name is written behind `./`.
+const KIT: &str = "kit:";
+
+fn read_folder(reader: &mut Reader, item: &Value<'_>, folder: &Path) -> Option<Folder> {
+    let path = reader.path("files", item, FILES_NOTE)?;
+    let Some(in_kit) = path.strip_prefix(KIT) else { return Some(Folder::At(folder.join(path))) };
+    let in_kit = Path::new(in_kit);
+    if in_kit != Path::new("") && in_kit.components().all(|part| matches!(part, Component::Normal(_))) {
+        return Some(Folder::InKit(in_kit.to_owned()));
+    }
+    let problem = Problem::new(item.span(), "a path in `files` is not in the kit");
+    reader.report(problem.label("after `kit:` comes a path below it, without `..`").note(FILES_NOTE));
+    None
 }
 
 fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
@@ -232,7 +244,7 @@ fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
         window_mib,
         doorbells,
         cpu: read_cpu(reader, table).unwrap_or(usual.cpu),
-        files: read_files(reader, table, folder),
+        files: read_files(reader, table, folder, VmNode::FOLDERS),
         emulator: read_emulator(reader, table, folder),
     }
 }

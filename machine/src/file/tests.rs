@@ -5,7 +5,7 @@ use tombolo_base::{Isa, NodeId, Target};
 use tombolo_link::TransportKind;
 
 use crate::limits::{Limit, Limits};
-use crate::model::{BareNode, Machine, VmNode};
+use crate::model::{BareNode, Folder, Machine, VmNode};
 
 fn parse(text: &str) -> Result<Machine, String> {
     Machine::parse(text, Path::new("m.toml"), Isa::X86_64).map_err(|report| report.to_string())
@@ -38,7 +38,7 @@ fn the_machines_of_the_project_are_right() {
         names.push(machine.name().to_owned());
     }
     names.sort();
-    assert_eq!(names, ["boards", "default", "host", "two-arms", "users", "zoo"]);
+    assert_eq!(names, ["boards", "default", "host", "mpi", "two-arms", "users", "zoo"]);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_machine_reads_as_written() {
         window_mib = 16384
         doorbells = 0x40
         cpu = "max,pauth-impdef=on"
-        files = ["root", "/srv/more"]
+        files = ["root", "/srv/more", "kit:mpi/aarch64", "./kit:x"]
         emulator = "qemu-system-aarch64"
         [[link]]
         between = ["s390x-user", "front"]
@@ -95,7 +95,12 @@ fn a_machine_reads_as_written() {
         window_mib: 16384,
         doorbells: 64,
         cpu: "max,pauth-impdef=on".to_owned(),
-        files: vec!["root".into(), "/srv/more".into()],
+        files: vec![
+            Folder::At("root".into()),
+            Folder::At("/srv/more".into()),
+            Folder::InKit("mpi/aarch64".into()),
+            Folder::At("./kit:x".into()),
+        ],
         emulator: Some("qemu-system-aarch64".into()),
     };
     assert_eq!(machine.node(NodeId(2)).unwrap().as_vm(), Some(&expected));
@@ -109,6 +114,26 @@ fn a_relative_emulator_starts_at_the_machine_file() {
     let machine = Machine::parse(text, Path::new("/etc/machines/m.toml"), Isa::X86_64).unwrap();
     let user = machine.nodes()[1].as_user().unwrap();
     assert_eq!(user.emulator.as_deref(), Some(Path::new("/etc/machines/bin/q")));
+}
+
+#[test]
+fn a_user_node_has_files_of_one_folder() {
+    let read = |files: &str| {
+        let text = format!(
+            "name='m'\n[[node]]\nname='h'\nkind='host'\n[[node]]\nname='a'\nkind='user'\nisa='aarch64'\nfiles={files}"
+        );
+        let machine = Machine::parse(&text, Path::new("/etc/m.toml"), Isa::X86_64);
+        machine.map(|machine| machine.nodes()[1].as_user().unwrap().files.clone())
+    };
+    assert_eq!(read("['root']").unwrap(), Some(Folder::At("/etc/root".into())));
+    assert_eq!(read("['kit:a/b']").unwrap(), Some(Folder::InKit("a/b".into())));
+    assert_eq!(read("[]").unwrap(), None);
+    let refused = read("['a', 'b']").unwrap_err().to_string();
+    assert!(refused.contains("`files` names 2 folders") && refused.contains("at most 1"), "{refused}");
+    for path in ["kit:", "kit:/mpi", "kit:../x", "kit:a/../../x", "kit:./a"] {
+        let refused = read(&format!("['{path}']")).unwrap_err().to_string();
+        assert!(refused.contains("a path in `files` is not in the kit"), "{path}: {refused}");
+    }
 }
 
 #[test]

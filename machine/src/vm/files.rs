@@ -126,10 +126,7 @@ impl Files {
     pub fn gather(folders: &[PathBuf]) -> Result<Files, FilesError> {
         let mut files = Files::default();
         for folder in folders {
-            let metadata = fs::metadata(folder).map_err(failed(folder))?;
-            if !metadata.is_dir() {
-                return Err(FilesError::NotAFolder { path: folder.clone() });
-            }
+            check_folder(folder)?;
             files.add_folder(folder, &[])?;
         }
         Ok(files)
@@ -270,6 +267,15 @@ impl Files {
         }
         Ok(())
     }
+}
+
+/// Whether a node can have its files from there.
+///
+/// # Errors
+/// [`FilesError::Read`] and [`FilesError::NotAFolder`].
+pub fn check_folder(folder: &Path) -> Result<(), FilesError> {
+    let is_folder = fs::metadata(folder).map_err(failed(folder))?.is_dir();
+    if is_folder { Ok(()) } else { Err(FilesError::NotAFolder { path: folder.to_owned() }) }
 }
 
 /// Whether a node has the memory that its files take.

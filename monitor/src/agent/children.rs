@@ -76,10 +76,7 @@ impl Agent {
             }
             Some(emulator) => {
                 let mut command = Command::new(&emulator.program);
-                if let Some(cpu) = &emulator.cpu {
-                    command.args(["-cpu", cpu]);
-                }
-                command.args(["-0", &order.name, &path]);
+                command.args(&emulator.options).args(["-0", &order.name, &path]);
                 command
             }
         };
@@ -213,8 +210,8 @@ fn take_seat(command: &mut Command, seat: &Seat) -> Result<(), OsError> {
 fn explain(error: OsError, seat: &Seat, emulated: bool) -> OsError {
     // The program itself is there, and so is the folder to start it in.
     if error.errno == Errno::NOENT && !emulated {
-        let what = "start a program that is linked dynamically where its loader is missing (link it statically; on a \
-                    virtual machine, `files` of the machine file can bring its loader and libraries)";
+        let what = "start a program that is linked dynamically where its loader is missing (link it statically; or \
+                    let `files` of the node in the machine file bring its loader and libraries)";
         return OsError::new(what, error.errno);
     }
     if error.errno != Errno::PERM || seat.real_time_priority == 0 {

@@ -34,8 +34,8 @@ use traces::TracePage;
 pub struct Emulator {
     /// The program.
     pub program: PathBuf,
-    /// The processor that it emulates; its default if none.
-    pub cpu: Option<String>,
+    /// What it is told before the program: its processor, and where the program's files are.
+    pub options: Vec<String>,
 }
 
 /// What a virtual machine's agent has of its window, to hand to domains.

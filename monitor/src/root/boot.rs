@@ -69,12 +69,17 @@ impl Root {
         let emulator = kit::emulator(node).map_err(text)?.ok_or("a user node needs an emulator")?;
         let (ours, theirs) = socket::pair(socket::Kind::Packet).map_err(text)?;
         let mut command = Command::new(&emulator);
-        let cpu = node.as_user().and_then(|user| user.cpu.clone());
-        if let Some(cpu) = &cpu {
-            command.args(["-cpu", cpu]);
-        }
-        command.arg(&tombolod).arg("agent").arg(theirs.as_raw_fd().to_string()).arg(&emulator);
+        let user = node.as_user();
+        let cpu = user.and_then(|user| user.cpu.as_deref());
+        let cpu: Vec<&str> = cpu.into_iter().flat_map(|cpu| ["-cpu", cpu]).collect();
+        command.args(&cpu).arg(&tombolod).arg("agent").arg(theirs.as_raw_fd().to_string()).arg(&emulator);
         command.args(&cpu);
+        // For the programs alone: their monitor is static, and its paths are the host's.
+        if let Some(folder) = user.and_then(|user| user.files.as_ref()) {
+            let folder = folder.locate(kit).map_err(text)?;
+            files::check_folder(&folder).map_err(text)?;
+            command.arg("-L").arg(folder);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let process = Process::start(&mut command, &[theirs.as_fd()]).map_err(text)?;
         Ok(RunningNode::new(process, NodeLine::Made(Line::over_socket(ours)), None))
@@ -84,7 +89,8 @@ impl Root {
         let kit = self.kit.as_ref().ok_or("the kit of virtual machines was not found")?;
         let parts = VmKit::locate(kit.root(), node.isa).map_err(text)?;
         let program = kit::emulator(node).map_err(text)?.ok_or("a virtual machine needs an emulator")?;
-        let initrd = self.boot_image(&parts, node.isa, vm)?;
+        let folders = vm.files.iter().map(|folder| folder.locate(kit)).collect::<Result<Vec<_>, _>>();
+        let initrd = self.boot_image(&parts, node.isa, (folders.map_err(text)?, vm.memory_mib))?;
         let qemu = Qemu::new(program, &parts.kernel, initrd)
             .cpu(&vm.cpu)
             .memory_mib(vm.memory_mib)
@@ -99,16 +105,21 @@ impl Root {
     /// The boot image of virtual machines of an instruction set with files out of these folders. To pack and to hash megabytes takes tens of
     /// milliseconds, in which no death would be told, so it is done when the machine comes up: a node that starts
     /// again has the monitor and the files that it had.
-    fn boot_image(&mut self, parts: &VmKit, isa: Isa, vm: &VmNode) -> Result<PathBuf, String> {
-        let key = (isa, vm.files.clone());
+    fn boot_image(
+        &mut self,
+        parts: &VmKit,
+        isa: Isa,
+        (folders, memory_mib): (Vec<PathBuf>, u32),
+    ) -> Result<PathBuf, String> {
+        let key = (isa, folders);
         if let Some(image) = self.boot_images.get(&key).filter(|image| initramfs::use_again(&image.path)) {
-            files::check_memory(image.needed_mib, vm.memory_mib).map_err(text)?;
+            files::check_memory(image.needed_mib, memory_mib).map_err(text)?;
             return Ok(image.path.clone());
         }
-        let files = Files::gather(&vm.files).map_err(text)?;
+        let files = Files::gather(&key.1).map_err(text)?;
         let needed_mib = files.needed_memory_mib();
         // Before megabytes are read.
-        files::check_memory(needed_mib, vm.memory_mib).map_err(text)?;
+        files::check_memory(needed_mib, memory_mib).map_err(text)?;
         let archive = initramfs::pack(parts, &files).map_err(text)?;
         let directory = initramfs::cache_directory().map_err(text)?;
         let path = initramfs::keep(&archive, &directory).map_err(text)?;

@@ -1,0 +1,83 @@
+//! MPI in the kit: MPICH, what C programs need where it is foreign, and our provider for libfabric.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::kit::install;
+use crate::toolchain::{Toolchain, target_variable};
+use crate::workspace::{Workspace, execute, line};
+
+/// Where MPI is in the tree of an instruction set. The same in `models/mpi/launch`, which finds it there.
+const MPI: &str = "opt/tombolo/mpi";
+
+/// A foreign instruction set that there is MPI for, and the target for its C library, which the provider is loaded beside.
+const FOREIGN: (&str, &str) = ("aarch64", "aarch64-unknown-linux-gnu");
+
+/// With what the script ends when an archive is out of reach.
+const UNREACHABLE: i32 = 3;
+
+/// Puts `<kit>/mpi/<isa>` in place.
+pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
+    if fetch(workspace)? {
+        return build_provider(workspace, kit);
+    }
+    Err(Failure::Found("MPI was not put in place: an archive is out of reach".to_owned()))
+}
+
+/// The same, but goes on without MPI, aloud, where the archives are out of reach.
+pub(crate) fn build_if_reached(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
+    if fetch(workspace)? {
+        return build_provider(workspace, kit);
+    }
+    println!("SKIPPED: MPI is not in the kit, an archive is out of reach; `make mpi` tries again");
+    Ok(())
+}
+
+/// MPICH and the C libraries. Whether the archives gave them.
+fn fetch(workspace: &Workspace) -> Result<bool, Failure> {
+    let mut script = Command::new("sh");
+    script.current_dir(&workspace.root).arg("scripts/fetch-mpi.sh").arg(&workspace.target);
+    let failed = |source| Failure::NotStarted { program: "sh".to_owned(), source };
+    let status = script.status().map_err(failed)?;
+    match status.code() {
+        Some(0) => Ok(true),
+        Some(UNREACHABLE) => Ok(false),
+        _ => Err(Failure::CommandFailed { command: line(&script), status: status.to_string() }),
+    }
+}
+
+/// The provider for this host and for the foreign instruction set, if it can be built for.
+fn build_provider(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
+    let toolchain = Toolchain::find()?;
+    let host = toolchain.host()?;
+    let own = host.split('-').next().unwrap_or(&host);
+    build_for(workspace, kit, (own, None))?;
+    let (isa, target) = FOREIGN;
+    if isa == own {
+        return Ok(());
+    }
+    if !toolchain.has(target) {
+        println!("SKIPPED MPI on {isa}: this Rust has no library for {target}; with rustup, `make mpi` adds it");
+        return Ok(());
+    }
+    build_for(workspace, kit, (isa, Some(target)))
+}
+
+/// Builds the library for an instruction set and puts it where libfabric is told to look. This host's is built as its
+/// command is, with which it shares what it depends on.
+fn build_for(workspace: &Workspace, kit: &Path, (isa, foreign): (&str, Option<&str>)) -> Result<(), Failure> {
+    let mut cargo = workspace.cargo();
+    cargo.args(["build", "--package", "tombolo-fi", "--release"]);
+    let mut built = workspace.target.clone();
+    if let Some(target) = foreign {
+        // Dynamic, whatever programs for nodes are, for it is loaded into a process that has a C library; and small, for it
+        // lies in the memory of nodes.
+        cargo.args(["--target", target]).env(target_variable(target, "RUSTFLAGS"), "");
+        cargo.env("CARGO_PROFILE_RELEASE_STRIP", "true").env("CARGO_PROFILE_RELEASE_DEBUG", "0");
+        built.push(target);
+    }
+    execute(&mut cargo)?;
+    let library = kit.join("mpi").join(isa).join(MPI).join("fi/libtombolo-fi.so");
+    install(&built.join("release/libtombolo_fi.so"), &library)
+}
