@@ -9,6 +9,8 @@ use tombolo_machine::build::BuildError;
 use tombolo_machine::file::FileError as MachineFileError;
 use tombolo_machine::image::ImageError;
 use tombolo_machine::kit::KitError;
+use tombolo_mpi::InstallationError;
+use tombolo_mpi::compile::CompileError;
 use tombolo_trace::file::FileError;
 use tombolo_trace::merge::Impossible;
 use tombolo_transport::wrap::capture::CaptureError;
@@ -30,6 +32,12 @@ pub(crate) enum Failure {
     /// A program cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// There is no MPI for a node.
+    #[error(transparent)]
+    Mpi(#[from] InstallationError),
+    /// An MPI program cannot be compiled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
     /// A measurement failed.
     #[error(transparent)]
     Bench(#[from] tombolo_bench::ring::Error),

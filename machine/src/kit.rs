@@ -112,6 +112,12 @@ impl Kit {
         }
     }
 
+    /// The kit in this folder, whatever is in it.
+    #[must_use]
+    pub fn at(root: &Path) -> Kit {
+        Kit { root: root.to_owned() }
+    }
+
     /// The folder.
     #[must_use]
     pub fn root(&self) -> &Path {

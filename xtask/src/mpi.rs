@@ -58,7 +58,9 @@ fn build_provider(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     if !toolchain.has(target) {
-        println!("SKIPPED MPI on {isa}: this Rust has no library for {target}; with rustup, `make mpi` adds it");
+        println!(
+            "SKIPPED MPI on {isa}: this Rust has no library for {target}; with rustup, `make mpi` adds it"
+        );
         return Ok(());
     }
     build_for(workspace, kit, (isa, Some(target)))

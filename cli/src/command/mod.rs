@@ -16,6 +16,7 @@ mod idl;
 mod image;
 mod kill;
 mod litmus;
+mod mpicc;
 mod names;
 mod ps;
 mod regions;
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Build(build::Options),
     Image(image::Options),
     Idl(idl::Options),
+    Mpicc(mpicc::Options),
     Litmus(litmus::Options),
     Bench(bench::Options),
 }
@@ -76,6 +78,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Console(options) => return console::run(context, &options),
         Command::Build(options) => build::run(context, &options)?,
         Command::Image(options) => image::run(context, &options)?,
+        Command::Mpicc(options) => mpicc::run(context, &options)?,
         Command::Idl(options) => return idl::run(context, &options),
         Command::Litmus(options) => return litmus::run(context, &options),
         Command::Bench(options) => return bench::run(context, &options),

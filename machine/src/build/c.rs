@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tombolo_base::Target;
 
-use super::toolchain::installed_c_compiler;
+use super::toolchain::{Language, installed_compiler};
 use super::{BuildError, Builder};
 
 pub(super) struct Compiler<'a> {
@@ -32,37 +32,41 @@ impl Builder for Compiler<'_> {
     }
 
     fn prepare(&mut self, target: Target) -> Result<String, BuildError> {
-        c_compiler_for(target).map(str::to_owned)
+        c_compiler_for(target)
     }
 
     fn build(&mut self, target: Target) -> Result<PathBuf, BuildError> {
         let tool = c_compiler_for(target)?;
         let output = self.scratch.path.join(target.name());
-        let mut command = Command::new(tool);
+        let mut command = Command::new(&tool);
         command.args(["-O2", "-pthread", "-static", "-o"]).arg(&output);
         // Behind `./` a file name that starts with a dash is no option.
         command.args(self.files.iter().map(|file| Path::new(".").join(file))).args(self.arguments);
-        let status =
-            command.status().map_err(|source| BuildError::Start { tool: tool.to_owned(), source })?;
-        if status.success() {
-            Ok(output)
-        } else {
-            Err(BuildError::Compiler { target, tool: tool.to_owned(), status })
-        }
+        let status = command.status().map_err(|source| BuildError::Start { tool: tool.clone(), source })?;
+        if status.success() { Ok(output) } else { Err(BuildError::Compiler { target, tool, status }) }
     }
 }
 
-fn c_compiler_for(target: Target) -> Result<&'static str, BuildError> {
-    if target.bare { Err(BuildError::NotForBoards { target }) } else { installed_c_compiler(target.isa) }
+fn c_compiler_for(target: Target) -> Result<String, BuildError> {
+    if target.bare {
+        Err(BuildError::NotForBoards { target })
+    } else {
+        installed_compiler(Language::C, target.isa)
+    }
 }
 
 /// A folder of this process alone, gone with the value.
-struct Scratch {
+#[derive(Debug)]
+pub struct Scratch {
     path: PathBuf,
 }
 
 impl Scratch {
-    fn new() -> Result<Scratch, BuildError> {
+    /// Makes one among the temporary files.
+    ///
+    /// # Errors
+    /// [`BuildError::Write`].
+    pub fn new() -> Result<Scratch, BuildError> {
         let folder = std::env::temp_dir();
         let mut number = 0_u32;
         loop {
@@ -76,6 +80,12 @@ impl Scratch {
                 Err(source) => return Err(BuildError::Write { path, source }),
             }
         }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 }
 

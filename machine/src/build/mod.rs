@@ -12,12 +12,15 @@ mod toolchain;
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tombolo_base::{Isa, Target};
 
+pub use c::Scratch;
 pub use error::BuildError;
+pub use toolchain::{Language, installed_compiler};
 
 use crate::image::{Image, ImageBuilder, elf};
 
@@ -180,7 +183,8 @@ pub fn build(request: &Request, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
         progress(Progress::Built { target, bytes, elapsed: start.elapsed() });
     }
     let image = image.finish()?;
-    write(&path, image.as_bytes()).map_err(|source| BuildError::Write { path: path.clone(), source })?;
+    write(&path, image.as_bytes(), 0o666)
+        .map_err(|source| BuildError::Write { path: path.clone(), source })?;
     Ok(Built { path, image })
 }
 
@@ -197,11 +201,19 @@ fn check(target: Target, elf: &[u8]) -> Result<(), BuildError> {
 }
 
 /// Writes beside the file and renames, so that the file is never half there.
-fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+///
+/// # Errors
+/// What the system says.
+pub fn write(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.new", std::process::id()));
     let beside = PathBuf::from(beside);
-    let written = fs::File::create(&beside)
+    let written = fs::File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(&beside)
         .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
@@ -244,7 +256,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("tombolo-write-{}", std::process::id()));
         let occupied = folder.join("x.tbi");
         fs::create_dir_all(&occupied).unwrap();
-        assert!(write(&occupied, b"image").is_err());
+        assert!(write(&occupied, b"image", 0o600).is_err());
         let left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         fs::remove_dir_all(&folder).unwrap();
         assert_eq!(left, ["x.tbi"]);

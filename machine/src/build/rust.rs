@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tombolo_base::{Isa, Target};
 
-use super::toolchain::{Linker, RustTarget, installed_c_compiler, rust_targets};
+use super::toolchain::{Language, Linker, RustTarget, installed_compiler, rust_targets};
 use super::{BuildError, Builder, Request, RustProgram};
 
 const INSTALL_RUST: &str = "install Rust with rustup, see https://rustup.rs";
@@ -203,7 +203,7 @@ fn find_target(target: Target, folder: &Path) -> Result<CargoTarget, BuildError>
         match linker(target, candidate, &sysroot) {
             Ok(linker) => {
                 let flags = if target.bare { BOARD } else { STATIC };
-                return Ok(static_target(candidate.triple, linker, flags, |name| std::env::var_os(name)));
+                return Ok(static_target(candidate.triple, &linker, flags, |name| std::env::var_os(name)));
             }
             Err(error) => missing_linker = Some(error),
         }
@@ -220,14 +220,14 @@ fn find_target(target: Target, folder: &Path) -> Result<CargoTarget, BuildError>
 }
 
 /// The program that links for `candidate`, if it is installed.
-fn linker(target: Target, candidate: &RustTarget, sysroot: &Path) -> Result<&'static str, BuildError> {
+fn linker(target: Target, candidate: &RustTarget, sysroot: &Path) -> Result<String, BuildError> {
     match candidate.linker {
-        Linker::Gcc => installed_c_compiler(target.isa),
+        Linker::Gcc => installed_compiler(Language::C, target.isa),
         Linker::RustLld | Linker::Board => {
             let hosts = std::fs::read_dir(sysroot.join("lib/rustlib")).into_iter().flatten().flatten();
             let found = hosts.into_iter().any(|host| host.path().join("bin/rust-lld").is_file());
             if found || crate::kit::find_program("rust-lld").is_some() {
-                return Ok("rust-lld");
+                return Ok("rust-lld".to_owned());
             }
             Err(BuildError::MissingTool {
                 target,

@@ -46,40 +46,43 @@ pub(super) fn rust_targets(target: Target) -> &'static [RustTarget] {
     }
 }
 
-/// The C compiler for `isa`: the host's own, or Debian's cross compiler.
-fn c_compiler(isa: Isa) -> &'static str {
-    match isa {
-        _ if isa == Isa::current() => "gcc",
-        Isa::X86_64 => "x86_64-linux-gnu-gcc",
-        Isa::Aarch64 => "aarch64-linux-gnu-gcc",
-        Isa::Riscv64 => "riscv64-linux-gnu-gcc",
-        Isa::S390x => "s390x-linux-gnu-gcc",
-    }
+/// A language that gcc compiles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Language {
+    /// C.
+    C,
+    /// C++.
+    Cxx,
 }
 
-/// The Debian packages with the C compiler and the C library for `isa`.
-fn c_packages(isa: Isa) -> &'static str {
-    match isa {
-        _ if isa == Isa::current() => "gcc libc6-dev",
-        Isa::X86_64 => "gcc-x86-64-linux-gnu libc6-dev-amd64-cross",
-        Isa::Aarch64 => "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
-        Isa::Riscv64 => "gcc-riscv64-linux-gnu libc6-dev-riscv64-cross",
-        Isa::S390x => "gcc-s390x-linux-gnu libc6-dev-s390x-cross",
-    }
+/// The compiler for `isa`: the host's own, or Debian's cross compiler.
+fn compiler(language: Language, isa: Isa) -> String {
+    let name = if language == Language::C { "gcc" } else { "g++" };
+    if isa == Isa::current() { name.to_owned() } else { format!("{}-linux-gnu-{name}", isa.name()) }
 }
 
-/// The C compiler for `isa`, if it is installed.
+/// The Debian packages with the compiler and the C library for `isa`.
+fn packages(language: Language, isa: Isa) -> String {
+    let name = if language == Language::C { "gcc" } else { "g++" };
+    let (compiler, library) = match isa {
+        _ if isa == Isa::current() => return format!("{name} libc6-dev"),
+        Isa::X86_64 => ("x86-64", "amd64"),
+        Isa::Aarch64 => ("aarch64", "arm64"),
+        Isa::Riscv64 => ("riscv64", "riscv64"),
+        Isa::S390x => ("s390x", "s390x"),
+    };
+    format!("{name}-{compiler}-linux-gnu libc6-dev-{library}-cross")
+}
+
+/// The compiler for `isa`, if it is installed.
 ///
 /// # Errors
 /// [`BuildError::MissingTool`] with the command that installs it.
-pub(super) fn installed_c_compiler(isa: Isa) -> Result<&'static str, BuildError> {
-    let tool = c_compiler(isa);
-    match find_program(tool) {
-        Some(_) => Ok(tool),
-        None => Err(BuildError::MissingTool {
-            target: isa.into(),
-            tool: tool.to_owned(),
-            install: format!("apt-get install {}", c_packages(isa)),
-        }),
+pub fn installed_compiler(language: Language, isa: Isa) -> Result<String, BuildError> {
+    let tool = compiler(language, isa);
+    if find_program(&tool).is_some() {
+        return Ok(tool);
     }
+    let install = format!("apt-get install {}", packages(language, isa));
+    Err(BuildError::MissingTool { target: isa.into(), tool, install })
 }

@@ -43,8 +43,7 @@ const KEYS: [(&str, &[&str]); 10] = [
 ];
 
 const CPU_NOTE: &str = "cpu: the emulator's processor model, for example \"cortex-a72\"";
-const FILES_NOTE: &str =
-    "files: folders whose contents the node has at its root, for example [\"arm64-root\"]; of the kit: [\"kit:mpi/aarch64\"]";
+const FILES_NOTE: &str = "files: folders whose contents the node has at its root, for example [\"arm64-root\"]; of the kit: [\"kit:mpi/aarch64\"]";
 const EMULATOR_NOTE: &str = "emulator: the program that runs the node, a path or a name on PATH";
 
 /// Reads one `[[node]]`.

@@ -126,7 +126,58 @@ fn segments(file: &Fields<'_>) -> Result<Segments, ElfError> {
     if loads { Ok(found) } else { Err(ElfError::NotExecutable) }
 }
 
+/// A note of an executable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Note<'a> {
+    /// Who says it, with the zero at its end.
+    pub owner: &'a [u8],
+    /// What the owner calls such notes.
+    pub kind: u32,
+    /// What it says.
+    pub value: &'a [u8],
+}
+
+/// The notes of an executable, as far as they are whole.
+pub fn notes(bytes: &[u8]) -> impl Iterator<Item = Note<'_>> {
+    let file = Fields { bytes, big_endian: bytes.get(5) == Some(&2) };
+    let headers = if is_elf(bytes) { file.u16(56).unwrap_or(0) } else { 0 };
+    let table = file.u64(32).unwrap_or(0);
+    let segment = move |index: u64| -> Option<(Fields<'_>, u64)> {
+        let header = table.checked_add(index * PROGRAM_HEADER_BYTES)?;
+        if file.u32(header).ok()? != PT_NOTE {
+            return None;
+        }
+        let (offset, length) =
+            (file.u64(header.checked_add(8)?).ok()?, file.u64(header.checked_add(32)?).ok()?);
+        let bytes = file.range(offset, length).ok()?;
+        // How its parts are aligned: to 8 bytes if it says so, else to 4.
+        let align = if file.u64(header.checked_add(48)?).ok()? == 8 { 8 } else { 4 };
+        Some((Fields { bytes, ..file }, align))
+    };
+    (0..u64::from(headers)).filter_map(segment).flat_map(|(notes, align)| {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let (note, next) = note_at(&notes, at, align)?;
+            at = next;
+            Some(note)
+        })
+    })
+}
+
+/// The note at an offset, and the offset of the next one.
+fn note_at<'a>(notes: &Fields<'a>, at: u64, align: u64) -> Option<(Note<'a>, u64)> {
+    let length = |at| notes.u32(at).ok().map(u64::from);
+    let (owner_bytes, value_bytes) = (length(at)?, length(at.checked_add(4)?)?);
+    let kind = notes.u32(at.checked_add(8)?).ok()?;
+    let owner = notes.range(at.checked_add(12)?, owner_bytes).ok()?;
+    let value_at = at.checked_add(12)?.checked_add(owner_bytes)?.checked_next_multiple_of(align)?;
+    let value = notes.range(value_at, value_bytes).ok()?;
+    let next = value_at.checked_add(value_bytes)?.checked_next_multiple_of(align)?;
+    Some((Note { owner, kind, value }, next))
+}
+
 /// Numbers in the file's own byte order, each read inside its bounds.
+#[derive(Clone, Copy)]
 struct Fields<'a> {
     bytes: &'a [u8],
     big_endian: bool,
@@ -211,6 +262,14 @@ mod tests {
     }
 
     #[test]
+    fn the_notes_of_a_program_are_read() {
+        // Whoever links programs puts an id into them, or says which systems they are for.
+        let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let of_gnu: Vec<Note<'_>> = notes(&bytes).filter(|note| note.owner == b"GNU\0").collect();
+        assert!(of_gnu.iter().any(|note| note.kind == 1 || note.kind == 3), "{of_gnu:?}");
+    }
+
+    #[test]
     fn what_is_no_executable_says_why() {
         let good = smallest(Isa::Aarch64);
         let with = |at: usize, value: u8| {
@@ -246,6 +305,7 @@ mod tests {
                 bytes[at] = value;
             }
             let _ = inspect(&bytes[..length]);
+            assert!(notes(&bytes[..length]).count() <= 120);
         }
     }
 }

@@ -1,0 +1,250 @@
+//! What a compiler's command line asks for, as far as compiling it several times takes.
+
+use std::path::{Path, PathBuf};
+
+use tombolo::Isa;
+use tombolo_machine::build::Language;
+
+use super::CompileError;
+
+/// Options of gcc whose value is the next word.
+const WITH_VALUE: [&str; 29] = [
+    "-o",
+    "-I",
+    "-D",
+    "-U",
+    "-L",
+    "-l",
+    "-x",
+    "-T",
+    "-u",
+    "-z",
+    "-A",
+    "-B",
+    "-e",
+    "-G",
+    "-MF",
+    "-MT",
+    "-MQ",
+    "-include",
+    "-imacros",
+    "-isystem",
+    "-iquote",
+    "-idirafter",
+    "-iprefix",
+    "-isysroot",
+    "-aux-info",
+    "-Xlinker",
+    "-Xpreprocessor",
+    "-Xassembler",
+    "--param",
+];
+
+/// What has a value stuck to it or in the next word, and belongs to one of several builds alone: where dependencies go.
+const DEPENDENCIES: [&str; 6] = ["-MF", "-MT", "-MQ", "-MD", "-MMD", "-MP"];
+
+/// Before a word for the compiler of one instruction set alone.
+const FOR_ISA: &str = "-Xarch_";
+
+/// How far the compiler is to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Goal {
+    /// A program.
+    Program,
+    /// Objects: `-c`.
+    Objects,
+    /// Text, for people or make: `-E`, `-S`, `-M`, or what it says of itself. One instruction set's is enough.
+    Text,
+}
+
+/// A word of the command line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Word {
+    /// An option, with its value where that is a word of its own.
+    Option(Vec<String>),
+    /// An option for one instruction set.
+    For(Isa, String),
+    /// A source to compile.
+    Source(PathBuf),
+    /// An object or a library to link with.
+    Object(PathBuf),
+}
+
+/// A command line, taken apart.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct CommandLine {
+    pub(super) goal: Goal,
+    pub(super) output: Option<PathBuf>,
+    pub(super) words: Vec<Word>,
+    pub(super) language: Language,
+}
+
+impl CommandLine {
+    /// Takes the words of a compiler's command line apart. Everything that is not known is an option, and passed on.
+    pub(super) fn read(words: &[String], cxx: bool) -> Result<CommandLine, CompileError> {
+        let mut line = CommandLine {
+            goal: Goal::Program,
+            output: None,
+            words: Vec::new(),
+            language: if cxx { Language::Cxx } else { Language::C },
+        };
+        // What `-x` said last: every file is a source then.
+        let mut language_said = false;
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value =
+                || words.next().cloned().ok_or_else(|| CompileError::NoValue { option: word.clone() });
+            if let Some(isa) = word.strip_prefix(FOR_ISA) {
+                let isa =
+                    Isa::from_name(isa).ok_or_else(|| CompileError::UnknownIsa { word: word.clone() })?;
+                line.words.push(Word::For(isa, value()?));
+            } else if word == "-o" {
+                line.output = Some(value()?.into());
+            } else if let Some(path) = word.strip_prefix("-o").filter(|path| !path.is_empty()) {
+                line.output = Some(path.into());
+            } else if WITH_VALUE.contains(&word.as_str()) {
+                let value = value()?;
+                language_said = if word == "-x" { value != "none" } else { language_said };
+                line.words.push(Word::Option(vec![word.clone(), value]));
+            } else if word.starts_with('-') && word != "-" {
+                line.goal = line.goal.max_with(word);
+                if let Some(language) = word.strip_prefix("-x") {
+                    language_said = language != "none";
+                }
+                line.words.push(Word::Option(vec![word.clone()]));
+            } else {
+                line.add_file(word, language_said);
+            }
+        }
+        if line.sources().next().is_none() && line.objects().next().is_none() {
+            line.goal = Goal::Text;
+        }
+        Ok(line)
+    }
+
+    fn add_file(&mut self, word: &str, language_said: bool) {
+        let path = PathBuf::from(word);
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        let is_cxx = ["cc", "cp", "cpp", "cxx", "c++", "C", "CPP", "ii"].contains(&extension);
+        if is_cxx && !language_said {
+            self.language = Language::Cxx;
+        }
+        let is_source = language_said || is_cxx || ["c", "i", "s", "S"].contains(&extension);
+        self.words.push(if is_source { Word::Source(path) } else { Word::Object(path) });
+    }
+
+    pub(super) fn sources(&self) -> impl Iterator<Item = &Path> {
+        self.words.iter().filter_map(|word| match word {
+            Word::Source(path) => Some(path.as_path()),
+            _ => None,
+        })
+    }
+
+    pub(super) fn objects(&self) -> impl Iterator<Item = &Path> {
+        self.words.iter().filter_map(|word| match word {
+            Word::Object(path) => Some(path.as_path()),
+            _ => None,
+        })
+    }
+
+    /// What changes the meaning of a source: what it is told is defined.
+    pub(super) fn definitions(&self) -> impl Iterator<Item = &str> {
+        self.words
+            .iter()
+            .flat_map(|word| match word {
+                Word::Option(words) if words[0].starts_with("-D") || words[0].starts_with("-U") => &words[..],
+                _ => &[],
+            })
+            .map(String::as_str)
+    }
+
+    /// The words for the compiler of `isa`, with other files in place of the sources and objects; `file` gives them. What
+    /// the compiler writes beside its output for make, only the `first` one writes.
+    pub(super) fn words_for(
+        &self,
+        isa: Isa,
+        first: bool,
+        mut file: impl FnMut(&Word) -> Option<PathBuf>,
+    ) -> Vec<String> {
+        let mut words = Vec::new();
+        for word in &self.words {
+            match word {
+                Word::For(of, word) if *of == isa => words.push(word.clone()),
+                Word::For(..) => {}
+                Word::Option(option) if !first && is_dependency(&option[0]) => {}
+                Word::Option(option) => words.extend(option.iter().cloned()),
+                Word::Source(_) | Word::Object(_) => {
+                    words.extend(file(word).map(|path| path.to_string_lossy().into_owned()));
+                }
+            }
+        }
+        words
+    }
+}
+
+impl Goal {
+    fn max_with(self, option: &str) -> Goal {
+        let text = ["-E", "-S", "-M", "-MM", "-fsyntax-only", "--version", "-dumpversion", "-dumpmachine"];
+        let asks = option.starts_with("-print-") || option.starts_with("--help");
+        match (self, option) {
+            (_, option) if text.contains(&option) || asks => Goal::Text,
+            (Goal::Program, "-c") => Goal::Objects,
+            (goal, _) => goal,
+        }
+    }
+}
+
+fn is_dependency(option: &str) -> bool {
+    DEPENDENCIES.iter().any(|known| option.starts_with(known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> CommandLine {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        CommandLine::read(&words, false).unwrap()
+    }
+
+    fn paths<'a>(paths: impl Iterator<Item = &'a Path>) -> Vec<String> {
+        paths.map(|path| path.display().to_string()).collect()
+    }
+
+    #[test]
+    fn files_are_told_from_the_values_of_options() {
+        let line = read("-O2 -I include -D X=1 main.c -include all.c util.o -L lib -lfoo libbar.a -o job");
+        assert_eq!(paths(line.sources()), ["main.c"]);
+        assert_eq!(paths(line.objects()), ["util.o", "libbar.a"]);
+        assert_eq!(line.output.as_deref(), Some(Path::new("job")));
+        assert_eq!((line.goal, line.language), (Goal::Program, Language::C));
+        assert_eq!(line.definitions().collect::<Vec<_>>(), ["-D", "X=1"]);
+        assert_eq!(read("-ojob a.c").output.as_deref(), Some(Path::new("job")));
+        assert_eq!(paths(read("-x c data.txt -x none lib.o").sources()), ["data.txt"]);
+    }
+
+    #[test]
+    fn the_goal_and_the_language_are_told() {
+        assert_eq!(read("-c a.c").goal, Goal::Objects);
+        assert_eq!(read("-c -M a.c").goal, Goal::Text);
+        assert_eq!(read("-E a.c").goal, Goal::Text);
+        assert_eq!(read("--version").goal, Goal::Text);
+        assert_eq!(read("-v").goal, Goal::Text);
+        assert_eq!(read("a.cc b.c").language, Language::Cxx);
+        assert_eq!(CommandLine::read(&["a.c".to_owned()], true).unwrap().language, Language::Cxx);
+    }
+
+    #[test]
+    fn what_is_for_one_processor_goes_to_its_compiler() {
+        let line = read("-O2 -Xarch_aarch64 -mcpu=neoverse-n1 -MMD -MF a.d -c a.c");
+        let words = |isa, first| line.words_for(isa, first, |_| Some("there.c".into())).join(" ");
+        assert_eq!(words(Isa::Aarch64, false), "-O2 -mcpu=neoverse-n1 -c there.c");
+        assert_eq!(words(Isa::X86_64, true), "-O2 -MMD -MF a.d -c there.c");
+        let refused = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            CommandLine::read(&words, false).unwrap_err().to_string()
+        };
+        assert!(refused(&["-Xarch_arm64", "-g"]).contains("-Xarch_arm64"));
+        assert!(refused(&["a.c", "-o"]).contains("nothing comes after -o"));
+    }
+}

@@ -1,0 +1,98 @@
+//! What is looked at in a source before it is compiled: its hash, and what does not mean the same on every processor.
+
+use sha2::{Digest, Sha256};
+
+/// The hash of a source and of what changes its meaning, in hexadecimal.
+pub(super) fn hash<'a>(source: &[u8], definitions: impl Iterator<Item = &'a str>) -> String {
+    let mut hash = Sha256::new();
+    for definition in definitions {
+        hash.update((definition.len() as u64).to_le_bytes());
+        hash.update(definition);
+    }
+    hash.update(source);
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The line, from 1, where a source first uses `long double`, or MPI's names for it: 80 bits on x86-64, 128 on Arm, and no MPI
+/// converts. Comments and texts do not count; headers are not looked at.
+pub(super) fn long_double(source: &[u8]) -> Option<usize> {
+    let text = blank_out(&String::from_utf8_lossy(source));
+    let names = ["MPI_LONG_DOUBLE", "MPI_LONG_DOUBLE_INT", "MPI_C_LONG_DOUBLE_COMPLEX"];
+    let mut after_long = false;
+    for (number, line) in text.lines().enumerate() {
+        let words = line.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty());
+        for word in words {
+            if names.contains(&word) || (after_long && word == "double") {
+                return Some(number + 1);
+            }
+            after_long = word == "long";
+        }
+    }
+    None
+}
+
+/// The source with blanks for comments and for what is in quotes. Lines stay where they are.
+fn blank_out(source: &str) -> String {
+    #[derive(Clone, Copy, PartialEq)]
+    enum In {
+        Code,
+        Line,
+        Block,
+        Quotes(char),
+    }
+    let mut at = In::Code;
+    let mut blanked = String::with_capacity(source.len());
+    let mut rest = source.chars().peekable();
+    while let Some(c) = rest.next() {
+        let next = rest.peek().copied();
+        let (length, then) = match (at, c, next) {
+            (In::Code, '/', Some('/')) => (2, In::Line),
+            (In::Code, '/', Some('*')) => (2, In::Block),
+            (In::Code, '"' | '\'', _) => (1, In::Quotes(c)),
+            (In::Line, '\n', _) => (1, In::Code),
+            (In::Block, '*', Some('/')) => (2, In::Code),
+            (In::Quotes(_), '\\', Some(_)) => (2, at),
+            // A line ends it: a lone apostrophe in a text for the assembler, say.
+            (In::Quotes(quote), c, _) if c == quote || c == '\n' => (1, In::Code),
+            _ => (1, at),
+        };
+        let second = if length == 2 { rest.next() } else { None };
+        for c in [Some(c), second].into_iter().flatten() {
+            blanked.push(if c == '\n' || (at == In::Code && then == In::Code) { c } else { ' ' });
+        }
+        at = then;
+    }
+    blanked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_double_is_found_in_code_alone() {
+        assert_eq!(long_double(b"int main(void)\n{\n    long\n double x;"), Some(4));
+        assert_eq!(long_double(b"MPI_Send(p, 1, MPI_LONG_DOUBLE, 0, 0, c);"), Some(1));
+        for other in [
+            "long x; double y;",
+            "/* long double */ int x;",
+            "// long double\nint x;",
+            "char *s = \"long double\"; char c = '\"'; int x;",
+            "char *s = \"\\\"long double\"; int x;",
+            "#error don't use it\nint x; /* long\n double */",
+            "long_double x; MPI_LONG_DOUBLES y;",
+        ] {
+            assert_eq!(long_double(other.as_bytes()), None, "{other}");
+        }
+        assert_eq!(long_double(b"char c = '\"';\nlong /* very */ double y;"), Some(2));
+    }
+
+    #[test]
+    fn the_hash_is_of_source_and_definitions() {
+        let one = hash(b"x", ["-DA", "-DB"].into_iter());
+        assert_eq!(one.len(), 64);
+        assert_ne!(one, hash(b"x", ["-DA-DB"].into_iter()));
+        assert_ne!(one, hash(b"y", ["-DA", "-DB"].into_iter()));
+        assert_eq!(one, hash(b"x", ["-DA", "-DB"].into_iter()));
+    }
+}
