@@ -304,7 +304,8 @@ impl End for Samples {
     }
 
     fn recv_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
-        let sum = take(&self.subscriber, |words| words.iter().fold(0_u64, |sum, word| sum.wrapping_add(*word)))?;
+        let sum =
+            take(&self.subscriber, |words| words.iter().fold(0_u64, |sum, word| sum.wrapping_add(*word)))?;
         check_sum(sum, bytes, sequence)
     }
 }
@@ -370,7 +371,9 @@ mod tests {
             assert!(is_left(&name), "{name}");
         }
         // Process 1 is always there; the others are not of a run.
-        for name in ["tombolo-bench-1", "tombolo-bench-1_x", "tombolo-bench-", "tombolo-bench-x_1", "iox2_1", ""] {
+        for name in
+            ["tombolo-bench-1", "tombolo-bench-1_x", "tombolo-bench-", "tombolo-bench-x_1", "iox2_1", ""]
+        {
             assert!(!is_left(name), "{name}");
         }
     }

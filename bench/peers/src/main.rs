@@ -116,24 +116,44 @@ fn main() -> ExitCode {
     }
 }
 
-fn finish(result: Result<(), String>) -> ExitCode {
+/// Why this program ends without figures.
+struct Why {
+    text: String,
+    /// 2 if it was asked for something that there is not.
+    status: u8,
+}
+
+impl From<String> for Why {
+    fn from(text: String) -> Why {
+        Why { text, status: 1 }
+    }
+}
+
+impl From<suite::Error> for Why {
+    fn from(error: suite::Error) -> Why {
+        let status = if matches!(error, suite::Error::UnknownPeer { .. }) { 2 } else { 1 };
+        Why { text: error.to_string(), status }
+    }
+}
+
+fn finish(result: Result<(), Why>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            println!("{why}");
-            ExitCode::FAILURE
+        Err(Why { text, status }) => {
+            println!("{text}");
+            ExitCode::from(status)
         }
     }
 }
 
-fn run(options: &str, measure: impl FnOnce(Options) -> Result<Results, String>) -> Result<(), String> {
+fn run(options: &str, measure: impl FnOnce(Options) -> Result<Results, Why>) -> Result<(), Why> {
     let options: Options = serde_json::from_str(options).map_err(|error| format!("no options: {error}"))?;
     print!("{}", measure(options)?.to_json());
     Ok(())
 }
 
 /// Everything that can be measured without a machine.
-fn measure_all(label: &str, folder: &Path) -> Result<(), String> {
+fn measure_all(label: &str, folder: &Path) -> Result<(), Why> {
     let options = Options {
         label: label.to_owned(),
         schedule: Schedule::default(),
@@ -150,28 +170,26 @@ fn measure_all(label: &str, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-fn measure(options: Options) -> Result<Results, String> {
+fn measure(options: Options) -> Result<Results, Why> {
     let all = all();
     shown(options, |options, progress| suite::run(&borrowed(&all), &absent(), options, progress))
 }
 
-fn measure_calls(options: Options) -> Result<Results, String> {
+fn measure_calls(options: Options) -> Result<Results, Why> {
     let calling = calling();
     shown(options, |options, progress| rpc::run(&borrowed(&calling), &absent_calling(), options, progress))
 }
 
-fn measure_bulk(options: Options) -> Result<Results, String> {
+fn measure_bulk(options: Options) -> Result<Results, Why> {
     let moving = moving();
-    shown(options, |options, progress| {
-        bulk::run(&borrowed(&moving), &absent_moving(), options, progress)
-    })
+    shown(options, |options, progress| bulk::run(&borrowed(&moving), &absent_moving(), options, progress))
 }
 
 /// The far side of all of them.
-fn serve() -> Result<(), String> {
+fn serve() -> Result<(), Why> {
     let mut known = all();
     known.extend(moving());
-    suite::serve(&borrowed(&known)).map_err(|error| error.to_string())
+    Ok(suite::serve(&borrowed(&known))?)
 }
 
 fn borrowed(peers: &[Box<dyn Peer>]) -> Vec<&dyn Peer> {
@@ -182,7 +200,7 @@ fn borrowed(peers: &[Box<dyn Peer>]) -> Vec<&dyn Peer> {
 fn shown(
     options: Options,
     measure: impl FnOnce(&Options, &mut dyn FnMut(&str)) -> Result<Results, suite::Error>,
-) -> Result<Results, String> {
+) -> Result<Results, Why> {
     let own = std::env::current_exe().map_err(|error| format!("cannot find itself: {error}"))?;
     let far = vec![own.to_string_lossy().into_owned(), "far".into()];
     #[cfg(feature = "iceoryx2")]
@@ -192,5 +210,5 @@ fn shown(
     #[cfg(feature = "iceoryx2")]
     iceoryx::sweep();
     eprint!("\r\x1b[K");
-    results.map_err(|error| error.to_string())
+    Ok(results?)
 }

@@ -326,6 +326,9 @@ pub(super) fn run_program(
     if !output.status.success() {
         // It has written why as its only line.
         let why = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if output.status.code() == Some(2) {
+            return Err(Failure::Usage { message: why, hint: None });
+        }
         return Err(suite::Error::Far { what: format!("failed: {why}") }.into());
     }
     Ok(Results::parse(&String::from_utf8_lossy(&output.stdout))
