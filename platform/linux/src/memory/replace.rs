@@ -33,6 +33,8 @@ struct Register {
 
 /// `UFFD_USER_MODE_ONLY` (Linux 5.11).
 const USER_MODE_ONLY: UserfaultfdFlags = UserfaultfdFlags::from_bits_retain(1);
+/// `MREMAP_DONTUNMAP` (Linux 5.7), which rustix has not on every processor.
+const DONTUNMAP: MremapFlags = MremapFlags::from_bits_retain(4);
 const API_VERSION: u64 = 0xaa;
 const MODE_MISSING: u64 = 1;
 const API: Opcode = opcode::read_write::<Api>(0xaa, 0x3f);
@@ -169,7 +171,7 @@ unsafe fn swap(
             ProtFlags::empty(),
             MapFlags::PRIVATE | MapFlags::NORESERVE,
         )?;
-        let leave = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
+        let leave = MremapFlags::MAYMOVE | DONTUNMAP;
         let moved = rustix::mm::mremap_fixed(address, length_bytes, length_bytes, leave, aside);
         let outcome = moved.and_then(|_| {
             core::ptr::copy_nonoverlapping(aside.cast::<u8>(), target.cast::<u8>(), length_bytes);
