@@ -12,6 +12,7 @@ mod cross;
 mod kit;
 pub mod leftovers;
 mod machine;
+pub mod mpi;
 pub mod python;
 
 pub use command::{Finished, Running, eventually};

@@ -27,8 +27,14 @@ impl MachineFile {
 
     /// Adds an Arm virtual machine, with settings of its own.
     #[must_use]
-    pub fn with_vm(mut self, name: &str, settings: &str) -> MachineFile {
-        let head = "kind = \"vm\"\nisa = \"aarch64\"\nmemory_mib = 256";
+    pub fn with_vm(self, name: &str, settings: &str) -> MachineFile {
+        self.with_vm_of(name, 256, settings)
+    }
+
+    /// Adds one with so much memory of its own.
+    #[must_use]
+    pub fn with_vm_of(mut self, name: &str, memory_mib: u32, settings: &str) -> MachineFile {
+        let head = format!("kind = \"vm\"\nisa = \"aarch64\"\nmemory_mib = {memory_mib}");
         let _ = writeln!(self.nodes, "[[node]]\nname = \"{name}\"\n{head}\n{settings}");
         self
     }
@@ -37,6 +43,13 @@ impl MachineFile {
     #[must_use]
     pub fn with_user(mut self, name: &str, isa: &str) -> MachineFile {
         let _ = writeln!(self.nodes, "[[node]]\nname = \"{name}\"\nkind = \"user\"\nisa = \"{isa}\"");
+        self
+    }
+
+    /// Adds a setting to the node that was added last.
+    #[must_use]
+    pub fn with_setting(mut self, setting: &str) -> MachineFile {
+        let _ = writeln!(self.nodes, "{setting}");
         self
     }
 

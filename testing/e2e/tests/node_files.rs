@@ -124,13 +124,49 @@ fn a_whole_root_file_system_may_be_given() {
 }
 
 #[test]
+fn a_program_of_a_user_node_finds_its_files_before_the_hosts() {
+    let file = MachineFile::host().with_user("arm-user", "aarch64").with_setting(r#"files = ["root"]"#);
+    let mut machine = Machine::new(&file);
+    let root = machine.folder().join("root");
+    put_libraries(&root);
+    write(&root.join("etc/hostname"), "of the node");
+    let own = machine.folder().join("outside");
+    write(&own, "of the host");
+    write(&machine.folder().join("look.c"), LOOK);
+    AARCH64.build_dynamic(&machine.folder().join("look.c"), &machine.folder().join("look"));
+    machine.bring_up();
+    let program = machine.folder().join("look");
+    let words = ["run".as_ref(), "--on".as_ref(), "arm-user".as_ref(), program.as_os_str()];
+    let paths = ["/etc/hostname".as_ref(), own.as_os_str()];
+    let said = machine.tombolo(words.into_iter().chain(paths)).ok();
+    assert_eq!(said, format!("/etc/hostname: of the node (644)\n{}: of the host (644)\n", own.display()));
+    machine.down();
+}
+
+#[test]
+fn folders_that_a_user_node_cannot_have_keep_it_down_with_the_reason() {
+    for (setting, words) in [
+        (
+            r#"files = ["none"]"#,
+            ["node arm-user did not come up", "none, which the node's files are to come from"],
+        ),
+        (r#"files = ["kit:none"]"#, ["node arm-user did not come up", "the kit has no none in"]),
+    ] {
+        let file = MachineFile::host().with_user("arm-user", "aarch64").with_setting(setting);
+        let machine = Machine::new(&file);
+        machine.tombolo(["up".as_ref(), machine.file().as_os_str()]).fails_with(1, &words);
+        machine.assert_gone();
+    }
+}
+
+#[test]
 fn without_its_libraries_such_a_program_is_refused_with_the_reason() {
     let mut machine = Machine::new(&MachineFile::host().with_vm("arm0", ""));
     write(&machine.folder().join("look.c"), LOOK);
     AARCH64.build_dynamic(&machine.folder().join("look.c"), &machine.folder().join("look"));
     machine.bring_up();
     let refused = look(&machine, &["/init"]);
-    refused.fails_with(1, &["linked dynamically where its loader is missing", "`files` of the machine file"]);
+    refused.fails_with(1, &["linked dynamically where its loader is missing", "`files` of the node in the machine file"]);
     machine.down();
 }
 

@@ -1,0 +1,93 @@
+//! MPI programs, compiled as their users compile them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::cross::root;
+use crate::kit::{locked, target, tombolo};
+use crate::{MachineFile, skipped};
+
+/// The programs of `testing/mpi/programs`: each checks itself, and says so.
+pub const PROGRAMS: [&str; 7] =
+    ["ring", "datatypes", "collectives", "matching", "onesided", "threads", "large"];
+
+/// MPI in the kit, and programs built for every instruction set.
+#[derive(Clone, Copy, Debug)]
+pub struct Mpi {
+    programs: &'static Path,
+}
+
+impl Mpi {
+    /// Builds the programs once; `None`, aloud, where the kit has no MPI.
+    ///
+    /// # Panics
+    /// When one cannot be built.
+    #[must_use]
+    pub fn find() -> Option<Mpi> {
+        static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
+        let kit = target().join("kit/mpi");
+        for isa in ["x86_64", "aarch64"] {
+            let provider = kit.join(isa).join("opt/tombolo/mpi/fi/libtombolo-fi.so");
+            if !provider.is_file() {
+                skipped(&format!("MPI: there is no {} (`make mpi`)", provider.display()));
+                return None;
+            }
+        }
+        Some(Mpi { programs: PROGRAMS.get_or_init(build) })
+    }
+
+    /// The image of a program.
+    #[must_use]
+    pub fn image(self, name: &str) -> PathBuf {
+        self.programs.join(name).with_extension("tbi")
+    }
+
+    /// Where a program of ours comes from.
+    #[must_use]
+    pub fn source(name: &str) -> PathBuf {
+        let folder = std::fs::canonicalize(root().join("testing/mpi/programs")).expect("the tree");
+        folder.join(name).with_extension("c")
+    }
+
+    /// Where the provider for this host is.
+    #[must_use]
+    pub fn provider_folder(self) -> PathBuf {
+        target().join("kit/mpi").join(std::env::consts::ARCH).join("opt/tombolo/mpi/fi")
+    }
+
+    /// Says that something was left out, and why.
+    pub fn skip(self, what: &str) {
+        skipped(what);
+    }
+
+    /// Adds an Arm virtual machine on which MPI runs.
+    #[must_use]
+    pub fn with_vm(self, file: MachineFile, name: &str) -> MachineFile {
+        let settings = "files = [\"kit:mpi/aarch64\"]\nwindow_mib = 128";
+        file.with_vm_of(name, 768, settings)
+    }
+
+    /// Adds a node of emulated Arm programs on which MPI runs.
+    #[must_use]
+    pub fn with_user(self, file: MachineFile, name: &str) -> MachineFile {
+        file.with_user(name, "aarch64").with_setting("files = [\"kit:mpi/aarch64\"]")
+    }
+}
+
+fn build() -> PathBuf {
+    let _lock = locked();
+    let folder = target().join("e2e/mpi");
+    std::fs::create_dir_all(&folder).expect("a folder for programs");
+    for name in PROGRAMS {
+        let output = Command::new(tombolo())
+            .args(["mpicc", "-std=c11", "-O2", "-Wall", "-Wextra", "-pedantic", "-Werror"])
+            .arg(Mpi::source(name))
+            .arg("-o")
+            .arg(folder.join(name).with_extension("tbi"))
+            .output()
+            .expect("the command runs");
+        assert!(output.status.success(), "no {name}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    folder
+}

@@ -1,0 +1,122 @@
+//! `tombolo mpicc`: what gcc takes, for every instruction set at once.
+
+use std::fs;
+
+use tombolo_e2e::mpi::Mpi;
+use tombolo_e2e::{Machine, MachineFile};
+
+const MAIN: &str = r#"
+#include <mpi.h>
+#include <stdio.h>
+
+int number(void);
+
+int main(int count, char **words)
+{
+    int size;
+    MPI_Init(&count, &words);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    char small = (char)200;
+    printf("%d of %d, char %s\n", number(), size, small < 0 ? "signed" : "unsigned");
+    return MPI_Finalize();
+}
+"#;
+
+/// A machine with a node of emulated Arm programs, and sources in its folder.
+fn machine(mpi: Mpi, sources: &[(&str, &str)]) -> Machine {
+    let machine = Machine::new(&mpi.with_user(MachineFile::host(), "arm-user"));
+    for (name, source) in sources {
+        fs::write(machine.folder().join(name), source).unwrap();
+    }
+    machine
+}
+
+#[test]
+fn objects_and_sources_become_a_program_for_each_processor() {
+    let Some(mpi) = Mpi::find() else { return };
+    let util = "int number(void) { return NUMBER; }\n";
+    let mut machine = machine(mpi, &[("main.c", MAIN), ("util.c", util)]);
+    machine.tombolo(["mpicc", "-O2", "-DNUMBER=7", "-c", "util.c"]).ok();
+    machine.tombolo(["mpicc", "-O2", "-Wall", "main.c", "util.o", "-o", "job", "-lm"]).ok();
+    let image = machine.json(&["image", "inspect", "job.tbi"]);
+    let isas: Vec<&str> = image["programs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|program| program["isa"].as_str().unwrap())
+        .collect();
+    assert_eq!(isas, ["x86_64", "aarch64"]);
+    machine.bring_up();
+    // The host's build runs by itself; every build runs where its libraries are, and `char` is the same there.
+    assert_eq!(machine.tombolo(["run", "./job"]).ok(), "7 of 1, char signed\n");
+    assert_eq!(machine.tombolo(["run", "--on", "arm-user", "job.tbi"]).ok(), "7 of 1, char signed\n");
+    machine.down();
+}
+
+#[test]
+fn programs_in_cxx_run_on_a_foreign_node() {
+    let Some(mpi) = Mpi::find() else { return };
+    let source = "#include <mpi.h>\n#include <iostream>\nint main(int count, char **words) { MPI_Init(&count, &words); \
+                  std::cout << \"from C++\" << std::endl; return MPI_Finalize(); }\n";
+    let mut machine = machine(mpi, &[("main.cpp", source)]);
+    machine.tombolo(["mpicc", "--isa", "aarch64", "main.cpp", "-o", "job.tbi"]).ok();
+    machine.bring_up();
+    assert_eq!(machine.tombolo(["run", "--on", "arm-user", "job.tbi"]).ok(), "from C++\n");
+    machine.down();
+}
+
+#[test]
+fn mistakes_are_told_once_with_the_processors() {
+    let Some(mpi) = Mpi::find() else { return };
+    let only_arm = "#ifdef __aarch64__\nint x = nowhere;\n#endif\nint main(void) { return 0; }\n";
+    let machine = machine(mpi, &[("both.c", "int main(void) { return nowhere; }\n"), ("arm.c", only_arm)]);
+    let both = machine.tombolo(["mpicc", "both.c", "-o", "job"]);
+    both.fails_with(
+        1,
+        &["for x86_64 and aarch64:\n", "both.c:1:", "error: compiling for x86_64 and aarch64 failed"],
+    );
+    assert_eq!(both.stderr.matches("undeclared (first use").count(), 1, "{both}");
+    let arm = machine.tombolo(["mpicc", "arm.c", "-o", "job"]);
+    arm.fails_with(1, &["for aarch64:\n", "arm.c:2:", "error: compiling for aarch64 failed"]);
+    assert!(!machine.folder().join("job.tbi").exists() && !machine.folder().join("job").exists());
+    machine.tombolo(["mpicc", "none.c"]).fails_with(1, &["cannot read none.c"]);
+    machine.tombolo(["mpicc", "both.c", "-o"]).fails_with(1, &["nothing comes after -o"]);
+    machine.tombolo(["mpicc", "--isa", "arm64", "both.c"]).fails_with(2, &["no MPI for 'arm64'"]);
+}
+
+#[test]
+fn an_object_of_another_compiler_is_refused_with_what_to_do() {
+    let Some(mpi) = Mpi::find() else { return };
+    let machine = machine(mpi, &[("main.c", "int main(void) { return 0; }\n")]);
+    machine.tombolo(["mpicc", "--isa", "x86_64", "-c", "main.c"]).ok();
+    let refused = machine.tombolo(["mpicc", "main.o", "-o", "job"]);
+    refused
+        .fails_with(1, &["main.o has no build for aarch64", ".tombolo/aarch64/main.o", "`tombolo mpicc -c`"]);
+    machine.tombolo(["mpicc", "--isa", "x86_64", "main.o", "-o", "job"]).ok();
+}
+
+#[test]
+fn long_double_is_warned_of_unless_it_is_known() {
+    let Some(mpi) = Mpi::find() else { return };
+    let source = "/* long double */\nint main(void) { long double x = 1; return x != 1; }\n";
+    let machine = machine(mpi, &[("main.c", source)]);
+    let warned = machine.tombolo(["mpicc", "main.c", "-o", "job"]);
+    warned.ok();
+    assert!(warned.stderr.starts_with("main.c:2: warning: long double has 80 bits on x86_64"), "{warned}");
+    for words in [["mpicc", "main.c", "-Wno-tombolo-long-double"], ["mpicc", "--isa=x86_64", "main.c"]] {
+        let quiet = machine.tombolo(words);
+        quiet.ok();
+        assert_eq!(quiet.stderr, "", "{quiet}");
+    }
+}
+
+#[test]
+fn the_commands_are_shown_without_being_run() {
+    let Some(mpi) = Mpi::find() else { return };
+    let machine = machine(mpi, &[("main.c", "int main(void) { return 0; }\n")]);
+    let shown = machine.tombolo(["mpicc", "-show", "-O3", "main.c", "-o", "job"]).ok();
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines[0].starts_with("gcc ") && lines[1].starts_with("aarch64-linux-gnu-gcc "), "{shown}");
+    assert!(lines.iter().all(|line| line.contains(" -O3 main.c ") && line.contains(" -lmpi ")), "{shown}");
+    assert!(!machine.folder().join("job").exists());
+}

@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+"""Runs MPICH's own tests (test/mpi) that scripts beside this have built, each through `tombolo mpirun`, and says what became of them.
+
+    python3 testing/mpi/run_mpich.py BUILT [--modes host,user,vm,tcp] [--folders pt2pt,coll] [--only WORD] [--json FILE]
+
+BUILT is the folder that `testing/mpi/mpich.sh` built the tests in. A mode says where ranks run: `host` all on this host, `user` every
+second one under qemu-user, `vm` every second one on the Arm virtual machine, each with Tombolo's provider; `tcp` all on this host with
+the provider for TCP that comes with MPICH, to compare with. What is expected to fail is listed in expected/mpich.txt with its
+reason. Ends with 1 if another test fails, or if one that is listed passes.
+"""
+
+import argparse
+import fnmatch
+import json
+import os
+import pathlib
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+FOLDERS = ["pt2pt", "coll", "datatype", "comm", "init", "info", "group", "attr", "topo", "rma", "spawn", "threads/pt2pt",
+           "threads/coll", "threads/comm", "threads/init", "threads/rma", "threads/spawn"]
+#: More ranks than this take longer on two processors than they tell.
+MOST_RANKS = 4
+#: Seconds that a test has. Emulated processors are slower.
+SECONDS = {"host": 60, "tcp": 60, "user": 120, "vm": 180}
+NODES = {"user": "host,arm-user", "vm": "host,arm0"}
+MACHINE = """name = "{name}"
+
+[[node]]
+name = "host"
+kind = "host"
+
+[[node]]
+name = "arm-user"
+kind = "user"
+isa = "aarch64"
+files = ["kit:mpi/aarch64"]
+"""
+VM = """
+[[node]]
+name = "arm0"
+kind = "vm"
+isa = "aarch64"
+memory_mib = 1536
+processors = 2
+window_mib = 256
+files = ["kit:mpi/aarch64"]
+"""
+
+
+class Test:
+    """A line of a testlist."""
+
+    def __init__(self, folder, line):
+        words = line.split()
+        self.folder, self.name, self.ranks = folder, words[0], int(words[1]) if len(words) > 1 else 1
+        self.arguments, self.environment, self.options = [], {}, {}
+        for word in words[2:]:
+            key, _, value = word.partition("=")
+            if key == "arg":
+                self.arguments.append(value)
+            elif key == "env":
+                variable, _, value = value.partition("=")
+                self.environment[variable] = value
+            else:
+                self.options[key] = value
+        settings = [f"{name}={value}" for name, value in self.environment.items()]
+        self.key = " ".join([f"{folder}/{self.name}", str(self.ranks), *self.arguments, *settings])
+
+    def not_run(self, built):
+        """Why it is not run, if it is not."""
+        if "mem" in self.options:
+            return f"wants {self.options['mem']} GB of memory"
+        if self.ranks > MOST_RANKS:
+            return f"wants {self.ranks} ranks"
+        if "xfail" in self.options:
+            return f"MPICH expects it to fail: {self.options['xfail']}"
+        if not (built / self.folder / self.name).is_file():
+            return "was not built"
+        return None
+
+
+def read_tests(built, folders, only):
+    for folder in folders:
+        path = built / folder / "testlist"
+        if not path.is_file():
+            print(f"{folder}: has no testlist", file=sys.stderr)
+            continue
+        for line in path.read_text().splitlines():
+            line = line.split("#")[0].strip()
+            if line and not line.startswith("@"):
+                try:
+                    test = Test(folder, line)
+                except ValueError:
+                    continue
+                if all(word in test.key for word in only):
+                    yield test
+
+
+def read_expected(path):
+    """Lines of `PATTERN | MODES | REASON`."""
+    expected = []
+    for line in path.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            pattern, modes, reason = (part.strip() for part in line.split("|"))
+            expected.append((pattern, modes.split(","), reason))
+    return expected
+
+
+def reason_for(expected, key, mode):
+    for pattern, modes, reason in expected:
+        if mode in modes and fnmatch.fnmatchcase(key, pattern):
+            return reason
+    return None
+
+
+def command(options, test, mode):
+    program = f"./{test.name}" if mode == "tcp" and options.hydra else f"./{test.name}.tbi"
+    if mode == "tcp" and options.hydra:
+        return [options.hydra, "-n", str(test.ranks), program, *test.arguments]
+    words = [str(options.tombolo), "-q", "mpirun", "-n", str(test.ranks)]
+    if mode in NODES:
+        words += ["--on", NODES[mode], *shlex.split(options.round_robin)]
+    for name, value in test.environment.items():
+        words += ["--env", f"{name}={value}"]
+    if mode == "tcp":
+        words += ["--env", "FI_PROVIDER=tcp"]
+    return [*words, program, *test.arguments]
+
+
+def run(options, test, mode, environment):
+    """What became of a test: `ok` or why not, the seconds that it took, and the end of what it said."""
+    seconds = SECONDS[mode] * options.patience
+    if "timeLimit" in test.options:
+        seconds = max(seconds, min(int(test.options["timeLimit"]), 300))
+    own = dict(environment)
+    if mode == "tcp":
+        own.update(FI_PROVIDER="tcp", MPIR_CVAR_CH4_NETMOD="ofi", MPIR_CVAR_NOLOCAL="1", **test.environment)
+    start = time.monotonic()
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command(options, test, mode), cwd=options.built / test.folder, env=own, stdin=subprocess.DEVNULL,
+                                   stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            status = None
+            stop(process)
+        took = time.monotonic() - start
+        output.seek(0)
+        text = output.read(1 << 20).decode("utf-8", "replace")
+    return verdict(test, status, text, seconds), took, text[-1500:]
+
+
+def stop(process):
+    """Ends a job: its launcher takes the ranks along, and is killed if it does not."""
+    for number, patience in ((signal.SIGTERM, 15), (signal.SIGKILL, 15)):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(patience)
+            return
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+
+
+def verdict(test, status, text, seconds):
+    kind = test.options.get("resultTest", "TestNormal")
+    if status is None:
+        return f"took more than {seconds:.0f} s"
+    if kind in ("TestStatus", "TestErrFatal"):
+        return "ok" if status != 0 else "ended with 0, and should not have"
+    said = "No Errors" in text or "Test Skipped" in text or "Test skipped" in text or "SKIPPED" in text
+    if status != 0:
+        return f"ended with {status}"
+    return "ok" if said else "did not say `No Errors`"
+
+
+def bring_up(options, environment):
+    """A machine of our own, so that no other is in the way."""
+    name = f"mpi-tests-{os.getpid()}"
+    file = pathlib.Path(tempfile.mkdtemp(prefix="tombolo-mpi-")) / f"{name}.toml"
+    file.write_text(MACHINE.format(name=name) + (VM if "vm" in options.modes else ""))
+    subprocess.run([options.tombolo, "up", file], check=True, env=environment)
+    return name
+
+
+def table(options, results):
+    rows = [["folder", *options.modes]]
+    for folder in options.folders:
+        row = [folder]
+        for mode in options.modes:
+            mine = [result for result in results if result["mode"] == mode and result["folder"] == folder]
+            count = {kind: sum(result["kind"] == kind for result in mine) for kind in ("passed", "expected", "failed", "not run")}
+            text = f"{count['passed']} passed"
+            for kind, words in (("failed", "FAILED"), ("expected", "expected to fail"), ("not run", "not run")):
+                if count[kind]:
+                    text += f", {count[kind]} {words}"
+            row.append(text if mine else "")
+        rows.append(row)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("built", type=pathlib.Path)
+    parser.add_argument("--tombolo", default="tombolo", help="the command")
+    parser.add_argument("--modes", default="host,user,vm,tcp", type=lambda text: text.split(","))
+    parser.add_argument("--folders", default=",".join(FOLDERS), type=lambda text: text.split(","))
+    parser.add_argument("--only", action="append", default=[], help="only tests whose line has this word; may be repeated")
+    parser.add_argument("--patience", type=float, default=1, help="times the seconds that each test has")
+    parser.add_argument("--hydra", help="MPICH's mpiexec, to launch mode tcp with")
+    parser.add_argument("--round-robin", default="--map round-robin", help=argparse.SUPPRESS)
+    parser.add_argument("--json", type=pathlib.Path, help="where all of it goes")
+    options = parser.parse_args()
+    options.built = options.built.resolve()
+    wrong = [mode for mode in options.modes if mode not in SECONDS]
+    if wrong:
+        parser.error(f"there is no mode {wrong[0]}: there are {', '.join(SECONDS)}")
+    return options
+
+
+def main():
+    options = parse()
+    expected = read_expected(HERE / "expected/mpich.txt")
+    tests = list(read_tests(options.built, options.folders, options.only))
+    if not tests:
+        sys.exit("no test has that name")
+    environment = dict(os.environ)
+    machine = None
+    if set(options.modes) & set(NODES):
+        machine = bring_up(options, environment)
+        environment["TOMBOLO_MACHINE"] = machine
+    results = []
+    try:
+        for mode in options.modes:
+            for number, test in enumerate(tests, 1):
+                results.append(one(options, (test, mode), expected, environment))
+                result = results[-1]
+                print(f"{mode:4} {number:4}/{len(tests)}  {test.key}: {result['said']}", flush=True)
+                # What a test leaves unsaid, its output may say.
+                if result["kind"] == "failed" and result["output"].strip():
+                    print("    " + "\n    ".join(result["output"].strip().splitlines()[-6:]), flush=True)
+    except KeyboardInterrupt:
+        print("interrupted: this is as far as it got")
+    finally:
+        if machine:
+            subprocess.run([options.tombolo, "-q", "--machine", machine, "down"], check=False)
+    sys.exit(report(options, results))
+
+
+def one(options, what, expected, environment):
+    test, mode = what
+    result = {"test": test.key, "folder": test.folder, "mode": mode, "ranks": test.ranks}
+    missing = test.not_run(options.built)
+    if missing:
+        return {**result, "kind": "not run", "said": f"not run: {missing}", "output": ""}
+    became, took, output = run(options, test, mode, environment)
+    reason = reason_for(expected, test.key, mode)
+    if became == "ok":
+        kind, said = "passed", "ok" if reason is None else f"ok, though it is expected to fail: {reason}"
+    elif reason is not None:
+        kind, said = "expected", f"{became}, as expected: {reason}"
+    else:
+        kind, said = "failed", f"FAILED: {became}"
+    # What fails now and then is listed so, and may pass.
+    surprise = became == "ok" and reason is not None and not reason.startswith("sometimes")
+    return {**result, "kind": kind, "said": f"{said} ({took:.1f} s)", "seconds": round(took, 2), "surprise": surprise,
+            "output": "" if became == "ok" else output}
+
+
+def report(options, results):
+    print("\n" + table(options, results))
+    failed = [result for result in results if result["kind"] == "failed"]
+    surprises = [result for result in results if result.get("surprise")]
+    for result in failed + surprises:
+        print(f"{result['mode']}: {result['test']}: {result['said']}")
+    if options.json:
+        options.json.write_text(json.dumps({"modes": options.modes, "results": results}, indent=1) + "\n")
+        print(f"all of it is in {options.json}")
+    return 1 if failed or surprises else 0
+
+
+if __name__ == "__main__":
+    main()
