@@ -1,0 +1,130 @@
+//! What became of an operation.
+
+/// What completions are flagged with: the numbers of libfabric, so that nobody translates.
+pub mod flags {
+    /// An untagged message.
+    pub const MSG: u64 = 1 << 1;
+    /// Access to memory of a peer.
+    pub const RMA: u64 = 1 << 2;
+    /// A tagged message.
+    pub const TAGGED: u64 = 1 << 3;
+    /// An atomic operation.
+    pub const ATOMIC: u64 = 1 << 4;
+    /// A read.
+    pub const READ: u64 = 1 << 8;
+    /// A write.
+    pub const WRITE: u64 = 1 << 9;
+    /// A receive.
+    pub const RECV: u64 = 1 << 10;
+    /// A send.
+    pub const SEND: u64 = 1 << 11;
+    /// A peer wrote.
+    pub const REMOTE_WRITE: u64 = 1 << 13;
+    /// A buffer for many messages is the program's again.
+    pub const MULTI_RECV: u64 = 1 << 16;
+    /// Data came along.
+    pub const REMOTE_CQ_DATA: u64 = 1 << 17;
+}
+
+/// Why an operation failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Failure {
+    /// The message was longer than the buffer by so many bytes; what fits is there.
+    #[error("the message is longer than the buffer by {missing_bytes} bytes")]
+    Truncated {
+        /// What did not fit.
+        missing_bytes: usize,
+    },
+    /// The program canceled it.
+    #[error("canceled")]
+    Canceled,
+    /// No such message has come yet.
+    #[error("no such message has come yet")]
+    NoMessage,
+    /// Nobody is to be reached there.
+    #[error("no endpoint is to be reached at that address")]
+    Unreachable,
+    /// The peer closed its endpoint.
+    #[error("the peer closed its endpoint")]
+    PeerClosed,
+    /// The peer died.
+    #[error("the peer died")]
+    PeerDied,
+    /// The peer broke the protocol.
+    #[error("the peer broke the protocol")]
+    Violation,
+    /// The peer has registered no memory under that key.
+    #[error("the peer has registered no memory under that key")]
+    NoKey,
+    /// The memory of that key may not be accessed so, or not there.
+    #[error("the memory of that key may not be accessed there, or not so")]
+    NoAccess,
+    /// The peer does not have that operation on that type.
+    #[error("the peer does not have that operation on that type")]
+    NoSuchOperation,
+}
+
+/// An operation that is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// What the program gave the operation.
+    pub context: usize,
+    /// What it was, see [`flags`].
+    pub flags: u64,
+    /// How many bytes were received; of a peek how many there are.
+    pub length: usize,
+    /// Where they were put, for buffers of several messages.
+    pub buffer: usize,
+    /// The data that came along.
+    pub data: u64,
+    /// The tag.
+    pub tag: u64,
+    /// From whom, as an index of the address vector, or [`NO_ADDRESS`](crate::NO_ADDRESS).
+    pub source: u64,
+    /// Why it failed, if it did.
+    pub failure: Option<Failure>,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Sends.
+    Send,
+    /// Receives.
+    Receive,
+    /// Reads, and atomic operations that fetch.
+    Read,
+    /// Writes, and atomic operations that do not fetch.
+    Write,
+    /// Reads by peers.
+    RemoteRead,
+    /// Writes by peers.
+    RemoteWrite,
+}
+
+/// How many operations are over, by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    done: [u64; 6],
+    failed: [u64; 6],
+}
+
+impl Counts {
+    /// Those that went well.
+    #[must_use]
+    pub fn done(&self, kind: Kind) -> u64 {
+        self.done[kind as usize]
+    }
+
+    /// Those that failed.
+    #[must_use]
+    pub fn failed(&self, kind: Kind) -> u64 {
+        self.failed[kind as usize]
+    }
+
+    #[inline]
+    pub(crate) fn note(&mut self, kind: Kind, failed: bool) {
+        let counts = if failed { &mut self.failed } else { &mut self.done };
+        counts[kind as usize] += 1;
+    }
+}

@@ -1,0 +1,531 @@
+//! What comes from peers. All of it is checked: what cannot be ends the link that it came over.
+
+use crate::address::Address;
+use crate::completion::{Failure, Kind, flags};
+use crate::matching::{Body, Posted, Unexpected};
+use crate::memory::Memory;
+use crate::net::{LinkId, Net};
+use crate::wire::{Control, Envelope, Head, Malformed, Reader, Status, flag, kind};
+use tombolo::Message;
+
+use super::outgoing::{From, Stream};
+use super::peer::Staging;
+use super::{CREDIT_BYTES, CREDIT_MESSAGES, Core, Done, Op};
+
+/// What a peer may have waiting for it here. Nobody who keeps to the protocol comes near.
+const MAX_WAITING: usize = 1 << 16;
+
+/// The longest memory of chunks that is mapped for a peer, in bytes.
+const MAX_VIEW_BYTES: u64 = 1 << 30;
+
+/// Where a part of a message is: behind its words, or in a chunk.
+#[derive(Clone, Copy)]
+enum Part {
+    Behind(usize),
+    Chunk { number: u16, at: usize, length: usize },
+}
+
+impl Part {
+    fn length(self) -> usize {
+        match self {
+            Part::Behind(length) | Part::Chunk { length, .. } => length,
+        }
+    }
+}
+
+impl<V, M: Memory> Core<V, M> {
+    /// Takes a message.
+    #[inline]
+    pub(super) fn handle<N: Net<View = V>>(
+        &mut self,
+        link: LinkId,
+        message: &Message<'_>,
+    ) -> Result<(), Malformed> {
+        let mut reader = Reader::new(message);
+        let head = Head::of_word(reader.word()?);
+        let Some(peer) = self.peer_of(link) else { return self.greet(link, head, &mut reader) };
+        if head.kind == kind::EAGER {
+            let envelope = Envelope::read(head, &mut reader)?;
+            let length = reader.rest();
+            return self.eager(peer, &envelope, length, |target, at| reader.copy(at, target));
+        }
+        self.handle_other::<N>(peer, link, head, &mut reader)
+    }
+
+    /// A message with its bytes: to the receive that waits for it, or kept.
+    #[inline(always)]
+    fn eager(
+        &mut self,
+        peer: u32,
+        envelope: &Envelope,
+        length: usize,
+        copy: impl Fn(&mut [u8], usize),
+    ) -> Result<(), Malformed> {
+        let sender = self.peers[peer as usize].source;
+        let matching = if envelope.tagged { &mut self.tagged } else { &mut self.untagged };
+        let Some(posted) = matching.take_posted(envelope.tag, sender) else {
+            let mut bytes = vec![0; length].into_boxed_slice();
+            copy(&mut bytes, 0);
+            return self.keep(peer, envelope, length, Body::Here(bytes));
+        };
+        self.return_credit(peer, length as u64);
+        let left = self.deliver(posted, peer, envelope, length, |memory, at, length| {
+            let mut from = 0;
+            memory.each_target(at, length, |piece| {
+                copy(piece, from);
+                from += piece.len();
+            });
+        });
+        if let Some(left) = left {
+            self.matching(envelope.tagged).post_first(left);
+        }
+        if let Some(theirs) = envelope.ack {
+            self.tell(peer, Control::Done { theirs, status: Status::Done });
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, peer: u32, envelope: &Envelope, length: usize, body: Body) -> Result<(), Malformed> {
+        let state = &mut self.peers[peer as usize];
+        if matches!(body, Body::Here(_)) {
+            state.kept_bytes += length as u64;
+        }
+        state.kept_messages += 1;
+        if state.kept_bytes > CREDIT_BYTES || state.kept_messages > CREDIT_MESSAGES {
+            return Err(Malformed);
+        }
+        self.matching(envelope.tagged).keep(Unexpected { peer, envelope: *envelope, length, body });
+        Ok(())
+    }
+
+    /// How the end of a receive is told.
+    #[inline(always)]
+    fn received(&self, posted: &Posted<M>, peer: u32, envelope: &Envelope, length: usize) -> Done {
+        let of = |there: bool, flag: u64| if there { flag } else { 0 };
+        let flags = flags::RECV
+            | of(envelope.tagged, flags::TAGGED)
+            | of(!envelope.tagged, flags::MSG)
+            | of(envelope.has_data, flags::REMOTE_CQ_DATA);
+        let mut done = Done::new(Kind::Receive, posted.report, posted.context, flags);
+        let room = posted.memory.len() - posted.used;
+        let completion = &mut done.completion;
+        completion.length = length.min(room);
+        completion.buffer = posted.memory.address().wrapping_add(posted.used);
+        completion.data = envelope.data;
+        completion.tag = envelope.tag;
+        completion.source = self.peers[peer as usize].source;
+        if length > room {
+            completion.failure = Some(Failure::Truncated { missing_bytes: length - room });
+        }
+        done
+    }
+
+    /// Puts a message where a receive wants it. Returns the receive if it takes more.
+    #[inline(always)]
+    pub(super) fn deliver(
+        &mut self,
+        mut posted: Posted<M>,
+        peer: u32,
+        envelope: &Envelope,
+        length: usize,
+        put: impl FnOnce(&mut M, usize, usize),
+    ) -> Option<Posted<M>> {
+        let mut done = self.received(&posted, peer, envelope, length);
+        let taken = done.completion.length;
+        put(&mut posted.memory, posted.used, taken);
+        let left = if posted.multi.is_some() { self.used_up(posted, taken, &mut done) } else { None };
+        self.finish(done);
+        left
+    }
+
+    /// Notes how much of a buffer for several messages is used. Returns it if it takes more.
+    #[inline(never)]
+    fn used_up(&mut self, mut posted: Posted<M>, taken: usize, done: &mut Done) -> Option<Posted<M>> {
+        posted.used += taken;
+        if posted.memory.len() - posted.used >= self.min_multi_bytes {
+            return Some(posted);
+        }
+        let id = posted.multi?;
+        let multi = self.multis.get_mut(id)?;
+        multi.full = true;
+        if multi.coming == 0 {
+            self.multis.remove(id);
+            done.completion.flags |= flags::MULTI_RECV;
+            done.report = true;
+        }
+        None
+    }
+
+    /// All of a message has come into a buffer for several.
+    pub(super) fn came_into(&mut self, multi: Option<u64>, done: &mut Done) {
+        let Some(id) = multi else { return };
+        let Some(multi) = self.multis.get_mut(id) else { return };
+        multi.coming -= 1;
+        if multi.full && multi.coming == 0 {
+            self.multis.remove(id);
+            done.completion.flags |= flags::MULTI_RECV;
+            done.report = true;
+        }
+    }
+
+    /// Asks for the bytes of a message that was offered. Returns the receive if it takes more.
+    pub(super) fn accept_offer(
+        &mut self,
+        posted: Posted<M>,
+        peer: u32,
+        envelope: &Envelope,
+        theirs: u64,
+        length: usize,
+    ) -> Option<Posted<M>> {
+        let mut done = self.received(&posted, peer, envelope, length);
+        let expected = done.completion.length;
+        if let Some(failure) = self.peers[peer as usize].gone {
+            self.fail(done, failure);
+            return None;
+        }
+        let memory = posted.memory.part(posted.used, expected);
+        let multi = posted.multi;
+        let left = match multi {
+            Some(id) => {
+                if let Some(multi) = self.multis.get_mut(id).filter(|_| expected > 0) {
+                    multi.coming += 1;
+                }
+                self.used_up(posted, expected, &mut done)
+            }
+            None => None,
+        };
+        if expected == 0 {
+            self.finish(done);
+            self.tell(peer, Control::Done { theirs, status: Status::Done });
+        } else {
+            let op = Op::Receiving { peer, theirs, expected, arrived: 0, memory, multi, done };
+            let ours = self.ops.insert(op);
+            self.tell(peer, Control::Accept { theirs, ours, length: expected as u64 });
+        }
+        left
+    }
+
+    /// The first message of somebody who connected.
+    fn greet(&mut self, link: LinkId, head: Head, reader: &mut Reader<'_, '_>) -> Result<(), Malformed> {
+        let Control::Hello { endpoint, domain } = Control::read(head, reader)? else { return Err(Malformed) };
+        // A domain has any endpoints it likes, but nobody else's.
+        if self.strangers.remove(&link) != Some(domain) {
+            return Err(Malformed);
+        }
+        let peer = self.peer_at(Address { endpoint, domain });
+        if self.peers[peer as usize].gone.is_some() {
+            return Err(Malformed);
+        }
+        self.add_link(peer, link);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn handle_other<N: Net<View = V>>(
+        &mut self,
+        peer: u32,
+        link: LinkId,
+        head: Head,
+        reader: &mut Reader<'_, '_>,
+    ) -> Result<(), Malformed> {
+        match head.kind {
+            kind::STAGED => {
+                let envelope = Envelope::read(head, reader)?;
+                let part = self.part(peer, head, reader, true)?;
+                self.staged_message::<N>(peer, &envelope, part)
+            }
+            kind::OFFER => {
+                let envelope = Envelope::read(head, reader)?;
+                let theirs = reader.word()?;
+                let length = usize::try_from(reader.word()?).map_err(|_| Malformed)?;
+                self.offered(peer, &envelope, theirs, length)
+            }
+            kind::DATA | kind::DATA_STAGED => {
+                let (op, offset) = (reader.word()?, reader.word()?);
+                let part = self.part(peer, head, reader, head.kind == kind::DATA_STAGED)?;
+                self.data::<N>(peer, head, (op, offset), part, reader)
+            }
+            kind::WRITE | kind::WRITE_STAGED => {
+                let (key, address, op) = (reader.word()?, reader.word()?, reader.word()?);
+                let data = if head.has(flag::DATA) { Some(reader.word()?) } else { None };
+                let part = self.part(peer, head, reader, head.kind == kind::WRITE_STAGED)?;
+                self.written::<N>(peer, head, (key, address, op), data, part, reader)
+            }
+            kind::READ => {
+                let (key, address, op) = (reader.word()?, reader.word()?, reader.word()?);
+                let length = usize::try_from(reader.word()?).map_err(|_| Malformed)?;
+                self.read_by(peer, key, address, op, length)
+            }
+            kind::ATOMIC => {
+                let (key, address, op) = (reader.word()?, reader.word()?, reader.word()?);
+                self.changed_by(peer, head, key, address, op, reader)
+            }
+            _ => {
+                let control = Control::read(head, reader)?;
+                self.heard(peer, link, control)
+            }
+        }
+    }
+
+    /// Where the bytes are that a message brings, if they are where they can be.
+    fn part(&self, peer: u32, head: Head, reader: &Reader<'_, '_>, staged: bool) -> Result<Part, Malformed> {
+        let length = head.length as usize;
+        if !staged {
+            return if reader.rest() == length || head.kind == kind::DATA {
+                Ok(Part::Behind(reader.rest()))
+            } else {
+                Err(Malformed)
+            };
+        }
+        let state = &self.peers[peer as usize];
+        let (chunks, chunk_bytes) = state.view_chunks;
+        if state.view.is_none() || head.small >= chunks || head.length > chunk_bytes || reader.rest() != 0 {
+            return Err(Malformed);
+        }
+        let at = usize::from(head.small) * chunk_bytes as usize;
+        Ok(Part::Chunk { number: head.small, at, length })
+    }
+
+    fn staged_message<N: Net<View = V>>(
+        &mut self,
+        peer: u32,
+        envelope: &Envelope,
+        part: Part,
+    ) -> Result<(), Malformed> {
+        let Part::Chunk { number, at, length } = part else { return Err(Malformed) };
+        // Out of its place, as what takes the message may look at the peer.
+        let view = self.peers[peer as usize].view.take().ok_or(Malformed)?;
+        let result = self.eager(peer, envelope, length, |target, from| {
+            N::read_chunk(&view, at + from, target);
+        });
+        self.peers[peer as usize].view = Some(view);
+        self.tell(peer, Control::Free { chunk: number });
+        result
+    }
+
+    fn offered(
+        &mut self,
+        peer: u32,
+        envelope: &Envelope,
+        theirs: u64,
+        length: usize,
+    ) -> Result<(), Malformed> {
+        if envelope.ack.is_some() {
+            return Err(Malformed);
+        }
+        let sender = self.peers[peer as usize].source;
+        match self.matching(envelope.tagged).take_posted(envelope.tag, sender) {
+            Some(posted) => {
+                self.return_credit(peer, 0);
+                if let Some(left) = self.accept_offer(posted, peer, envelope, theirs, length) {
+                    self.matching(envelope.tagged).post_first(left);
+                }
+                Ok(())
+            }
+            None => self.keep(peer, envelope, length, Body::There(theirs)),
+        }
+    }
+
+    /// Puts a part of what was waited for in its place.
+    fn put_part<N: Net<View = V>>(
+        view: Option<&V>,
+        memory: &mut M,
+        offset: usize,
+        part: Part,
+        reader: &Reader<'_, '_>,
+    ) {
+        let mut from = 0;
+        memory.each_target(offset, part.length(), |piece| {
+            match (part, view) {
+                (Part::Behind(_), _) => reader.copy(from, piece),
+                (Part::Chunk { at, .. }, Some(view)) => {
+                    N::read_chunk(view, at + from, piece);
+                }
+                (Part::Chunk { .. }, None) => {}
+            }
+            from += piece.len();
+        });
+    }
+
+    fn data<N: Net<View = V>>(
+        &mut self,
+        peer: u32,
+        head: Head,
+        (id, offset): (u64, u64),
+        part: Part,
+        reader: &Reader<'_, '_>,
+    ) -> Result<(), Malformed> {
+        let length = part.length();
+        let offset = usize::try_from(offset).map_err(|_| Malformed)?;
+        let end = offset.checked_add(length).ok_or(Malformed)?;
+        let Core { peers, ops, .. } = self;
+        let view = peers[peer as usize].view.as_ref();
+        let over = match ops.get_mut(id) {
+            Some(Op::Receiving { peer: from, expected, arrived, memory, .. }) if *from == peer => {
+                if end > *expected {
+                    return Err(Malformed);
+                }
+                Self::put_part::<N>(view, memory, offset, part, reader);
+                *arrived += length;
+                *arrived >= *expected
+            }
+            Some(Op::Fetching { peer: from, arrived, memory, .. }) if *from == peer => {
+                if end > memory.len() {
+                    return Err(Malformed);
+                }
+                Self::put_part::<N>(view, memory, offset, part, reader);
+                *arrived += length;
+                *arrived >= memory.len()
+            }
+            _ => return Err(Malformed),
+        };
+        if let Part::Chunk { number, .. } = part {
+            self.tell(peer, Control::Free { chunk: number });
+        }
+        if over {
+            match self.ops.remove(id) {
+                Some(Op::Receiving { theirs, multi, mut done, .. }) => {
+                    if head.has(flag::ACK) {
+                        self.tell(peer, Control::Done { theirs, status: Status::Done });
+                    }
+                    self.came_into(multi, &mut done);
+                    self.finish(done);
+                }
+                Some(Op::Fetching { done, .. }) => {
+                    self.answered(peer);
+                    self.finish(done);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A peer has answered one of the operations that were asked of it.
+    fn answered(&mut self, peer: u32) {
+        let state = &mut self.peers[peer as usize];
+        state.outstanding = state.outstanding.saturating_sub(1);
+    }
+
+    fn written<N: Net<View = V>>(
+        &mut self,
+        peer: u32,
+        head: Head,
+        (key, address, theirs): (u64, u64, u64),
+        data: Option<u64>,
+        part: Part,
+        reader: &Reader<'_, '_>,
+    ) -> Result<(), Malformed> {
+        let located = self.locate(key, address, part.length(), true);
+        let Core { peers, regions, .. } = self;
+        let state = &mut peers[peer as usize];
+        let failed = match (state.write_failed, located) {
+            (Some(status), _) | (None, Err(status)) => Some(status),
+            (None, Ok(offset)) => {
+                if let Some(region) = regions.get_mut(&key) {
+                    Self::put_part::<N>(state.view.as_ref(), &mut region.memory, offset, part, reader);
+                }
+                None
+            }
+        };
+        state.write_failed = failed.filter(|_| !head.has(flag::LAST));
+        if let Part::Chunk { number, .. } = part {
+            self.tell(peer, Control::Free { chunk: number });
+        }
+        if head.has(flag::LAST) {
+            self.tell(peer, Control::Done { theirs, status: failed.unwrap_or(Status::Done) });
+            if failed.is_none() {
+                self.written_by(peer, data);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a peer has so much waiting for it as nobody has who takes what it asked for.
+    pub(super) fn has_too_much(&self, peer: u32) -> bool {
+        let state = &self.peers[peer as usize];
+        state.control.len() + state.streams.len() > MAX_WAITING
+    }
+
+    fn heard(&mut self, peer: u32, link: LinkId, control: Control) -> Result<(), Malformed> {
+        let at = peer as usize;
+        match control {
+            Control::Accept { theirs: op, ours: theirs, length } => {
+                let Some(Op::Sending { peer: to, payload: Some(payload), .. }) = self.ops.get_mut(op) else {
+                    return Err(Malformed);
+                };
+                let length = usize::try_from(length).map_err(|_| Malformed)?;
+                if *to != peer || length == 0 || length > payload.len() || self.has_too_much(peer) {
+                    return Err(Malformed);
+                }
+                let stream = Stream { theirs, from: From::Message(op), offset: 0, length };
+                self.peers[at].streams.push_back(stream);
+                self.activate(peer);
+            }
+            Control::Free { chunk } => {
+                let place = self.peers[at].place.ok_or(Malformed)?;
+                let pool = self.pools.get_mut(place).ok_or(Malformed)?;
+                if !pool.free(chunk, peer) {
+                    return Err(Malformed);
+                }
+            }
+            Control::Done { theirs: op, status } => {
+                match self.ops.get_mut(op) {
+                    Some(Op::Receiving { .. }) | None => return Err(Malformed),
+                    Some(asked) if asked.peer() != peer => return Err(Malformed),
+                    Some(_) => {}
+                }
+                self.over(peer, op, status);
+            }
+            Control::Credit { bytes, messages } => {
+                let state = &mut self.peers[at];
+                state.credit_bytes = state.credit_bytes.saturating_add(bytes);
+                state.credit_messages = state.credit_messages.saturating_add(messages);
+                if state.credit_bytes > CREDIT_BYTES || state.credit_messages > CREDIT_MESSAGES {
+                    return Err(Malformed);
+                }
+            }
+            Control::Stage { capability, chunk_bytes, chunks } => {
+                let length = u64::from(chunk_bytes) * u64::from(chunks);
+                let state = &mut self.peers[at];
+                if state.view_chunks != (0, 0) || length == 0 || length > MAX_VIEW_BYTES {
+                    return Err(Malformed);
+                }
+                state.view_chunks = (chunks, chunk_bytes);
+                self.to_map.push((link, capability, length));
+                self.activate(peer);
+            }
+            Control::StageReady { ready } => {
+                let state = &mut self.peers[at];
+                if state.staging != Staging::Coming {
+                    return Err(Malformed);
+                }
+                state.staging = if ready { Staging::Ready } else { Staging::Never };
+            }
+            Control::Hello { .. } | Control::Result { .. } => return Err(Malformed),
+        }
+        Ok(())
+    }
+
+    /// An operation that a peer was asked for is over, or a message of which it said so.
+    fn over(&mut self, peer: u32, op: u64, status: Status) {
+        let failure = match status {
+            Status::Done | Status::Discarded => None,
+            Status::NoKey => Some(Failure::NoKey),
+            Status::NoAccess => Some(Failure::NoAccess),
+            Status::NoSuchOperation => Some(Failure::NoSuchOperation),
+        };
+        let done = match self.ops.remove(op) {
+            Some(Op::Sending { done, .. }) => done,
+            Some(Op::Fetching { done, .. } | Op::Asked { done, .. }) => {
+                self.answered(peer);
+                done
+            }
+            Some(Op::Receiving { .. }) | None => return,
+        };
+        match failure {
+            None => self.finish(done),
+            Some(failure) => self.fail(done, failure),
+        }
+    }
+}

@@ -1,0 +1,458 @@
+//! What goes to peers: at once where there is room, later where there is none.
+
+use crate::completion::Kind;
+use crate::memory::{Memory, Payload};
+use crate::net::{LinkEnd, LinkId, Net, Stages};
+use crate::wire::{Envelope, Head, Writer, flag, kind};
+
+use super::peer::Staging;
+use super::{Core, Done, Engine, INJECT_BYTES, INLINE_BYTES, Op, PART_BYTES};
+
+/// Messages of a peer's queues that are sent before the other peers have their turn.
+const TURN: usize = 64;
+
+/// What a peer is asked for before it has answered.
+const MAX_OUTSTANDING: u32 = 8192;
+
+/// Something that waits to be sent. What is sent to a peer arrives in the order in which it was asked for.
+#[derive(Debug)]
+pub(crate) enum Pending<M> {
+    /// A message. `done` is what is still to be told of it.
+    Message { envelope: Envelope, payload: Payload<M>, delivery: bool, done: Option<Done> },
+    /// Bytes to be written to memory of the peer, of which some have been sent.
+    Write { key: u64, address: u64, payload: Payload<M>, sent: usize, data: Option<u64>, done: Done },
+    /// Bytes that the peer is asked for.
+    Read { key: u64, address: u64, length: u64, op: u64 },
+    /// Numbers that the peer is to change.
+    Atomic { head: Head, key: u64, address: u64, op: u64, operands: Box<[u8]> },
+}
+
+impl<M> Pending<M> {
+    /// What is to be told when it will never be sent. Of reads and atomic operations the operation itself tells.
+    pub(super) fn given_up(self) -> Option<Done> {
+        match self {
+            Pending::Message { done, .. } => done,
+            Pending::Write { done, .. } => Some(done),
+            Pending::Read { .. } | Pending::Atomic { .. } => None,
+        }
+    }
+}
+
+/// Bytes that a peer waits for.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// The peer's operation.
+    pub(crate) theirs: u64,
+    pub(crate) from: From,
+    pub(crate) offset: usize,
+    pub(crate) length: usize,
+}
+
+/// Where the bytes of a stream are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum From {
+    /// In the message that was offered by this operation.
+    Message(u64),
+    /// In registered memory, from this byte of it on.
+    Region { key: u64, offset: usize },
+}
+
+/// A chunk: of which memory, which one, and where it begins.
+type Chunk = (usize, u16, usize);
+
+/// How a message can go now.
+enum Way {
+    Slots,
+    Chunk { place: usize, chunk: u16, at: usize },
+    Offer,
+    Wait,
+}
+
+/// Sends a message through the slots of a ring.
+#[inline(always)]
+pub(super) fn send_in_slots<N: Net>(
+    net: &mut N,
+    link: LinkId,
+    envelope: &Envelope,
+    length: usize,
+    each: impl FnOnce(&mut Writer<'_, '_>),
+) -> Result<bool, LinkEnd> {
+    net.send(link, envelope.bytes() + length, |draft, _| {
+        let mut writer = Writer::new(draft);
+        envelope.write(kind::EAGER, 0, length as u32, &mut writer);
+        each(&mut writer);
+    })
+}
+
+impl<V, M> Core<V, M> {
+    /// A chunk for a peer that can read them: which memory, which chunk, and where it begins.
+    #[inline]
+    fn chunk_for(&self, peer: u32) -> Option<Chunk> {
+        let state = &self.peers[peer as usize];
+        let place = state.place.filter(|_| state.staging == Staging::Ready)?;
+        let pool = self.pools.get(place)?;
+        let chunk = pool.next()?;
+        Some((place, chunk, usize::from(chunk) * pool.chunk_bytes))
+    }
+
+    fn chunk_bytes(&self, peer: u32) -> usize {
+        let state = &self.peers[peer as usize];
+        match state.place.filter(|_| state.staging == Staging::Ready) {
+            Some(place) => self.pools.get(place).map_or(0, |pool| pool.chunk_bytes),
+            None => 0,
+        }
+    }
+
+    /// Whether chunks will come back when the peer makes progress.
+    fn holds_chunks(&self, peer: u32) -> bool {
+        let place = self.peers[peer as usize].place;
+        place.and_then(|place| self.pools.get(place)).is_some_and(|pool| pool.held_by(peer) > 0)
+    }
+
+    fn way(&self, peer: u32, length: usize) -> Way {
+        let state = &self.peers[peer as usize];
+        if state.credit_messages == 0 {
+            return Way::Wait;
+        }
+        if length as u64 > state.credit_bytes {
+            return Way::Offer;
+        }
+        if length <= INLINE_BYTES {
+            return Way::Slots;
+        }
+        let chunk_bytes = self.chunk_bytes(peer);
+        if chunk_bytes == 0 {
+            return if length <= INJECT_BYTES { Way::Slots } else { Way::Offer };
+        }
+        if length > chunk_bytes {
+            return Way::Offer;
+        }
+        match self.chunk_for(peer) {
+            Some((place, chunk, at)) => Way::Chunk { place, chunk, at },
+            None if self.holds_chunks(peer) => Way::Wait,
+            None => Way::Offer,
+        }
+    }
+}
+
+impl<N: Net, M: Memory> Engine<N, M> {
+    /// Sends what waits for a peer. Whether something is left that can go when there is room.
+    pub(super) fn pump(&mut self, peer: u32) -> bool {
+        let state = &self.core.peers[peer as usize];
+        let Some(link) = state.link else {
+            if !state.backlog.is_empty() || !state.control.is_empty() {
+                self.want_link(peer);
+            }
+            return false;
+        };
+        match self.pump_link(peer, link) {
+            Ok(left) => left,
+            Err(end) => {
+                self.end_link(link, end);
+                false
+            }
+        }
+    }
+
+    fn pump_link(&mut self, peer: u32, link: LinkId) -> Result<bool, LinkEnd> {
+        let at = peer as usize;
+        while let Some(control) = self.core.peers[at].control.front() {
+            if !self.net.send(link, control.bytes(), |draft, _| control.write(draft))? {
+                return Ok(true);
+            }
+            self.core.peers[at].control.pop_front();
+        }
+        for _ in 0..TURN {
+            let Some(mut pending) = self.core.peers[at].backlog.pop_front() else { break };
+            if !self.transmit(peer, link, &mut pending)? {
+                self.core.peers[at].backlog.push_front(pending);
+                break;
+            }
+        }
+        for _ in 0..TURN {
+            let Some(mut stream) = self.core.peers[at].streams.pop_front() else { break };
+            let sent = self.send_part(peer, link, &mut stream)?;
+            let left = stream.offset < stream.length;
+            if left {
+                // One after another, so that the first is soon done.
+                self.core.peers[at].streams.push_front(stream);
+            }
+            if !sent {
+                break;
+            }
+        }
+        let state = &self.core.peers[at];
+        Ok(!(state.backlog.is_empty() && state.streams.is_empty() && state.control.is_empty()))
+    }
+
+    /// Sends what waits, or a part of it. Whether it is all sent.
+    pub(super) fn transmit(
+        &mut self,
+        peer: u32,
+        link: LinkId,
+        pending: &mut Pending<M>,
+    ) -> Result<bool, LinkEnd> {
+        if let Pending::Message { envelope, payload, delivery, done } = pending {
+            return self.transmit_message(peer, link, *envelope, payload, *delivery, done);
+        }
+        // Also the answers find room then.
+        if self.core.peers[peer as usize].outstanding >= MAX_OUTSTANDING {
+            return Ok(false);
+        }
+        let sent = self.transmit_request(peer, link, pending)?;
+        if sent {
+            self.core.peers[peer as usize].outstanding += 1;
+        }
+        Ok(sent)
+    }
+
+    fn transmit_request(
+        &mut self,
+        peer: u32,
+        link: LinkId,
+        pending: &mut Pending<M>,
+    ) -> Result<bool, LinkEnd> {
+        match pending {
+            Pending::Message { .. } => Ok(false),
+            Pending::Write { key, address, payload, sent, data, done } => loop {
+                let last = self.write_part(peer, link, (*key, *address), payload, sent, *data, done)?;
+                match last {
+                    Some(true) => return Ok(true),
+                    Some(false) => {}
+                    None => return Ok(false),
+                }
+            },
+            Pending::Read { key, address, length, op } => {
+                let words = [Head::new(kind::READ).word(), *key, *address, *op, *length];
+                self.net.send(link, 40, |draft, _| {
+                    let mut writer = Writer::new(draft);
+                    words.into_iter().for_each(|word| writer.word(word));
+                })
+            }
+            Pending::Atomic { head, key, address, op, operands } => {
+                let words = [head.word(), *key, *address, *op];
+                self.net.send(link, 32 + operands.len(), |draft, _| {
+                    let mut writer = Writer::new(draft);
+                    words.into_iter().for_each(|word| writer.word(word));
+                    writer.bytes(operands);
+                })
+            }
+        }
+    }
+
+    fn transmit_message(
+        &mut self,
+        peer: u32,
+        link: LinkId,
+        mut envelope: Envelope,
+        payload: &mut Payload<M>,
+        delivery: bool,
+        done: &mut Option<Done>,
+    ) -> Result<bool, LinkEnd> {
+        let length = payload.len();
+        if length > INLINE_BYTES {
+            self.want_staging(peer, link);
+        }
+        let way = self.core.way(peer, length);
+        if matches!(way, Way::Wait) {
+            return Ok(false);
+        }
+        let offered = matches!(way, Way::Offer);
+        let told = done.unwrap_or_else(|| Done::new(Kind::Send, false, 0, 0));
+        let op = (delivery || offered)
+            .then(|| self.core.ops.insert(Op::Sending { peer, payload: None, delivery, done: told }));
+        envelope.ack = op.filter(|_| !offered);
+        let sent = match way {
+            Way::Slots => send_in_slots(&mut self.net, link, &envelope, length, |writer| {
+                payload.each(0, length, |piece| writer.bytes(piece));
+            }),
+            Way::Chunk { place, chunk, at } => self.net.send(link, envelope.bytes(), |draft, stages| {
+                let mut end = at;
+                payload.each(0, length, |piece| {
+                    stages.write(place, end, piece);
+                    end += piece.len();
+                });
+                envelope.write(kind::STAGED, chunk, length as u32, &mut Writer::new(draft));
+            }),
+            Way::Offer => self.net.send(link, envelope.bytes() + 16, |draft, _| {
+                let mut writer = Writer::new(draft);
+                envelope.write(kind::OFFER, 0, 0, &mut writer);
+                writer.word(op.unwrap_or(0));
+                writer.word(length as u64);
+            }),
+            Way::Wait => Ok(false),
+        };
+        if !matches!(sent, Ok(true)) {
+            op.and_then(|op| self.core.ops.remove(op));
+            return sent;
+        }
+        let state = &mut self.core.peers[peer as usize];
+        state.credit_messages -= 1;
+        if !offered {
+            state.credit_bytes -= length as u64;
+        }
+        if let Way::Chunk { place, .. } = way {
+            self.core.pools[place].give_next(peer);
+        }
+        match op.and_then(|op| self.core.ops.get_mut(op)) {
+            Some(Op::Sending { payload: kept, .. }) if offered => {
+                *kept = Some(std::mem::replace(payload, Payload::Copied(Box::default())));
+            }
+            Some(_) => {}
+            None => {
+                if let Some(done) = done.take() {
+                    self.core.finish(done);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// How many bytes can go to a peer in one message, and by which chunk if by one. `None` when it has to wait for chunks.
+    fn next_part(&mut self, peer: u32, link: LinkId, left: usize) -> Option<(usize, Option<Chunk>)> {
+        if left > INLINE_BYTES {
+            self.want_staging(peer, link);
+            let chunk_bytes = self.core.chunk_bytes(peer);
+            if chunk_bytes > 0 {
+                match self.core.chunk_for(peer) {
+                    Some(chunk) => return Some((left.min(chunk_bytes), Some(chunk))),
+                    None if self.core.holds_chunks(peer) => return None,
+                    None => {}
+                }
+            }
+        }
+        Some((left.min(PART_BYTES), None))
+    }
+
+    /// Sends the next part of a write. Whether it was the last; `None` when there was no room.
+    #[allow(clippy::too_many_arguments, reason = "the fields of what waits")]
+    fn write_part(
+        &mut self,
+        peer: u32,
+        link: LinkId,
+        (key, address): (u64, u64),
+        payload: &Payload<M>,
+        sent: &mut usize,
+        data: Option<u64>,
+        done: &Done,
+    ) -> Result<Option<bool>, LinkEnd> {
+        let left = payload.len() - *sent;
+        let Some((length, chunk)) = self.next_part(peer, link, left) else { return Ok(None) };
+        let last = length == left;
+        let op = if last { self.core.ops.insert(Op::Asked { peer, done: *done }) } else { 0 };
+        let flags = if last { flag::LAST | if data.is_some() { flag::DATA } else { 0 } } else { 0 };
+        let (kind, small) = match chunk {
+            Some((_, chunk, _)) => (kind::WRITE_STAGED, chunk),
+            None => (kind::WRITE, 0),
+        };
+        let head = Head { kind, flags, small, length: length as u32 };
+        let has_data = last && data.is_some();
+        let head_bytes = 32 + 8 * usize::from(has_data);
+        let message_bytes = head_bytes + if chunk.is_some() { 0 } else { length };
+        let went = self.net.send(link, message_bytes, |draft, stages| {
+            let mut writer = Writer::new(draft);
+            let words = [head.word(), key, address.wrapping_add(*sent as u64), op];
+            words.into_iter().for_each(|word| writer.word(word));
+            writer.word_if(has_data, data.unwrap_or(0));
+            match chunk {
+                Some((place, _, mut at)) => payload.each(*sent, length, |piece| {
+                    stages.write(place, at, piece);
+                    at += piece.len();
+                }),
+                None => payload.each(*sent, length, |piece| writer.bytes(piece)),
+            }
+        });
+        if !matches!(went, Ok(true)) {
+            if last {
+                self.core.ops.remove(op);
+            }
+            return went.map(|_| None);
+        }
+        if let Some((place, ..)) = chunk {
+            self.core.pools[place].give_next(peer);
+        }
+        *sent += length;
+        Ok(Some(last))
+    }
+
+    /// Sends the next part of what a peer waits for. Whether there was room.
+    fn send_part(&mut self, peer: u32, link: LinkId, stream: &mut Stream) -> Result<bool, LinkEnd> {
+        let left = stream.length - stream.offset;
+        let Some((length, chunk)) = self.next_part(peer, link, left) else { return Ok(false) };
+        let last = length == left;
+        let Stream { theirs, from, offset, .. } = *stream;
+        let mut flags = 0;
+        // Where the bytes are. What is not there any more ends the stream.
+        let (message, region) = match from {
+            From::Message(op) => match self.core.ops.get_mut(op) {
+                Some(Op::Sending { payload: Some(payload), delivery, .. }) => {
+                    if last && *delivery {
+                        flags = flag::ACK;
+                    }
+                    (Some(&*payload), None)
+                }
+                _ => {
+                    stream.offset = stream.length;
+                    return Ok(true);
+                }
+            },
+            From::Region { key, offset: start } => match self.core.regions.get(&key) {
+                Some(region) if start + stream.length <= region.memory.len() => {
+                    (None, Some((&region.memory, start)))
+                }
+                _ => {
+                    stream.offset = stream.length;
+                    let status = crate::wire::Status::NoKey;
+                    self.core.tell(peer, crate::wire::Control::Done { theirs, status });
+                    return Ok(true);
+                }
+            },
+        };
+        let each = |take: &mut dyn FnMut(&[u8])| match (message, region) {
+            (Some(payload), _) => payload.each(offset, length, take),
+            (None, Some((memory, start))) => memory.each_source(start + offset, length, take),
+            (None, None) => {}
+        };
+        let (kind, small) = match chunk {
+            Some((_, chunk, _)) => (kind::DATA_STAGED, chunk),
+            None => (kind::DATA, 0),
+        };
+        let head = Head { kind, flags, small, length: length as u32 };
+        let message_bytes = 24 + if chunk.is_some() { 0 } else { length };
+        let sent = self.net.send(link, message_bytes, |draft, stages| {
+            let mut writer = Writer::new(draft);
+            [head.word(), theirs, offset as u64].into_iter().for_each(|word| writer.word(word));
+            match chunk {
+                Some((place, _, mut at)) => each(&mut |piece| {
+                    stages.write(place, at, piece);
+                    at += piece.len();
+                }),
+                None => each(&mut |piece| writer.bytes(piece)),
+            }
+        })?;
+        if !sent {
+            return Ok(false);
+        }
+        if let Some((place, ..)) = chunk {
+            self.core.pools[place].give_next(peer);
+        }
+        stream.offset += length;
+        if last && let From::Message(op) = from {
+            self.sent_all(op);
+        }
+        Ok(true)
+    }
+
+    /// The last byte of an offered message has gone.
+    fn sent_all(&mut self, op: u64) {
+        if let Some(Op::Sending { payload, delivery, .. }) = self.core.ops.get_mut(op) {
+            *payload = None;
+            if *delivery {
+                return;
+            }
+        }
+        if let Some(Op::Sending { done, .. }) = self.core.ops.remove(op) {
+            self.core.finish(done);
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! What is known of each peer, and how links to it come to be.
+
+use std::collections::VecDeque;
+
+use crate::address::Address;
+use crate::completion::Failure;
+use crate::memory::Memory;
+use crate::net::{LinkEnd, LinkId, Net};
+use crate::wire::Control;
+
+use super::outgoing::{Pending, Stream};
+use super::{CREDIT_BYTES, CREDIT_MESSAGES, Core, Engine, NO_ADDRESS, NO_PEER};
+
+/// How far the peer is with reading chunks of this endpoint.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Staging {
+    /// Nobody has needed it.
+    Unasked,
+    /// It is being prepared here, or mapped there.
+    Coming,
+    Ready,
+    /// There will be none.
+    Never,
+}
+
+/// A peer.
+#[derive(Debug)]
+pub(crate) struct Peer<V, M> {
+    pub(crate) address: Address,
+    /// Its index of the address vector, or [`NO_ADDRESS`].
+    pub(crate) source: u64,
+    /// What it is sent by: fixed by the first message.
+    pub(crate) link: Option<LinkId>,
+    /// All links to it.
+    pub(crate) links: Vec<LinkId>,
+    pub(crate) connecting: bool,
+    /// What it was sent by has ended; what it sent over others still comes.
+    pub(crate) severed: bool,
+    pub(crate) gone: Option<Failure>,
+    /// It is among those with something to send.
+    pub(crate) active: bool,
+    /// How much it still keeps for nobody in particular.
+    pub(crate) credit_bytes: u64,
+    pub(crate) credit_messages: u64,
+    /// How much of its own is kept here, and how much of that has been taken since it was told.
+    pub(crate) kept_bytes: u64,
+    pub(crate) kept_messages: u64,
+    pub(crate) taken_bytes: u64,
+    pub(crate) taken_messages: u64,
+    pub(crate) control: VecDeque<Control>,
+    pub(crate) backlog: VecDeque<Pending<M>>,
+    pub(crate) streams: VecDeque<Stream>,
+    pub(crate) staging: Staging,
+    /// Which memory it reads.
+    pub(crate) place: Option<usize>,
+    /// Chunks of its that can be read: how many, and how long.
+    pub(crate) view: Option<V>,
+    pub(crate) view_chunks: (u16, u32),
+    /// How much it was asked for that it has not answered.
+    pub(crate) outstanding: u32,
+    /// Why the write that is coming in parts has failed.
+    pub(crate) write_failed: Option<crate::wire::Status>,
+}
+
+impl<V, M> Peer<V, M> {
+    fn new(address: Address, source: u64) -> Self {
+        Peer {
+            address,
+            source,
+            link: None,
+            links: Vec::new(),
+            connecting: false,
+            severed: false,
+            gone: None,
+            active: false,
+            credit_bytes: CREDIT_BYTES,
+            credit_messages: CREDIT_MESSAGES,
+            kept_bytes: 0,
+            kept_messages: 0,
+            taken_bytes: 0,
+            taken_messages: 0,
+            control: VecDeque::new(),
+            backlog: VecDeque::new(),
+            streams: VecDeque::new(),
+            staging: Staging::Unasked,
+            place: None,
+            view: None,
+            view_chunks: (0, 0),
+            outstanding: 0,
+            write_failed: None,
+        }
+    }
+}
+
+/// Chunks of memory that peers can read.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    /// The one that was given back last is used first: it is in a cache.
+    free: Vec<u16>,
+    /// Who reads a chunk, by its number.
+    holders: Vec<u32>,
+    pub(crate) chunk_bytes: usize,
+}
+
+impl Pool {
+    fn new((chunks, chunk_bytes): (u16, u32)) -> Pool {
+        Pool {
+            free: (0..chunks).rev().collect(),
+            holders: vec![NO_PEER; usize::from(chunks)],
+            chunk_bytes: chunk_bytes as usize,
+        }
+    }
+
+    /// How many chunks a peer may hold at once, so that one that does not look leaves some to others.
+    pub(crate) fn held_by(&self, peer: u32) -> usize {
+        self.holders.iter().filter(|holder| **holder == peer).count()
+    }
+
+    /// The chunk that comes next; it is not taken yet.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<u16> {
+        self.free.last().copied()
+    }
+
+    /// Gives the next chunk to a peer.
+    #[inline]
+    pub(crate) fn give_next(&mut self, peer: u32) {
+        if let Some(chunk) = self.free.pop() {
+            self.holders[usize::from(chunk)] = peer;
+        }
+    }
+
+    /// A peer has read a chunk. False when it was not its own.
+    #[inline]
+    pub(crate) fn free(&mut self, chunk: u16, peer: u32) -> bool {
+        match self.holders.get_mut(usize::from(chunk)) {
+            Some(holder) if *holder == peer => {
+                *holder = NO_PEER;
+                self.free.push(chunk);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes back all that a peer that is gone held.
+    pub(crate) fn take_back(&mut self, peer: u32) {
+        for (chunk, holder) in self.holders.iter_mut().enumerate() {
+            if *holder == peer {
+                *holder = NO_PEER;
+                // There are no more of them than a small number says.
+                self.free.push(chunk as u16);
+            }
+        }
+    }
+}
+
+impl<V, M> Core<V, M> {
+    #[inline]
+    pub(crate) fn peer_of(&self, link: LinkId) -> Option<u32> {
+        self.peer_of_link.get(link.0 as usize).copied().filter(|peer| *peer != NO_PEER)
+    }
+
+    pub(crate) fn set_peer_of(&mut self, link: LinkId, peer: u32) {
+        let at = link.0 as usize;
+        if at >= self.peer_of_link.len() {
+            self.peer_of_link.resize(at + 1, NO_PEER);
+        }
+        self.peer_of_link[at] = peer;
+    }
+
+    /// The peer at an address, which it may be the first to hear of.
+    pub(crate) fn peer_at(&mut self, address: Address) -> u32 {
+        if let Some(&peer) = self.by_address.get(&address) {
+            return peer;
+        }
+        let peer = self.peers.len() as u32;
+        let source = self.sources.get(&address).copied().unwrap_or(NO_ADDRESS);
+        self.peers.push(Peer::new(address, source));
+        self.by_address.insert(address, peer);
+        peer
+    }
+
+    pub(crate) fn add_link(&mut self, peer: u32, link: LinkId) {
+        self.set_peer_of(link, peer);
+        let state = &mut self.peers[peer as usize];
+        state.links.push(link);
+        if state.link.is_none() && !state.severed {
+            state.link = Some(link);
+        }
+        self.activate(peer);
+    }
+}
+
+impl<N: Net, M: Memory> Engine<N, M> {
+    /// The peer at an index of the address vector.
+    #[inline]
+    pub(crate) fn peer_to(&mut self, index: u64) -> Result<u32, Failure> {
+        let route = usize::try_from(index).ok().and_then(|at| self.core.routes.get(at));
+        match route {
+            Some(route) if route.peer != NO_PEER => Ok(route.peer),
+            Some(route) => {
+                let address = route.address.ok_or(Failure::Unreachable)?;
+                let peer = self.core.peer_at(address);
+                self.core.routes[index as usize].peer = peer;
+                Ok(peer)
+            }
+            None => Err(Failure::Unreachable),
+        }
+    }
+
+    pub(crate) fn want_link(&mut self, peer: u32) {
+        let state = &mut self.core.peers[peer as usize];
+        if state.link.is_none() && !state.connecting && state.gone.is_none() {
+            state.connecting = true;
+            self.net.connect(state.address);
+        }
+    }
+
+    pub(super) fn connected(&mut self, to: Address, link: LinkId) {
+        let peer = self.core.peer_at(to);
+        self.core.peers[peer as usize].connecting = false;
+        let Address { endpoint, domain } = self.core.own;
+        let hello = Control::Hello { endpoint, domain };
+        // Its ring is empty.
+        match self.net.send(link, hello.bytes(), |draft, _| hello.write(draft)) {
+            Ok(true) => self.core.add_link(peer, link),
+            Ok(false) => {
+                self.core.set_peer_of(link, peer);
+                self.end_link(link, LinkEnd::Violation);
+            }
+            Err(end) => {
+                self.core.set_peer_of(link, peer);
+                self.end_link(link, end);
+            }
+        }
+    }
+
+    /// Its first message will say who is there.
+    pub(super) fn accepted(&mut self, link: LinkId, domain: u64) {
+        self.core.set_peer_of(link, NO_PEER);
+        self.core.strangers.insert(link, domain);
+    }
+
+    /// Asks for memory that a peer can read, if nobody has.
+    pub(crate) fn want_staging(&mut self, peer: u32, link: LinkId) {
+        let state = &mut self.core.peers[peer as usize];
+        if state.staging == Staging::Unasked {
+            state.place = self.net.place(link);
+            if let Some(place) = state.place {
+                state.staging = Staging::Coming;
+                let chunks = self.net.chunks();
+                while self.core.pools.len() <= place {
+                    self.core.pools.push(Pool::new(chunks));
+                }
+                self.net.stage(link);
+            } else {
+                state.staging = Staging::Never;
+            }
+        }
+    }
+
+    pub(super) fn staged(&mut self, link: LinkId, capability: Option<u64>) {
+        let Some(peer) = self.core.peer_of(link) else { return };
+        match capability {
+            Some(capability) => {
+                let (chunks, chunk_bytes) = self.net.chunks();
+                self.core.tell(peer, Control::Stage { capability, chunk_bytes, chunks });
+            }
+            None => self.core.peers[peer as usize].staging = Staging::Never,
+        }
+    }
+
+    pub(super) fn mapped(&mut self, link: LinkId, view: Option<N::View>) {
+        let Some(peer) = self.core.peer_of(link) else { return };
+        let ready = view.is_some();
+        self.core.peers[peer as usize].view = view;
+        self.core.tell(peer, Control::StageReady { ready });
+    }
+}

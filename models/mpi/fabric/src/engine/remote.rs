@@ -1,0 +1,170 @@
+//! Memory that peers may reach, and what they do with it.
+
+use crate::atomic::{AtomicOp, Datatype, apply};
+use crate::completion::{Kind, flags};
+use crate::memory::Memory;
+use crate::net::Net;
+use crate::wire::{Control, Head, Malformed, Reader, Status, flag};
+
+use super::outgoing::{From, Stream};
+use super::{Core, Done, Engine, MAX_ATOMIC_BYTES};
+
+/// What peers may do with registered memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// They may read it.
+    pub read: bool,
+    /// They may write it.
+    pub write: bool,
+}
+
+/// Memory that a program has registered.
+#[derive(Debug)]
+pub struct Region<M> {
+    /// The memory.
+    pub memory: M,
+    /// What peers call its first byte.
+    pub base: u64,
+    /// What they may do.
+    pub access: Access,
+}
+
+impl<N: Net, M: Memory> Engine<N, M> {
+    /// Lets peers reach memory under a key. False when the key is taken.
+    pub fn register(&mut self, key: u64, region: Region<M>) -> bool {
+        if self.core.regions.contains_key(&key) {
+            return false;
+        }
+        self.core.regions.insert(key, region);
+        true
+    }
+
+    /// Nobody reaches the memory of that key any more.
+    pub fn unregister(&mut self, key: u64) {
+        self.core.regions.remove(&key);
+    }
+}
+
+impl<V, M: Memory> Core<V, M> {
+    /// Where in the memory of a key bytes are, if a peer may do that there.
+    pub(super) fn locate(&self, key: u64, address: u64, length: usize, write: bool) -> Result<usize, Status> {
+        let region = self.regions.get(&key).ok_or(Status::NoKey)?;
+        if !(if write { region.access.write } else { region.access.read }) {
+            return Err(Status::NoAccess);
+        }
+        let offset = address.checked_sub(region.base).and_then(|offset| usize::try_from(offset).ok());
+        let offset = offset.ok_or(Status::NoAccess)?;
+        match offset.checked_add(length) {
+            Some(end) if end <= region.memory.len() => Ok(offset),
+            _ => Err(Status::NoAccess),
+        }
+    }
+
+    /// A peer has written, with data for a completion or without.
+    pub(super) fn written_by(&mut self, peer: u32, data: Option<u64>) {
+        self.counts.note(Kind::RemoteWrite, false);
+        if let Some(data) = data {
+            let flags = flags::RMA | flags::REMOTE_WRITE | flags::REMOTE_CQ_DATA;
+            let mut done = Done::new(Kind::RemoteWrite, true, 0, flags);
+            done.completion.data = data;
+            done.completion.source = self.peers[peer as usize].source;
+            self.received.push_back(done.completion);
+        }
+    }
+
+    /// A peer wants to read.
+    pub(super) fn read_by(
+        &mut self,
+        peer: u32,
+        key: u64,
+        address: u64,
+        theirs: u64,
+        length: usize,
+    ) -> Result<(), Malformed> {
+        if self.has_too_much(peer) {
+            return Err(Malformed);
+        }
+        match self.locate(key, address, length, false) {
+            Ok(_) if length == 0 => self.tell(peer, Control::Done { theirs, status: Status::Done }),
+            Ok(offset) => {
+                let from = From::Region { key, offset };
+                self.peers[peer as usize].streams.push_back(Stream { theirs, from, offset: 0, length });
+                self.counts.note(Kind::RemoteRead, false);
+                self.activate(peer);
+            }
+            Err(status) => self.tell(peer, Control::Done { theirs, status }),
+        }
+        Ok(())
+    }
+
+    /// A peer wants numbers changed.
+    pub(super) fn changed_by(
+        &mut self,
+        peer: u32,
+        head: Head,
+        key: u64,
+        address: u64,
+        theirs: u64,
+        reader: &Reader<'_, '_>,
+    ) -> Result<(), Malformed> {
+        if self.has_too_much(peer) {
+            return Err(Malformed);
+        }
+        let op = AtomicOp::of_number(u32::from(head.small & 0xff));
+        let datatype = Datatype::of_number(u32::from(head.small >> 8));
+        let control = match op.zip(datatype).filter(|(op, datatype)| op.takes(*datatype)) {
+            None => Control::Done { theirs, status: Status::NoSuchOperation },
+            Some((op, datatype)) => {
+                let count = head.length as usize;
+                if count == 0 || count > MAX_ATOMIC_BYTES / datatype.bytes() {
+                    return Err(Malformed);
+                }
+                let length = count * datatype.bytes();
+                let operand_bytes = if op == AtomicOp::Read { 0 } else { length };
+                let compare_bytes = if head.has(flag::COMPARE) { length } else { 0 };
+                if reader.rest() != operand_bytes + compare_bytes || op.compares() != head.has(flag::COMPARE)
+                {
+                    return Err(Malformed);
+                }
+                let operands = reader.rest_to_boxed();
+                let (operands, compares) = operands.split_at(operand_bytes);
+                match self.locate(key, address, length, op != AtomicOp::Read) {
+                    Err(status) => Control::Done { theirs, status },
+                    Ok(offset) => {
+                        let before = self.change(key, offset, (op, datatype), length, operands, compares);
+                        let kind = if op == AtomicOp::Read { Kind::RemoteRead } else { Kind::RemoteWrite };
+                        self.counts.note(kind, false);
+                        if head.has(flag::FETCH) {
+                            Control::Result { theirs, bytes: before }
+                        } else {
+                            Control::Done { theirs, status: Status::Done }
+                        }
+                    }
+                }
+            }
+        };
+        self.tell(peer, control);
+        Ok(())
+    }
+
+    /// Changes numbers and returns what was there before.
+    fn change(
+        &mut self,
+        key: u64,
+        offset: usize,
+        (op, datatype): (AtomicOp, Datatype),
+        length: usize,
+        operands: &[u8],
+        compares: &[u8],
+    ) -> Box<[u8]> {
+        let Some(region) = self.regions.get_mut(&key) else { return Box::default() };
+        let mut before = Vec::with_capacity(length);
+        region.memory.each_source(offset, length, |piece| before.extend_from_slice(piece));
+        if op != AtomicOp::Read {
+            let mut after = before.clone();
+            apply(op, datatype, &mut after, operands, compares);
+            region.memory.put(offset, &after);
+        }
+        before.into()
+    }
+}

@@ -1,0 +1,149 @@
+//! Receives that wait for messages, and messages that wait for receives.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::engine::NO_ADDRESS;
+use crate::wire::Envelope;
+
+/// A receive that waits.
+#[derive(Debug)]
+pub(crate) struct Posted<M> {
+    pub(crate) tag: u64,
+    /// Bits of the tag that do not matter.
+    pub(crate) ignore: u64,
+    /// From whom, or [`NO_ADDRESS`] from anybody.
+    pub(crate) source: u64,
+    pub(crate) context: usize,
+    pub(crate) report: bool,
+    /// Bytes of a buffer for several messages that are used already.
+    pub(crate) used: usize,
+    /// The buffer for several messages that it is.
+    pub(crate) multi: Option<u64>,
+    pub(crate) memory: M,
+}
+
+/// A message that nobody has asked for yet.
+#[derive(Debug)]
+pub(crate) struct Unexpected {
+    pub(crate) peer: u32,
+    pub(crate) envelope: Envelope,
+    pub(crate) length: usize,
+    pub(crate) body: Body,
+}
+
+/// Where the bytes of a message are that nobody has asked for.
+#[derive(Debug)]
+pub(crate) enum Body {
+    Here(Box<[u8]>),
+    /// At the sender, under this operation of its.
+    There(u64),
+}
+
+/// The two queues of tagged messages, or of others. First come, first served: a message goes to the first receive that takes it,
+/// a receive gets the first message that it takes.
+#[derive(Debug)]
+pub(crate) struct Matching<M> {
+    posted: VecDeque<Posted<M>>,
+    unexpected: VecDeque<Unexpected>,
+    /// Messages that a peek has put aside, by the context of that.
+    claimed: HashMap<usize, Unexpected>,
+}
+
+impl<M> Default for Matching<M> {
+    fn default() -> Self {
+        Matching { posted: VecDeque::new(), unexpected: VecDeque::new(), claimed: HashMap::new() }
+    }
+}
+
+#[inline(always)]
+fn fits(tag: u64, ignore: u64, source: u64, sent_tag: u64, sender: u64) -> bool {
+    (tag ^ sent_tag) & !ignore == 0 && (source == NO_ADDRESS || source == sender)
+}
+
+impl<M> Matching<M> {
+    pub(crate) fn post(&mut self, posted: Posted<M>) {
+        self.posted.push_back(posted);
+    }
+
+    /// Puts back what was taken and is not used up.
+    pub(crate) fn post_first(&mut self, posted: Posted<M>) {
+        self.posted.push_front(posted);
+    }
+
+    /// The receive that a message goes to. It is taken out.
+    #[inline]
+    pub(crate) fn take_posted(&mut self, tag: u64, sender: u64) -> Option<Posted<M>> {
+        let takes = |posted: &Posted<M>| fits(posted.tag, posted.ignore, posted.source, tag, sender);
+        if self.posted.front().is_some_and(takes) {
+            return self.posted.pop_front();
+        }
+        let index = self.posted.iter().position(takes)?;
+        self.posted.remove(index)
+    }
+
+    pub(crate) fn keep(&mut self, unexpected: Unexpected) {
+        self.unexpected.push_back(unexpected);
+    }
+
+    /// Where the message is that such a receive gets. `sender` says who a peer is.
+    pub(crate) fn find(
+        &self,
+        tag: u64,
+        ignore: u64,
+        source: u64,
+        sender: impl Fn(u32) -> u64,
+    ) -> Option<usize> {
+        let takes = |message: &Unexpected| {
+            fits(
+                tag,
+                ignore,
+                source,
+                message.envelope.tag,
+                if source == NO_ADDRESS { 0 } else { sender(message.peer) },
+            )
+        };
+        self.unexpected.iter().position(takes)
+    }
+
+    pub(crate) fn has_unexpected(&self) -> bool {
+        !self.unexpected.is_empty()
+    }
+
+    pub(crate) fn look(&self, index: usize) -> Option<&Unexpected> {
+        self.unexpected.get(index)
+    }
+
+    pub(crate) fn take(&mut self, index: usize) -> Option<Unexpected> {
+        self.unexpected.remove(index)
+    }
+
+    pub(crate) fn claim(&mut self, context: usize, index: usize) {
+        if let Some(message) = self.unexpected.remove(index) {
+            self.claimed.insert(context, message);
+        }
+    }
+
+    pub(crate) fn take_claimed(&mut self, context: usize) -> Option<Unexpected> {
+        self.claimed.remove(&context)
+    }
+
+    /// Takes out the receives that are `such`.
+    pub(crate) fn withdraw(&mut self, such: impl Fn(&Posted<M>) -> bool) -> Vec<Posted<M>> {
+        let mut taken = Vec::new();
+        let mut index = 0;
+        while let Some(posted) = self.posted.get(index) {
+            if such(posted) {
+                taken.extend(self.posted.remove(index));
+            } else {
+                index += 1;
+            }
+        }
+        taken
+    }
+
+    /// Takes out the first receive of that context.
+    pub(crate) fn cancel(&mut self, context: usize) -> Option<Posted<M>> {
+        let index = self.posted.iter().position(|posted| posted.context == context)?;
+        self.posted.remove(index)
+    }
+}

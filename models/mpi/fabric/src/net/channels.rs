@@ -1,0 +1,322 @@
+//! Links that are channels of the façade.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tombolo::{
+    Channel, ChannelOptions, Domain, Draft, Error, Interest, Mapping, Message, Ready, Token, TransportKind,
+    WaitSet,
+};
+
+use super::staging::{CHUNK_BYTES, CHUNKS, Place, RegionStages};
+use super::worker::{Job, Outcome, Worker};
+use super::{Event, LinkEnd, LinkId, Net};
+use crate::address::Address;
+
+/// Slots of each ring of a link: 16 KiB each way.
+const SLOTS: u32 = 256;
+
+/// Looks in vain after which a link is no longer looked at, but listened for.
+const LOOKS_IN_VAIN: u32 = 100_000;
+
+/// Links that are looked at however little comes over them.
+const ALWAYS_HOT: usize = 4;
+
+/// Questions for what happened beside links between two looks at those that are listened for, while others are busy.
+const QUESTIONS_PER_LISTEN: u32 = 16;
+
+/// The interface of links, so that nobody else's channels are taken for them.
+const INTERFACE_HASH: u64 = crate::wire::PROTOCOL;
+
+/// Channels, and regions that peers read.
+#[derive(Debug)]
+pub struct ChannelNet {
+    address: Address,
+    links: Vec<Link>,
+    hot: Vec<Hot>,
+    /// Links on which nothing happens.
+    cold: WaitSet,
+    listened: HashMap<Token, LinkId>,
+    places: Vec<Place>,
+    stages: RegionStages,
+    worker: Worker,
+    questions: u32,
+}
+
+/// A link by its id.
+#[derive(Debug)]
+struct Link {
+    at: At,
+    domain: u64,
+    place: Option<usize>,
+    max_message_bytes: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum At {
+    Hot(usize),
+    Cold(Token),
+    Gone,
+}
+
+#[derive(Debug)]
+struct Hot {
+    id: LinkId,
+    channel: Channel,
+    in_vain: u32,
+}
+
+fn end_of(error: &Error) -> LinkEnd {
+    match error {
+        Error::Closed { .. } => LinkEnd::Closed,
+        Error::PeerDied { .. } | Error::MonitorLost { .. } => LinkEnd::Died,
+        _ => LinkEnd::Violation,
+    }
+}
+
+impl ChannelNet {
+    /// Listens for links, and makes those that are asked for.
+    ///
+    /// # Errors
+    /// As [`Domain::listen`]; descriptors for waiting that cannot be had.
+    pub fn new(domain: &Domain) -> Result<ChannelNet, Error> {
+        let options = ChannelOptions::default().slots(SLOTS)?.interface_hash(INTERFACE_HASH);
+        let listener = domain.listen(&options)?;
+        let number = listener.endpoint().map(|endpoint| endpoint.to_copy().object);
+        let cold = WaitSet::new()?;
+        let address = Address { endpoint: number.unwrap_or(0), domain: domain.id().to_bits() };
+        let worker = Worker::start(domain.clone(), listener, options, cold.waker())?;
+        Ok(ChannelNet {
+            address,
+            links: Vec::new(),
+            hot: Vec::new(),
+            cold,
+            listened: HashMap::new(),
+            places: Vec::new(),
+            stages: RegionStages::default(),
+            worker,
+            questions: 0,
+        })
+    }
+
+    fn add(&mut self, channel: Channel) -> LinkId {
+        // More than two thousand million links nobody makes.
+        let id = LinkId(self.links.len() as u32);
+        let place = Place::of(&channel).map(|place| {
+            let known = self.places.iter().position(|other| *other == place);
+            known.unwrap_or_else(|| {
+                self.places.push(place);
+                self.places.len() - 1
+            })
+        });
+        self.links.push(Link {
+            at: At::Hot(self.hot.len()),
+            domain: channel.peer().to_bits(),
+            place,
+            max_message_bytes: channel.max_message_bytes(),
+        });
+        self.hot.push(Hot { id, channel, in_vain: 0 });
+        id
+    }
+
+    /// Takes a link out of those that are looked at.
+    fn take_hot(&mut self, index: usize) -> Channel {
+        let taken = self.hot.swap_remove(index);
+        if let Some(moved) = self.hot.get(index) {
+            self.links[moved.id.0 as usize].at = At::Hot(index);
+        }
+        self.links[taken.id.0 as usize].at = At::Gone;
+        taken.channel
+    }
+
+    /// Listens for what comes over a link, rather than looking.
+    fn cool(&mut self, index: usize, interest: Interest) {
+        let id = self.hot[index].id;
+        let channel = self.take_hot(index);
+        // Where that cannot be the channel is closed, and the link has ended.
+        if let Ok(token) = self.cold.add_for(channel, interest) {
+            self.links[id.0 as usize].at = At::Cold(token);
+            self.listened.insert(token, id);
+        }
+    }
+
+    /// Looks at a link again.
+    fn warm(&mut self, token: Token) -> Option<usize> {
+        let id = self.listened.remove(&token)?;
+        let link = &mut self.links[id.0 as usize];
+        let Some(channel) = self.cold.remove(token) else {
+            link.at = At::Gone;
+            return None;
+        };
+        link.at = At::Hot(self.hot.len());
+        self.hot.push(Hot { id, channel, in_vain: 0 });
+        Some(self.hot.len() - 1)
+    }
+
+    /// Where a link is looked at, which it is from now on.
+    #[inline]
+    fn heat(&mut self, id: LinkId) -> Option<usize> {
+        match self.links.get(id.0 as usize)?.at {
+            At::Hot(index) => Some(index),
+            At::Cold(token) => self.warm(token),
+            At::Gone => None,
+        }
+    }
+
+    /// Looks at those that are listened for. Whether anything happened on one.
+    fn listen(&mut self) -> bool {
+        let mut happened = false;
+        while let Ok(ready) = self.cold.wait(Duration::ZERO) {
+            if let Ready::Channel(token) = ready {
+                happened |= self.warm(token).is_some();
+            }
+        }
+        happened
+    }
+
+    fn event(&mut self, outcome: Outcome) -> Event<Mapping> {
+        match outcome {
+            Outcome::Connected { to, channel: Ok(channel) } => {
+                Event::Connected { to, link: self.add(*channel) }
+            }
+            Outcome::Connected { to, channel: Err(_) } => Event::NotConnected { to },
+            Outcome::Accepted(channel) => {
+                let domain = channel.peer().to_bits();
+                Event::Accepted { link: self.add(*channel), domain }
+            }
+            Outcome::Staged { link, place, staged } => {
+                let capability = staged.map(|(mapping, capability)| {
+                    self.stages.set(place, mapping);
+                    capability
+                });
+                Event::Staged { link, capability }
+            }
+            Outcome::Mapped { link, mapping } => Event::Mapped { link, view: mapping },
+        }
+    }
+}
+
+impl Net for ChannelNet {
+    type View = Mapping;
+    type Stages = RegionStages;
+
+    fn address(&self) -> Address {
+        self.address
+    }
+
+    fn connect(&mut self, to: Address) {
+        self.worker.ask(Job::Connect { to });
+    }
+
+    fn next_event(&mut self) -> Option<Event<Mapping>> {
+        if let Some(outcome) = self.worker.next_outcome() {
+            return Some(self.event(outcome));
+        }
+        if self.hot.len() > ALWAYS_HOT {
+            let idle = |hot: &Hot| hot.in_vain > LOOKS_IN_VAIN;
+            while let Some(index) = self.hot.iter().position(idle).filter(|_| self.hot.len() > ALWAYS_HOT) {
+                self.cool(index, Interest::Read);
+            }
+        }
+        self.questions = self.questions.wrapping_add(1);
+        let due = self.hot.is_empty() || self.questions.is_multiple_of(QUESTIONS_PER_LISTEN);
+        if due && !self.listened.is_empty() {
+            self.listen();
+        }
+        None
+    }
+
+    #[inline]
+    fn hot(&self) -> usize {
+        self.hot.len()
+    }
+
+    #[inline]
+    fn hot_link(&self, index: usize) -> Option<LinkId> {
+        self.hot.get(index).map(|hot| hot.id)
+    }
+
+    #[inline(always)]
+    fn receive<R>(
+        &mut self,
+        link: LinkId,
+        read: impl FnOnce(&Message<'_>) -> R,
+    ) -> Result<Option<R>, LinkEnd> {
+        let Some(index) = self.heat(link) else { return Err(LinkEnd::Closed) };
+        let hot = &mut self.hot[index];
+        match hot.channel.try_recv_in_place(read) {
+            Ok(None) => {
+                hot.in_vain = hot.in_vain.saturating_add(1);
+                Ok(None)
+            }
+            Ok(some) => {
+                hot.in_vain = 0;
+                Ok(some)
+            }
+            Err(error) => Err(end_of(&error)),
+        }
+    }
+
+    #[inline(always)]
+    fn send(
+        &mut self,
+        link: LinkId,
+        length_bytes: usize,
+        write: impl FnOnce(&mut Draft<'_>, &mut RegionStages),
+    ) -> Result<bool, LinkEnd> {
+        let Some(index) = self.heat(link) else { return Err(LinkEnd::Closed) };
+        let stages = &mut self.stages;
+        match self.hot[index].channel.try_send_in_place(length_bytes, |draft| write(draft, stages)) {
+            Ok(()) => Ok(true),
+            Err(Error::WouldBlock) => Ok(false),
+            Err(error) => Err(end_of(&error)),
+        }
+    }
+
+    fn max_message_bytes(&self, link: LinkId) -> usize {
+        self.links.get(link.0 as usize).map_or(0, |link| link.max_message_bytes)
+    }
+
+    fn close(&mut self, link: LinkId) {
+        if let Some(index) = self.heat(link) {
+            drop(self.take_hot(index));
+        }
+    }
+
+    fn place(&self, link: LinkId) -> Option<usize> {
+        self.links.get(link.0 as usize)?.place
+    }
+
+    fn chunks(&self) -> (u16, u32) {
+        (CHUNKS, CHUNK_BYTES)
+    }
+
+    fn stage(&mut self, link: LinkId) {
+        let Some(found) = self.links.get(link.0 as usize) else { return };
+        let Some(index) = found.place else { return };
+        let place = self.places[index].clone();
+        self.worker.ask(Job::Stage { link, domain: found.domain, index, place });
+    }
+
+    fn map(&mut self, link: LinkId, capability: u64, length_bytes: u64) {
+        let Some(found) = self.links.get(link.0 as usize) else { return };
+        self.worker.ask(Job::Map { link, domain: found.domain, capability, length_bytes });
+    }
+
+    fn read_chunk(view: &Mapping, offset_bytes: usize, target: &mut [u8]) -> bool {
+        view.read(offset_bytes, target).is_ok()
+    }
+
+    fn park(&mut self, sending: &[LinkId]) -> Option<&mut WaitSet> {
+        while let Some(hot) = self.hot.first() {
+            let interest = if sending.contains(&hot.id) { Interest::ReadWrite } else { Interest::Read };
+            self.cool(0, interest);
+        }
+        if self.listen() || self.worker.has_outcome() { None } else { Some(&mut self.cold) }
+    }
+}
+
+/// Whether memory can be shared over what carries a channel.
+pub(super) fn shares_memory(channel: &Channel) -> bool {
+    matches!(channel.transport(), TransportKind::Shm | TransportKind::Window)
+}

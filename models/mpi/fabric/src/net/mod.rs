@@ -1,0 +1,143 @@
+//! What joins endpoints: links that carry messages, and memory that a peer can read.
+
+mod channels;
+#[cfg(test)]
+pub(crate) mod sim;
+mod staging;
+mod worker;
+
+use tombolo::{Draft, Message, WaitSet};
+
+use crate::address::Address;
+pub use channels::ChannelNet;
+
+/// A link to a peer. No id names two, ever.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct LinkId(pub u32);
+
+/// Nothing more comes over a link, nor goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LinkEnd {
+    /// The peer closed it; all it sent has been received.
+    #[error("the peer closed the link")]
+    Closed,
+    /// The peer died.
+    #[error("the peer died")]
+    Died,
+    /// What came is not what the link's protocol allows.
+    #[error("the peer broke the protocol of the link")]
+    Violation,
+}
+
+/// What happened beside what came over links.
+#[derive(Debug)]
+pub enum Event<V> {
+    /// A link that was asked for.
+    Connected {
+        /// To whom.
+        to: Address,
+        /// Which.
+        link: LinkId,
+    },
+    /// There will be none.
+    NotConnected {
+        /// To whom.
+        to: Address,
+    },
+    /// Somebody connected.
+    Accepted {
+        /// Which link.
+        link: LinkId,
+        /// The domain at its other end, as its monitor says.
+        domain: u64,
+    },
+    /// Chunks that the peer at the other end of a link may read.
+    Staged {
+        /// Which link.
+        link: LinkId,
+        /// What it is called there, or none if it cannot be had.
+        capability: Option<u64>,
+    },
+    /// Chunks of a peer can be read here.
+    Mapped {
+        /// Which link.
+        link: LinkId,
+        /// How, unless they cannot.
+        view: Option<V>,
+    },
+}
+
+/// Memory of an endpoint that its peers can read, by place.
+pub trait Stages {
+    /// Writes into memory of a place. What is not there is not written.
+    fn write(&mut self, place: usize, offset_bytes: usize, source: &[u8]);
+}
+
+/// What an engine is joined to others by. No call waits.
+pub trait Net {
+    /// Memory of a peer that can be read.
+    type View;
+    /// Memory of this endpoint that peers can read.
+    type Stages: Stages;
+
+    /// Where this endpoint can be reached.
+    fn address(&self) -> Address;
+
+    /// Asks for a link, of which an event will tell.
+    fn connect(&mut self, to: Address);
+
+    /// What has happened since it was last asked. Also looks at links on which nothing happened for long.
+    fn next_event(&mut self) -> Option<Event<Self::View>>;
+
+    /// How many links are to be looked at.
+    fn hot(&self) -> usize;
+
+    /// The n-th of them. That changes when events are asked for.
+    fn hot_link(&self, index: usize) -> Option<LinkId>;
+
+    /// Receives a message, if there is one.
+    ///
+    /// # Errors
+    /// [`LinkEnd`], after all that was sent before.
+    fn receive<R>(
+        &mut self,
+        link: LinkId,
+        read: impl FnOnce(&Message<'_>) -> R,
+    ) -> Result<Option<R>, LinkEnd>;
+
+    /// Sends a message of that length, if there is room; says whether there was.
+    ///
+    /// # Errors
+    /// [`LinkEnd`].
+    fn send(
+        &mut self,
+        link: LinkId,
+        length_bytes: usize,
+        write: impl FnOnce(&mut Draft<'_>, &mut Self::Stages),
+    ) -> Result<bool, LinkEnd>;
+
+    /// The longest message that a link carries, in bytes.
+    fn max_message_bytes(&self, link: LinkId) -> usize;
+
+    /// Ends a link.
+    fn close(&mut self, link: LinkId);
+
+    /// Which memory of this endpoint the peer at the other end could read, as a small number; `None` where it could none.
+    fn place(&self, link: LinkId) -> Option<usize>;
+
+    /// How many chunks each place has, and how long they are.
+    fn chunks(&self) -> (u16, u32);
+
+    /// Lets the peer at the other end read a place; an event tells of it.
+    fn stage(&mut self, link: LinkId);
+
+    /// Maps what a peer lets this endpoint read; an event tells of it.
+    fn map(&mut self, link: LinkId, capability: u64, length_bytes: u64);
+
+    /// Reads memory of a peer. Whether it is there.
+    fn read_chunk(view: &Self::View, offset_bytes: usize, target: &mut [u8]) -> bool;
+
+    /// What to wait on until something happens, once everything has been looked at; `None` where nothing can be waited on. The
+    /// links of `sending` wait for room too.
+    fn park(&mut self, sending: &[LinkId]) -> Option<&mut WaitSet>;
+}

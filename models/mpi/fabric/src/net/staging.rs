@@ -1,0 +1,116 @@
+//! Memory of this endpoint that peers read: a region for each place that some of them reach.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tombolo::{
+    Channel, Domain, DomainId, Error, FarEnd, MapOptions, Mapping, Region, RegionOptions, Rights,
+    TransportKind,
+};
+
+use super::Stages;
+use super::channels::shares_memory;
+
+/// Chunks of a region.
+pub(super) const CHUNKS: u16 = 16;
+
+/// Bytes of a chunk.
+pub(super) const CHUNK_BYTES: u32 = 64 * 1024;
+
+/// Where memory lies that some peers reach.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Place {
+    /// In memory of the kernel.
+    Kernel,
+    /// In a window between this node and that one.
+    Window(String),
+}
+
+impl Place {
+    /// Where memory would have to lie for the peer of a channel, if there is such a place.
+    pub(super) fn of(channel: &Channel) -> Option<Place> {
+        match channel.transport() {
+            _ if !shares_memory(channel) => None,
+            TransportKind::Window => Some(Place::Window(channel.peer_node().to_owned())),
+            _ => Some(Place::Kernel),
+        }
+    }
+
+    fn region(&self, domain: &Domain) -> Result<Region, Error> {
+        let options = RegionOptions::new(u64::from(CHUNKS) * u64::from(CHUNK_BYTES));
+        match self {
+            Place::Kernel => domain.create_region(&options),
+            // A window is between the host and one other node, after which it is called.
+            Place::Window(peer) => domain
+                .create_region(&options.clone().in_window_of(domain.node_name()))
+                .or_else(|_| domain.create_region(&options.in_window_of(peer))),
+        }
+    }
+}
+
+/// Regions that were made, by place.
+#[derive(Default, Debug)]
+pub(super) struct Regions {
+    made: Mutex<HashMap<Place, (Region, Arc<Mapping>)>>,
+}
+
+impl Regions {
+    /// Lets a domain read the region of a place, which is made if it is not there. Returns what it is called there.
+    pub(super) fn let_read(
+        &self,
+        domain: &Domain,
+        place: &Place,
+        reader: DomainId,
+    ) -> Result<(Arc<Mapping>, u64), Error> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if !made.contains_key(place) {
+            let region = place.region(domain)?;
+            let options = MapOptions { populate: true, ..MapOptions::default() };
+            let mapping = region.map_with(Rights::READ_WRITE, options)?;
+            made.insert(place.clone(), (region, Arc::new(mapping)));
+        }
+        let Some((region, mapping)) = made.get(place) else { return Err(Error::WouldBlock) };
+        let handle = region.copy_to(FarEnd::from(reader), Rights::READ)?;
+        Ok((Arc::clone(mapping), handle.object))
+    }
+}
+
+/// Maps what a domain lets this one read.
+pub(super) fn map(
+    domain: &Domain,
+    from: DomainId,
+    capability: u64,
+    length_bytes: u64,
+) -> Result<Mapping, Error> {
+    let handle = tombolo::interface::Capability::<false> { object: capability };
+    let capability = domain.accept(FarEnd::from(from), handle)?;
+    if capability.extent().length_bytes < length_bytes {
+        return Err(Error::WouldBlock);
+    }
+    capability.map_with(Rights::READ, MapOptions { populate: true, ..MapOptions::default() })
+}
+
+/// Regions as they are written to.
+#[derive(Default, Debug)]
+pub struct RegionStages {
+    mappings: Vec<Option<Arc<Mapping>>>,
+}
+
+impl RegionStages {
+    pub(super) fn set(&mut self, place: usize, mapping: Arc<Mapping>) {
+        if place >= self.mappings.len() {
+            self.mappings.resize(place + 1, None);
+        }
+        self.mappings[place] = Some(mapping);
+    }
+}
+
+impl Stages for RegionStages {
+    #[inline]
+    fn write(&mut self, place: usize, offset_bytes: usize, source: &[u8]) {
+        if let Some(Some(mapping)) = self.mappings.get(place) {
+            // A region that was taken back is of no use to anybody; the peer that reads it finds that, too.
+            let _ = mapping.write(offset_bytes, source);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What takes long, on threads of its own: accepting, connecting, making and mapping regions. A program that computes for an hour
+//! keeps nobody from connecting to it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tombolo::{
+    Channel, ChannelOptions, Domain, DomainId, Endpoint, Error, Listener, Mapping, Ready, WaitSet, Waker,
+};
+
+use super::LinkId;
+use super::staging::{self, Place, Regions};
+use crate::address::Address;
+
+/// How long somebody may take to answer who is to be connected to.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long somebody who connected may take to open the channel.
+const ACCEPT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long the thread that accepts sleeps at most.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Threads for everything but accepting.
+const MAX_THREADS: usize = 4;
+
+/// Something that takes long.
+#[derive(Debug)]
+pub(super) enum Job {
+    Connect { to: Address },
+    Stage { link: LinkId, domain: u64, index: usize, place: Place },
+    Map { link: LinkId, domain: u64, capability: u64, length_bytes: u64 },
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    Connected { to: Address, channel: Result<Box<Channel>, Error> },
+    Accepted(Box<Channel>),
+    Staged { link: LinkId, place: usize, staged: Option<(Arc<Mapping>, u64)> },
+    Mapped { link: LinkId, mapping: Option<Mapping> },
+}
+
+#[derive(Debug)]
+struct Shared {
+    domain: Domain,
+    options: ChannelOptions,
+    regions: Regions,
+    queue: Mutex<Queue>,
+    outcomes: Mutex<Sender<Outcome>>,
+    waiting: AtomicBool,
+    closing: AtomicBool,
+    waker: Waker,
+}
+
+#[derive(Default, Debug)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    threads: usize,
+}
+
+fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that can panic runs under these locks.
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The threads of an endpoint. They end with it.
+#[derive(Debug)]
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    outcomes: Receiver<Outcome>,
+    acceptor: Waker,
+}
+
+impl Worker {
+    /// Starts to accept.
+    pub(super) fn start(
+        domain: Domain,
+        listener: Listener,
+        options: ChannelOptions,
+        waker: Waker,
+    ) -> Result<Worker, Error> {
+        let mut set = WaitSet::new()?;
+        set.add_listener(&listener)?;
+        let acceptor = set.waker();
+        let (outcomes, receiver) = channel();
+        let shared = Arc::new(Shared {
+            domain,
+            options,
+            regions: Regions::default(),
+            queue: Mutex::default(),
+            outcomes: Mutex::new(outcomes),
+            waiting: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            waker,
+        });
+        let accepting = Arc::clone(&shared);
+        spawn("fabric-accept", move || accept(&accepting, &listener, set))?;
+        Ok(Worker { shared, outcomes: receiver, acceptor })
+    }
+
+    /// Has something done.
+    pub(super) fn ask(&self, job: Job) {
+        let mut queue = unpoisoned(&self.shared.queue);
+        queue.jobs.push_back(job);
+        if queue.threads < MAX_THREADS {
+            let shared = Arc::clone(&self.shared);
+            // Where there are no threads to be had the others do it, or nobody: then the peer is never reached.
+            if spawn("fabric-work", move || work(&shared)).is_ok() {
+                queue.threads += 1;
+            }
+        }
+    }
+
+    /// What has been done.
+    #[inline]
+    pub(super) fn next_outcome(&self) -> Option<Outcome> {
+        if !self.shared.waiting.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.shared.waiting.store(false, Ordering::SeqCst);
+        let outcome = self.outcomes.try_recv().ok();
+        if outcome.is_some() {
+            // There may be more.
+            self.shared.waiting.store(true, Ordering::SeqCst);
+        }
+        outcome
+    }
+
+    /// Whether something has been done.
+    pub(super) fn has_outcome(&self) -> bool {
+        self.shared.waiting.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.shared.closing.store(true, Ordering::SeqCst);
+        self.acceptor.wake();
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let started = thread::Builder::new().name(name.to_owned()).stack_size(256 * 1024).spawn(run);
+    // The reason is the system's lack of something, as where a channel found no room.
+    started.map(drop).map_err(|_| Error::WouldBlock)
+}
+
+impl Shared {
+    fn tell(&self, outcome: Outcome) {
+        if unpoisoned(&self.outcomes).send(outcome).is_ok() {
+            self.waiting.store(true, Ordering::SeqCst);
+            self.waker.wake();
+        }
+    }
+
+    fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::SeqCst)
+    }
+}
+
+fn accept(shared: &Shared, listener: &Listener, mut set: WaitSet) {
+    while !shared.is_closing() {
+        match set.wait(LISTEN_TIMEOUT) {
+            Ok(Ready::Listener(_)) => match listener.accept(ACCEPT_TIMEOUT) {
+                Ok(channel) => shared.tell(Outcome::Accepted(Box::new(channel))),
+                // Nobody connects any more.
+                Err(Error::MonitorLost { .. }) => return,
+                // One that does not fit, or has gone again.
+                Err(_) => {}
+            },
+            Ok(_) | Err(Error::TimedOut { .. }) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn work(shared: &Shared) {
+    loop {
+        let job = {
+            let mut queue = unpoisoned(&shared.queue);
+            match queue.jobs.pop_front() {
+                Some(job) if !shared.is_closing() => job,
+                _ => {
+                    queue.threads -= 1;
+                    return;
+                }
+            }
+        };
+        shared.tell(shared.done(job));
+    }
+}
+
+impl Shared {
+    fn done(&self, job: Job) -> Outcome {
+        let domain = &self.domain;
+        match job {
+            Job::Connect { to } => {
+                let endpoint = Endpoint::from_number(to.endpoint);
+                let connected = domain.connect_to(endpoint, &self.options, CONNECT_TIMEOUT);
+                let channel = connected.and_then(|channel| {
+                    // Whoever listens there is not whose address it is said to be.
+                    let right = channel.peer().to_bits() == to.domain;
+                    if right { Ok(Box::new(channel)) } else { Err(Error::WouldBlock) }
+                });
+                Outcome::Connected { to, channel }
+            }
+            Job::Stage { link, domain: reader, index, place } => {
+                let reader = DomainId::from_bits(reader);
+                let staged = reader.and_then(|reader| self.regions.let_read(domain, &place, reader).ok());
+                Outcome::Staged { link, place: index, staged }
+            }
+            Job::Map { link, domain: from, capability, length_bytes } => {
+                let from = DomainId::from_bits(from);
+                let mapping = from.and_then(|from| staging::map(domain, from, capability, length_bytes).ok());
+                Outcome::Mapped { link, mapping }
+            }
+        }
+    }
+}

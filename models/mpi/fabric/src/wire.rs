@@ -1,0 +1,392 @@
+//! Messages between endpoints: words, little-endian, then bytes. The first word has kind, flags, a small number and a length.
+
+use tombolo::{Draft, Message};
+
+/// What this version of the protocol is called: also the first word of an address.
+pub(crate) const PROTOCOL: u64 = 0x0000_0001_662d_746f;
+
+/// Flags of the first word.
+pub(crate) mod flag {
+    /// A tag follows.
+    pub(crate) const TAGGED: u8 = 1;
+    /// Data for the completion follows.
+    pub(crate) const DATA: u8 = 2;
+    /// An operation of the sender follows, which is to be told when the bytes have arrived.
+    pub(crate) const ACK: u8 = 4;
+    /// The last part of a write.
+    pub(crate) const LAST: u8 = 8;
+    /// The result of an atomic operation goes back.
+    pub(crate) const FETCH: u8 = 16;
+    /// Operands to compare with follow those to write.
+    pub(crate) const COMPARE: u8 = 32;
+}
+
+/// Kinds of messages.
+pub(crate) mod kind {
+    pub(crate) const HELLO: u8 = 1;
+    pub(crate) const EAGER: u8 = 2;
+    pub(crate) const STAGED: u8 = 3;
+    pub(crate) const OFFER: u8 = 4;
+    pub(crate) const ACCEPT: u8 = 5;
+    pub(crate) const DATA: u8 = 6;
+    pub(crate) const DATA_STAGED: u8 = 7;
+    pub(crate) const FREE: u8 = 8;
+    pub(crate) const DONE: u8 = 9;
+    pub(crate) const CREDIT: u8 = 10;
+    pub(crate) const STAGE: u8 = 11;
+    pub(crate) const STAGE_READY: u8 = 12;
+    pub(crate) const WRITE: u8 = 13;
+    pub(crate) const WRITE_STAGED: u8 = 14;
+    pub(crate) const READ: u8 = 15;
+    pub(crate) const ATOMIC: u8 = 16;
+}
+
+/// The first word of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) small: u16,
+    pub(crate) length: u32,
+}
+
+impl Head {
+    #[inline(always)]
+    pub(crate) fn new(kind: u8) -> Head {
+        Head { kind, flags: 0, small: 0, length: 0 }
+    }
+
+    #[inline(always)]
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.kind)
+            | u64::from(self.flags) << 8
+            | u64::from(self.small) << 16
+            | u64::from(self.length) << 32
+    }
+
+    #[inline(always)]
+    pub(crate) fn of_word(word: u64) -> Head {
+        Head {
+            kind: word as u8,
+            flags: (word >> 8) as u8,
+            small: (word >> 16) as u16,
+            length: (word >> 32) as u32,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn has(self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// What a peer sent is no message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("what a peer sent is no message of this protocol")]
+pub(crate) struct Malformed;
+
+/// Reads word after word of a message.
+pub(crate) struct Reader<'a, 'm> {
+    message: &'a Message<'m>,
+    at: usize,
+}
+
+impl<'a, 'm> Reader<'a, 'm> {
+    #[inline(always)]
+    pub(crate) fn new(message: &'a Message<'m>) -> Self {
+        Reader { message, at: 0 }
+    }
+
+    #[inline(always)]
+    pub(crate) fn word(&mut self) -> Result<u64, Malformed> {
+        let word = self.message.read_u64_le(self.at).map_err(|_| Malformed)?;
+        self.at += 8;
+        Ok(word)
+    }
+
+    #[inline(always)]
+    pub(crate) fn word_if(&mut self, there: bool) -> Result<u64, Malformed> {
+        if there { self.word() } else { Ok(0) }
+    }
+
+    /// How many bytes follow what was read.
+    #[inline(always)]
+    pub(crate) fn rest(&self) -> usize {
+        self.message.len() - self.at
+    }
+
+    /// Copies bytes of the rest.
+    #[inline(always)]
+    pub(crate) fn copy(&self, offset: usize, target: &mut [u8]) {
+        // Inside, as callers look at `rest` first; if it were not, the target stays as it is.
+        let _ = self.message.read_at(self.at + offset, target);
+    }
+
+    pub(crate) fn rest_to_boxed(&self) -> Box<[u8]> {
+        let mut bytes = vec![0; self.rest()];
+        self.copy(0, &mut bytes);
+        bytes.into()
+    }
+}
+
+/// Writes word after word of a message.
+pub(crate) struct Writer<'a, 'd> {
+    draft: &'a mut Draft<'d>,
+    at: usize,
+}
+
+impl<'a, 'd> Writer<'a, 'd> {
+    #[inline(always)]
+    pub(crate) fn new(draft: &'a mut Draft<'d>) -> Self {
+        Writer { draft, at: 0 }
+    }
+
+    #[inline(always)]
+    pub(crate) fn word(&mut self, word: u64) {
+        // Inside, as the length was counted; if it were not, the peer finds a message that is none.
+        let _ = self.draft.write_u64_le(self.at, word);
+        self.at += 8;
+    }
+
+    #[inline(always)]
+    pub(crate) fn word_if(&mut self, there: bool, word: u64) {
+        if there {
+            self.word(word);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        let _ = self.draft.write_at(self.at, bytes);
+        self.at += bytes.len();
+    }
+}
+
+/// What goes along with a message to be matched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Envelope {
+    pub(crate) tagged: bool,
+    pub(crate) has_data: bool,
+    pub(crate) tag: u64,
+    pub(crate) data: u64,
+    /// The operation of the sender that is to be told.
+    pub(crate) ack: Option<u64>,
+}
+
+impl Envelope {
+    /// How many bytes it takes, with the first word.
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> usize {
+        8 + 8 * (usize::from(self.tagged) + usize::from(self.has_data) + usize::from(self.ack.is_some()))
+    }
+
+    #[inline(always)]
+    pub(crate) fn flags(&self) -> u8 {
+        let of = |there: bool, flag: u8| if there { flag } else { 0 };
+        of(self.tagged, flag::TAGGED) | of(self.has_data, flag::DATA) | of(self.ack.is_some(), flag::ACK)
+    }
+
+    #[inline(always)]
+    pub(crate) fn write(&self, kind: u8, small: u16, length: u32, writer: &mut Writer<'_, '_>) {
+        writer.word(Head { kind, flags: self.flags(), small, length }.word());
+        writer.word_if(self.tagged, self.tag);
+        writer.word_if(self.has_data, self.data);
+        writer.word_if(self.ack.is_some(), self.ack.unwrap_or(0));
+    }
+
+    #[inline(always)]
+    pub(crate) fn read(head: Head, reader: &mut Reader<'_, '_>) -> Result<Envelope, Malformed> {
+        let (tagged, has_data) = (head.has(flag::TAGGED), head.has(flag::DATA));
+        let tag = reader.word_if(tagged)?;
+        let data = reader.word_if(has_data)?;
+        let ack = if head.has(flag::ACK) { Some(reader.word()?) } else { None };
+        Ok(Envelope { tagged, has_data, tag, data, ack })
+    }
+}
+
+/// Short messages about transfers. They are queued where they find no room.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Control {
+    /// Who speaks: the first message of who connected.
+    Hello { endpoint: u64, domain: u64 },
+    /// The bytes of an offered message are wanted.
+    Accept { theirs: u64, ours: u64, length: u64 },
+    /// What was in a chunk has been copied.
+    Free { chunk: u16 },
+    /// An operation of the peer is over.
+    Done { theirs: u64, status: Status },
+    /// So much of what was sent has been taken up by receives.
+    Credit { bytes: u64, messages: u64 },
+    /// Chunks lie in this region, which the peer may read.
+    Stage { capability: u64, chunk_bytes: u32, chunks: u16 },
+    /// They can be used, or not.
+    StageReady { ready: bool },
+    /// The result of an atomic operation.
+    Result { theirs: u64, bytes: Box<[u8]> },
+}
+
+/// How an operation at a peer went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    Done,
+    NoKey,
+    NoAccess,
+    NoSuchOperation,
+    /// Nobody wants the message.
+    Discarded,
+}
+
+impl Status {
+    fn number(self) -> u16 {
+        self as u16
+    }
+
+    fn of_number(number: u16) -> Result<Status, Malformed> {
+        Ok(match number {
+            0 => Status::Done,
+            1 => Status::NoKey,
+            2 => Status::NoAccess,
+            3 => Status::NoSuchOperation,
+            4 => Status::Discarded,
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+impl Control {
+    /// How long it is.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Control::Free { .. } | Control::StageReady { .. } => 8,
+            Control::Done { .. } => 16,
+            Control::Credit { .. } | Control::Stage { .. } => 24,
+            Control::Hello { .. } | Control::Accept { .. } => 32,
+            Control::Result { bytes, .. } => 24 + bytes.len(),
+        }
+    }
+
+    pub(crate) fn write(&self, draft: &mut Draft<'_>) {
+        let mut writer = Writer::new(draft);
+        match self {
+            Control::Hello { endpoint, domain } => {
+                let words = [Head::new(kind::HELLO).word(), PROTOCOL, *endpoint, *domain];
+                words.into_iter().for_each(|word| writer.word(word));
+            }
+            Control::Accept { theirs, ours, length } => {
+                let words = [Head::new(kind::ACCEPT).word(), *theirs, *ours, *length];
+                words.into_iter().for_each(|word| writer.word(word));
+            }
+            Control::Free { chunk } => writer.word(Head { small: *chunk, ..Head::new(kind::FREE) }.word()),
+            Control::Done { theirs, status } => {
+                writer.word(Head { small: status.number(), ..Head::new(kind::DONE) }.word());
+                writer.word(*theirs);
+            }
+            Control::Credit { bytes, messages } => {
+                let words = [Head::new(kind::CREDIT).word(), *bytes, *messages];
+                words.into_iter().for_each(|word| writer.word(word));
+            }
+            Control::Stage { capability, chunk_bytes, chunks } => {
+                writer.word(Head { small: *chunks, ..Head::new(kind::STAGE) }.word());
+                writer.word(*capability);
+                writer.word(u64::from(*chunk_bytes));
+            }
+            Control::StageReady { ready } => {
+                writer.word(Head { small: u16::from(*ready), ..Head::new(kind::STAGE_READY) }.word());
+            }
+            Control::Result { theirs, bytes } => {
+                // As data of the operation, from its beginning on.
+                let words = [Head::new(kind::DATA).word(), *theirs, 0];
+                words.into_iter().for_each(|word| writer.word(word));
+                writer.bytes(bytes);
+            }
+        }
+    }
+
+    /// Reads one of another kind than those with bytes.
+    pub(crate) fn read(head: Head, reader: &mut Reader<'_, '_>) -> Result<Control, Malformed> {
+        let control = match head.kind {
+            kind::HELLO => {
+                if reader.word()? != PROTOCOL {
+                    return Err(Malformed);
+                }
+                Control::Hello { endpoint: reader.word()?, domain: reader.word()? }
+            }
+            kind::ACCEPT => {
+                Control::Accept { theirs: reader.word()?, ours: reader.word()?, length: reader.word()? }
+            }
+            kind::FREE => Control::Free { chunk: head.small },
+            kind::DONE => Control::Done { theirs: reader.word()?, status: Status::of_number(head.small)? },
+            kind::CREDIT => Control::Credit { bytes: reader.word()?, messages: reader.word()? },
+            kind::STAGE => {
+                let capability = reader.word()?;
+                let chunk_bytes = u32::try_from(reader.word()?).map_err(|_| Malformed)?;
+                Control::Stage { capability, chunk_bytes, chunks: head.small }
+            }
+            kind::STAGE_READY => Control::StageReady { ready: head.small != 0 },
+            _ => return Err(Malformed),
+        };
+        if reader.rest() == 0 { Ok(control) } else { Err(Malformed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of(control: &Control) -> Vec<u8> {
+        let mut bytes = vec![0xff; control.bytes()];
+        control.write(&mut Draft::of_bytes(&mut bytes));
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<Control, Malformed> {
+        let message = Message::of_bytes(bytes);
+        let mut reader = Reader::new(&message);
+        let head = Head::of_word(reader.word()?);
+        Control::read(head, &mut reader)
+    }
+
+    #[test]
+    fn messages_about_transfers_are_these_bytes() {
+        let golden: [(Control, &[u64]); 7] = [
+            (Control::Hello { endpoint: 7, domain: 9 }, &[1, PROTOCOL, 7, 9]),
+            (Control::Accept { theirs: 3, ours: 4, length: 5 }, &[5, 3, 4, 5]),
+            (Control::Free { chunk: 0x102 }, &[0x0102_0008]),
+            (Control::Done { theirs: 6, status: Status::NoAccess }, &[0x0002_0009, 6]),
+            (Control::Credit { bytes: 1, messages: 2 }, &[10, 1, 2]),
+            (Control::Stage { capability: 8, chunk_bytes: 65536, chunks: 16 }, &[0x0010_000b, 8, 65536]),
+            (Control::StageReady { ready: true }, &[0x0001_000c]),
+        ];
+        for (control, words) in golden {
+            let expected: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let bytes = bytes_of(&control);
+            assert_eq!(bytes, expected, "{control:?}");
+            assert_eq!(read(&bytes), Ok(control));
+            for cut in 0..bytes.len() {
+                assert_eq!(read(&bytes[..cut]), Err(Malformed));
+            }
+            assert_eq!(read(&[&bytes[..], &[0]].concat()), Err(Malformed));
+        }
+    }
+
+    #[test]
+    fn an_envelope_has_what_its_flags_say() {
+        for bits in 0..8 {
+            let envelope = Envelope {
+                tagged: bits & 1 != 0,
+                has_data: bits & 2 != 0,
+                tag: if bits & 1 != 0 { 5 } else { 0 },
+                data: if bits & 2 != 0 { 6 } else { 0 },
+                ack: (bits & 4 != 0).then_some(7),
+            };
+            let mut bytes = vec![0; envelope.bytes()];
+            envelope.write(kind::OFFER, 1, 2, &mut Writer::new(&mut Draft::of_bytes(&mut bytes)));
+            let message = Message::of_bytes(&bytes);
+            let mut reader = Reader::new(&message);
+            let head = Head::of_word(reader.word().unwrap());
+            assert_eq!((head.kind, head.small, head.length), (kind::OFFER, 1, 2));
+            assert_eq!(Envelope::read(head, &mut reader), Ok(envelope));
+            assert_eq!(reader.rest(), 0);
+        }
+    }
+}
