@@ -166,7 +166,10 @@ fn without_its_libraries_such_a_program_is_refused_with_the_reason() {
     AARCH64.build_dynamic(&machine.folder().join("look.c"), &machine.folder().join("look"));
     machine.bring_up();
     let refused = look(&machine, &["/init"]);
-    refused.fails_with(1, &["linked dynamically where its loader is missing", "`files` of the node in the machine file"]);
+    refused.fails_with(
+        1,
+        &["linked dynamically where its loader is missing", "`files` of the node in the machine file"],
+    );
     machine.down();
 }
 

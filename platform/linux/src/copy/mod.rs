@@ -229,6 +229,30 @@ pub fn read(
     Ok(())
 }
 
+/// Copies from memory of others, of which only the address is known.
+///
+/// # Safety
+/// The source is valid for reads of as many bytes as the target has, for as long as this takes. The two do not overlap.
+#[inline]
+pub(crate) unsafe fn read_at(source: *const u8, target: &mut [u8]) {
+    let (to, length) = (target.as_mut_ptr(), target.len());
+    let range = Range { source, target: to, length, source_shared: true, target_shared: false };
+    // SAFETY: the caller's; the target is a slice that is ours alone.
+    unsafe { copy_by(Loop::Best, range) };
+}
+
+/// Copies to memory of others, of which only the address is known.
+///
+/// # Safety
+/// The target is valid for writes of as many bytes as the source has, for as long as this takes. The two do not overlap.
+#[inline]
+pub(crate) unsafe fn write_at(target: *mut u8, source: &[u8]) {
+    let (from, length) = (source.as_ptr(), source.len());
+    let range = Range { source: from, target, length, source_shared: false, target_shared: true };
+    // SAFETY: the caller's; the source is a slice, which nobody writes.
+    unsafe { copy_by(Loop::Best, range) };
+}
+
 /// Copies `length_bytes` from `source` to `target`, each from its offset on.
 ///
 /// Two mappings may show the same memory: then what the target holds is unspecified where they have bytes in common.

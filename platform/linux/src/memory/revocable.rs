@@ -14,8 +14,9 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use tombolo_base::SharedMemory;
 use tombolo_base::memory::OutOfRange;
-use tombolo_base::sync::{AtomicBool, AtomicU64, Ordering, fence};
+use tombolo_base::sync::{AtomicBool, Ordering, fence};
 
+use crate::copy;
 use crate::error::{Context, OsError};
 use crate::event::{Interest, poll};
 use crate::time::Deadline;
@@ -186,76 +187,50 @@ impl Revocable {
     #[must_use]
     pub fn memory(self: &Arc<Self>) -> Option<SharedMemory> {
         // SAFETY: the range is mapped for reading and writing, page-aligned, and stays so while the owner lives, also when
-        // it is let go. All access in this process goes through `SharedMemory` and `words`, in atomic words of 8 bytes.
+        // it is let go. All access in this process goes through `SharedMemory`, in atomic words of 8 bytes, and
+        // through copies that the compiler does not look into.
         self.writable
             .then(|| unsafe { SharedMemory::from_raw(self.address.cast(), self.length_bytes, self.clone()) })
     }
 
-    /// The memory in words. Only to be loaded from unless this is writable.
-    fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the range is mapped, page-aligned, for as long as `self` lives. Loads of 8 bytes are defined for memory
-        // that is mapped for reading; `write`, which stores, checks that it is mapped for writing.
-        unsafe { core::slice::from_raw_parts(self.address.cast().as_ptr(), self.length_bytes / 8) }
-    }
-
     fn check(&self, offset_bytes: usize, length_bytes: usize) -> Result<(), OutOfRange> {
-        let available_bytes = self.length_bytes / 8 * 8;
+        let available_bytes = self.length_bytes;
         match offset_bytes.checked_add(length_bytes) {
             Some(end) if end <= available_bytes => Ok(()),
             _ => Err(OutOfRange { offset_bytes, length_bytes, available_bytes }),
         }
     }
 
-    /// Copies bytes out, each word loaded once.
+    /// Copies bytes out, each loaded once.
     ///
     /// # Errors
     /// [`OutOfRange`]; `target` is unchanged.
+    #[inline]
     pub fn read(&self, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfRange> {
         self.check(offset_bytes, target.len())?;
-        let (mut word, skip) = (offset_bytes / 8, offset_bytes % 8);
-        let words = self.words();
-        let head = if skip == 0 { 0 } else { target.len().min(8 - skip) };
-        let (head, rest) = target.split_at_mut(head);
-        if !head.is_empty() {
-            let bytes = words[word].load(Ordering::Relaxed).to_ne_bytes();
-            head.copy_from_slice(&bytes[skip..skip + head.len()]);
-            word += 1;
-        }
-        tombolo_base::memory::copy_from_words(&words[word..], rest);
+        let source = self.address().as_ptr().wrapping_add(offset_bytes);
+        // SAFETY: checked: it lies in the range, which is mapped for as long as `self` lives, also when it is let go. A slice of
+        // this program's lies elsewhere.
+        unsafe { copy::read_at(source, target) };
         Ok(())
     }
 
-    /// Copies bytes in. Those around them in the same words of 8 bytes are stored again as they were.
+    /// Copies bytes in, and touches no other.
     ///
     /// # Errors
     /// [`OutOfRange`], also when it is not mapped for writing; nothing was written.
+    #[inline]
     pub fn write(&self, offset_bytes: usize, source: &[u8]) -> Result<(), OutOfRange> {
         self.check(offset_bytes, source.len())?;
         if !self.writable {
             let length_bytes = source.len();
             return Err(OutOfRange { offset_bytes, length_bytes, available_bytes: 0 });
         }
-        let (mut word, skip) = (offset_bytes / 8, offset_bytes % 8);
-        let words = self.words();
-        let head = if skip == 0 { 0 } else { source.len().min(8 - skip) };
-        let (head, rest) = source.split_at(head);
-        if !head.is_empty() {
-            merge(&words[word], skip, head);
-            word += 1;
-        }
-        let (whole, tail) = rest.split_at(rest.len() / 8 * 8);
-        tombolo_base::memory::copy_to_words(&words[word..], whole);
-        if !tail.is_empty() {
-            merge(&words[word + whole.len() / 8], 0, tail);
-        }
+        let target = self.address().as_ptr().wrapping_add(offset_bytes);
+        // SAFETY: as above, and it is mapped for writing.
+        unsafe { copy::write_at(target, source) };
         Ok(())
     }
-}
-
-fn merge(word: &AtomicU64, skip: usize, part: &[u8]) {
-    let mut bytes = word.load(Ordering::Relaxed).to_ne_bytes();
-    bytes[skip..skip + part.len()].copy_from_slice(part);
-    word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
 }
 
 /// A range of addresses that nothing else is mapped to, and nobody has.

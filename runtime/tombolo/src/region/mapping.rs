@@ -213,8 +213,7 @@ impl Mapping {
         }
     }
 
-    /// Copies bytes in. Those around them in the same aligned words of 8 bytes are stored again as they were, so two who
-    /// write to one word at once have to agree.
+    /// Copies bytes in, and touches no other: two may write next to each other at once.
     ///
     /// # Errors
     /// [`Error::Revoked`]: nobody else sees what was written. [`Error::OutOfRange`]. [`Error::Monitor`] where it is not mapped
