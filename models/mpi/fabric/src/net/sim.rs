@@ -1,1 +1,227 @@
+//! Endpoints in one thread: links are queues of messages, memory that peers read are vectors. For tests.
 
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+
+use tombolo::{Draft, Message, WaitSet};
+
+use super::{Event, LinkEnd, LinkId, Net, Stages};
+use crate::address::Address;
+
+const CHUNKS: u16 = 3;
+const CHUNK_BYTES: u32 = 4096;
+
+type Memory = Rc<RefCell<Vec<u8>>>;
+
+/// What all endpoints of a test share.
+#[derive(Default)]
+pub(crate) struct World {
+    queues: HashMap<(Address, u32), VecDeque<Vec<u8>>>,
+    /// The other end of each.
+    ends: HashMap<(Address, u32), (Address, u32)>,
+    ended: HashMap<(Address, u32), LinkEnd>,
+    links: HashMap<Address, u32>,
+    events: HashMap<Address, VecDeque<Event<Memory>>>,
+    regions: HashMap<u64, Memory>,
+    /// Messages that a link holds until they are received.
+    pub(crate) room: usize,
+    /// Whether peers can read each other's memory.
+    pub(crate) shared: bool,
+}
+
+impl World {
+    pub(crate) fn new(room: usize, shared: bool) -> Rc<RefCell<World>> {
+        Rc::new(RefCell::new(World { room, shared, ..World::default() }))
+    }
+
+    fn open(&mut self, at: Address) -> u32 {
+        let next = self.links.entry(at).or_default();
+        let link = *next;
+        *next += 1;
+        self.queues.insert((at, link), VecDeque::new());
+        link
+    }
+
+    /// Ends all links of an endpoint, as if it had died.
+    pub(crate) fn kill(&mut self, dead: Address) {
+        let theirs: Vec<_> = self.ends.iter().filter(|(_, end)| end.0 == dead).map(|(at, _)| *at).collect();
+        for at in theirs {
+            self.ended.insert(at, LinkEnd::Died);
+        }
+    }
+
+    /// Puts bytes on a link as if its peer had sent them.
+    pub(crate) fn inject(&mut self, to: Address, link: u32, bytes: Vec<u8>) {
+        if let Some(queue) = self.queues.get_mut(&(to, link)) {
+            queue.push_back(bytes);
+        }
+    }
+
+    /// Changes the bytes of a message that is on its way to an endpoint, if there is one.
+    pub(crate) fn corrupt(&mut self, to: Address, pick: usize, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut full: Vec<_> =
+            self.queues.iter_mut().filter(|(at, queue)| at.0 == to && !queue.is_empty()).collect();
+        full.sort_by_key(|(at, _)| at.1);
+        let count = full.len().max(1);
+        if let Some((_, queue)) = full.get_mut(pick % count) {
+            let at = pick % queue.len();
+            change(&mut queue[at]);
+        }
+    }
+}
+
+pub(crate) struct SimNet {
+    pub(crate) world: Rc<RefCell<World>>,
+    own: Address,
+    hot: Vec<LinkId>,
+    stages: SimStages,
+}
+
+#[derive(Default)]
+pub(crate) struct SimStages(Option<Memory>);
+
+impl Stages for SimStages {
+    fn write(&mut self, _: usize, offset_bytes: usize, source: &[u8]) {
+        if let Some(memory) = &self.0 {
+            memory.borrow_mut()[offset_bytes..offset_bytes + source.len()].copy_from_slice(source);
+        }
+    }
+}
+
+impl SimNet {
+    pub(crate) fn new(world: &Rc<RefCell<World>>, number: u64) -> SimNet {
+        let own = Address { endpoint: number, domain: number * 1000 };
+        world.borrow_mut().events.insert(own, VecDeque::new());
+        SimNet { world: Rc::clone(world), own, hot: Vec::new(), stages: SimStages::default() }
+    }
+}
+
+impl Net for SimNet {
+    type View = Memory;
+    type Stages = SimStages;
+
+    fn address(&self) -> Address {
+        self.own
+    }
+
+    fn connect(&mut self, to: Address) {
+        let mut world = self.world.borrow_mut();
+        if !world.events.contains_key(&to) {
+            world.events.entry(self.own).or_default().push_back(Event::NotConnected { to });
+            return;
+        }
+        let (ours, theirs) = (world.open(self.own), world.open(to));
+        world.ends.insert((self.own, ours), (to, theirs));
+        world.ends.insert((to, theirs), (self.own, ours));
+        let accepted = Event::Accepted { link: LinkId(theirs), domain: self.own.domain };
+        world.events.entry(to).or_default().push_back(accepted);
+        let connected = Event::Connected { to, link: LinkId(ours) };
+        world.events.entry(self.own).or_default().push_back(connected);
+    }
+
+    fn next_event(&mut self) -> Option<Event<Memory>> {
+        let event = self.world.borrow_mut().events.get_mut(&self.own)?.pop_front()?;
+        if let Event::Connected { link, .. } | Event::Accepted { link, .. } = &event {
+            self.hot.push(*link);
+        }
+        Some(event)
+    }
+
+    fn hot(&self) -> usize {
+        self.hot.len()
+    }
+
+    fn hot_link(&self, index: usize) -> Option<LinkId> {
+        self.hot.get(index).copied()
+    }
+
+    fn receive<R>(
+        &mut self,
+        link: LinkId,
+        read: impl FnOnce(&Message<'_>) -> R,
+    ) -> Result<Option<R>, LinkEnd> {
+        let message = {
+            let mut world = self.world.borrow_mut();
+            let at = (self.own, link.0);
+            match world.queues.get_mut(&at).and_then(VecDeque::pop_front) {
+                Some(message) => message,
+                None => return world.ended.get(&at).map_or(Ok(None), |end| Err(*end)),
+            }
+        };
+        Ok(Some(read(&Message::of_bytes(&message))))
+    }
+
+    fn send(
+        &mut self,
+        link: LinkId,
+        length_bytes: usize,
+        write: impl FnOnce(&mut Draft<'_>, &mut SimStages),
+    ) -> Result<bool, LinkEnd> {
+        let mut world = self.world.borrow_mut();
+        let at = (self.own, link.0);
+        if let Some(end) = world.ended.get(&at) {
+            return Err(*end);
+        }
+        let room = world.room;
+        let Some(&end) = world.ends.get(&at) else { return Err(LinkEnd::Closed) };
+        let Some(queue) = world.queues.get_mut(&end) else { return Err(LinkEnd::Closed) };
+        if queue.len() >= room {
+            return Ok(false);
+        }
+        // What is never written has any value.
+        let mut bytes = vec![0xa5; length_bytes];
+        write(&mut Draft::of_bytes(&mut bytes), &mut self.stages);
+        queue.push_back(bytes);
+        Ok(true)
+    }
+
+    fn max_message_bytes(&self, _: LinkId) -> usize {
+        16384
+    }
+
+    fn close(&mut self, link: LinkId) {
+        self.hot.retain(|other| *other != link);
+        let mut world = self.world.borrow_mut();
+        if let Some(&end) = world.ends.get(&(self.own, link.0)) {
+            world.ended.entry(end).or_insert(LinkEnd::Closed);
+        }
+        world.ended.entry((self.own, link.0)).or_insert(LinkEnd::Closed);
+    }
+
+    fn place(&self, _: LinkId) -> Option<usize> {
+        self.world.borrow().shared.then_some(0)
+    }
+
+    fn chunks(&self) -> (u16, u32) {
+        (CHUNKS, CHUNK_BYTES)
+    }
+
+    fn stage(&mut self, link: LinkId) {
+        let memory = self.stages.0.get_or_insert_with(|| {
+            Rc::new(RefCell::new(vec![0; usize::from(CHUNKS) * CHUNK_BYTES as usize]))
+        });
+        let mut world = self.world.borrow_mut();
+        let capability = self.own.endpoint;
+        world.regions.insert(capability, Rc::clone(memory));
+        let staged = Event::Staged { link, capability: Some(capability) };
+        world.events.entry(self.own).or_default().push_back(staged);
+    }
+
+    fn map(&mut self, link: LinkId, capability: u64, _: u64) {
+        let mut world = self.world.borrow_mut();
+        let view = world.regions.get(&capability).cloned();
+        world.events.entry(self.own).or_default().push_back(Event::Mapped { link, view });
+    }
+
+    fn read_chunk(view: &Memory, offset_bytes: usize, target: &mut [u8]) -> bool {
+        let memory = view.borrow();
+        let Some(part) = memory.get(offset_bytes..offset_bytes + target.len()) else { return false };
+        target.copy_from_slice(part);
+        true
+    }
+
+    fn park(&mut self, _: &[LinkId]) -> Option<&mut WaitSet> {
+        None
+    }
+}
