@@ -16,7 +16,7 @@ mod replace;
 mod revocable;
 
 pub use region::{Making, create_region, open_to_read, seal_future_writes, seal_writes};
-pub use replace::replace_private;
+pub use replace::{is_mapped, replace_private};
 pub use revocable::{MapOptions, Revocable};
 
 /// Seals that fix the size for good: without them a peer could shrink the file and turn every access of the

@@ -25,4 +25,4 @@ pub use engine::{
     Peek, Read, Receive, Region, Send, Write,
 };
 pub use memory::Memory;
-pub use net::{ChannelNet, Event, LinkEnd, LinkId, Net};
+pub use net::{ChannelNet, Event, Exposed, LinkEnd, LinkId, Net, Replace};

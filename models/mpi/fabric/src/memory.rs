@@ -16,6 +16,11 @@ pub trait Memory {
         0
     }
 
+    /// Where it is, if it is in one piece, as an address and how many bytes.
+    fn in_one_piece(&self) -> Option<(usize, usize)> {
+        None
+    }
+
     /// Calls `take` with each piece of `length` bytes from `offset` on, in order. What lies outside is not there.
     fn each_source(&self, offset: usize, length: usize, take: impl FnMut(&[u8]));
 

@@ -39,6 +39,8 @@ pub(crate) mod kind {
     pub(crate) const WRITE_STAGED: u8 = 14;
     pub(crate) const READ: u8 = 15;
     pub(crate) const ATOMIC: u8 = 16;
+    pub(crate) const REACH: u8 = 17;
+    pub(crate) const REACHABLE: u8 = 18;
 }
 
 /// The first word of a message.
@@ -221,8 +223,30 @@ pub(crate) enum Control {
     Stage { capability: u64, chunk_bytes: u32, chunks: u16 },
     /// They can be used, or not.
     StageReady { ready: bool },
+    /// Memory of that key is wanted where the sender can reach it by itself.
+    Reach { key: u64 },
+    /// Where that is, or that it is nowhere.
+    Reachable { key: u64, at: Option<Reachable> },
     /// The result of an atomic operation.
     Result { theirs: u64, bytes: Box<[u8]> },
+}
+
+/// Where registered memory can be reached without its owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reachable {
+    /// The right to the region that it is in.
+    pub(crate) capability: u64,
+    /// Bytes of the region that belong to the right.
+    pub(crate) region_bytes: u64,
+    /// Where in those it begins.
+    pub(crate) offset: u64,
+    /// What its first byte is called.
+    pub(crate) base: u64,
+    /// How long it is.
+    pub(crate) length: u64,
+    /// It may be read, written.
+    pub(crate) read: bool,
+    pub(crate) write: bool,
 }
 
 /// How an operation at a peer went.
@@ -258,7 +282,8 @@ impl Control {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Control::Free { .. } | Control::StageReady { .. } => 8,
-            Control::Done { .. } => 16,
+            Control::Done { .. } | Control::Reach { .. } | Control::Reachable { at: None, .. } => 16,
+            Control::Reachable { at: Some(_), .. } => 56,
             Control::Credit { .. } | Control::Stage { .. } => 24,
             Control::Hello { .. } | Control::Accept { .. } => 32,
             Control::Result { bytes, .. } => 24 + bytes.len(),
@@ -293,6 +318,19 @@ impl Control {
             Control::StageReady { ready } => {
                 writer.word(Head { small: u16::from(*ready), ..Head::new(kind::STAGE_READY) }.word());
             }
+            Control::Reach { key } => {
+                writer.word(Head::new(kind::REACH).word());
+                writer.word(*key);
+            }
+            Control::Reachable { key, at } => {
+                let small = at.map_or(0, |at| 1 | u16::from(at.read) << 1 | u16::from(at.write) << 2);
+                writer.word(Head { small, ..Head::new(kind::REACHABLE) }.word());
+                writer.word(*key);
+                if let Some(at) = at {
+                    let words = [at.capability, at.region_bytes, at.offset, at.base, at.length];
+                    words.into_iter().for_each(|word| writer.word(word));
+                }
+            }
             Control::Result { theirs, bytes } => {
                 // As data of the operation, from its beginning on.
                 let words = [Head::new(kind::DATA).word(), *theirs, 0];
@@ -323,6 +361,24 @@ impl Control {
                 Control::Stage { capability, chunk_bytes, chunks: head.small }
             }
             kind::STAGE_READY => Control::StageReady { ready: head.small != 0 },
+            kind::REACH => Control::Reach { key: reader.word()? },
+            kind::REACHABLE => {
+                let key = reader.word()?;
+                let at = match head.small {
+                    0 => None,
+                    small if small & !7 == 0 && small & 1 == 1 => Some(Reachable {
+                        capability: reader.word()?,
+                        region_bytes: reader.word()?,
+                        offset: reader.word()?,
+                        base: reader.word()?,
+                        length: reader.word()?,
+                        read: small & 2 != 0,
+                        write: small & 4 != 0,
+                    }),
+                    _ => return Err(Malformed),
+                };
+                Control::Reachable { key, at }
+            }
             _ => return Err(Malformed),
         };
         if reader.rest() == 0 { Ok(control) } else { Err(Malformed) }
@@ -348,7 +404,19 @@ mod tests {
 
     #[test]
     fn messages_about_transfers_are_these_bytes() {
-        let golden: [(Control, &[u64]); 7] = [
+        let at = Reachable {
+            capability: 3,
+            region_bytes: 8192,
+            offset: 16,
+            base: 5,
+            length: 100,
+            read: false,
+            write: true,
+        };
+        let golden: [(Control, &[u64]); 10] = [
+            (Control::Reach { key: 7 }, &[17, 7]),
+            (Control::Reachable { key: 7, at: None }, &[18, 7]),
+            (Control::Reachable { key: 7, at: Some(at) }, &[0x0005_0012, 7, 3, 8192, 16, 5, 100]),
             (Control::Hello { endpoint: 7, domain: 9 }, &[1, PROTOCOL, 7, 9]),
             (Control::Accept { theirs: 3, ours: 4, length: 5 }, &[5, 3, 4, 5]),
             (Control::Free { chunk: 0x102 }, &[0x0102_0008]),

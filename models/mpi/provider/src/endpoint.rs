@@ -4,7 +4,9 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use std::time::{Duration, Instant};
 
+use tombolo::RegionFile;
 use tombolo_fabric::{ChannelNet, Engine};
+use tombolo_platform::memory::replace_private;
 
 use crate::abi::*;
 use crate::counter::Counter;
@@ -62,6 +64,19 @@ static CM_OPS: fi_ops_cm = fi_ops_cm {
     join: not_there,
 };
 
+/// Turns off that peers reach memory by themselves, if it is `off`.
+const DIRECT_VARIABLE: &str = "TOMBOLO_MPI_DIRECT";
+
+/// Puts registered memory into a region that peers reach.
+fn replace(address: usize, length_bytes: usize, region: &RegionFile) -> bool {
+    let start = ptr::with_exposed_provenance_mut(address);
+    let length_fits = region.length_bytes() >= length_bytes as u64;
+    // SAFETY: what lies there is memory that the program has registered for peers to reach, which it is to keep until it closes the
+    // registration, and what else is in its first and last page; that it is memory of the program alone is checked there. The
+    // region is new and as long, and its file was found sealed.
+    length_fits && unsafe { replace_private(start, length_bytes, region, region.offset_bytes()) }.is_ok()
+}
+
 // SAFETY: callers keep to what libfabric's manual says of the call.
 pub(crate) unsafe extern "C" fn open(
     domain: *mut fid_domain,
@@ -71,9 +86,10 @@ pub(crate) unsafe extern "C" fn open(
 ) -> c_int {
     let info = given!(info);
     let Ok(attached) = info::attached() else { return -FI_EIO };
-    let Ok(net) = ChannelNet::new(&attached) else { return -FI_EIO };
+    let Ok(net) = ChannelNet::new(&attached, replace) else { return -FI_EIO };
     let mut engine = Engine::new(net);
     engine.set_directed(info.caps & FI_DIRECTED_RECV != 0);
+    engine.set_direct(std::env::var_os(DIRECT_VARIABLE).is_none_or(|value| value != "off"));
     let tx_flags = if info.tx_attr.is_null() { 0 } else { given!(info.tx_attr).op_flags };
     let rx_flags = if info.rx_attr.is_null() { 0 } else { given!(info.rx_attr).op_flags };
     let domain = domain.cast::<Domain>();
@@ -170,6 +186,10 @@ unsafe extern "C" fn bind(fid: *mut fid, to: *mut fid, flags: u64) -> c_int {
         }
         FI_CLASS_CNTR => {
             let counter = to.cast::<Counter>();
+            if flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 {
+                // Nobody would count what peers do by themselves.
+                object!(this, Endpoint).engine.set_direct(false);
+            }
             object!(this, Endpoint).counters.push(counter);
             object!(counter, Counter).bind(this, flags);
         }

@@ -98,6 +98,10 @@ impl Memory for Span {
         self.first.address
     }
 
+    fn in_one_piece(&self) -> Option<(usize, usize)> {
+        self.others.is_none().then_some((self.first.address, self.first.length))
+    }
+
     #[inline]
     fn each_source(&self, offset: usize, length: usize, mut take: impl FnMut(&[u8])) {
         let mut one = |range: Range| {

@@ -89,6 +89,36 @@ pub unsafe fn replace_private(
     outcome.context(WHAT)
 }
 
+/// Whether all of a range of this process shows `file` from `offset_bytes` on, shared and writable.
+#[must_use]
+pub fn is_mapped(address: usize, length_bytes: usize, file: impl AsFd, offset_bytes: u64) -> bool {
+    let shown = || {
+        let inode = rustix::fs::fstat(file).ok()?.st_ino;
+        let end = address.checked_add(length_bytes)?;
+        let maps = std::io::BufReader::new(std::fs::File::open("/proc/self/maps").ok()?);
+        let mut lines = maps.lines().map_while(Result::ok);
+        lines.find_map(|line| {
+            let (range, offset, number) = shared_range(&line)?;
+            let within = (address.checked_sub(range.start)?) as u64;
+            let same = number == inode && offset.checked_add(within)? == offset_bytes;
+            (address < range.end && end <= range.end && same).then_some(())
+        })
+    };
+    shown().is_some()
+}
+
+/// Where memory is that a line of the list says is shared and writable, from which offset on of which file it shows.
+fn shared_range(line: &str) -> Option<(Range<usize>, u64, u64)> {
+    let mut words = line.split_ascii_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    if words.next()? != "rw-s" {
+        return None;
+    }
+    let offset = u64::from_str_radix(words.next()?, 16).ok()?;
+    let inode = words.nth(1)?.parse().ok()?;
+    Some((usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?, offset, inode))
+}
+
 /// The piece of private, anonymous, writable memory that all of the range lies in.
 ///
 /// Read line by line into one buffer: a string that grew to all of the list would change what is listed.
@@ -283,6 +313,15 @@ mod tests {
         shared.store_le(2, 78, Ordering::Relaxed);
         // SAFETY: as above; read anew, as another program may have written.
         assert_eq!(unsafe { address.add(16).read_volatile() }, 78);
+        assert!(is_mapped(address.addr(), length_bytes, &file, offset));
+        assert!(is_mapped(address.addr() + 4096, 4096, &file, offset + 4096));
+        for (start, length, from) in
+            [(0, length_bytes, 0), (4096, length_bytes, offset + 4096), (0, 1, offset + 1)]
+        {
+            assert!(!is_mapped(address.addr() + start, length, &file, from), "{start} {length} {from}");
+        }
+        let other = region(3 * offset);
+        assert!(!is_mapped(address.addr(), length_bytes, &other, offset));
         // A second time it is no private memory any more.
         // SAFETY: as above.
         let again = unsafe { replace_private(address, length_bytes, region(length_bytes as u64), 0) };

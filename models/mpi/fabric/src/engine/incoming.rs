@@ -502,6 +502,8 @@ impl<V, M: Memory> Core<V, M> {
                 }
                 state.staging = if ready { Staging::Ready } else { Staging::Never };
             }
+            Control::Reach { key } => self.asked_to_expose(peer, link, key)?,
+            Control::Reachable { key, at } => self.told_where(peer, link, key, at)?,
             Control::Hello { .. } | Control::Result { .. } => return Err(Malformed),
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! One endpoint: what it was asked for, what became of it, and its peers.
 
+mod direct;
 mod incoming;
 mod outgoing;
 mod peer;
@@ -18,7 +19,7 @@ use crate::matching::Matching;
 use crate::memory::{Memory, Payload};
 use crate::net::{Event, LinkEnd, LinkId, Net};
 use crate::slab::Slab;
-use crate::wire::Control;
+use crate::wire::{Control, Reachable};
 use peer::{Peer, Pool};
 pub use post::{Atomic, Peek, Read, Receive, Send, Write};
 pub use remote::{Access, Region};
@@ -169,6 +170,12 @@ pub(crate) struct Core<V, M> {
     regions: HashMap<u64, Region<M>>,
     /// Chunks of peers to be mapped: over which link, under what name, how long.
     to_map: Vec<(LinkId, u64, u64)>,
+    /// Keys that peers want to reach, and over which link they asked.
+    to_expose: Vec<(LinkId, u64)>,
+    /// Memory of peers to be mapped: over which link, of which key, where.
+    to_reach: Vec<(LinkId, u64, Reachable)>,
+    /// Peers may be let reach memory by themselves.
+    direct: bool,
     pools: Vec<Pool>,
     /// Peers with something to send.
     active: Vec<u32>,
@@ -232,6 +239,9 @@ impl<N: Net, M: Memory> Engine<N, M> {
             multis: Slab::default(),
             regions: HashMap::new(),
             to_map: Vec::new(),
+            to_expose: Vec::new(),
+            to_reach: Vec::new(),
+            direct: true,
             pools: Vec::new(),
             active: Vec::new(),
             sent: VecDeque::new(),
@@ -371,6 +381,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         for (link, capability, length_bytes) in std::mem::take(&mut self.core.to_map) {
             self.net.map(link, capability, length_bytes);
         }
+        self.expose_and_reach();
         let active = std::mem::take(&mut self.core.active);
         for peer in active {
             self.core.peers[peer as usize].active = false;
@@ -394,6 +405,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
             Event::Accepted { link, domain } => self.accepted(link, domain),
             Event::Staged { link, capability } => self.staged(link, capability),
             Event::Mapped { link, view } => self.mapped(link, view),
+            Event::Reached { link, key, view } => self.reached(link, key, view),
         }
     }
 
@@ -458,6 +470,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         state.gone = Some(failure);
         state.link = None;
         state.view = None;
+        state.reach.clear();
         state.control.clear();
         state.streams.clear();
         let (backlog, source, place) = (std::mem::take(&mut state.backlog), state.source, state.place);

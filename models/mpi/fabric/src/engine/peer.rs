@@ -1,6 +1,6 @@
 //! What is known of each peer, and how links to it come to be.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use crate::address::Address;
 use crate::completion::Failure;
@@ -8,6 +8,7 @@ use crate::memory::Memory;
 use crate::net::{LinkEnd, LinkId, Net};
 use crate::wire::Control;
 
+use super::direct::Reach;
 use super::outgoing::{Pending, Stream};
 use super::{CREDIT_BYTES, CREDIT_MESSAGES, Core, Engine, NO_ADDRESS, NO_PEER};
 
@@ -56,6 +57,8 @@ pub(crate) struct Peer<V, M> {
     /// Chunks of its that can be read: how many, and how long.
     pub(crate) view: Option<V>,
     pub(crate) view_chunks: (u16, u32),
+    /// Memory of its that this side may reach by itself, by key.
+    pub(crate) reach: HashMap<u64, Reach<V>>,
     /// How much it was asked for that it has not answered.
     pub(crate) outstanding: u32,
     /// Why the write that is coming in parts has failed.
@@ -86,6 +89,7 @@ impl<V, M> Peer<V, M> {
             place: None,
             view: None,
             view_chunks: (0, 0),
+            reach: HashMap::new(),
             outstanding: 0,
             write_failed: None,
         }

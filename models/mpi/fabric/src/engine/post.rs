@@ -334,6 +334,10 @@ impl<N: Net, M: Memory> Engine<N, M> {
     pub fn write(&mut self, write: Write<M>) -> Result<(), Busy> {
         let peer = self.peer_to(write.to)?;
         let done = Done::new(Kind::Write, write.report, write.context, flags::RMA | flags::WRITE);
+        if write.data.is_none() && self.write_directly(peer, write.key, write.address, &write.memory) {
+            self.core.finish(done);
+            return Ok(());
+        }
         let payload =
             if write.inject { Payload::Copied(write.memory.to_boxed()) } else { Payload::Lent(write.memory) };
         let Write { key, address, data, .. } = write;
@@ -344,9 +348,13 @@ impl<N: Net, M: Memory> Engine<N, M> {
     ///
     /// # Errors
     /// [`Busy`]; nothing is read.
-    pub fn read(&mut self, read: Read<M>) -> Result<(), Busy> {
+    pub fn read(&mut self, mut read: Read<M>) -> Result<(), Busy> {
         let peer = self.peer_to(read.from)?;
         let done = Done::new(Kind::Read, read.report, read.context, flags::RMA | flags::READ);
+        if self.read_directly(peer, read.key, read.address, &mut read.memory) {
+            self.core.finish(done);
+            return Ok(());
+        }
         let length = read.memory.len() as u64;
         let op = self.core.ops.insert(Op::Fetching { peer, arrived: 0, memory: read.memory, done });
         self.begin_op(peer, op, Pending::Read { key: read.key, address: read.address, length, op })

@@ -42,6 +42,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// Nobody reaches the memory of that key any more.
     pub fn unregister(&mut self, key: u64) {
         self.core.regions.remove(&key);
+        self.net.withdraw(key);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Endpoints in one thread: what was sent is what is received, whatever way it goes; and what cannot be ends a link and no more.
 
+mod direct;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -25,6 +27,11 @@ impl Buffer {
         Buffer::new(vec![0; length])
     }
 
+    /// What stands for its address.
+    fn number(&self) -> usize {
+        Rc::as_ptr(&self.bytes).addr() + self.start
+    }
+
     fn read(&self) -> Vec<u8> {
         self.bytes.borrow()[self.start..self.start + self.length].to_vec()
     }
@@ -48,6 +55,10 @@ impl Memory for Buffer {
         let (mut bytes, half) = (self.bytes.borrow_mut(), length / 2);
         give(&mut bytes[start..start + half]);
         give(&mut bytes[start + half..start + length]);
+    }
+
+    fn in_one_piece(&self) -> Option<(usize, usize)> {
+        Some((self.number(), self.length))
     }
 
     fn part(&self, offset: usize, length: usize) -> Buffer {

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tombolo::{
-    Channel, ChannelOptions, Domain, Draft, Error, Interest, Mapping, Message, Ready, Token, TransportKind,
-    WaitSet,
+    Channel, ChannelOptions, Domain, Draft, Error, Interest, Mapping, Message, Ready, Rights, Token,
+    TransportKind, WaitSet,
 };
 
+use super::exposed::{Exposures, Replace};
 use super::staging::{CHUNK_BYTES, CHUNKS, Place, RegionStages};
 use super::worker::{Job, Outcome, Worker};
-use super::{Event, LinkEnd, LinkId, Net};
+use super::{Event, Exposed, LinkEnd, LinkId, Net};
 use crate::address::Address;
 
 /// Slots of each ring of a link: 16 KiB each way.
@@ -39,6 +40,8 @@ pub struct ChannelNet {
     listened: HashMap<Token, LinkId>,
     places: Vec<Place>,
     stages: RegionStages,
+    domain: Domain,
+    exposures: Exposures,
     worker: Worker,
     questions: u32,
 }
@@ -75,11 +78,11 @@ fn end_of(error: &Error) -> LinkEnd {
 }
 
 impl ChannelNet {
-    /// Listens for links, and makes those that are asked for.
+    /// Listens for links, and makes those that are asked for. `replace` puts memory of this program where peers reach it.
     ///
     /// # Errors
     /// As [`Domain::listen`]; descriptors for waiting that cannot be had.
-    pub fn new(domain: &Domain) -> Result<ChannelNet, Error> {
+    pub fn new(domain: &Domain, replace: Replace) -> Result<ChannelNet, Error> {
         let options = ChannelOptions::default().slots(SLOTS)?.interface_hash(INTERFACE_HASH);
         let listener = domain.listen(&options)?;
         let number = listener.endpoint().map(|endpoint| endpoint.to_copy().object);
@@ -94,6 +97,8 @@ impl ChannelNet {
             listened: HashMap::new(),
             places: Vec::new(),
             stages: RegionStages::default(),
+            domain: domain.clone(),
+            exposures: Exposures::new(replace),
             worker,
             questions: 0,
         })
@@ -192,6 +197,7 @@ impl ChannelNet {
                 Event::Staged { link, capability }
             }
             Outcome::Mapped { link, mapping } => Event::Mapped { link, view: mapping },
+            Outcome::Reached { link, key, mapping } => Event::Reached { link, key, view: mapping },
         }
     }
 }
@@ -301,6 +307,39 @@ impl Net for ChannelNet {
     fn map(&mut self, link: LinkId, capability: u64, length_bytes: u64) {
         let Some(found) = self.links.get(link.0 as usize) else { return };
         self.worker.ask(Job::Map { link, domain: found.domain, capability, length_bytes });
+    }
+
+    fn expose(
+        &mut self,
+        link: LinkId,
+        key: u64,
+        memory: (usize, usize),
+        writable: bool,
+        peers: &[u64],
+    ) -> Option<Exposed> {
+        let reader = self.links.get(link.0 as usize).filter(|link| link.place.is_some())?.domain;
+        self.exposures.expose(&self.domain, (key, reader), memory, writable, peers)
+    }
+
+    fn withdraw(&mut self, key: u64) {
+        self.exposures.withdraw(key);
+    }
+
+    fn reach(&mut self, link: LinkId, key: u64, capability: u64, length_bytes: u64, writable: bool) {
+        let Some(found) = self.links.get(link.0 as usize) else { return };
+        let rights = if writable { Rights::READ_WRITE } else { Rights::READ };
+        let domain = found.domain;
+        self.worker.ask(Job::Reach { link, domain, key, capability, length_bytes, rights });
+    }
+
+    #[inline]
+    fn is_there(view: &Mapping) -> bool {
+        !view.is_revoked()
+    }
+
+    #[inline]
+    fn write_there(view: &Mapping, offset_bytes: usize, source: &[u8]) -> bool {
+        view.write(offset_bytes, source).is_ok()
     }
 
     fn read_chunk(view: &Mapping, offset_bytes: usize, target: &mut [u8]) -> bool {

@@ -1,6 +1,7 @@
 //! What joins endpoints: links that carry messages, and memory that a peer can read.
 
 mod channels;
+mod exposed;
 #[cfg(test)]
 pub(crate) mod sim;
 mod staging;
@@ -10,6 +11,7 @@ use tombolo::{Draft, Message, WaitSet};
 
 use crate::address::Address;
 pub use channels::ChannelNet;
+pub use exposed::Replace;
 
 /// A link to a peer. No id names two, ever.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -65,6 +67,26 @@ pub enum Event<V> {
         /// How, unless they cannot.
         view: Option<V>,
     },
+    /// Registered memory of a peer can be reached here.
+    Reached {
+        /// Which link.
+        link: LinkId,
+        /// Its key there.
+        key: u64,
+        /// How, unless it cannot.
+        view: Option<V>,
+    },
+}
+
+/// Memory that peers can be let reach by themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Exposed {
+    /// The right that the peer was given.
+    pub capability: u64,
+    /// How many bytes belong to that.
+    pub region_bytes: u64,
+    /// Where in them the memory begins.
+    pub offset: u64,
 }
 
 /// Memory of an endpoint that its peers can read, by place.
@@ -133,6 +155,29 @@ pub trait Net {
 
     /// Maps what a peer lets this endpoint read; an event tells of it.
     fn map(&mut self, link: LinkId, capability: u64, length_bytes: u64);
+
+    /// Lets the peer at the other end of a link reach memory that is registered under a key: an address and how many bytes. `peers` are the
+    /// domains that may ask for it too. `None` where that cannot be.
+    fn expose(
+        &mut self,
+        link: LinkId,
+        key: u64,
+        memory: (usize, usize),
+        writable: bool,
+        peers: &[u64],
+    ) -> Option<Exposed>;
+
+    /// Nobody reaches the memory of a key any more, when this returns.
+    fn withdraw(&mut self, key: u64);
+
+    /// Maps memory that a peer lets this endpoint reach; an event tells of it.
+    fn reach(&mut self, link: LinkId, key: u64, capability: u64, length_bytes: u64, writable: bool);
+
+    /// Whether memory of a peer is still its, and what is written there is seen.
+    fn is_there(view: &Self::View) -> bool;
+
+    /// Writes memory of a peer. Whether it is there.
+    fn write_there(view: &Self::View, offset_bytes: usize, source: &[u8]) -> bool;
 
     /// Reads memory of a peer. Whether it is there.
     fn read_chunk(view: &Self::View, offset_bytes: usize, target: &mut [u8]) -> bool;

@@ -1,18 +1,31 @@
 //! Endpoints in one thread: links are queues of messages, memory that peers read are vectors. For tests.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use tombolo::{Draft, Message, WaitSet};
 
-use super::{Event, LinkEnd, LinkId, Net, Stages};
+use super::{Event, Exposed, LinkEnd, LinkId, Net, Stages};
 use crate::address::Address;
 
 const CHUNKS: u16 = 3;
 const CHUNK_BYTES: u32 = 4096;
 
 type Memory = Rc<RefCell<Vec<u8>>>;
+
+/// Memory of a peer, until it is taken back.
+#[derive(Clone)]
+pub(crate) struct SimView {
+    memory: Memory,
+    there: Rc<Cell<bool>>,
+}
+
+impl SimView {
+    fn new(memory: Memory) -> SimView {
+        SimView { memory, there: Rc::new(Cell::new(true)) }
+    }
+}
 
 /// What all endpoints of a test share.
 #[derive(Default)]
@@ -22,8 +35,10 @@ pub(crate) struct World {
     ends: HashMap<(Address, u32), (Address, u32)>,
     ended: HashMap<(Address, u32), LinkEnd>,
     links: HashMap<Address, u32>,
-    events: HashMap<Address, VecDeque<Event<Memory>>>,
-    regions: HashMap<u64, Memory>,
+    events: HashMap<Address, VecDeque<Event<SimView>>>,
+    regions: HashMap<u64, SimView>,
+    /// Memory that can be put where peers reach it, by what stands for its address.
+    pub(crate) exposable: HashMap<usize, Memory>,
     /// Messages that a link holds until they are received.
     pub(crate) room: usize,
     /// Whether peers can read each other's memory.
@@ -76,6 +91,8 @@ pub(crate) struct SimNet {
     own: Address,
     hot: Vec<LinkId>,
     stages: SimStages,
+    /// What peers reach, by key.
+    exposed: HashMap<u64, SimView>,
 }
 
 #[derive(Default)]
@@ -93,12 +110,18 @@ impl SimNet {
     pub(crate) fn new(world: &Rc<RefCell<World>>, number: u64) -> SimNet {
         let own = Address { endpoint: number, domain: number * 1000 };
         world.borrow_mut().events.insert(own, VecDeque::new());
-        SimNet { world: Rc::clone(world), own, hot: Vec::new(), stages: SimStages::default() }
+        SimNet {
+            world: Rc::clone(world),
+            own,
+            hot: Vec::new(),
+            stages: SimStages::default(),
+            exposed: HashMap::new(),
+        }
     }
 }
 
 impl Net for SimNet {
-    type View = Memory;
+    type View = SimView;
     type Stages = SimStages;
 
     fn address(&self) -> Address {
@@ -120,7 +143,7 @@ impl Net for SimNet {
         world.events.entry(self.own).or_default().push_back(connected);
     }
 
-    fn next_event(&mut self) -> Option<Event<Memory>> {
+    fn next_event(&mut self) -> Option<Event<SimView>> {
         let event = self.world.borrow_mut().events.get_mut(&self.own)?.pop_front()?;
         if let Event::Connected { link, .. } | Event::Accepted { link, .. } = &event {
             self.hot.push(*link);
@@ -203,7 +226,7 @@ impl Net for SimNet {
         });
         let mut world = self.world.borrow_mut();
         let capability = self.own.endpoint;
-        world.regions.insert(capability, Rc::clone(memory));
+        world.regions.insert(capability, SimView::new(Rc::clone(memory)));
         let staged = Event::Staged { link, capability: Some(capability) };
         world.events.entry(self.own).or_default().push_back(staged);
     }
@@ -214,8 +237,47 @@ impl Net for SimNet {
         world.events.entry(self.own).or_default().push_back(Event::Mapped { link, view });
     }
 
-    fn read_chunk(view: &Memory, offset_bytes: usize, target: &mut [u8]) -> bool {
-        let memory = view.borrow();
+    fn expose(
+        &mut self,
+        _: LinkId,
+        key: u64,
+        (address, length): (usize, usize),
+        _: bool,
+        _: &[u64],
+    ) -> Option<Exposed> {
+        let mut world = self.world.borrow_mut();
+        let memory = world.exposable.get(&address).cloned()?;
+        let view = self.exposed.entry(key).or_insert_with(|| SimView::new(memory)).clone();
+        let capability = 1_000_000 + world.regions.len() as u64;
+        world.regions.insert(capability, view);
+        Some(Exposed { capability, region_bytes: length as u64, offset: 0 })
+    }
+
+    fn withdraw(&mut self, key: u64) {
+        if let Some(view) = self.exposed.remove(&key) {
+            view.there.set(false);
+        }
+    }
+
+    fn reach(&mut self, link: LinkId, key: u64, capability: u64, _: u64, _: bool) {
+        let mut world = self.world.borrow_mut();
+        let view = world.regions.get(&capability).cloned();
+        world.events.entry(self.own).or_default().push_back(Event::Reached { link, key, view });
+    }
+
+    fn is_there(view: &SimView) -> bool {
+        view.there.get()
+    }
+
+    fn write_there(view: &SimView, offset_bytes: usize, source: &[u8]) -> bool {
+        let mut memory = view.memory.borrow_mut();
+        let Some(part) = memory.get_mut(offset_bytes..offset_bytes + source.len()) else { return false };
+        part.copy_from_slice(source);
+        view.there.get()
+    }
+
+    fn read_chunk(view: &SimView, offset_bytes: usize, target: &mut [u8]) -> bool {
+        let memory = view.memory.borrow();
         let Some(part) = memory.get(offset_bytes..offset_bytes + target.len()) else { return false };
         target.copy_from_slice(part);
         true

@@ -36,8 +36,9 @@ impl Place {
         }
     }
 
-    fn region(&self, domain: &Domain) -> Result<Region, Error> {
-        let options = RegionOptions::new(u64::from(CHUNKS) * u64::from(CHUNK_BYTES));
+    /// Makes a region there.
+    pub(super) fn region(&self, domain: &Domain, length_bytes: u64) -> Result<Region, Error> {
+        let options = RegionOptions::new(length_bytes);
         match self {
             Place::Kernel => domain.create_region(&options),
             // A window is between the host and one other node, after which it is called.
@@ -64,7 +65,7 @@ impl Regions {
     ) -> Result<(Arc<Mapping>, u64), Error> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if !made.contains_key(place) {
-            let region = place.region(domain)?;
+            let region = place.region(domain, u64::from(CHUNKS) * u64::from(CHUNK_BYTES))?;
             let options = MapOptions { populate: true, ..MapOptions::default() };
             let mapping = region.map_with(Rights::READ_WRITE, options)?;
             made.insert(place.clone(), (region, Arc::new(mapping)));
@@ -75,19 +76,20 @@ impl Regions {
     }
 }
 
-/// Maps what a domain lets this one read.
+/// Maps what a domain lets this one read, or reach.
 pub(super) fn map(
     domain: &Domain,
     from: DomainId,
     capability: u64,
     length_bytes: u64,
+    rights: Rights,
 ) -> Result<Mapping, Error> {
     let handle = tombolo::interface::Capability::<false> { object: capability };
     let capability = domain.accept(FarEnd::from(from), handle)?;
     if capability.extent().length_bytes < length_bytes {
         return Err(Error::WouldBlock);
     }
-    capability.map_with(Rights::READ, MapOptions { populate: true, ..MapOptions::default() })
+    capability.map_with(rights, MapOptions { populate: true, ..MapOptions::default() })
 }
 
 /// Regions as they are written to.

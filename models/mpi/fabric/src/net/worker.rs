@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use tombolo::{
-    Channel, ChannelOptions, Domain, DomainId, Endpoint, Error, Listener, Mapping, Ready, WaitSet, Waker,
+    Channel, ChannelOptions, Domain, DomainId, Endpoint, Error, Listener, Mapping, Ready, Rights, WaitSet,
+    Waker,
 };
 
 use super::LinkId;
@@ -34,6 +35,7 @@ pub(super) enum Job {
     Connect { to: Address },
     Stage { link: LinkId, domain: u64, index: usize, place: Place },
     Map { link: LinkId, domain: u64, capability: u64, length_bytes: u64 },
+    Reach { link: LinkId, domain: u64, key: u64, capability: u64, length_bytes: u64, rights: Rights },
 }
 
 /// What came of it.
@@ -43,6 +45,7 @@ pub(super) enum Outcome {
     Accepted(Box<Channel>),
     Staged { link: LinkId, place: usize, staged: Option<(Arc<Mapping>, u64)> },
     Mapped { link: LinkId, mapping: Option<Mapping> },
+    Reached { link: LinkId, key: u64, mapping: Option<Mapping> },
 }
 
 #[derive(Debug)]
@@ -216,8 +219,13 @@ impl Shared {
             }
             Job::Map { link, domain: from, capability, length_bytes } => {
                 let from = DomainId::from_bits(from);
-                let mapping = from.and_then(|from| staging::map(domain, from, capability, length_bytes).ok());
-                Outcome::Mapped { link, mapping }
+                let map = |from| staging::map(domain, from, capability, length_bytes, Rights::READ).ok();
+                Outcome::Mapped { link, mapping: from.and_then(map) }
+            }
+            Job::Reach { link, domain: from, key, capability, length_bytes, rights } => {
+                let from = DomainId::from_bits(from);
+                let map = |from| staging::map(domain, from, capability, length_bytes, rights).ok();
+                Outcome::Reached { link, key, mapping: from.and_then(map) }
             }
         }
     }
