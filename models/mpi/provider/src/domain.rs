@@ -64,8 +64,8 @@ pub(crate) unsafe extern "C" fn open(
         fid: fid_domain { fid, ops: ptr::from_ref(&OPS), mr: ptr::from_ref(&MR_OPS) },
         endpoints: Vec::new(),
         regions: HashMap::new(),
-        gives_keys: mr_mode == FI_MR_BASIC || mr_mode & FI_MR_PROV_KEY != 0,
-        by_address: mr_mode == FI_MR_BASIC || mr_mode & FI_MR_VIRT_ADDR != 0,
+        gives_keys: mr_mode == FI_MR_BASIC,
+        by_address: mr_mode == FI_MR_BASIC,
         next_key: 1,
         users: 0,
     });

@@ -119,6 +119,7 @@ pub(crate) struct Wish {
     pub(crate) mr_mode: c_int,
     pub(crate) mr_key_size: usize,
     pub(crate) cq_data_size: usize,
+    pub(crate) domain_caps: u64,
     pub(crate) tx_caps: u64,
     pub(crate) tx_flags: u64,
     pub(crate) tx_order: u64,
@@ -143,6 +144,7 @@ pub(crate) struct Offer {
     pub(crate) tx_flags: u64,
     pub(crate) rx_flags: u64,
     pub(crate) dest: Option<[u8; ADDRESS_BYTES]>,
+    pub(crate) source: [u8; ADDRESS_BYTES],
 }
 
 /// Whether what is asked for can be had, and what is given then.
@@ -150,6 +152,7 @@ pub(crate) fn offer(version: u32, wish: &Wish) -> Option<Offer> {
     let nothing_else = |asked: u64, there: u64| asked & !there == 0;
     let manual = |progress: c_int| progress != FI_PROGRESS_AUTO;
     let fits = nothing_else(wish.caps, CAPS)
+        && nothing_else(wish.domain_caps, REACH)
         && nothing_else(wish.tx_caps, CAPS)
         && nothing_else(wish.rx_caps, CAPS)
         && nothing_else(wish.tx_flags, TX_FLAGS)
@@ -190,12 +193,11 @@ pub(crate) fn offer(version: u32, wish: &Wish) -> Option<Offer> {
             caps | implied | REACH
         }
     };
-    // What was called basic has the program's addresses, and keys that are given out.
-    let basic = wish.mr_mode == FI_MR_BASIC;
-    let mr_mode = match basic {
-        true if version < (1 << 16 | 5) => FI_MR_BASIC,
-        true => FI_MR_VIRT_ADDR | FI_MR_PROV_KEY,
-        false => 0,
+    // What was called basic has the program's addresses, and keys that are given out; what was called scalable is all others.
+    let mr_mode = match wish.mr_mode {
+        FI_MR_BASIC | FI_MR_SCALABLE => wish.mr_mode,
+        0 if version < (1 << 16 | 5) => FI_MR_SCALABLE,
+        _ => 0,
     };
     Some(Offer {
         caps,
@@ -205,6 +207,7 @@ pub(crate) fn offer(version: u32, wish: &Wish) -> Option<Offer> {
         tx_flags: wish.tx_flags,
         rx_flags: wish.rx_flags,
         dest: wish.dest,
+        source: [0; ADDRESS_BYTES],
     })
 }
 
@@ -238,6 +241,7 @@ unsafe fn read_wish(hints: *const fi_info) -> Wish {
             wish.mr_mode = (&raw const (*attr).mr_mode).read();
             wish.mr_key_size = (&raw const (*attr).mr_key_size).read();
             wish.cq_data_size = (&raw const (*attr).cq_data_size).read();
+            wish.domain_caps = (&raw const (*attr).caps).read();
         }
         if let Some(attr) = hints.tx_attr.as_ref() {
             wish.tx_caps = attr.caps;
@@ -268,18 +272,6 @@ unsafe fn is_other(name: *const c_char, own: &CStr) -> bool {
     !name.is_null() && unsafe { CStr::from_ptr(name) } != own
 }
 
-/// Whether this provider was asked for by its name.
-///
-/// # Safety
-/// `hints` is null or a structure as `fi_allocinfo` makes it, with what it points to.
-unsafe fn names_us(hints: *const fi_info) -> bool {
-    // SAFETY: the caller's; a name is null or a string.
-    unsafe {
-        let attr = hints.as_ref().and_then(|hints| hints.fabric_attr.as_ref());
-        attr.is_some_and(|attr| !attr.prov_name.is_null() && CStr::from_ptr(attr.prov_name) == NAME)
-    }
-}
-
 /// A zeroed structure that libfabric frees, with room behind it.
 ///
 /// # Safety
@@ -305,14 +297,11 @@ pub(crate) unsafe extern "C" fn getinfo(
         let text = unsafe { CStr::from_ptr(node) };
         match text.to_str().ok().and_then(Address::parse) {
             Some(address) => wish.dest = Some(address.to_bytes()),
-            // A host by its name has no endpoint. Who asks for this provider alone, as `fi_pingpong` can, has other ways to
-            // tell its peers where it is, and is not sent away for that.
-            // SAFETY: as above.
-            None if unsafe { names_us(hints) } => {}
+            // A host by its name has no endpoint.
             None => return -FI_ENODATA,
         }
     }
-    let Some(offer) = offer(version, &wish) else { return -FI_ENODATA };
+    let Some(mut offer) = offer(version, &wish) else { return -FI_ENODATA };
     let domain = match attached() {
         Ok(domain) => domain,
         Err(error) => {
@@ -320,6 +309,7 @@ pub(crate) unsafe extern "C" fn getinfo(
             return -FI_ENODATA;
         }
     };
+    offer.source = Address { endpoint: 0, domain: domain.id().to_bits() }.to_bytes();
     let fabric_name = CString::new(domain.machine_name()).unwrap_or_default();
     let domain_name = CString::new(domain.node_name()).unwrap_or_default();
     // SAFETY: as above; names are null or strings.
@@ -380,6 +370,12 @@ unsafe fn build(offer: &Offer, fabric_name: &CStr, domain_name: &CStr) -> Option
         }
         i.caps = offer.caps;
         i.addr_format = ADDRESS_FORMAT;
+        // Of this domain, but of none of its endpoints: each is given a number when it is opened.
+        i.src_addr = calloc(1, ADDRESS_BYTES);
+        if !i.src_addr.is_null() {
+            i.src_addr.cast::<[u8; ADDRESS_BYTES]>().write_unaligned(offer.source);
+            i.src_addrlen = ADDRESS_BYTES;
+        }
         if let Some(bytes) = offer.dest {
             i.dest_addr = calloc(1, ADDRESS_BYTES);
             if !i.dest_addr.is_null() {
@@ -493,6 +489,7 @@ mod tests {
     fn old_programs_register_memory_by_its_address() {
         let basic = Wish { mr_mode: FI_MR_BASIC, ..Wish::default() };
         assert_eq!(offer(1 << 16 | 4, &basic).unwrap().mr_mode, FI_MR_BASIC);
-        assert_eq!(offer(V1_17, &basic).unwrap().mr_mode, FI_MR_VIRT_ADDR | FI_MR_PROV_KEY);
+        assert_eq!(offer(V1_17, &basic).unwrap().mr_mode, FI_MR_BASIC);
+        assert_eq!(offer(1 << 16, &Wish::default()).unwrap().mr_mode, FI_MR_SCALABLE);
     }
 }

@@ -278,7 +278,14 @@ impl<N: Net, M: Memory> Engine<N, M> {
         let from = if self.core.directed { peek.from } else { NO_ADDRESS };
         let mut done = Done::new(Kind::Receive, true, peek.context, flags::TAGGED | flags::RECV);
         done.completion.tag = peek.tag;
-        let Some(index) = self.core.find_kept(true, peek.tag, peek.ignore, from) else {
+        let mut found = self.core.find_kept(true, peek.tag, peek.ignore, from);
+        if found.is_none() {
+            // Who looks again and again, and finds each time that nothing is there, may do nothing else.
+            self.look_aside();
+            self.progress();
+            found = self.core.find_kept(true, peek.tag, peek.ignore, from);
+        }
+        let Some(index) = found else {
             // Looking for what has not come is no receive that failed.
             done.completion.failure = Some(Failure::NoMessage);
             self.core.received.push_back(done.completion);
