@@ -258,7 +258,7 @@ impl<B: Board> Leaf<B> {
                 }
             }
             // A program on a board does not read: what is fed to it is gone, as in the pipe of one that does not.
-            Order::Input { domain, .. } => self.report(&Report::InputTaken { domain }),
+            Order::Input { domain, stream, .. } => self.report(&Report::InputTaken { domain, stream }),
             Order::OutputTaken { domain, stream, bytes } => self.output_taken(domain, stream, bytes as usize),
             Order::Dismiss { connection } => {
                 if self.running.as_ref().is_some_and(|running| running.connection == connection) {

@@ -176,6 +176,7 @@ fn start_order(domain: DomainId) -> StartOrder {
         directory: String::new(),
         stdin: false,
         seat: Seat::any(),
+        side: None,
     }
 }
 

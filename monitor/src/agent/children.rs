@@ -6,10 +6,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tombolo_base::DomainId;
-use tombolo_control::{Exit, Seat, StartOrder};
+use tombolo_control::{Exit, Seat, StartOrder, streams};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::Interest;
 use tombolo_platform::process::{Ended, Process};
+use tombolo_platform::socket::{self, Kind};
 use tombolo_platform::thread::{self, Scheduling};
 use tombolo_platform::{Errno, OsError, Signal, process};
 
@@ -26,7 +27,8 @@ pub(super) struct ChildProcess {
     process: Process,
     /// Its output streams that are open, by number.
     outputs: Vec<(u8, OwnedFd)>,
-    input: Option<OwnedFd>,
+    /// Its inputs that are open, by number. A side stream is here too, by a descriptor of its own.
+    inputs: Vec<(u8, OwnedFd)>,
 }
 
 impl ChildProcess {
@@ -46,9 +48,15 @@ impl ChildProcess {
                 add(pipe.as_fd(), Interest::Read, Token::ChildOutput(domain, *number));
             }
         }
-        if let Some(input) = self.input.as_ref().filter(|_| core.next_input(domain).is_some()) {
-            add(input.as_fd(), Interest::Write, Token::ChildInput(domain));
+        for (number, input) in &self.inputs {
+            if core.next_input(domain, *number).is_some() {
+                add(input.as_fd(), Interest::Write, Token::ChildInput(domain, *number));
+            }
         }
+    }
+
+    fn input(&self, number: u8) -> Option<&OwnedFd> {
+        self.inputs.iter().find(|(of, _)| *of == number).map(|(_, input)| input)
     }
 }
 
@@ -57,7 +65,8 @@ impl Agent {
         let domain = order.domain;
         match self.try_start(order) {
             Ok(child) => {
-                self.core.started(domain, child.process.pid(), child.input.is_some());
+                let inputs: Vec<u8> = child.inputs.iter().map(|(number, _)| *number).collect();
+                self.core.started(domain, child.process.pid(), &inputs);
                 self.children.insert(domain, child);
             }
             Err(error) => self.core.not_started(domain, error.to_string()),
@@ -92,23 +101,39 @@ impl Agent {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         take_seat(&mut command, &order.seat)?;
         // The emulator opens the program itself, after it has been executed, so it must inherit it.
-        let inherit: &[BorrowedFd<'_>] = if self.emulator.is_some() { &[program.as_fd()] } else { &[] };
-        let mut process = Process::start(&mut command, inherit)
+        let mut inherit: Vec<BorrowedFd<'_>> = self.emulator.iter().map(|_| program.as_fd()).collect();
+        let side = order.side.as_ref().map(|_| socket::pair(Kind::Stream)).transpose()?;
+        if let (Some((_, theirs)), Some(variable)) = (&side, &order.side) {
+            // The program reads it as it would a pipe.
+            rustix::io::ioctl_fionbio(theirs, false).context("make a side stream")?;
+            command.env(variable, theirs.as_raw_fd().to_string());
+            inherit.push(theirs.as_fd());
+        }
+        let mut process = Process::start(&mut command, &inherit)
             .map_err(|error| explain(error, &order.seat, self.emulator.is_some()))?;
         let child = process.child_mut();
         let outputs = [
-            child.stdout.take().map(|pipe| (1, OwnedFd::from(pipe))),
-            child.stderr.take().map(|pipe| (2, OwnedFd::from(pipe))),
+            child.stdout.take().map(|pipe| (streams::OUTPUT, OwnedFd::from(pipe))),
+            child.stderr.take().map(|pipe| (streams::ERROR, OwnedFd::from(pipe))),
         ];
-        let input = child.stdin.take().map(OwnedFd::from);
-        let outputs: Vec<(u8, OwnedFd)> = outputs.into_iter().flatten().collect();
+        let mut outputs: Vec<(u8, OwnedFd)> = outputs.into_iter().flatten().collect();
+        let input = child.stdin.take().map(|pipe| (streams::INPUT, OwnedFd::from(pipe)));
+        let mut inputs: Vec<(u8, OwnedFd)> = input.into_iter().collect();
+        if let Some((ours, _)) = side {
+            inputs.push((
+                streams::SIDE,
+                ours.try_clone()
+                    .map_err(|error| OsError::from_io("feed a program by its side stream", &error))?,
+            ));
+            outputs.push((streams::SIDE, ours));
+        }
         for (_, pipe) in &outputs {
             rustix::io::ioctl_fionbio(pipe, true).context("read a program's output")?;
         }
-        if let Some(input) = &input {
-            rustix::io::ioctl_fionbio(input, true).context("feed a program")?;
+        for (_, pipe) in &inputs {
+            rustix::io::ioctl_fionbio(pipe, true).context("feed a program")?;
         }
-        Ok(ChildProcess { process, outputs, input })
+        Ok(ChildProcess { process, outputs, inputs })
     }
 
     pub(super) fn signal(&mut self, domain: DomainId, number: u8) {
@@ -142,22 +167,27 @@ impl Agent {
         self.core.output_read(domain, number, Vec::new());
     }
 
-    pub(super) fn write_input(&mut self, domain: DomainId) {
-        while let Some(input) = self.children.get(&domain).and_then(|child| child.input.as_ref())
-            && let Some(piece) = self.core.next_input(domain)
+    pub(super) fn write_input(&mut self, domain: DomainId, number: u8) {
+        while let Some(input) = self.children.get(&domain).and_then(|child| child.input(number))
+            && let Some(piece) = self.core.next_input(domain, number)
         {
             match rustix::io::write(input, piece) {
-                Ok(count) => self.core.input_written(domain, count),
+                Ok(count) => self.core.input_written(domain, number, count),
                 Err(Errno::AGAIN | Errno::INTR) => return,
-                Err(_) => return self.core.input_refused(domain),
+                Err(_) => return self.core.input_refused(domain, number),
             }
         }
     }
 
-    pub(super) fn close_input(&mut self, domain: DomainId) {
-        if let Some(child) = self.children.get_mut(&domain) {
-            child.input = None;
+    pub(super) fn close_input(&mut self, domain: DomainId, number: u8) {
+        let Some(child) = self.children.get_mut(&domain) else { return };
+        if number == streams::SIDE
+            && let Some(side) = child.input(number)
+        {
+            // It may still be read by the other descriptor. One whose far end is closed has ended already.
+            let _ = rustix::net::shutdown(side, rustix::net::Shutdown::Write);
         }
+        child.inputs.retain(|(of, _)| *of != number);
     }
 
     pub(super) fn child_may_have_ended(&mut self, domain: DomainId) {
@@ -171,7 +201,7 @@ impl Agent {
         };
         self.core.ended(domain, exit);
         // What it wrote last is still in the pipes, and no more than they hold.
-        for number in [1, 2] {
+        for number in [streams::OUTPUT, streams::ERROR, streams::SIDE] {
             while self.read_output(domain, number) {}
             if self.has_output(domain, number) {
                 // Somebody else still holds the pipe: a program that it started and that left its group.

@@ -61,7 +61,7 @@ pub enum Token {
     /// A domain's output.
     ChildOutput(DomainId, u8),
     /// A domain's input.
-    ChildInput(DomainId),
+    ChildInput(DomainId, u8),
     /// A lifeline.
     Lifeline(ChannelId),
     /// The end of an orphan.
@@ -189,7 +189,7 @@ impl Agent {
             Token::ChildOutput(domain, stream) => {
                 self.read_output(domain, stream);
             }
-            Token::ChildInput(domain) => self.write_input(domain),
+            Token::ChildInput(domain, stream) => self.write_input(domain, stream),
             Token::Lifeline(channel) => self.core.lifeline_let_go(channel),
             Token::Orphan(number) => self.reap_orphan(number),
         }
@@ -224,8 +224,8 @@ impl Agent {
                 }
                 Action::Start { order } => self.start(order),
                 Action::Signal { domain, signal } => self.signal(domain, signal),
-                Action::Feed { domain } => self.write_input(domain),
-                Action::CloseInput { domain } => self.close_input(domain),
+                Action::Feed { domain, stream } => self.write_input(domain, stream),
+                Action::CloseInput { domain, stream } => self.close_input(domain, stream),
                 Action::HangUp { channel } => self.hang_up(channel),
                 Action::LetGo { channel } => {
                     self.lifelines.remove(&channel);

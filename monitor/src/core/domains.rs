@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tombolo_base::{DomainId, NodeId, Target};
-use tombolo_control::{Exit, Fault, Order, Reply, SpawnRequest, StartOrder};
+use tombolo_control::{Exit, Fault, Order, Reply, SpawnRequest, StartOrder, streams};
 use tombolo_machine::image::Image;
 
 use super::{
@@ -36,7 +36,7 @@ impl Core {
                 build: [0; 32],
                 channels: 0,
                 starting: None,
-                feeding: None,
+                feeding: Vec::new(),
             },
         );
         Ok(domain)
@@ -73,6 +73,7 @@ impl Core {
         image: Option<Result<Image, String>>,
     ) -> Result<(), Fault> {
         let (node, target) = self.startable_node(&spawn.node)?;
+        may_have_side(&spawn, target)?;
         self.may_have_child(parent)?;
         self.node_has_room(node)?;
         let image = self.image_of(parent, &spawn, image)?;
@@ -103,12 +104,12 @@ impl Core {
                 build: hash,
                 channels: 0,
                 starting: Some(request),
-                feeding: None,
+                feeding: Vec::new(),
             },
         );
-        let SpawnRequest { arguments, environment, directory, stdin, seat, .. } = spawn;
+        let SpawnRequest { arguments, environment, directory, stdin, seat, side, .. } = spawn;
         let order =
-            StartOrder { domain, program: hash, name, arguments, environment, directory, stdin, seat };
+            StartOrder { domain, program: hash, name, arguments, environment, directory, stdin, seat, side };
         self.order(node, Order::Start { order });
         Ok(())
     }
@@ -261,7 +262,7 @@ impl Core {
         // Its connection may still be there: a channel to it would be one to the dead.
         let clients = &self.clients;
         self.waiting.retain(|waiting| clients.get(&waiting.client).and_then(|of| of.domain) != Some(domain));
-        if let Some((client, request)) = record.feeding {
+        for (_, client, request) in record.feeding {
             self.answer(client, request, Err(Fault::NoSuchDomain { domain }));
         }
         if let Some((_, Some(client))) = record.parent {
@@ -326,9 +327,9 @@ impl Core {
         due.into_iter().for_each(|domain| self.condemn(domain));
     }
 
-    /// Who gets the output of a domain: whoever started the whole job, up the line of parents to one that nobody
-    /// here started.
-    pub(super) fn output_owner(&self, domain: DomainId) -> Option<Client> {
+    /// Who gets what comes from a stream of a domain: of its side stream whoever started it; of the others whoever
+    /// started the whole job, up the line of parents to one that nobody here started.
+    pub(super) fn output_owner(&self, domain: DomainId, stream: u8) -> Option<Client> {
         let mut owner = None;
         let mut next = Some(domain);
         while let Some(record) = next.and_then(|domain| self.domains.get(&domain)) {
@@ -336,12 +337,15 @@ impl Core {
                 owner = client;
                 parent
             });
+            if stream == streams::SIDE {
+                break;
+            }
         }
         owner.filter(|client| self.clients.contains_key(client))
     }
 
     pub(super) fn domain_output(&mut self, domain: DomainId, stream: u8, bytes: Vec<u8>) {
-        match self.output_owner(domain) {
+        match self.output_owner(domain, stream) {
             Some(client) => self.deliver(client, 0, Reply::Output { domain, stream, bytes }),
             None => {
                 // Nobody is left to read it, and its writer is being killed.
@@ -351,30 +355,73 @@ impl Core {
         }
     }
 
-    pub(super) fn input(&mut self, client: Client, request: u32, domain: DomainId, bytes: Vec<u8>) {
-        let result = match self.domains.get_mut(&domain) {
-            None => Err(Fault::NoSuchDomain { domain }),
-            Some(record) if record.feeding.is_some() => {
-                Err(Fault::Refused { why: format!("domain {domain} is still taking the input before") })
+    pub(super) fn input(
+        &mut self,
+        client: Client,
+        request: u32,
+        domain: DomainId,
+        stream: u8,
+        bytes: Vec<u8>,
+    ) {
+        match self.may_feed(client, domain, stream, bytes.is_empty()) {
+            Ok(()) => {
+                if let Some(record) = self.domains.get_mut(&domain) {
+                    record.feeding.push((stream, client, request));
+                }
+                self.order(domain.node(), Order::Input { domain, stream, bytes });
             }
-            Some(record) => {
-                record.feeding = Some((client, request));
-                Ok(())
-            }
-        };
-        match result {
-            Ok(()) => self.order(domain.node(), Order::Input { domain, bytes }),
             Err(fault) => self.answer(client, request, Err(fault)),
         }
     }
 
-    pub(super) fn input_taken(&mut self, domain: DomainId) {
-        if let Some((client, request)) =
-            self.domains.get_mut(&domain).and_then(|record| record.feeding.take())
+    /// Whether a client may feed a stream of a domain now. An end may follow what is still being taken.
+    fn may_feed(&self, client: Client, domain: DomainId, stream: u8, ends: bool) -> Result<(), Fault> {
+        let record = self.domains.get(&domain).ok_or(Fault::NoSuchDomain { domain })?;
+        let refused = |why: String| Err(Fault::Refused { why });
+        match stream {
+            streams::INPUT => {}
+            streams::SIDE if self.output_owner(domain, stream) == Some(client) => {}
+            streams::SIDE => {
+                return refused(format!("the side stream of domain {domain} is of whoever started it"));
+            }
+            _ => return refused(format!("domain {domain} has no input {stream}")),
+        }
+        match record.feeding.iter().filter(|(of, ..)| *of == stream).count() {
+            0 => Ok(()),
+            1 if ends => Ok(()),
+            _ => refused(format!("domain {domain} is still taking the input before")),
+        }
+    }
+
+    pub(super) fn input_taken(&mut self, domain: DomainId, stream: u8) {
+        // An agent takes what it is given in order.
+        if let Some(record) = self.domains.get_mut(&domain)
+            && let Some(first) = record.feeding.iter().position(|(of, ..)| *of == stream)
         {
+            let (_, client, request) = record.feeding.remove(first);
             self.answer(client, request, Ok(Reply::Done));
         }
     }
+}
+
+/// The most bytes of the name of a variable that tells of a side stream.
+const MAX_VARIABLE_BYTES: usize = 64;
+
+/// Whether a program can have the side stream that is asked for, if one is.
+fn may_have_side(spawn: &SpawnRequest, target: Target) -> Result<(), Fault> {
+    let Some(variable) = &spawn.side else { return Ok(()) };
+    let refused = |why: String| Err(Fault::Refused { why });
+    let named = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if !(1..=MAX_VARIABLE_BYTES).contains(&variable.len()) || !variable.bytes().all(named) {
+        return refused(format!("'{}' is no name of a variable for a side stream", shown(variable)));
+    }
+    if target.bare {
+        return refused(format!(
+            "a program on a board has no side stream, and node {} is one",
+            shown(&spawn.node)
+        ));
+    }
+    Ok(())
 }
 
 /// Programs that a node's agent keeps for later starts: a board has little memory to keep them in.

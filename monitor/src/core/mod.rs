@@ -209,8 +209,8 @@ struct DomainRecord {
     channels: u32,
     /// The request to be answered once it has started.
     starting: Option<u32>,
-    /// The request to be answered once its input has been taken.
-    feeding: Option<(Client, u32)>,
+    /// The requests to be answered once its inputs have been taken, by stream.
+    feeding: Vec<(u8, Client, u32)>,
 }
 
 /// A name that is exported.
@@ -398,7 +398,7 @@ impl Core {
             Report::Output { domain, stream, bytes } => self.domain_output(domain, stream, bytes),
             Report::ProgramTaken { hash } => self.program_taken(node, hash),
             Report::Released { channel } => self.channel_released(node, channel),
-            Report::InputTaken { domain } => self.input_taken(domain),
+            Report::InputTaken { domain, stream } => self.input_taken(domain, stream),
             Report::TraceBytes { ticket, bytes } => self.trace_was_read(node, ticket, bytes),
             Report::RegionMade { region, failed, read_only } => self.region_made(region, failed, read_only),
             Report::RegionSealed { region, failed } => self.region_sealed(region, failed),
@@ -415,7 +415,7 @@ impl Core {
             | Report::NotStarted { domain, .. }
             | Report::Ended { domain, .. }
             | Report::Output { domain, .. }
-            | Report::InputTaken { domain }
+            | Report::InputTaken { domain, .. }
             | Report::Joined { domain: Some(domain), .. } => domain.node() == node,
             Report::RegionMade { region, .. } | Report::RegionSealed { region, .. } => region.node() == node,
             _ => true,

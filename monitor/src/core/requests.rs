@@ -94,14 +94,16 @@ impl Core {
             Request::ConsoleInput { node, bytes } => self.console_input(&node, bytes),
             Request::ConsoleTaken { node, bytes } => return self.console_taken(client, &node, bytes),
             Request::OutputTaken { domain, stream, bytes } => {
-                if self.output_owner(domain) != Some(client) {
+                if self.output_owner(domain, stream) != Some(client) {
                     // What others take is not theirs to say: its writer would run away from its reader.
                     return;
                 }
                 let order = Order::OutputTaken { domain, stream, bytes };
                 return self.order(domain.node(), order);
             }
-            Request::Input { domain, bytes } => return self.input(client, request, domain, bytes),
+            Request::Input { domain, stream, bytes } => {
+                return self.input(client, request, domain, stream, bytes);
+            }
             Request::Down => {
                 self.answer(client, request, Ok(Reply::Done));
                 return self.go_down(now);
@@ -256,7 +258,12 @@ impl Core {
             node.restarting.take_if(|(by, _)| *by == client);
         }
         for domain in self.domains.values_mut() {
-            domain.feeding.take_if(|(by, _)| *by == client);
+            // What it fed is still being taken, and nobody waits for that any more.
+            for (_, by, request) in &mut domain.feeding {
+                if *by == client {
+                    *request = 0;
+                }
+            }
         }
         let children: Vec<DomainId> = self
             .domains

@@ -17,6 +17,7 @@ use super::{Client, Core, Effect, Resource};
 mod held;
 mod names;
 pub(super) mod regions;
+mod streams;
 mod traces;
 
 const MACHINE: &str = r#"
@@ -144,6 +145,7 @@ impl Bench {
             directory: "/".into(),
             stdin: false,
             seat: tombolo_control::Seat::any(),
+            side: None,
         };
         self.ask(client, Request::Spawn { spawn })
     }
@@ -283,6 +285,7 @@ fn order_start(bench: &mut Bench, client: Client) -> StartOrder {
             directory: "/".into(),
             stdin: false,
             seat: tombolo_control::Seat::any(),
+            side: None,
         },
     };
     let message = ClientMessage { request: 9, body: spawn }.to_bytes().unwrap();
@@ -357,9 +360,9 @@ fn what_a_lost_client_waited_for_is_not_told_to_the_next_of_its_number() {
     bench.attach((HOST, 1));
     bench.attach((ARM1, 1));
     let domain = start(&mut bench, (HOST, 1));
-    assert_eq!(bench.ask((ARM1, 1), Request::Input { domain, bytes: vec![1] }), None);
+    assert_eq!(bench.ask((ARM1, 1), Request::Input { domain, stream: 0, bytes: vec![1] }), None);
     is_replaced(&mut bench);
-    bench.report(ARM0, Report::InputTaken { domain });
+    bench.report(ARM0, Report::InputTaken { domain, stream: 0 });
     assert_eq!(bench.answer((ARM1, 1)), None);
 
     bench.core.node_lost(ARM0, "gone");

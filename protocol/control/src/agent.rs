@@ -46,7 +46,7 @@ rt::record_view! {
 rt::owned_record! {
     /// What to run.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct StartOrder => StartOrderView<'m>, inline 96 / 8;
+    pub struct StartOrder => StartOrderView<'m>, inline 112 / 8;
     /// Who it will be.
     domain @ 0: rt::DomainId => rt::Domain,
     /// SHA-256 of the program, which the agent has.
@@ -63,6 +63,8 @@ rt::owned_record! {
     stdin @ 72: bool => bool,
     /// On which processors, and before whom.
     seat @ 80: Seat => SeatView<'m>,
+    /// The variable that tells it the number of its side stream's descriptor; it has no side stream if none.
+    side @ 96: Option<rt::String> => Option<rt::Text<'m, 61440>>,
 }
 
 rt::owned_union! {
@@ -110,7 +112,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Agent` can notice.
-pub const AGENT_FINGERPRINT: u64 = 0xa106d75371836e44;
+pub const AGENT_FINGERPRINT: u64 = 0x2ad2cab5afcdb4d6;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Agent`.
@@ -136,7 +138,7 @@ rt::owned_messages! {
         window_offset_bytes @ 40: Option<u64> => Option<u64>,
     };
     /// Run something.
-    Message 3 => Start, 96 {
+    Message 3 => Start, 112 {
         /// What.
         order @ 0: StartOrder => StartOrderView<'m>,
     };
@@ -163,18 +165,20 @@ rt::owned_messages! {
         /// Which.
         channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
     };
-    /// Feed a domain's standard input; empty bytes end it.
-    Message 7 => Input, 16 {
+    /// Feed a stream of a domain; empty bytes end it.
+    Message 7 => Input, 24 {
         /// Whose.
         domain @ 0: rt::DomainId => rt::Domain,
+        /// 0 for its standard input, 3 for its side stream.
+        stream @ 8: u8 => u8,
         /// What.
-        bytes @ 8: rt::Vec<u8> => rt::Blob<'m, 61440>,
+        bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
     /// A domain's output was taken.
     Message 8 => OutputTaken, 16 {
         /// Whose.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// 1 or 2.
+        /// 1, 2 or 3, as in `output`.
         stream @ 8: u8 => u8,
         /// How much.
         bytes @ 12: u32 => u32,
@@ -382,7 +386,7 @@ rt::owned_messages! {
     Message 108 => Output, 24 {
         /// Which.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// 1 or 2.
+        /// 1 for its output, 2 for its errors, 3 for its side stream.
         stream @ 8: u8 => u8,
         /// What; empty at the end.
         bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
@@ -397,10 +401,12 @@ rt::owned_messages! {
         /// Which.
         channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
     };
-    /// What was fed to a domain's standard input has been taken.
-    Message 111 => InputTaken, 8 {
+    /// What was fed to a stream of a domain has been taken.
+    Message 111 => InputTaken, 16 {
         /// Whose.
         domain @ 0: rt::DomainId => rt::Domain,
+        /// 0 or 3, as in `input`.
+        stream @ 8: u8 => u8,
     };
     /// What this node's names say to a client of another node.
     Message 130 => NamesSay, 16 {

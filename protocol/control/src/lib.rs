@@ -38,6 +38,18 @@ pub use wire::{
     ClientMessage, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Wire, is_about_names, told,
 };
 
+/// Numbers of a domain's streams, as [`Request::Input`] and [`Reply::Output`] have them.
+pub mod streams {
+    /// Standard input.
+    pub const INPUT: u8 = 0;
+    /// Standard output.
+    pub const OUTPUT: u8 = 1;
+    /// Standard error.
+    pub const ERROR: u8 = 2;
+    /// The side stream, both ways.
+    pub const SIDE: u8 = 3;
+}
+
 /// Listeners from this number on are of exports in the scope of a node, and numbered by its agent; those below by the
 /// root.
 pub const NODE_LISTENERS: u32 = 1 << 31;

@@ -17,7 +17,7 @@ use super::records::*;
 rt::owned_record! {
     /// What to start, and how.
     #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct SpawnRequest => SpawnRequestView<'m>, inline 72 / 8;
+    pub struct SpawnRequest => SpawnRequestView<'m>, inline 88 / 8;
     /// On which node.
     node @ 0: rt::String => rt::Text<'m, 1024>,
     /// The caller's own image; otherwise a descriptor of the image file comes with the message.
@@ -34,6 +34,9 @@ rt::owned_record! {
     stdin @ 48: bool => bool,
     /// Where on the node it runs, and before whom.
     seat @ 56: Seat => SeatView<'m>,
+    /// Give it a side stream: a socket to the caller, whose number there this variable of its environment tells. The
+    /// caller feeds it by `input` and gets what comes from it as `output`; nobody else does.
+    side @ 72: Option<rt::String> => Option<rt::Text<'m, 61440>>,
 }
 
 rt::owned_record! {
@@ -230,7 +233,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0xb2761f4f13008c0f;
+pub const MONITOR_FINGERPRINT: u64 = 0xd885de303fffafe8;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.
@@ -267,7 +270,7 @@ rt::owned_messages! {
         config @ 32: tombolo_link::ChannelConfig => ChannelConfigView<'m>,
     };
     /// Start a program.
-    Call 5 => Spawn, 72 {
+    Call 5 => Spawn, 88 {
         /// What and where.
         spawn @ 0: SpawnRequest => SpawnRequestView<'m>,
     };
@@ -310,17 +313,20 @@ rt::owned_messages! {
     Message 12 => OutputTaken, 16 {
         /// Whose.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// 1 or 2.
+        /// 1, 2 or 3, as in `output`.
         stream @ 8: u8 => u8,
         /// How much.
         bytes @ 12: u32 => u32,
     };
-    /// Feed a child's standard input; empty bytes end it.
-    Call 13 => Input, 16 {
+    /// Feed a stream of a child; empty bytes end it. Answered when it has been taken, and until then nothing but an end
+    /// may follow.
+    Call 13 => Input, 24 {
         /// Whose.
         domain @ 0: rt::DomainId => rt::Domain,
+        /// 0 for its standard input, 3 for its side stream.
+        stream @ 8: u8 => u8,
         /// What.
-        bytes @ 8: rt::Vec<u8> => rt::Blob<'m, 61440>,
+        bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
     /// Stop the machine.
     Call 14 => Down;
@@ -603,7 +609,7 @@ rt::owned_messages! {
     Message 51 => Output, 24 {
         /// Who.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// 1 or 2.
+        /// 1 for its output, 2 for its errors, 3 for its side stream.
         stream @ 8: u8 => u8,
         /// What; empty at the end of the stream.
         bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,

@@ -96,6 +96,7 @@ fn replies_and_orders_come_back_as_they_went() {
             directory: "/".into(),
             stdin: true,
             seat: Seat { cpus: vec![0, 513], real_time_priority: 9 },
+            side: Some("SIDE_FD".into()),
         },
     };
     assert_eq!(Order::from_bytes(&order.to_bytes().unwrap()), Ok(order));
@@ -151,7 +152,7 @@ fn what_is_longer_than_it_may_be_is_refused_by_name_before_it_is_sent_and_when_i
 fn all_of_a_message_has_a_limit_too() {
     let input = |bytes: usize| ClientMessage {
         request: 1,
-        body: Request::Input { domain: domain(1), bytes: vec![7; bytes] },
+        body: Request::Input { domain: domain(1), stream: 0, bytes: vec![7; bytes] },
     };
     let around = input(0).to_bytes().unwrap().len();
     let max = MAX_MESSAGE_BYTES - around;
@@ -197,6 +198,7 @@ fn a_lying_length_is_refused() {
             directory: String::new(),
             stdin: false,
             seat: Seat::any(),
+            side: None,
         },
     };
     let mut bytes = ClientMessage { request: 1, body: bytes }.to_bytes().unwrap();

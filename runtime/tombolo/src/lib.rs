@@ -46,6 +46,7 @@ mod monitor;
 mod names;
 mod options;
 mod region;
+mod side;
 mod spawn;
 #[cfg(test)]
 mod testing;
@@ -75,6 +76,7 @@ pub use options::ChannelOptions;
 pub use region::{
     Capability, FarEnd, Granted, MapOptions, Mapping, Region, RegionFile, RegionOptions, Right, Shown,
 };
+pub use side::SideStream;
 pub use spawn::{Child, Exit, SpawnOptions, Stream};
 pub use waitset::{DescriptorReady, Interest, Ready, Token, Trigger, WaitSet, WaitStats, Waker};
 

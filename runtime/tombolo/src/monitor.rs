@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tombolo_base::{DomainId, NodeId};
-use tombolo_control::{ClientMessage, Fault, Grant, MonitorMessage, Reply, Request, Wire};
+use tombolo_control::{ClientMessage, Fault, Grant, MonitorMessage, Reply, Request, Wire, streams};
 use tombolo_naming::{Answer, Notice, Operation, Scope};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
@@ -19,6 +19,7 @@ use crate::channel::withdraw;
 use crate::error::Error;
 use crate::exits::{Ended, Exits};
 use crate::future::Watch;
+use crate::side::Side;
 use crate::spawn::{Stream, unexpected};
 use crate::trace;
 
@@ -66,6 +67,10 @@ pub(crate) struct Arrived {
     /// When children were asked for that are not there yet, as a trace has it, by request.
     spawning: BTreeMap<u32, u64>,
     pub(crate) console: VecDeque<ConsoleOutput>,
+    /// Requests for children with a side stream.
+    starting_sides: HashSet<u32>,
+    /// This end of the side streams of children.
+    pub(crate) sides: HashMap<DomainId, Side>,
     /// Of the watches that were given and not dropped.
     notices: HashMap<WatchKey, VecDeque<Notice>>,
 }
@@ -93,6 +98,10 @@ impl Arrived {
 
     pub(crate) fn take_reply(&mut self, request: u32) -> Option<(Reply, Vec<OwnedFd>)> {
         self.replies.remove(&request)
+    }
+
+    pub(crate) fn has_reply(&self, request: u32) -> bool {
+        self.replies.contains_key(&request)
     }
 }
 
@@ -185,6 +194,12 @@ impl MonitorLink {
             let mut arrived = unpoisoned(self.arrived.lock());
             arrived.next_request()
         };
+        if let Request::Spawn { spawn } = &body
+            && spawn.side.is_some()
+        {
+            // What the child says may come before the answer is looked at.
+            unpoisoned(self.arrived.lock()).starting_sides.insert(request);
+        }
         if matches!(body, Request::Spawn { .. })
             && let Some(recorder) = self.recorder.get().filter(|recorder| recorder.is_on())
         {
@@ -193,7 +208,9 @@ impl MonitorLink {
         }
         let sent = self.send(request, body, fds);
         if sent.is_err() {
-            unpoisoned(self.arrived.lock()).unanswered.remove(&request);
+            let mut arrived = unpoisoned(self.arrived.lock());
+            arrived.unanswered.remove(&request);
+            arrived.starting_sides.remove(&request);
         }
         sent.map(|()| request)
     }
@@ -491,10 +508,28 @@ impl MonitorLink {
         let _ = self.tell_names(&scope, operation);
     }
 
+    /// Keeps what came by a side stream until it is taken; an empty piece is its end.
+    fn file_side(&self, domain: DomainId, bytes: Vec<u8>) {
+        let mut arrived = unpoisoned(self.arrived.lock());
+        if let Some(side) = arrived.sides.get_mut(&domain) {
+            return side.pieces.push_back(bytes);
+        }
+        drop(arrived);
+        if !bytes.is_empty() {
+            // Nobody listens to it any more. If the monitor is gone by now, the next read says so.
+            let bytes = bytes.len() as u32;
+            let _ = self.tell(Request::OutputTaken { domain, stream: streams::SIDE, bytes });
+        }
+    }
+
     /// Puts one message where whoever waits for it looks.
     fn file(&self, bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(), String> {
         let message = MonitorMessage::from_bytes(bytes).map_err(|error| error.to_string())?;
         let request = message.number();
+        if let Reply::Output { domain, stream: streams::SIDE, bytes } = message.body {
+            self.file_side(domain, bytes);
+            return Ok(());
+        }
         if let Reply::Output { domain, stream, bytes } = message.body {
             let taken = bytes.len() as u32;
             let which = if stream == 2 { Stream::Error } else { Stream::Output };
@@ -519,6 +554,10 @@ impl MonitorLink {
             Reply::TurnedAway { fault } => arrived.turned_away = Some(fault),
             Reply::Ended { domain, exit } => {
                 self.recorder.get().inspect(|recorder| trace::child_ended(recorder, domain));
+                // One that nobody asked for will not be asked for any more.
+                if arrived.sides.get(&domain).is_some_and(|side| !side.taken) {
+                    arrived.sides.remove(&domain);
+                }
                 arrived.exits.push(domain, exit);
             }
             Reply::Noticed { origin, notice } => {
@@ -532,6 +571,11 @@ impl MonitorLink {
             }
             answer => {
                 arrived.unanswered.remove(&request);
+                if arrived.starting_sides.remove(&request)
+                    && let Reply::Spawn { domain } = &answer
+                {
+                    arrived.sides.insert(*domain, Side::default());
+                }
                 if let Some(ticks) = arrived.spawning.remove(&request)
                     && let (Reply::Spawn { domain }, Some(recorder)) = (&answer, self.recorder.get())
                 {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_control::{Reply, Request, Seat, SpawnRequest};
+use tombolo_control::{Reply, Request, Seat, SpawnRequest, streams};
 use tombolo_platform::Context;
 
 pub use tombolo_control::Exit;
@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::exits::Ended;
 use crate::files::FILES_VARIABLE;
 use crate::monitor::{ANSWER_TIMEOUT, MonitorLink};
+use crate::side::SideStream;
 
 /// One of a program's output streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +58,7 @@ impl SpawnOptions {
             directory,
             stdin: false,
             seat: Seat::any(),
+            side: None,
         };
         SpawnOptions { image, request }
     }
@@ -80,6 +82,13 @@ impl SpawnOptions {
     #[must_use]
     pub fn on(mut self, node: impl Into<String>) -> Self {
         self.request.node = node.into();
+        self
+    }
+
+    /// What it is called, in lists and as its `argv[0]`; as the image's file unless said.
+    #[must_use]
+    pub fn called(mut self, name: impl Into<String>) -> Self {
+        self.request.image_name = name.into();
         self
     }
 
@@ -135,6 +144,16 @@ impl SpawnOptions {
     #[must_use]
     pub fn with_input(mut self) -> Self {
         self.request.stdin = true;
+        self
+    }
+
+    /// Gives it a side stream: a socket to this program, both ways, beside its standard streams. The program finds the
+    /// number of its descriptor in the environment variable `variable`; here it is [`Child::side_stream`].
+    ///
+    /// Starting it fails on a board, and when `variable` is no name of a variable.
+    #[must_use]
+    pub fn with_side_stream(mut self, variable: impl Into<String>) -> Self {
+        self.request.side = Some(variable.into());
         self
     }
 }
@@ -234,13 +253,20 @@ impl Child {
         }
     }
 
-    /// Feeds its standard input, at most 8 KiB at a time; nothing ends it.
+    /// Feeds its standard input, at most 8 KiB at a time; nothing ends it. Waits until it has been taken.
     ///
     /// # Errors
-    /// [`Error::Monitor`] when it has ended or has no such pipe.
-    pub fn input(&self, bytes: &[u8]) -> Result<(), Error> {
-        let bytes = bytes.to_vec();
-        self.link.ask(Request::Input { domain: self.id, bytes }, ANSWER_TIMEOUT).map(|_| ())
+    /// [`Error::Monitor`] when it has ended or has no such pipe; [`Error::TimedOut`] when it does not read, and then how
+    /// much of it was taken is not known.
+    pub fn input(&self, bytes: &[u8], timeout: Duration) -> Result<(), Error> {
+        let (stream, bytes) = (streams::INPUT, bytes.to_vec());
+        self.link.ask(Request::Input { domain: self.id, stream, bytes }, timeout).map(|_| ())
+    }
+
+    /// This end of its side stream, once; none if it was started without, or this was asked before.
+    #[must_use]
+    pub fn side_stream(&self) -> Option<SideStream> {
+        SideStream::take(&self.link, self.id)
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tombolo_base::DomainId;
 use tombolo_platform::Deadline;
 use tombolo_platform::time::now_ns;
 use tombolo_transport::contract::Endpoint;
@@ -26,6 +27,7 @@ use crate::domain::Listener;
 use crate::error::Error;
 use crate::exits::Ended;
 use crate::monitor::MonitorLink;
+use crate::side::{Side, SideStream};
 use crate::spawn::Child;
 
 /// What a [`WaitSet`] found ready.
@@ -39,6 +41,10 @@ pub enum Ready {
     Listener(Token),
     /// This child has ended: [`Child::wait`] says how. Also when the monitor is gone, which it then says. Told once.
     Child(Token),
+    /// Something came by this side stream, an end included, or what was sent by it has been taken: then
+    /// [`try_recv`](SideStream::try_recv) until it finds nothing, and [`try_send`](SideStream::try_send). Also when the
+    /// monitor is gone, which they then say. Told again until it is taken.
+    Side(Token),
     /// Something happened on this descriptor, told as it was added. A hint, as with `epoll`: what was done to the
     /// descriptor since may have used it up.
     Descriptor(Token, DescriptorReady),
@@ -56,6 +62,7 @@ impl Ready {
             Ready::Channel(token)
             | Ready::Listener(token)
             | Ready::Child(token)
+            | Ready::Side(token)
             | Ready::Descriptor(token, _)
             | Ready::Timer(token, _) => Some(token),
             Ready::Woken => None,
@@ -142,6 +149,7 @@ enum What {
         ended: Ended,
         told: bool,
     },
+    Side(DomainId),
     /// The connection to the monitor itself.
     Link,
 }
@@ -293,6 +301,15 @@ impl WaitSet {
     /// [`Error::Os`].
     pub fn add_child(&mut self, child: &Child) -> Result<Token, Error> {
         self.watch(child.link(), What::Child { ended: child.ended().clone(), told: false })
+    }
+
+    /// Adds a side stream, to be told when something has come by it, or what was sent has been taken. It need not outlive
+    /// the set: of one that is dropped nothing more is told.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn add_side(&mut self, side: &SideStream) -> Result<Token, Error> {
+        self.watch(side.link(), What::Side(side.domain()))
     }
 
     /// Adds a descriptor of something else. The set keeps a duplicate of it.
@@ -467,6 +484,11 @@ impl WaitSet {
                 *told = true;
                 Some(Ready::Child(token))
             }
+            What::Side(_) => {
+                // There may be more of it.
+                self.look_again = true;
+                Some(Ready::Side(token))
+            }
             What::Link => None,
         }
     }
@@ -529,6 +551,7 @@ fn is_ready(watched: &Watched) -> bool {
             arrived.incoming.get(number).is_some_and(|waiting| !waiting.is_empty()).then_some(())
         }),
         What::Child { ended, .. } => watched.link.peek(|_| ended.get().map(|_| ())),
+        What::Side(domain) => watched.link.peek(|arrived| Side::is_ready(arrived, *domain).then_some(())),
     };
     !matches!(found, Ok(None))
 }

@@ -158,7 +158,7 @@ impl Chaos {
     fn close_channel(&mut self) -> Result<(), Failure> {
         let place = self.random.below(self.crowd.members.len() as u64) as usize;
         if let Some(child) = &self.crowd.members[place].child {
-            child.input(b"drop\n").map_err(text)?;
+            child.input(b"drop\n", std::time::Duration::from_secs(30)).map_err(text)?;
         }
         Ok(())
     }

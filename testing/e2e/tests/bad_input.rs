@@ -101,6 +101,7 @@ fn requests_with_a_flipped_byte_harm_nobody() {
         directory: "/".into(),
         stdin: true,
         seat: tombolo_control::Seat::any(),
+        side: None,
     };
     let config = tombolo_link::ChannelConfig::default();
     let requests = [
@@ -232,6 +233,7 @@ fn long_messages_and_many_descriptors_harm_nobody() {
                     directory: String::new(),
                     stdin: false,
                     seat: tombolo_control::Seat::any(),
+                    side: None,
                 };
                 for body in [
                     Request::Restart { node: name.clone() },

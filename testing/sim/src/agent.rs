@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tombolo_base::{ChannelId, DomainId};
-use tombolo_control::{Exit, Order, RegionId, Seal, StartOrder};
+use tombolo_control::{Exit, Order, RegionId, Seal, StartOrder, streams};
 use tombolod::agent::core::{
     Action, AgentCore, Item, Outgoing, PIECE_BYTES, ProgramSource, RegionSource, Stopped,
 };
@@ -26,6 +26,37 @@ struct Child {
     life: End,
     outputs: [Option<End>; 2],
     input: Option<End>,
+    side: Option<Side>,
+}
+
+/// A side stream: one socket, which each way ends by itself.
+struct Side {
+    end: End,
+    reads: bool,
+    writes: bool,
+}
+
+impl Child {
+    /// What an input goes to, while it takes something.
+    fn input(&self, stream: u8) -> Option<&End> {
+        match stream {
+            streams::SIDE => self.side.as_ref().filter(|side| side.writes).map(|side| &side.end),
+            _ => self.input.as_ref(),
+        }
+    }
+
+    fn close_input(&mut self, stream: u8) {
+        match stream {
+            streams::SIDE => {
+                if let Some(side) = &mut self.side {
+                    side.writes = false;
+                    // As shutting it down does.
+                    side.end.hang_up();
+                }
+            }
+            _ => self.input = None,
+        }
+    }
 }
 
 /// An agent.
@@ -170,8 +201,10 @@ impl SimAgent {
         let mut domains: Vec<DomainId> = self.children.keys().copied().collect();
         shared.random.shuffle(&mut domains);
         for domain in domains {
-            self.write_input(domain);
-            for stream in [1, 2] {
+            for stream in [streams::INPUT, streams::SIDE] {
+                self.write_input(domain, stream);
+            }
+            for stream in [streams::OUTPUT, streams::ERROR, streams::SIDE] {
                 while self.core.may_read_output(domain, stream) && self.read_output(domain, stream) {}
             }
             self.look_at_end(domain);
@@ -187,7 +220,7 @@ impl SimAgent {
             _ => Exit::Signalled { signal: 0 },
         };
         self.core.ended(domain, exit);
-        for stream in [1, 2] {
+        for stream in [streams::OUTPUT, streams::ERROR, streams::SIDE] {
             while self.read_output(domain, stream) {}
         }
         self.children.remove(&domain);
@@ -196,8 +229,11 @@ impl SimAgent {
     /// Reads one piece; at the end of the stream, closes it. Whether there was any, or the end.
     fn read_output(&mut self, domain: DomainId, stream: u8) -> bool {
         let Some(child) = self.children.get_mut(&domain) else { return false };
-        let output = &mut child.outputs[usize::from(stream) - 1];
-        let Some(end) = output else { return false };
+        let end = match stream {
+            streams::SIDE => child.side.as_ref().filter(|side| side.reads).map(|side| &side.end),
+            stream => child.outputs[usize::from(stream) - 1].as_ref(),
+        };
+        let Some(end) = end else { return false };
         match end.receive() {
             Some((bytes, _)) => {
                 // There is room for more.
@@ -205,7 +241,10 @@ impl SimAgent {
                 self.core.output_read(domain, stream, bytes);
             }
             None if end.is_gone() => {
-                *output = None;
+                match stream {
+                    streams::SIDE => child.side.iter_mut().for_each(|side| side.reads = false),
+                    stream => child.outputs[usize::from(stream) - 1] = None,
+                }
                 self.core.output_read(domain, stream, Vec::new());
             }
             None => return false,
@@ -213,19 +252,19 @@ impl SimAgent {
         true
     }
 
-    fn write_input(&mut self, domain: DomainId) {
-        while let Some(input) = self.children.get(&domain).and_then(|child| child.input.as_ref())
-            && let Some(piece) = self.core.next_input(domain)
+    fn write_input(&mut self, domain: DomainId, stream: u8) {
+        while let Some(input) = self.children.get(&domain).and_then(|child| child.input(stream))
+            && let Some(piece) = self.core.next_input(domain, stream)
         {
             let count = piece.len().min(PIECE_BYTES);
             if input.is_gone() {
-                return self.core.input_refused(domain);
+                return self.core.input_refused(domain, stream);
             }
             if input.waiting_there() >= PIPE_PACKETS {
                 return;
             }
             input.send((piece[..count].to_vec(), Vec::new()));
-            self.core.input_written(domain, count);
+            self.core.input_written(domain, stream, count);
         }
     }
 
@@ -248,10 +287,10 @@ impl SimAgent {
                         shared.after(1_000, Event::Signal { pid: child.pid, signal });
                     }
                 }
-                Action::Feed { domain } => self.write_input(domain),
-                Action::CloseInput { domain } => {
+                Action::Feed { domain, stream } => self.write_input(domain, stream),
+                Action::CloseInput { domain, stream } => {
                     if let Some(child) = self.children.get_mut(&domain) {
-                        child.input = None;
+                        child.close_input(stream);
                     }
                 }
                 Action::HangUp { channel } => {
@@ -421,18 +460,19 @@ impl SimAgent {
         let pair = || End::pair(&shared.wakes);
         let (life, their_life) = pair();
         let ((out, their_out), (err, their_err)) = (pair(), pair());
-        let (input, their_input) = match order.stdin {
-            true => Some(pair()).unzip(),
-            false => (None, None),
-        };
+        let (input, their_input) = order.stdin.then(pair).unzip();
+        let (side, their_side) = order.side.as_ref().map(|_| pair()).unzip();
         let actor = self.actor();
         let child = Child {
             pid,
             life: life.owned_by(actor),
             outputs: [Some(out.owned_by(actor)), Some(err.owned_by(actor))],
             input: input.map(|input| input.owned_by(actor)),
+            side: side.map(|side| Side { end: side.owned_by(actor), reads: true, writes: true }),
         };
-        self.core.started(domain, pid, child.input.is_some());
+        let inputs =
+            [child.input.as_ref().map(|_| streams::INPUT), child.side.as_ref().map(|_| streams::SIDE)];
+        self.core.started(domain, pid, &inputs.into_iter().flatten().collect::<Vec<u8>>());
         self.children.insert(domain, child);
         shared.born.push(Birth {
             pid,
@@ -441,6 +481,7 @@ impl SimAgent {
             life: Some(their_life),
             outputs: vec![their_out, their_err],
             input: their_input,
+            side: their_side,
         });
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{
-    CapabilityId, ClientMessage, Grant, MonitorMessage, Reply, Request, Seat, SpawnRequest, Wire,
+    CapabilityId, ClientMessage, Grant, MonitorMessage, Reply, Request, Seat, SpawnRequest, Wire, streams,
 };
 use tombolo_link::ChannelConfig;
 use tombolo_naming::{Answer, Operation, Query, Scope};
@@ -35,7 +35,8 @@ pub(crate) enum Asked {
     Attach,
     Export(String),
     Spawn {
-        stdin: bool,
+        /// Its inputs.
+        fed: Vec<u8>,
     },
     Lock {
         scope: Scope,
@@ -58,7 +59,8 @@ pub(crate) type Action = fn(&mut Process, &mut Shared);
 
 pub(crate) struct Child {
     pub(crate) domain: DomainId,
-    stdin: bool,
+    /// The inputs that it has.
+    fed: Vec<u8>,
 }
 
 /// A process.
@@ -69,9 +71,10 @@ pub struct Process {
     life: Option<End>,
     outputs: Vec<End>,
     input: Option<End>,
+    side: Option<End>,
     monitor: Option<End>,
-    /// Written, not yet taken by a pipe.
-    unwritten: [Vec<Vec<u8>>; 2],
+    /// Written, not yet taken by a pipe; the last by the side stream.
+    unwritten: [Vec<Vec<u8>>; 3],
     asked: BTreeMap<u32, Asked>,
     next_request: u32,
     attached: bool,
@@ -102,8 +105,9 @@ impl Process {
             life: birth.life,
             outputs: birth.outputs.into_iter().map(|output| output.owned_by(actor)).collect(),
             input: birth.input.map(|input| input.owned_by(actor)),
+            side: birth.side.map(|side| side.owned_by(actor)),
             monitor,
-            unwritten: [Vec::new(), Vec::new()],
+            unwritten: Default::default(),
             asked: BTreeMap::new(),
             next_request: 1,
             attached: false,
@@ -219,11 +223,13 @@ impl Process {
         if lost {
             return Fate::Exits(2);
         }
-        while let Some((bytes, _)) = self.input.as_ref().and_then(End::receive) {
-            shared.note(&[6, bytes.len() as u64], || {
-                format!("process {} reads {} bytes", self.pid, bytes.len())
-            });
-            self.input.iter().for_each(End::ring);
+        for input in self.input.iter().chain(&self.side) {
+            while let Some((bytes, _)) = input.receive() {
+                shared.note(&[6, bytes.len() as u64], || {
+                    format!("process {} reads {} bytes", self.pid, bytes.len())
+                });
+                input.ring();
+            }
         }
         self.let_go(shared);
         self.talk(shared);
@@ -271,7 +277,7 @@ impl Process {
     }
 
     fn flush_outputs(&mut self) {
-        for (output, unwritten) in self.outputs.iter().zip(&mut self.unwritten) {
+        for (output, unwritten) in self.outputs.iter().chain(&self.side).zip(&mut self.unwritten) {
             while !unwritten.is_empty() && output.waiting_there() < PIPE_PACKETS {
                 output.send((unwritten.remove(0), Vec::new()));
             }
@@ -299,8 +305,8 @@ impl Process {
                 self.plan_action(shared);
             }
             (Reply::Export { listener }, Some(Asked::Export(name))) => self.names.push((name, listener)),
-            (Reply::Spawn { domain }, Some(Asked::Spawn { stdin })) => {
-                self.children.push(Child { domain, stdin });
+            (Reply::Spawn { domain }, Some(Asked::Spawn { fed })) => {
+                self.children.push(Child { domain, fed });
             }
             (Reply::Names { answer: Answer::Locked { token }, .. }, Some(Asked::Lock { scope, name })) => {
                 self.locks.push((scope, name, token));
@@ -416,7 +422,9 @@ impl Process {
             number => format!("n{number}"),
         };
         let own_image = self.is_child() && shared.random.chance(400);
-        let stdin = shared.random.chance(500);
+        let (stdin, side) = (shared.random.chance(500), shared.random.chance(300));
+        let fed = [stdin.then_some(streams::INPUT), side.then_some(streams::SIDE)].into_iter().flatten();
+        let fed = fed.collect();
         let spawn = SpawnRequest {
             node,
             own_image,
@@ -426,12 +434,13 @@ impl Process {
             directory: "/".into(),
             stdin,
             seat: Seat::any(),
+            side: side.then(|| "SIDE_FD".into()),
         };
         let image = shared.random.below(shared.images.len() as u64) as usize;
         // Only on the host's kernel do descriptors travel to the root.
         let passes = !own_image && !shared.random.chance(30);
         let fds = if passes && self.is_on_hosts_kernel(shared) { vec![Fd::Image(image)] } else { vec![] };
-        self.ask(Request::Spawn { spawn }, Asked::Spawn { stdin }, fds);
+        self.ask(Request::Spawn { spawn }, Asked::Spawn { fed }, fds);
     }
 
     fn is_on_hosts_kernel(&self, shared: &Shared) -> bool {
@@ -448,17 +457,21 @@ impl Process {
     }
 
     fn act_feed(&mut self, shared: &mut Shared) {
-        let fed: Vec<DomainId> =
-            self.children.iter().filter(|child| child.stdin).map(|child| child.domain).collect();
-        if let Some(domain) = shared.random.pick(&fed).copied() {
+        let fed = |child: &Child| child.fed.iter().map(|stream| (child.domain, *stream)).collect::<Vec<_>>();
+        let fed: Vec<(DomainId, u8)> = self.children.iter().flat_map(fed).collect();
+        if let Some((domain, stream)) = shared.random.pick(&fed).copied() {
             let length = if shared.random.chance(200) { 0 } else { shared.random.magnitude(1, 20_000) };
             let bytes = vec![7; length as usize];
-            self.request(Request::Input { domain, bytes });
+            self.request(Request::Input { domain, stream, bytes });
         }
     }
 
     fn act_write(&mut self, shared: &mut Shared) {
-        let stream = shared.random.below(2) as usize;
+        let streams = self.outputs.len() + self.side.iter().len();
+        let stream = shared.random.below(streams.max(1) as u64) as usize;
+        if stream == 2 && shared.random.chance(100) {
+            self.side = None;
+        }
         if self.outputs.len() == 2 {
             for _ in 0..shared.random.magnitude(1, 16) {
                 let length = shared.random.magnitude(1, 8192) as usize;

@@ -83,6 +83,8 @@ pub struct Birth {
     pub outputs: Vec<End>,
     /// Its standard input.
     pub input: Option<End>,
+    /// Its side stream.
+    pub side: Option<End>,
 }
 
 /// What the two sides of a channel did with it, for checking each other.

@@ -206,7 +206,8 @@ impl World {
 
     fn start_process(&mut self, node: u16) -> i32 {
         let pid = self.shared.pid();
-        let birth = Birth { pid, node, domain: None, life: None, outputs: Vec::new(), input: None };
+        let birth =
+            Birth { pid, node, domain: None, life: None, outputs: Vec::new(), input: None, side: None };
         let process = Process::new(&mut self.shared, birth);
         self.born += 1;
         self.processes.insert(pid, process);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use tombolo_base::DomainId;
-use tombolo_control::{Exit, Report};
+use tombolo_control::{Exit, Report, streams};
 
 use super::{Action, AgentCore};
 
@@ -24,14 +24,20 @@ struct OutputRecord {
     in_flight_pieces: usize,
 }
 
+/// A domain's input that is open.
+#[derive(Debug)]
+struct InputRecord {
+    stream: u8,
+    /// What it has not taken yet; an empty piece ends it.
+    feeding: VecDeque<Vec<u8>>,
+}
+
 /// A domain that this agent started.
 #[derive(Debug)]
 pub(super) struct ChildRecord {
     pid: i32,
     outputs: Vec<OutputRecord>,
-    has_input: bool,
-    /// What it has not taken yet; an empty piece ends it.
-    feeding: VecDeque<Vec<u8>>,
+    inputs: Vec<InputRecord>,
     exit: Option<Exit>,
 }
 
@@ -43,15 +49,24 @@ impl ChildRecord {
     fn output(&mut self, stream: u8) -> Option<&mut OutputRecord> {
         self.outputs.iter_mut().find(|output| output.stream == stream)
     }
+
+    fn input(&mut self, stream: u8) -> Option<&mut InputRecord> {
+        self.inputs.iter_mut().find(|input| input.stream == stream)
+    }
 }
 
 impl<D> AgentCore<D> {
-    /// A domain was started, with both outputs, and with an input or not.
-    pub fn started(&mut self, domain: DomainId, pid: i32, has_input: bool) {
-        let output = |stream| OutputRecord { stream, in_flight_bytes: 0, in_flight_pieces: 0 };
-        let outputs = vec![output(1), output(2)];
-        let record = ChildRecord { pid, outputs, has_input, feeding: VecDeque::new(), exit: None };
-        self.children.insert(domain, record);
+    /// A domain was started, with both outputs, and with these inputs. A side stream is one of them, and an output too.
+    pub fn started(&mut self, domain: DomainId, pid: i32, inputs: &[u8]) {
+        let side = inputs.contains(&streams::SIDE).then_some(streams::SIDE);
+        let outputs = [streams::OUTPUT, streams::ERROR]
+            .into_iter()
+            .chain(side)
+            .map(|stream| OutputRecord { stream, in_flight_bytes: 0, in_flight_pieces: 0 })
+            .collect();
+        let inputs =
+            inputs.iter().map(|stream| InputRecord { stream: *stream, feeding: VecDeque::new() }).collect();
+        self.children.insert(domain, ChildRecord { pid, outputs, inputs, exit: None });
         self.report(Report::Started { domain, pid });
     }
 
@@ -102,48 +117,49 @@ impl<D> AgentCore<D> {
         }
     }
 
-    pub(super) fn feed(&mut self, domain: DomainId, bytes: Vec<u8>) {
+    pub(super) fn feed(&mut self, domain: DomainId, stream: u8, bytes: Vec<u8>) {
         let Some(child) = self.children.get_mut(&domain) else { return };
-        if !child.has_input {
+        let Some(input) = child.input(stream) else {
             // It has closed its input, or never had one: what is fed to it is gone, as in any pipe.
-            return self.report(Report::InputTaken { domain });
-        }
-        child.feeding.push_back(bytes);
-        self.close_input_if_due(domain);
-        self.actions.push_back(Action::Feed { domain });
+            return self.report(Report::InputTaken { domain, stream });
+        };
+        input.feeding.push_back(bytes);
+        self.close_input_if_due(domain, stream);
+        self.actions.push_back(Action::Feed { domain, stream });
     }
 
-    /// What a domain's input should take next.
+    /// What an input of a domain should take next.
     #[must_use]
-    pub fn next_input(&self, domain: DomainId) -> Option<&[u8]> {
-        let child = self.children.get(&domain).filter(|child| child.has_input)?;
-        child.feeding.front().map(Vec::as_slice)
+    pub fn next_input(&self, domain: DomainId, stream: u8) -> Option<&[u8]> {
+        let input = self.children.get(&domain)?.inputs.iter().find(|input| input.stream == stream)?;
+        input.feeding.front().map(Vec::as_slice)
     }
 
-    /// A domain's input took some of that.
-    pub fn input_written(&mut self, domain: DomainId, count: usize) {
-        let Some(child) = self.children.get_mut(&domain) else { return };
-        let Some(piece) = child.feeding.front_mut() else { return };
+    /// An input of a domain took some of that.
+    pub fn input_written(&mut self, domain: DomainId, stream: u8, count: usize) {
+        let input = self.children.get_mut(&domain).and_then(|child| child.input(stream));
+        let Some(input) = input else { return };
+        let Some(piece) = input.feeding.front_mut() else { return };
         piece.drain(..count.min(piece.len()));
         if piece.is_empty() {
-            child.feeding.pop_front();
-            self.report(Report::InputTaken { domain });
-            self.close_input_if_due(domain);
+            input.feeding.pop_front();
+            self.report(Report::InputTaken { domain, stream });
+            self.close_input_if_due(domain, stream);
         }
     }
 
-    /// A domain's input takes nothing any more.
-    pub fn input_refused(&mut self, domain: DomainId) {
+    /// An input of a domain takes nothing any more.
+    pub fn input_refused(&mut self, domain: DomainId, stream: u8) {
         let Some(child) = self.children.get_mut(&domain) else { return };
-        child.has_input = false;
-        let pending = std::mem::take(&mut child.feeding).len();
-        self.actions.push_back(Action::CloseInput { domain });
-        (0..pending).for_each(|_| self.report(Report::InputTaken { domain }));
+        let Some(index) = child.inputs.iter().position(|input| input.stream == stream) else { return };
+        let pending = child.inputs.swap_remove(index).feeding.len();
+        self.actions.push_back(Action::CloseInput { domain, stream });
+        (0..pending).for_each(|_| self.report(Report::InputTaken { domain, stream }));
     }
 
-    fn close_input_if_due(&mut self, domain: DomainId) {
-        if self.next_input(domain).is_some_and(<[u8]>::is_empty) {
-            self.input_refused(domain);
+    fn close_input_if_due(&mut self, domain: DomainId, stream: u8) {
+        if self.next_input(domain, stream).is_some_and(<[u8]>::is_empty) {
+            self.input_refused(domain, stream);
         }
     }
 

@@ -130,11 +130,15 @@ pub enum Action<D> {
     Feed {
         /// Which.
         domain: DomainId,
+        /// By which stream.
+        stream: u8,
     },
-    /// Close a domain's input.
+    /// Close an input of a domain: of a side stream this way alone.
     CloseInput {
         /// Which.
         domain: DomainId,
+        /// Which stream.
+        stream: u8,
     },
     /// Let the domain's end of a lifeline show that the peer is gone. The agent's stays, to show when the domain lets
     /// go.
@@ -277,7 +281,7 @@ impl<D> AgentCore<D> {
                 self.deliver(connection, channel, &attachments, message, passed);
             }
             Order::HangUp { channel } => self.hang_up(channel),
-            Order::Input { domain, bytes } => self.feed(domain, bytes),
+            Order::Input { domain, stream, bytes } => self.feed(domain, stream, bytes),
             Order::OutputTaken { domain, stream, bytes } => self.output_taken(domain, stream, bytes as usize),
             Order::Dismiss { connection } => self.dismiss(connection),
             Order::Admitted { connection, domain } => self.admitted(connection, domain),

@@ -31,7 +31,7 @@ fn actions(agent: &mut Agent) -> Vec<Action<u32>> {
 /// An agent with one domain, process 50, that has an input.
 fn with_child() -> Agent {
     let mut agent = Agent::new();
-    agent.started(domain(1), 50, true);
+    agent.started(domain(1), 50, &[0]);
     assert_eq!(reports(&mut agent), [Report::Started { domain: domain(1), pid: 50 }]);
     agent
 }
@@ -211,25 +211,60 @@ fn an_end_is_reported_once_and_after_all_output() {
 #[test]
 fn input_is_taken_piece_by_piece_and_ends() {
     let mut agent = with_child();
-    let feed = |bytes: &[u8]| Order::Input { domain: domain(1), bytes: bytes.to_vec() };
-    let taken = Report::InputTaken { domain: domain(1) };
+    let feed = |bytes: &[u8]| Order::Input { domain: domain(1), stream: 0, bytes: bytes.to_vec() };
+    let taken = Report::InputTaken { domain: domain(1), stream: 0 };
     agent.execute(feed(b"abc"), vec![]).unwrap();
-    assert_eq!(actions(&mut agent), [Action::Feed { domain: domain(1) }]);
-    agent.input_written(domain(1), 2);
-    assert_eq!(agent.next_input(domain(1)), Some(&b"c"[..]));
+    assert_eq!(actions(&mut agent), [Action::Feed { domain: domain(1), stream: 0 }]);
+    agent.input_written(domain(1), 0, 2);
+    assert_eq!(agent.next_input(domain(1), 0), Some(&b"c"[..]));
     assert!(reports(&mut agent).is_empty());
     agent.execute(feed(b""), vec![]).unwrap();
-    agent.input_written(domain(1), 1);
+    agent.input_written(domain(1), 0, 1);
     assert_eq!(reports(&mut agent), [taken.clone(), taken.clone()]);
-    assert!(actions(&mut agent).contains(&Action::CloseInput { domain: domain(1) }));
-    assert_eq!(agent.next_input(domain(1)), None);
+    assert!(actions(&mut agent).contains(&Action::CloseInput { domain: domain(1), stream: 0 }));
+    assert_eq!(agent.next_input(domain(1), 0), None);
     agent.execute(feed(b"late"), vec![]).unwrap();
     assert_eq!(reports(&mut agent).as_slice(), std::slice::from_ref(&taken));
     // One that takes nothing any more swallows what is left.
     let mut agent = with_child();
     agent.execute(feed(b"abc"), vec![]).unwrap();
-    agent.input_refused(domain(1));
+    agent.input_refused(domain(1), 0);
     assert_eq!(reports(&mut agent), [taken]);
+}
+
+#[test]
+fn a_side_stream_goes_both_ways_and_each_ends_by_itself() {
+    let mut agent = Agent::new();
+    agent.started(domain(1), 50, &[3]);
+    reports(&mut agent);
+    let feed = |bytes: &[u8]| Order::Input { domain: domain(1), stream: 3, bytes: bytes.to_vec() };
+    let taken = Report::InputTaken { domain: domain(1), stream: 3 };
+    // There is no other input.
+    agent.execute(Order::Input { domain: domain(1), stream: 0, bytes: b"x".to_vec() }, vec![]).unwrap();
+    assert_eq!(reports(&mut agent), [Report::InputTaken { domain: domain(1), stream: 0 }]);
+    agent.execute(feed(b"ask"), vec![]).unwrap();
+    assert_eq!(actions(&mut agent).last(), Some(&Action::Feed { domain: domain(1), stream: 3 }));
+    agent.input_written(domain(1), 3, 3);
+    // What it says is read as fast as it is taken, whatever becomes of the other way.
+    agent.execute(feed(b""), vec![]).unwrap();
+    assert!(actions(&mut agent).contains(&Action::CloseInput { domain: domain(1), stream: 3 }));
+    for _ in 0..8 {
+        assert!(agent.may_read_output(domain(1), 3));
+        agent.output_read(domain(1), 3, b"answer".to_vec());
+    }
+    assert!(!agent.may_read_output(domain(1), 3) && agent.may_read_output(domain(1), 1));
+    agent.execute(Order::OutputTaken { domain: domain(1), stream: 3, bytes: 6 }, vec![]).unwrap();
+    assert!(agent.may_read_output(domain(1), 3));
+    let said = reports(&mut agent);
+    assert_eq!(said[..2], [taken.clone(), taken]);
+    assert_eq!(said.len(), 10);
+    // The end of a domain waits for its end too.
+    let exit = Exit::Exited { status: 0 };
+    agent.ended(domain(1), exit.clone());
+    [1, 2].into_iter().for_each(|stream| agent.output_read(domain(1), stream, vec![]));
+    assert!(reports(&mut agent).iter().all(|report| !matches!(report, Report::Ended { .. })));
+    agent.output_read(domain(1), 3, vec![]);
+    assert_eq!(reports(&mut agent).last(), Some(&Report::Ended { domain: domain(1), exit }));
 }
 
 #[test]
@@ -253,6 +288,7 @@ fn programs_come_as_descriptors_or_in_the_window() {
         directory: "/".into(),
         stdin: false,
         seat: tombolo_control::Seat::any(),
+        side: None,
     };
     agent.execute(Order::Start { order: order.clone() }, vec![]).unwrap();
     assert_eq!(actions(&mut agent), [Action::Start { order }]);

@@ -27,7 +27,7 @@ fn busy_domain(bench: &mut Bench, connection: u32) -> (tombolo_base::DomainId, V
         }
     }
     assert_eq!(bench.connect(client, "never"), None);
-    assert_eq!(bench.ask((HOST, 1), Request::Input { domain, bytes: vec![1] }), None);
+    assert_eq!(bench.ask((HOST, 1), Request::Input { domain, stream: 0, bytes: vec![1] }), None);
     let read = Request::TraceRead { domain, offset_bytes: 0, length_bytes: 64 };
     assert_eq!(bench.ask(client, read), None);
     let kill = Request::Kill { domain, signal: 15, grace: Duration::from_secs(2) };

@@ -77,7 +77,7 @@ fn whoever_is_gone_gives_back_what_it_held_however_that_shows() {
     ];
     for end in ends {
         let mut agent = serving();
-        agent.started(domain(1), 60, false);
+        agent.started(domain(1), 60, &[]);
         ask(&mut agent, 1, Scope::Own, lock());
         ask(&mut agent, 2, Scope::Own, lock());
         assert_eq!(told(&mut agent).len(), 1);

@@ -1,0 +1,534 @@
+//! `tombolo mpirun`
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use clap::{Args, CommandFactory, Parser, ValueEnum};
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tombolo::{Child, Exit, NodeInfo};
+use tombolo_mpi::environment::{Environment, SharedMemory};
+use tombolo_mpi::job::{Control, Job, JobError, JobOptions, Outcome, Part, RankName, Stdin, Watcher};
+use tombolo_mpi::placement::{Order, Placement, place};
+use tombolo_mpi::program::Program;
+
+use crate::arguments::Arguments;
+use crate::context::{Context, print};
+use crate::failure::Failure;
+use crate::output::{Printer, Show, unpoisoned};
+use crate::{input, signals};
+
+/// Runs MPI programs on the nodes of a machine, unmodified
+///
+/// Starts ranks of a program on the nodes that are named: an image of `tombolo mpicc` with a build for each, an executable
+/// of the host, or any command of it, such as a script or the Python of a virtual environment. Programs of MPICH's family
+/// find each other by PMI-1 and talk through Tombolo, also where nodes have no memory and no kernel in common. Several
+/// programs are one job, with ` : ` between them; what is said before the first holds for all, but for the number of ranks.
+///
+/// Without --on all ranks are on the host, as many as it has processors if -n does not say. With --on each node takes its
+/// count, or one; with -n too, nodes without a count share what the others leave. Ranks are numbered node by node, or in
+/// turn with --map round-robin.
+///
+/// Ranks on the host have the environment of this command; those elsewhere what steers MPI (PMI_*, FI_*, MPIR_*, MPICH_*,
+/// I_MPI_*, OMP_*, MPI4PY_*, TOMBOLO_*). What -x names goes everywhere. A variable that is set here wins over what mpirun sets:
+/// FI_PROVIDER=tcp, say, has MPI use libfabric's TCP.
+///
+/// Output is shown in whole lines, those of one rank as they come. When a rank fails, is killed, calls MPI_Abort or leaves
+/// others behind in MPI, all others are ended, everywhere, and so they are by Ctrl-C; a second Ctrl-C does not wait for them.
+/// The exit status is that of the first that failed, 128 + N if signal N ended it, what MPI_Abort said, 124 when --timeout
+/// passed, and 2 when the command makes no sense.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo mpirun -n 8 ./a.out                              on the host
+  tombolo mpirun --on host:4,arm0:4 ring.tbi --fast        half of it on Arm
+  tombolo mpirun -n 8 --on host,arm0 --map round-robin ring.tbi
+  tombolo mpirun -n 2 python3 -m mpi4py.bench helloworld   any command of the host
+  tombolo mpirun -n 1 ./coupler : -n 4 --on arm0 ocean.tbi   two programs, one job
+  tombolo mpirun -n 4 -x OMP_NUM_THREADS=2 -x HOME ./a.out
+  tombolo mpirun -n 4 --label --timeout 60 ./a.out
+
+Open MPI speaks PMIx alone: its programs are started by its own mpirun.")]
+pub(crate) struct Options {
+    #[command(flatten)]
+    part: PartOptions,
+
+    /// Say where each line of output comes from: [rank@node]
+    #[arg(short, long)]
+    label: bool,
+
+    /// Which ranks read the standard input: none, 0 or all; the others read an end
+    #[arg(long, value_name = "RANKS", default_value = "0", hide_possible_values = true)]
+    stdin: Readers,
+
+    /// End the job if it has not ended by then
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+
+    /// Whose shared memory ranks of one node use: `tombolo` has each be a node to MPI, and all messages go through Tombolo;
+    /// `mpi` tells MPI that they share memory, for MPI_Win_allocate_shared and MPI_COMM_TYPE_SHARED, and their messages then
+    /// go through MPI's own, which is slower for long ones
+    #[arg(long, value_name = "WHOSE", default_value = "tombolo", hide_possible_values = true)]
+    shared_memory: Whose,
+
+    /// Write how the job went into this file, as JSON; `-` for the standard output, behind that of the job
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// The program and its arguments, and others behind ` : `
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM [ARGS]"
+    )]
+    command: Vec<String>,
+}
+
+/// What is said of one program.
+#[derive(Args, Clone, Debug)]
+struct PartOptions {
+    /// How many ranks
+    #[arg(short = 'n', long = "np", value_name = "COUNT")]
+    count: Option<usize>,
+
+    /// Where: nodes, each with how many ranks it takes
+    #[arg(long, visible_alias = "host", value_name = "NODE[:COUNT],…", value_delimiter = ',')]
+    on: Vec<Placement>,
+
+    /// In which order ranks go to nodes: block, all of a node before the next, or round-robin
+    #[arg(long, value_name = "ORDER", hide_possible_values = true)]
+    map: Option<Map>,
+
+    /// A variable for the environment of the ranks on every node, with a value or with the one it has here
+    #[arg(short = 'x', long, visible_short_alias = 'e', value_name = "NAME[=VALUE]", value_parser = variable)]
+    env: Vec<(String, String)>,
+
+    /// The folder to work in, where a node has it [default: the current one]
+    #[arg(long, value_name = "FOLDER")]
+    wdir: Option<PathBuf>,
+}
+
+/// What stands behind a ` : `.
+#[derive(Parser, Debug)]
+#[command(name = "tombolo mpirun", no_binary_name = true)]
+struct Another {
+    #[command(flatten)]
+    part: PartOptions,
+
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM [ARGS]"
+    )]
+    command: Vec<String>,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Readers {
+    None,
+    #[value(name = "0")]
+    First,
+    All,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Whose {
+    Tombolo,
+    Mpi,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Map {
+    Block,
+    RoundRobin,
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some(_) => Err("write NAME or NAME=VALUE".to_owned()),
+        None => match std::env::var(text) {
+            Ok(value) => Ok((text.to_owned(), value)),
+            Err(_) => Err(format!("there is no variable {text} here to pass on; give it a value: {text}=…")),
+        },
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("'{text}' is no number of seconds"))?;
+    let sensible = seconds > 0.0 && seconds <= 1e9;
+    if sensible {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("it has to be more than 0 and at most 1e9".to_owned())
+    }
+}
+
+/// The words of a command line, in which what other mpiruns call it is called as here: `-np 4`, `-host a,b`, `-env A B`.
+pub(crate) fn habits(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let words: Vec<OsString> = words.collect();
+    let definition = Arguments::command();
+    let Some(own) = words.iter().position(|word| word == "mpirun") else { return words };
+    // A word before it that is no option may be another command.
+    if words.iter().skip(1).take(own - 1).any(|word| definition.find_subcommand(word).is_some()) {
+        return words;
+    }
+    let takes_value = |word: &str| {
+        let all = definition.find_subcommand("mpirun").into_iter().flat_map(clap::Command::get_arguments);
+        all.chain(definition.get_arguments()).any(|argument| {
+            let short = argument.get_short_and_visible_aliases().unwrap_or_default();
+            let long = argument.get_long_and_visible_aliases().unwrap_or_default();
+            let called = long.iter().any(|long| word.strip_prefix("--") == Some(long))
+                || short
+                    .iter()
+                    .any(|short| word.strip_prefix('-').is_some_and(|rest| rest.chars().eq([*short])));
+            called && argument.get_action().takes_values()
+        })
+    };
+    let mut result = words[..=own].to_vec();
+    let mut rest = words[own + 1..].iter().cloned();
+    let mut in_options = true;
+    while let Some(word) = rest.next() {
+        let text = word.to_string_lossy().into_owned();
+        if !in_options {
+            in_options = text == ":";
+            result.push(word);
+            continue;
+        }
+        match text.as_str() {
+            "-np" => result.extend(["-n".into()].into_iter().chain(rest.next())),
+            "-host" | "-hosts" | "--hosts" => result.extend(["--on".into()].into_iter().chain(rest.next())),
+            "-wdir" => result.extend(["--wdir".into()].into_iter().chain(rest.next())),
+            "-prepend-rank" | "--tag-output" => result.push("--label".into()),
+            "-env" | "-genv" => match (rest.next(), rest.next()) {
+                (Some(name), Some(value)) => {
+                    let mut pair = name;
+                    pair.push("=");
+                    pair.push(value);
+                    result.extend(["-x".into(), pair]);
+                }
+                (name, _) => result.extend([word].into_iter().chain(name)),
+            },
+            option if option.starts_with('-') => {
+                let value = if takes_value(option) { rest.next() } else { None };
+                result.extend([word].into_iter().chain(value));
+            }
+            _ => {
+                in_options = false;
+                result.push(word);
+            }
+        }
+    }
+    result
+}
+
+/// A program of the job, as it is asked for.
+struct Asked {
+    options: PartOptions,
+    program: Arc<Program>,
+    arguments: Vec<String>,
+}
+
+pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    let here = std::env::current_dir().map_err(Failure::system("tell the current folder"))?;
+    // Looked at before anything else: what cannot run should fail before anything has started.
+    let asked = programs(options, &here)?;
+    let domain = context.attach()?;
+    let nodes = domain.nodes()?;
+    let alone = asked.len() == 1;
+    let parts = asked.iter().map(|asked| part(asked, options, alone, &nodes, &here));
+    let parts = parts.collect::<Result<Vec<Part>, Failure>>()?;
+    let ranks: usize = parts.iter().map(|part| part.nodes.len()).sum();
+    let show = match ranks {
+        _ if options.label => Show::Labelled,
+        0 | 1 => Show::Pieces,
+        _ => Show::Lines,
+    };
+    let names = nodes.iter().map(|node| node.name.clone()).collect();
+    let printer = Arc::new(Mutex::new(Printer::new(show, names, context.colour)));
+    let job = Job::new(domain.clone())?;
+    watch_signals(job.control())?;
+    let (printing, control) = (Arc::clone(&printer), job.control());
+    domain.on_output(move |id, stream, bytes| {
+        if unpoisoned(&printing).piece(id, stream, bytes).is_err() {
+            control.interrupt(signals::PIPE);
+        }
+    });
+    let stdin = match options.stdin {
+        Readers::None => Stdin::None,
+        _ if !input::is_ours() => Stdin::None,
+        Readers::First => Stdin::First,
+        Readers::All => Stdin::All,
+    };
+    let plan = JobOptions { nodes, parts, stdin, timeout: options.timeout };
+    let front = Front { context: context.clone(), printer, stdin };
+    let outcome = job.run(&plan, &front)?;
+    if let Some(file) = &options.json {
+        write_summary(file, &outcome)?;
+    }
+    match outcome.reason {
+        None => Ok(()),
+        Some(message) => Err(Failure::Job { message, status: outcome.status }),
+    }
+}
+
+/// Ends the job when the user wants it ended.
+fn watch_signals(control: Control) -> Result<(), Failure> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(Failure::system("listen for signals"))?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if !control.interrupt(signal as u8) {
+                // The second time: the monitor kills the domains of whoever is gone.
+                std::process::exit(128 + signal);
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Finds the programs, each with what is said of it.
+fn programs(options: &Options, here: &Path) -> Result<Vec<Asked>, Failure> {
+    let mut asked: Vec<Asked> = Vec::new();
+    for (index, words) in options.command.split(|word| word == ":").enumerate() {
+        let (part, command) = match index {
+            0 => (options.part.clone(), words.to_vec()),
+            _ => {
+                let another = Another::try_parse_from(words).unwrap_or_else(|error| error.exit());
+                (after(&options.part, another.part), another.command)
+            }
+        };
+        let Some((name, arguments)) = command.split_first() else {
+            let message = "there is no program between two ` : `, or before the first".to_owned();
+            return Err(Failure::Usage { message, hint: None });
+        };
+        let path = std::env::var_os("PATH");
+        let directory = part.wdir.as_ref().map_or_else(|| here.to_owned(), |folder| here.join(folder));
+        let found = Program::find(name, here, path.as_deref())
+            .or_else(|error| Program::find(name, &directory, path.as_deref()).map_err(|_| error));
+        let program = Arc::new(found.map_err(JobError::from)?);
+        asked.push(Asked { options: part, program, arguments: arguments.to_vec() });
+    }
+    Ok(asked)
+}
+
+/// What is said of a program behind the first: what is not is as before the first.
+fn after(first: &PartOptions, own: PartOptions) -> PartOptions {
+    PartOptions {
+        count: own.count,
+        on: if own.on.is_empty() { first.on.clone() } else { own.on },
+        map: own.map.or(first.map),
+        env: first.env.iter().cloned().chain(own.env).collect(),
+        wdir: own.wdir.or_else(|| first.wdir.clone()),
+    }
+}
+
+/// Places the ranks of a program.
+fn part(
+    asked: &Asked,
+    options: &Options,
+    alone: bool,
+    nodes: &[NodeInfo],
+    here: &Path,
+) -> Result<Part, Failure> {
+    let said = &asked.options;
+    // A processor each is for a program that has the host for itself.
+    let count = said.count.or((!alone && said.on.is_empty()).then_some(1));
+    let order = match said.map {
+        Some(Map::RoundRobin) => Order::RoundRobin,
+        Some(Map::Block) | None => Order::Block,
+    };
+    let shared_memory = match options.shared_memory {
+        Whose::Tombolo => SharedMemory::Tombolo,
+        Whose::Mpi => SharedMemory::Mpi,
+    };
+    // What is no text cannot travel, and MPI is not steered by it.
+    let own = std::env::vars_os().filter_map(|(name, value)| Some((text(&name)?, text(&value)?)));
+    Ok(Part {
+        program: Arc::clone(&asked.program),
+        arguments: asked.arguments.clone(),
+        nodes: place(count, &said.on, order, nodes).map_err(JobError::from)?,
+        environment: Environment::new(own, said.env.clone(), shared_memory),
+        directory: said.wdir.as_ref().map_or_else(|| here.to_owned(), |folder| here.join(folder)),
+    })
+}
+
+fn text(text: &OsStr) -> Option<String> {
+    text.to_str().map(str::to_owned)
+}
+
+/// Shows people how the job goes.
+struct Front {
+    context: Context,
+    printer: Arc<Mutex<Printer>>,
+    stdin: Stdin,
+}
+
+impl Watcher for Front {
+    fn starting(&self) {
+        unpoisoned(&self.printer).expect();
+    }
+
+    fn started(&self, rank: Option<(RankName, &Child)>) {
+        let known = rank.map(|(name, child)| (child.id(), name.to_string(), name.rank));
+        // Whether anybody reads it shows with the next piece of output.
+        let _ = unpoisoned(&self.printer).started(known);
+        if let Some((name, child)) = rank {
+            self.note(&format!("rank {name} is domain {} on {}", child.id(), child.node_name()));
+        }
+    }
+
+    fn may_read(&self, mut ranks: Vec<Child>) {
+        match self.stdin {
+            Stdin::None => {}
+            Stdin::First => ranks.truncate(1),
+            Stdin::All => {}
+        }
+        if self.stdin != Stdin::None {
+            input::forward_to_all(ranks);
+        }
+    }
+
+    fn note(&self, text: &str) {
+        if self.context.verbose {
+            self.context.say(text);
+        }
+    }
+
+    fn warn(&self, text: &str) {
+        self.context.say(format!("warning: {text}"));
+    }
+}
+
+/// How a job went.
+#[derive(Serialize)]
+struct Summary<'a> {
+    status: u8,
+    reason: Option<&'a str>,
+    seconds: f64,
+    ranks: Vec<RankSummary<'a>>,
+}
+
+/// How a rank ended: with a status, by a signal, with its node, or nobody knows.
+#[derive(Serialize)]
+struct RankSummary<'a> {
+    world: usize,
+    rank: usize,
+    node: &'a str,
+    program: &'a str,
+    domain: Option<String>,
+    status: Option<u8>,
+    signal: Option<u8>,
+    lost: Option<&'a str>,
+}
+
+fn write_summary(file: &Path, outcome: &Outcome) -> Result<(), Failure> {
+    let ranks = outcome.ranks.iter().map(|end| {
+        let (status, signal, lost) = match &end.exit {
+            Some(Exit::Exited { status }) => (Some(*status), None, None),
+            Some(Exit::Signalled { signal }) => (None, Some(*signal), None),
+            Some(Exit::NodeLost { cause }) => (None, None, Some(cause.as_str())),
+            Some(Exit::Left) | None => (None, None, None),
+        };
+        RankSummary {
+            world: end.name.world,
+            rank: end.name.rank,
+            node: &end.node,
+            program: &end.program,
+            domain: end.domain.map(|domain| domain.to_string()),
+            status,
+            signal,
+            lost,
+        }
+    });
+    let summary = Summary {
+        status: outcome.status,
+        reason: outcome.reason.as_deref(),
+        seconds: outcome.took.as_secs_f64(),
+        ranks: ranks.collect(),
+    };
+    let text = serde_json::to_string_pretty(&summary).map_err(|error| Failure::Output(error.into()))? + "\n";
+    if file == Path::new("-") {
+        return print(text);
+    }
+    std::fs::write(file, text).map_err(Failure::system(format!("write {}", file.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Command;
+
+    fn with_habits(line: &str) -> String {
+        let words = habits(line.split(' ').map(OsString::from));
+        words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    }
+
+    fn parse(line: &str) -> Options {
+        let words = habits(line.split(' ').map(OsString::from));
+        match Arguments::try_parse_from(words).unwrap().command {
+            Command::Mpirun(options) => options,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn habits_of_other_mpiruns_are_understood_up_to_the_program() {
+        for (line, meant) in [
+            ("tombolo mpirun -np 4 a -np 3", "tombolo mpirun -n 4 a -np 3"),
+            ("tombolo mpirun -host a,b -np 2 x", "tombolo mpirun --on a,b -n 2 x"),
+            ("tombolo mpirun -env A 1 -genv B 2 x -env C 3", "tombolo mpirun -x A=1 -x B=2 x -env C 3"),
+            (
+                "tombolo mpirun --timeout 5 -np 2 x : -np 3 y -np",
+                "tombolo mpirun --timeout 5 -n 2 x : -n 3 y -np",
+            ),
+            (
+                "tombolo --machine duo mpirun --machine m -np 1 x",
+                "tombolo --machine duo mpirun --machine m -n 1 x",
+            ),
+            ("tombolo mpirun -n -np", "tombolo mpirun -n -np"),
+            ("tombolo run mpirun -np 4", "tombolo run mpirun -np 4"),
+            ("tombolo mpirun -env", "tombolo mpirun -env"),
+            ("tombolo status", "tombolo status"),
+        ] {
+            assert_eq!(with_habits(line), meant, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_follows_the_program_is_its_own() {
+        let options =
+            parse("tombolo mpirun -np 3 --on host:2,arm0 -x A=b=c prog --on x -n 9 : -n 2 other -q");
+        assert_eq!(options.part.count, Some(3));
+        assert_eq!(options.part.on.len(), 2);
+        assert_eq!(options.part.env, [("A".to_owned(), "b=c".to_owned())]);
+        let words: Vec<&str> = options.command.iter().map(String::as_str).collect();
+        assert_eq!(words, ["prog", "--on", "x", "-n", "9", ":", "-n", "2", "other", "-q"]);
+        let another = Another::try_parse_from(&words[6..]).unwrap();
+        assert_eq!((another.part.count, another.command.len()), (Some(2), 2));
+        let part = after(&options.part, another.part);
+        assert_eq!((part.count, part.on.len(), part.env.len()), (Some(2), 2, 1));
+    }
+
+    #[test]
+    fn what_makes_no_sense_ends_with_status_2() {
+        for line in [
+            "tombolo mpirun",
+            "tombolo mpirun -n x a",
+            "tombolo mpirun --on host:0 a",
+            "tombolo mpirun --timeout 0 a",
+            "tombolo mpirun --timeout nan a",
+            "tombolo mpirun --stdin 1 a",
+            "tombolo mpirun -x =1 a",
+            "tombolo mpirun -x NO_SUCH_VARIABLE_HERE a",
+        ] {
+            let error = Arguments::try_parse_from(line.split(' ')).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The output of a job: passed on as it comes, or line by line, with who wrote it or without.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anstyle::{AnsiColor, Style};
+use tombolo::{DomainId, Stream};
+
+/// A line that is longer is shown in parts.
+const MAX_LINE_BYTES: usize = 64 << 10;
+
+/// Who can be told apart by colour.
+const HUES: [AnsiColor; 6] = [
+    AnsiColor::Cyan,
+    AnsiColor::Yellow,
+    AnsiColor::Green,
+    AnsiColor::Magenta,
+    AnsiColor::Blue,
+    AnsiColor::BrightRed,
+];
+
+pub(crate) fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic while printing leaves at worst half a line.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How output is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Show {
+    /// As it comes.
+    Pieces,
+    /// In whole lines, so that those of several never mix.
+    Lines,
+    /// The same, each with who wrote it.
+    Labelled,
+}
+
+/// Where what domains write ends up.
+pub(crate) struct Printer<O = io::Stdout, E = io::Stderr> {
+    show: Show,
+    colour: bool,
+    /// Names of the nodes, by id.
+    nodes: Vec<String>,
+    /// What each domain is called, and the number that its colour is by.
+    ranks: HashMap<DomainId, (String, usize)>,
+    /// While domains are being started their ids are not known, but their first words may be here already.
+    starting: usize,
+    early: Vec<(DomainId, Stream, Vec<u8>)>,
+    /// Lines that have begun.
+    lines: HashMap<(DomainId, bool), Vec<u8>>,
+    output: O,
+    errors: E,
+    /// Writing failed: there is nobody to print for any more.
+    broken: bool,
+}
+
+impl Printer {
+    pub(crate) fn new(show: Show, nodes: Vec<String>, colour: bool) -> Printer {
+        Printer::with(show, nodes, colour, io::stdout(), io::stderr())
+    }
+}
+
+impl<O: Write, E: Write> Printer<O, E> {
+    fn with(show: Show, nodes: Vec<String>, colour: bool, output: O, errors: E) -> Printer<O, E> {
+        Printer {
+            show,
+            colour,
+            nodes,
+            ranks: HashMap::new(),
+            starting: 0,
+            early: Vec::new(),
+            lines: HashMap::new(),
+            output,
+            errors,
+            broken: false,
+        }
+    }
+
+    /// A domain is about to be started.
+    pub(crate) fn expect(&mut self) {
+        self.starting += 1;
+    }
+
+    /// One is started, or is not (`None`). It is called so, and its colour is by that number.
+    pub(crate) fn started(&mut self, domain: Option<(DomainId, String, usize)>) -> io::Result<()> {
+        self.starting -= 1;
+        self.ranks.extend(domain.map(|(id, name, number)| (id, (name, number))));
+        // What is of another that is being started stays.
+        let early = std::mem::take(&mut self.early);
+        early.into_iter().try_for_each(|(domain, stream, bytes)| self.piece(domain, stream, &bytes))
+    }
+
+    /// Takes a piece of a domain's output; an empty one is its end.
+    pub(crate) fn piece(&mut self, domain: DomainId, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+        if self.broken {
+            return Ok(());
+        }
+        if self.starting > 0 && !self.ranks.contains_key(&domain) {
+            self.early.push((domain, stream, bytes.to_vec()));
+            return Ok(());
+        }
+        let text = match self.show {
+            Show::Pieces => bytes.to_vec(),
+            Show::Lines | Show::Labelled => self.whole_lines(domain, stream, bytes),
+        };
+        let written = match stream {
+            Stream::Output => self.output.write_all(&text).and_then(|()| self.output.flush()),
+            Stream::Error => self.errors.write_all(&text).and_then(|()| self.errors.flush()),
+        };
+        self.broken = written.is_err();
+        written
+    }
+
+    /// The lines that are complete now, each with its label if it has one; at the end of the stream also the rest, to which
+    /// nothing is added where there are no labels.
+    fn whole_lines(&mut self, domain: DomainId, stream: Stream, bytes: &[u8]) -> Vec<u8> {
+        let label = if self.show == Show::Labelled { self.label(domain) } else { String::new() };
+        let bare = self.show == Show::Lines;
+        let line = self.lines.entry((domain, stream == Stream::Error)).or_default();
+        let mut text = Vec::new();
+        let mut finish = |line: &mut Vec<u8>| {
+            text.extend_from_slice(label.as_bytes());
+            text.append(line);
+            text.push(b'\n');
+        };
+        if bytes.is_empty() && !line.is_empty() {
+            finish(line);
+            if bare {
+                text.pop();
+            }
+            return text;
+        }
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            match part.strip_suffix(b"\n") {
+                Some(rest) => {
+                    line.extend_from_slice(rest);
+                    finish(line);
+                }
+                None => line.extend_from_slice(part),
+            }
+            if line.len() >= MAX_LINE_BYTES {
+                finish(line);
+            }
+        }
+        text
+    }
+
+    /// `[rank@node] `, or the id of a domain that the job's own domains started.
+    fn label(&self, domain: DomainId) -> String {
+        let node = self.nodes.get(usize::from(domain.node().0)).map_or("?", String::as_str);
+        let (who, hue) = match self.ranks.get(&domain) {
+            Some((name, number)) => (name.clone(), HUES[number % HUES.len()]),
+            None => (domain.to_string(), HUES[domain.index() as usize % HUES.len()]),
+        };
+        let style = if self.colour { hue.on_default() } else { Style::new() };
+        format!("{style}[{who}@{node}]{style:#} ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Closed;
+
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn printer(show: Show) -> Printer<Vec<u8>, Vec<u8>> {
+        Printer::with(show, vec!["host".into(), "arm0".into()], false, Vec::new(), Vec::new())
+    }
+
+    fn id(text: &str) -> DomainId {
+        text.parse().unwrap()
+    }
+
+    fn shown(printer: &Printer<Vec<u8>, Vec<u8>>) -> String {
+        String::from_utf8(printer.output.clone()).unwrap()
+    }
+
+    #[test]
+    fn lines_are_whole_and_say_where_they_come_from() {
+        let mut printer = printer(Show::Labelled);
+        (0..2).for_each(|_| printer.expect());
+        printer.started(Some((id("0.1.5"), "0".into(), 0))).unwrap();
+        printer.started(Some((id("1.1.2"), "1".into(), 1))).unwrap();
+        printer.piece(id("0.1.5"), Stream::Output, b"one\ntw").unwrap();
+        printer.piece(id("1.1.2"), Stream::Output, b"eins\n\n").unwrap();
+        printer.piece(id("0.1.5"), Stream::Error, b"oops\n").unwrap();
+        printer.piece(id("0.1.5"), Stream::Output, b"o\nend").unwrap();
+        printer.piece(id("0.1.5"), Stream::Output, b"").unwrap();
+        printer.piece(id("1.1.2"), Stream::Output, b"").unwrap();
+        assert_eq!(shown(&printer), "[0@host] one\n[1@arm0] eins\n[1@arm0] \n[0@host] two\n[0@host] end\n");
+        assert_eq!(printer.errors, b"[0@host] oops\n");
+    }
+
+    #[test]
+    fn first_words_wait_for_the_name_of_who_said_them() {
+        let mut printer = printer(Show::Labelled);
+        printer.expect();
+        printer.piece(id("1.1.2"), Stream::Output, b"early\n").unwrap();
+        assert_eq!(shown(&printer), "");
+        printer.started(Some((id("1.1.2"), "0".into(), 0))).unwrap();
+        printer.piece(id("1.1.9"), Stream::Output, b"child\n").unwrap();
+        assert_eq!(shown(&printer), "[0@arm0] early\n[1.1.9@arm0] child\n");
+    }
+
+    #[test]
+    fn first_words_of_one_do_not_pass_while_another_is_awaited() {
+        let mut printer = printer(Show::Labelled);
+        (0..2).for_each(|_| printer.expect());
+        printer.piece(id("1.1.2"), Stream::Output, b"early\n").unwrap();
+        printer.started(Some((id("0.1.5"), "0".into(), 0))).unwrap();
+        assert_eq!(shown(&printer), "");
+        printer.started(Some((id("1.1.2"), "2:1".into(), 1))).unwrap();
+        assert_eq!(shown(&printer), "[2:1@arm0] early\n");
+    }
+
+    #[test]
+    fn lines_without_labels_are_whole_and_nothing_is_added() {
+        let mut printer = printer(Show::Lines);
+        for (domain, bytes) in
+            [("0.1.5", "a"), ("1.1.2", "one\ntw"), ("0.1.5", "b\n"), ("1.1.2", "o"), ("1.1.2", "")]
+        {
+            printer.piece(id(domain), Stream::Output, bytes.as_bytes()).unwrap();
+        }
+        assert_eq!(shown(&printer), "one\nab\ntwo");
+    }
+
+    #[test]
+    fn without_labels_bytes_pass_as_they_are() {
+        let mut printer = printer(Show::Pieces);
+        printer.piece(id("0.1.5"), Stream::Output, b"a\xff").unwrap();
+        printer.piece(id("0.1.5"), Stream::Output, b"").unwrap();
+        assert_eq!(printer.output, b"a\xff");
+    }
+
+    #[test]
+    fn an_endless_line_is_shown_in_parts() {
+        let mut printer = printer(Show::Labelled);
+        for _ in 0..3 {
+            printer.piece(id("0.1.5"), Stream::Output, &[b'x'; MAX_LINE_BYTES / 2]).unwrap();
+        }
+        assert_eq!(shown(&printer).lines().count(), 1);
+        assert!(printer.lines.values().all(|line| line.len() < MAX_LINE_BYTES));
+    }
+
+    #[test]
+    fn a_closed_output_is_told_once() {
+        let mut printer = Printer::with(Show::Pieces, Vec::new(), false, Closed, Vec::new());
+        assert!(printer.piece(id("0.1.5"), Stream::Output, b"x").is_err());
+        assert!(printer.piece(id("0.1.5"), Stream::Output, b"x").is_ok());
+    }
+}

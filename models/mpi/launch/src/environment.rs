@@ -1,0 +1,416 @@
+//! What the ranks of a node find in their environment, and where their MPI is.
+
+use std::path::{Path, PathBuf};
+
+use tombolo::NodeInfo;
+use tombolo_machine::kit::Kit;
+
+use crate::installation::{Installation, InstallationError};
+use crate::program::Build;
+
+/// What a launcher and a monitor tell their own programs, and nobody else's.
+const OWN_PREFIXES: [&str; 3] = ["PMIX_", "OMPI_", "PRTE_"];
+const OWN_VARIABLES: [&str; 14] = [
+    "PMI_FD",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "PMI_PORT",
+    "PMI_ID",
+    "PMI_SPAWNED",
+    "TOMBOLO_MONITOR",
+    "TOMBOLO_MACHINE",
+    "TOMBOLO_DOMAIN",
+    "TOMBOLO_KIT",
+    "TOMBOLO_TOMBOLOD",
+    "TOMBOLO_RANK",
+    "TOMBOLO_SIZE",
+    "TOMBOLO_JOB",
+];
+
+/// What goes to every node: it steers MPI, libfabric, OpenMP and Tombolo. The rest of an environment is of the host.
+const TRAVELLING_PREFIXES: [&str; 8] =
+    ["PMI_", "FI_", "MPIR_", "MPICH_", "I_MPI_", "OMP_", "MPI4PY_", "TOMBOLO_"];
+
+/// The most bytes of an environment: it travels in one message.
+const MAX_ENVIRONMENT_BYTES: usize = 40 << 10;
+
+/// Whether the ranks of one node are told that they share memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SharedMemory {
+    /// They are not: every message goes through Tombolo.
+    #[default]
+    Tombolo,
+    /// They are: MPI has shared memory of its own, and uses it also for their messages.
+    Mpi,
+}
+
+/// What the environments of a job are made of.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    /// Of whoever starts the job.
+    own: Vec<(String, String)>,
+    /// Asked for, also for nodes other than the host.
+    given: Vec<(String, String)>,
+    shared_memory: SharedMemory,
+    /// Where the kit is, or why there is none.
+    kit: Result<Kit, String>,
+}
+
+/// What is missing for MPI on a node.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum MissingMpi {
+    /// All of it, or Tombolo's part.
+    #[error("node {node} cannot run MPI programs: {source}")]
+    Installation {
+        /// The node.
+        node: String,
+        /// What is missing.
+        source: InstallationError,
+    },
+    /// What the program is linked with.
+    #[error("node {node} has no {library}, which the program needs: it is not in {} (`tombolo mpicc` links with what is)", path.display())]
+    Library {
+        /// The node.
+        node: String,
+        /// What is missing.
+        library: String,
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// There is no kit at all.
+    #[error("node {node} cannot run MPI programs: {why}")]
+    Kit {
+        /// The node.
+        node: String,
+        /// Why there is none.
+        why: String,
+    },
+}
+
+impl Environment {
+    /// Made of whoever's environment `own` is, and of what is asked for.
+    #[must_use]
+    pub fn new(
+        own: impl IntoIterator<Item = (String, String)>,
+        given: Vec<(String, String)>,
+        shared_memory: SharedMemory,
+    ) -> Environment {
+        let is_own = |name: &str| {
+            OWN_VARIABLES.contains(&name) || OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        };
+        let own = own.into_iter().filter(|(name, _)| !is_own(name)).collect();
+        let kit = Kit::locate().map_err(|error| error.to_string());
+        Environment { own, given, shared_memory, kit }
+    }
+
+    /// Whether ranks of one node are told so.
+    #[must_use]
+    pub fn shared_memory(&self) -> SharedMemory {
+        self.shared_memory
+    }
+
+    /// The same with more that is asked for, which wins.
+    #[must_use]
+    pub fn with(&self, given: &[(String, String)]) -> Environment {
+        let mut more = self.clone();
+        more.given.extend_from_slice(given);
+        more
+    }
+
+    /// The value of a variable, asked for or not.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<&str> {
+        let find = |from: &[(String, String)]| from.iter().rposition(|(of, _)| of == name);
+        find(&self.given)
+            .map(|at| &self.given[at])
+            .or_else(|| find(&self.own).map(|at| &self.own[at]))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The MPI of a node.
+    fn installation(&self, node: &NodeInfo) -> Result<Installation, MissingMpi> {
+        let name = || node.name.clone();
+        let kit = self.kit.as_ref().map_err(|why| MissingMpi::Kit { node: name(), why: why.clone() })?;
+        Installation::find(kit, node.isa).map_err(|source| MissingMpi::Installation { node: name(), source })
+    }
+
+    /// Whether the node's MPI can go through Tombolo, or what is missing for it.
+    ///
+    /// # Errors
+    /// [`MissingMpi::Installation`], [`MissingMpi::Kit`].
+    pub fn provider(&self, node: &NodeInfo) -> Result<(), MissingMpi> {
+        let checked = self.installation(node)?.check_provider();
+        checked.map_err(|source| MissingMpi::Installation { node: node.name.clone(), source })
+    }
+
+    /// Whether the node has what a build of an MPI program needs, which brings its own library or not.
+    ///
+    /// # Errors
+    /// [`MissingMpi`].
+    pub fn check(&self, node: &NodeInfo, build: &Build, brings: bool) -> Result<(), MissingMpi> {
+        let Some((_, library)) = &build.mpi else { return Ok(()) };
+        let found = brings || (node.kind == "host" && self.host_has(library));
+        if !found {
+            let path = self.installation(node)?.folder().join("lib");
+            if !path.join(library).exists() {
+                return Err(MissingMpi::Library { node: node.name.clone(), library: library.clone(), path });
+            }
+        }
+        if self.value("FI_PROVIDER").is_some() { Ok(()) } else { self.provider(node) }
+    }
+
+    /// Whether the host's own loader finds a library without our help.
+    fn host_has(&self, library: &str) -> bool {
+        const USUAL: [&str; 6] = [
+            "/lib/x86_64-linux-gnu",
+            "/usr/lib/x86_64-linux-gnu",
+            "/lib64",
+            "/usr/lib64",
+            "/usr/lib",
+            "/usr/local/lib",
+        ];
+        let stated = self.value("LD_LIBRARY_PATH").unwrap_or_default();
+        stated
+            .split(':')
+            .chain(USUAL)
+            .any(|folder| !folder.is_empty() && Path::new(folder).join(library).exists())
+    }
+
+    /// The environment of all ranks of a node, whose program brings its own MPI or not; and what of the host's had no room.
+    #[must_use]
+    pub fn on(&self, node: &NodeInfo, brings: bool) -> (Vec<(String, String)>, Vec<String>) {
+        let is_host = node.kind == "host";
+        let travels = |name: &str| TRAVELLING_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        let mut all = Variables::default();
+        self.mpi_defaults(node, &mut all);
+        let mut own: Vec<&(String, String)> =
+            self.own.iter().filter(|(name, _)| is_host || travels(name)).collect();
+        // The longest are those that nobody misses: colours, functions of shells.
+        own.sort_by_key(|(name, value)| name.len() + value.len());
+        let mut left = Vec::new();
+        for (name, value) in own {
+            if all.bytes + name.len() + value.len() > MAX_ENVIRONMENT_BYTES {
+                left.push(name.clone());
+            } else {
+                all.set(name, value.clone());
+            }
+        }
+        for (name, value) in &self.given {
+            all.set(name, value.clone());
+        }
+        self.library_path(node, brings, &mut all);
+        (all.list, left)
+    }
+
+    /// What has MPI go through Tombolo, where whoever starts the job says nothing else.
+    fn mpi_defaults(&self, node: &NodeInfo, all: &mut Variables) {
+        // Another launcher's variables may be there as well: in what the monitor was started with.
+        all.set("MPIR_CVAR_PMI_VERSION", "1".to_owned());
+        all.set("MPIR_CVAR_CH4_NETMOD", "ofi".to_owned());
+        if self.shared_memory == SharedMemory::Mpi && node.kind != "host" {
+            // Emulators do not copy between processes.
+            all.set("MPIR_CVAR_CH4_CMA_ENABLE", "0".to_owned());
+        }
+        if self.value("FI_PROVIDER").is_none() && self.provider(node).is_ok() {
+            all.set("FI_PROVIDER", "tombolo".to_owned());
+            if let Some(folder) = self.folder_on(node) {
+                all.set("FI_PROVIDER_PATH", folder.join("fi").to_string_lossy().into_owned());
+            }
+        }
+        if node.kind == "user"
+            && let Ok(installation) = self.installation(node)
+        {
+            // One that the machine file names wins.
+            all.set("QEMU_LD_PREFIX", installation.tree().to_string_lossy().into_owned());
+        }
+    }
+
+    /// Where a node's MPI is, as it sees it.
+    fn folder_on(&self, node: &NodeInfo) -> Option<PathBuf> {
+        Some(self.installation(node).ok()?.folder_on(node.kind == "host"))
+    }
+
+    /// Ours come after whoever's, and not before those that a program names itself.
+    fn library_path(&self, node: &NodeInfo, brings: bool, all: &mut Variables) {
+        const NAME: &str = "LD_LIBRARY_PATH";
+        let Some(lib) = self.folder_on(node).map(|folder| folder.join("lib")).filter(|_| !brings) else {
+            return;
+        };
+        let lib = lib.to_string_lossy();
+        let path = match all.get(NAME).filter(|before| !before.is_empty()) {
+            Some(before) => format!("{before}:{lib}"),
+            None => lib.into_owned(),
+        };
+        all.set(NAME, path);
+    }
+}
+
+/// Variables, each once.
+#[derive(Default)]
+struct Variables {
+    list: Vec<(String, String)>,
+    bytes: usize,
+}
+
+impl Variables {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.list.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str())
+    }
+
+    fn set(&mut self, name: &str, value: String) {
+        match self.list.iter_mut().find(|(of, _)| of == name) {
+            Some((_, before)) => {
+                self.bytes = self.bytes + value.len() - before.len();
+                *before = value;
+            }
+            None => {
+                self.bytes += name.len() + value.len();
+                self.list.push((name.to_owned(), value));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tombolo::{Isa, NodeId, Target};
+
+    use super::*;
+    use crate::program::Mpi;
+
+    fn node(kind: &str, isa: Isa) -> NodeInfo {
+        NodeInfo {
+            id: NodeId(0),
+            name: kind.into(),
+            kind: kind.into(),
+            isa,
+            generation: 1,
+            up: true,
+            cause: String::new(),
+            cores: 1,
+            domains: 0,
+            transport: None,
+            window_bytes: (0, 0),
+            boot: Duration::ZERO,
+            pid: 0,
+        }
+    }
+
+    fn pairs(variables: &[(&str, &str)]) -> Vec<(String, String)> {
+        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    /// With a kit that has all that MPI takes, gone after the test.
+    struct WithKit(Environment, PathBuf);
+
+    impl WithKit {
+        fn new(name: &str, own: &[(&str, &str)], given: &[(&str, &str)]) -> WithKit {
+            let root = std::env::temp_dir().join(format!("tombolo-mpi-kit-{name}-{}", std::process::id()));
+            for isa in ["x86_64", "aarch64"] {
+                for file in ["fi/libtombolo-fi.so", "lib/libmpi.so.12", "lib/libmpi.so", "version"] {
+                    let path = root.join("mpi").join(isa).join("opt/tombolo/mpi").join(file);
+                    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                    std::fs::write(path, "").unwrap();
+                }
+            }
+            let mut environment = Environment::new(pairs(own), pairs(given), SharedMemory::Tombolo);
+            environment.kit = Ok(Kit::at(&root));
+            WithKit(environment, root)
+        }
+    }
+
+    impl Drop for WithKit {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.1);
+        }
+    }
+
+    fn value<'a>(all: &'a [(String, String)], name: &str) -> Option<&'a str> {
+        let mut of = all.iter().filter(|(of, _)| of == name);
+        let found = of.next().map(|(_, value)| value.as_str());
+        assert!(of.next().is_none(), "{name} comes twice");
+        found
+    }
+
+    #[test]
+    fn each_node_has_what_it_can_use() {
+        let own = [("HOME", "/home/a"), ("FI_LOG_LEVEL", "warn"), ("PMI_FD", "7"), ("PMIX_NAMESPACE", "x")];
+        let with = WithKit::new("each", &own, &[("GIVEN", "1"), ("HOME", "/given")]);
+        let (host, left) = with.0.on(&node("host", Isa::X86_64), false);
+        assert!(left.is_empty());
+        let kit = with.1.join("mpi/x86_64/opt/tombolo/mpi");
+        for (name, expected) in [
+            ("HOME", Some("/given")),
+            ("GIVEN", Some("1")),
+            ("FI_LOG_LEVEL", Some("warn")),
+            ("PMI_FD", None),
+            ("PMIX_NAMESPACE", None),
+            ("FI_PROVIDER", Some("tombolo")),
+            ("MPIR_CVAR_CH4_NETMOD", Some("ofi")),
+            ("FI_PROVIDER_PATH", kit.join("fi").to_str()),
+            ("LD_LIBRARY_PATH", kit.join("lib").to_str()),
+            ("QEMU_LD_PREFIX", None),
+        ] {
+            assert_eq!(value(&host, name), expected, "{name}");
+        }
+        let with = WithKit::new("far", &own, &[("GIVEN", "1")]);
+        let (user, _) = with.0.on(&node("user", Isa::Aarch64), false);
+        for (name, expected) in [
+            ("HOME", None),
+            ("GIVEN", Some("1")),
+            ("FI_LOG_LEVEL", Some("warn")),
+            ("FI_PROVIDER_PATH", Some("/opt/tombolo/mpi/fi")),
+            ("LD_LIBRARY_PATH", Some("/opt/tombolo/mpi/lib")),
+            ("QEMU_LD_PREFIX", with.1.join("mpi/aarch64").to_str()),
+        ] {
+            assert_eq!(value(&user, name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn whoever_says_something_wins() {
+        let own = [("FI_PROVIDER", "tcp"), ("MPIR_CVAR_CH4_NETMOD", "ucx"), ("LD_LIBRARY_PATH", "/mine")];
+        let with = WithKit::new("wins", &own, &[]);
+        let (host, _) = with.0.on(&node("host", Isa::X86_64), false);
+        assert_eq!(value(&host, "FI_PROVIDER"), Some("tcp"));
+        assert_eq!(value(&host, "FI_PROVIDER_PATH"), None);
+        assert_eq!(value(&host, "MPIR_CVAR_CH4_NETMOD"), Some("ucx"));
+        let path = value(&host, "LD_LIBRARY_PATH").unwrap();
+        assert!(path.starts_with("/mine:") && path.ends_with("/lib"), "{path}");
+        let (brings, _) = with.0.on(&node("host", Isa::X86_64), true);
+        assert_eq!(value(&brings, "LD_LIBRARY_PATH"), Some("/mine"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let with = WithKit::new("missing", &[], &[]);
+        let build = |library: &str| Build {
+            target: Target { bare: false, isa: Isa::Aarch64 },
+            mpi: Some((Mpi::Mpich, library.to_owned())),
+            run_path: Vec::new(),
+        };
+        let (arm, riscv) = (node("vm", Isa::Aarch64), node("user", Isa::Riscv64));
+        assert_eq!(with.0.check(&arm, &build("libmpi.so.12"), false), Ok(()));
+        let error = with.0.check(&arm, &build("libmpi_abi.so.0"), false).unwrap_err().to_string();
+        assert!(error.contains("node vm has no libmpi_abi.so.0") && error.contains("mpicc"), "{error}");
+        let error = with.0.check(&riscv, &build("libmpi.so.12"), true).unwrap_err().to_string();
+        assert!(error.contains("node user cannot run MPI programs: there is no MPI for riscv64"), "{error}");
+        std::fs::remove_file(with.1.join("mpi/aarch64/opt/tombolo/mpi/fi/libtombolo-fi.so")).unwrap();
+        let error = with.0.check(&arm, &build("libmpi.so.12"), true).unwrap_err().to_string();
+        assert!(error.contains("fi/libtombolo-fi.so: run `make mpi`"), "{error}");
+        let with = with.0.with(&pairs(&[("FI_PROVIDER", "tcp")]));
+        assert_eq!(with.check(&riscv, &build("libmpi.so.12"), true), Ok(()), "it is not asked for");
+    }
+
+    #[test]
+    fn what_has_no_room_is_said() {
+        let long = "x".repeat(MAX_ENVIRONMENT_BYTES);
+        let environment =
+            Environment::new(pairs(&[("LONG", &long), ("SHORT", "1")]), Vec::new(), SharedMemory::Mpi);
+        let (all, left) = environment.on(&node("host", Isa::X86_64), true);
+        assert_eq!(left, ["LONG"]);
+        assert_eq!(value(&all, "SHORT"), Some("1"));
+    }
+}

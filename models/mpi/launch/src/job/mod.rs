@@ -1,0 +1,233 @@
+//! A job: its ranks from the first start to the last end, on whatever nodes.
+
+mod ending;
+mod run;
+mod services;
+mod start;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tombolo::{Child, Domain, DomainId, Error, Exit, NodeInfo, WaitSet, Waker};
+
+use crate::environment::{Environment, MissingMpi};
+use crate::placement::PlacementError;
+use crate::program::{Program, ProgramError};
+
+pub use ending::{Outcome, RankEnd};
+
+/// Ranks that run one program.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// What.
+    pub program: Arc<Program>,
+    /// With these arguments.
+    pub arguments: Vec<String>,
+    /// The node of each of them, by its place in [`JobOptions::nodes`].
+    pub nodes: Vec<usize>,
+    /// What they find in their environment.
+    pub environment: Environment,
+    /// Where they work, if the node has it.
+    pub directory: PathBuf,
+}
+
+/// Who gets the standard input of whoever starts the job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stdin {
+    /// Nobody: all read an end.
+    None,
+    /// The first rank.
+    First,
+    /// All of them, the same.
+    All,
+}
+
+/// What a job is.
+#[derive(Clone, Debug)]
+pub struct JobOptions {
+    /// The machine's nodes.
+    pub nodes: Vec<NodeInfo>,
+    /// Its programs, whose ranks are numbered in this order.
+    pub parts: Vec<Part>,
+    /// Who gets the standard input.
+    pub stdin: Stdin,
+    /// It is ended when it has not ended by then.
+    pub timeout: Option<Duration>,
+}
+
+/// What a rank is called: its number, and before it that of its world if it was started by another rank.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RankName {
+    /// 0 for those that the job began with.
+    pub world: usize,
+    /// Its number in its world.
+    pub rank: usize,
+}
+
+impl fmt::Display for RankName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.world {
+            0 => write!(f, "{}", self.rank),
+            world => write!(f, "{world}:{}", self.rank),
+        }
+    }
+}
+
+/// Whoever watches a job. Called from several threads, and by none of them for long.
+pub trait Watcher: Sync {
+    /// A rank is about to be started: output may come before [`started`](Self::started).
+    fn starting(&self);
+    /// It is started, or is not.
+    fn started(&self, rank: Option<(RankName, &Child)>);
+    /// All ranks of the first world are started, and read their input.
+    fn may_read(&self, ranks: Vec<Child>);
+    /// Something that people may want to know.
+    fn note(&self, text: &str);
+    /// Something that they should know.
+    fn warn(&self, text: &str);
+}
+
+/// Why there is no job.
+#[derive(Debug, thiserror::Error)]
+pub enum JobError {
+    /// The machine, or its monitor.
+    #[error(transparent)]
+    Machine(#[from] Error),
+    /// A program cannot be run.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// Ranks cannot be placed.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// A node lacks what MPI takes.
+    #[error(transparent)]
+    Mpi(#[from] MissingMpi),
+    /// Two programs of one job are linked with different MPIs.
+    #[error(
+        "one job, two MPIs: {first} is linked with {first_library}, {second} with {second_library} (build both with one)"
+    )]
+    Unlike {
+        /// A program.
+        first: String,
+        /// And its library.
+        first_library: String,
+        /// Another.
+        second: String,
+        /// And its library.
+        second_library: String,
+    },
+}
+
+/// Ends a job from any thread.
+#[derive(Clone, Debug)]
+pub struct Control(Arc<ControlState>);
+
+#[derive(Debug)]
+struct ControlState {
+    waker: Waker,
+    /// The signal that it is to end by; 0 for none.
+    signal: AtomicU8,
+}
+
+impl Control {
+    /// Ends the job by a signal, which its ranks get. False if that was asked for before.
+    pub fn interrupt(&self, signal: u8) -> bool {
+        let first =
+            self.0.signal.compare_exchange(0, signal.max(1), Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        self.0.waker.wake();
+        first
+    }
+
+    fn interrupted(&self) -> Option<u8> {
+        Some(self.0.signal.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
+    }
+}
+
+/// A job that has not begun.
+pub struct Job {
+    domain: Domain,
+    set: WaitSet,
+    control: Control,
+}
+
+impl Job {
+    /// A job of this domain, with which it ends.
+    ///
+    /// # Errors
+    /// [`Error::Os`]: out of descriptors.
+    pub fn new(domain: Domain) -> Result<Job, Error> {
+        let set = WaitSet::new()?;
+        let control = Control(Arc::new(ControlState { waker: set.waker(), signal: AtomicU8::new(0) }));
+        Ok(Job { domain, set, control })
+    }
+
+    /// What ends it from elsewhere.
+    #[must_use]
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// Checks that all of it can run, starts it, and waits until it has ended.
+    ///
+    /// # Errors
+    /// [`JobError`] when it cannot be started. A job that did not end well is none.
+    pub fn run(self, options: &JobOptions, watcher: &dyn Watcher) -> Result<Outcome, JobError> {
+        start::check(options)?;
+        run::Running::new(self, options, watcher).run()
+    }
+}
+
+fn unpoisoned<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // What is kept so is whole after each step.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How a domain ended, as a part of a sentence, and the exit status for it.
+fn how(exit: &Exit) -> (String, u8) {
+    match exit {
+        Exit::Exited { status: 0 } | Exit::Left => ("ended well".to_owned(), 0),
+        Exit::Exited { status } => (format!("ended with status {status}"), *status),
+        Exit::Signalled { signal } => {
+            (format!("was killed by {}", signal_name(*signal)), 128_u8.saturating_add(*signal))
+        }
+        Exit::NodeLost { cause } if cause.is_empty() => ("was lost with its node".to_owned(), 1),
+        Exit::NodeLost { cause } => {
+            let cause: String =
+                cause.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+            (format!("was lost with its node: {}", cause.trim()), 1)
+        }
+    }
+}
+
+/// The name of a signal: those that end programs.
+fn signal_name(number: u8) -> String {
+    let name = match number {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        10 => "SIGUSR1",
+        11 => "SIGSEGV",
+        12 => "SIGUSR2",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        number => return format!("signal {number}"),
+    };
+    name.to_owned()
+}
+
+/// What a rank is, for sentences.
+fn who(name: RankName, node: &str, domain: Option<DomainId>) -> String {
+    match domain {
+        Some(domain) => format!("rank {name} on {node} (domain {domain})"),
+        None => format!("rank {name} on {node}"),
+    }
+}

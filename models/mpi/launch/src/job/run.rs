@@ -1,0 +1,495 @@
+//! A job under way: what its ranks say and ask, how they end, and who has to end with them.
+
+use std::collections::{HashMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tombolo::{Child, Domain, Error, Exit, Fault, Ready, SideStream, Token, WaitSet};
+
+use super::ending::{Cause, Ending, Outcome, RankEnd};
+use super::services::Services;
+use super::start::{check_count, check_part, mapping, start_all, starts};
+use super::{Control, Job, JobError, JobOptions, Part, RankName, Watcher, how, signal_name, who};
+use crate::placement::find;
+use crate::pmi::{Event, MemberId, Phase, Server, SpawnCommand};
+use crate::program::Program;
+
+/// What a rank gets to end by itself once another has ended the job.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The same when the user has: its programs may know the signal.
+const GRACE_OF_USER: Duration = Duration::from_secs(3);
+
+/// How much later than that the monitors must have told the end of every rank.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long to wait at a time.
+const AWHILE: Duration = Duration::from_secs(1);
+
+/// Answers that may wait for a rank.
+const MAX_OUTGOING_BYTES: usize = 256 << 10;
+
+/// The status of a job that took too long, as of the command `timeout`.
+const TIMED_OUT_STATUS: u8 = 124;
+
+const SIGTERM: u8 = 15;
+const SIGPIPE: u8 = 13;
+
+struct Rank {
+    name: RankName,
+    node: usize,
+    program: String,
+    child: Option<Child>,
+    side: Option<SideStream>,
+    outgoing: VecDeque<u8>,
+    exit: Option<Exit>,
+    /// Its world could not be started as a whole: how it ends is nobody's fault.
+    given_up: bool,
+}
+
+impl Rank {
+    fn lives(&self) -> bool {
+        self.child.is_some() && self.exit.is_none()
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Of {
+    Child(usize),
+    Side(usize),
+}
+
+pub(super) struct Running<'a> {
+    domain: Domain,
+    set: WaitSet,
+    control: Control,
+    options: &'a JobOptions,
+    watcher: &'a dyn Watcher,
+    server: Server,
+    services: Services,
+    /// By the number of the member of the process manager.
+    ranks: Vec<Rank>,
+    tokens: HashMap<Token, Of>,
+    ending: Option<Ending>,
+    began: Instant,
+    /// Where the next rank goes that another starts, among the nodes of the job.
+    next_node: usize,
+    worlds: usize,
+    warned_of_provider: bool,
+}
+
+impl<'a> Running<'a> {
+    pub(super) fn new(job: Job, options: &'a JobOptions, watcher: &'a dyn Watcher) -> Running<'a> {
+        let Job { domain, set, control } = job;
+        let cores = options
+            .nodes
+            .iter()
+            .filter(|node| node.up && node.kind != "bare")
+            .map(|node| usize::from(node.cores));
+        let ranks: usize = options.parts.iter().map(|part| part.nodes.len()).sum();
+        let server = Server::new(&format!("tombolo-{}", domain.id()), cores.sum::<usize>().max(ranks));
+        Running {
+            services: Services::new(domain.names()),
+            domain,
+            set,
+            control,
+            options,
+            watcher,
+            server,
+            ranks: Vec::new(),
+            tokens: HashMap::new(),
+            ending: None,
+            began: Instant::now(),
+            next_node: 0,
+            worlds: 0,
+            warned_of_provider: false,
+        }
+    }
+
+    pub(super) fn run(mut self) -> Result<Outcome, JobError> {
+        match self.start_world(&self.options.parts, &[])? {
+            Ok(children) => self.watcher.may_read(children),
+            Err(error) => self.end(Cause::Order, error.to_string(), 1, SIGTERM, GRACE),
+        }
+        while self.ranks.iter().any(Rank::lives) {
+            self.turn()?;
+            if self.ending.as_ref().is_some_and(|ending| ending.since.elapsed() > GRACE_OF_USER + PATIENCE) {
+                self.watcher.warn("some ranks did not end in time; the monitor ends them now");
+                break;
+            }
+        }
+        let ranks = self.ranks.iter().map(|rank| RankEnd {
+            name: rank.name,
+            node: self.node_name(rank.node),
+            program: rank.program.clone(),
+            domain: rank.child.as_ref().map(Child::id),
+            exit: rank.exit.clone(),
+        });
+        Ok(Outcome::new(self.ending.as_ref(), self.began.elapsed(), ranks.collect()))
+    }
+
+    fn node_name(&self, node: usize) -> String {
+        self.options.nodes.get(node).map_or_else(String::new, |node| node.name.clone())
+    }
+
+    fn who(&self, index: usize) -> String {
+        let rank = &self.ranks[index];
+        who(rank.name, &self.node_name(rank.node), rank.child.as_ref().map(Child::id))
+    }
+
+    /// Starts the ranks of a world. The inner error is of what could not be started: then the others of the world are told
+    /// to end.
+    fn start_world(
+        &mut self,
+        parts: &[Part],
+        preput: &[(String, String)],
+    ) -> Result<Result<Vec<Child>, Error>, JobError> {
+        let appnums: Vec<usize> = parts
+            .iter()
+            .enumerate()
+            .flat_map(|(appnum, part)| part.nodes.iter().map(move |_| appnum))
+            .collect();
+        let (_, members) = self.server.add_world(&appnums, mapping(parts), preput);
+        let job = format!("job-{}", self.domain.id());
+        let starts =
+            starts(parts, &self.options.nodes, self.worlds, (&job, self.options.stdin), self.watcher);
+        self.worlds += 1;
+        let control = self.control.clone();
+        let ended = self.ending.is_some();
+        let outcomes =
+            start_all(&self.domain, &starts, self.watcher, || ended || control.interrupted().is_some());
+        let mut failure = None;
+        let mut children = Vec::new();
+        for ((start, outcome), (member, appnum)) in
+            starts.into_iter().zip(outcomes).zip(members.into_iter().zip(appnums))
+        {
+            debug_assert_eq!(member.0, self.ranks.len());
+            let child = match outcome {
+                Some(Ok(child)) => Some(child),
+                Some(Err(error)) => {
+                    failure = failure.or(Some(error));
+                    None
+                }
+                None => None,
+            };
+            let side = child.as_ref().and_then(Child::side_stream);
+            if let Some(child) = &child {
+                self.tokens.insert(self.set.add_child(child)?, Of::Child(member.0));
+                children.push(child.clone());
+            }
+            if let Some(side) = &side {
+                self.tokens.insert(self.set.add_side(side)?, Of::Side(member.0));
+            }
+            self.ranks.push(Rank {
+                name: start.name,
+                node: start.node,
+                program: parts[appnum].program.name.clone(),
+                child,
+                side,
+                outgoing: VecDeque::new(),
+                exit: None,
+                given_up: false,
+            });
+        }
+        let Some(error) = failure else { return Ok(Ok(children)) };
+        let first = self.ranks.len()
+            - self.ranks.iter().rev().take_while(|rank| rank.name.world + 1 == self.worlds).count();
+        for index in first..self.ranks.len() {
+            self.ranks[index].given_up = true;
+            self.kill(index, SIGTERM, GRACE);
+        }
+        Ok(Err(error))
+    }
+
+    /// Waits for what happens next, and takes it in.
+    fn turn(&mut self) -> Result<(), JobError> {
+        let left = self.options.timeout.map(|timeout| timeout.saturating_sub(self.began.elapsed()));
+        match self.set.wait(left.filter(|_| self.ending.is_none()).unwrap_or(AWHILE).min(AWHILE)) {
+            Ok(Ready::Side(token) | Ready::Child(token)) => self.happened(token)?,
+            Ok(_) => {}
+            Err(Error::TimedOut { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.serve()?;
+        if let Some(signal) = self.control.interrupted() {
+            // Nobody expects to get a SIGPIPE from afar.
+            let asked = if signal == SIGPIPE { SIGTERM } else { signal };
+            let why = format!("ended by {}", signal_name(signal));
+            self.end(Cause::Order, why, 128_u8.saturating_add(signal), asked, GRACE_OF_USER);
+        }
+        if let Some(timeout) = self.options.timeout.filter(|timeout| self.began.elapsed() >= *timeout) {
+            let why = format!("the job did not end within {} s", timeout.as_secs_f64());
+            self.end(Cause::Order, why, TIMED_OUT_STATUS, SIGTERM, GRACE);
+        }
+        Ok(())
+    }
+
+    /// Something happened to a rank.
+    fn happened(&mut self, token: Token) -> Result<(), JobError> {
+        let over = match self.tokens.get(&token) {
+            Some(Of::Side(index)) => self.listen(*index)?,
+            Some(Of::Child(index)) => {
+                self.ended(*index)?;
+                true
+            }
+            None => false,
+        };
+        if over {
+            self.tokens.remove(&token);
+            self.set.remove(token);
+        }
+        Ok(())
+    }
+
+    /// Hears what a rank says to its process manager. True when that has ended.
+    fn listen(&mut self, index: usize) -> Result<bool, JobError> {
+        loop {
+            let Some(side) = &mut self.ranks[index].side else { return Ok(true) };
+            match side.try_recv()? {
+                None => {
+                    self.flush(index)?;
+                    return Ok(false);
+                }
+                Some(piece) if piece.is_empty() => return Ok(true),
+                Some(piece) => self.server.receive(MemberId(index), &piece),
+            }
+        }
+    }
+
+    /// Sends a rank what waits for it, as much as it takes.
+    fn flush(&mut self, index: usize) -> Result<(), JobError> {
+        let rank = &mut self.ranks[index];
+        let Some(side) = &mut rank.side else { return Ok(()) };
+        while !rank.outgoing.is_empty() {
+            match side.try_send(rank.outgoing.make_contiguous()) {
+                Ok(0) => break,
+                Ok(count) => drop(rank.outgoing.drain(..count)),
+                // It has ended, which is told elsewhere.
+                Err(Error::Monitor(Fault::NoSuchDomain { .. })) => rank.outgoing.clear(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what ranks have asked for.
+    fn serve(&mut self) -> Result<(), JobError> {
+        while let Some(event) = self.server.next_event() {
+            match event {
+                Event::Say(member, bytes) => {
+                    self.ranks[member.0].outgoing.extend(bytes);
+                    self.flush(member.0)?;
+                    if self.ranks[member.0].outgoing.len() > MAX_OUTGOING_BYTES {
+                        let why = format!(
+                            "{} asks its process manager, and does not read what it is answered",
+                            self.who(member.0)
+                        );
+                        self.abort(why, 1);
+                    }
+                }
+                Event::Began(member) => self.began(member.0),
+                Event::Spawn(member, commands) => {
+                    let outcome = self.spawn(&commands)?;
+                    self.server.spawned(member, outcome);
+                }
+                Event::Publish { ref service, ref port, .. } => {
+                    let outcome = self.services.publish(service, port);
+                    self.server.answer(&event, outcome);
+                }
+                Event::Unpublish { ref service, .. } => {
+                    let outcome = self.services.unpublish(service);
+                    self.server.answer(&event, outcome);
+                }
+                Event::Lookup { ref service, .. } => {
+                    let outcome = self.services.look_up(service);
+                    self.server.answer(&event, outcome);
+                }
+                Event::Abort(member, code, _) => {
+                    // A job that was called off did not end well, whatever it is called.
+                    let status = if code & 0xff == 0 { 1 } else { (code & 0xff) as u8 };
+                    self.abort(format!("{} called MPI_Abort({code})", self.who(member.0)), status);
+                }
+                Event::Broken(member, refusal) => {
+                    self.abort(format!("{} cannot be served: {refusal}", self.who(member.0)), 1);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn abort(&mut self, why: String, status: u8) {
+        self.end(Cause::Abort, why, status, SIGTERM, GRACE);
+    }
+
+    /// A rank begins to use MPI: those of its world that ended without will not come.
+    fn began(&mut self, index: usize) {
+        let rank = &self.ranks[index];
+        let missing = self.server.world_of(MemberId(index)).iter().find(|member| {
+            self.ranks.get(member.0).is_some_and(|rank| rank.exit.is_some())
+                && self.server.phase(**member) != Phase::Finalized
+        });
+        if let Some(missing) = missing.map(|member| member.0) {
+            return self.without(missing);
+        }
+        let parts = &self.options.parts;
+        let node = &self.options.nodes[rank.node];
+        if !self.warned_of_provider
+            && let Some(environment) = parts.first().map(|part| &part.environment)
+            && environment.value("FI_PROVIDER").is_none()
+            && let Err(missing) = environment.provider(node)
+        {
+            self.warned_of_provider = true;
+            self.watcher.warn(&format!("{missing}; MPI uses what it finds"));
+        }
+    }
+
+    /// A rank has ended well, and others wait for it.
+    fn without(&mut self, index: usize) {
+        let when = match self.server.phase(MemberId(index)) {
+            Phase::Outside => "before MPI_Init",
+            _ => "without MPI_Finalize",
+        };
+        let why = format!("{} ended {when}, while others of its job are in MPI", self.who(index));
+        self.end(Cause::Status, why, 1, SIGTERM, GRACE);
+    }
+
+    /// A rank has ended: what it said last is heard first.
+    fn ended(&mut self, index: usize) -> Result<(), JobError> {
+        self.listen(index)?;
+        self.serve()?;
+        let Some(child) = &self.ranks[index].child else { return Ok(()) };
+        let exit = child.wait(Duration::ZERO)?;
+        self.ranks[index].side = None;
+        self.ranks[index].exit = Some(exit.clone());
+        let (how, status) = how(&exit);
+        self.watcher.note(&format!("{} {how}", self.who(index)));
+        if self.ranks[index].given_up {
+            return Ok(());
+        }
+        if status != 0 {
+            let why = format!("{} {how}{}", self.who(index), self.when(index));
+            self.end(cause(&exit), why, status, SIGTERM, GRACE);
+        } else if self.server.phase(MemberId(index)) != Phase::Finalized {
+            let inside = |member: &MemberId| {
+                self.ranks.get(member.0).is_some_and(Rank::lives)
+                    && self.server.phase(*member) == Phase::Inside
+            };
+            if self.server.world_of(MemberId(index)).iter().any(inside) {
+                self.without(index);
+            }
+        }
+        Ok(())
+    }
+
+    /// How far a rank was that did not end well, if that says something.
+    fn when(&self, index: usize) -> &'static str {
+        let any_began = self
+            .server
+            .world_of(MemberId(index))
+            .iter()
+            .any(|member| self.server.phase(*member) != Phase::Outside);
+        match self.server.phase(MemberId(index)) {
+            Phase::Outside if any_began => " before MPI_Init",
+            Phase::Inside => " before MPI_Finalize",
+            _ => "",
+        }
+    }
+
+    /// Notes why the job is over, unless it is over already, and asks all ranks to end.
+    fn end(&mut self, cause: Cause, why: String, status: u8, signal: u8, grace: Duration) {
+        if let Some(ending) = &mut self.ending {
+            return ending.explain(cause, why, status);
+        }
+        let living: Vec<usize> = (0..self.ranks.len()).filter(|index| self.ranks[*index].lives()).collect();
+        // Whoever called for it is none of the others.
+        let others = living.len().saturating_sub(usize::from(cause == Cause::Abort));
+        self.ending = Some(Ending::new(cause, why, status, others));
+        living.into_iter().for_each(|index| self.kill(index, signal, grace));
+    }
+
+    fn kill(&self, index: usize, signal: u8, grace: Duration) {
+        if let Some(child) = self.ranks[index].child.as_ref().filter(|_| self.ranks[index].lives()) {
+            // If it is gone its end is on the way; if the monitor is, so are all domains.
+            let _ = self.domain.kill(child.id(), signal, grace);
+        }
+    }
+
+    /// Starts what a rank asked for, as a world of its own. The outer error is the end of the job.
+    fn spawn(&mut self, commands: &[SpawnCommand]) -> Result<Result<(), String>, JobError> {
+        if self.ending.is_some() {
+            return Ok(Err("the job is being ended".to_owned()));
+        }
+        let parts = match commands
+            .iter()
+            .map(|command| self.part_of(command))
+            .collect::<Result<Vec<Part>, JobError>>()
+        {
+            Ok(parts) => parts,
+            Err(error) => {
+                self.watcher.warn(&format!("a rank asked for what cannot be started: {error}"));
+                return Ok(Err(error.to_string()));
+            }
+        };
+        let total: usize = parts.iter().map(|part| part.nodes.len()).sum();
+        let live = self.ranks.iter().filter(|rank| rank.lives()).count();
+        if let Err(error) = check_count(total).and_then(|()| check_count(total + live)) {
+            return Ok(Err(error.to_string()));
+        }
+        let preput = commands.first().map_or(&[][..], |command| &command.preput);
+        Ok(self.start_world(&parts, preput)?.map(|_| ()).map_err(|error| error.to_string()))
+    }
+
+    /// What to start for one command: where its hints say, else on the nodes of the job in turn.
+    fn part_of(&mut self, command: &SpawnCommand) -> Result<Part, JobError> {
+        let nodes = &self.options.nodes;
+        let first = self.options.parts.first();
+        let own = first.map_or_else(|| Path::new("/").to_owned(), |part| part.directory.clone());
+        let directory = command.hint("wdir").map_or_else(|| own.clone(), |folder| own.join(folder));
+        let mut of_job: Vec<usize> = Vec::new();
+        for index in self.options.parts.iter().flat_map(|part| &part.nodes) {
+            if !of_job.contains(index) {
+                of_job.push(*index);
+            }
+        }
+        let hosts = command.hint("host").or(command.hint("hosts"));
+        let turns: Vec<usize> = match hosts {
+            None => {
+                let turns =
+                    (self.next_node..self.next_node + command.count).map(|turn| of_job[turn % of_job.len()]);
+                let turns = turns.collect();
+                self.next_node += command.count;
+                turns
+            }
+            Some(hosts) => {
+                let named =
+                    hosts.split(',').map(|host| find(host.split(':').next().unwrap_or(host).trim(), nodes));
+                let named = named.collect::<Result<Vec<usize>, Error>>()?;
+                (0..command.count).map(|turn| named[turn % named.len()]).collect()
+            }
+        };
+        let environment = first.map(|part| part.environment.clone()).ok_or_else(|| {
+            JobError::Placement(crate::placement::PlacementError::Count("the job has no ranks".into()))
+        })?;
+        let path = command.hint("path").or(environment.value("PATH")).unwrap_or_default();
+        let program = Program::find(&command.program, &directory, Some(std::ffi::OsStr::new(path)))?;
+        let part = Part {
+            program: Arc::new(program),
+            arguments: command.arguments.clone(),
+            nodes: turns,
+            environment,
+            directory,
+        };
+        check_part(&part, nodes)?;
+        Ok(part)
+    }
+}
+
+fn cause(exit: &Exit) -> Cause {
+    match exit {
+        // What we ask for ourselves, once the job is over, explains nothing.
+        Exit::Signalled { signal } if *signal != SIGTERM => Cause::Death,
+        Exit::NodeLost { .. } => Cause::Death,
+        _ => Cause::Status,
+    }
+}

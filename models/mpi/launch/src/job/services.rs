@@ -1,0 +1,89 @@
+//! Services: ports that jobs of a machine make known to each other, by `MPI_Publish_name`.
+//!
+//! Each is a record of the machine's names, and goes with the job that published it.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use tombolo::{Condition, Error, Fault, NameFault, Names, NewRecord, Value};
+
+/// The attribute that has the port.
+const PORT: &str = "port";
+
+/// The most services of one job.
+const MAX_SERVICES: usize = 1024;
+
+/// The services of a job.
+pub(super) struct Services {
+    names: Names,
+    published: BTreeSet<String>,
+}
+
+impl Services {
+    pub(super) fn new(names: Names) -> Services {
+        Services { names, published: BTreeSet::new() }
+    }
+
+    pub(super) fn publish(&mut self, service: &str, port: &str) -> Result<String, String> {
+        if self.published.len() >= MAX_SERVICES {
+            return Err(format!("a job has at most {MAX_SERVICES} services"));
+        }
+        let name = record_name(service)?;
+        let record = NewRecord::new(&name).with(PORT, port).only_if(Condition::Absent);
+        self.names.set(&record).map_err(|error| said(&error))?;
+        self.published.insert(name);
+        Ok(String::new())
+    }
+
+    pub(super) fn unpublish(&mut self, service: &str) -> Result<String, String> {
+        let name = record_name(service)?;
+        if !self.published.remove(&name) {
+            return Err("this job has published no such service".to_owned());
+        }
+        self.names.delete(&name).map(|_| String::new()).map_err(|error| said(&error))
+    }
+
+    pub(super) fn look_up(&self, service: &str) -> Result<String, String> {
+        let record = self.names.get(&record_name(service)?).map_err(|error| said(&error))?;
+        match record.attributes.get(PORT) {
+            Some(Value::Text(port)) => Ok(port.clone()),
+            _ => Err("what has that name is no service".to_owned()),
+        }
+    }
+}
+
+fn said(error: &Error) -> String {
+    match error {
+        Error::Monitor(Fault::Name { fault: NameFault::NoSuchName { .. } }) => "no such service".to_owned(),
+        error => error.to_string(),
+    }
+}
+
+/// The record of a service: `mpi/` and its name, in which what names cannot have is written `:hh`.
+fn record_name(service: &str) -> Result<String, String> {
+    const MAX_BYTES: usize = 128;
+    let mut name = "mpi/".to_owned();
+    for byte in service.bytes() {
+        if byte.is_ascii_alphanumeric() || b"._-/".contains(&byte) {
+            name.push(char::from(byte));
+        } else {
+            let _ = write!(name, ":{byte:02x}");
+        }
+    }
+    if name.len() > MAX_BYTES {
+        return Err(format!("the name of a service takes at most {MAX_BYTES} bytes"));
+    }
+    Ok(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_names_of_the_machine() {
+        assert_eq!(record_name("ocean-1").unwrap(), "mpi/ocean-1");
+        assert_eq!(record_name("a b:ü").unwrap(), "mpi/a:20b:3a:c3:bc");
+        assert!(record_name(&"x".repeat(124)).is_ok() && record_name(&"x".repeat(125)).is_err());
+    }
+}

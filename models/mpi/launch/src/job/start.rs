@@ -1,0 +1,197 @@
+//! Starting ranks: those of a node one after another, and all nodes at once.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tombolo::{Child, Domain, Error, NodeInfo, SpawnOptions};
+
+use super::{JobError, JobOptions, Part, RankName, Stdin, Watcher, unpoisoned};
+use crate::environment::SharedMemory;
+use crate::placement::{MAX_RANKS, PlacementError};
+use crate::pmi::process_mapping;
+
+/// The variable that tells a rank where its process manager is.
+const PMI_VARIABLE: &str = "PMI_FD";
+
+/// Checks that every rank can run where it is to run.
+pub(super) fn check(options: &JobOptions) -> Result<(), JobError> {
+    check_count(options.parts.iter().map(|part| part.nodes.len()).sum())?;
+    options.parts.iter().try_for_each(|part| check_part(part, &options.nodes))?;
+    let mut linked = options.parts.iter().filter_map(|part| Some((part, part.program.mpi()?)));
+    let Some((first, (mpi, library))) = linked.next() else { return Ok(()) };
+    match linked.find(|(_, (other, _))| *other != mpi) {
+        None => Ok(()),
+        Some((second, (_, other))) => Err(JobError::Unlike {
+            first: first.program.name.clone(),
+            first_library: library.to_owned(),
+            second: second.program.name.clone(),
+            second_library: other.to_owned(),
+        }),
+    }
+}
+
+pub(super) fn check_count(total: usize) -> Result<(), PlacementError> {
+    match total {
+        0 => Err(PlacementError::Count("a job has at least one rank: 0 were asked for".into())),
+        1..=MAX_RANKS => Ok(()),
+        more => {
+            Err(PlacementError::Count(format!("a job has at most {MAX_RANKS} ranks: {more} were asked for")))
+        }
+    }
+}
+
+/// Checks that a program can run on the nodes of its ranks, and has the MPI there that it needs.
+pub(super) fn check_part(part: &Part, nodes: &[NodeInfo]) -> Result<(), JobError> {
+    for node in used(part, nodes) {
+        if let Some(build) = part.program.build_for(node)? {
+            part.environment.check(node, build, brings(part, node))?;
+        }
+    }
+    Ok(())
+}
+
+/// The nodes that a part uses, each once.
+fn used<'a>(part: &'a Part, nodes: &'a [NodeInfo]) -> impl Iterator<Item = &'a NodeInfo> {
+    nodes.iter().enumerate().filter(|(index, _)| part.nodes.contains(index)).map(|(_, node)| node)
+}
+
+/// Whether a program finds its MPI without us: in a folder that it names, or nobody knows where, as a script does.
+fn brings(part: &Part, node: &NodeInfo) -> bool {
+    match part.program.build_for(node) {
+        Ok(Some(build)) => build.mpi.as_ref().is_some_and(|(_, library)| part.program.brings(build, library)),
+        _ => false,
+    }
+}
+
+/// What a world's ranks are told of who shares memory with whom. None where that cannot be said.
+pub(super) fn mapping(parts: &[Part]) -> String {
+    let apart = |part: &Part| part.environment.shared_memory() == SharedMemory::Tombolo;
+    let nodes: Vec<usize> = parts.iter().flat_map(|part| part.nodes.iter().copied()).collect();
+    let told = if parts.iter().any(apart) { None } else { process_mapping(&nodes) };
+    told.unwrap_or_else(|| format!("(vector,(0,{},1))", nodes.len()))
+}
+
+/// A rank to be started.
+pub(super) struct Start {
+    pub(super) name: RankName,
+    pub(super) node: usize,
+    pub(super) spawn: SpawnOptions,
+}
+
+/// What to start as the ranks of a world, by number.
+pub(super) fn starts(
+    parts: &[Part],
+    nodes: &[NodeInfo],
+    world: usize,
+    (job, stdin): (&str, Stdin),
+    watcher: &dyn Watcher,
+) -> Vec<Start> {
+    let size: usize = parts.iter().map(|part| part.nodes.len()).sum();
+    let mut of_node: BTreeMap<usize, usize> = BTreeMap::new();
+    let all: Vec<usize> = parts.iter().flat_map(|part| part.nodes.iter().copied()).collect();
+    let mut starts = Vec::new();
+    for part in parts {
+        let environments = environments(part, nodes, watcher);
+        for index in &part.nodes {
+            let (Some(node), Some(environment)) = (nodes.get(*index), environments.get(index)) else {
+                continue;
+            };
+            let name = RankName { world, rank: starts.len() };
+            let local = of_node.entry(*index).or_default();
+            let with_input = match stdin {
+                _ if world > 0 => false,
+                Stdin::None => false,
+                Stdin::First => name.rank == 0,
+                Stdin::All => true,
+            };
+            let mut spawn = part
+                .program
+                .spawn_on(node)
+                .args(&part.arguments)
+                .directory(&part.directory)
+                .with_side_stream(PMI_VARIABLE);
+            for (name, value) in environment {
+                spawn = spawn.env(name, value);
+            }
+            let local_size = all.iter().filter(|other| *other == index).count();
+            for (variable, value) in [
+                ("PMI_RANK", name.rank),
+                ("PMI_SIZE", size),
+                ("TOMBOLO_RANK", name.rank),
+                ("TOMBOLO_SIZE", size),
+                // As other launchers tell it.
+                ("MPI_LOCALRANKID", *local),
+                ("MPI_LOCALNRANKS", local_size),
+            ] {
+                spawn = spawn.env(variable, value.to_string());
+            }
+            spawn = spawn.env("TOMBOLO_JOB", job);
+            if world > 0 {
+                spawn = spawn.env("PMI_SPAWNED", "1");
+            }
+            *local += 1;
+            starts.push(Start {
+                name,
+                node: *index,
+                spawn: if with_input { spawn.with_input() } else { spawn },
+            });
+        }
+    }
+    starts
+}
+
+/// The environment of a part's ranks, by node.
+fn environments(
+    part: &Part,
+    nodes: &[NodeInfo],
+    watcher: &dyn Watcher,
+) -> BTreeMap<usize, Vec<(String, String)>> {
+    let mut all = BTreeMap::new();
+    for (index, node) in nodes.iter().enumerate().filter(|(index, _)| part.nodes.contains(index)) {
+        let (environment, left) = part.environment.on(node, brings(part, node));
+        if !left.is_empty() {
+            watcher.warn(&format!("variables that are too long to travel stay behind: {}", left.join(", ")));
+        }
+        all.insert(index, environment);
+    }
+    all
+}
+
+/// Starts all, or none more after one that cannot be, or once `stops` says so. What came of each, none for one that was
+/// not tried.
+pub(super) fn start_all(
+    domain: &Domain,
+    starts: &[Start],
+    watcher: &dyn Watcher,
+    stops: impl Fn() -> bool + Sync,
+) -> Vec<Option<Result<Child, Error>>> {
+    let failed = AtomicBool::new(false);
+    let outcomes: Mutex<Vec<Option<Result<Child, Error>>>> =
+        Mutex::new((0..starts.len()).map(|_| None).collect());
+    let start_on = |node: usize| {
+        for (index, start) in starts.iter().enumerate().filter(|(_, start)| start.node == node) {
+            if failed.load(Ordering::Relaxed) || stops() {
+                return;
+            }
+            watcher.starting();
+            let outcome = domain.spawn(&start.spawn);
+            watcher.started(outcome.as_ref().ok().map(|child| (start.name, child)));
+            if outcome.is_err() {
+                failed.store(true, Ordering::Relaxed);
+            }
+            unpoisoned(&outcomes)[index] = Some(outcome);
+        }
+    };
+    let mut nodes: Vec<usize> = starts.iter().map(|start| start.node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    std::thread::scope(|scope| {
+        let start_on = &start_on;
+        for node in nodes.iter().skip(1).copied() {
+            scope.spawn(move || start_on(node));
+        }
+        nodes.first().copied().into_iter().for_each(start_on);
+    });
+    outcomes.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

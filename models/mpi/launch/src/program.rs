@@ -1,0 +1,358 @@
+//! What is run: an image, an executable, or a command of the host; and which MPI it is linked with.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use tombolo::{NodeInfo, SpawnOptions, Target};
+use tombolo_machine::image::{Image, ImageError, elf};
+use tombolo_machine::kit;
+
+use crate::mark::{DifferentBuilds, check_builds};
+
+/// An application binary interface of MPI: what a program asks for is its library's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mpi {
+    /// MPICH's, which Intel MPI and others have too: `libmpi.so.12`.
+    Mpich,
+    /// The standard's: `libmpi_abi.so`.
+    Standard,
+    /// Open MPI's, which speaks PMIx alone.
+    OpenMpi,
+}
+
+impl Mpi {
+    /// By the name of a library that a program needs.
+    fn of_library(name: &str) -> Option<Mpi> {
+        let version = |stem: &str| name.strip_prefix(stem).and_then(|rest| rest.strip_prefix(".so."));
+        if version("libmpi_abi").is_some() {
+            return Some(Mpi::Standard);
+        }
+        if version("libmpich").is_some() {
+            return Some(Mpi::Mpich);
+        }
+        match version("libmpi")?.split('.').next()? {
+            "12" => Some(Mpi::Mpich),
+            "20" | "40" | "80" => Some(Mpi::OpenMpi),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Mpi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mpi::Mpich => "MPICH's",
+            Mpi::Standard => "the MPI standard's",
+            Mpi::OpenMpi => "Open MPI's",
+        })
+    }
+}
+
+/// A build of a program, as far as MPI is concerned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Build {
+    /// What it is for.
+    pub target: Target,
+    /// The library of MPI that it needs, and whose that is; none where it is none of MPI, or brings its own.
+    pub mpi: Option<(Mpi, String)>,
+    /// Where it looks for libraries first.
+    pub run_path: Vec<String>,
+}
+
+/// Something to run.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// As it was asked for.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// Its builds, none for a command of the host that is no executable of any node: a script.
+    pub builds: Vec<Build>,
+    /// It came in an image, and travels.
+    is_image: bool,
+}
+
+/// Why something cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// There is none.
+    #[error("there is no program '{name}': it is no file, and none of that name is on PATH or in {}", directory.display())]
+    Missing {
+        /// What was asked for.
+        name: String,
+        /// Where it was looked for too.
+        directory: PathBuf,
+    },
+    /// A file that cannot be executed.
+    #[error("{} cannot be executed: it is no image, and its mode does not allow it (chmod +x)", .0.display())]
+    NotExecutable(PathBuf),
+    /// An image or executable that is none.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// Builds of one image are not of one program.
+    #[error(transparent)]
+    Different(#[from] DifferentBuilds),
+    /// A build cannot be read.
+    #[error("{}: the build for {target} is not usable: {source}", path.display())]
+    Build {
+        /// The file.
+        path: PathBuf,
+        /// Which build.
+        target: Target,
+        /// What is wrong.
+        source: elf::ElfError,
+    },
+    /// Builds of one image are linked with different MPIs.
+    #[error(
+        "{}: its builds are linked with different MPIs: {} with {}, {} with {} (build all of them with one)",
+        path.display(), first.0, first.1, second.0, second.1
+    )]
+    Unlike {
+        /// The image.
+        path: PathBuf,
+        /// A build, and its library.
+        first: (Target, String),
+        /// Another.
+        second: (Target, String),
+    },
+    /// Linked with Open MPI.
+    #[error(
+        "{} is linked with Open MPI ({library}), which speaks PMIx: start it with Open MPI's own mpirun, or build it \
+         with MPICH (`tombolo mpicc`)", path.display()
+    )]
+    OpenMpi {
+        /// The program.
+        path: PathBuf,
+        /// The library.
+        library: String,
+    },
+    /// The node has no build, or cannot run what there is.
+    #[error("{}", no_build(path, node, available, *is_script))]
+    NoBuild {
+        /// The program.
+        path: PathBuf,
+        /// The node and what it runs.
+        node: (String, Target),
+        /// What there is.
+        available: Vec<Target>,
+        /// It is a script, or a command of the host.
+        is_script: bool,
+    },
+}
+
+fn no_build(path: &Path, (node, target): &(String, Target), available: &[Target], is_script: bool) -> String {
+    let path = path.display();
+    if is_script {
+        return format!(
+            "{path} is a script, which runs on the host alone; node {node} takes a program for {target} (`tombolo mpicc` \
+             makes an image of programs for all nodes)"
+        );
+    }
+    let has: Vec<&str> = available.iter().map(|target| target.name()).collect();
+    let has = has.join(" and ");
+    format!(
+        "{path} has no build for {target}, which node {node} runs; it has {has} (`tombolo mpicc` makes one for every node)"
+    )
+}
+
+/// What has a shell in the place of a program become that.
+const TAKE_PLACE: &str = "exec \"$0\" \"$@\"";
+
+impl Program {
+    /// Finds a program: a path if there is a `/` in the name, else one on `path`, the value of `PATH`, else a file of
+    /// `directory`.
+    ///
+    /// # Errors
+    /// [`ProgramError`].
+    pub fn find(name: &str, directory: &Path, path: Option<&OsStr>) -> Result<Program, ProgramError> {
+        let here = directory.join(name);
+        let missing = || ProgramError::Missing { name: name.to_owned(), directory: directory.to_owned() };
+        let file = if name.contains('/') {
+            here.is_file().then_some(here)
+        } else {
+            let folders =
+                path.map(|path| std::env::split_paths(path).collect::<Vec<_>>()).unwrap_or_default();
+            let found =
+                folders.into_iter().find_map(|folder| kit::find_program(directory.join(folder).join(name)));
+            found.or_else(|| here.is_file().then_some(here))
+        };
+        Program::open(name, &file.filter(|_| !name.is_empty()).ok_or_else(missing)?)
+    }
+
+    fn open(name: &str, path: &Path) -> Result<Program, ProgramError> {
+        let is_program = kit::find_program(path).is_some();
+        let head = head_of(path);
+        let is_elf = head.as_deref().is_some_and(elf::is_elf);
+        let (name, path) = (name.to_owned(), path.to_owned());
+        if is_elf && !is_program {
+            return Err(ProgramError::NotExecutable(path));
+        }
+        let image = match Image::open(&path) {
+            Ok(image) => image,
+            // What is for no node, and yet an executable here: of 32 bits, say. Whoever starts it finds out.
+            Err(_) if is_program => return Ok(Program { name, path, builds: Vec::new(), is_image: false }),
+            Err(_) if head.as_deref().is_some_and(|head| head.starts_with(b"#!")) => {
+                return Err(ProgramError::NotExecutable(path));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        check_builds(&image)?;
+        let builds = image.programs().map(|program| {
+            let linked = elf::linked(program.bytes);
+            let target = program.target;
+            let linked =
+                linked.map_err(|source| ProgramError::Build { path: path.clone(), target, source })?;
+            let of = |library: &String| Mpi::of_library(library).map(|mpi| (mpi, library.clone()));
+            Ok(Build { target, mpi: linked.needed.iter().find_map(of), run_path: linked.run_path })
+        });
+        let builds = builds.collect::<Result<Vec<Build>, ProgramError>>()?;
+        let program = Program { name, path, builds, is_image: !is_elf };
+        program.check_mpi()?;
+        Ok(program)
+    }
+
+    fn check_mpi(&self) -> Result<(), ProgramError> {
+        let linked = || self.builds.iter().filter_map(|build| Some((build.target, build.mpi.as_ref()?)));
+        let mut all = linked();
+        let Some((target, (mpi, library))) = all.next() else { return Ok(()) };
+        let path = || self.path.clone();
+        if let Some((other, (_, unlike))) = all.find(|(_, (other, _))| other != mpi) {
+            let (first, second) = ((target, library.clone()), (other, unlike.clone()));
+            return Err(ProgramError::Unlike { path: path(), first, second });
+        }
+        if *mpi == Mpi::OpenMpi {
+            return Err(ProgramError::OpenMpi { path: path(), library: library.clone() });
+        }
+        Ok(())
+    }
+
+    /// The build that runs on a node. None for a command of the host, which nothing is known of.
+    ///
+    /// # Errors
+    /// [`ProgramError::NoBuild`].
+    pub fn build_for(&self, node: &NodeInfo) -> Result<Option<&Build>, ProgramError> {
+        let target = Target { bare: node.kind == "bare", isa: node.isa };
+        match self.builds.iter().find(|build| build.target == target) {
+            Some(build) => Ok(Some(build)),
+            None if self.builds.is_empty() && node.kind == "host" => Ok(None),
+            None => Err(ProgramError::NoBuild {
+                path: self.path.clone(),
+                node: (node.name.clone(), target),
+                available: self.builds.iter().map(|build| build.target).collect(),
+                is_script: self.builds.is_empty(),
+            }),
+        }
+    }
+
+    /// The MPI that it is linked with, if that is known.
+    #[must_use]
+    pub fn mpi(&self) -> Option<(Mpi, &str)> {
+        let linked = self.builds.iter().find_map(|build| build.mpi.as_ref());
+        linked.map(|(mpi, library)| (*mpi, library.as_str()))
+    }
+
+    /// How to start it on a node. An executable of the host is started where it lies, so that it finds what lies beside it
+    /// and knows its own name: a shell becomes it.
+    #[must_use]
+    pub fn spawn_on(&self, node: &NodeInfo) -> SpawnOptions {
+        let called = self.path.file_stem().and_then(OsStr::to_str).unwrap_or("program");
+        if self.is_image || node.kind != "host" {
+            return SpawnOptions::image(&self.path).on(&node.name);
+        }
+        let path = self.path.to_string_lossy();
+        SpawnOptions::image("/bin/sh").called(called).on(&node.name).args(["-c", TAKE_PLACE, &path])
+    }
+
+    /// Whether a library lies where a build looks for it first.
+    #[must_use]
+    pub fn brings(&self, build: &Build, library: &str) -> bool {
+        // What travels has no folder of its own.
+        let origin = self.path.parent().filter(|_| !self.is_image);
+        build.run_path.iter().any(|folder| {
+            let folder = match origin {
+                Some(origin) => folder
+                    .replace("$ORIGIN", &origin.to_string_lossy())
+                    .replace("${ORIGIN}", &origin.to_string_lossy()),
+                None => folder.clone(),
+            };
+            Path::new(&folder).join(library).exists()
+        })
+    }
+}
+
+/// The first bytes of a file.
+fn head_of(path: &Path) -> Option<Vec<u8>> {
+    use std::io::Read;
+    let mut head = Vec::new();
+    std::fs::File::open(path).ok()?.take(4).read_to_end(&mut head).ok()?;
+    Some(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// A folder that is gone after the test.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir().join(format!("tombolo-mpi-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&path).unwrap();
+            Scratch(path)
+        }
+
+        fn file(&self, name: &str, content: &[u8], mode: u32) -> PathBuf {
+            let path = self.0.join(name);
+            std::fs::write(&path, content).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            path
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn libraries_tell_whose_mpi_it_is() {
+        for (library, mpi) in [
+            ("libmpi.so.12", Some(Mpi::Mpich)),
+            ("libmpi.so.12.3.0", Some(Mpi::Mpich)),
+            ("libmpich.so.12", Some(Mpi::Mpich)),
+            ("libmpi_abi.so.0", Some(Mpi::Standard)),
+            ("libmpi_abi.so.1", Some(Mpi::Standard)),
+            ("libmpi.so.40", Some(Mpi::OpenMpi)),
+            ("libmpi.so", None),
+            ("libmpicxx.so.12", None),
+            ("libc.so.6", None),
+        ] {
+            assert_eq!(Mpi::of_library(library), mpi, "{library}");
+        }
+    }
+
+    #[test]
+    fn a_program_is_found_as_a_shell_finds_it_or_here() {
+        let scratch = Scratch::new("find");
+        let script = scratch.file("script", b"#!/bin/sh\n", 0o755);
+        scratch.file("plain", b"#!/bin/sh\n", 0o644);
+        scratch.file("garbage", b"garbage", 0o644);
+        let this = std::env::current_exe().unwrap();
+        let path = std::env::join_paths([this.parent().unwrap()]).unwrap();
+        let find = |name: &str| Program::find(name, &scratch.0, Some(&path));
+        assert_eq!(find("script").unwrap().path, script);
+        assert_eq!(find("./script").unwrap().builds, []);
+        let own = find(this.file_name().unwrap().to_str().unwrap()).unwrap();
+        assert_eq!((own.path.as_path(), own.builds.len(), own.mpi()), (this.as_path(), 1, None));
+        for name in ["nowhere", "./nowhere", "", "."] {
+            assert!(matches!(find(name), Err(ProgramError::Missing { .. })), "{name}");
+        }
+        assert!(matches!(find("plain"), Err(ProgramError::NotExecutable(_))));
+        assert!(matches!(find("garbage"), Err(ProgramError::Image(_))));
+    }
+}

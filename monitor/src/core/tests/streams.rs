@@ -1,0 +1,105 @@
+//! Side streams: whose they are, and how they are fed.
+
+use tombolo_control::streams::{INPUT, SIDE};
+
+use super::*;
+
+/// The answer to a feeding, if there is one at once.
+fn feed(
+    bench: &mut Bench,
+    client: Client,
+    domain: tombolo_base::DomainId,
+    stream: u8,
+    bytes: &[u8],
+) -> Option<Reply> {
+    bench.ask(client, Request::Input { domain, stream, bytes: bytes.to_vec() })
+}
+
+fn is_refused(reply: Option<Reply>) -> bool {
+    matches!(reply, Some(Reply::Failed { fault: Fault::Refused { .. } }))
+}
+
+#[test]
+fn a_side_stream_is_of_whoever_started_the_domain() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    bench.attach((HOST, 2));
+    let domain = start(&mut bench, (HOST, 1));
+    bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(domain) });
+    let attach = Request::Attach { version: FINGERPRINT, program: String::new() };
+    assert!(matches!(bench.ask((ARM0, 5), attach), Some(Reply::Attach { .. })));
+    // A child of the child: its output is for whoever started the job, its side stream for its parent.
+    let grandchild = {
+        assert_eq!(bench.spawn((ARM0, 5), "arm1"), None);
+        let Some((ARM1, Order::Start { order })) = bench.orders.last() else { panic!() };
+        let domain = order.domain;
+        bench.report(ARM1, Report::Started { domain, pid: 60 });
+        domain
+    };
+    bench.delivered.clear();
+    for stream in [1, SIDE] {
+        bench.report(ARM1, Report::Output { domain: grandchild, stream, bytes: vec![stream] });
+    }
+    let told: Vec<_> = bench.delivered.iter().map(|(to, message, ..)| (*to, message.body.clone())).collect();
+    let output = |stream: u8| Reply::Output { domain: grandchild, stream, bytes: vec![stream] };
+    assert_eq!(told, [((HOST, 1), output(1)), ((ARM0, 5), output(SIDE))]);
+    // What comes from it is taken by the same, and fed by nobody else.
+    bench.orders.clear();
+    for client in [(HOST, 1), (ARM0, 5)] {
+        bench.ask(client, Request::OutputTaken { domain: grandchild, stream: SIDE, bytes: 1 });
+    }
+    assert_eq!(bench.orders, [(ARM1, Order::OutputTaken { domain: grandchild, stream: SIDE, bytes: 1 })]);
+    assert!(is_refused(feed(&mut bench, (HOST, 1), grandchild, SIDE, b"x")));
+    assert!(is_refused(feed(&mut bench, (HOST, 2), domain, SIDE, b"x")));
+    assert_eq!(feed(&mut bench, (ARM0, 5), grandchild, SIDE, b"x"), None);
+}
+
+#[test]
+fn each_input_is_fed_a_piece_at_a_time_and_an_end_may_follow() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let domain = start(&mut bench, (HOST, 1));
+    for stream in [INPUT, SIDE] {
+        assert_eq!(feed(&mut bench, (HOST, 1), domain, stream, b"x"), None);
+        assert!(is_refused(feed(&mut bench, (HOST, 1), domain, stream, b"y")), "{stream} is still taking");
+    }
+    assert_eq!(feed(&mut bench, (HOST, 1), domain, SIDE, b""), None, "an end");
+    assert!(is_refused(feed(&mut bench, (HOST, 1), domain, SIDE, b"")), "and one alone");
+    for stream in [1, 2, 4, 255] {
+        assert!(is_refused(feed(&mut bench, (HOST, 1), domain, stream, b"x")), "{stream} is no input");
+    }
+    bench.delivered.clear();
+    bench.report(ARM0, Report::InputTaken { domain, stream: SIDE });
+    assert_eq!(bench.answer((HOST, 1)), Some(Reply::Done));
+    // One that dies answers for all of it.
+    bench.delivered.clear();
+    bench.report(ARM0, Report::Ended { domain, exit: Exit::Signalled { signal: 9 } });
+    let gone = Reply::Failed { fault: Fault::NoSuchDomain { domain } };
+    let answers = bench.delivered.iter().filter(|(_, message, ..)| message.body == gone).count();
+    assert_eq!(answers, 2);
+}
+
+#[test]
+fn the_variable_of_a_side_stream_is_a_name() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    for (variable, good) in [("PMI_FD", true), ("", false), ("A=B", false), ("A B", false), ("é", false)] {
+        let spawn = SpawnRequest {
+            node: "arm0".into(),
+            own_image: true,
+            image_name: String::new(),
+            arguments: vec![],
+            environment: vec![],
+            directory: "/".into(),
+            stdin: false,
+            seat: tombolo_control::Seat::any(),
+            side: Some(variable.into()),
+        };
+        let Some(Reply::Failed { fault: Fault::Refused { why } }) =
+            bench.ask((HOST, 1), Request::Spawn { spawn })
+        else {
+            panic!("a program without an image has none of its own")
+        };
+        assert_eq!(!why.contains("side stream"), good, "{variable:?}: {why}");
+    }
+}

@@ -1,0 +1,298 @@
+//! Side streams of children: bytes both ways, beside their standard streams.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tombolo_base::DomainId;
+use tombolo_control::{Fault, Reply, Request, streams};
+use tombolo_platform::Deadline;
+
+use crate::error::Error;
+use crate::monitor::{Arrived, MonitorLink};
+
+/// The most bytes that are sent at a time.
+const PIECE_BYTES: usize = 8 << 10;
+
+/// What is known of a child's side stream.
+#[derive(Debug, Default)]
+pub(crate) struct Side {
+    /// What came and was not taken; an empty piece is the end. No more than the child's monitor lets be on its way.
+    pub(crate) pieces: VecDeque<Vec<u8>>,
+    /// Somebody has it in hand.
+    pub(crate) taken: bool,
+    /// What was sent last, until it is known to have been taken.
+    sending: Option<u32>,
+    /// Nothing more comes.
+    ended: bool,
+}
+
+impl Side {
+    /// Whether there is something to receive, or what was sent has been taken.
+    pub(crate) fn is_ready(arrived: &Arrived, domain: DomainId) -> bool {
+        arrived.sides.get(&domain).is_some_and(|side| {
+            !side.pieces.is_empty() || side.sending.is_some_and(|request| arrived.has_reply(request))
+        })
+    }
+}
+
+/// This end of a child's side stream, see [`SpawnOptions::with_side_stream`](crate::SpawnOptions::with_side_stream).
+///
+/// At most 64 KiB that the child has written are on their way here; then its writes wait until these are received. A
+/// piece that is sent is held by the child's monitor until the child's socket has taken it.
+///
+/// It ends both ways when this is dropped, and when the child ends or closes its descriptor: what it wrote before can
+/// still be received. A [`WaitSet`](crate::WaitSet) waits for many.
+#[derive(Debug)]
+pub struct SideStream {
+    domain: DomainId,
+    link: Arc<MonitorLink>,
+    /// It was said that nothing more is sent.
+    finished: bool,
+}
+
+impl SideStream {
+    /// Of this child, if nobody has it.
+    pub(crate) fn take(link: &Arc<MonitorLink>, domain: DomainId) -> Option<SideStream> {
+        let free = |arrived: &mut Arrived| {
+            let side = arrived.sides.get_mut(&domain).filter(|side| !side.taken)?;
+            side.taken = true;
+            Some(())
+        };
+        // Of a monitor that is gone it says that.
+        link.peek(free).ok()??;
+        Some(SideStream { domain, link: Arc::clone(link), finished: false })
+    }
+
+    /// Whose it is.
+    #[must_use]
+    pub fn domain(&self) -> DomainId {
+        self.domain
+    }
+
+    pub(crate) fn link(&self) -> &Arc<MonitorLink> {
+        &self.link
+    }
+
+    /// What the child wrote, if something has come; nothing in it at the end of the stream, and from then on.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn try_recv(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        while self.link.read_now()? {}
+        let domain = self.domain;
+        let piece = self.link.peek(|arrived| Self::next_piece(arrived, domain))?;
+        self.taken(piece.as_deref());
+        Ok(piece)
+    }
+
+    /// What the child writes next; nothing in it at the end of the stream, and from then on.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`]; [`Error::MonitorLost`].
+    pub fn recv(&mut self, timeout: Duration) -> Result<Vec<u8>, Error> {
+        let domain = self.domain;
+        let what = format!("the side stream of domain {domain}");
+        let piece = self.link.wait(timeout, &what, |arrived| Self::next_piece(arrived, domain))?;
+        self.taken(Some(&piece));
+        Ok(piece)
+    }
+
+    fn next_piece(arrived: &mut Arrived, domain: DomainId) -> Option<Vec<u8>> {
+        let side = arrived.sides.get_mut(&domain)?;
+        let piece = if side.ended { Vec::new() } else { side.pieces.pop_front()? };
+        side.ended |= piece.is_empty();
+        Some(piece)
+    }
+
+    /// Others may come.
+    fn taken(&self, piece: Option<&[u8]>) {
+        if let Some(length @ 1..) = piece.map(<[u8]>::len) {
+            let (domain, stream, bytes) = (self.domain, streams::SIDE, length as u32);
+            // If the monitor is gone by now, the next read says so.
+            let _ = self.link.tell(Request::OutputTaken { domain, stream, bytes });
+        }
+    }
+
+    /// Sends the first bytes of these, unless the child has not taken what was sent before, and says how many that are. At
+    /// most 8 KiB go at a time.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`] with [`Fault::NoSuchDomain`] when the child has ended; [`Error::MonitorLost`].
+    pub fn try_send(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        while self.link.read_now()? {}
+        let domain = self.domain;
+        match self.link.peek(|arrived| Self::settled(arrived, domain))? {
+            Some(settled) => settled?,
+            None => return Ok(0),
+        }
+        if bytes.is_empty() { Ok(0) } else { self.start(bytes) }
+    }
+
+    /// Sends all of these bytes, as the child takes them.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when it does not: how many it has taken is not known. As [`try_send`](Self::try_send).
+    pub fn send(&mut self, mut bytes: &[u8], timeout: Duration) -> Result<(), Error> {
+        let deadline = Deadline::after(timeout);
+        let domain = self.domain;
+        let what = format!("that domain {domain} takes what its side stream has");
+        loop {
+            self.link.wait(deadline.remaining(), &what, |arrived| Self::settled(arrived, domain))??;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            let sent = self.start(bytes)?;
+            bytes = &bytes[sent..];
+        }
+    }
+
+    fn start(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        if self.finished {
+            let why = "nothing more can be sent after the end of a side stream".into();
+            return Err(Fault::Refused { why }.into());
+        }
+        let piece = &bytes[..bytes.len().min(PIECE_BYTES)];
+        let (domain, stream) = (self.domain, streams::SIDE);
+        let request = self.link.start(Request::Input { domain, stream, bytes: piece.to_vec() }, &[])?;
+        let note =
+            |arrived: &mut Arrived| arrived.sides.get_mut(&domain).map(|side| side.sending = Some(request));
+        self.link.peek(note)?;
+        Ok(piece.len())
+    }
+
+    /// Whether what was sent before has been taken, once it is known; so too when nothing was sent.
+    fn settled(arrived: &mut Arrived, domain: DomainId) -> Option<Result<(), Fault>> {
+        let Some(request) = arrived.sides.get(&domain).and_then(|side| side.sending) else {
+            return Some(Ok(()));
+        };
+        let (reply, _) = arrived.take_reply(request)?;
+        if let Some(side) = arrived.sides.get_mut(&domain) {
+            side.sending = None;
+        }
+        Some(match reply {
+            Reply::Failed { fault } => Err(fault),
+            _ => Ok(()),
+        })
+    }
+
+    /// Says that nothing more is sent: the child reads an end after what was sent before. What it writes still comes.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn finish(&mut self) -> Result<(), Error> {
+        if std::mem::replace(&mut self.finished, true) {
+            return Ok(());
+        }
+        self.link.tell(Request::Input { domain: self.domain, stream: streams::SIDE, bytes: Vec::new() })
+    }
+}
+
+impl Drop for SideStream {
+    fn drop(&mut self) {
+        // If the monitor is gone, so is the child.
+        let _ = self.finish();
+        let domain = self.domain;
+        let side = self.link.peek(|arrived| arrived.sides.remove(&domain));
+        let Ok(Some(side)) = side else { return };
+        if let Some(request) = side.sending {
+            self.link.abandon(request);
+        }
+        side.pieces.iter().for_each(|piece| self.taken(Some(piece)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::Domain;
+    use crate::spawn::{Child, SpawnOptions};
+    use crate::testing::{LONG, Monitor, id};
+    use crate::waitset::{Ready, WaitSet};
+
+    const CHILD: u64 = 0x0001_0001_0000_0007;
+
+    /// A child with a side stream, whose first words came before anybody looked.
+    fn child(domain: &Domain, monitor: &Monitor) -> (Child, SideStream) {
+        let child = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                monitor.spawn(id(CHILD));
+                say(monitor, b"early");
+            });
+            domain.spawn(&SpawnOptions::this_image().with_side_stream("SIDE_FD")).unwrap()
+        });
+        let side = child.side_stream().unwrap();
+        (child, side)
+    }
+
+    fn say(monitor: &Monitor, bytes: &[u8]) {
+        let body = Reply::Output { domain: id(CHILD), stream: streams::SIDE, bytes: bytes.to_vec() };
+        monitor.say(0, body, &[]);
+    }
+
+    fn next_input(monitor: &Monitor) -> (u32, Vec<u8>) {
+        match monitor.next_message() {
+            (request, Request::Input { stream: streams::SIDE, bytes, .. }) => (request, bytes),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn next_taken(monitor: &Monitor) -> u32 {
+        match monitor.next_message() {
+            (0, Request::OutputTaken { stream: streams::SIDE, bytes, .. }) => bytes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn bytes_go_both_ways_and_what_is_received_is_acknowledged() {
+        let (domain, monitor) = Monitor::with_domain();
+        let (child, mut side) = child(&domain, &monitor);
+        assert!(child.side_stream().is_none(), "it is given once");
+        assert_eq!(side.recv(LONG).unwrap(), b"early");
+        assert_eq!(next_taken(&monitor), 5);
+        assert_eq!(side.try_recv().unwrap(), None);
+        // One piece at a time, and no more of it than fits.
+        assert_eq!(side.try_send(&[7; PIECE_BYTES + 1]).unwrap(), PIECE_BYTES);
+        assert_eq!(side.try_send(b"x").unwrap(), 0);
+        let (request, bytes) = next_input(&monitor);
+        assert_eq!(bytes.len(), PIECE_BYTES);
+        monitor.say(request, Reply::Done, &[]);
+        assert_eq!(side.try_send(b"x").unwrap(), 1);
+        let (request, _) = next_input(&monitor);
+        monitor.say(request, Reply::Failed { fault: Fault::NoSuchDomain { domain: id(CHILD) } }, &[]);
+        assert!(matches!(side.send(b"y", LONG), Err(Error::Monitor(Fault::NoSuchDomain { .. }))));
+        say(&monitor, b"");
+        assert_eq!(side.recv(LONG).unwrap(), b"");
+        assert_eq!(side.recv(LONG).unwrap(), b"", "and from then on");
+        drop(side);
+        assert_eq!(next_input(&monitor), (0, Vec::new()), "an end");
+    }
+
+    #[test]
+    fn a_waitset_tells_of_both() {
+        let (domain, monitor) = Monitor::with_domain();
+        let (_child, mut side) = child(&domain, &monitor);
+        let mut set = WaitSet::new().unwrap();
+        let token = set.add_side(&side).unwrap();
+        assert_eq!(set.wait(LONG).unwrap(), Ready::Side(token));
+        assert_eq!(set.wait(LONG).unwrap(), Ready::Side(token), "until it is taken");
+        assert_eq!(side.try_recv().unwrap().unwrap(), b"early");
+        assert!(matches!(set.wait(Duration::ZERO), Err(Error::TimedOut { .. })));
+        next_taken(&monitor);
+        assert_eq!(side.try_send(b"ask").unwrap(), 3);
+        assert!(matches!(set.wait(Duration::ZERO), Err(Error::TimedOut { .. })));
+        let (request, _) = next_input(&monitor);
+        monitor.say(request, Reply::Done, &[]);
+        assert_eq!(set.wait(LONG).unwrap(), Ready::Side(token));
+        assert_eq!(side.try_send(b"more").unwrap(), 4);
+        // What nobody has in hand is let go, and so is what comes for it.
+        drop(side);
+        assert!(matches!(set.wait(Duration::ZERO), Err(Error::TimedOut { .. })));
+        say(&monitor, b"late");
+        assert!(matches!(set.wait(Duration::ZERO), Err(Error::TimedOut { .. })));
+        next_input(&monitor);
+        next_input(&monitor);
+        assert_eq!(next_taken(&monitor), 4);
+    }
+}
