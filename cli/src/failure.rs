@@ -11,6 +11,8 @@ use tombolo_machine::image::ImageError;
 use tombolo_machine::kit::KitError;
 use tombolo_mpi::InstallationError;
 use tombolo_mpi::compile::CompileError;
+use tombolo_mpi::job::JobError;
+use tombolo_mpi::placement::PlacementError;
 use tombolo_trace::file::FileError;
 use tombolo_trace::merge::Impossible;
 use tombolo_transport::wrap::capture::CaptureError;
@@ -71,6 +73,9 @@ pub(crate) enum Failure {
     /// A job did not end well; the programs' output has been shown.
     #[error("{message}")]
     Job { message: String, status: u8 },
+    /// An MPI job cannot be started.
+    #[error(transparent)]
+    MpiJob(#[from] JobError),
     /// An interface file with mistakes, drawn: begins with `error:` by itself.
     #[error("{0}")]
     Interface(String),
@@ -111,7 +116,9 @@ impl Failure {
     pub(crate) fn status(&self) -> u8 {
         match self {
             Failure::Job { status, .. } => *status,
-            Failure::Usage { .. } | Failure::Comparison(tombolo_bench::suite::Error::UnknownPeer { .. }) => 2,
+            Failure::Usage { .. }
+            | Failure::MpiJob(JobError::Placement(PlacementError::Count(_)))
+            | Failure::Comparison(tombolo_bench::suite::Error::UnknownPeer { .. }) => 2,
             Failure::Output(error) if error.kind() == ErrorKind::BrokenPipe => BROKEN_PIPE_STATUS,
             _ => 1,
         }

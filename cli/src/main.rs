@@ -4,6 +4,8 @@ mod arguments;
 mod command;
 mod context;
 mod failure;
+mod input;
+mod output;
 mod signals;
 mod text;
 
@@ -16,7 +18,7 @@ use context::Context;
 
 fn main() -> ExitCode {
     // Usage errors end the program here, with status 2.
-    let arguments = Arguments::parse();
+    let arguments = Arguments::parse_from(command::mpirun::habits(std::env::args_os()));
     let context = Context::new(&arguments.global);
     match command::run(&context, arguments.command) {
         Ok(status) => ExitCode::from(status),

@@ -17,6 +17,7 @@ mod image;
 mod kill;
 mod litmus;
 mod mpicc;
+pub(crate) mod mpirun;
 mod names;
 mod ps;
 mod regions;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Status(status::Options),
     Restart(restart::Options),
     Run(run::Options),
+    Mpirun(mpirun::Options),
     Ps(ps::Options),
     Kill(kill::Options),
     Names(names::Options),
@@ -66,6 +68,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Status(options) => status::run(context, &options)?,
         Command::Restart(options) => restart::run(context, &options)?,
         Command::Run(options) => run::run(context, &options)?,
+        Command::Mpirun(options) => mpirun::run(context, &options)?,
         Command::Ps(options) => ps::run(context, &options)?,
         Command::Kill(options) => kill::run(context, &options)?,
         Command::Names(options) => names::run(context, &options)?,

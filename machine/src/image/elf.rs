@@ -1,7 +1,11 @@
 //! The little of an ELF file that an image must know: which processor it is for, and whether it stands alone.
 
+mod dynamic;
+
 use tombolo_base::{Isa, Target};
 use tombolo_platform_bare::elf::note as board_note;
+
+pub use dynamic::{Linked, linked};
 
 /// Why bytes are no program that a node can run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -60,19 +64,8 @@ pub fn is_elf(bytes: &[u8]) -> bool {
 /// # Errors
 /// [`ElfError`] says what is wrong; nothing outside `bytes` is ever looked at.
 pub fn inspect(bytes: &[u8]) -> Result<Executable, ElfError> {
-    if !is_elf(bytes) {
-        return Err(ElfError::NotElf);
-    }
-    let ident: &[u8; 16] = bytes.first_chunk().ok_or(ElfError::Malformed)?;
-    let big_endian = match ident[5] {
-        1 => false,
-        2 => true,
-        _ => return Err(ElfError::Malformed),
-    };
-    let file = Fields { bytes, big_endian };
-    if ident[4] != 2 || ident[6] != 1 {
-        return Err(ElfError::NotElf64);
-    }
+    let file = fields(bytes)?;
+    let big_endian = file.big_endian;
     let machine = file.u16(18)?;
     let isa = Isa::ALL
         .into_iter()
@@ -174,6 +167,23 @@ fn note_at<'a>(notes: &Fields<'a>, at: u64, align: u64) -> Option<(Note<'a>, u64
     let value = notes.range(value_at, value_bytes).ok()?;
     let next = value_at.checked_add(value_bytes)?.checked_next_multiple_of(align)?;
     Some((Note { owner, kind, value }, next))
+}
+
+/// The fields of a 64-bit ELF file.
+fn fields(bytes: &[u8]) -> Result<Fields<'_>, ElfError> {
+    if !is_elf(bytes) {
+        return Err(ElfError::NotElf);
+    }
+    let ident: &[u8; 16] = bytes.first_chunk().ok_or(ElfError::Malformed)?;
+    let big_endian = match ident[5] {
+        1 => false,
+        2 => true,
+        _ => return Err(ElfError::Malformed),
+    };
+    if ident[4] != 2 || ident[6] != 1 {
+        return Err(ElfError::NotElf64);
+    }
+    Ok(Fields { bytes, big_endian })
 }
 
 /// Numbers in the file's own byte order, each read inside its bounds.

@@ -8,10 +8,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tombolo::{Domain, DomainId, Error, Exit, SpawnOptions};
 
-use super::input;
-use super::output::{Printer, unpoisoned};
 use crate::context::Context;
 use crate::failure::Failure;
+use crate::input;
+use crate::output::{Printer, unpoisoned};
 use crate::signals;
 use crate::text;
 
@@ -142,7 +142,7 @@ impl Job {
         }
         unpoisoned(&self.printer).expect();
         let spawned = self.domain.spawn(&plan.spawn);
-        let known = spawned.as_ref().ok().map(|child| (child.id(), rank));
+        let known = spawned.as_ref().ok().map(|child| (child.id(), rank.to_string(), rank));
         // Whether anybody reads it shows with the next piece of output.
         let _ = unpoisoned(&self.printer).started(known);
         let child = spawned?;

@@ -1,8 +1,6 @@
 //! `tombolo run`
 
-mod input;
 mod job;
-mod output;
 mod placement;
 
 use std::path::{Path, PathBuf};
@@ -15,10 +13,10 @@ use tombolo_machine::Image;
 
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::signals;
+use crate::output::{Printer, Show, unpoisoned};
+use crate::{input, signals};
 
 use job::{Job, Plan};
-use output::Printer;
 use placement::{Placement, spread};
 
 /// Runs a job: domains of one image on the nodes of a machine
@@ -129,7 +127,7 @@ fn grant(text: &str) -> Result<FileGrant, String> {
     text.parse().map_err(|error: tombolo::files::GrantError| error.to_string())
 }
 
-fn variable(text: &str) -> Result<(String, String), String> {
+pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE".to_owned()),
@@ -145,13 +143,14 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let ranks = spread(&options.on, &nodes)?;
     check_builds(&image, &ranks)?;
     let labelled = options.label || (ranks.len() > 1 && !options.no_label);
+    let show = if labelled { Show::Labelled } else { Show::Pieces };
     let names = nodes.iter().map(|node| node.name.clone()).collect();
-    let printer = Arc::new(Mutex::new(Printer::new(labelled, names, context.colour)));
+    let printer = Arc::new(Mutex::new(Printer::new(show, names, context.colour)));
     let job = Job::new(context.clone(), domain.clone(), Arc::clone(&printer));
     job.watch_signals()?;
     let watched = Arc::clone(&job);
     domain.on_output(move |id, stream, bytes| {
-        let written = output::unpoisoned(&printer).piece(id, stream, bytes);
+        let written = unpoisoned(&printer).piece(id, stream, bytes);
         if written.is_err() {
             // The monitor's answers are read by the thread that is here, so another has to ask it to end the job.
             let job = Arc::clone(&watched);

@@ -84,6 +84,9 @@ pub(super) fn elf(input: &[u8]) {
         Ok(_) => assert!(elf_format::is_elf(input)),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
+    if let Ok(linked) = elf_format::linked(input) {
+        assert!(linked.needed.iter().chain(&linked.run_path).all(|text| text.len() <= input.len()));
+    }
 }
 
 pub(super) fn elf_seeds() -> Vec<Vec<u8>> {

@@ -59,6 +59,7 @@ pub(super) fn spawn() -> SpawnRequest {
         directory: "/".into(),
         stdin: true,
         seat: tombolo_control::Seat::any(),
+        side: Some("SIDE_FD".into()),
     }
 }
 
@@ -82,7 +83,7 @@ pub(super) fn requests() -> Vec<Request> {
         Request::ConsoleInput { node: "arm0".into(), bytes: b"ls\n".to_vec() },
         Request::ConsoleTaken { node: "arm0".into(), bytes: 3 },
         Request::OutputTaken { domain: domain(), stream: 1, bytes: 10 },
-        Request::Input { domain: domain(), bytes: vec![1, 2, 3] },
+        Request::Input { domain: domain(), stream: 0, bytes: vec![1, 2, 3] },
         Request::Restart { node: "arm0".into() },
         Request::Accepted { count: 1 },
     ]
@@ -130,6 +131,7 @@ pub(super) fn order_seeds() -> Vec<Vec<u8>> {
         directory: "/".into(),
         stdin: false,
         seat: tombolo_control::Seat::any(),
+        side: None,
     };
     let orders = [
         Order::Program { hash: [7; 32], length_bytes: 1000, window_offset_bytes: Some(4096) },
@@ -157,7 +159,7 @@ pub(super) fn reports() -> Vec<Report> {
         Report::Output { domain: domain(), stream: 1, bytes: vec![1; 10] },
         Report::ProgramTaken { hash: [7; 32] },
         Report::Released { channel: ChannelId(1) },
-        Report::InputTaken { domain: domain() },
+        Report::InputTaken { domain: domain(), stream: 3 },
     ]
 }
 

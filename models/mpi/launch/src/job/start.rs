@@ -56,7 +56,8 @@ fn used<'a>(part: &'a Part, nodes: &'a [NodeInfo]) -> impl Iterator<Item = &'a N
     nodes.iter().enumerate().filter(|(index, _)| part.nodes.contains(index)).map(|(_, node)| node)
 }
 
-/// Whether a program finds its MPI without us: in a folder that it names, or nobody knows where, as a script does.
+/// Whether a program finds its MPI in a folder that it names. Of a script nothing is known: ours is there for it, behind
+/// whatever it finds by itself.
 fn brings(part: &Part, node: &NodeInfo) -> bool {
     match part.program.build_for(node) {
         Ok(Some(build)) => build.mpi.as_ref().is_some_and(|(_, library)| part.program.brings(build, library)),

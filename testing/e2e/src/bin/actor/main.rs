@@ -9,6 +9,7 @@ mod hostile;
 mod marks;
 mod member;
 mod names;
+mod pmi;
 mod regions;
 mod revoking;
 mod typed;
@@ -108,6 +109,8 @@ fn main() -> ExitCode {
         ["set-and-stay", record] => names::set_and_stay(record),
         ["hold-permit", name] => names::hold_permit(name),
         ["use-own-node"] => names::use_own_node(),
+        // A rank, without MPI.
+        ["pmi", steps @ ..] => pmi::run(steps),
         // Children of its own.
         ["parent", node, rest @ ..] => basics::parent(node, rest),
         ["spawn-in-turn", node, count] => basics::spawn_in_turn(node, count),
