@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub use limit::Limit;
 pub use report::{Absent, Report, Row, Target};
-pub use stack::{Place, Stack, Tools, host_stacks, node_stacks};
+pub use stack::{Place, Stack, Tools, host_stacks, network_stack, node_stacks};
 
 use crate::host::Host;
 

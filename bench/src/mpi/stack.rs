@@ -256,6 +256,31 @@ pub fn node_stacks(tools: &Tools, node: &str, isa: Isa, is_user: bool) -> (Vec<S
     ])
 }
 
+/// MPICH over TCP to a virtual machine like that node, with a network in place of the window: `tombolo bench mpi-network` in a network
+/// of its own.
+#[must_use]
+pub fn network_stack(tools: &Tools, node: &str, cpu: &str, memory_mib: u32) -> Stack {
+    let mut arguments: Vec<OsString> = Vec::new();
+    if !rustix::process::geteuid().is_root() {
+        // Only who is root in there may make a device.
+        arguments.push("--map-root-user".into());
+    }
+    arguments.push("--net".into());
+    arguments.push(tools.tombolo.clone().into());
+    arguments.extend(["bench", "mpi-network", "--kit"].map(OsString::from));
+    arguments.push(tools.kit.clone().into());
+    arguments.extend(["--cpu", cpu, "--memory-mib", &memory_mib.to_string(), "--"].map(OsString::from));
+    Stack {
+        name: TCP.into(),
+        about: "MPICH 5.0.2 over libfabric's tcp, a tap device and virtio-net, to a machine like the node"
+            .into(),
+        place: Place { from: "host".into(), to: node.into() },
+        program: "unshare".into(),
+        arguments: vec![arguments],
+        environment: Vec::new(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@ use tombolo_machine::Kit;
 
 use super::bench_bulk::{self, BulkOptions};
 use super::bench_mpi::{self, MpiOptions};
+use super::bench_mpi_network::{self, NetworkOptions};
 use super::bench_rpc::{self, RpcOptions};
 use super::bench_suite::{self, AllOptions, FarOptions, ReportOptions};
 use crate::context::{Context, print};
@@ -44,6 +45,8 @@ enum BenchCommand {
     Rpc(RpcOptions),
     Bulk(BulkOptions),
     Mpi(MpiOptions),
+    #[command(hide = true)]
+    MpiNetwork(NetworkOptions),
     All(AllOptions),
     Report(ReportOptions),
     #[command(hide = true)]
@@ -220,6 +223,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Rpc(options) => bench_rpc::run(context, options),
         BenchCommand::Bulk(options) => bench_bulk::run(context, options),
         BenchCommand::Mpi(options) => bench_mpi::run(context, options),
+        BenchCommand::MpiNetwork(options) => bench_mpi_network::run(options),
         BenchCommand::Report(options) => bench_suite::run_report(options),
         BenchCommand::Far(options) => bench_suite::run_far(options),
         BenchCommand::Ring(options) => {

@@ -181,7 +181,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The virtual machines of the machine file, or of the machine that is up, each with the name of the host. Of one that is up
 /// nobody knows the settings: they are then taken to be the usual ones.
-fn virtual_machines(context: &Context, file: Option<&Path>) -> Result<Vec<(String, Node)>, Failure> {
+pub(super) fn virtual_machines(
+    context: &Context,
+    file: Option<&Path>,
+) -> Result<Vec<(String, Node)>, Failure> {
     if let Some(file) = file {
         let machine = Machine::open(file)?;
         let nodes = machine.nodes().iter().filter(|node| node.as_vm().is_some());

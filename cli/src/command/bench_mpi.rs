@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 use tombolo_bench::mpi::{self, Tools};
-use tombolo_machine::Kit;
+use tombolo_machine::{Kit, VmNode};
 
 use super::bench::showing;
+use super::bench_bulk::virtual_machines;
+use super::bench_mpi_network::missing;
 use super::bench_suite::with_machine;
 use crate::context::{Context, print};
 use crate::failure::Failure;
@@ -19,7 +21,9 @@ use crate::failure::Failure;
 /// measures latency (one way), bandwidth of 64 messages at once, messages a second, allreduce, bcast, barrier, and put and get of
 /// one-sided communication. Figures are medians over the rounds; before every run the bare cache line and memcpy are looked at.
 ///
-/// Nodes are those of the machine that is up, or of `--up`; its virtual machines need MPI's files (machines/mpi.toml has them).
+/// Nodes are those of the machine that is up, or of `--up`; its virtual machines need MPI's files (machines/mpi.toml has them). Beside
+/// each the same is measured over TCP to a virtual machine like it that has a network (a tap device, virtio-net) in place of the
+/// window; the network is of the two alone and gone afterwards, and takes `ip` and `unshare`.
 ///
 /// The JSON has, for each of `rows`: place, stack, metric, bytes, unit, p50, p99 and range; and `targets` with their ratios.
 #[derive(Args, Debug)]
@@ -121,9 +125,33 @@ fn measure(
         nodes.iter().filter(|node| matches!(node.kind.as_str(), "vm" | "user") && options.wants(&node.name))
     {
         add(mpi::node_stacks(tools, &node.name, node.isa, node.kind == "user"));
+        if node.kind == "vm" {
+            add(network_stack(context, options, tools, &node.name)?);
+        }
     }
     let run = showing(context, |progress| mpi::run(stacks, absent, &options.to_bench(), progress));
     run.map_err(Failure::system("measure the limit of this host"))
+}
+
+/// Its files are unpacked in memory.
+const LEAST_MEMORY_MIB: u32 = 512;
+
+/// TCP to a virtual machine like that node, where one can be made.
+fn network_stack(
+    context: &Context,
+    options: &MpiOptions,
+    tools: &Tools,
+    name: &str,
+) -> Result<(Vec<mpi::Stack>, Vec<mpi::Absent>), Failure> {
+    let machines = virtual_machines(context, options.up.as_deref())?;
+    let vm = machines.iter().find(|(_, node)| node.name == name).and_then(|(_, node)| node.as_vm());
+    let usual = VmNode::default();
+    let vm = vm.unwrap_or(&usual);
+    let stack = mpi::network_stack(tools, name, &vm.cpu, vm.memory_mib.max(LEAST_MEMORY_MIB));
+    Ok(match missing(&tools.kit) {
+        None => (vec![stack], Vec::new()),
+        Some(why) => (Vec::new(), vec![mpi::Absent { place: stack.place, stack: stack.name, why }]),
+    })
 }
 
 #[cfg(test)]

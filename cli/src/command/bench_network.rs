@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tombolo_bench::bulk::network::{ADDRESS, FAILED, PORT, SERVING, TCP_OVER_VIRTIO};
 use tombolo_bench::suite::Error;
 use tombolo_machine::image::Image;
-use tombolo_machine::vm::{Qemu, VmKit, initramfs};
+use tombolo_machine::vm::{Files, Qemu, VmKit, initramfs};
 use tombolo_machine::{Kit, Node, kit};
 use tombolo_platform::process::Process;
 
@@ -36,7 +36,7 @@ impl NetworkMachine {
         let emulator = kit::emulator(node)?.ok_or_else(|| failed("be started", &"no emulator is known"))?;
         let image = Image::open(&kit.root().join("images/bench.tbi"))?;
         let program = image.program(node.isa).map_err(|error| failed("be started", &error))?;
-        let archive = initramfs::pack_program(&parts, program.bytes);
+        let archive = initramfs::pack_program(&parts, program.bytes, &Files::default());
         let kept = archive.and_then(|archive| initramfs::keep(&archive, &initramfs::cache_directory()?));
         let boot_image = kept.map_err(|error| failed("be started", &error))?;
         let address: Ipv4Addr = ADDRESS.parse().map_err(|error| failed("be started", &error))?;

@@ -3,6 +3,7 @@
 mod bench;
 mod bench_bulk;
 mod bench_mpi;
+mod bench_mpi_network;
 mod bench_network;
 mod bench_rpc;
 mod bench_suite;

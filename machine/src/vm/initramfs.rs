@@ -150,16 +150,16 @@ pub fn pack(kit: &VmKit, files: &Files) -> Result<Vec<u8>, InitramfsError> {
     pack_with(kit, &kit.modules_dir, &read(&kit.tombolod)?, files)
 }
 
-/// Packs the boot image of a machine that is no node: `program` as process 1, and modules for a network.
+/// Packs the boot image of a machine that is no node: `program` as process 1, modules for a network, and files of its own.
 ///
 /// # Errors
 /// As [`pack`]; a part of the kit that is missing is a file that cannot be read.
-pub fn pack_program(kit: &VmKit, program: &[u8]) -> Result<Vec<u8>, InitramfsError> {
+pub fn pack_program(kit: &VmKit, program: &[u8], files: &Files) -> Result<Vec<u8>, InitramfsError> {
     let modules = kit.network_modules_dir().map_err(|missing| {
         let error = std::io::Error::new(std::io::ErrorKind::NotFound, missing.to_string());
         InitramfsError::Read { path: missing.path, error }
     })?;
-    pack_with(kit, &modules, program, &Files::default())
+    pack_with(kit, &modules, program, files)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, InitramfsError> {

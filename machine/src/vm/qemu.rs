@@ -177,6 +177,22 @@ impl Qemu {
         Ok(Launch { program: self.program.clone(), arguments, inherited: vec![serial, control] })
     }
 
+    /// The same with a tap device of the host in place of the window, for measuring as well.
+    ///
+    /// # Errors
+    /// [`QemuError`].
+    pub fn launch_with_tap(&self, serial: OwnedFd, device: &str) -> Result<Launch, QemuError> {
+        let devices = [
+            format!("-netdev tap,id=network,ifname={device},script=no,downscript=no"),
+            Self::NETWORK_CARD.to_owned(),
+        ];
+        let arguments = self.arguments(serial.as_raw_fd(), &devices)?;
+        Ok(Launch { program: self.program.clone(), arguments, inherited: vec![serial] })
+    }
+
+    /// Nobody boots from it, and its boot program is a package of its own.
+    const NETWORK_CARD: &str = "-device virtio-net-pci,netdev=network,romfile=";
+
     fn window(&self, window: i32) -> [String; 2] {
         [
             format!("-chardev socket,id=window,fd={window}"),
@@ -188,8 +204,7 @@ impl Qemu {
         [
             format!("-chardev socket,id=control,fd={control} -mon chardev=control,mode=control"),
             format!("-netdev user,id=network,restrict=on,ipv6=off,hostfwd=tcp:127.0.0.1:0-{address}:{port}"),
-            // Nobody boots from it, and its boot program is a package of its own.
-            "-device virtio-net-pci,netdev=network,romfile=".to_owned(),
+            Self::NETWORK_CARD.to_owned(),
         ]
     }
 
