@@ -14,7 +14,7 @@ kit=$target/kit/python
 tree=$kit/aarch64
 made_of=$kit/aarch64.from
 # To be raised when this script makes something else of the same packages.
-recipe=1
+recipe=2
 
 what='python for vms'
 # shellcheck source=scripts/debs.sh
@@ -35,7 +35,7 @@ python_package() {
 
 # All that Python 3.$1 takes: itself, what it is linked with, and what extension modules written in Rust are.
 packages() {
-    for package in "python3.$1-minimal" "libpython3.$1-minimal" "libpython3.$1-stdlib" libc6 libgcc-s1 zlib1g libexpat1; do
+    for package in "python3.$1-minimal" "libpython3.$1-minimal" "libpython3.$1-stdlib" libc6 libgcc-s1 zlib1g libexpat1 libffi8; do
         echo "$package"
     done
 }
