@@ -53,4 +53,4 @@ for folder in $folders; do
     # What cannot be built is told by the runner as well.
     make -k -j"$(nproc)" -C "$tests/built/$folder" >"$tests/make.log" 2>&1 || warn "not all of $folder could be built: see $tests/make.log"
 done
-exec python3 "$here/run_mpich.py" "$tests/built" --tombolo "$tombolo" "$@"
+exec python3 "$here/run_mpich.py" "$tests/built" --tombolo "$tombolo" --mpi "$mpi" "$@"

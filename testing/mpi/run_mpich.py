@@ -4,8 +4,9 @@
     python3 testing/mpi/run_mpich.py BUILT [--modes host,user,vm,tcp] [--folders pt2pt,coll] [--only WORD] [--json FILE]
 
 BUILT is the folder that `testing/mpi/mpich.sh` built the tests in. A mode says where ranks run: `host` all on this host, `user` every
-second one under qemu-user, `vm` every second one on the Arm virtual machine, each with Tombolo's provider; `tcp` all on this host with
-the provider for TCP that comes with MPICH, to compare with. What is expected to fail is listed in expected/mpich.txt with its
+second one under qemu-user, `vm` every second one on the Arm virtual machine, each with Tombolo's provider. Two modes have MPICH's
+own mpiexec start all on this host: `hydra` with Tombolo's provider, and `tcp` with the one for TCP that comes with MPICH, to compare
+with. What is expected to fail is listed in expected/mpich.txt with its
 reason. Ends with 1 if another test fails, or if one that is listed passes.
 """
 
@@ -27,7 +28,7 @@ FOLDERS = ["pt2pt", "coll", "datatype", "comm", "init", "info", "group", "attr",
 #: More ranks than this take longer on two processors than they tell.
 MOST_RANKS = 4
 #: Seconds that a test has. Emulated processors are slower.
-SECONDS = {"host": 60, "tcp": 60, "user": 120, "vm": 180}
+SECONDS = {"host": 60, "hydra": 60, "tcp": 60, "user": 120, "vm": 180}
 NODES = {"user": "host,arm-user", "vm": "host,arm0"}
 MACHINE = """name = "{name}"
 
@@ -85,10 +86,12 @@ class Test:
         return None
 
 
-def read_tests(built, folders, only):
-    for folder in folders:
-        path = built / folder / "testlist"
-        if not path.is_file():
+def read_tests(options):
+    for folder in options.folders:
+        # Those that configure writes, and those that are as they are.
+        paths = [place / folder / "testlist" for place in (options.built, options.source)]
+        path = next((path for path in paths if path.is_file()), None)
+        if path is None:
             print(f"{folder}: has no testlist", file=sys.stderr)
             continue
         for line in path.read_text().splitlines():
@@ -98,7 +101,7 @@ def read_tests(built, folders, only):
                     test = Test(folder, line)
                 except ValueError:
                     continue
-                if all(word in test.key for word in only):
+                if all(word in test.key for word in options.only) and not any(word in test.key for word in options.leave_out):
                     yield test
 
 
@@ -120,17 +123,14 @@ def reason_for(expected, key, mode):
 
 
 def command(options, test, mode):
-    program = f"./{test.name}" if mode == "tcp" and options.hydra else f"./{test.name}.tbi"
-    if mode == "tcp" and options.hydra:
-        return [options.hydra, "-n", str(test.ranks), program, *test.arguments]
+    if mode in ("hydra", "tcp"):
+        return [options.mpi / "bin/mpiexec.hydra", "-n", str(test.ranks), f"./{test.name}", *test.arguments]
     words = [str(options.tombolo), "-q", "mpirun", "-n", str(test.ranks)]
     if mode in NODES:
         words += ["--on", NODES[mode], *shlex.split(options.round_robin)]
     for name, value in test.environment.items():
         words += ["--env", f"{name}={value}"]
-    if mode == "tcp":
-        words += ["--env", "FI_PROVIDER=tcp"]
-    return [*words, program, *test.arguments]
+    return [*words, f"./{test.name}.tbi", *test.arguments]
 
 
 def run(options, test, mode, environment):
@@ -139,8 +139,10 @@ def run(options, test, mode, environment):
     if "timeLimit" in test.options:
         seconds = max(seconds, min(int(test.options["timeLimit"]), 300))
     own = dict(environment)
-    if mode == "tcp":
-        own.update(FI_PROVIDER="tcp", MPIR_CVAR_CH4_NETMOD="ofi", MPIR_CVAR_NOLOCAL="1", **test.environment)
+    if mode in ("hydra", "tcp"):
+        own.update(FI_PROVIDER="tcp" if mode == "tcp" else "tombolo", MPIR_CVAR_CH4_NETMOD="ofi", MPIR_CVAR_NOLOCAL="1")
+        own.update(test.environment, FI_PROVIDER_PATH=str(options.mpi / "fi"))
+        own.update(TOMBOLO_TOMBOLOD=str(options.tombolo) + "d", TOMBOLO_MACHINE="local")
     start = time.monotonic()
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(command(options, test, mode), cwd=options.built / test.folder, env=own, stdin=subprocess.DEVNULL,
@@ -173,7 +175,7 @@ def verdict(test, status, text, seconds):
         return f"took more than {seconds:.0f} s"
     if kind in ("TestStatus", "TestErrFatal"):
         return "ok" if status != 0 else "ended with 0, and should not have"
-    said = "No Errors" in text or "Test Skipped" in text or "Test skipped" in text or "SKIPPED" in text
+    said = any(words in text.lower() for words in ("no errors", "test skipped"))
     if status != 0:
         return f"ended with {status}"
     return "ok" if said else "did not say `No Errors`"
@@ -212,12 +214,16 @@ def parse():
     parser.add_argument("--modes", default="host,user,vm,tcp", type=lambda text: text.split(","))
     parser.add_argument("--folders", default=",".join(FOLDERS), type=lambda text: text.split(","))
     parser.add_argument("--only", action="append", default=[], help="only tests whose line has this word; may be repeated")
+    parser.add_argument("--leave-out", action="append", default=[], help="no tests whose line has this word; may be repeated")
+    parser.add_argument("--source", type=pathlib.Path, help="the tests' sources [default: ../source/test/mpi beside BUILT]")
     parser.add_argument("--patience", type=float, default=1, help="times the seconds that each test has")
-    parser.add_argument("--hydra", help="MPICH's mpiexec, to launch mode tcp with")
+    parser.add_argument("--mpi", type=pathlib.Path, required=True, help="where MPI is: TARGET/kit/mpi/ISA/opt/tombolo/mpi")
     parser.add_argument("--round-robin", default="--map round-robin", help=argparse.SUPPRESS)
     parser.add_argument("--json", type=pathlib.Path, help="where all of it goes")
     options = parser.parse_args()
     options.built = options.built.resolve()
+    options.mpi = options.mpi.resolve()
+    options.source = options.source or options.built.parent / "source/test/mpi"
     wrong = [mode for mode in options.modes if mode not in SECONDS]
     if wrong:
         parser.error(f"there is no mode {wrong[0]}: there are {', '.join(SECONDS)}")
@@ -227,7 +233,7 @@ def parse():
 def main():
     options = parse()
     expected = read_expected(HERE / "expected/mpich.txt")
-    tests = list(read_tests(options.built, options.folders, options.only))
+    tests = list(read_tests(options))
     if not tests:
         sys.exit("no test has that name")
     environment = dict(os.environ)

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Runs the quick tests of fabtests over Tombolo's provider on this host, and says what became of them.
+
+    python3 testing/mpi/run_fabtests.py BUILT [--target FOLDER] [--provider NAME] [--json FILE]
+
+BUILT is the folder that `testing/mpi/fabtests.sh` built the tests in. Addresses are exchanged beside libfabric (`-b`), since the
+provider's are no addresses of the internet. What is expected to fail is listed in expected/fabtests.txt with its reason. Ends with 1
+if another test fails, or if one that is listed passes.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+from run_mpich import read_expected, reason_for
+
+HERE = pathlib.Path(__file__).resolve().parent
+RESULT = re.compile(r"^(fi_\S.*?):\s+(Pass|Fail|Notrun|Excluded)\b")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("built", type=pathlib.Path)
+    parser.add_argument("--target", type=pathlib.Path, default=pathlib.Path("target"))
+    parser.add_argument("--provider", default="tombolo")
+    parser.add_argument("--seconds", type=int, default=60, help="that each test has")
+    parser.add_argument("--json", type=pathlib.Path, help="where all of it goes")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    binaries = options.built.resolve() / "bin"
+    environment = dict(os.environ)
+    fi = options.target.resolve() / "kit/mpi" / os.uname().machine / "opt/tombolo/mpi/fi"
+    # A monitor for this host is started by the first who attaches, and ends with the last.
+    environment.update(FI_PROVIDER_PATH=str(fi), TOMBOLO_TOMBOLOD=str(options.target.resolve() / "release/tombolod"),
+                       TOMBOLO_MACHINE="local")
+    words = [binaries / "runfabtests.sh", "-b", "-t", "quick", "-T", str(options.seconds), "-p", binaries, options.provider]
+    process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                               errors="replace", start_new_session=True)
+    expected = read_expected(HERE / "expected/fabtests.txt")
+    results = []
+    try:
+        for line in process.stdout:
+            found = RESULT.match(line)
+            if found:
+                results.append(judge(expected, " ".join(found[1].split()), found[2]))
+                print(f"{len(results):4}  {results[-1]['test']}: {results[-1]['said']}", flush=True)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+    if not results:
+        sys.exit("fabtests said nothing")
+    sys.exit(report(options, results))
+
+
+def judge(expected, name, became):
+    # Which provider it was says nothing of the test.
+    key = re.sub(r' -p "\S+"$', "", name)
+    reason = reason_for(expected, key, "host")
+    if became == "Pass":
+        surprise = reason is not None and not reason.startswith("sometimes")
+        return {"test": key, "kind": "passed", "surprise": surprise,
+                "said": f"ok, though it is expected to fail: {reason}" if surprise else "ok"}
+    if became in ("Notrun", "Excluded"):
+        return {"test": key, "kind": "not run", "said": "not run: it asks for what the provider does not have"}
+    if reason is not None:
+        return {"test": key, "kind": "expected", "said": f"failed, as expected: {reason}"}
+    return {"test": key, "kind": "failed", "said": "FAILED"}
+
+
+def report(options, results):
+    count = {kind: sum(result["kind"] == kind for result in results) for kind in ("passed", "expected", "failed", "not run")}
+    print(f"\n{count['passed']} passed, {count['failed']} FAILED, {count['expected']} expected to fail, {count['not run']} not run")
+    wrong = [result for result in results if result["kind"] == "failed" or result.get("surprise")]
+    for result in wrong:
+        print(f"{result['test']}: {result['said']}")
+    if options.json:
+        options.json.write_text(json.dumps({"provider": options.provider, "results": results}, indent=1) + "\n")
+        print(f"all of it is in {options.json}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    main()
