@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use rustix::process::Signal;
+use tombolo_e2e::mpi::Mpi;
 use tombolo_e2e::{Finished, Machine, MachineFile, Running, actor_image, eventually, host_actor};
 
 fn start(machine: &Machine, words: &str) -> Running {
@@ -309,5 +310,38 @@ fn many_ranks_start_and_meet() {
         })
         .collect();
     assert_eq!(lines(&turns), expected);
+    machine.down();
+}
+
+/// With MPI: MPICH, over Tombolo's provider.
+#[test]
+fn programs_of_mpi_run_on_unlike_nodes_as_they_are() {
+    let Some(mpi) = Mpi::find() else { return };
+    let machine = Machine::up(&mpi.with_vm(mpi.with_user(MachineFile::host(), "arm-user"), "arm0"));
+    let ring = mpi.image("ring");
+    let ring = ring.to_str().expect("a path of text");
+    for on in ["host:3", "host:2,arm-user:2", "host:2,arm0:2"] {
+        let said = machine.tombolo(["mpirun", "--on", on, "--timeout", "90", ring]).ok();
+        assert!(said.contains("ring: right on"), "{on}: {said}");
+    }
+    // What is said of memory that ranks share is so.
+    let source = "#include <mpi.h>\n#include <stdio.h>\nint main(int count, char **words) { MPI_Comm near; int ranks, rank; \
+                  MPI_Init(&count, &words); MPI_Comm_rank(MPI_COMM_WORLD, &rank); \
+                  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near); \
+                  MPI_Comm_size(near, &ranks); printf(\"%d near\\n\", ranks); fflush(stdout); \
+                  if (count > 1 && rank == 1) MPI_Abort(MPI_COMM_WORLD, 9); \
+                  if (count > 1) MPI_Barrier(MPI_COMM_WORLD); return MPI_Finalize(); }\n";
+    std::fs::write(machine.folder().join("near.c"), source).expect("a source");
+    machine.tombolo(["mpicc", "near.c", "-o", "near"]).ok();
+    // The executable of the host, and the image beside it for the other node.
+    let near = |whose: &str| {
+        let words =
+            ["mpirun", "--on", "host:2,arm-user", "--shared-memory", whose, "--timeout", "90", "./near"];
+        lines(&machine.tombolo(words))
+    };
+    assert_eq!(near("tombolo"), ["1 near", "1 near", "1 near"]);
+    assert_eq!(near("mpi"), ["1 near", "2 near", "2 near"]);
+    let aborted = machine.tombolo(["mpirun", "--on", "host,arm0", "--timeout", "90", "./near", "abort"]);
+    aborted.fails_with(9, &["rank 1 on arm0", "called MPI_Abort(9)"]);
     machine.down();
 }

@@ -69,8 +69,10 @@ pub struct Program {
     pub path: PathBuf,
     /// Its builds, none for a command of the host that is no executable of any node: a script.
     pub builds: Vec<Build>,
-    /// It came in an image, and travels.
+    /// It is an image, and travels to the host as well.
     is_image: bool,
+    /// The image beside an executable that has it as one of its builds, for other nodes.
+    beside: Option<PathBuf>,
 }
 
 /// Why something cannot be run.
@@ -191,11 +193,18 @@ impl Program {
         let image = match Image::open(&path) {
             Ok(image) => image,
             // What is for no node, and yet an executable here: of 32 bits, say. Whoever starts it finds out.
-            Err(_) if is_program => return Ok(Program { name, path, builds: Vec::new(), is_image: false }),
+            Err(_) if is_program => {
+                return Ok(Program { name, path, builds: Vec::new(), is_image: false, beside: None });
+            }
             Err(_) if head.as_deref().is_some_and(|head| head.starts_with(b"#!")) => {
                 return Err(ProgramError::NotExecutable(path));
             }
             Err(error) => return Err(error.into()),
+        };
+        let beside = if is_elf { image_beside(&path, &image) } else { None };
+        let (beside, image) = match beside {
+            Some((beside, whole)) => (Some(beside), whole),
+            None => (None, image),
         };
         check_builds(&image)?;
         let builds = image.programs().map(|program| {
@@ -207,7 +216,7 @@ impl Program {
             Ok(Build { target, mpi: linked.needed.iter().find_map(of), run_path: linked.run_path })
         });
         let builds = builds.collect::<Result<Vec<Build>, ProgramError>>()?;
-        let program = Program { name, path, builds, is_image: !is_elf };
+        let program = Program { name, path, builds, is_image: !is_elf, beside };
         program.check_mpi()?;
         Ok(program)
     }
@@ -258,7 +267,7 @@ impl Program {
     pub fn spawn_on(&self, node: &NodeInfo) -> SpawnOptions {
         let called = self.path.file_stem().and_then(OsStr::to_str).unwrap_or("program");
         if self.is_image || node.kind != "host" {
-            return SpawnOptions::image(&self.path).on(&node.name);
+            return SpawnOptions::image(self.beside.as_ref().unwrap_or(&self.path)).on(&node.name);
         }
         let path = self.path.to_string_lossy();
         SpawnOptions::image("/bin/sh").called(called).on(&node.name).args(["-c", TAKE_PLACE, &path])
@@ -281,6 +290,17 @@ impl Program {
     }
 }
 
+/// The image that `tombolo mpicc` made together with an executable: it lies beside it, and has it as one of its builds. One
+/// that does not is of another time.
+fn image_beside(path: &Path, executable: &Image) -> Option<(PathBuf, Image)> {
+    let mut beside = path.to_owned();
+    beside.as_mut_os_string().push(".tbi");
+    let image = Image::open(&beside).ok()?;
+    let own = executable.programs().next()?.sha256;
+    let holds = image.programs().any(|program| program.sha256 == own);
+    holds.then_some((beside, image))
+}
+
 /// The first bytes of a file.
 fn head_of(path: &Path) -> Option<Vec<u8>> {
     use std::io::Read;
@@ -292,6 +312,8 @@ fn head_of(path: &Path) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+
+    use tombolo_machine::image::ImageBuilder;
 
     use super::*;
 
@@ -353,6 +375,16 @@ mod tests {
             assert!(matches!(find(name), Err(ProgramError::Missing { .. })), "{name}");
         }
         assert!(matches!(find("plain"), Err(ProgramError::NotExecutable(_))));
+        // The image beside an executable is of it, or of another time.
+        let bytes = std::fs::read(&this).unwrap();
+        scratch.file("job", &bytes, 0o755);
+        let mut other = bytes.clone();
+        other.push(0);
+        for (inside, found) in [(bytes, true), (other, false)] {
+            let image = ImageBuilder::new("job").with_program(inside).unwrap().finish().unwrap();
+            scratch.file("job.tbi", image.as_bytes(), 0o644);
+            assert_eq!(find("./job").unwrap().beside.is_some(), found);
+        }
         assert!(matches!(find("garbage"), Err(ProgramError::Image(_))));
     }
 }
