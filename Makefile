@@ -11,7 +11,11 @@ LIBDIR  ?= lib
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
+<<<<<<< Updated upstream
 .PHONY: help run test setup build kit mpi mpi4py vm-python install bench bench-mpi bench-peers bench-python results clean
+=======
+.PHONY: help run test setup build kit mpi vm-python install rdf-farm bench bench-mpi bench-peers bench-python results clean
+>>>>>>> Stashed changes
 
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +59,9 @@ bench-peers: build ## Builds what Tombolo is compared with; AERON=1 adds Aeron (
 
 bench-python: build ## Measures arrays between programs in Python, by the wheel; RAY=1 beside Ray; ARGS=--json=FILE keeps it
 	@sh scripts/bench-python.sh $(TARGET) $(if $(RAY),--ray) $(ARGS)
+
+rdf-farm: build ## Runs a farm of SPARQL engines on mixes of nodes, by MPI (after `make mpi4py`); RDF=file picks the graph
+	@sh scripts/rdf-farm.sh $(TARGET) $(RDF)
 
 bench-mpi: build ## Fetches and builds what `tombolo bench mpi` compares (after `make mpi`)
 	@sh scripts/bench-mpi.sh $(TARGET)
