@@ -11,11 +11,7 @@ LIBDIR  ?= lib
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-<<<<<<< Updated upstream
-.PHONY: help run test setup build kit mpi mpi4py vm-python install bench bench-mpi bench-peers bench-python results clean
-=======
-.PHONY: help run test setup build kit mpi vm-python install rdf-farm bench bench-mpi bench-peers bench-python results clean
->>>>>>> Stashed changes
+.PHONY: help run test setup build kit mpi mpi4py vm-python install rdf-farm bench bench-mpi bench-peers bench-python results clean
 
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
