@@ -3,12 +3,17 @@
 # tree of files in TARGET/kit/mpi4py/aarch64, where it is opt/tombolo/python/mpi4py. Which MPI it uses it learns when it is started:
 # `tombolo mpirun` says so.
 #
-# usage: mpi4py.sh [TARGET]      TARGET is cargo's target folder, by default `target`
+# usage: mpi4py.sh [--host] [TARGET]      TARGET is cargo's target folder, by default `target`; --host leaves Arm machines out
 #
 # The wheels are pinned here (scripts/wheels.sh). When everything is in place it does nothing. Ends with status 3 when the package
-# index or the archive of Debian is out of reach.
+# index or the archive of Debian is out of reach, or has none for this Python.
 set -eu
 
+only_host=
+if [ "${1:-}" = --host ]; then
+    only_host=yes
+    shift
+fi
 target=${1:-target}
 version=4.1.2
 environment=$target/mpi4py
@@ -35,7 +40,7 @@ mpi4py_wheel() {
     312-aarch64) hash=0a58e164776acb7b52414548b1bf0e5caafce0ee90345deff147873a64b6b2cc ;;
     313-x86_64) hash=085e0cb05427398fe2281856f27a87984b9f234cd6d98a2a384a6fbfe679a56f ;;
     313-aarch64) hash=429437883b4511583d56a57bc58ad0d02965fb6c19f84f39e30c0646e6c0cab9 ;;
-    *) fail "no mpi4py is pinned for Python $1 on $2: there are those for 3.11, 3.12 and 3.13" ;;
+    *) unreachable "no mpi4py is pinned for Python $1 on $2: there are those for 3.11, 3.12 and 3.13" ;;
     esac
     wheel "mpi4py==$version" "mpi4py-$version-cp$1-cp$1-$tags.whl" "$hash" "$platform" "$1"
 }
@@ -52,7 +57,7 @@ if ! "$environment/bin/python" -I -c "import mpi4py, sys; sys.exit(mpi4py.__vers
     say "ready: mpi4py $version for this host, in $environment"
 fi
 
-if [ ! -f "$tree/opt/tombolo/python/mpi4py/__init__.py" ]; then
+if [ -z "$only_host" ] && [ ! -f "$tree/opt/tombolo/python/mpi4py/__init__.py" ]; then
     sh "$here/fetch-vm-python.sh" "$target" || exit
     minor=$(readlink "$target/kit/python/aarch64/usr/bin/python3")
     file=$(mpi4py_wheel "3${minor##*.}" aarch64)

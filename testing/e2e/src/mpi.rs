@@ -61,6 +61,25 @@ impl Mpi {
         skipped(what);
     }
 
+    /// A Python of this host with mpi4py; `None`, aloud, where the package index does not give it.
+    ///
+    /// # Panics
+    /// When it cannot be put in place otherwise.
+    #[must_use]
+    pub fn python(self) -> Option<PathBuf> {
+        let _lock = locked();
+        let script = root().join("scripts/mpi4py.sh");
+        let output = Command::new("sh").arg(script).arg("--host").arg(target()).output().expect("sh");
+        match output.status.code() {
+            Some(0) => Some(target().join("mpi4py/bin/python")),
+            Some(3) => {
+                skipped("mpi4py: the package index did not give it (scripts/mpi4py.sh)");
+                None
+            }
+            _ => panic!("{}", String::from_utf8_lossy(&output.stderr)),
+        }
+    }
+
     /// Adds an Arm virtual machine on which MPI runs.
     #[must_use]
     pub fn with_vm(self, file: MachineFile, name: &str) -> MachineFile {

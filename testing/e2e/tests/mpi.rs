@@ -1,0 +1,104 @@
+//! MPI programs on the host, and across processors that share a kernel or none.
+
+use std::ffi::OsStr;
+use std::process::Command;
+
+use tombolo_e2e::mpi::{Mpi, PROGRAMS};
+use tombolo_e2e::{Finished, Machine, MachineFile, Running};
+
+/// Runs a program of ours on these nodes in turn.
+fn run(machine: &Machine, mpi: Mpi, (program, ranks): (&str, usize), on: &str) -> Finished {
+    let image = mpi.image(program);
+    let ranks = ranks.to_string();
+    let words =
+        ["mpirun", "--timeout", "100", "-n", &ranks, "--on", on, "--map", "round-robin"].map(OsStr::new);
+    machine.tombolo(words.into_iter().chain([image.as_os_str()]))
+}
+
+fn all_are_right(machine: &Machine, mpi: Mpi, on: &str, ranks: &[usize]) {
+    for program in PROGRAMS {
+        for ranks in ranks {
+            let said = run(machine, mpi, (program, *ranks), on).ok();
+            assert_eq!(said, format!("{program}: right on {ranks} ranks\n"));
+        }
+    }
+}
+
+#[test]
+fn programs_are_right_on_the_host() {
+    let Some(mpi) = Mpi::find() else { return };
+    let machine = Machine::up(&MachineFile::host());
+    all_are_right(&machine, mpi, "host", &[1, 2, 4]);
+    machine.down();
+}
+
+#[test]
+fn programs_are_right_between_the_host_and_emulated_programs() {
+    let Some(mpi) = Mpi::find() else { return };
+    let machine = Machine::up(&mpi.with_user(MachineFile::host(), "arm-user"));
+    all_are_right(&machine, mpi, "host,arm-user", &[2, 4]);
+    machine.down();
+}
+
+#[test]
+fn programs_are_right_between_the_host_and_a_virtual_machine() {
+    let Some(mpi) = Mpi::find() else { return };
+    let machine = Machine::up(&mpi.with_vm(MachineFile::host(), "arm0"));
+    all_are_right(&machine, mpi, "host,arm0", &[2]);
+    machine.down();
+}
+
+#[test]
+fn python_talks_by_mpi_on_the_host() {
+    let Some(mpi) = Mpi::find() else { return };
+    let Some(python) = mpi.python() else { return };
+    let machine = Machine::up(&MachineFile::host());
+    let script = machine.folder().join("sum.py");
+    let text = "from mpi4py import MPI\nworld = MPI.COMM_WORLD\nranks = world.gather((world.rank, 'x' * 100000))\n\
+                if world.rank == 0: print([rank for rank, text in ranks if len(text) == 100000])\n";
+    std::fs::write(&script, text).unwrap();
+    let words = ["mpirun", "--timeout", "100", "-n", "3"].map(OsStr::new);
+    let said = machine.tombolo(words.into_iter().chain([python.as_os_str(), script.as_os_str()])).ok();
+    assert_eq!(said, "[0, 1, 2]\n");
+    machine.down();
+}
+
+#[test]
+fn programs_of_the_standards_binary_interface_run_on_unlike_nodes() {
+    let Some(mpi) = Mpi::find() else { return };
+    let machine = Machine::up(&mpi.with_user(MachineFile::host(), "arm-user"));
+    let source = Mpi::source("ring");
+    machine.tombolo(["mpicc", "--abi", "-O2", source.to_str().unwrap(), "-o", "ring.tbi"]).ok();
+    let words = ["mpirun", "--timeout", "100", "--on", "host,arm-user", "ring.tbi"];
+    assert_eq!(machine.tombolo(words).ok(), "ring: right on 2 ranks\n");
+    machine.down();
+}
+
+/// A program of others, linked with Open MPI and started by its own launcher: the provider is found by its environment.
+#[test]
+fn netpipe_runs_over_open_mpi() {
+    let Some(mpi) = Mpi::find() else { return };
+    let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    if !is_there("mpirun.openmpi") || !is_there("NPopenmpi") {
+        return mpi.skip("NetPIPE over Open MPI: it is not installed (Debian: netpipe-openmpi)");
+    }
+    let machine = Machine::up(&MachineFile::host());
+    let launcher =
+        ["--allow-run-as-root", "--oversubscribe", "-n", "2", "--mca", "pml", "cm", "--mca", "mtl", "ofi"];
+    let program =
+        ["--mca", "mtl_ofi_provider_include", "tombolo", "NPopenmpi", "-i", "-u", "65536", "-n", "20"];
+    let mut command = Command::new("mpirun.openmpi");
+    for (name, value) in machine.command().get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.env("FI_PROVIDER_PATH", mpi.provider_folder()).current_dir(machine.folder());
+    let said = Running::start(command.args(launcher).args(program)).finish();
+    assert_eq!(said.status, 0, "{said}");
+    let all = said.text() + &said.stderr;
+    let passed = all.lines().filter(|line| line.ends_with("Integrity check passed")).count();
+    assert!(passed > 20 && all.contains("49153 bytes"), "{said}");
+    machine.down();
+}
