@@ -114,8 +114,8 @@ fn bad_words_end_the_job_with_what_they_are() {
         ("init 1?raw:cmd=dance\\n barrier", "asks for 'dance'"),
         ("init 0?raw:cmd=put\\n barrier", "its 'put' is not usable: it has no 'key'"),
         ("0?raw:cmd=barrier_in\\n init barrier", "asks for 'barrier_in' before 'init'"),
-        ("0?raw:cmd=init.pmi_version=3\\n hang", "no line of PMI-1"),
-        ("0?raw:mcmd=spawn\\nendcmd\\n hang", "asks for 'spawn' before 'init'"),
+        ("0?raw:cmd\\n hang", "'cmd' is no line of PMI-1"),
+        ("0?raw:mcmd=spawn\\nendcmd\\n hang", "it has no usable 'execname'"),
         ("init 1?raw:mcmd=spawn\\nendcmd\\n barrier", "a request to start programs is not usable"),
         ("init 1?deaf barrier", "does not read what it is answered"),
     ] {
@@ -267,7 +267,7 @@ fn what_makes_no_sense_starts_nothing() {
         ("-n 2 ./Cargo", 1, "there is no program './Cargo'"),
         ("-n 2 HOST pmi : : HOST", 2, "required arguments"),
         ("--shared-memory none HOST", 2, "invalid value"),
-        ("", 2, ""),
+        ("--on host", 2, "required arguments"),
     ] {
         mpirun(&machine, words).fails_with(status, &[said]);
     }

@@ -60,7 +60,7 @@ pub struct Environment {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MissingMpi {
     /// All of it, or Tombolo's part.
-    #[error("node {node} cannot run MPI programs: {source}")]
+    #[error("on node {node} {source}")]
     Installation {
         /// The node.
         node: String,
@@ -78,7 +78,7 @@ pub enum MissingMpi {
         path: PathBuf,
     },
     /// There is no kit at all.
-    #[error("node {node} cannot run MPI programs: {why}")]
+    #[error("on node {node} there is no MPI: {why}")]
     Kit {
         /// The node.
         node: String,
@@ -396,7 +396,7 @@ mod tests {
         let error = with.0.check(&arm, &build("libmpi_abi.so.0"), false).unwrap_err().to_string();
         assert!(error.contains("node vm has no libmpi_abi.so.0") && error.contains("mpicc"), "{error}");
         let error = with.0.check(&riscv, &build("libmpi.so.12"), true).unwrap_err().to_string();
-        assert!(error.contains("node user cannot run MPI programs: there is no MPI for riscv64"), "{error}");
+        assert!(error.contains("on node user there is no MPI for riscv64"), "{error}");
         std::fs::remove_file(with.1.join("mpi/aarch64/opt/tombolo/mpi/fi/libtombolo-fi.so")).unwrap();
         let error = with.0.check(&arm, &build("libmpi.so.12"), true).unwrap_err().to_string();
         assert!(error.contains("fi/libtombolo-fi.so: run `make mpi`"), "{error}");
