@@ -366,6 +366,52 @@ fn what_nobody_asks_for_is_kept_up_to_a_limit_and_the_rest_waits() {
 }
 
 #[test]
+fn so_many_messages_are_kept_and_no_more() {
+    let (mut engines, _world) = endpoints(2, 64, true);
+    let mut sent = 0;
+    // Until nothing moves any more.
+    for _ in 0..CREDIT_MESSAGES / 16 + 50 {
+        while engines[0].send(Send { data: None, ..message(1, Some(1), &[], 0) }).is_ok() {
+            sent += 1;
+        }
+        for engine in &mut engines {
+            engine.look_aside();
+            engine.progress();
+        }
+    }
+    assert_eq!(engines[1].core.peers[0].kept_messages, CREDIT_MESSAGES);
+    assert_eq!(sent, CREDIT_MESSAGES as usize + MAX_BACKLOG);
+    assert_eq!(engines[0].send(message(1, Some(1), &[], 0)), Err(Busy::Again));
+    for _ in 0..sent {
+        engines[1].receive(wanted(0, Some((1, 0)), &Buffer::zeroed(0), 0)).unwrap();
+    }
+    for _ in 0..2 {
+        settle(&mut engines);
+    }
+    assert_eq!(engines[1].counts().done(Kind::Receive), sent as u64);
+    assert_eq!((engines[0].counts().done(Kind::Send), engines[0].load().2), (sent as u64, 0));
+}
+
+#[test]
+fn who_sends_more_than_is_kept_ends_its_link() {
+    for beyond in [false, true] {
+        let (mut engines, world) = endpoints(2, 64, true);
+        engines[0].send(message(1, Some(1), &[1], 1)).unwrap();
+        settle(&mut engines);
+        let target = engines[1].address();
+        // One is there already.
+        for _ in 0..CREDIT_MESSAGES - 1 + u64::from(beyond) {
+            world.borrow_mut().inject(target, 0, vec![2, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        for _ in 0..CREDIT_MESSAGES / BATCH as u64 + 2 {
+            engines[1].progress();
+        }
+        let gone = engines[1].core.peers[0].gone;
+        assert_eq!(gone, beyond.then_some(Failure::Violation));
+    }
+}
+
+#[test]
 fn the_dead_fail_what_waits_for_them() {
     let (mut engines, world) = endpoints(3, 4, true);
     engines[0].send(message(1, Some(1), &[1], 1)).unwrap();
