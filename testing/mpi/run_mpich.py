@@ -35,7 +35,8 @@ MACHINE = """name = "{name}"
 [[node]]
 name = "host"
 kind = "host"
-
+"""
+USER = """
 [[node]]
 name = "arm-user"
 kind = "user"
@@ -185,7 +186,8 @@ def bring_up(options, environment):
     """A machine of our own, so that no other is in the way."""
     name = f"mpi-tests-{os.getpid()}"
     file = pathlib.Path(tempfile.mkdtemp(prefix="tombolo-mpi-")) / f"{name}.toml"
-    file.write_text(MACHINE.format(name=name) + (VM if "vm" in options.modes else ""))
+    parts = [part for mode, part in (("user", USER), ("vm", VM)) if mode in options.modes]
+    file.write_text(MACHINE.format(name=name) + "".join(parts))
     subprocess.run([options.tombolo, "up", file], check=True, env=environment)
     return name
 
@@ -238,7 +240,7 @@ def main():
         sys.exit("no test has that name")
     environment = dict(os.environ)
     machine = None
-    if set(options.modes) & set(NODES):
+    if set(options.modes) - {"hydra", "tcp"}:
         machine = bring_up(options, environment)
         environment["TOMBOLO_MACHINE"] = machine
     results = []
