@@ -261,7 +261,8 @@ impl<'a> Running<'a> {
     fn flush(&mut self, index: usize) -> Result<(), JobError> {
         let rank = &mut self.ranks[index];
         let Some(side) = &mut rank.side else { return Ok(()) };
-        while !rank.outgoing.is_empty() {
+        // Also with nothing to send: that takes note of what the rank has taken, which the set tells of until somebody does.
+        loop {
             match side.try_send(rank.outgoing.make_contiguous()) {
                 Ok(0) => break,
                 Ok(count) => drop(rank.outgoing.drain(..count)),
