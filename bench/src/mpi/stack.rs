@@ -55,6 +55,7 @@ pub(super) const TOMBOLO_OPEN_MPI: &str = "Tombolo, Open MPI";
 pub(super) const OPEN_MPI: &str = "Open MPI sm";
 pub(super) const UCX: &str = "MPICH UCX posix";
 pub(super) const TCP: &str = "MPICH tcp";
+pub(super) const VIRTIO: &str = "MPICH tcp, virtio-net";
 
 /// What stacks are made of.
 #[derive(Clone, PartialEq, Debug)]
@@ -271,7 +272,7 @@ pub fn network_stack(tools: &Tools, node: &str, cpu: &str, memory_mib: u32) -> S
     arguments.push(tools.kit.clone().into());
     arguments.extend(["--cpu", cpu, "--memory-mib", &memory_mib.to_string(), "--"].map(OsString::from));
     Stack {
-        name: TCP.into(),
+        name: VIRTIO.into(),
         about: "MPICH 5.0.2 over libfabric's tcp, a tap device and virtio-net, to a machine like the node"
             .into(),
         place: Place { from: "host".into(), to: node.into() },

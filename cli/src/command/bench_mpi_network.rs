@@ -43,6 +43,8 @@ $B mount -t devtmpfs devtmpfs /dev
 $B mkdir -p /dev/shm
 $B mount -t tmpfs tmpfs /dev/shm
 while read module; do $B insmod /tombolo/modules/$module; done </tombolo/modules/order
+# MPI is to take the one address that both sides know.
+echo 1 2>/dev/null >/proc/sys/net/ipv6/conf/all/disable_ipv6
 $B ifconfig lo 127.0.0.1 up
 for word in $($B cat /proc/cmdline); do
     case $word in
@@ -52,6 +54,8 @@ for word in $($B cat /proc/cmdline); do
     tombolo.measure=*) arguments=$(echo ${word#*=} | $B tr , ' ') ;;
     esac
 done
+# In the first seconds of a machine libfabric's tcp finds an address and cannot listen at it (EBADF); why is not known.
+$B sleep 5
 /measure $arguments || echo \"measure ended with $?\"
 $B poweroff -f
 ";
@@ -113,9 +117,11 @@ impl Drop for Machine {
 /// Makes the device and gives this side of it an address.
 fn make_network() -> Result<(), Failure> {
     let address = format!("{HOST}/24");
-    let steps: [&[&str]; 4] = [
+    let steps: [&[&str]; 5] = [
         &["link", "set", "lo", "up"],
         &["tuntap", "add", "dev", DEVICE, "mode", "tap"],
+        // No address of IPv6, as in the machine.
+        &["link", "set", DEVICE, "addrgenmode", "none"],
         &["address", "add", &address, "dev", DEVICE],
         &["link", "set", DEVICE, "up"],
     ];
