@@ -2,8 +2,10 @@
 //!
 //! They speak with their process manager as MPI does, and use no MPI: that has tests of its own.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use rustix::process::Signal;
 use tombolo_e2e::mpi::Mpi;
@@ -310,6 +312,83 @@ fn many_ranks_start_and_meet() {
         })
         .collect();
     assert_eq!(lines(&turns), expected);
+    machine.down();
+}
+
+/// A program of MPI that stays until it is killed, or tells the files that MPICH has in shared memory.
+const STAY: &str = r#"
+#include <dirent.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    if (count > 1) {
+        DIR *folder = opendir("/dev/shm");
+        struct dirent *file;
+        while (folder && (file = readdir(folder)))
+            if (strncmp(file->d_name, "mpich_", 6) == 0) puts(file->d_name);
+        return folder ? 0 : 1;
+    }
+    MPI_Init(&count, &words);
+    MPI_Barrier(MPI_COMM_WORLD);
+    puts("stays");
+    fflush(stdout);
+    for (;;) pause();
+}
+"#;
+
+/// The files of MPICH that a process of this host has mapped.
+fn files_of(pid: i32) -> BTreeSet<PathBuf> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("a process of ours");
+    let paths = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5));
+    paths.filter(|path| path.starts_with("/dev/shm/mpich_")).map(PathBuf::from).collect()
+}
+
+/// With MPI: its files in shared memory go with the job, however that ends.
+#[test]
+fn a_job_that_is_killed_leaves_no_files_of_mpi() {
+    let Some(mpi) = Mpi::find() else { return };
+    let machine = Machine::up(&mpi.with_vm(mpi.with_user(MachineFile::host(), "arm-user"), "arm0"));
+    std::fs::write(machine.folder().join("stay.c"), STAY).expect("a source");
+    machine.tombolo(["mpicc", "stay.c", "-o", "stay.tbi"]).ok();
+    let run = |on: &str| {
+        let job = machine.start(["mpirun", "--on", on, "--label", "--timeout", "90", "./stay.tbi"]);
+        for (rank, node) in on.split(',').enumerate() {
+            job.wait_for(&format!("[{rank}@{node}] stays"));
+        }
+        let ranks = ["host", "arm-user"].map(|node| machine.domains_on(node));
+        let files: BTreeSet<PathBuf> = ranks.iter().flatten().flat_map(|(_, pid)| files_of(*pid)).collect();
+        assert!(files.len() >= 2 && files.iter().all(|file| file.exists()), "{files:?}");
+        (job, ranks[0][0].1, files)
+    };
+    let none_stays = |files: &BTreeSet<PathBuf>| files.iter().all(|file| !file.exists());
+    let on_arm0 = || lines(&machine.tombolo(["mpirun", "--on", "arm0", "./stay.tbi", "list"]));
+    for (end, status) in [("a rank", 137), ("a rank on arm0", 143), ("the job", 130)] {
+        let (job, rank, files) = run("host,arm-user,arm0");
+        assert_eq!(on_arm0().len(), 1);
+        match end {
+            "a rank" => machine.kill(rank),
+            "a rank on arm0" => drop(machine.tombolo(["kill", &machine.domains_on("arm0")[0].0]).ok()),
+            _ => job.signal(Signal::INT),
+        }
+        job.finish().fails_with(status, &["still ran"]);
+        assert!(none_stays(&files), "{end}: {files:?}");
+        assert_eq!(on_arm0(), Vec::<String>::new(), "{end}");
+    }
+    // An mpirun that is killed cannot remove them; the next does, once they are old.
+    let (job, _, files) = run("host,arm-user");
+    job.signal(Signal::KILL);
+    assert_eq!(job.finish().status, 137);
+    assert!(
+        eventually(|| machine.domains_on("host").is_empty() && machine.domains_on("arm-user").is_empty())
+    );
+    let long_ago = SystemTime::now() - Duration::from_secs(120);
+    for file in files.iter().filter_map(|path| std::fs::File::open(path).ok()) {
+        file.set_modified(long_ago).expect("it is ours");
+    }
+    machine.tombolo(["mpirun", "-n", "1", "true"]).ok();
+    assert!(none_stays(&files), "{files:?}");
     machine.down();
 }
 

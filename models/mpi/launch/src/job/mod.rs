@@ -1,6 +1,7 @@
 //! A job: its ranks from the first start to the last end, on whatever nodes.
 
 mod ending;
+mod leftovers;
 mod run;
 mod services;
 mod start;

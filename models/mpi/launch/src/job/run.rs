@@ -1,6 +1,6 @@
 //! A job under way: what its ranks say and ask, how they end, and who has to end with them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use tombolo::{Child, Domain, Error, Exit, Fault, Ready, SideStream, Token, WaitSet};
 
 use super::ending::{Cause, Ending, Outcome, RankEnd};
+use super::leftovers::{WorldFiles, clean_host, clean_nodes, job_name};
 use super::services::Services;
 use super::start::{check_count, check_part, mapping, start_all, starts};
 use super::{Control, Job, JobError, JobOptions, Part, RankName, Watcher, how, signal_name, who};
 use crate::placement::find;
-use crate::pmi::{Event, MemberId, Phase, Server, SpawnCommand};
+use crate::pmi::{Event, MemberId, Phase, Server, SpawnCommand, WorldId};
 use crate::program::Program;
 
 /// What a rank gets to end by itself once another has ended the job.
@@ -88,7 +89,7 @@ impl<'a> Running<'a> {
             .filter(|node| node.up && node.kind != "bare")
             .map(|node| usize::from(node.cores));
         let ranks: usize = options.parts.iter().map(|part| part.nodes.len()).sum();
-        let server = Server::new(&format!("tombolo-{}", domain.id()), cores.sum::<usize>().max(ranks));
+        let server = Server::new(&job_name(domain.id()), cores.sum::<usize>().max(ranks));
         Running {
             services: Services::new(domain.names()),
             domain,
@@ -108,6 +109,20 @@ impl<'a> Running<'a> {
     }
 
     pub(super) fn run(mut self) -> Result<Outcome, JobError> {
+        let ended = self.until_ended();
+        self.clean();
+        ended?;
+        let ranks = self.ranks.iter().map(|rank| RankEnd {
+            name: rank.name,
+            node: self.node_name(rank.node),
+            program: rank.program.clone(),
+            domain: rank.child.as_ref().map(Child::id),
+            exit: rank.exit.clone(),
+        });
+        Ok(Outcome::new(self.ending.as_ref(), self.began.elapsed(), ranks.collect()))
+    }
+
+    fn until_ended(&mut self) -> Result<(), JobError> {
         match self.start_world(&self.options.parts, &[])? {
             Ok(children) => self.watcher.may_read(children),
             Err(error) => self.end(Cause::Order, error.to_string(), 1, SIGTERM, GRACE),
@@ -119,14 +134,30 @@ impl<'a> Running<'a> {
                 break;
             }
         }
-        let ranks = self.ranks.iter().map(|rank| RankEnd {
-            name: rank.name,
-            node: self.node_name(rank.node),
-            program: rank.program.clone(),
-            domain: rank.child.as_ref().map(Child::id),
-            exit: rank.exit.clone(),
-        });
-        Ok(Outcome::new(self.ending.as_ref(), self.began.elapsed(), ranks.collect()))
+        Ok(())
+    }
+
+    /// Removes what MPI keeps in shared memory and leaves there with ranks that are killed.
+    fn clean(&self) {
+        let files = |world| self.server.space(WorldId(world)).map(WorldFiles::of);
+        match clean_host(&(0..self.worlds).filter_map(files).collect()) {
+            Ok(0) => {}
+            Ok(count) => {
+                self.watcher.note(&format!("removed {count} files of MPICH that nobody used any more"));
+            }
+            Err(error) => self.watcher.note(&format!("files of MPICH may stay in shared memory: {error}")),
+        }
+        // A node with a kernel of its own has some only if a rank did not come to its end there.
+        let mut nodes = BTreeMap::new();
+        for (index, rank) in self.ranks.iter().enumerate() {
+            let node = &self.options.nodes[rank.node];
+            let stays = self.server.phase(MemberId(index)) == Phase::Inside
+                && !matches!(rank.exit, Some(Exit::NodeLost { .. }));
+            if let Some(files) = files(rank.name.world).filter(|_| stays && node.kind == "vm") {
+                nodes.entry(rank.node).or_insert_with(|| (node, BTreeSet::new())).1.insert(files);
+            }
+        }
+        clean_nodes(&self.domain, nodes, self.watcher);
     }
 
     fn node_name(&self, node: usize) -> String {

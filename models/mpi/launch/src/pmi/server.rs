@@ -174,6 +174,12 @@ impl Server {
         (id, members)
     }
 
+    /// The name of a world's space of keys.
+    #[must_use]
+    pub fn space(&self, world: WorldId) -> Option<&str> {
+        self.worlds.get(world.0).map(|world| world.space.as_str())
+    }
+
     /// The next thing to be done.
     pub fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()

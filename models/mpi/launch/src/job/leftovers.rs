@@ -1,0 +1,287 @@
+//! What MPICH leaves behind when its ranks are killed: files in the shared memory of their kernel.
+//!
+//! The ranks of a world that share a kernel find each other by a file `/dev/shm/mpich_shm_WORLD_NODE`, some by `mpich_vci_…` too,
+//! and the last that calls `MPI_Finalize` removes it. One that is killed does not.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::{Duration, Instant, SystemTime};
+
+use tombolo::{Domain, DomainId, Error, Exit, NodeInfo, SpawnOptions};
+use tombolo_machine::Kit;
+
+use super::Watcher;
+
+/// Where programs of the host, and those emulated on it, have their shared memory.
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// How MPICH's names begin.
+const KINDS: [&str; 2] = ["mpich_shm_", "mpich_vci_"];
+
+/// How old a file is at least that nobody has in use: one that is new may be between its making and its mapping.
+const OLD: Duration = Duration::from_secs(60);
+
+/// What the nodes of a job get to remove what is on them, all together.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What MPICH names the files of a world after: it makes it of the name of the world's space of keys, by FNV-1a
+/// (`src/util/mpir_pmi.c`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct WorldFiles(u32);
+
+impl WorldFiles {
+    /// Those of the world with this space of keys.
+    pub(super) fn of(space: &str) -> WorldFiles {
+        const BASIS: u32 = 0x811c_9dc5;
+        const PRIME: u32 = 0x0100_0193;
+        WorldFiles(space.bytes().fold(BASIS, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(PRIME)))
+    }
+
+    /// Whose a file is; none if no MPICH names one like this.
+    fn owner(file: &str) -> Option<WorldFiles> {
+        let (world, node) = KINDS.iter().find_map(|kind| file.strip_prefix(kind))?.split_once('_')?;
+        let files = WorldFiles(u32::from_str_radix(world, 16).ok()?);
+        // As printf writes them, and no other way.
+        let is_node = node.parse::<u32>().is_ok_and(|number| number.to_string() == node);
+        (is_node && format!("{:x}", files.0) == world).then_some(files)
+    }
+}
+
+/// A name for the spaces of keys of a job. It tells more than the job's domain, which has a number that is its own in its
+/// machine only: the files that MPICH names after it are of all machines of a host, and of all its users.
+pub(super) fn job_name(domain: DomainId) -> String {
+    format!("tombolo-{domain}-{:016x}", RandomState::new().build_hasher().finish())
+}
+
+/// Removes the files of these worlds from the host, and files that a job left there whose `mpirun` could not remove them:
+/// those of this user that are old and that no process has in use. How many were not the job's.
+pub(super) fn clean_host(worlds: &BTreeSet<WorldFiles>) -> io::Result<usize> {
+    clean(Path::new(SHARED_MEMORY), worlds, SystemTime::now(), || in_use(Path::new("/proc")))
+}
+
+fn clean(
+    folder: &Path,
+    worlds: &BTreeSet<WorldFiles>,
+    now: SystemTime,
+    in_use: impl FnOnce() -> io::Result<BTreeSet<PathBuf>>,
+) -> io::Result<usize> {
+    let user = this_user()?;
+    let mut old = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let Some(owner) = entry.file_name().to_str().and_then(WorldFiles::owner) else { continue };
+        if worlds.contains(&owner) {
+            remove(&entry.path())?;
+        } else if let Ok(about) = entry.metadata()
+            && about.is_file()
+            && about.uid() == user
+            && about.modified().is_ok_and(|then| now.duration_since(then).is_ok_and(|age| age > OLD))
+        {
+            old.push(entry.path());
+        }
+    }
+    if old.is_empty() {
+        return Ok(0);
+    }
+    let in_use = in_use()?;
+    old.retain(|path| !in_use.contains(path));
+    old.iter().try_for_each(|path| remove(path))?;
+    Ok(old.len())
+}
+
+fn this_user() -> io::Result<u32> {
+    Ok(fs::metadata("/proc/self")?.uid())
+}
+
+/// Removes a file, or finds that another was faster.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The files of MPICH that processes of this user have mapped. One with more rights than this has cannot be looked at, and
+/// is no rank; one that ends meanwhile has nothing mapped any more. To remove a file takes nothing from who has it mapped.
+fn in_use(proc: &Path) -> io::Result<BTreeSet<PathBuf>> {
+    let user = this_user()?;
+    let mut all = BTreeSet::new();
+    for entry in fs::read_dir(proc)? {
+        let entry = entry?;
+        let is_process = entry.file_name().to_str().is_some_and(|name| name.parse::<u32>().is_ok());
+        if is_process
+            && entry.metadata().is_ok_and(|about| about.uid() == user)
+            && let Ok(maps) = fs::read(entry.path().join("maps"))
+        {
+            all.extend(mapped(&String::from_utf8_lossy(&maps)));
+        }
+    }
+    Ok(all)
+}
+
+/// The files of MPICH in what the kernel says of a process's memory.
+fn mapped(maps: &str) -> impl Iterator<Item = PathBuf> + '_ {
+    maps.lines().filter_map(|line| {
+        let path = Path::new(line.split_ascii_whitespace().nth(5)?);
+        WorldFiles::owner(path.file_name()?.to_str()?).map(|_| path.to_owned())
+    })
+}
+
+/// Removes the files of worlds from nodes with a kernel of their own. What could not be done is noted.
+pub(super) fn clean_nodes(
+    domain: &Domain,
+    nodes: BTreeMap<usize, (&NodeInfo, BTreeSet<WorldFiles>)>,
+    watcher: &dyn Watcher,
+) {
+    let (done, outcomes) = mpsc::channel();
+    let mut waited_for: BTreeSet<String> = BTreeSet::new();
+    for (node, worlds) in nodes.into_values() {
+        let (domain, node, done) = (domain.clone(), node.clone(), done.clone());
+        waited_for.insert(node.name.clone());
+        // Not waited for longer than told: a node may be stuck, and its monitor with it.
+        std::thread::spawn(move || {
+            let outcome = clean_node(&domain, &node, &worlds);
+            // Nobody waits for it once it is late.
+            let _ = done.send((node.name, outcome));
+        });
+    }
+    drop(done);
+    let stays = |node: &str, why: &str| {
+        watcher.note(&format!("files of MPICH may stay in {SHARED_MEMORY} of {node}: {why}"));
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while let Ok((node, outcome)) = outcomes.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+    {
+        waited_for.remove(&node);
+        if let Err(why) = outcome {
+            stays(&node, &why);
+        }
+    }
+    for node in waited_for {
+        stays(&node, &format!("they were not removed within {} s", PATIENCE.as_secs()));
+    }
+}
+
+/// Removes them by a shell, which travels: a node has none that one could rely on.
+fn clean_node(domain: &Domain, node: &NodeInfo, worlds: &BTreeSet<WorldFiles>) -> Result<(), String> {
+    let kit = Kit::locate().map_err(|error| error.to_string())?;
+    let shell = kit.root().join(node.isa.name()).join("busybox");
+    let said = |error: Error| error.to_string();
+    let spawn =
+        SpawnOptions::image(&shell).on(&*node.name).directory("/").args(["sh", "-c", &script(worlds)]);
+    let child = domain.spawn(&spawn).map_err(said)?;
+    match child.wait(PATIENCE).map_err(said)? {
+        Exit::Exited { status: 0 } => Ok(()),
+        exit => Err(format!("{} {}", shell.display(), super::how(&exit).0)),
+    }
+}
+
+/// What a shell does to remove the files of worlds, and says nothing.
+fn script(worlds: &BTreeSet<WorldFiles>) -> String {
+    let worlds: Vec<String> = worlds.iter().map(|files| format!("{:x}", files.0)).collect();
+    let [shm, vci] = KINDS.map(|kind| format!("{SHARED_MEMORY}/{kind}${{world}}_*"));
+    format!("for world in {}; do rm -f {shm} {vci} || exit; done 2>/dev/null", worlds.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_as_mpich_makes_them() {
+        // Seen with MPICH 5.0.2, by PMI_DEBUG=1.
+        let files = WorldFiles::of("tombolo-0.1.329-0");
+        assert_eq!(files, WorldFiles(0xaff1_c88e));
+        assert_eq!(WorldFiles::owner("mpich_shm_aff1c88e_0"), Some(files));
+        assert_eq!(WorldFiles::owner("mpich_vci_aff1c88e_17"), Some(files));
+        // Of one that begins with zeros they are not written.
+        assert_eq!(WorldFiles::owner("mpich_shm_1c88e_1"), Some(WorldFiles(0x1_c88e)));
+        for other in [
+            "mpich_shm_",
+            "mpich_shm_aff1c88e",
+            "mpich_shm_aff1c88e_",
+            "mpich_shm_aff1c88e_0x",
+            "mpich_shm_aff1c88e_+1",
+            "mpich_shm_aff1c88e_01",
+            "mpich_shm_AFF1C88E_0",
+            "mpich_shm_0ff1c88e_0",
+            "mpich_shm_aff1c88e0_0",
+            "mpich_shm_+ff1c88e_0",
+            "mpich_sem_aff1c88e_0",
+            "my_mpich_shm_aff1c88e_0",
+        ] {
+            assert_eq!(WorldFiles::owner(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn no_two_jobs_have_one_name() {
+        let domain = DomainId::from_bits(0x1_0000_0001).unwrap();
+        assert_ne!(job_name(domain), job_name(domain));
+    }
+
+    #[test]
+    fn what_the_job_made_goes_and_what_nobody_uses_any_more() {
+        let folder = std::env::temp_dir().join(format!("tombolo-leftovers-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).unwrap();
+        let own = ["mpich_shm_a_0", "mpich_vci_a_3", "mpich_shm_b_0"];
+        let others = ["mpich_shm_c_0", "mpich_shm_c_1", "mpich_shm_c_x", "mpich", "sem.a"];
+        own.iter().chain(&others).for_each(|name| fs::write(folder.join(name), "").unwrap());
+        let there = || {
+            let names =
+                fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            names.collect::<BTreeSet<String>>()
+        };
+        let worlds = BTreeSet::from([WorldFiles(0xa), WorldFiles(0xb)]);
+        let now = SystemTime::now();
+        // Others' are too new for anybody to look who uses them.
+        assert_eq!(clean(&folder, &worlds, now, || unreachable!()).unwrap(), 0);
+        assert_eq!(there(), others.map(str::to_owned).into());
+        let later = now + 2 * OLD;
+        let unseen = || Err(io::ErrorKind::PermissionDenied.into());
+        assert!(clean(&folder, &worlds, later, unseen).is_err());
+        assert_eq!(there().len(), others.len());
+        let used = folder.join("mpich_shm_c_1");
+        assert_eq!(clean(&folder, &worlds, later, || Ok(BTreeSet::from([used]))).unwrap(), 1);
+        assert_eq!(there(), others[1..].iter().map(|name| (*name).to_owned()).collect());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_processes_use_is_seen() {
+        let maps = "7f50a0000000-7f50a0103000 rw-s 00000000 00:1b 2   /dev/shm/mpich_shm_aff1c88e_0\n\
+                    7f50a1000000-7f50a1103000 rw-s 00000000 00:1b 3   /dev/shm/mpich_shm_b_1 (deleted)\n\
+                    7f50a2000000-7f50a2103000 rw-p 00000000 00:00 0 \n\
+                    7f50a3000000-7f50a3103000 r-xp 00000000 00:1b 4   /usr/lib/libmpi.so.12\n";
+        let seen: Vec<PathBuf> = mapped(maps).collect();
+        let expected = ["/dev/shm/mpich_shm_aff1c88e_0", "/dev/shm/mpich_shm_b_1"].map(PathBuf::from);
+        assert_eq!(seen, expected);
+        // Of every process that there is.
+        let proc = std::env::temp_dir().join(format!("tombolo-processes-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&proc);
+        for (name, maps) in [("7", maps), ("9", "5-6 rw-s 0 0:1 2 /dev/shm/mpich_vci_c_0\n"), ("self", maps)]
+        {
+            fs::create_dir_all(proc.join(name)).unwrap();
+            fs::write(proc.join(name).join("maps"), maps).unwrap();
+        }
+        fs::create_dir_all(proc.join("11")).unwrap();
+        let all: Vec<PathBuf> = in_use(&proc).unwrap().into_iter().collect();
+        assert_eq!(all, [expected.as_slice(), &["/dev/shm/mpich_vci_c_0".into()]].concat());
+        fs::remove_dir_all(&proc).unwrap();
+        assert!(in_use(Path::new("/proc")).is_ok());
+    }
+
+    #[test]
+    fn a_node_removes_those_of_worlds_and_says_nothing() {
+        assert_eq!(
+            script(&BTreeSet::from([WorldFiles(0xa), WorldFiles(0xaff1_c88e)])),
+            "for world in a aff1c88e; do rm -f /dev/shm/mpich_shm_${world}_* /dev/shm/mpich_vci_${world}_* || exit; done 2>/dev/null"
+        );
+    }
+}
