@@ -2,6 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use core::ptr;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use tombolo::RegionFile;
@@ -77,6 +78,12 @@ fn replace(address: usize, length_bytes: usize, region: &RegionFile) -> bool {
     length_fits && unsafe { replace_private(start, length_bytes, region, region.offset_bytes()) }.is_ok()
 }
 
+/// Says why a peer cannot be reached. Its transfers fail with a number, and MPIs end with that.
+fn warn(why: &str) {
+    // Where nobody reads it there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "tombolo: {why}");
+}
+
 // SAFETY: callers keep to what libfabric's manual says of the call.
 pub(crate) unsafe extern "C" fn open(
     domain: *mut fid_domain,
@@ -86,7 +93,7 @@ pub(crate) unsafe extern "C" fn open(
 ) -> c_int {
     let info = given!(info);
     let Ok(attached) = info::attached() else { return -FI_EIO };
-    let Ok(net) = ChannelNet::new(&attached, replace) else { return -FI_EIO };
+    let Ok(net) = ChannelNet::new(&attached, replace, warn) else { return -FI_EIO };
     let mut engine = Engine::new(net);
     engine.set_directed(info.caps & FI_DIRECTED_RECV != 0);
     engine.set_direct(std::env::var_os(DIRECT_VARIABLE).is_none_or(|value| value != "off"));

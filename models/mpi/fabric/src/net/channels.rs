@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tombolo::{
-    Channel, ChannelOptions, Domain, Draft, Error, Interest, Mapping, Message, Ready, Rights, Token,
-    TransportKind, WaitSet,
+    Channel, ChannelOptions, Domain, DomainId, Draft, Error, Interest, Mapping, Message, Ready, Rights,
+    Token, TransportKind, WaitSet,
 };
 
 use super::exposed::{Exposures, Replace};
@@ -42,6 +42,7 @@ pub struct ChannelNet {
     stages: RegionStages,
     domain: Domain,
     exposures: Exposures,
+    warn: fn(&str),
     worker: Worker,
     questions: u32,
 }
@@ -78,11 +79,12 @@ fn end_of(error: &Error) -> LinkEnd {
 }
 
 impl ChannelNet {
-    /// Listens for links, and makes those that are asked for. `replace` puts memory of this program where peers reach it.
+    /// Listens for links, and makes those that are asked for. `replace` puts memory of this program where peers reach it, and
+    /// `warn` is told what nobody hears of otherwise: why there is no link to a peer.
     ///
     /// # Errors
     /// As [`Domain::listen`]; descriptors for waiting that cannot be had.
-    pub fn new(domain: &Domain, replace: Replace) -> Result<ChannelNet, Error> {
+    pub fn new(domain: &Domain, replace: Replace, warn: fn(&str)) -> Result<ChannelNet, Error> {
         let options = ChannelOptions::default().slots(SLOTS)?.interface_hash(INTERFACE_HASH);
         let listener = domain.listen(&options)?;
         let number = listener.endpoint().map(|endpoint| endpoint.to_copy().object);
@@ -99,6 +101,7 @@ impl ChannelNet {
             stages: RegionStages::default(),
             domain: domain.clone(),
             exposures: Exposures::new(replace),
+            warn,
             worker,
             questions: 0,
         })
@@ -184,7 +187,10 @@ impl ChannelNet {
             Outcome::Connected { to, channel: Ok(channel) } => {
                 Event::Connected { to, link: self.add(*channel) }
             }
-            Outcome::Connected { to, channel: Err(_) } => Event::NotConnected { to },
+            Outcome::Connected { to, channel: Err(error) } => {
+                (self.warn)(&format!("rank of domain {} is out of reach: {error}", named(to)));
+                Event::NotConnected { to }
+            }
             Outcome::Accepted(channel) => {
                 let domain = channel.peer().to_bits();
                 Event::Accepted { link: self.add(*channel), domain }
@@ -353,6 +359,11 @@ impl Net for ChannelNet {
         }
         if self.listen() || self.worker.has_outcome() { None } else { Some(&mut self.cold) }
     }
+}
+
+/// Whose address it is, for people.
+fn named(address: Address) -> String {
+    DomainId::from_bits(address.domain).map_or_else(|| "?".into(), |domain| domain.to_string())
 }
 
 /// Whether memory can be shared over what carries a channel.
