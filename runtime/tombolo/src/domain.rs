@@ -19,6 +19,9 @@ use crate::options::ChannelOptions;
 use crate::spawn::{Stream, unexpected};
 use crate::trace;
 
+/// How many monitors of a plain host may end, one after another, while a program attaches.
+const ATTACH_ATTEMPTS: u32 = 3;
+
 /// This program as a domain of a machine. Cloning names the same domain; threads may share it.
 #[derive(Clone, Debug)]
 pub struct Domain {
@@ -49,7 +52,18 @@ impl Domain {
         Self::attach_to(&find::Target::machine(name)?)
     }
 
-    fn attach_to(target: &find::Target) -> Result<Domain, Error> {
+    pub(crate) fn attach_to(target: &find::Target) -> Result<Domain, Error> {
+        for _ in 1..ATTACH_ATTEMPTS {
+            match Self::attach_once(target) {
+                // The monitor of a plain host ended as this program came: it was connected to, and did not listen any more.
+                Err(Error::MonitorLost { .. }) if target.is_started_here() => {}
+                result => return result,
+            }
+        }
+        Self::attach_once(target)
+    }
+
+    fn attach_once(target: &find::Target) -> Result<Domain, Error> {
         let socket = target.connect()?;
         let link = Arc::new(MonitorLink::new(socket, target.machine_name().to_owned(), own_output()));
         let program = std::env::args_os().next().unwrap_or_default();

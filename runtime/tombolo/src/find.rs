@@ -60,6 +60,11 @@ impl Target {
         }
     }
 
+    /// Whether its monitor is started by who attaches, and ends when nobody uses it.
+    pub(crate) fn is_started_here(&self) -> bool {
+        self.start
+    }
+
     pub(crate) fn machine_name(&self) -> &str {
         &self.machine
     }
@@ -174,4 +179,57 @@ pub fn start_monitor(command: &mut Command, mut on_progress: impl FnMut(&str)) -
     }
     let status = child.wait().context("reap the monitor")?;
     Err(Error::NoMachine(format!("the monitor ended before it was ready ({status})")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use tombolo_control::{Reply, Request};
+    use tombolo_platform::event::{Interest, poll};
+
+    use super::*;
+    use crate::domain::Domain;
+    use crate::testing::{LONG, Monitor, domain_id};
+
+    /// Takes who connects next.
+    fn accept(listener: &OwnedFd) -> OwnedFd {
+        let soon = Some(Deadline::after(LONG));
+        assert!(poll(&[(listener.as_fd(), Interest::Read)], soon).unwrap()[0].readable);
+        socket::accept(listener).unwrap().unwrap()
+    }
+
+    fn target(what: &str, start: bool) -> Target {
+        let socket = format!("tombolo-test/{}/{what}", std::process::id());
+        Target { socket, machine: "test".into(), start }
+    }
+
+    #[test]
+    fn who_comes_as_the_monitor_of_a_plain_host_ends_finds_the_next() {
+        let target = target("next", true);
+        let listener = socket::listen(&target.socket).unwrap();
+        std::thread::scope(|scope| {
+            let attaching = scope.spawn(|| Domain::attach_to(&target));
+            // One that ends has closed what it had accepted.
+            drop(accept(&listener));
+            let next = Monitor::of_connection(accept(&listener));
+            let (request, body) = next.next_message();
+            assert!(matches!(body, Request::Attach { .. }), "{body:?}");
+            let (node, machine) = ("host".into(), "test".into());
+            next.say(request, Reply::Attach { domain: domain_id(), node, machine, spawned: false }, &[]);
+            assert_eq!(attaching.join().unwrap().unwrap().id(), domain_id());
+        });
+    }
+
+    #[test]
+    fn a_machine_that_ends_is_lost() {
+        let target = target("lost", false);
+        let listener = socket::listen(&target.socket).unwrap();
+        std::thread::scope(|scope| {
+            let attaching = scope.spawn(|| Domain::attach_to(&target));
+            drop(accept(&listener));
+            let error = attaching.join().unwrap().unwrap_err();
+            assert!(matches!(error, Error::MonitorLost { .. }), "{error}");
+        });
+    }
 }

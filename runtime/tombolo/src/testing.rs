@@ -122,6 +122,11 @@ impl Monitor {
         (Domain::of_link(link, domain_id()), Monitor { socket: theirs })
     }
 
+    /// Of who connected.
+    pub(crate) fn of_connection(socket: OwnedFd) -> Monitor {
+        Monitor { socket }
+    }
+
     /// A domain like no other of this process.
     pub(crate) fn another_domain() -> Domain {
         Self::with_another_domain().0
