@@ -20,8 +20,9 @@ SCRIPT=fabtests
 [ -f "$source/fabtests/configure.ac" ] || fail "$source has no fabtests: it is no tree of libfabric"
 [ -d "$target/kit/mpi/$(uname -m)/opt/tombolo/mpi/fi" ] || fail "there is no provider in $target/kit: run \`make mpi\`"
 [ -f /usr/include/rdma/fabric.h ] || fail 'libfabric is missing (Debian: libfabric-dev)'
-for tool in autoreconf libtoolize make python3; do
-    have "$tool" || fail "$tool is missing (Debian: autoconf automake libtool make python3)"
+[ -x "$target/release/tombolo" ] || fail "there is no $target/release/tombolo: run \`make mpi\`"
+for tool in autoreconf libtoolize make pkill python3; do
+    have "$tool" || fail "$tool is missing (Debian: autoconf automake libtool make procps python3)"
 done
 
 if [ ! -x "$tests/bin/runfabtests.sh" ]; then

@@ -13,14 +13,20 @@ import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
+import tempfile
 
-from run_mpich import read_expected, reason_for
+from run_mpich import MACHINE, read_expected, reason_for
 
 HERE = pathlib.Path(__file__).resolve().parent
 RESULT = re.compile(r"^(fi_\S.*?):\s+(Pass|Fail|Notrun|Excluded)\b")
+
+# The script ends every process of the host whose name begins with `fi_`, whoever started it; and of a server that is left only the
+# shell that waits for it, so that it keeps the port of those that come. Ours ends those of its own session, which it leads.
+ENDINGS = [(re.compile(r"^.*\bps -eo comm,pid\b.*\bkill -9\b.*$", re.MULTILINE), 2),
+           (re.compile(r"\bkill -9 \$s_pid\b"), 3)]
+END_OWN = "pkill -KILL -s $$ '^fi_'"
 
 
 def parse():
@@ -33,16 +39,49 @@ def parse():
     return parser.parse_args()
 
 
+def own_script(binaries):
+    """The script of fabtests, which ends nothing but what it started."""
+    text = (binaries / "runfabtests.sh").read_text()
+    for ending, times in ENDINGS:
+        text, found = ending.subn(lambda _: END_OWN, text)
+        if found != times:
+            sys.exit(f"{binaries}/runfabtests.sh is not that of fabtests 1.17: it ends processes in another way, which is not looked through")
+    script = binaries / "run-own-fabtests.sh"
+    script.write_text(text)
+    script.chmod(0o755)
+    return script
+
+
+def bring_up(tombolo):
+    """A machine of our own: the one that a plain host has may be another program's, or end between two tests."""
+    name = f"fabtests-{os.getpid()}"
+    with tempfile.TemporaryDirectory(prefix="tombolo-fabtests-") as folder:
+        file = pathlib.Path(folder) / f"{name}.toml"
+        file.write_text(MACHINE.format(name=name))
+        subprocess.run([tombolo, "-q", "up", file], check=True)
+    return name
+
+
 def main():
     options = parse()
-    binaries = options.built.resolve() / "bin"
+    tombolo = options.target.resolve() / "release/tombolo"
+    script = own_script(options.built.resolve() / "bin")
+    machine = bring_up(tombolo)
+    try:
+        status = run(options, script, machine)
+    finally:
+        subprocess.run([tombolo, "-q", "--machine", machine, "down"], check=False)
+    sys.exit(status)
+
+
+def run(options, script, machine):
+    binaries = script.parent
     environment = dict(os.environ)
     fi = options.target.resolve() / "kit/mpi" / os.uname().machine / "opt/tombolo/mpi/fi"
-    # A monitor for this host is started by the first who attaches, and ends with the last.
-    environment.update(FI_PROVIDER_PATH=str(fi), TOMBOLO_TOMBOLOD=str(options.target.resolve() / "release/tombolod"),
-                       TOMBOLO_MACHINE="local")
-    words = [binaries / "runfabtests.sh", "-b", "-t", "quick", "-T", str(options.seconds), "-p", binaries, options.provider]
-    process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    environment.update(FI_PROVIDER_PATH=str(fi), TOMBOLO_MACHINE=machine)
+    words = [script, "-b", "-t", "quick", "-T", str(options.seconds), "-p", binaries, options.provider]
+    # It makes its files where it is.
+    process = subprocess.Popen(words, env=environment, cwd=binaries, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                errors="replace", start_new_session=True)
     expected = read_expected(HERE / "expected/fabtests.txt")
     results = []
@@ -54,11 +93,12 @@ def main():
                 print(f"{len(results):4}  {results[-1]['test']}: {results[-1]['said']}", flush=True)
     finally:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
+            # What it started has process groups of its own, and the same session.
+            subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
         process.wait()
     if not results:
         sys.exit("fabtests said nothing")
-    sys.exit(report(options, results))
+    return report(options, results)
 
 
 def judge(expected, name, became):
