@@ -3,6 +3,7 @@
 mod boards;
 mod bulk;
 mod copies;
+mod fabric;
 mod files;
 mod interfaces;
 mod links;
@@ -45,6 +46,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "interface_message", run: interfaces::message, seeds: interfaces::message_seeds },
     Target { name: "bulk_session", run: bulk::session, seeds: bulk::session_seeds },
     Target { name: "copy_command", run: copies::commands, seeds: copies::commands_seeds },
+    Target { name: "endpoint", run: fabric::endpoint, seeds: fabric::endpoint_seeds },
     Target { name: "pmi", run: mpi::pmi, seeds: mpi::pmi_seeds },
     Target { name: "pattern", run: naming::pattern, seeds: naming::pattern_seeds },
     Target { name: "name_text", run: naming::text, seeds: naming::text_seeds },
