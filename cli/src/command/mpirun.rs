@@ -56,7 +56,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     part: PartOptions,
 
-    /// Say where each line of output comes from: [rank@node]
+    /// Say where each line of output comes from: `[rank@node]`
     #[arg(short, long)]
     label: bool,
 
