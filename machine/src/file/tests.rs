@@ -38,7 +38,10 @@ fn the_machines_of_the_project_are_right() {
         names.push(machine.name().to_owned());
     }
     names.sort();
-    assert_eq!(names, ["boards", "default", "host", "mpi", "mpi-farm", "mpi-python", "two-arms", "users", "zoo"]);
+    assert_eq!(
+        names,
+        ["boards", "default", "host", "mpi", "mpi-farm", "mpi-python", "two-arms", "users", "zoo"]
+    );
 }
 
 #[test]
