@@ -213,8 +213,11 @@ impl<V, M: Memory> Core<V, M> {
             return Err(Malformed);
         }
         let peer = self.peer_at(Address { endpoint, domain });
-        if self.peers[peer as usize].gone.is_some() {
-            return Err(Malformed);
+        match self.peers[peer as usize].gone {
+            // It ended, perhaps, before it could be connected to, and had connected by itself: what it sent is there.
+            Some(Failure::Unreachable) => self.peers[peer as usize].gone = None,
+            Some(_) => return Err(Malformed),
+            None => {}
         }
         self.add_link(peer, link);
         Ok(())
