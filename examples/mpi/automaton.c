@@ -6,8 +6,11 @@
  * chosen by --exchange:
  *
  *   two-sided   MPI_Isend and MPI_Irecv
- *   fence       MPI_Put between two MPI_Win_fence
+ *   fence       MPI_Put, and one MPI_Win_fence a step
  *   pscw        MPI_Put between MPI_Win_start and MPI_Win_complete, towards the neighbours alone
+ *
+ * The neighbours' borders (ghost rows) lie apart from the rows of the rank itself. Only they are open to the neighbours, in memory
+ * that MPI allocates as it likes it; what is computed on stays the rank's own.
  *
  * usage: automaton [--exchange=two-sided|fence|pscw] [--rows N] [--columns N] [--steps N] [--equal] [--verify] [--json]
  *
@@ -30,12 +33,19 @@ struct options {
     int equal, verify, json;
 };
 
-/* What a rank has: `count` rows from `first` on, in two fields of which each has a row more at either end for the
- * neighbours' borders. */
+/* A state of a rank's rows. While one is computed out of the other, the neighbours may already send their borders of it. */
+struct field {
+    int32_t *rows;
+    int32_t *ghosts; /* the row above the first, and the one below the last */
+    MPI_Win window;  /* over the ghosts, if the exchange is one-sided */
+};
+
+/* What a rank has: `count` rows from `first` on. */
 struct block {
     int64_t first, count, columns;
-    int32_t *now, *next;
+    struct field now, next;
     int above, below; /* ranks */
+    MPI_Group neighbours;
 };
 
 static int rank, size;
@@ -91,7 +101,7 @@ static struct options options_of(int argc, char **argv) {
 }
 
 /* One that says how much it could not have, rather than one that dies of it. */
-static int32_t *field(int64_t rows, int64_t columns) {
+static int32_t *rows_of_cells(int64_t rows, int64_t columns) {
     int32_t *cells = calloc((size_t)rows, (size_t)columns * sizeof *cells);
     if (!cells) {
         fprintf(stderr, "automaton: rank %d has no memory for %" PRId64 " x %" PRId64 " cells\n", rank, rows, columns);
@@ -109,37 +119,64 @@ static int32_t seed(int64_t row, int64_t column) {
     return (int32_t)(x & 0xffffff);
 }
 
-static void step_rows(int32_t *restrict next, const int32_t *restrict now, int64_t from, int64_t to, int64_t columns) {
+static void step_row(int32_t *restrict target, const int32_t *north, const int32_t *here, const int32_t *south, int64_t columns) {
+    for (int64_t column = 1; column + 1 < columns; column++) {
+        target[column] = (4 * here[column] + 2 * (north[column] + south[column] + here[column - 1] + here[column + 1])
+                          + north[column - 1] + north[column + 1] + south[column - 1] + south[column + 1]) >> 4;
+    }
+    for (int64_t edge = 0; edge < 2 && edge < columns; edge++) { /* the torus closes here */
+        int64_t column = edge ? columns - 1 : 0;
+        int64_t west = (column + columns - 1) % columns, east = (column + 1) % columns;
+        target[column] = (4 * here[column] + 2 * (north[column] + south[column] + here[west] + here[east])
+                          + north[west] + north[east] + south[west] + south[east]) >> 4;
+    }
+}
+
+/* Computes rows `from` to `to`, without the last, of `count`. */
+static void step_rows(const struct field *next, const struct field *now, int64_t from, int64_t to, int64_t count, int64_t columns) {
     for (int64_t row = from; row < to; row++) {
-        const int32_t *north = now + (row - 1) * columns, *here = north + columns, *south = here + columns;
-        int32_t *target = next + row * columns;
-        for (int64_t column = 1; column + 1 < columns; column++) {
-            target[column] = (4 * here[column] + 2 * (north[column] + south[column] + here[column - 1] + here[column + 1])
-                              + north[column - 1] + north[column + 1] + south[column - 1] + south[column + 1]) >> 4;
-        }
-        for (int64_t edge = 0; edge < 2 && edge < columns; edge++) { /* the torus closes here */
-            int64_t column = edge ? columns - 1 : 0;
-            int64_t west = (column + columns - 1) % columns, east = (column + 1) % columns;
-            target[column] = (4 * here[column] + 2 * (north[column] + south[column] + here[west] + here[east])
-                              + north[west] + north[east] + south[west] + south[east]) >> 4;
-        }
+        const int32_t *here = now->rows + row * columns;
+        step_row(next->rows + row * columns, row > 0 ? here - columns : now->ghosts, here,
+                 row + 1 < count ? here + columns : now->ghosts + columns, columns);
     }
 }
 
 /* Rows a second of this rank alone. */
 static double speed(int64_t columns) {
     enum { ROWS = 16 };
-    int32_t *now = field(ROWS + 2, columns), *next = field(ROWS + 2, columns);
+    struct field now = {rows_of_cells(ROWS + 2, columns), NULL, MPI_WIN_NULL}, next = {rows_of_cells(ROWS, columns), NULL, MPI_WIN_NULL};
+    now.ghosts = now.rows + ROWS * columns;
     double start = MPI_Wtime(), now_s;
     int64_t done = 0;
     do {
-        step_rows(next, now, 1, ROWS + 1, columns);
+        step_rows(&next, &now, 0, ROWS, ROWS, columns);
         done += ROWS;
         now_s = MPI_Wtime();
     } while (now_s - start < 0.05);
-    free(now);
-    free(next);
+    free(now.rows);
+    free(next.rows);
     return (double)done / (now_s - start);
+}
+
+/* A field of which the neighbours may write the ghosts, if `one_sided`. */
+static struct field field_of(int64_t rows, int64_t columns, int one_sided) {
+    struct field field = {rows_of_cells(rows, columns), NULL, MPI_WIN_NULL};
+    if (one_sided) {
+        MPI_Win_allocate((MPI_Aint)(2 * columns * (int64_t)sizeof(int32_t)), sizeof(int32_t), MPI_INFO_NULL, MPI_COMM_WORLD,
+                         &field.ghosts, &field.window);
+    } else {
+        field.ghosts = rows_of_cells(2, columns);
+    }
+    return field;
+}
+
+static void release(struct field *field) {
+    free(field->rows);
+    if (field->window != MPI_WIN_NULL) {
+        MPI_Win_free(&field->window);
+    } else {
+        free(field->ghosts);
+    }
 }
 
 /* Cuts the rows by the ranks' speeds; every rank has two at least. */
@@ -149,7 +186,7 @@ static struct block share(const struct options *options) {
     if (!speeds) MPI_Abort(MPI_COMM_WORLD, 1);
     MPI_Allgather(&own, 1, MPI_DOUBLE, speeds, 1, MPI_DOUBLE, MPI_COMM_WORLD);
     for (int i = 0; i < size; i++) sum += speeds[i];
-    struct block block = {0, 0, options->columns, NULL, NULL, (rank + size - 1) % size, (rank + 1) % size};
+    struct block block = {.columns = options->columns, .above = (rank + size - 1) % size, .below = (rank + 1) % size};
     int64_t spare = options->rows - 2 * (int64_t)size, given = 0;
     double before = 0;
     for (int i = 0; i <= rank; i++) {
@@ -160,88 +197,94 @@ static struct block share(const struct options *options) {
         given = until;
     }
     free(speeds);
-    block.now = field(block.count + 2, block.columns);
-    block.next = field(block.count + 2, block.columns);
+    block.now = field_of(block.count, block.columns, options->exchange != TWO_SIDED);
+    block.next = field_of(block.count, block.columns, options->exchange != TWO_SIDED);
     for (int64_t row = 0; row < block.count; row++) {
         for (int64_t column = 0; column < block.columns; column++) {
-            block.now[(row + 1) * block.columns + column] = seed(block.first + row, column);
+            block.now.rows[row * block.columns + column] = seed(block.first + row, column);
         }
     }
+    MPI_Group world;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    int ranks[2] = {block.above, block.below};
+    MPI_Group_incl(world, block.above == block.below ? 1 : 2, ranks, &block.neighbours);
+    MPI_Group_free(&world);
     return block;
+}
+
+static int32_t *last_row(const struct block *block) {
+    return block->now.rows + (block->count - 1) * block->columns;
+}
+
+/* All rows but the first and the last, which wait for the neighbours'. */
+static void compute_inner(struct block *block) {
+    step_rows(&block->next, &block->now, 1, block->count - 1, block->count, block->columns);
+}
+
+static void compute_borders(struct block *block) {
+    step_rows(&block->next, &block->now, 0, 1, block->count, block->columns);
+    step_rows(&block->next, &block->now, block->count - 1, block->count, block->count, block->columns);
 }
 
 static void two_sided_step(struct block *block) {
     MPI_Request requests[4];
-    int64_t last = block->count;
     int columns = (int)block->columns;
-    MPI_Irecv(block->now, columns, MPI_INT32_T, block->above, 0, MPI_COMM_WORLD, &requests[0]);
-    MPI_Irecv(block->now + (last + 1) * columns, columns, MPI_INT32_T, block->below, 1, MPI_COMM_WORLD, &requests[1]);
-    MPI_Isend(block->now + columns, columns, MPI_INT32_T, block->above, 1, MPI_COMM_WORLD, &requests[2]);
-    MPI_Isend(block->now + last * columns, columns, MPI_INT32_T, block->below, 0, MPI_COMM_WORLD, &requests[3]);
-    step_rows(block->next, block->now, 2, last, columns);
+    MPI_Irecv(block->now.ghosts, columns, MPI_INT32_T, block->above, 0, MPI_COMM_WORLD, &requests[0]);
+    MPI_Irecv(block->now.ghosts + columns, columns, MPI_INT32_T, block->below, 1, MPI_COMM_WORLD, &requests[1]);
+    MPI_Isend(block->now.rows, columns, MPI_INT32_T, block->above, 1, MPI_COMM_WORLD, &requests[2]);
+    MPI_Isend(last_row(block), columns, MPI_INT32_T, block->below, 0, MPI_COMM_WORLD, &requests[3]);
+    compute_inner(block);
     MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
-    step_rows(block->next, block->now, 1, 2, columns);
-    if (last > 1) step_rows(block->next, block->now, last, last + 1, columns);
+    compute_borders(block);
 }
 
-/* A window over each field, for a field is written to by the neighbours while the other is computed. */
-struct one_sided {
-    MPI_Win now, next;
-    MPI_Group neighbours;
-    int64_t above_count; /* rows of the neighbour above: where its lower border is */
-};
-
-static struct one_sided one_sided_of(struct block *block) {
-    struct one_sided windows;
-    MPI_Aint bytes = (MPI_Aint)((block->count + 2) * block->columns * (int64_t)sizeof(int32_t));
-    MPI_Win_create(block->now, bytes, sizeof(int32_t), MPI_INFO_NULL, MPI_COMM_WORLD, &windows.now);
-    MPI_Win_create(block->next, bytes, sizeof(int32_t), MPI_INFO_NULL, MPI_COMM_WORLD, &windows.next);
-    MPI_Sendrecv(&block->count, 1, MPI_INT64_T, block->below, 2, &windows.above_count, 1, MPI_INT64_T, block->above, 2,
-                 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    MPI_Group world;
-    MPI_Comm_group(MPI_COMM_WORLD, &world);
-    int ranks[2] = {block->above, block->below};
-    MPI_Group_incl(world, block->above == block->below ? 1 : 2, ranks, &windows.neighbours);
-    MPI_Group_free(&world);
-    return windows;
-}
-
-static void one_sided_step(struct block *block, struct one_sided *windows, enum exchange exchange) {
-    int64_t last = block->count;
+/* The first row is the ghost below the neighbour above, and the last the one above the neighbour below. */
+static void put_borders(struct block *block) {
     int columns = (int)block->columns;
-    if (exchange == FENCE) {
-        MPI_Win_fence(MPI_MODE_NOPRECEDE, windows->now);
-    } else {
-        MPI_Win_post(windows->neighbours, 0, windows->now);
-        MPI_Win_start(windows->neighbours, 0, windows->now);
-    }
-    MPI_Put(block->now + columns, columns, MPI_INT32_T, block->above, (windows->above_count + 1) * columns, columns,
-            MPI_INT32_T, windows->now);
-    MPI_Put(block->now + last * columns, columns, MPI_INT32_T, block->below, 0, columns, MPI_INT32_T, windows->now);
-    step_rows(block->next, block->now, 2, last, columns);
-    if (exchange == FENCE) {
-        MPI_Win_fence(MPI_MODE_NOSUCCEED, windows->now);
-    } else {
-        MPI_Win_complete(windows->now);
-        MPI_Win_wait(windows->now);
-    }
-    step_rows(block->next, block->now, 1, 2, columns);
-    if (last > 1) step_rows(block->next, block->now, last, last + 1, columns);
-    MPI_Win swapped = windows->now;
-    windows->now = windows->next;
-    windows->next = swapped;
+    MPI_Put(block->now.rows, columns, MPI_INT32_T, block->above, columns, columns, MPI_INT32_T, block->now.window);
+    MPI_Put(last_row(block), columns, MPI_INT32_T, block->below, 0, columns, MPI_INT32_T, block->now.window);
 }
 
-static void run(struct block *block, const struct options *options, struct one_sided *windows) {
+/* The fence that ends a step's puts begins those of the step after the next, which go to the same ghosts; no neighbour gets there
+ * before it has passed the next step's fence, and so not before these ghosts have been read. */
+static void fence_step(struct block *block) {
+    put_borders(block);
+    compute_inner(block);
+    MPI_Win_fence(0, block->now.window);
+    compute_borders(block);
+}
+
+/* The ghosts of the next step are open before the neighbours ask, as the step before has read them: nobody waits to begin. */
+static void pscw_step(struct block *block, int is_last) {
+    if (!is_last) MPI_Win_post(block->neighbours, 0, block->next.window);
+    MPI_Win_start(block->neighbours, 0, block->now.window);
+    put_borders(block);
+    MPI_Win_complete(block->now.window);
+    compute_inner(block);
+    MPI_Win_wait(block->now.window);
+    compute_borders(block);
+}
+
+static void run(struct block *block, const struct options *options) {
+    if (options->exchange == FENCE) {
+        MPI_Win_fence(MPI_MODE_NOPRECEDE, block->now.window);
+        MPI_Win_fence(MPI_MODE_NOPRECEDE, block->next.window);
+    } else if (options->exchange == PSCW) {
+        MPI_Win_post(block->neighbours, 0, block->now.window);
+    }
     for (int64_t step = 0; step < options->steps; step++) {
-        if (options->exchange == TWO_SIDED) {
-            two_sided_step(block);
-        } else {
-            one_sided_step(block, windows, options->exchange);
+        switch (options->exchange) {
+        case TWO_SIDED: two_sided_step(block); break;
+        case FENCE: fence_step(block); break;
+        case PSCW: pscw_step(block, step + 1 == options->steps); break;
         }
-        int32_t *swapped = block->now;
+        struct field swapped = block->now;
         block->now = block->next;
         block->next = swapped;
+    }
+    if (options->exchange == FENCE) {
+        MPI_Win_fence(MPI_MODE_NOSUCCEED, block->now.window);
+        MPI_Win_fence(MPI_MODE_NOSUCCEED, block->next.window);
     }
 }
 
@@ -260,22 +303,22 @@ static uint64_t digest(const int32_t *cells, int64_t first, int64_t count, int64
 /* The same, by one rank alone. */
 static uint64_t digest_alone(const struct options *options) {
     int64_t rows = options->rows, columns = options->columns;
-    int32_t *now = field(rows + 2, columns), *next = field(rows + 2, columns);
-    size_t row_bytes = (size_t)columns * sizeof *now;
+    struct field now = field_of(rows, columns, 0), next = field_of(rows, columns, 0);
+    size_t row_bytes = (size_t)columns * sizeof *now.rows;
     for (int64_t row = 0; row < rows; row++) {
-        for (int64_t column = 0; column < columns; column++) now[(row + 1) * columns + column] = seed(row, column);
+        for (int64_t column = 0; column < columns; column++) now.rows[row * columns + column] = seed(row, column);
     }
     for (int64_t step = 0; step < options->steps; step++) {
-        memcpy(now, now + rows * columns, row_bytes);
-        memcpy(now + (rows + 1) * columns, now + columns, row_bytes);
-        step_rows(next, now, 1, rows + 1, columns);
-        int32_t *swapped = now;
+        memcpy(now.ghosts, now.rows + (rows - 1) * columns, row_bytes);
+        memcpy(now.ghosts + columns, now.rows, row_bytes);
+        step_rows(&next, &now, 0, rows, rows, columns);
+        struct field swapped = now;
         now = next;
         next = swapped;
     }
-    uint64_t sum = digest(now + columns, 0, rows, columns);
-    free(now);
-    free(next);
+    uint64_t sum = digest(now.rows, 0, rows, columns);
+    release(&now);
+    release(&next);
     return sum;
 }
 
@@ -315,15 +358,12 @@ int main(int argc, char **argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     struct options options = options_of(argc, argv);
     struct block block = share(&options);
-    struct one_sided windows;
-    int one_sided = options.exchange != TWO_SIDED;
-    if (one_sided) windows = one_sided_of(&block);
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
-    run(&block, &options, &windows);
+    run(&block, &options);
     double own_s = MPI_Wtime() - start, elapsed_s;
     MPI_Allreduce(&own_s, &elapsed_s, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    uint64_t own = digest(block.now + block.columns, block.first, block.count, block.columns), sum;
+    uint64_t own = digest(block.now.rows, block.first, block.count, block.columns), sum;
     MPI_Allreduce(&own, &sum, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
     report(&options, elapsed_s, sum, block.count);
     int wrong = 0;
@@ -338,13 +378,9 @@ int main(int argc, char **argv) {
         }
     }
     MPI_Bcast(&wrong, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    if (one_sided) {
-        MPI_Win_free(&windows.now);
-        MPI_Win_free(&windows.next);
-        MPI_Group_free(&windows.neighbours);
-    }
-    free(block.now);
-    free(block.next);
+    release(&block.now);
+    release(&block.next);
+    MPI_Group_free(&block.neighbours);
     MPI_Finalize();
     return wrong;
 }
