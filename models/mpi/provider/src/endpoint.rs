@@ -18,8 +18,13 @@ use crate::span::Span;
 use crate::vector::{Vector, give_address};
 use crate::{atomic, given, info, message, not_there, object, rma};
 
-/// How long an endpoint that is closed tries to get rid of what was taken over.
+/// How long an endpoint that is closed tries to get rid of what was taken over, and keeps memory that its peers still read. What is in
+/// the slots of a link outlives it.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long of that it looks without a pause, and the pause between two looks afterwards.
+const DRAIN_SPIN: Duration = Duration::from_millis(1);
+const DRAIN_PAUSE: Duration = Duration::from_micros(100);
 
 /// An endpoint that was opened.
 #[repr(C)]
@@ -138,7 +143,12 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     while !closing.engine.is_drained() && begin.elapsed() < DRAIN_TIMEOUT {
         closing.engine.look_aside();
         if !closing.engine.progress() {
-            std::thread::yield_now();
+            // Peers that are at work answer at once; for the others nobody need spin.
+            if begin.elapsed() < DRAIN_SPIN {
+                std::thread::yield_now()
+            } else {
+                std::thread::sleep(DRAIN_PAUSE)
+            }
         }
     }
     // Each of them is there, or null.

@@ -114,6 +114,10 @@ impl Net for Ends {
         Some(event)
     }
 
+    fn is_accepting(&self) -> bool {
+        false
+    }
+
     fn hot(&self) -> usize {
         self.0.borrow().open.len()
     }

@@ -47,34 +47,40 @@ impl<V, M: Memory> Core<V, M> {
         if head.kind == kind::EAGER {
             let envelope = Envelope::read(head, &mut reader)?;
             let length = reader.rest();
-            return self.eager(peer, &envelope, length, |target, at| reader.copy(at, target));
+            return self.eager(peer, &envelope, length, |target, at| {
+                reader.copy(at, target);
+                true
+            });
         }
         self.handle_other::<N>(peer, link, head, &mut reader)
     }
 
-    /// A message with its bytes: to the receive that waits for it, or kept.
+    /// A message with its bytes: to the receive that waits for it, or kept. `copy` says whether they were there.
     #[inline(always)]
     fn eager(
         &mut self,
         peer: u32,
         envelope: &Envelope,
         length: usize,
-        copy: impl Fn(&mut [u8], usize),
+        copy: impl Fn(&mut [u8], usize) -> bool,
     ) -> Result<(), Malformed> {
         let sender = self.peers[peer as usize].source;
         let matching = if envelope.tagged { &mut self.tagged } else { &mut self.untagged };
         let Some(posted) = matching.take_posted(envelope.tag, sender) else {
             let mut bytes = vec![0; length].into_boxed_slice();
-            copy(&mut bytes, 0);
+            if !copy(&mut bytes, 0) {
+                return Err(Malformed);
+            }
             return self.keep(peer, envelope, length, Body::Here(bytes));
         };
         self.return_credit(peer, length as u64);
         let left = self.deliver(posted, peer, envelope, length, |memory, at, length| {
-            let mut from = 0;
+            let (mut from, mut there) = (0, true);
             memory.each_target(at, length, |piece| {
-                copy(piece, from);
+                there &= copy(piece, from);
                 from += piece.len();
             });
+            there
         });
         if let Some(left) = left {
             self.matching(envelope.tagged).post_first(left);
@@ -120,7 +126,7 @@ impl<V, M: Memory> Core<V, M> {
         done
     }
 
-    /// Puts a message where a receive wants it. Returns the receive if it takes more.
+    /// Puts a message where a receive wants it, if `put` finds it where its peer said. Returns the receive if it takes more.
     #[inline(always)]
     pub(super) fn deliver(
         &mut self,
@@ -128,11 +134,14 @@ impl<V, M: Memory> Core<V, M> {
         peer: u32,
         envelope: &Envelope,
         length: usize,
-        put: impl FnOnce(&mut M, usize, usize),
+        put: impl FnOnce(&mut M, usize, usize) -> bool,
     ) -> Option<Posted<M>> {
         let mut done = self.received(&posted, peer, envelope, length);
         let taken = done.completion.length;
-        put(&mut posted.memory, posted.used, taken);
+        if !put(&mut posted.memory, posted.used, taken) {
+            // Its chunk ended with the peer.
+            done.completion.failure = Some(Failure::PeerDied);
+        }
         let left = if posted.multi.is_some() { self.used_up(posted, taken, &mut done) } else { None };
         self.finish(done);
         left
@@ -298,9 +307,8 @@ impl<V, M: Memory> Core<V, M> {
         let Part::Chunk { number, at, length } = part else { return Err(Malformed) };
         // Out of its place, as what takes the message may look at the peer.
         let view = self.peers[peer as usize].view.take().ok_or(Malformed)?;
-        let result = self.eager(peer, envelope, length, |target, from| {
-            N::read_chunk(&view, at + from, target);
-        });
+        let result =
+            self.eager(peer, envelope, length, |target, from| N::read_chunk(&view, at + from, target));
         self.peers[peer as usize].view = Some(view);
         self.tell(peer, Control::Free { chunk: number });
         result
@@ -329,25 +337,24 @@ impl<V, M: Memory> Core<V, M> {
         }
     }
 
-    /// Puts a part of what was waited for in its place.
+    /// Puts a part of what was waited for in its place. A chunk that ended with the peer is no part of it.
     fn put_part<N: Net<View = V>>(
         view: Option<&V>,
         memory: &mut M,
         offset: usize,
         part: Part,
         reader: &Reader<'_, '_>,
-    ) {
-        let mut from = 0;
+    ) -> Result<(), Malformed> {
+        let (mut from, mut there) = (0, true);
         memory.each_target(offset, part.length(), |piece| {
             match (part, view) {
                 (Part::Behind(_), _) => reader.copy(from, piece),
-                (Part::Chunk { at, .. }, Some(view)) => {
-                    N::read_chunk(view, at + from, piece);
-                }
-                (Part::Chunk { .. }, None) => {}
+                (Part::Chunk { at, .. }, Some(view)) => there &= N::read_chunk(view, at + from, piece),
+                (Part::Chunk { .. }, None) => there = false,
             }
             from += piece.len();
         });
+        if there { Ok(()) } else { Err(Malformed) }
     }
 
     fn data<N: Net<View = V>>(
@@ -368,7 +375,7 @@ impl<V, M: Memory> Core<V, M> {
                 if end > *expected {
                     return Err(Malformed);
                 }
-                Self::put_part::<N>(view, memory, offset, part, reader);
+                Self::put_part::<N>(view, memory, offset, part, reader)?;
                 *arrived += length;
                 *arrived >= *expected
             }
@@ -376,7 +383,7 @@ impl<V, M: Memory> Core<V, M> {
                 if end > memory.len() {
                     return Err(Malformed);
                 }
-                Self::put_part::<N>(view, memory, offset, part, reader);
+                Self::put_part::<N>(view, memory, offset, part, reader)?;
                 *arrived += length;
                 *arrived >= memory.len()
             }
@@ -426,7 +433,7 @@ impl<V, M: Memory> Core<V, M> {
             (Some(status), _) | (None, Err(status)) => Some(status),
             (None, Ok(offset)) => {
                 if let Some(region) = regions.get_mut(&key) {
-                    Self::put_part::<N>(state.view.as_ref(), &mut region.memory, offset, part, reader);
+                    Self::put_part::<N>(state.view.as_ref(), &mut region.memory, offset, part, reader)?;
                 }
                 None
             }

@@ -1,6 +1,7 @@
 //! One endpoint: what it was asked for, what became of it, and its peers.
 
 mod direct;
+mod ending;
 mod incoming;
 mod outgoing;
 mod peer;
@@ -14,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use tombolo::WaitSet;
 
 use crate::address::Address;
-use crate::completion::{Completion, Counts, Failure, Kind, flags};
+use crate::completion::{Completion, Counts, Failure, Kind};
 use crate::matching::Matching;
 use crate::memory::{Memory, Payload};
 use crate::net::{Event, LinkEnd, LinkId, Net};
@@ -179,6 +180,8 @@ pub(crate) struct Core<V, M> {
     pools: Vec<Pool>,
     /// Peers with something to send.
     active: Vec<u32>,
+    /// Peers without a link, until it is certain that none is on its way.
+    leaving: Vec<u32>,
     sent: VecDeque<Completion>,
     received: VecDeque<Completion>,
     counts: Counts,
@@ -244,6 +247,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
             direct: true,
             pools: Vec::new(),
             active: Vec::new(),
+            leaving: Vec::new(),
             sent: VecDeque::new(),
             received: VecDeque::new(),
             counts: Counts::default(),
@@ -362,6 +366,9 @@ impl<N: Net, M: Memory> Engine<N, M> {
         if !self.core.active.is_empty() {
             self.pump_all();
         }
+        if !self.core.leaving.is_empty() {
+            self.part_from_leaving();
+        }
         came
     }
 
@@ -398,7 +405,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
                 if let Some(&peer) = self.core.by_address.get(&to) {
                     self.core.peers[peer as usize].connecting = false;
                     if self.core.peers[peer as usize].links.is_empty() {
-                        self.lose(peer, Failure::Unreachable);
+                        self.core.leaves(peer, Failure::Unreachable);
                     }
                 }
             }
@@ -420,90 +427,10 @@ impl<N: Net, M: Memory> Engine<N, M> {
         self.net.park(&sending)
     }
 
-    /// Whether everything that was taken over has been sent.
-    #[must_use]
-    pub fn is_drained(&self) -> bool {
-        let drained = |peer: &Peer<N::View, M>| {
-            peer.gone.is_some() || (peer.backlog.is_empty() && peer.control.is_empty())
-        };
-        self.core.peers.iter().all(drained)
-    }
-
     /// What waits and is under way: peers, operations, and messages that wait to be sent.
     #[must_use]
     pub fn load(&self) -> (usize, usize, usize) {
         let backlog = self.core.peers.iter().map(|peer| peer.backlog.len()).sum();
         (self.core.peers.len(), self.core.ops.len(), backlog)
-    }
-
-    fn end_link(&mut self, link: LinkId, end: LinkEnd) {
-        self.net.close(link);
-        self.core.strangers.remove(&link);
-        let Some(peer) = self.core.peer_of(link) else { return };
-        let state = &mut self.core.peers[peer as usize];
-        state.links.retain(|other| *other != link);
-        if state.link == Some(link) {
-            state.link = None;
-            state.severed = true;
-        }
-        let failure = match end {
-            LinkEnd::Closed => Failure::PeerClosed,
-            LinkEnd::Died => Failure::PeerDied,
-            LinkEnd::Violation => Failure::Violation,
-        };
-        if end == LinkEnd::Violation {
-            for other in std::mem::take(&mut state.links) {
-                self.net.close(other);
-            }
-        }
-        if self.core.peers[peer as usize].links.is_empty() {
-            self.lose(peer, failure);
-        }
-    }
-
-    /// Nothing more comes from a peer, nor goes there.
-    fn lose(&mut self, peer: u32, failure: Failure) {
-        let state = &mut self.core.peers[peer as usize];
-        if state.gone.is_some() {
-            return;
-        }
-        state.gone = Some(failure);
-        state.link = None;
-        state.view = None;
-        state.reach.clear();
-        state.control.clear();
-        state.streams.clear();
-        let (backlog, source, place) = (std::mem::take(&mut state.backlog), state.source, state.place);
-        if let Some(pool) = place.and_then(|place| self.core.pools.get_mut(place)) {
-            pool.take_back(peer);
-        }
-        for pending in backlog {
-            if let Some(done) = pending.given_up() {
-                self.core.fail(done, failure);
-            }
-        }
-        for id in self.core.ops.ids(|op| op.peer() == peer) {
-            if let Some(op) = self.core.ops.remove(id) {
-                let done = match op {
-                    Op::Sending { done, .. } | Op::Fetching { done, .. } | Op::Asked { done, .. } => done,
-                    Op::Receiving { multi, mut done, .. } => {
-                        self.core.came_into(multi, &mut done);
-                        done
-                    }
-                };
-                self.core.fail(done, failure);
-            }
-        }
-        // Those that closed in order may have been waited for by nobody any more; the dead are an error.
-        if failure != Failure::PeerClosed && source != NO_ADDRESS && self.core.directed {
-            let such = |posted: &crate::matching::Posted<M>| posted.source == source;
-            let tagged = self.core.tagged.withdraw(such).into_iter().map(|posted| (posted, flags::TAGGED));
-            let untagged = self.core.untagged.withdraw(such).into_iter().map(|posted| (posted, flags::MSG));
-            for (posted, flag) in tagged.chain(untagged).collect::<Vec<_>>() {
-                let mut done = Done::new(Kind::Receive, true, posted.context, flag | flags::RECV);
-                done.completion.tag = posted.tag;
-                self.core.fail(done, failure);
-            }
-        }
     }
 }

@@ -104,7 +104,7 @@ impl<V, M> Core<V, M> {
     }
 
     /// Whether chunks will come back when the peer makes progress.
-    fn holds_chunks(&self, peer: u32) -> bool {
+    pub(super) fn holds_chunks(&self, peer: u32) -> bool {
         let place = self.peers[peer as usize].place;
         place.and_then(|place| self.pools.get(place)).is_some_and(|pool| pool.held_by(peer) > 0)
     }
@@ -148,7 +148,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         match self.pump_link(peer, link) {
             Ok(left) => left,
             Err(end) => {
-                self.end_link(link, end);
+                self.sever(link, end);
                 false
             }
         }

@@ -37,6 +37,8 @@ pub(crate) struct Peer<V, M> {
     pub(crate) connecting: bool,
     /// What it was sent by has ended; what it sent over others still comes.
     pub(crate) severed: bool,
+    /// It has no link, for this reason, and is gone unless one is on its way.
+    pub(crate) leaving: Option<Failure>,
     pub(crate) gone: Option<Failure>,
     /// It is among those with something to send.
     pub(crate) active: bool,
@@ -74,6 +76,7 @@ impl<V, M> Peer<V, M> {
             links: Vec::new(),
             connecting: false,
             severed: false,
+            leaving: None,
             gone: None,
             active: false,
             credit_bytes: CREDIT_BYTES,
@@ -189,6 +192,7 @@ impl<V, M> Core<V, M> {
         self.set_peer_of(link, peer);
         let state = &mut self.peers[peer as usize];
         state.links.push(link);
+        state.leaving = None;
         if state.link.is_none() && !state.severed {
             state.link = Some(link);
         }
@@ -215,7 +219,8 @@ impl<N: Net, M: Memory> Engine<N, M> {
 
     pub(crate) fn want_link(&mut self, peer: u32) {
         let state = &mut self.core.peers[peer as usize];
-        if state.link.is_none() && !state.connecting && state.gone.is_none() {
+        let can_be = state.gone.is_none() && state.leaving.is_none() && !state.severed;
+        if state.link.is_none() && !state.connecting && can_be {
             state.connecting = true;
             self.net.connect(state.address);
         }

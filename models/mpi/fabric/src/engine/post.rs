@@ -196,7 +196,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
             return Err(Busy::Failed(failure));
         }
         if state.severed && state.link.is_none() {
-            return Err(Busy::Failed(Failure::PeerClosed));
+            return Err(Busy::Failed(state.leaving.unwrap_or(Failure::PeerClosed)));
         }
         if state.backlog.len() >= MAX_BACKLOG {
             return Err(Busy::Again);
@@ -206,7 +206,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(end) => {
-                    self.end_link(link, end);
+                    self.sever(link, end);
                     return Err(Busy::Failed(
                         self.core.peers[peer as usize].gone.unwrap_or(Failure::PeerClosed),
                     ));
@@ -444,6 +444,7 @@ impl<V, M: Memory> super::Core<V, M> {
             Body::Here(bytes) => {
                 let left = self.deliver(posted, peer, &envelope, bytes.len(), |memory, at, length| {
                     memory.put(at, &bytes[..length]);
+                    true
                 });
                 if let Some(theirs) = envelope.ack {
                     self.tell(peer, Control::Done { theirs, status: Status::Done });

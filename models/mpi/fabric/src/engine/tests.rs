@@ -1,6 +1,7 @@
 //! Endpoints in one thread: what was sent is what is received, whatever way it goes; and what cannot be ends a link and no more.
 
 mod direct;
+mod ending;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,6 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::atomic::{AtomicOp, Datatype};
+use crate::completion::flags;
 use crate::net::sim::{SimNet, World};
 
 #[derive(Clone, Debug)]
@@ -608,24 +610,4 @@ proptest! {
         prop_assert!(of_the_other.is_some_and(|done| done.failure.is_none()));
         prop_assert_eq!(received.read(), pattern(20_000, 1));
     }
-}
-
-#[test]
-fn who_could_not_be_connected_to_is_heard_when_it_connects() {
-    let (mut engines, _world) = endpoints(2, 4, false);
-    let first = engines[0].address();
-    engines[1].peer_to(0).unwrap();
-    engines[1].note(Event::NotConnected { to: first });
-    let refused = engines[1].send(message(0, None, b"x", 1));
-    assert!(matches!(refused, Err(Busy::Failed(Failure::Unreachable))), "{refused:?}");
-    let memory = Buffer::zeroed(4);
-    engines[1].receive(wanted(0, None, &memory, 2)).unwrap();
-    engines[0].send(message(1, None, b"last", 3)).unwrap();
-    settle(&mut engines);
-    assert_eq!(memory.read(), b"last");
-    // And is answered.
-    engines[1].send(message(0, None, b"back", 4)).unwrap();
-    engines[0].receive(wanted(1, None, &memory, 5)).unwrap();
-    settle(&mut engines);
-    assert_eq!(memory.read(), b"back");
 }

@@ -238,6 +238,10 @@ impl Net for ChannelNet {
         None
     }
 
+    fn is_accepting(&self) -> bool {
+        self.worker.is_accepting()
+    }
+
     #[inline]
     fn hot(&self) -> usize {
         self.hot.len()

@@ -111,6 +111,9 @@ pub trait Net {
     /// What has happened since it was last asked. Also looks at links on which nothing happened for long.
     fn next_event(&mut self) -> Option<Event<Self::View>>;
 
+    /// Whether somebody may have connected of whom no event tells yet. Once it says no, what was accepted before has an event.
+    fn is_accepting(&self) -> bool;
+
     /// How many links are to be looked at.
     fn hot(&self) -> usize;
 

@@ -36,6 +36,8 @@ pub(crate) struct World {
     ended: HashMap<(Address, u32), LinkEnd>,
     links: HashMap<Address, u32>,
     events: HashMap<Address, VecDeque<Event<SimView>>>,
+    /// Those who connected to an endpoint that is slow to accept them.
+    accepting: HashMap<Address, Vec<Event<SimView>>>,
     regions: HashMap<u64, SimView>,
     /// Memory that can be put where peers reach it, by what stands for its address.
     pub(crate) exposable: HashMap<usize, Memory>,
@@ -58,11 +60,45 @@ impl World {
         link
     }
 
+    /// An endpoint accepts nobody until it is told to.
+    pub(crate) fn hold(&mut self, slow: Address) {
+        self.accepting.entry(slow).or_default();
+    }
+
+    /// It accepts all who have connected.
+    pub(crate) fn release(&mut self, slow: Address) {
+        for event in self.accepting.remove(&slow).unwrap_or_default() {
+            self.events.entry(slow).or_default().push_back(event);
+        }
+    }
+
+    /// It accepts none of them.
+    pub(crate) fn forget(&mut self, slow: Address) {
+        self.accepting.remove(&slow);
+    }
+
+    /// Nobody reads the chunks of an endpoint any more.
+    pub(crate) fn take_back(&mut self, owner: Address) {
+        if let Some(view) = self.regions.get(&owner.endpoint) {
+            view.there.set(false);
+        }
+    }
+
     /// Ends all links of an endpoint, as if it had died.
     pub(crate) fn kill(&mut self, dead: Address) {
+        self.end(dead, LinkEnd::Died);
+    }
+
+    /// Closes an endpoint: its links end, and nobody connects to it any more.
+    pub(crate) fn close(&mut self, closed: Address) {
+        self.end(closed, LinkEnd::Closed);
+        self.events.remove(&closed);
+    }
+
+    fn end(&mut self, dead: Address, how: LinkEnd) {
         let theirs: Vec<_> = self.ends.iter().filter(|(_, end)| end.0 == dead).map(|(at, _)| *at).collect();
         for at in theirs {
-            self.ended.insert(at, LinkEnd::Died);
+            self.ended.insert(at, how);
         }
     }
 
@@ -138,7 +174,10 @@ impl Net for SimNet {
         world.ends.insert((self.own, ours), (to, theirs));
         world.ends.insert((to, theirs), (self.own, ours));
         let accepted = Event::Accepted { link: LinkId(theirs), domain: self.own.domain };
-        world.events.entry(to).or_default().push_back(accepted);
+        match world.accepting.get_mut(&to) {
+            Some(held) => held.push(accepted),
+            None => world.events.entry(to).or_default().push_back(accepted),
+        }
         let connected = Event::Connected { to, link: LinkId(ours) };
         world.events.entry(self.own).or_default().push_back(connected);
     }
@@ -149,6 +188,10 @@ impl Net for SimNet {
             self.hot.push(*link);
         }
         Some(event)
+    }
+
+    fn is_accepting(&self) -> bool {
+        self.world.borrow().accepting.get(&self.own).is_some_and(|held| !held.is_empty())
     }
 
     fn hot(&self) -> usize {
@@ -280,7 +323,7 @@ impl Net for SimNet {
         let memory = view.memory.borrow();
         let Some(part) = memory.get(offset_bytes..offset_bytes + target.len()) else { return false };
         target.copy_from_slice(part);
-        true
+        view.there.get()
     }
 
     fn park(&mut self, _: &[LinkId]) -> Option<&mut WaitSet> {

@@ -57,6 +57,8 @@ struct Shared {
     outcomes: Mutex<Sender<Outcome>>,
     waiting: AtomicBool,
     closing: AtomicBool,
+    /// Somebody is being accepted, of whom no outcome tells yet.
+    accepting: AtomicBool,
     waker: Waker,
 }
 
@@ -99,6 +101,7 @@ impl Worker {
             outcomes: Mutex::new(outcomes),
             waiting: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            accepting: AtomicBool::new(false),
             waker,
         });
         let accepting = Arc::clone(&shared);
@@ -132,6 +135,12 @@ impl Worker {
             self.shared.waiting.store(true, Ordering::SeqCst);
         }
         outcome
+    }
+
+    /// Whether somebody is being accepted. Who connected has heard so only after this said yes, and it says no only after there is an
+    /// outcome.
+    pub(super) fn is_accepting(&self) -> bool {
+        self.shared.accepting.load(Ordering::SeqCst)
     }
 
     /// Whether something has been done.
@@ -169,13 +178,23 @@ impl Shared {
 fn accept(shared: &Shared, listener: &Listener, mut set: WaitSet) {
     while !shared.is_closing() {
         match set.wait(LISTEN_TIMEOUT) {
-            Ok(Ready::Listener(_)) => match listener.accept(ACCEPT_TIMEOUT) {
-                Ok(channel) => shared.tell(Outcome::Accepted(Box::new(channel))),
+            Ok(Ready::Listener(_)) => {
+                shared.accepting.store(true, Ordering::SeqCst);
+                let accepted = listener.accept(ACCEPT_TIMEOUT);
                 // Nobody connects any more.
-                Err(Error::MonitorLost { .. }) => return,
-                // One that does not fit, or has gone again.
-                Err(_) => {}
-            },
+                let over = matches!(accepted, Err(Error::MonitorLost { .. }));
+                if let Ok(channel) = accepted {
+                    shared.tell(Outcome::Accepted(Box::new(channel)));
+                }
+                // Else it was one that does not fit, or has gone again.
+                shared.accepting.store(false, Ordering::SeqCst);
+                // Somebody may wait for that.
+                shared.waiting.store(true, Ordering::SeqCst);
+                shared.waker.wake();
+                if over {
+                    return;
+                }
+            }
             Ok(_) | Err(Error::TimedOut { .. }) => {}
             Err(_) => return,
         }

@@ -1,0 +1,146 @@
+//! How links end, and what of a peer does not end with them.
+//!
+//! What a peer has sent is there although it closed, or died: a link ends when all that came over it has been taken. Two endpoints
+//! that connected to each other have two links, and a peer can close both before this side has heard of the second, which is the one it
+//! sent over. So a peer without a link is gone only once nobody is on the way whom it could be.
+
+use crate::completion::{Failure, Kind, flags};
+use crate::memory::{Memory, Payload};
+use crate::net::{LinkEnd, LinkId, Net};
+
+use super::peer::Peer;
+use super::{Core, Done, Engine, NO_ADDRESS, Op};
+
+impl<V, M> Core<V, M> {
+    /// A peer has no link, and is gone unless it has connected itself.
+    pub(super) fn leaves(&mut self, peer: u32, failure: Failure) {
+        let state = &mut self.peers[peer as usize];
+        if state.gone.is_none() {
+            state.leaving = Some(failure);
+            if !self.leaving.contains(&peer) {
+                self.leaving.push(peer);
+            }
+        }
+    }
+}
+
+impl<N: Net, M: Memory> Engine<N, M> {
+    /// Whether nothing is left of what was taken over: all is sent, and where it is in memory of this endpoint its peer has read it.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        let drained = |(index, peer): (usize, &Peer<N::View, M>)| {
+            // There are no more of them than that number says.
+            let index = index as u32;
+            let sent = peer.backlog.is_empty() && peer.control.is_empty();
+            peer.gone.is_some() || peer.leaving.is_some() || sent && !self.core.holds_chunks(index)
+        };
+        let injected = |op: &Op<M>| matches!(op, Op::Sending { payload: Some(Payload::Copied(_)), .. });
+        self.core.peers.iter().enumerate().all(drained) && self.core.ops.ids(injected).is_empty()
+    }
+
+    /// Nothing more can be sent over a link. What came over it is still to be taken, unless it is not what it should be.
+    pub(super) fn sever(&mut self, link: LinkId, end: LinkEnd) {
+        let Some(peer) = self.core.peer_of(link).filter(|_| end != LinkEnd::Violation) else {
+            return self.end_link(link, end);
+        };
+        let state = &mut self.core.peers[peer as usize];
+        if state.link == Some(link) {
+            state.link = None;
+            state.severed = true;
+        }
+    }
+
+    /// Gives up peers without a link of whom nothing more can come.
+    #[inline(never)]
+    pub(super) fn part_from_leaving(&mut self) {
+        // Asked first: of whoever has been accepted by now an event tells.
+        let accepting = self.net.is_accepting();
+        self.look_aside();
+        for peer in std::mem::take(&mut self.core.leaving) {
+            let state = &mut self.core.peers[peer as usize];
+            let Some(failure) = state.leaving else { continue };
+            if !state.links.is_empty() {
+                state.leaving = None;
+                continue;
+            }
+            let domain = state.address.domain;
+            if accepting || self.core.strangers.values().any(|stranger| *stranger == domain) {
+                self.core.leaving.push(peer);
+            } else {
+                self.lose(peer, failure);
+            }
+        }
+    }
+
+    pub(super) fn end_link(&mut self, link: LinkId, end: LinkEnd) {
+        self.net.close(link);
+        self.core.strangers.remove(&link);
+        let Some(peer) = self.core.peer_of(link) else { return };
+        let state = &mut self.core.peers[peer as usize];
+        state.links.retain(|other| *other != link);
+        if state.link == Some(link) {
+            state.link = None;
+            state.severed = true;
+        }
+        let failure = match end {
+            LinkEnd::Closed => Failure::PeerClosed,
+            LinkEnd::Died => Failure::PeerDied,
+            LinkEnd::Violation => Failure::Violation,
+        };
+        if end == LinkEnd::Violation {
+            for other in std::mem::take(&mut state.links) {
+                self.net.close(other);
+            }
+        }
+        if self.core.peers[peer as usize].links.is_empty() {
+            if end == LinkEnd::Violation { self.lose(peer, failure) } else { self.core.leaves(peer, failure) }
+        }
+    }
+
+    /// Nothing more comes from a peer, nor goes there.
+    fn lose(&mut self, peer: u32, failure: Failure) {
+        let state = &mut self.core.peers[peer as usize];
+        if state.gone.is_some() {
+            return;
+        }
+        state.gone = Some(failure);
+        state.leaving = None;
+        state.link = None;
+        state.view = None;
+        state.reach.clear();
+        state.control.clear();
+        state.streams.clear();
+        let (backlog, source, place) = (std::mem::take(&mut state.backlog), state.source, state.place);
+        if let Some(pool) = place.and_then(|place| self.core.pools.get_mut(place)) {
+            pool.take_back(peer);
+        }
+        for pending in backlog {
+            if let Some(done) = pending.given_up() {
+                self.core.fail(done, failure);
+            }
+        }
+        for id in self.core.ops.ids(|op| op.peer() == peer) {
+            if let Some(op) = self.core.ops.remove(id) {
+                let done = match op {
+                    Op::Sending { done, .. } | Op::Fetching { done, .. } | Op::Asked { done, .. } => done,
+                    Op::Receiving { multi, mut done, .. } => {
+                        self.core.came_into(multi, &mut done);
+                        done
+                    }
+                };
+                self.core.fail(done, failure);
+            }
+        }
+        // Those that closed in order may have been waited for by nobody any more; the dead are an error.
+        if failure != Failure::PeerClosed && source != NO_ADDRESS && self.core.directed {
+            let such = |posted: &crate::matching::Posted<M>| posted.source == source;
+            let tagged = self.core.tagged.withdraw(such).into_iter().map(|posted| (posted, flags::TAGGED));
+            let untagged = self.core.untagged.withdraw(such).into_iter().map(|posted| (posted, flags::MSG));
+            for (posted, flag) in tagged.chain(untagged).collect::<Vec<_>>() {
+                let mut done = Done::new(Kind::Receive, true, posted.context, flag | flags::RECV);
+                done.completion.tag = posted.tag;
+                self.core.fail(done, failure);
+            }
+        }
+    }
+}
