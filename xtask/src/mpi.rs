@@ -70,7 +70,7 @@ fn build_provider(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
 /// command is, with which it shares what it depends on.
 fn build_for(workspace: &Workspace, kit: &Path, (isa, foreign): (&str, Option<&str>)) -> Result<(), Failure> {
     let mut cargo = workspace.cargo();
-    cargo.args(["build", "--package", "tombolo-fi", "--release"]);
+    cargo.args(["rustc", "--package", "tombolo-fi", "--lib", "--crate-type", "cdylib", "--release"]);
     let mut built = workspace.target.clone();
     if let Some(target) = foreign {
         // Dynamic, whatever programs for nodes are, for it is loaded into a process that has a C library; and small, for it
@@ -79,6 +79,8 @@ fn build_for(workspace: &Workspace, kit: &Path, (isa, foreign): (&str, Option<&s
         cargo.env("CARGO_PROFILE_RELEASE_STRIP", "true").env("CARGO_PROFILE_RELEASE_DEBUG", "0");
         built.push(target);
     }
+    // Of the library alone: a profile without debug information would have everything that it depends on compiled anew.
+    cargo.args(["--", "-C", "strip=symbols"]);
     execute(&mut cargo)?;
     let library = kit.join("mpi").join(isa).join(MPI).join("fi/libtombolo-fi.so");
     install(&built.join("release/libtombolo_fi.so"), &library)
