@@ -114,6 +114,41 @@ static void posts(void)
     free(mine);
 }
 
+/* Windows over parts of one memory, one after another: some of it was in a window before, some not. */
+static void overlaps(void)
+{
+    enum { WHOLE = 1 << 20 };
+    const struct { size_t start, length; } parts[] = {{70001, 3}, {60000, 40000}, {0, 50}, {4096, 65536}, {0, WHOLE}};
+    char *mine = memory(WHOLE), *bytes = memory(WHOLE);
+    int next = (rank + 1) % size, before = (rank + size - 1) % size;
+    for (size_t part = 0; part < sizeof parts / sizeof *parts; part++) {
+        size_t length = parts[part].length;
+        char *start = mine + parts[part].start;
+        MPI_Win window;
+        memset(start, (int)part + 1, length);
+        MPI_Win_create(start, (MPI_Aint)length, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
+        MPI_Win_lock_all(0, window);
+        for (int round = 0; round < 3; round++) {
+            /* The first asks whether the memory can be reached; the others may do it by themselves. */
+            memset(bytes, 0, length);
+            MPI_Get(bytes, (int)length, MPI_BYTE, next, 0, (int)length, MPI_BYTE, window);
+            MPI_Win_flush(next, window);
+            for (size_t at = 0; at < length; at++)
+                CHECK(bytes[at] == (char)(part + 1), "get of part %zu, round %d, byte %zu: %d", part, round, at, bytes[at]);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        for (size_t at = 0; at < length; at++)
+            bytes[at] = (char)(at * 7 + (size_t)rank);
+        MPI_Put(bytes, (int)length, MPI_BYTE, next, 0, (int)length, MPI_BYTE, window);
+        MPI_Win_unlock_all(window);
+        MPI_Win_free(&window);
+        for (size_t at = 0; at < length; at++)
+            CHECK(start[at] == (char)(at * 7 + (size_t)before), "put into part %zu, byte %zu: %d", part, at, start[at]);
+    }
+    free(bytes);
+    free(mine);
+}
+
 int main(int count, char **words)
 {
     begin(&count, &words);
@@ -121,5 +156,6 @@ int main(int count, char **words)
     locks();
     if (size > 1)
         posts();
+    overlaps();
     return end("onesided");
 }

@@ -25,4 +25,4 @@ pub use engine::{
     Peek, Read, Receive, Region, Send, Write,
 };
 pub use memory::Memory;
-pub use net::{ChannelNet, Event, Exposed, LinkEnd, LinkId, Net, Replace, Stages};
+pub use net::{ChannelNet, Event, Exposed, LinkEnd, LinkId, MAX_PIECES, Net, Replace, Stages};

@@ -231,7 +231,7 @@ pub(crate) enum Control {
     Result { theirs: u64, bytes: Box<[u8]> },
 }
 
-/// Where registered memory can be reached without its owner.
+/// Where registered memory, or the next piece of it, can be reached without its owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Reachable {
     /// The right to the region that it is in.
@@ -247,6 +247,8 @@ pub(crate) struct Reachable {
     /// It may be read, written.
     pub(crate) read: bool,
     pub(crate) write: bool,
+    /// How many pieces follow, in messages of their own.
+    pub(crate) more: u32,
 }
 
 /// How an operation at a peer went.
@@ -324,7 +326,8 @@ impl Control {
             }
             Control::Reachable { key, at } => {
                 let small = at.map_or(0, |at| 1 | u16::from(at.read) << 1 | u16::from(at.write) << 2);
-                writer.word(Head { small, ..Head::new(kind::REACHABLE) }.word());
+                let more = at.map_or(0, |at| at.more);
+                writer.word(Head { small, length: more, ..Head::new(kind::REACHABLE) }.word());
                 writer.word(*key);
                 if let Some(at) = at {
                     let words = [at.capability, at.region_bytes, at.offset, at.base, at.length];
@@ -374,6 +377,7 @@ impl Control {
                         length: reader.word()?,
                         read: small & 2 != 0,
                         write: small & 4 != 0,
+                        more: head.length,
                     }),
                     _ => return Err(Malformed),
                 };
@@ -412,11 +416,12 @@ mod tests {
             length: 100,
             read: false,
             write: true,
+            more: 2,
         };
         let golden: [(Control, &[u64]); 10] = [
             (Control::Reach { key: 7 }, &[17, 7]),
             (Control::Reachable { key: 7, at: None }, &[18, 7]),
-            (Control::Reachable { key: 7, at: Some(at) }, &[0x0005_0012, 7, 3, 8192, 16, 5, 100]),
+            (Control::Reachable { key: 7, at: Some(at) }, &[0x2_0005_0012, 7, 3, 8192, 16, 5, 100]),
             (Control::Hello { endpoint: 7, domain: 9 }, &[1, PROTOCOL, 7, 9]),
             (Control::Accept { theirs: 3, ours: 4, length: 5 }, &[5, 3, 4, 5]),
             (Control::Free { chunk: 0x102 }, &[0x0102_0008]),

@@ -191,15 +191,16 @@ impl Net for Ends {
         (_, length): (usize, usize),
         _: bool,
         _: &[u64],
-    ) -> Option<Exposed> {
-        Some(Exposed { capability: 2, region_bytes: length as u64, offset: 0 })
+    ) -> Option<Vec<Exposed>> {
+        let length = length as u64;
+        Some(vec![Exposed { capability: 2, region_bytes: length, offset: 0, length }])
     }
 
     fn withdraw(&mut self, _: u64) {}
 
-    fn reach(&mut self, link: LinkId, key: u64, _: u64, length_bytes: u64, _: bool) {
+    fn reach(&mut self, link: LinkId, key: u64, capability: u64, length_bytes: u64, _: bool) {
         let view = usize::try_from(length_bytes).ok();
-        self.0.borrow_mut().events.push_back(Event::Reached { link, key, view });
+        self.0.borrow_mut().events.push_back(Event::Reached { link, key, capability, view });
     }
 
     fn is_there(_: &usize) -> bool {

@@ -412,7 +412,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
             Event::Accepted { link, domain } => self.accepted(link, domain),
             Event::Staged { link, capability } => self.staged(link, capability),
             Event::Mapped { link, view } => self.mapped(link, view),
-            Event::Reached { link, key, view } => self.reached(link, key, view),
+            Event::Reached { link, key, capability, view } => self.reached(link, key, capability, view),
         }
     }
 

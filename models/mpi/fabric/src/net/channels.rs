@@ -203,7 +203,9 @@ impl ChannelNet {
                 Event::Staged { link, capability }
             }
             Outcome::Mapped { link, mapping } => Event::Mapped { link, view: mapping },
-            Outcome::Reached { link, key, mapping } => Event::Reached { link, key, view: mapping },
+            Outcome::Reached { link, key, capability, mapping } => {
+                Event::Reached { link, key, capability, view: mapping }
+            }
         }
     }
 }
@@ -326,7 +328,7 @@ impl Net for ChannelNet {
         memory: (usize, usize),
         writable: bool,
         peers: &[u64],
-    ) -> Option<Exposed> {
+    ) -> Option<Vec<Exposed>> {
         let reader = self.links.get(link.0 as usize).filter(|link| link.place.is_some())?.domain;
         self.exposures.expose(&self.domain, (key, reader), memory, writable, peers)
     }

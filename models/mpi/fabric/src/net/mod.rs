@@ -67,26 +67,33 @@ pub enum Event<V> {
         /// How, unless they cannot.
         view: Option<V>,
     },
-    /// Registered memory of a peer can be reached here.
+    /// Registered memory of a peer can be reached here, or a piece of it.
     Reached {
         /// Which link.
         link: LinkId,
         /// Its key there.
         key: u64,
+        /// The right that the peer gave.
+        capability: u64,
         /// How, unless it cannot.
         view: Option<V>,
     },
 }
 
-/// Memory that peers can be let reach by themselves.
+/// Pieces that memory of one key consists of, at most. Where it is in more, nobody reaches it by himself.
+pub const MAX_PIECES: usize = 64;
+
+/// A piece of memory that peers can be let reach by themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exposed {
     /// The right that the peer was given.
     pub capability: u64,
     /// How many bytes belong to that.
     pub region_bytes: u64,
-    /// Where in them the memory begins.
+    /// Where in them the piece begins.
     pub offset: u64,
+    /// How long it is, in bytes.
+    pub length: u64,
 }
 
 /// Memory of an endpoint that its peers can read, by place.
@@ -160,7 +167,7 @@ pub trait Net {
     fn map(&mut self, link: LinkId, capability: u64, length_bytes: u64);
 
     /// Lets the peer at the other end of a link reach memory that is registered under a key: an address and how many bytes. `peers` are the
-    /// domains that may ask for it too. `None` where that cannot be.
+    /// domains that may ask for it too. Returns its pieces in order, at least one and [`MAX_PIECES`] at most; `None` where that cannot be.
     fn expose(
         &mut self,
         link: LinkId,
@@ -168,7 +175,7 @@ pub trait Net {
         memory: (usize, usize),
         writable: bool,
         peers: &[u64],
-    ) -> Option<Exposed>;
+    ) -> Option<Vec<Exposed>>;
 
     /// Nobody reaches the memory of a key any more, when this returns.
     fn withdraw(&mut self, key: u64);

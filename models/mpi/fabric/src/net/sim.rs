@@ -41,6 +41,8 @@ pub(crate) struct World {
     regions: HashMap<u64, SimView>,
     /// Memory that can be put where peers reach it, by what stands for its address.
     pub(crate) exposable: HashMap<usize, Memory>,
+    /// The longest piece of that.
+    pub(crate) piece_bytes: usize,
     /// Messages that a link holds until they are received.
     pub(crate) room: usize,
     /// Whether peers can read each other's memory.
@@ -49,7 +51,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(room: usize, shared: bool) -> Rc<RefCell<World>> {
-        Rc::new(RefCell::new(World { room, shared, ..World::default() }))
+        Rc::new(RefCell::new(World { room, shared, piece_bytes: usize::MAX, ..World::default() }))
     }
 
     fn open(&mut self, at: Address) -> u32 {
@@ -287,13 +289,21 @@ impl Net for SimNet {
         (address, length): (usize, usize),
         _: bool,
         _: &[u64],
-    ) -> Option<Exposed> {
+    ) -> Option<Vec<Exposed>> {
         let mut world = self.world.borrow_mut();
         let memory = world.exposable.get(&address).cloned()?;
         let view = self.exposed.entry(key).or_insert_with(|| SimView::new(memory)).clone();
-        let capability = 1_000_000 + world.regions.len() as u64;
-        world.regions.insert(capability, view);
-        Some(Exposed { capability, region_bytes: length as u64, offset: 0 })
+        let mut pieces = Vec::new();
+        let mut offset = 0;
+        while offset < length {
+            let capability = 1_000_000 + world.regions.len() as u64;
+            world.regions.insert(capability, view.clone());
+            let piece = world.piece_bytes.min(length - offset);
+            let (region_bytes, at) = (length as u64, offset as u64);
+            pieces.push(Exposed { capability, region_bytes, offset: at, length: piece as u64 });
+            offset += piece;
+        }
+        Some(pieces)
     }
 
     fn withdraw(&mut self, key: u64) {
@@ -305,7 +315,7 @@ impl Net for SimNet {
     fn reach(&mut self, link: LinkId, key: u64, capability: u64, _: u64, _: bool) {
         let mut world = self.world.borrow_mut();
         let view = world.regions.get(&capability).cloned();
-        world.events.entry(self.own).or_default().push_back(Event::Reached { link, key, view });
+        world.events.entry(self.own).or_default().push_back(Event::Reached { link, key, capability, view });
     }
 
     fn is_there(view: &SimView) -> bool {

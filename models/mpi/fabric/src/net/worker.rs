@@ -45,7 +45,7 @@ pub(super) enum Outcome {
     Accepted(Box<Channel>),
     Staged { link: LinkId, place: usize, staged: Option<(Arc<Mapping>, u64)> },
     Mapped { link: LinkId, mapping: Option<Mapping> },
-    Reached { link: LinkId, key: u64, mapping: Option<Mapping> },
+    Reached { link: LinkId, key: u64, capability: u64, mapping: Option<Mapping> },
 }
 
 #[derive(Debug)]
@@ -244,7 +244,7 @@ impl Shared {
             Job::Reach { link, domain: from, key, capability, length_bytes, rights } => {
                 let from = DomainId::from_bits(from);
                 let map = |from| staging::map(domain, from, capability, length_bytes, rights).ok();
-                Outcome::Reached { link, key, mapping: from.and_then(map) }
+                Outcome::Reached { link, key, capability, mapping: from.and_then(map) }
             }
         }
     }

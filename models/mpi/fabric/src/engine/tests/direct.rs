@@ -144,3 +144,83 @@ fn the_dead_are_not_reached() {
     over(&mut engines);
     assert!(matches!(engines[0].write(write(100, b"y")), Err(Busy::Failed(_))));
 }
+
+#[test]
+fn memory_in_pieces_is_written_and_read_across_them() {
+    for piece_bytes in [1000, 999, 400, 16] {
+        let (mut engines, world, memory) = with_memory(200);
+        world.borrow_mut().piece_bytes = piece_bytes;
+        engines[0].write(write(100, b"first")).unwrap();
+        settle(&mut engines);
+        assert_eq!(over(&mut engines), [None]);
+        let by_itself = engines[1].counts().done(Kind::RemoteWrite);
+        let mut expected = memory.read();
+        for (address, length) in
+            [(100, 1000), (100, 1), (1099, 1), (499, 2), (500, 400), (450, 600), (900, 0), (1100, 0)]
+        {
+            let bytes = pattern(length, address as usize);
+            expected[address as usize - 100..][..length].copy_from_slice(&bytes);
+            engines[0].write(write(address, &bytes)).unwrap();
+            assert_eq!(
+                (memory.read() == expected, over(&mut engines)),
+                (true, vec![None]),
+                "{address} {length}"
+            );
+            let target = Buffer::zeroed(length);
+            engines[0].read(read(address, &target)).unwrap();
+            assert_eq!((target.read(), over(&mut engines)), (bytes, vec![None]), "{address} {length}");
+        }
+        assert_eq!(engines[1].counts().done(Kind::RemoteWrite), by_itself, "its owner did nothing");
+        for (address, length) in [(99, 2), (1099, 2), (100, 1001), (u64::MAX, 2), (0, 0)] {
+            engines[0].write(write(address, &vec![9; length])).unwrap();
+            settle(&mut engines);
+            assert_eq!(over(&mut engines), [Some(Failure::NoAccess)]);
+        }
+        assert!(memory.read() == expected);
+    }
+}
+
+/// What a peer says of where its memory is: base, length, how many pieces follow.
+fn said(
+    world: &Rc<RefCell<World>>,
+    engines: &mut [TestEngine],
+    pieces: &[(u64, u64, u64)],
+) -> Option<Failure> {
+    let to = engines[0].address();
+    for (base, length, more) in pieces {
+        let head = 18 | 7 << 16 | more << 32;
+        let words = [head, 3, 5, 1000, 0, *base, *length];
+        let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        world.borrow_mut().inject(to, 0, bytes);
+    }
+    settle(&mut engines[..1]);
+    engines[0].core.peers[0].gone
+}
+
+#[test]
+fn pieces_that_do_not_lie_one_behind_another_are_refused() {
+    let wrong = Some(Failure::Violation);
+    for (pieces, outcome) in [
+        (&[(100, 50, 0)][..], None),
+        (&[(100, 50, 1), (150, 50, 0)], None),
+        (&[(100, 50, 1)], None),
+        (&[(100, 50, 0), (150, 50, 0)], wrong),
+        (&[(100, 50, 1), (151, 50, 0)], wrong),
+        (&[(100, 50, 1), (149, 50, 0)], wrong),
+        (&[(100, 50, 2), (150, 50, 0)], wrong),
+        (&[(100, 50, 1), (150, u64::MAX, 0)], wrong),
+        (&[(u64::MAX, 2, 0)], wrong),
+        (&[(100, 50, MAX_PIECES_AND_ONE)], wrong),
+    ] {
+        let (mut engines, world, _) = with_memory(64);
+        engines[0].write(write(100, b"x")).unwrap();
+        // It has asked; the answers are not its owner's.
+        for _ in 0..4 {
+            engines[0].look_aside();
+            engines[0].progress();
+        }
+        assert_eq!(said(&world, &mut engines, pieces), outcome, "{pieces:?}");
+    }
+}
+
+const MAX_PIECES_AND_ONE: u64 = crate::net::MAX_PIECES as u64;
