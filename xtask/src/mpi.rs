@@ -1,4 +1,5 @@
-//! MPI in the kit: MPICH, what C programs need where it is foreign, and our provider for libfabric.
+//! MPI in the kit: MPICH, what C programs need where it is foreign, our provider for libfabric, and the
+//! `sched_yield` of ranks.
 
 use std::path::Path;
 use std::process::Command;
@@ -66,22 +67,30 @@ fn build_provider(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     build_for(workspace, kit, (isa, Some(target)))
 }
 
-/// Builds the library for an instruction set and puts it where libfabric is told to look. This host's is built as its
-/// command is, with which it shares what it depends on.
+/// What is built of ours, and where libfabric and the loader are told to look for it.
+const LIBRARIES: [(&str, &str, &str); 2] = [
+    ("tombolo-fi", "libtombolo_fi.so", "fi/libtombolo-fi.so"),
+    ("tombolo-yield", "libtombolo_yield.so", "lib/libtombolo-yield.so"),
+];
+
+/// Builds the libraries for an instruction set and puts them in their places. This host's are built as its command is, with
+/// which they share what they depend on.
 fn build_for(workspace: &Workspace, kit: &Path, (isa, foreign): (&str, Option<&str>)) -> Result<(), Failure> {
-    let mut cargo = workspace.cargo();
-    cargo.args(["rustc", "--package", "tombolo-fi", "--lib", "--crate-type", "cdylib", "--release"]);
-    let mut built = workspace.target.clone();
-    if let Some(target) = foreign {
-        // Dynamic, whatever programs for nodes are, for it is loaded into a process that has a C library; and small, for it
-        // lies in the memory of nodes.
-        cargo.args(["--target", target]).env(target_variable(target, "RUSTFLAGS"), "");
-        cargo.env("CARGO_PROFILE_RELEASE_STRIP", "true").env("CARGO_PROFILE_RELEASE_DEBUG", "0");
-        built.push(target);
+    for (package, built, place) in LIBRARIES {
+        let mut cargo = workspace.cargo();
+        cargo.args(["rustc", "--package", package, "--lib", "--crate-type", "cdylib", "--release"]);
+        let mut folder = workspace.target.clone();
+        if let Some(target) = foreign {
+            // Dynamic, whatever programs for nodes are, for it is loaded into a process that has a C library; and small, for
+            // it lies in the memory of nodes.
+            cargo.args(["--target", target]).env(target_variable(target, "RUSTFLAGS"), "");
+            cargo.env("CARGO_PROFILE_RELEASE_STRIP", "true").env("CARGO_PROFILE_RELEASE_DEBUG", "0");
+            folder.push(target);
+        }
+        // Of the library alone: a profile without debug information would have everything that it depends on compiled anew.
+        cargo.args(["--", "-C", "strip=symbols"]);
+        execute(&mut cargo)?;
+        install(&folder.join("release").join(built), &kit.join("mpi").join(isa).join(MPI).join(place))?;
     }
-    // Of the library alone: a profile without debug information would have everything that it depends on compiled anew.
-    cargo.args(["--", "-C", "strip=symbols"]);
-    execute(&mut cargo)?;
-    let library = kit.join("mpi").join(isa).join(MPI).join("fi/libtombolo-fi.so");
-    install(&built.join("release/libtombolo_fi.so"), &library)
+    Ok(())
 }

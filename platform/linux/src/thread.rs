@@ -116,6 +116,24 @@ pub fn cpus() -> Result<Vec<usize>, OsError> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
+/// Lets another thread have this processor, if one wants it.
+#[inline]
+pub fn yield_now() {
+    rustix::thread::sched_yield();
+}
+
+/// How often this thread has lost its processor so far, because it waited or because others wanted it; 0 where the kernel does not say.
+#[must_use]
+pub fn switches() -> u64 {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes one `struct rusage` where the pointer says, and there is room for one that nothing else
+    // refers to.
+    let answer = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    // SAFETY: all of it was zero before the call, which is a value of its, and the kernel writes whole numbers.
+    let usage = unsafe { usage.assume_init() };
+    if answer == 0 { usage.ru_nvcsw as u64 + usage.ru_nivcsw as u64 } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,6 +167,17 @@ mod tests {
             }
             set_policy(before).unwrap();
             assert_eq!(policy().unwrap(), before);
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn who_sleeps_has_lost_its_processor() {
+        std::thread::spawn(|| {
+            let before = switches();
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            assert!(switches() > before);
         })
         .join()
         .unwrap();

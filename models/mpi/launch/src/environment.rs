@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tombolo::NodeInfo;
 use tombolo_machine::kit::Kit;
 
-use crate::installation::{Installation, InstallationError};
+use crate::installation::{Installation, InstallationError, YIELD_LIBRARY};
 use crate::program::Build;
 
 /// What a launcher and a monitor tell their own programs, and nobody else's.
@@ -33,6 +33,9 @@ const TRAVELLING_PREFIXES: [&str; 8] =
 
 /// The most bytes of an environment: it travels in one message.
 const MAX_ENVIRONMENT_BYTES: usize = 40 << 10;
+
+/// With the value `kernel`, ranks yield as the C library does.
+const YIELD: &str = "TOMBOLO_YIELD";
 
 /// Whether the ranks of one node are told that they share memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -199,6 +202,7 @@ impl Environment {
             all.set(name, value.clone());
         }
         self.library_path(node, brings, &mut all);
+        self.preload(node, &mut all);
         (all.list, left)
     }
 
@@ -223,6 +227,24 @@ impl Environment {
             // One that the machine file names wins.
             all.set("QEMU_LD_PREFIX", installation.tree().to_string_lossy().into_owned());
         }
+    }
+
+    /// MPICH yields after every look for messages: `libtombolo-yield.so` asks the kernel only where that helps somebody.
+    fn preload(&self, node: &NodeInfo, all: &mut Variables) {
+        const NAME: &str = "LD_PRELOAD";
+        let is_wanted = all.get(YIELD).is_none_or(|how| how != "kernel");
+        let Ok(installation) = self.installation(node) else { return };
+        if !is_wanted || !installation.has_yield() {
+            return;
+        }
+        let library = installation.folder_on(node.kind == "host").join(YIELD_LIBRARY);
+        // The loader takes spaces and colons for the ends of names, and says so aloud for each program.
+        let Some(library) = library.to_str().filter(|path| !path.contains([' ', ':'])) else { return };
+        let all_of_them = match all.get(NAME).filter(|before| !before.is_empty()) {
+            Some(before) => format!("{before}:{library}"),
+            None => library.to_owned(),
+        };
+        all.set(NAME, all_of_them);
     }
 
     /// Where a node's MPI is, as it sees it.
@@ -309,7 +331,8 @@ mod tests {
         fn new(name: &str, own: &[(&str, &str)], given: &[(&str, &str)]) -> WithKit {
             let root = std::env::temp_dir().join(format!("tombolo-mpi-kit-{name}-{}", std::process::id()));
             for isa in ["x86_64", "aarch64"] {
-                for file in ["fi/libtombolo-fi.so", "lib/libmpi.so.12", "lib/libmpi.so", "version"] {
+                let ours = ["fi/libtombolo-fi.so", "lib/libtombolo-yield.so"];
+                for file in ours.into_iter().chain(["lib/libmpi.so.12", "lib/libmpi.so", "version"]) {
                     let path = root.join("mpi").join(isa).join("opt/tombolo/mpi").join(file);
                     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
                     std::fs::write(path, "").unwrap();
@@ -351,6 +374,7 @@ mod tests {
             ("MPIR_CVAR_CH4_NETMOD", Some("ofi")),
             ("FI_PROVIDER_PATH", kit.join("fi").to_str()),
             ("LD_LIBRARY_PATH", kit.join("lib").to_str()),
+            ("LD_PRELOAD", kit.join("lib/libtombolo-yield.so").to_str()),
             ("QEMU_LD_PREFIX", None),
         ] {
             assert_eq!(value(&host, name), expected, "{name}");
@@ -363,6 +387,7 @@ mod tests {
             ("FI_LOG_LEVEL", Some("warn")),
             ("FI_PROVIDER_PATH", Some("/opt/tombolo/mpi/fi")),
             ("LD_LIBRARY_PATH", Some("/opt/tombolo/mpi/lib")),
+            ("LD_PRELOAD", Some("/opt/tombolo/mpi/lib/libtombolo-yield.so")),
             ("QEMU_LD_PREFIX", with.1.join("mpi/aarch64").to_str()),
         ] {
             assert_eq!(value(&user, name), expected, "{name}");
@@ -381,6 +406,23 @@ mod tests {
         assert!(path.starts_with("/mine:") && path.ends_with("/lib"), "{path}");
         let (brings, _) = with.0.on(&node("host", Isa::X86_64), true);
         assert_eq!(value(&brings, "LD_LIBRARY_PATH"), Some("/mine"));
+    }
+
+    #[test]
+    fn ranks_yield_as_they_are_told_to() {
+        let with = WithKit::new("yield", &[("LD_PRELOAD", "/mine.so")], &[]);
+        let (host, _) = with.0.on(&node("host", Isa::X86_64), false);
+        let preloaded = value(&host, "LD_PRELOAD").unwrap();
+        assert!(
+            preloaded.starts_with("/mine.so:") && preloaded.ends_with("libtombolo-yield.so"),
+            "{preloaded}"
+        );
+        let kernel = with.0.with(&pairs(&[("TOMBOLO_YIELD", "kernel")]));
+        let (host, _) = kernel.on(&node("host", Isa::X86_64), false);
+        assert_eq!(value(&host, "LD_PRELOAD"), Some("/mine.so"));
+        std::fs::remove_file(with.1.join("mpi/aarch64/opt/tombolo/mpi/lib/libtombolo-yield.so")).unwrap();
+        let (arm, _) = with.0.on(&node("vm", Isa::Aarch64), false);
+        assert_eq!(value(&arm, "LD_PRELOAD"), None, "there is none");
     }
 
     #[test]

@@ -9,6 +9,9 @@ use tombolo_machine::Kit;
 /// Where MPI is on every node but the host.
 pub const PREFIX: &str = "/opt/tombolo/mpi";
 
+/// The `sched_yield` of ranks, in a node's MPI.
+pub(crate) const YIELD_LIBRARY: &str = "lib/libtombolo-yield.so";
+
 /// There is no MPI for an instruction set.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InstallationError {
@@ -102,6 +105,11 @@ impl Installation {
     #[must_use]
     pub fn folder_on(&self, host: bool) -> PathBuf {
         if host { self.folder() } else { PathBuf::from(PREFIX) }
+    }
+
+    /// Whether the `sched_yield` of ranks is there as well. They run without it, slower.
+    pub(crate) fn has_yield(&self) -> bool {
+        self.folder().join(YIELD_LIBRARY).is_file()
     }
 
     /// Whether the provider is there as well.

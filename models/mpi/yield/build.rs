@@ -1,0 +1,6 @@
+//! Names the library.
+
+fn main() {
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libtombolo-yield.so");
+    println!("cargo::rerun-if-changed=build.rs");
+}

@@ -1,0 +1,53 @@
+//! `libtombolo-yield.so`: a `sched_yield` in front of the C library's, for ranks of MPI.
+//!
+//! MPICH yields its processor after every look for messages, also when nobody else wants it. That is a system call a
+//! look: 0.35 µs where a message takes 0.2, and 2 µs on an emulated processor. `tombolo mpirun` names this library in
+//! `LD_PRELOAD`, and a call then asks the kernel only if somebody has run in the caller's place lately, or if it is time to
+//! see whether somebody wants to. Whoever waits for the processor gets it at most 50 µs later than otherwise.
+
+mod pace;
+
+use std::cell::Cell;
+
+use pace::{Pace, Processor};
+use tombolo_platform::{thread, time};
+
+thread_local! {
+    static PACE: Cell<Pace> = const { Cell::new(Pace::NEW) };
+}
+
+/// The one that this thread runs on.
+struct This;
+
+impl Processor for This {
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        time::now_ns()
+    }
+
+    #[inline]
+    fn ask(&self) {
+        thread::yield_now();
+    }
+
+    fn switches(&self) -> u64 {
+        thread::switches()
+    }
+}
+
+/// As `sched_yield(2)`, which never fails on Linux: returns 0.
+// SAFETY: the name is the C library's, of the same signature; whoever calls it has the same promised: that others may run
+// before it returns. Nothing else of this process is touched.
+#[unsafe(no_mangle)]
+pub extern "C" fn sched_yield() -> i32 {
+    // A thread that ends has nothing left to remember.
+    let known = PACE.try_with(|kept| {
+        let mut pace = kept.get();
+        pace.idle(&This);
+        kept.set(pace);
+    });
+    if known.is_err() {
+        thread::yield_now();
+    }
+    0
+}
