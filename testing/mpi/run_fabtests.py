@@ -4,8 +4,8 @@
     python3 testing/mpi/run_fabtests.py BUILT [--target FOLDER] [--provider NAME] [--json FILE]
 
 BUILT is the folder that `testing/mpi/fabtests.sh` built the tests in. Addresses are exchanged beside libfabric (`-b`), since the
-provider's are no addresses of the internet. What is expected to fail is listed in expected/fabtests.txt with its reason. Ends with 1
-if another test fails, or if one that is listed passes.
+provider's are no addresses of the internet. What is expected to fail, or not to run, is listed in expected/fabtests.txt with its
+reason. Ends with 1 if another test fails or does not run, or if one that is listed passes.
 """
 
 import argparse
@@ -27,6 +27,9 @@ RESULT = re.compile(r"^(fi_\S.*?):\s+(Pass|Fail|Notrun|Excluded)\b")
 ENDINGS = [(re.compile(r"^.*\bps -eo comm,pid\b.*\bkill -9\b.*$", re.MULTILINE), 2),
            (re.compile(r"\bkill -9 \$s_pid\b"), 3)]
 END_OWN = "pkill -KILL -s $$ '^fi_'"
+
+# What reasons begin with of tests that say themselves that they cannot run.
+NOT_RUN = "not run"
 
 
 def parse():
@@ -110,8 +113,10 @@ def judge(expected, name, became):
         return {"test": key, "kind": "passed", "surprise": surprise,
                 "said": f"ok, though it is expected to fail: {reason}" if surprise else "ok"}
     if became in ("Notrun", "Excluded"):
-        return {"test": key, "kind": "not run", "said": "not run: it asks for what the provider does not have"}
-    if reason is not None:
+        if reason is None:
+            return {"test": key, "kind": "failed", "said": "NOT RUN, though it could be"}
+        return {"test": key, "kind": "not run", "said": reason if reason.startswith(NOT_RUN) else f"{NOT_RUN}: {reason}"}
+    if reason is not None and not reason.startswith(NOT_RUN):
         return {"test": key, "kind": "expected", "said": f"failed, as expected: {reason}"}
     return {"test": key, "kind": "failed", "said": "FAILED"}
 
