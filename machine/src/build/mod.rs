@@ -7,6 +7,7 @@
 
 mod c;
 mod error;
+pub mod gcc;
 mod rust;
 mod toolchain;
 

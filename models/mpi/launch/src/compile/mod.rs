@@ -4,7 +4,6 @@
 //! it: for this host at the path itself, for others beside it (objects in `.tombolo/<isa>`, which linking finds again), and a
 //! program for all of them is an image as well.
 
-mod arguments;
 mod sources;
 
 use std::fs;
@@ -14,22 +13,14 @@ use std::process::{Command, Output};
 use sha2::{Digest, Sha256};
 use tombolo::Isa;
 use tombolo_machine::Image;
+use tombolo_machine::build::gcc::{
+    ALIKE, CommandLine, Goal, IMAGE, Said, Word, WordsError, beside, binutil, first, names, say, shell_words,
+};
 use tombolo_machine::build::{BuildError, Scratch, installed_compiler, write};
 use tombolo_machine::image::ImageBuilder;
 
 use crate::installation::{Installation, PREFIX};
 use crate::mark;
-use arguments::{CommandLine, Goal, Word};
-
-/// The extension of images.
-const IMAGE: &str = "tbi";
-
-/// Where objects for other instruction sets are, beside those for this host.
-const FOREIGN: &str = ".tombolo";
-
-/// Said to every compiler before the caller's own words, which may say otherwise. `char` is signed on x86-64, and not on Arm;
-/// products and sums are rounded once or twice as the processor can. Ranks that compute the same must find the same.
-const ALIKE: [&str; 2] = ["-fsigned-char", "-ffp-contract=off"];
 
 /// The binary interface of MPI that a program is compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -75,18 +66,9 @@ pub struct Request {
 /// Why nothing was compiled, or not all.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// An option ends the line that needs a value.
-    #[error("nothing comes after {option}")]
-    NoValue {
-        /// The option.
-        option: String,
-    },
-    /// `-Xarch_` names no instruction set.
-    #[error("{word} is for no instruction set that there is MPI for: write -Xarch_x86_64 or -Xarch_aarch64")]
-    UnknownIsa {
-        /// The word.
-        word: String,
-    },
+    /// The command line cannot be compiled several times.
+    #[error(transparent)]
+    Words(#[from] WordsError),
     /// Several files cannot go to one.
     #[error("-o names one file, and several are compiled with -c")]
     OneOutput,
@@ -127,19 +109,6 @@ pub enum CompileError {
         /// For which instruction sets.
         isas: Vec<Isa>,
     },
-}
-
-fn names(isas: &[Isa]) -> String {
-    isas.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(" and ")
-}
-
-/// What one or more compilers said, word for word the same.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Said {
-    /// For which instruction sets they compiled.
-    pub isas: Vec<Isa>,
-    /// What they said.
-    pub text: Vec<u8>,
 }
 
 /// What came of it.
@@ -304,17 +273,12 @@ impl Compilation {
 
     /// Where the build for `isa` is of something that is at `path` for the first instruction set.
     fn beside(&self, path: &Path, isa: Isa) -> PathBuf {
-        if isa == self.first() {
-            return path.to_owned();
-        }
-        let folder = path.parent().unwrap_or(Path::new("")).join(FOREIGN).join(isa.name());
-        folder.join(path.file_name().unwrap_or_default())
+        beside(path, isa, self.first())
     }
 
-    /// Whose builds are at the paths that the caller named: this host's, unless there is none.
+    /// Whose builds are at the paths that the caller named.
     fn first(&self) -> Isa {
-        let isas = || self.request.installations.iter().map(Installation::isa);
-        isas().find(|isa| *isa == Isa::current()).or_else(|| isas().next()).unwrap_or(Isa::current())
+        first(&self.request.installations.iter().map(Installation::isa).collect::<Vec<_>>())
     }
 
     fn source_mark(&self, path: &Path) -> Result<String, CompileError> {
@@ -379,7 +343,7 @@ impl Compilation {
         for (run, output) in done {
             let output = output?;
             compiled.text.extend(&output.stdout);
-            compiled.say(run.isa, output.stderr);
+            say(&mut compiled.said, run.isa, output.stderr);
             if !output.status.success() && !compiled.failed.contains(&run.isa) {
                 compiled.failed.push(run.isa);
             }
@@ -409,7 +373,7 @@ impl Compilation {
         let key: String = key.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let note = self.scratch.path().join(format!("{}-{key}", run.isa.name()));
         fs::write(&note, mark::note(mark::SOURCE, source)).map_err(file_error("write", &note))?;
-        let tool = objcopy(run.isa);
+        let tool = binutil("objcopy", run.isa);
         let mut command = Command::new(&tool);
         command.arg("--add-section").arg(format!(".note.tombolo={}", note.display()));
         command.args(["--set-section-flags", ".note.tombolo=alloc,readonly,data"]);
@@ -444,30 +408,12 @@ impl Compilation {
     }
 }
 
-impl Compiled {
-    /// Keeps what a compiler said, once if another one has said the same.
-    fn say(&mut self, isa: Isa, text: Vec<u8>) {
-        if text.is_empty() {
-            return;
-        }
-        match self.said.iter_mut().find(|said| said.text == text) {
-            Some(said) if !said.isas.contains(&isa) => said.isas.push(isa),
-            Some(_) => {}
-            None => self.said.push(Said { isas: vec![isa], text }),
-        }
-    }
-}
-
 fn include_words(mpi: &Installation, abi: Abi) -> Vec<String> {
     let mut words = vec![format!("-I{}", mpi.folder().join("include").display())];
     if abi == Abi::Standard {
         words.push("-DMPI_ABI".to_owned());
     }
     words
-}
-
-fn objcopy(isa: Isa) -> String {
-    if isa == Isa::current() { "objcopy".to_owned() } else { format!("{}-linux-gnu-objcopy", isa.name()) }
 }
 
 /// A note as the assembler takes it. What is in quotes there has only characters that need no care.
@@ -479,17 +425,4 @@ fn assembled(kind: u32, value: &str) -> String {
 fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> CompileError {
     let path = path.to_owned();
     move |source| CompileError::File { action, path, source }
-}
-
-/// Words as a shell would take them.
-fn shell_words(words: &[String]) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+.,/:%@".contains(c);
-    let quoted = words.iter().map(|word| {
-        if !word.is_empty() && word.chars().all(plain) {
-            word.clone()
-        } else {
-            format!("'{}'", word.replace('\'', r"'\''"))
-        }
-    });
-    quoted.collect::<Vec<_>>().join(" ")
 }

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use tombolo::Isa;
-use tombolo_machine::build::Language;
+use tombolo_base::Isa;
 
-use super::CompileError;
+use super::super::Language;
 
 /// Options of gcc whose value is the next word.
 const WITH_VALUE: [&str; 29] = [
@@ -46,9 +45,26 @@ const DEPENDENCIES: [&str; 6] = ["-MF", "-MT", "-MQ", "-MD", "-MMD", "-MP"];
 /// Before a word for the compiler of one instruction set alone.
 const FOR_ISA: &str = "-Xarch_";
 
+/// A command line that cannot be compiled several times.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WordsError {
+    /// An option ends the line that needs a value.
+    #[error("nothing comes after {option}")]
+    NoValue {
+        /// The option.
+        option: String,
+    },
+    /// `-Xarch_` names no instruction set.
+    #[error("{word} is for no instruction set: write -Xarch_x86_64 or -Xarch_aarch64")]
+    UnknownIsa {
+        /// The word.
+        word: String,
+    },
+}
+
 /// How far the compiler is to go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Goal {
+pub enum Goal {
     /// A program.
     Program,
     /// Objects: `-c`.
@@ -59,7 +75,7 @@ pub(super) enum Goal {
 
 /// A word of the command line.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Word {
+pub enum Word {
     /// An option, with its value where that is a word of its own.
     Option(Vec<String>),
     /// An option for one instruction set.
@@ -72,16 +88,23 @@ pub(super) enum Word {
 
 /// A command line, taken apart.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct CommandLine {
-    pub(super) goal: Goal,
-    pub(super) output: Option<PathBuf>,
-    pub(super) words: Vec<Word>,
-    pub(super) language: Language,
+pub struct CommandLine {
+    /// How far the compiler goes.
+    pub goal: Goal,
+    /// What `-o` names.
+    pub output: Option<PathBuf>,
+    /// All else, in order.
+    pub words: Vec<Word>,
+    /// C++ if the caller says so or a source is.
+    pub language: Language,
 }
 
 impl CommandLine {
     /// Takes the words of a compiler's command line apart. Everything that is not known is an option, and passed on.
-    pub(super) fn read(words: &[String], cxx: bool) -> Result<CommandLine, CompileError> {
+    ///
+    /// # Errors
+    /// [`WordsError`].
+    pub fn read(words: &[String], cxx: bool) -> Result<CommandLine, WordsError> {
         let mut line = CommandLine {
             goal: Goal::Program,
             output: None,
@@ -93,10 +116,10 @@ impl CommandLine {
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value =
-                || words.next().cloned().ok_or_else(|| CompileError::NoValue { option: word.clone() });
+                || words.next().cloned().ok_or_else(|| WordsError::NoValue { option: word.clone() });
             if let Some(isa) = word.strip_prefix(FOR_ISA) {
                 let isa =
-                    Isa::from_name(isa).ok_or_else(|| CompileError::UnknownIsa { word: word.clone() })?;
+                    Isa::from_name(isa).ok_or_else(|| WordsError::UnknownIsa { word: word.clone() })?;
                 line.words.push(Word::For(isa, value()?));
             } else if word == "-o" {
                 line.output = Some(value()?.into());
@@ -133,14 +156,16 @@ impl CommandLine {
         self.words.push(if is_source { Word::Source(path) } else { Word::Object(path) });
     }
 
-    pub(super) fn sources(&self) -> impl Iterator<Item = &Path> {
+    /// The sources, in order.
+    pub fn sources(&self) -> impl Iterator<Item = &Path> {
         self.words.iter().filter_map(|word| match word {
             Word::Source(path) => Some(path.as_path()),
             _ => None,
         })
     }
 
-    pub(super) fn objects(&self) -> impl Iterator<Item = &Path> {
+    /// Objects and libraries that are named as files, in order.
+    pub fn objects(&self) -> impl Iterator<Item = &Path> {
         self.words.iter().filter_map(|word| match word {
             Word::Object(path) => Some(path.as_path()),
             _ => None,
@@ -148,7 +173,7 @@ impl CommandLine {
     }
 
     /// What changes the meaning of a source: what it is told is defined.
-    pub(super) fn definitions(&self) -> impl Iterator<Item = &str> {
+    pub fn definitions(&self) -> impl Iterator<Item = &str> {
         self.words
             .iter()
             .flat_map(|word| match word {
@@ -160,7 +185,8 @@ impl CommandLine {
 
     /// The words for the compiler of `isa`, with other files in place of the sources and objects; `file` gives them. What
     /// the compiler writes beside its output for make, only the `first` one writes.
-    pub(super) fn words_for(
+    #[must_use]
+    pub fn words_for(
         &self,
         isa: Isa,
         first: bool,
