@@ -1,0 +1,129 @@
+//! Why there is no program.
+
+use std::path::PathBuf;
+
+use tombolo_base::Isa;
+use tombolo_machine::build::BuildError;
+use tombolo_machine::build::gcc::{WordsError, names};
+
+use crate::input::ObjectError;
+use crate::plan::PlanError;
+use crate::symbols::SymbolsError;
+use crate::types::{Refusal, TypesError};
+
+/// Why nothing was compiled, or not all.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// The command line cannot be compiled several times.
+    #[error(transparent)]
+    Words(#[from] WordsError),
+    /// Several files cannot go to one.
+    #[error("-o names one file, and several are compiled with -c")]
+    OneOutput,
+    /// The standard input can be read once.
+    #[error("a program cannot come from the standard input: it is compiled more than once")]
+    StandardInput,
+    /// C++ takes libraries that are not there.
+    #[error(
+        "programs in C++ cannot be laid out alike: their library is made for another C library (glibc), whose parts cannot be \
+         moved; compile them for one processor with g++ -fopenmp"
+    )]
+    Cxx,
+    /// An option that cannot be followed.
+    #[error("{option} cannot be followed: {why}")]
+    Option {
+        /// The option.
+        option: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// `read` or `write`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// An object or library was compiled for this host only.
+    #[error(
+        "{} has no build for {isa}, which would be {}: compile it with `tombolo ompcc -c`",
+        path.display(),
+        looked_at.display()
+    )]
+    NoForeignObject {
+        /// The object that was named.
+        path: PathBuf,
+        /// For what one is missing.
+        isa: Isa,
+        /// Where it would be.
+        looked_at: PathBuf,
+    },
+    /// A library is in none of the folders.
+    #[error(
+        "there is no lib{name}.a in any folder of -L: libraries are static, of objects by `tombolo ompcc -c`, with those for \
+         other processors in .tombolo/ISA beside it"
+    )]
+    NoLibrary {
+        /// The library.
+        name: String,
+    },
+    /// A compiler is missing, or cannot be started; or what it made is no program.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// Compilers or linkers found mistakes, and have said so.
+    #[error("compiling for {} failed", names(isas))]
+    Failed {
+        /// For which instruction sets.
+        isas: Vec<Isa>,
+    },
+    /// What a program is linked of cannot be read.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// There is no room for the program.
+    #[error("the program does not fit: {0}")]
+    Plan(#[from] PlanError),
+    /// What the compiler says of types cannot be read.
+    #[error(transparent)]
+    Types(#[from] TypesError),
+    /// What the linker made cannot be read.
+    #[error(transparent)]
+    Symbols(#[from] SymbolsError),
+    /// Something cannot be equal in all builds.
+    #[error("{} cannot be the same in all builds:{}{}", count(refused.len()), list(refused), hint(refused))]
+    Refused {
+        /// What, and why.
+        refused: Vec<Refusal>,
+    },
+    /// The linker did otherwise than it was told.
+    #[error(
+        "the linker for {isa} does not keep to the layout: {what}. This is a mistake in tombolo, or a linker that it does not \
+         know"
+    )]
+    Moved {
+        /// Whose.
+        isa: Isa,
+        /// What it did.
+        what: String,
+    },
+}
+
+fn count(count: usize) -> String {
+    if count == 1 { "one thing".to_owned() } else { format!("{count} things") }
+}
+
+fn list(refused: &[Refusal]) -> String {
+    refused.iter().map(|refusal| format!("\n  {refusal}")).collect()
+}
+
+fn hint(refused: &[Refusal]) -> String {
+    match refused.first() {
+        Some(refusal) => format!(
+            "\nLet each thread have its own, or none; or, if workers never use it, say so: --allow {}",
+            refusal.name
+        ),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,401 @@
+//! Linking twice: once to see what is in each build, once with everything in its place.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sha2::{Digest, Sha256};
+use tombolo_base::Isa;
+
+use super::{Build, CompileError, Compiled, Part, file_error, for_each, print_file_name, start};
+use crate::input::{Common, Object, Owner, Taken, member, taken};
+use crate::plan::{Demand, PAGE_BYTES, Plan};
+use crate::report::Report;
+use crate::script::{Input, LAYOUT_ID, SHARED_END, SHARED_START, loose_section, script};
+use crate::symbols::{Agreement, Symbols, address_in_file, agreement, section_in_file};
+use crate::types::{self, Refusal};
+
+/// What every program has besides what its user wrote: room for the layout's id, and a first thread-local, so that blocks of
+/// thread-locals begin alike.
+const OWN_SYMBOLS: &str = "\
+.section .rodata.@ID@,\"a\",%progbits\n.globl @ID@\n.type @ID@,%object\n.size @ID@,32\n.balign 64\n@ID@: .zero 32\n\
+.section .tdata.__tombolo_omp_thread,\"awT\",%progbits\n.globl __tombolo_omp_thread\n.type __tombolo_omp_thread,%object\n\
+.size __tombolo_omp_thread,8\n.balign 64\n__tombolo_omp_thread: .zero 8\n\
+.section .note.GNU-stack,\"\",%progbits\n";
+
+/// The bytes of a layout's id.
+const ID_BYTES: usize = 32;
+
+/// Linked builds.
+pub(super) type Programs = Vec<(Isa, Vec<u8>)>;
+
+/// What is linked.
+pub(super) struct Linking<'a> {
+    pub(super) builds: &'a [Build],
+    pub(super) scratch: &'a Path,
+    pub(super) allow: &'a [String],
+    /// Whether programs keep what compilers say of types.
+    pub(super) keep_types: bool,
+}
+
+/// An object of a build.
+struct Linked {
+    /// Its file in the build's folder.
+    file: String,
+    object: Object,
+}
+
+/// A build that was linked once.
+struct Seen {
+    objects: Vec<Linked>,
+    /// The program.
+    bytes: Vec<u8>,
+}
+
+impl Linking<'_> {
+    /// Links; nothing comes of it when a linker finds a mistake, which it has then said.
+    pub(super) fn run(&self, compiled: &mut Compiled) -> Result<Option<(Programs, Report)>, CompileError> {
+        let Some(mut seen) = self.look(compiled)? else { return Ok(None) };
+        let (compared, allowed) = self.compare(&seen)?;
+        self.give_commons_a_place(&mut seen)?;
+        let demands: Vec<(Isa, Demand)> =
+            self.builds.iter().zip(&seen).map(|(build, seen)| (build.isa(), demand(seen))).collect();
+        let plan = Plan::new(&demands)?;
+        let builds: Vec<(&Build, &Seen)> = self.builds.iter().zip(&seen).collect();
+        let linked = for_each(&builds, |(build, seen)| self.link(build, seen, &plan));
+        let mut programs = Vec::new();
+        for (build, linked) in self.builds.iter().zip(linked) {
+            programs.push((build.isa(), linked?));
+        }
+        let agreement = self.check(&programs, &seen, &plan)?;
+        exchange_constants(&mut programs, &plan)?;
+        let id = identify(&mut programs, &plan)?;
+        let report = Report {
+            isas: self.builds.iter().map(|build| build.isa().name()).collect(),
+            library: self.builds[0].installation.version().to_owned(),
+            layout_id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            areas: Report::areas(&plan, self.builds.len()),
+            symbols: agreement,
+            variables_compared: compared.variables,
+            frames_compared: compared.frames,
+            allowed,
+        };
+        Ok(Some((programs, report)))
+    }
+
+    /// Links all builds as any program is linked, and reads what linkers took.
+    fn look(&self, compiled: &mut Compiled) -> Result<Option<Vec<Seen>>, CompileError> {
+        let linked = for_each(self.builds, |build| self.link_once(build));
+        let mut programs = Vec::new();
+        for (build, linked) in self.builds.iter().zip(linked) {
+            let (output, program) = linked?;
+            compiled.take(build.isa(), explained(output.stderr, build), output.status.success());
+            programs.push((build, String::from_utf8_lossy(&output.stdout).into_owned(), program));
+        }
+        if !compiled.failed.is_empty() {
+            return Ok(None);
+        }
+        let read = |(build, trace, program): (&Build, String, PathBuf)| {
+            let bytes = fs::read(&program).map_err(file_error("read", &program))?;
+            Ok(Seen { objects: self.read_objects(build, &trace)?, bytes })
+        };
+        programs.into_iter().map(read).collect::<Result<_, CompileError>>().map(Some)
+    }
+
+    fn folder(&self, build: &Build) -> PathBuf {
+        self.scratch.join(build.isa().name())
+    }
+
+    /// Links one build without a layout, and asks what is taken of archives.
+    fn link_once(&self, build: &Build) -> Result<(std::process::Output, PathBuf), CompileError> {
+        let folder = self.folder(build);
+        fs::create_dir_all(&folder).map_err(file_error("write", &folder))?;
+        assemble(build, &folder, "own", &OWN_SYMBOLS.replace("@ID@", LAYOUT_ID))?;
+        let library = |name: &str| build.installation.library(name).into_os_string();
+        let mut command = linker(build, &folder, "once");
+        for symbol in [SHARED_START, SHARED_END] {
+            command.arg(format!("-Wl,--defsym={symbol}=0"));
+        }
+        command.args(["-Wl,-t,-t"]).arg(library("crt1.o")).arg(library("crti.o"));
+        for (number, part) in build.parts.iter().enumerate() {
+            if let Part::Object(path) = part {
+                // Under a name that is its own, by which it is known again.
+                let name = part_name(number);
+                fs::copy(path, folder.join(&name)).map_err(file_error("read", path))?;
+                command.arg(name);
+            }
+        }
+        command.args(["own.o", "-Wl,--start-group"]);
+        for part in &build.parts {
+            if let Part::Archive(path) = part {
+                command.arg(path);
+            }
+        }
+        command.args(build.installation.run_time()).arg(library("libc.a"));
+        for name in ["libgcc.a", "libgcc_eh.a"] {
+            command.arg(print_file_name(&build.tool, name)?);
+        }
+        command.arg("-Wl,--end-group").arg(library("crtn.o"));
+        Ok((start(&build.tool, &mut command)?, folder.join("once")))
+    }
+
+    /// Reads all objects that a linker took, and puts each into the build's folder under a name of its own.
+    fn read_objects(&self, build: &Build, trace: &str) -> Result<Vec<Linked>, CompileError> {
+        let folder = self.folder(build);
+        let mut archives: HashMap<String, Vec<u8>> = HashMap::new();
+        let mut count: HashMap<(String, String), usize> = HashMap::new();
+        let mut objects = Vec::new();
+        for (number, taken) in taken(trace).into_iter().enumerate() {
+            let (id, owner, bytes) = match &taken {
+                Taken::Object(name) => {
+                    let path = folder.join(name);
+                    let bytes = fs::read(&path).map_err(file_error("read", &path))?;
+                    let file = Path::new(name).file_name().unwrap_or_default().to_string_lossy().into_owned();
+                    let part = (0..build.parts.len()).find(|number| part_name(*number) == *name);
+                    let owner = if part.is_some() { Owner::Program } else { Owner::Library };
+                    (file, owner, bytes)
+                }
+                Taken::Member(archive, name) => {
+                    if !archives.contains_key(archive) {
+                        let bytes = fs::read(archive).map_err(file_error("read", Path::new(archive)))?;
+                        archives.insert(archive.clone(), bytes);
+                    }
+                    let nth = count.entry((archive.clone(), name.clone())).or_default();
+                    *nth += 1;
+                    let bytes = member(&archives[archive], archive, name, *nth - 1)?.to_vec();
+                    let users = build.parts.contains(&Part::Archive(archive.into()));
+                    let owner = if users { Owner::Program } else { Owner::Library };
+                    let file = Path::new(archive).file_name().unwrap_or_default().to_string_lossy();
+                    (format!("{file}({name})#{nth}"), owner, bytes)
+                }
+            };
+            let object = Object::read(&bytes, &id, owner)?;
+            let file = format!("object{number}.o");
+            let path = folder.join(&file);
+            fs::write(&path, &bytes).map_err(file_error("write", &path))?;
+            objects.push(Linked { file, object });
+        }
+        Ok(objects)
+    }
+
+    /// Compares what builds say of types: what is refused and was not allowed is an error, what was allowed is returned.
+    fn compare(&self, seen: &[Seen]) -> Result<(types::Compared, Vec<Refusal>), CompileError> {
+        let [(one, first), (other, second)] = &self.builds.iter().zip(seen).collect::<Vec<_>>()[..] else {
+            return Ok((types::Compared::default(), Vec::new()));
+        };
+        let mut compared =
+            types::compare([(one.isa(), first.bytes.as_slice()), (other.isa(), second.bytes.as_slice())])?;
+        let allowed = self.sort_out(std::mem::take(&mut compared.refused))?;
+        Ok((compared, allowed))
+    }
+
+    /// Fails for what is refused and was not allowed; returns what was.
+    fn sort_out(&self, refused: Vec<Refusal>) -> Result<Vec<Refusal>, CompileError> {
+        let named = |refusal: &Refusal| {
+            self.allow.iter().any(|name| *name == refusal.name || refusal.symbol.as_ref() == Some(name))
+        };
+        let (allowed, refused): (Vec<Refusal>, Vec<Refusal>) = refused.into_iter().partition(named);
+        if refused.is_empty() { Ok(allowed) } else { Err(CompileError::Refused { refused }) }
+    }
+
+    /// Makes an object of variables that are declared in several and defined in none, which linkers would put where they like.
+    fn give_commons_a_place(&self, seen: &mut [Seen]) -> Result<(), CompileError> {
+        let mut commons: BTreeMap<String, Common> = BTreeMap::new();
+        for linked in seen.iter().flat_map(|seen| &seen.objects) {
+            for common in &linked.object.commons {
+                let known = commons.entry(common.name.clone()).or_insert_with(|| common.clone());
+                known.size = known.size.max(common.size);
+                known.align = known.align.max(common.align);
+            }
+        }
+        let defined: BTreeSet<&String> =
+            seen.iter().flat_map(|seen| &seen.objects).flat_map(|linked| &linked.object.defines).collect();
+        commons.retain(|name, _| !defined.contains(name));
+        if commons.is_empty() {
+            return Ok(());
+        }
+        let mut text = String::new();
+        for Common { name, size, align } in commons.values() {
+            text += &format!(
+                ".section .bss.{name},\"aw\",%nobits\n.globl {name}\n.type {name},%object\n.size {name},{size}\n\
+                 .balign {align}\n{name}: .zero {size}\n"
+            );
+        }
+        text += ".section .note.GNU-stack,\"\",%progbits\n";
+        for (build, seen) in self.builds.iter().zip(seen) {
+            let folder = self.folder(build);
+            assemble(build, &folder, "commons", &text)?;
+            let path = folder.join("commons.o");
+            let bytes = fs::read(&path).map_err(file_error("read", &path))?;
+            let object = Object::read(&bytes, "commons.o", Owner::Program)?;
+            seen.objects.push(Linked { file: "commons.o".to_owned(), object });
+        }
+        Ok(())
+    }
+
+    /// Links one build as the plan says.
+    fn link(&self, build: &Build, seen: &Seen, plan: &Plan) -> Result<Vec<u8>, CompileError> {
+        let folder = self.folder(build);
+        let inputs: Vec<Input<'_>> =
+            seen.objects.iter().map(|linked| Input { file: &linked.file, object: &linked.object }).collect();
+        let path = folder.join("layout.ld");
+        fs::write(&path, script(plan, build.isa(), &inputs)).map_err(file_error("write", &path))?;
+        let mut command = linker(build, &folder, "program");
+        if !self.keep_types {
+            command.arg("-Wl,-S");
+        }
+        command.args(["-T", "layout.ld"]).args(seen.objects.iter().map(|linked| &linked.file));
+        let output = start(&build.tool, &mut command)?;
+        if !output.status.success() {
+            let what = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(CompileError::Moved { isa: build.isa(), what });
+        }
+        let program = folder.join("program");
+        fs::read(&program).map_err(file_error("read", &program))
+    }
+
+    /// Looks whether everything is where the plan says: what the program has in all builds must be at one address.
+    fn check(
+        &self,
+        programs: &[(Isa, Vec<u8>)],
+        seen: &[Seen],
+        plan: &Plan,
+    ) -> Result<Agreement, CompileError> {
+        let read = |((isa, bytes), seen): (&(Isa, Vec<u8>), &Seen)| {
+            Symbols::read(*isa, bytes, &places_in_libraries(seen, plan))
+        };
+        let symbols: Vec<Symbols> = programs.iter().zip(seen).map(read).collect::<Result<_, _>>()?;
+        let (agreement, refused) = agreement(&symbols);
+        self.sort_out(refused)?;
+        let own = |linked: &&Linked| linked.file == "commons.o" || linked.object.owner == Owner::Program;
+        let of_program: BTreeSet<&String> =
+            seen[0].objects.iter().filter(own).flat_map(|linked| &linked.object.defines).collect();
+        match agreement
+            .different
+            .iter()
+            .find(|different| different.file.is_none() && of_program.contains(&different.name))
+        {
+            Some(different) => Err(CompileError::Moved {
+                isa: programs[programs.len() - 1].0,
+                what: format!("`{}` is at {:#x?}", different.name, different.addresses),
+            }),
+            None => Ok(agreement),
+        }
+    }
+}
+
+impl Build {
+    fn isa(&self) -> Isa {
+        self.installation.isa()
+    }
+}
+
+fn part_name(number: usize) -> String {
+    format!("part{number}.o")
+}
+
+/// The words that both links have in common.
+fn linker(build: &Build, folder: &Path, output: &str) -> Command {
+    let mut command = Command::new(&build.tool);
+    command.current_dir(folder).args(["-nostdlib", "-static", "-no-pie", "-o", output]);
+    command.args(["-Wl,--build-id=none", "-Wl,--eh-frame-hdr", "-Wl,-z,norelro"]);
+    command.arg(format!("-Wl,-z,max-page-size={PAGE_BYTES},-z,common-page-size={PAGE_BYTES}"));
+    command.args(&build.linker_words);
+    command
+}
+
+/// Makes an object of assembly.
+fn assemble(build: &Build, folder: &Path, name: &str, text: &str) -> Result<(), CompileError> {
+    let path = folder.join(name).with_extension("s");
+    fs::write(&path, text).map_err(file_error("write", &path))?;
+    let mut command = Command::new(&build.tool);
+    command.current_dir(folder).args(["-c", "-o", &format!("{name}.o"), &format!("{name}.s")]);
+    let output = start(&build.tool, &mut command)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let what = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(CompileError::Moved { isa: build.isa(), what })
+}
+
+/// What a build has, for the plan.
+fn demand(seen: &Seen) -> Demand {
+    let mut demand = Demand::default();
+    for linked in &seen.objects {
+        let object = &linked.object;
+        let places = object.sections.iter();
+        demand
+            .places
+            .extend(places.map(|section| (section.key.clone(), section.area, section.size, section.align)));
+        demand.loose_bytes = demand.loose_bytes.saturating_add(object.loose_bytes);
+        demand.unwinding_bytes = demand.unwinding_bytes.saturating_add(object.unwinding_bytes);
+        demand.linker_bytes = demand.linker_bytes.saturating_add(object.linker_bytes);
+    }
+    demand
+}
+
+/// Which object of a library has a symbol that no other sees, by name and by the address that the plan gives it.
+fn places_in_libraries(seen: &Seen, plan: &Plan) -> HashMap<(String, u64), String> {
+    let objects = seen.objects.iter().map(|linked| &linked.object);
+    let mut places = HashMap::new();
+    for object in objects.filter(|object| object.owner == Owner::Library) {
+        for (name, section, offset) in &object.locals {
+            let section = &object.sections[*section];
+            if let Some(slot) = plan.slot(section.area, &section.key) {
+                places.insert((name.clone(), slot.address.saturating_add(*offset)), object.id.clone());
+            }
+        }
+    }
+    places
+}
+
+/// Gives each build a copy of the nameless constants of the others.
+fn exchange_constants(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<(), CompileError> {
+    for (of, range) in plan.loose.iter().filter(|(_, range)| !range.is_empty()) {
+        let name = loose_section(*of);
+        let moved = |isa: Isa| CompileError::Moved { isa, what: format!("there is no {name} in its file") };
+        let Some((isa, bytes)) = programs.iter().find(|(isa, _)| isa == of) else { continue };
+        let constants = bytes[section_in_file(bytes, &name).ok_or_else(|| moved(*isa))?].to_vec();
+        for (isa, bytes) in programs.iter_mut().filter(|(isa, _)| isa != of) {
+            let place = section_in_file(bytes, &name).ok_or_else(|| moved(*isa))?;
+            if place.len() != constants.len() || constants.len() as u64 != range.len() {
+                return Err(moved(*isa));
+            }
+            bytes[place].copy_from_slice(&constants);
+        }
+    }
+    Ok(())
+}
+
+/// Writes what builds of this image have in common, and no other, into each.
+fn identify(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<[u8; ID_BYTES], CompileError> {
+    let mut hash = Sha256::new();
+    hash.update(plan.digest());
+    for (_, bytes) in programs.iter() {
+        hash.update(Sha256::digest(bytes));
+    }
+    let id: [u8; ID_BYTES] = hash.finalize().into();
+    for (isa, bytes) in programs {
+        let place = Symbols::read(*isa, bytes, &HashMap::new())?
+            .address(LAYOUT_ID)
+            .and_then(|address| address_in_file(bytes, address, ID_BYTES))
+            .ok_or_else(|| CompileError::Moved {
+                isa: *isa,
+                what: format!("there is no {LAYOUT_ID} in it"),
+            })?;
+        bytes[place].copy_from_slice(&id);
+    }
+    Ok(id)
+}
+
+/// Adds what to do where the run-time is missing.
+fn explained(mut text: Vec<u8>, build: &Build) -> Vec<u8> {
+    let missing =
+        |name: &str| String::from_utf8_lossy(&text).contains(&format!("undefined reference to `{name}"));
+    if build.installation.run_time().is_none() && (missing("GOMP_") || missing("omp_")) {
+        let hint = format!("there is no OpenMP run-time for {} in the kit: run `make omp`\n", build.isa());
+        text.extend(hint.as_bytes());
+    }
+    text
+}

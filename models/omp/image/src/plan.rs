@@ -1,0 +1,354 @@
+//! Where everything goes: one plan for all builds, made of what each of them has.
+//!
+//! A **slot** is the place of one function or variable. It is as large as the largest build of it, begins on a cache line,
+//! and nothing else is in it in any build. What only some builds have gets a slot too, so that no address means two things.
+//! Constants without names are merged by linkers as they like: each build has a range for its own, and a copy of the others'.
+
+use std::collections::BTreeMap;
+
+use sha2::{Digest, Sha256};
+use tombolo_base::Isa;
+
+use crate::input::{Area, Key};
+
+/// Where programs begin. Above what a kernel keeps free at the bottom, below all that it gives out by itself, so that an
+/// emulator and a host that moves everything about leave it alone.
+pub const BASE: u64 = 0x100_0000;
+
+/// What comes before the first function: the headers of the file, and the code that runs before and after `main`.
+const HEAD_BYTES: u64 = 0x1000;
+
+/// Where pages may begin on every processor.
+pub const PAGE_BYTES: u64 = 0x1_0000;
+
+/// Slots begin on a cache line, so that nothing shares one by accident.
+const LINE_BYTES: u64 = 64;
+
+/// For code that linkers add: bridges over long distances, and around mistakes of processors.
+const BRIDGES_BYTES: u64 = 0x1_0000;
+
+/// Code that calls code reaches so far on aarch64.
+const CODE_MAX_BYTES: u64 = 1 << 27;
+
+/// Where programs end at the latest: addresses have 31 bits in the code of x86-64.
+const END: u64 = 0x7fff_0000;
+
+/// What a build has.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Demand {
+    /// What has a place of its own, by what it is: where it belongs, its size and alignment in bytes.
+    pub places: Vec<(Key, Area, u64, u64)>,
+    /// Most bytes of constants without names.
+    pub loose_bytes: u64,
+    /// Most bytes of tables for unwinding.
+    pub unwinding_bytes: u64,
+    /// Most bytes of what linkers make.
+    pub linker_bytes: u64,
+}
+
+/// The place of one thing in all builds.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Slot {
+    /// Its address; for a thread-local, in the block of thread-locals that it belongs to.
+    pub address: u64,
+    /// As long as the longest build of it.
+    pub size: u64,
+    /// The builds that have it.
+    pub isas: Vec<Isa>,
+}
+
+/// A range of addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Range {
+    /// The first.
+    pub start: u64,
+    /// The first behind it.
+    pub end: u64,
+}
+
+impl Range {
+    /// In bytes.
+    #[must_use]
+    pub const fn len(self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Whether nothing is in it.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+}
+
+/// Where everything goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// The slots, by what is in them. The same name may be in two areas.
+    pub slots: BTreeMap<(Area, Key), Slot>,
+    /// The ranges of the areas, in their order.
+    pub areas: [Range; Area::ALL.len()],
+    /// Where each build's constants without names are, in the order of builds.
+    pub loose: Vec<(Isa, Range)>,
+    /// For tables for unwinding.
+    pub unwinding: Range,
+    /// For what linkers make.
+    pub linker: Range,
+    /// The pages that hold the program's variables and nothing else.
+    pub shared: Range,
+}
+
+/// There is no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlanError {
+    /// More code than calls reach.
+    #[error("its code takes {bytes} bytes, and calls on aarch64 reach {CODE_MAX_BYTES}")]
+    Code {
+        /// How much there is.
+        bytes: u64,
+    },
+    /// More data than addresses in code can say.
+    #[error("its code and data take {bytes} bytes, and {} is the most: allocate large arrays with malloc", END - BASE)]
+    TooLarge {
+        /// How much there is.
+        bytes: u64,
+    },
+}
+
+impl Plan {
+    /// Makes a plan of what each build has.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn new(demands: &[(Isa, Demand)]) -> Result<Plan, PlanError> {
+        let mut plan = Plan {
+            slots: BTreeMap::new(),
+            areas: [Range::default(); Area::ALL.len()],
+            loose: Vec::new(),
+            unwinding: Range::default(),
+            linker: Range::default(),
+            shared: Range::default(),
+        };
+        let most = |of: fn(&Demand) -> u64| demands.iter().map(|(_, demand)| of(demand)).max().unwrap_or(0);
+        let mut at = plan.place(Area::Code, demands, BASE + HEAD_BYTES)?;
+        let code = plan.area(Area::Code);
+        if code.len() > CODE_MAX_BYTES - BRIDGES_BYTES {
+            return Err(PlanError::Code { bytes: code.len() });
+        }
+        at = plan.place(Area::Constants, demands, page(at.saturating_add(BRIDGES_BYTES)))?;
+        for (isa, demand) in demands {
+            let range = reserve(at, demand.loose_bytes)?;
+            plan.loose.push((*isa, range));
+            at = range.end;
+        }
+        // What indexes them is made by the linker: eight bytes for each function, and each takes more than that there.
+        plan.unwinding =
+            reserve(at, most(|demand| demand.unwinding_bytes).saturating_mul(2).saturating_add(64))?;
+        at = page(plan.unwinding.end);
+        // Thread-locals' addresses are counted from the beginning of their block.
+        let block = at;
+        at = plan.place(Area::ThreadData, demands, block)?;
+        let zeros = at;
+        plan.place(Area::ThreadZeros, demands, zeros)?;
+        plan.linker = reserve(at, most(|demand| demand.linker_bytes).saturating_add(0x1000))?;
+        at = page(plan.linker.end);
+        at = plan.place(Area::PrivateData, demands, at)?;
+        at = plan.place(Area::PrivateZeros, demands, at)?;
+        let shared = page(at);
+        at = plan.place(Area::SharedData, demands, shared)?;
+        at = plan.place(Area::SharedZeros, demands, at)?;
+        plan.shared = Range { start: shared, end: page(at) };
+        fits(plan.shared.end)?;
+        for ((area, _), slot) in &mut plan.slots {
+            if matches!(area, Area::ThreadData | Area::ThreadZeros) {
+                slot.address -= block;
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The range of an area.
+    #[must_use]
+    pub fn area(&self, area: Area) -> Range {
+        self.areas[area as usize]
+    }
+
+    /// Where the block of thread-locals begins.
+    #[must_use]
+    pub fn thread_block(&self) -> u64 {
+        self.area(Area::ThreadData).start
+    }
+
+    /// The place of something.
+    #[must_use]
+    pub fn slot(&self, area: Area, key: &Key) -> Option<&Slot> {
+        self.slots.get(&(area, key.clone()))
+    }
+
+    /// The SHA-256 of all places and what is in them.
+    #[must_use]
+    pub fn digest(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        for ((area, key), slot) in &self.slots {
+            let text = format!("{area:?} {key:?}");
+            hash.update((text.len() as u64).to_le_bytes());
+            hash.update(text);
+            hash.update(slot.address.to_le_bytes());
+            hash.update(slot.size.to_le_bytes());
+        }
+        for range in self.areas.iter().chain(self.loose.iter().map(|(_, range)| range)).chain([&self.shared])
+        {
+            hash.update(range.start.to_le_bytes());
+            hash.update(range.end.to_le_bytes());
+        }
+        hash.finalize().into()
+    }
+
+    /// Gives everything of an area a slot, from `start` on; what all builds have comes first. Returns the end.
+    fn place(&mut self, area: Area, demands: &[(Isa, Demand)], start: u64) -> Result<u64, PlanError> {
+        let mut wanted: BTreeMap<&Key, (u64, u64, Vec<Isa>)> = BTreeMap::new();
+        // As they come in the first build, which is how they were written.
+        let mut order: Vec<&Key> = Vec::new();
+        for (isa, demand) in demands {
+            for (key, _, size, align) in demand.places.iter().filter(|(_, of, ..)| *of == area) {
+                let entry = wanted.entry(key).or_insert_with(|| {
+                    order.push(key);
+                    (0, 1, Vec::new())
+                });
+                entry.0 = entry.0.max(*size);
+                entry.1 = entry.1.max(*align);
+                entry.2.push(*isa);
+            }
+        }
+        order.sort_by_key(|key| wanted[key].2.len() < demands.len());
+        let mut at = start;
+        for key in order {
+            let Some((size, align, isas)) = wanted.remove(key) else { continue };
+            let slot = Slot { address: aligned(at, align.max(LINE_BYTES))?, size, isas };
+            // Two things never have one address, not even things without a byte.
+            at = fits(slot.address.saturating_add(size.max(1)))?;
+            self.slots.insert((area, key.clone()), slot);
+        }
+        let end = aligned(at, LINE_BYTES)?;
+        self.areas[area as usize] = Range { start, end };
+        Ok(end)
+    }
+}
+
+/// The next page.
+fn page(at: u64) -> u64 {
+    at.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
+}
+
+fn aligned(at: u64, align: u64) -> Result<u64, PlanError> {
+    fits(at.checked_next_multiple_of(align).unwrap_or(u64::MAX))
+}
+
+fn fits(at: u64) -> Result<u64, PlanError> {
+    if at <= END { Ok(at) } else { Err(PlanError::TooLarge { bytes: at.saturating_sub(BASE) }) }
+}
+
+fn reserve(at: u64, bytes: u64) -> Result<Range, PlanError> {
+    let start = aligned(at, LINE_BYTES)?;
+    Ok(Range { start, end: aligned(start.saturating_add(bytes), LINE_BYTES)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn demand() -> impl Strategy<Value = Demand> {
+        let place = (0_u8..40, 0..Area::ALL.len(), 0_u64..5000, 0_u32..10);
+        let places = prop::collection::vec(place, 0..60);
+        (places, 0_u64..9000, 0_u64..9000, 0_u64..9000).prop_map(|(places, loose, unwinding, linker)| {
+            let mut seen = std::collections::BTreeSet::new();
+            Demand {
+                places: places
+                    .into_iter()
+                    .map(|(name, area, size, align)| {
+                        (Key::Global(format!("f{name}")), Area::ALL[area], size, 1 << align)
+                    })
+                    .filter(|(key, area, ..)| seen.insert((key.clone(), *area)))
+                    .collect(),
+                loose_bytes: loose,
+                unwinding_bytes: unwinding,
+                linker_bytes: linker,
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_overlaps_and_everything_is_where_it_belongs(x86 in demand(), arm in demand()) {
+            let demands = [(Isa::X86_64, x86), (Isa::Aarch64, arm)];
+            let plan = Plan::new(&demands).unwrap();
+            // All that has an address, thread-locals by that of their first values.
+            let mut taken: Vec<Range> = plan.loose.iter().map(|(_, range)| *range).collect();
+            taken.extend([plan.unwinding, plan.linker, Range { start: BASE, end: BASE + HEAD_BYTES }]);
+            for ((area, _), slot) in &plan.slots {
+                let block = if matches!(area, Area::ThreadData | Area::ThreadZeros) { plan.thread_block() } else { 0 };
+                let start = block + slot.address;
+                let range = plan.area(*area);
+                prop_assert!(range.start <= start && start + slot.size <= range.end);
+                prop_assert_eq!(start % LINE_BYTES, 0);
+                // Thread-locals that start as zeros have no bytes of their own there.
+                if *area != Area::ThreadZeros {
+                    taken.push(Range { start, end: start + slot.size.max(1) });
+                }
+            }
+            taken.retain(|range| !range.is_empty());
+            taken.sort_by_key(|range| range.start);
+            for pair in taken.windows(2) {
+                prop_assert!(pair[0].end <= pair[1].start, "{:?} {:?}", pair[0], pair[1]);
+            }
+            for (isa, demand) in &demands {
+                for (key, area, size, align) in &demand.places {
+                    let slot = plan.slot(*area, key).unwrap();
+                    prop_assert!(slot.size >= *size && slot.address.is_multiple_of(*align) && slot.isas.contains(isa));
+                }
+            }
+            for at in [plan.shared.start, plan.shared.end, plan.area(Area::PrivateData).start, plan.thread_block()] {
+                prop_assert_eq!(at % PAGE_BYTES, 0);
+            }
+            let data = plan.area(Area::SharedData);
+            prop_assert!(plan.area(Area::PrivateZeros).end <= plan.shared.start && plan.shared.start == data.start);
+            prop_assert!(plan.area(Area::SharedZeros).end <= plan.shared.end);
+            prop_assert_eq!(Plan::new(&demands).unwrap().digest(), plan.digest());
+        }
+    }
+
+    fn one(area: Area, size: u64) -> [(Isa, Demand); 1] {
+        let places = vec![(Key::Global("big".to_owned()), area, size, 16)];
+        [(Isa::X86_64, Demand { places, ..Demand::default() })]
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        assert!(Plan::new(&one(Area::SharedZeros, 0x7d00_0000)).is_ok());
+        let refused = Plan::new(&one(Area::SharedZeros, 0x7fff_0000)).unwrap_err().to_string();
+        assert!(refused.contains("allocate large arrays with malloc"), "{refused}");
+        assert!(matches!(Plan::new(&one(Area::SharedData, u64::MAX)), Err(PlanError::TooLarge { .. })));
+        assert!(Plan::new(&one(Area::Code, CODE_MAX_BYTES - BRIDGES_BYTES - LINE_BYTES)).is_ok());
+        assert!(matches!(Plan::new(&one(Area::Code, CODE_MAX_BYTES)), Err(PlanError::Code { .. })));
+    }
+
+    #[test]
+    fn a_slot_is_as_large_as_the_largest_build_and_the_plan_names_who_has_it() {
+        let build = |name: &str, size| Demand {
+            places: vec![
+                (Key::Global(name.to_owned()), Area::Code, 1, 1),
+                (Key::Global("f".to_owned()), Area::Code, size, 1),
+            ],
+            ..Demand::default()
+        };
+        let plan = Plan::new(&[(Isa::X86_64, build("only_x86", 10)), (Isa::Aarch64, build("only_arm", 100))])
+            .unwrap();
+        let slot = |name: &str| plan.slot(Area::Code, &Key::Global(name.to_owned())).unwrap();
+        // What both have comes first.
+        assert_eq!((slot("f").address, slot("f").size), (BASE + HEAD_BYTES, 100));
+        assert_eq!(slot("only_x86").address, BASE + HEAD_BYTES + 128);
+        assert_eq!(slot("only_arm").address, BASE + HEAD_BYTES + 192);
+        assert_eq!(slot("only_arm").isas, [Isa::Aarch64]);
+    }
+}

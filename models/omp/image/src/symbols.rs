@@ -1,0 +1,248 @@
+//! Whether linkers did what they were told: the symbols of linked builds beside each other.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind, SymbolSection};
+use serde::Serialize;
+use tombolo_base::Isa;
+
+use crate::types::{Refusal, outlined_name};
+
+/// A linked build cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the linked build for {isa} cannot be read: {message}")]
+pub struct SymbolsError {
+    isa: Isa,
+    message: String,
+}
+
+/// What is the same symbol in all builds: its name, the source if it is of one alone, and how many came before.
+type Name = (String, Option<String>, usize);
+
+/// The symbols of a linked build.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Symbols {
+    isa: Isa,
+    addresses: BTreeMap<Name, u64>,
+}
+
+/// A symbol whose address differs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Different {
+    /// The symbol.
+    pub name: String,
+    /// The source, if it is of one alone.
+    pub file: Option<String>,
+    /// Its address in each build, in the order of builds.
+    pub addresses: Vec<u64>,
+}
+
+/// What only one build has.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Only {
+    /// The build.
+    pub isa: &'static str,
+    /// The symbols.
+    pub names: Vec<String>,
+}
+
+/// How far builds agree.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Agreement {
+    /// How many symbols all builds have.
+    pub common: usize,
+    /// How many of them have one address.
+    pub equal: usize,
+    /// The others.
+    pub different: Vec<Different>,
+    /// What is in one build alone: what one processor needs and the other does not, parts and copies that compilers make.
+    pub only: Vec<Only>,
+    /// The outlined functions, which all builds have.
+    pub outlined: usize,
+}
+
+impl Symbols {
+    /// Reads the symbols of a linked build. `places` says which object a symbol of one object alone is of, by its name and
+    /// address, where no source is named: objects of libraries often name none.
+    ///
+    /// # Errors
+    /// [`SymbolsError`].
+    pub fn read(
+        isa: Isa,
+        bytes: &[u8],
+        places: &HashMap<(String, u64), String>,
+    ) -> Result<Symbols, SymbolsError> {
+        let unreadable = |error: object::Error| SymbolsError { isa, message: error.to_string() };
+        let file = ElfFile64::<Endianness>::parse(bytes).map_err(unreadable)?;
+        let mut addresses = BTreeMap::new();
+        let mut seen: HashMap<(String, Option<String>), usize> = HashMap::new();
+        let mut source = None;
+        for symbol in file.symbols() {
+            let name = symbol.name().map_err(unreadable)?;
+            if symbol.kind() == SymbolKind::File {
+                source = Some(name.to_owned());
+                continue;
+            }
+            let placed = matches!(symbol.section(), SymbolSection::Section(_));
+            if !placed || symbol.kind() == SymbolKind::Section || name.is_empty() || name.starts_with('$') {
+                continue;
+            }
+            let place = || places.get(&(name.to_owned(), symbol.address())).or(source.as_ref()).cloned();
+            let key = (name.to_owned(), if symbol.is_local() { place() } else { None });
+            let count = seen.entry(key.clone()).or_default();
+            *count += 1;
+            addresses.insert((key.0, key.1, *count - 1), symbol.address());
+        }
+        Ok(Symbols { isa, addresses })
+    }
+
+    /// The outlined functions: source and name, without what compilers append.
+    fn outlined(&self) -> BTreeSet<(String, String)> {
+        let of = |(name, file, _): &Name| {
+            Some((file.clone().unwrap_or_default(), outlined_name(name)?.to_owned()))
+        };
+        self.addresses.keys().filter_map(of).collect()
+    }
+
+    /// The address of a symbol that all objects see.
+    #[must_use]
+    pub fn address(&self, name: &str) -> Option<u64> {
+        self.addresses.get(&(name.to_owned(), None, 0)).copied()
+    }
+}
+
+/// Compares builds; what only some have of the outlined functions is refused.
+#[must_use]
+pub fn agreement(builds: &[Symbols]) -> (Agreement, Vec<Refusal>) {
+    let mut agreement = Agreement::default();
+    let Some((first, others)) = builds.split_first() else { return (agreement, Vec::new()) };
+    for (key, address) in &first.addresses {
+        let elsewhere: Option<Vec<u64>> =
+            others.iter().map(|other| other.addresses.get(key).copied()).collect();
+        let Some(elsewhere) = elsewhere else { continue };
+        agreement.common += 1;
+        if elsewhere.iter().all(|other| other == address) {
+            agreement.equal += 1;
+        } else {
+            let addresses = [*address].into_iter().chain(elsewhere).collect();
+            agreement.different.push(Different { name: key.0.clone(), file: key.1.clone(), addresses });
+        }
+    }
+    for build in builds {
+        let everywhere = |key: &Name| builds.iter().all(|other| other.addresses.contains_key(key));
+        let names: Vec<String> =
+            build.addresses.keys().filter(|key| !everywhere(key)).map(|key| key.0.clone()).collect();
+        if !names.is_empty() {
+            agreement.only.push(Only { isa: build.isa.name(), names });
+        }
+    }
+    let outlined: Vec<BTreeSet<(String, String)>> = builds.iter().map(Symbols::outlined).collect();
+    let all: BTreeSet<&(String, String)> = outlined.iter().flatten().collect();
+    let mut refused = Vec::new();
+    for function in all {
+        let (has, lacks): (Vec<usize>, Vec<usize>) =
+            (0..builds.len()).partition(|build| outlined[*build].contains(function));
+        if lacks.is_empty() {
+            agreement.outlined += 1;
+            continue;
+        }
+        let names = |which: &[usize]| {
+            which.iter().map(|build| builds[*build].isa.name()).collect::<Vec<_>>().join(", ")
+        };
+        refused.push(Refusal {
+            name: function.1.clone(),
+            symbol: None,
+            file: function.0.clone(),
+            line: 0,
+            reason: format!(
+                "is outlined in the build for {} and not in that for {}: is the region under an #if of one processor?",
+                names(&has),
+                names(&lacks)
+            ),
+        });
+    }
+    (agreement, refused)
+}
+
+/// Where a section of a linked build is in its file, as offset and length; nothing if it has none or takes no bytes there.
+#[must_use]
+pub fn section_in_file(bytes: &[u8], name: &str) -> Option<std::ops::Range<usize>> {
+    let file = ElfFile64::<Endianness>::parse(bytes).ok()?;
+    let (start, length) = file.section_by_name(name)?.file_range()?;
+    let (start, end) = (usize::try_from(start).ok()?, usize::try_from(start.checked_add(length)?).ok()?);
+    (end <= bytes.len()).then_some(start..end)
+}
+
+/// Where `length` bytes at an address are in the file of a linked build.
+#[must_use]
+pub fn address_in_file(bytes: &[u8], address: u64, length: usize) -> Option<std::ops::Range<usize>> {
+    let file = ElfFile64::<Endianness>::parse(bytes).ok()?;
+    let section = file.sections().find(|section| {
+        section.address() != 0 && address.checked_sub(section.address()).is_some_and(|at| at < section.size())
+    })?;
+    let (start, bytes_there) = section.file_range()?;
+    let inside = address - section.address();
+    if inside.checked_add(length as u64)? > bytes_there {
+        return None;
+    }
+    let start = usize::try_from(start.checked_add(inside)?).ok()?;
+    (start.checked_add(length)? <= bytes.len()).then_some(start..start + length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build(isa: Isa, symbols: &[(&str, Option<&str>, u64)]) -> Symbols {
+        let addresses = symbols
+            .iter()
+            .map(|(name, file, address)| (((*name).to_owned(), file.map(str::to_owned), 0), *address));
+        Symbols { isa, addresses: addresses.collect() }
+    }
+
+    #[test]
+    fn what_differs_and_what_is_missing_is_named() {
+        let x86 = build(
+            Isa::X86_64,
+            &[
+                ("main", None, 1),
+                ("f", Some("a.c"), 2),
+                ("f", Some("b.c"), 3),
+                ("main._omp_fn.0", Some("a.c"), 4),
+                ("main._omp_fn.0.cold", Some("a.c"), 5),
+                ("main._omp_fn.1", Some("a.c"), 6),
+            ],
+        );
+        let arm = build(
+            Isa::Aarch64,
+            &[
+                ("main", None, 1),
+                ("f", Some("a.c"), 2),
+                ("f", Some("b.c"), 9),
+                ("main._omp_fn.0.constprop.0", Some("a.c"), 4),
+                ("main._omp_fn.0", Some("b.c"), 7),
+            ],
+        );
+        let (agreement, refused) = agreement(&[x86, arm]);
+        assert_eq!((agreement.common, agreement.equal, agreement.outlined), (3, 2, 1));
+        assert_eq!(agreement.different[0].file.as_deref(), Some("b.c"));
+        assert_eq!(agreement.different[0].addresses, [3, 9]);
+        assert_eq!(agreement.only[0].names.len(), 3);
+        let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
+        assert_eq!(refused.len(), 2, "{refused:?}");
+        assert!(refused[0].starts_with(
+            "a.c:0: `main._omp_fn.1` is outlined in the build for x86_64 and not in that for aarch64"
+        ));
+        assert!(
+            refused[1].starts_with("b.c:0: `main._omp_fn.0` is outlined in the build for aarch64 and not")
+        );
+    }
+
+    #[test]
+    fn nothing_is_found_in_what_is_no_program() {
+        assert!(Symbols::read(Isa::X86_64, b"nothing", &HashMap::new()).is_err());
+        assert_eq!(section_in_file(b"nothing", ".text"), None);
+        assert_eq!(address_in_file(b"nothing", 1, 1), None);
+    }
+}

@@ -1,0 +1,276 @@
+//! One type in two builds.
+
+use std::collections::HashSet;
+
+use gimli::constants as dw;
+use tombolo_base::Isa;
+
+use super::dwarf::{Entry, Unit};
+
+/// Types that each processor has its own of: what they are called, and why.
+const KNOWN: [(&str, &str); 10] = [
+    ("jmp_buf", "keeps the registers of a processor"),
+    ("sigjmp_buf", "keeps the registers of a processor"),
+    ("va_list", "says where a processor passes arguments"),
+    ("__builtin_va_list", "says where a processor passes arguments"),
+    ("__gnuc_va_list", "says where a processor passes arguments"),
+    ("fenv_t", "keeps the registers of a processor"),
+    ("ucontext_t", "keeps the registers of a processor"),
+    ("mcontext_t", "keeps the registers of a processor"),
+    ("stat", "is laid out by the kernel of each processor"),
+    ("epoll_event", "is laid out by the kernel of each processor"),
+];
+
+/// Types that are the same everywhere and of use in one process alone.
+const OF_ONE_PROCESS: [&str; 8] = [
+    "pthread_mutex_t",
+    "pthread_cond_t",
+    "pthread_rwlock_t",
+    "pthread_barrier_t",
+    "pthread_once_t",
+    "sem_t",
+    "mtx_t",
+    "cnd_t",
+];
+
+/// A type of a build: an entry, or nothing, which is `void`.
+type Of = Option<usize>;
+
+/// Two builds of one type, on the way through it.
+pub(super) struct Comparison<'a> {
+    isas: [Isa; 2],
+    units: [&'a Unit; 2],
+    /// What is being compared or has been: types refer to themselves.
+    seen: HashSet<(usize, usize)>,
+}
+
+/// Where builds differ.
+struct Difference {
+    /// What is there, from the outermost on, as C writes it.
+    path: String,
+    reason: String,
+}
+
+impl<'a> Comparison<'a> {
+    pub(super) fn new(isas: [Isa; 2], units: [&'a Unit; 2]) -> Comparison<'a> {
+        Comparison { isas, units, seen: HashSet::new() }
+    }
+
+    /// Why a variable cannot be shared.
+    pub(super) fn reason(mut self, name: &str, types: [Of; 2]) -> Option<String> {
+        let found = self.differ(name, types)?;
+        Some(if found.path == name {
+            format!("cannot be shared: {}", found.reason)
+        } else {
+            format!("cannot be shared: {}: {}", found.path, found.reason)
+        })
+    }
+
+    /// Why an outlined function cannot be given what it works on; the types are those of its argument.
+    pub(super) fn frame(mut self, one: Of, other: Of) -> Option<String> {
+        let types = [self.pointee(0, one), self.pointee(1, other)];
+        let found = self.differ("", types)?;
+        Some(match found.path.trim_start_matches(['*', '.']) {
+            "" => format!("is given what builds do not agree on: {}", found.reason),
+            path => format!("is given `{path}`: {}", found.reason),
+        })
+    }
+
+    /// What a pointer or reference is to, whatever qualifies it.
+    fn pointee(&self, build: usize, of: Of) -> Of {
+        let at = self.plain(build, of, &mut |_| {})?;
+        let entry = self.units[build].entries.get(&at)?;
+        let is_pointer = matches!(entry.tag, dw::DW_TAG_pointer_type | dw::DW_TAG_reference_type);
+        if is_pointer { entry.of } else { None }
+    }
+
+    /// A type without what qualifies it and without other names for it; `name` is told those.
+    fn plain(&self, build: usize, of: Of, name: &mut dyn FnMut(&str)) -> Of {
+        let mut at = of?;
+        // More than anybody writes; a type that names itself ends here.
+        for _ in 0..256 {
+            let entry = self.units[build].entries.get(&at)?;
+            match entry.tag {
+                dw::DW_TAG_typedef => name(entry.name.as_deref().unwrap_or_default()),
+                dw::DW_TAG_const_type
+                | dw::DW_TAG_volatile_type
+                | dw::DW_TAG_restrict_type
+                | dw::DW_TAG_atomic_type => {}
+                _ => return Some(at),
+            }
+            at = entry.of?;
+        }
+        None
+    }
+
+    /// Compares one type; `path` is what is of it.
+    fn differ(&mut self, path: &str, types: [Of; 2]) -> Option<Difference> {
+        let mut names: Vec<String> = Vec::new();
+        let plain = [
+            self.plain(0, types[0], &mut |name| names.push(name.to_owned())),
+            self.plain(1, types[1], &mut |_| {}),
+        ];
+        if let Some(name) = names.iter().find(|name| OF_ONE_PROCESS.contains(&name.as_str())) {
+            let reason = format!(
+                "{name} works in one process alone, and workers are several: use omp_lock_t or critical"
+            );
+            return Some(Difference { path: path.to_owned(), reason });
+        }
+        let (one, other) = match plain {
+            [Some(one), Some(other)] => (one, other),
+            // Nothing is known of what is behind a pointer to nothing.
+            _ => return None,
+        };
+        if !self.seen.insert((one, other)) {
+            return None;
+        }
+        let units = self.units;
+        let (Some(one), Some(other)) = (units[0].entries.get(&one), units[1].entries.get(&other)) else {
+            return None;
+        };
+        names.extend(one.name.clone());
+        let found = self.differ_plain(path, [one, other])?;
+        // The name of the whole says more than which part of it differs.
+        let Some((name, why)) = KNOWN.iter().find(|(known, _)| names.iter().any(|name| name == known)) else {
+            return Some(found);
+        };
+        let sizes = [self.bytes(0, types[0]), self.bytes(1, types[1])];
+        let sizes = match sizes {
+            [Some(one), Some(other)] if one != other => {
+                format!(" ({one} bytes on {}, {other} on {})", self.isas[0], self.isas[1])
+            }
+            _ => String::new(),
+        };
+        Some(Difference { path: path.to_owned(), reason: format!("{name} {why}{sizes}") })
+    }
+
+    fn differ_plain(&mut self, path: &str, entries: [&Entry; 2]) -> Option<Difference> {
+        let [one, other] = entries;
+        if one.incomplete || other.incomplete {
+            return None;
+        }
+        let differ = |reason: String| Some(Difference { path: path.to_owned(), reason });
+        if one.tag != other.tag {
+            return differ(format!("it is of another kind on {} than on {}", self.isas[0], self.isas[1]));
+        }
+        match one.tag {
+            dw::DW_TAG_base_type => {
+                if one.name.as_deref().is_some_and(|name| name.contains("long double")) {
+                    return differ(
+                        "long double has 80 bits on x86_64 and 128 on aarch64, and neither reads the other's"
+                            .to_owned(),
+                    );
+                }
+                // Whether a plain number is signed is each processor's own for wchar_t; its bits are the same.
+                let number = |entry: &Entry| {
+                    let encoding = entry.encoding?;
+                    let alike = [dw::DW_ATE_unsigned, dw::DW_ATE_unsigned_char, dw::DW_ATE_signed_char];
+                    Some(if alike.contains(&encoding) { dw::DW_ATE_signed } else { encoding })
+                };
+                if number(one) != number(other) {
+                    return differ("it is another kind of number".to_owned());
+                }
+                self.differ_in_bytes(path, entries)
+            }
+            dw::DW_TAG_pointer_type | dw::DW_TAG_reference_type => {
+                // By reference, in frames, is how variables are shared.
+                let path = if one.tag == dw::DW_TAG_pointer_type && !path.is_empty() {
+                    format!("*{path}")
+                } else {
+                    path.to_owned()
+                };
+                self.differ(&path, [one.of, other.of])
+            }
+            dw::DW_TAG_array_type => {
+                let counts = [self.count(0, one), self.count(1, other)];
+                if counts[0] != counts[1] {
+                    return differ(format!(
+                        "it has {} elements on {} and {} on {}",
+                        counts[0], self.isas[0], counts[1], self.isas[1]
+                    ));
+                }
+                self.differ(&format!("{path}[]"), [one.of, other.of])
+            }
+            dw::DW_TAG_structure_type | dw::DW_TAG_union_type => self.differ_in_members(path, entries),
+            dw::DW_TAG_enumeration_type => self.differ_in_bytes(path, entries),
+            _ => None,
+        }
+    }
+
+    fn differ_in_bytes(&self, path: &str, [one, other]: [&Entry; 2]) -> Option<Difference> {
+        let (one, other) = (one.bytes.unwrap_or(0), other.bytes.unwrap_or(0));
+        (one != other).then(|| Difference {
+            path: path.to_owned(),
+            reason: format!("it has {one} bytes on {} and {other} on {}", self.isas[0], self.isas[1]),
+        })
+    }
+
+    fn differ_in_members(&mut self, path: &str, entries: [&Entry; 2]) -> Option<Difference> {
+        let members = [self.members(0, entries[0]), self.members(1, entries[1])];
+        for (one, other) in members[0].iter().zip(&members[1]) {
+            let name = one.name.as_deref().unwrap_or("(nameless)");
+            // A member is a pointer: what it points to is written so.
+            let inner = match path.strip_prefix('*') {
+                Some(pointer) => format!("{pointer}->{name}"),
+                None => format!("{path}.{name}"),
+            };
+            if one.name != other.name {
+                let reason = format!("it is another member on {} than on {}", self.isas[0], self.isas[1]);
+                return Some(Difference { path: inner, reason });
+            }
+            if let Some(found) = self.differ(&inner, [one.of, other.of]) {
+                return Some(found);
+            }
+            let at = |entry: &Entry| (entry.offset.unwrap_or(0), entry.bits);
+            if at(one) != at(other) {
+                let (one, other) = (one.offset.unwrap_or(0), other.offset.unwrap_or(0));
+                let reason = format!(
+                    "it is at byte {one} on {} and at byte {other} on {}",
+                    self.isas[0], self.isas[1]
+                );
+                return Some(Difference { path: inner, reason });
+            }
+        }
+        if members[0].len() != members[1].len() {
+            let reason = format!(
+                "it has {} members on {} and {} on {}",
+                members[0].len(),
+                self.isas[0],
+                members[1].len(),
+                self.isas[1]
+            );
+            return Some(Difference { path: path.to_owned(), reason });
+        }
+        self.differ_in_bytes(path, entries)
+    }
+
+    fn members(&self, build: usize, entry: &Entry) -> Vec<&'a Entry> {
+        let unit: &'a Unit = self.units[build];
+        let children = entry.children.iter().filter_map(|child| unit.entries.get(child));
+        children.filter(|child| child.tag == dw::DW_TAG_member).collect()
+    }
+
+    /// How many elements an array has in all, 0 where only the running program knows.
+    fn count(&self, build: usize, entry: &Entry) -> u64 {
+        let ranges = entry.children.iter().filter_map(|child| self.units[build].entries.get(child));
+        let ranges = ranges.filter(|child| child.tag == dw::DW_TAG_subrange_type);
+        ranges
+            .map(|range| range.count.or(range.last.map(|last| last.wrapping_add(1))).unwrap_or(0))
+            .fold(1, u64::wrapping_mul)
+    }
+
+    /// How large a type is, where that is known.
+    fn bytes(&self, build: usize, of: Of) -> Option<u64> {
+        let mut at = of;
+        let mut times: u64 = 1;
+        for _ in 0..16 {
+            let entry = self.units[build].entries.get(&self.plain(build, at, &mut |_| {})?)?;
+            if entry.tag != dw::DW_TAG_array_type {
+                return entry.bytes?.checked_mul(times);
+            }
+            times = times.checked_mul(self.count(build, entry))?;
+            at = entry.of;
+        }
+        None
+    }
+}

@@ -1,0 +1,227 @@
+//! The little of DWARF that comparing types takes: entries with their names, types, sizes and places.
+
+use std::collections::{BTreeMap, HashMap};
+
+use gimli::{AttributeValue, DwAte, DwTag, EndianSlice, LittleEndian, Operation, constants as dw};
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
+
+use super::TypesError;
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
+
+/// Where a variable is for as long as the program runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// At this address.
+    Address(u64),
+    /// In the block of thread-locals.
+    Thread,
+}
+
+/// An entry: a variable, a function, a type, a member.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) tag: DwTag,
+    pub(super) name: Option<String>,
+    /// Its type, an entry of the same unit.
+    pub(super) of: Option<usize>,
+    /// What it completes, an entry of the same unit.
+    pub(super) origin: Option<usize>,
+    pub(super) bytes: Option<u64>,
+    pub(super) encoding: Option<DwAte>,
+    pub(super) line: Option<u64>,
+    pub(super) column: Option<u64>,
+    pub(super) low_pc: Option<u64>,
+    pub(super) place: Option<Place>,
+    /// How many, or the last one of an array.
+    pub(super) count: Option<u64>,
+    pub(super) last: Option<u64>,
+    /// Of a member.
+    pub(super) offset: Option<u64>,
+    pub(super) bits: (Option<u64>, Option<u64>),
+    /// Declared here and not described.
+    pub(super) incomplete: bool,
+    /// In a function.
+    pub(super) local: bool,
+    pub(super) children: Vec<usize>,
+}
+
+/// What was made of one source.
+#[derive(Debug)]
+pub(super) struct Unit {
+    pub(super) name: String,
+    pub(super) entries: BTreeMap<usize, Entry>,
+    /// The lines of addresses at which functions begin.
+    pub(super) lines: HashMap<u64, u64>,
+}
+
+/// What a linked program says of its types.
+#[derive(Debug)]
+pub(super) struct Program {
+    pub(super) units: Vec<Unit>,
+    /// The symbols of variables and functions, by address.
+    pub(super) symbols: HashMap<u64, Vec<String>>,
+}
+
+impl Program {
+    pub(super) fn read(bytes: &[u8]) -> Result<Program, TypesError> {
+        let unreadable = |error: object::Error| TypesError { message: error.to_string() };
+        let file = ElfFile64::<Endianness>::parse(bytes).map_err(unreadable)?;
+        let mut symbols: HashMap<u64, Vec<String>> = HashMap::new();
+        for symbol in file.symbols() {
+            // Compilers say which it is; linkers' own and marks of the assembler are neither.
+            if matches!(symbol.kind(), SymbolKind::Data | SymbolKind::Text)
+                && let Ok(name) = symbol.name()
+            {
+                symbols.entry(symbol.address()).or_default().push(name.to_owned());
+            }
+        }
+        let section = |id: gimli::SectionId| -> Result<Slice<'_>, gimli::Error> {
+            let data = file.section_by_name(id.name()).and_then(|section| section.data().ok());
+            Ok(EndianSlice::new(data.unwrap_or_default(), LittleEndian))
+        };
+        let dwarf = gimli::Dwarf::load(section)?;
+        let mut units = Vec::new();
+        let mut headers = dwarf.units();
+        while let Some(header) = headers.next()? {
+            let unit = dwarf.unit(header)?;
+            if let Some(unit) = Unit::read(&dwarf, &unit)? {
+                units.push(unit);
+            }
+        }
+        Ok(Program { units, symbols })
+    }
+}
+
+impl Unit {
+    /// Reads a unit; nothing of one in another language than C.
+    fn read<'a>(
+        dwarf: &gimli::Dwarf<Slice<'a>>,
+        unit: &gimli::Unit<Slice<'a>>,
+    ) -> Result<Option<Unit>, TypesError> {
+        let mut read = Unit { name: String::new(), entries: BTreeMap::new(), lines: HashMap::new() };
+        let mut cursor = unit.entries();
+        // What is open, by depth.
+        let mut open: Vec<(isize, usize)> = Vec::new();
+        while let Some(found) = cursor.next_dfs()? {
+            if found.tag() == dw::DW_TAG_compile_unit {
+                match found.attr_value(dw::DW_AT_language) {
+                    Some(AttributeValue::Language(
+                        dw::DW_LANG_C | dw::DW_LANG_C89 | dw::DW_LANG_C99 | dw::DW_LANG_C11 | dw::DW_LANG_C17,
+                    )) => {}
+                    _ => return Ok(None),
+                }
+                if let Some(name) = found.attr_value(dw::DW_AT_name) {
+                    read.name = dwarf.attr_string(unit, name)?.to_string_lossy().into_owned();
+                }
+            }
+            let offset = found.offset().0;
+            let mut entry = Entry::read(dwarf, unit, found)?;
+            open.retain(|(depth, _)| *depth < found.depth());
+            if let Some((_, parent)) = open.last()
+                && let Some(parent) = read.entries.get_mut(parent)
+            {
+                parent.children.push(offset);
+                entry.local = parent.local || parent.tag == dw::DW_TAG_subprogram;
+            }
+            open.push((found.depth(), offset));
+            read.entries.insert(offset, entry);
+        }
+        if let Some(program) = unit.line_program.clone() {
+            let mut rows = program.rows();
+            while let Some((_, row)) = rows.next_row()? {
+                // Where one function ends the next begins.
+                if !row.end_sequence() {
+                    let line = row.line().map_or(0, std::num::NonZeroU64::get);
+                    read.lines.entry(row.address()).or_insert(line);
+                }
+            }
+        }
+        Ok(Some(read))
+    }
+
+    /// What an entry, or what it completes, says.
+    pub(super) fn say<T>(&self, entry: &Entry, what: impl Fn(&Entry) -> Option<T>) -> Option<T> {
+        let mut entry = entry;
+        // Completing what completes itself is nonsense, and has an end all the same.
+        for _ in 0..8 {
+            if let Some(said) = what(entry) {
+                return Some(said);
+            }
+            entry = self.entries.get(&entry.origin?)?;
+        }
+        None
+    }
+}
+
+impl Entry {
+    fn read<'a>(
+        dwarf: &gimli::Dwarf<Slice<'a>>,
+        unit: &gimli::Unit<Slice<'a>>,
+        found: &gimli::DebuggingInformationEntry<Slice<'a>>,
+    ) -> Result<Entry, TypesError> {
+        let number = |name| found.attr(name).and_then(gimli::Attribute::udata_value);
+        let reference = |name| match found.attr_value(name) {
+            Some(AttributeValue::UnitRef(offset)) => Some(offset.0),
+            _ => None,
+        };
+        let name = match found.attr_value(dw::DW_AT_name) {
+            Some(name) => Some(dwarf.attr_string(unit, name)?.to_string_lossy().into_owned()),
+            None => None,
+        };
+        let encoding = match found.attr_value(dw::DW_AT_encoding) {
+            Some(AttributeValue::Encoding(encoding)) => Some(encoding),
+            _ => None,
+        };
+        let low_pc = match found.attr_value(dw::DW_AT_low_pc) {
+            Some(address) => dwarf.attr_address(unit, address)?,
+            None => None,
+        };
+        let place = match found.attr_value(dw::DW_AT_location) {
+            Some(AttributeValue::Exprloc(expression)) => place(expression, unit.encoding())?,
+            _ => None,
+        };
+        let flag = |name| matches!(found.attr_value(name), Some(AttributeValue::Flag(true)));
+        Ok(Entry {
+            tag: found.tag(),
+            name,
+            of: reference(dw::DW_AT_type),
+            origin: reference(dw::DW_AT_specification).or(reference(dw::DW_AT_abstract_origin)),
+            bytes: number(dw::DW_AT_byte_size),
+            encoding,
+            line: number(dw::DW_AT_decl_line),
+            column: number(dw::DW_AT_decl_column),
+            low_pc,
+            place,
+            count: number(dw::DW_AT_count),
+            last: number(dw::DW_AT_upper_bound),
+            offset: number(dw::DW_AT_data_member_location),
+            bits: (number(dw::DW_AT_bit_size), number(dw::DW_AT_data_bit_offset)),
+            incomplete: flag(dw::DW_AT_declaration),
+            local: false,
+            children: Vec::new(),
+        })
+    }
+}
+
+/// The place that an expression says, if it is one that lasts.
+fn place(
+    expression: gimli::Expression<Slice<'_>>,
+    encoding: gimli::Encoding,
+) -> Result<Option<Place>, TypesError> {
+    let mut operations = expression.operations(encoding);
+    let first = operations.next()?;
+    let second = operations.next()?;
+    Ok(match (first, second) {
+        (_, Some(Operation::TLS)) => Some(Place::Thread),
+        (Some(Operation::Address { address }), None) => Some(Place::Address(address)),
+        _ => None,
+    })
+}
+
+impl From<gimli::Error> for TypesError {
+    fn from(error: gimli::Error) -> TypesError {
+        TypesError { message: error.to_string() }
+    }
+}
