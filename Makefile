@@ -11,7 +11,7 @@ LIBDIR  ?= lib
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup build kit mpi mpi4py vm-python install rdf-farm bench bench-mpi bench-peers bench-python results clean
+.PHONY: help run test setup build kit mpi omp mpi4py vm-python install rdf-farm bench bench-mpi bench-peers bench-python results clean
 
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,10 @@ kit: setup ## Builds all that nodes are made of, in target/kit
 mpi: ## Puts MPI for every instruction set in target/kit/mpi: MPICH, what C programs need, the provider
 	@sh scripts/setup.sh mpi
 	@cargo xtask kit --mpi
+
+omp: ## Puts what OpenMP programs for unlike processors are linked with in target/kit/omp
+	@sh scripts/setup.sh omp
+	@cargo xtask kit --omp
 
 mpi4py: ## Puts mpi4py beside MPI: an environment in target/mpi4py, and files of Arm machines in target/kit/mpi4py
 	@sh scripts/setup.sh mpi

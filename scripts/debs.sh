@@ -1,4 +1,4 @@
-# What the scripts share that fetch Debian's packages for arm64. Sourced, not run; POSIX sh. Whoever sources it has set `what`,
+# What the scripts share that fetch Debian's packages, for arm64 unless they say otherwise. Sourced, not run; POSIX sh. Whoever sources it has set `what`,
 # which it calls itself, and calls `begin` before anything is fetched.
 #
 # It reads Debian's signed archive through the system's sources and keys, but into lists of its own, so it needs no root
@@ -14,6 +14,10 @@ fail() {
     exit 1
 }
 
+# Whose packages are fetched, as Debian calls it.
+architecture=arm64
+use_architecture() { architecture=$1; }
+
 # Makes sure of the tools and of the folders, and makes `work` in folder $1: what is drafted there goes with the script.
 begin() {
     for tool in dpkg-deb tar; do
@@ -25,12 +29,12 @@ begin() {
     trap 'exit 130' INT TERM
 }
 
-# Runs a program of apt for arm64 alone, with lists of our own.
+# Runs a program of apt for one architecture alone, with lists of our own.
 with_apt() {
     program=$1
     shift
     "$program" -q \
-        -o APT::Architecture=arm64 -o APT::Architectures=arm64 -o APT::Sandbox::User= \
+        -o APT::Architecture="$architecture" -o APT::Architectures="$architecture" -o APT::Sandbox::User= \
         -o Dir::State="$cache/apt" -o Dir::State::lists="$cache/apt/lists" \
         -o Dir::State::status="$cache/apt/status" \
         -o Dir::Cache="$cache/apt" -o Dir::Cache::archives="$cache/apt/archives" \
@@ -50,7 +54,7 @@ update_lists() {
     command -v apt-get >/dev/null || fail 'apt-get is missing: this comes from the archive of Debian'
     mkdir -p "$cache/apt/lists/partial" "$cache/apt/archives/partial"
     : >"$cache/apt/status"
-    say "downloading the arm64 package lists to $cache/apt"
+    say "downloading the $architecture package lists to $cache/apt"
     with_apt apt-get update >"$work/log" 2>&1 || {
         cat "$work/log" >&2
         unreachable 'the package lists did not come'

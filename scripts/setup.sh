@@ -4,6 +4,7 @@
 #
 # usage: setup.sh         what building and running need
 #        setup.sh mpi     also what MPI for every instruction set needs
+#        setup.sh omp     also what OpenMP programs for unlike processors need
 #        setup.sh test    also what only the checks need
 #
 # Debian packages go in with apt-get, as root or with sudo. Rust: targets and components are added to
@@ -15,7 +16,7 @@ SCRIPT=setup
 . scripts/lib.sh
 
 purpose=${1:-run}
-case $purpose in run | mpi | test) ;; *) fail "unknown purpose '$purpose'; it is 'run', 'mpi' or 'test'" ;; esac
+case $purpose in run | mpi | omp | test) ;; *) fail "unknown purpose '$purpose'; it is 'run', 'mpi', 'omp' or 'test'" ;; esac
 
 PATH=$PATH:${HOME:-/root}/.cargo/bin
 # Debian's Rust stands in for rustup's by way of this folder, which the Makefile puts first on the path.
@@ -62,7 +63,7 @@ find_missing_packages() {
         have "$isa-linux-gnu-gcc" || want "gcc-$isa-linux-gnu" "compiles and links programs for $isa"
         has_libc "$isa-linux-gnu-gcc" || want "libc6-dev-${pair#*:}-cross" "C library for $isa"
     done
-    [ "$purpose" = run ] || find_missing_for_mpi
+    case $purpose in mpi | test) find_missing_for_mpi ;; esac
     [ -e /etc/ssl/certs/ca-certificates.crt ] || want ca-certificates "downloads over TLS"
 }
 
@@ -156,14 +157,16 @@ prepare_rustup() {
         rust_is_new_enough || return 1
     fi
     targets="aarch64-unknown-linux-musl $FOREIGN_TARGETS"
-    [ "$purpose" = run ] || targets="$targets aarch64-unknown-none riscv64gc-unknown-none-elf"
+    case $purpose in mpi | test) targets="$targets aarch64-unknown-none riscv64gc-unknown-none-elf" ;; esac
+    # What is linked with OpenMP programs has to fit their C library.
+    case $purpose in omp | test) targets="$targets x86_64-unknown-linux-musl" ;; esac
     targets=$(missing_targets "$targets")
     if [ -n "$targets" ]; then
         announce "adding Rust's libraries for $targets"
         # shellcheck disable=SC2086 # one word per target
         retry rustup -q target add $targets || return 1
     fi
-    [ "$purpose" = run ] || prepare_glibc_on_arm
+    case $purpose in mpi | test) prepare_glibc_on_arm ;; esac
     if [ "$purpose" = test ]; then
         sysroot=$(rustc --print sysroot)
         if [ ! -x "$sysroot/bin/rustfmt" ] || [ ! -x "$sysroot/bin/cargo-clippy" ]; then

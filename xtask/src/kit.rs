@@ -8,6 +8,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::mpi;
+use crate::omp;
 use crate::place::place;
 use crate::toolchain::{Toolchain, add_target, target_variable};
 use crate::workspace::{Workspace, execute};
@@ -69,6 +70,10 @@ pub(crate) struct Options {
     /// Build programs and put MPI in place; fetch no kernel and make no images
     #[arg(long, conflicts_with_all = ["programs_only", "images"])]
     mpi: bool,
+
+    /// Build programs and put in place what OpenMP programs are linked with; fetch no kernel and make no images
+    #[arg(long, conflicts_with_all = ["programs_only", "images", "mpi"])]
+    omp: bool,
 }
 
 fn image(name: &str) -> Result<&'static Image, String> {
@@ -90,6 +95,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     if options.mpi {
         return mpi::build(workspace, &kit);
     }
+    if options.omp {
+        return omp::build(workspace);
+    }
     let images = match &options.images[..] {
         [] => IMAGES.iter().collect(),
         images => images.to_vec(),
@@ -99,7 +107,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     execute(fetch.current_dir(&workspace.root).arg("scripts/fetch-vm-kit.sh").arg(&workspace.target))?;
     build_images(workspace, &kit.join("images"), &images)?;
     // Whoever wants some of the images wants nothing else of the examples.
-    if options.images.is_empty() { mpi::build_if_reached(workspace, &kit) } else { Ok(()) }
+    if !options.images.is_empty() {
+        return Ok(());
+    }
+    mpi::build_if_reached(workspace, &kit)?;
+    omp::build_if_reached(workspace)
 }
 
 /// The command and the monitor of this machine itself.

@@ -13,6 +13,7 @@ mod layers;
 mod miri;
 mod model;
 mod mpi;
+mod omp;
 mod place;
 mod second_try;
 mod sim;
