@@ -13,6 +13,8 @@ use tombolo_mpi::InstallationError;
 use tombolo_mpi::compile::CompileError;
 use tombolo_mpi::job::JobError;
 use tombolo_mpi::placement::PlacementError;
+use tombolo_omp_image::InstallationError as OmpInstallationError;
+use tombolo_omp_image::compile::CompileError as OmpCompileError;
 use tombolo_trace::file::FileError;
 use tombolo_trace::merge::Impossible;
 use tombolo_transport::wrap::capture::CaptureError;
@@ -40,6 +42,12 @@ pub(crate) enum Failure {
     /// An MPI program cannot be compiled.
     #[error(transparent)]
     Compile(#[from] CompileError),
+    /// There is nothing to link OpenMP programs with.
+    #[error(transparent)]
+    Omp(#[from] OmpInstallationError),
+    /// An OpenMP program cannot be compiled for unlike processors.
+    #[error(transparent)]
+    OmpCompile(#[from] OmpCompileError),
     /// A measurement failed.
     #[error(transparent)]
     Bench(#[from] tombolo_bench::ring::Error),
@@ -167,7 +175,7 @@ impl Failure {
             Failure::MachineFile(MachineFileError::Invalid(report)) => report.render(colour),
             Failure::Interface(drawn) => format!("{drawn}\n"),
             // Compilers and monitors may say several lines; everybody else says one.
-            Failure::Build(_) | Failure::Machine(_) => {
+            Failure::Build(_) | Failure::Machine(_) | Failure::OmpCompile(_) => {
                 format!("{error}error:{error:#} {}\n", printable(&self.to_string()))
             }
             _ => format!("{error}error:{error:#} {}\n", one_line(&self.to_string())),

@@ -11,6 +11,7 @@ mod build;
 mod bulk;
 mod capture;
 mod channels;
+mod compilers;
 mod console;
 mod down;
 mod idl;
@@ -20,6 +21,7 @@ mod litmus;
 mod mpicc;
 pub(crate) mod mpirun;
 mod names;
+mod ompcc;
 mod ps;
 mod regions;
 mod replay;
@@ -57,6 +59,7 @@ pub(crate) enum Command {
     Image(image::Options),
     Idl(idl::Options),
     Mpicc(mpicc::Options),
+    Ompcc(ompcc::Options),
     Litmus(litmus::Options),
     Bench(bench::Options),
 }
@@ -83,6 +86,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Build(options) => build::run(context, &options)?,
         Command::Image(options) => image::run(context, &options)?,
         Command::Mpicc(options) => mpicc::run(context, &options)?,
+        Command::Ompcc(options) => ompcc::run(context, &options)?,
         Command::Idl(options) => return idl::run(context, &options),
         Command::Litmus(options) => return litmus::run(context, &options),
         Command::Bench(options) => return bench::run(context, &options),

@@ -6,12 +6,13 @@ use clap::Args;
 use tombolo::Isa;
 use tombolo_machine::Kit;
 use tombolo_machine::build::BuildError;
+use tombolo_machine::build::gcc::names;
 use tombolo_mpi::Installation;
 use tombolo_mpi::compile::{Abi, Compilation, CompileError, Request};
 
+use super::compilers;
 use crate::context::{Context, print};
 use crate::failure::Failure;
-use crate::text;
 
 /// What suppresses the warning of `long double`: gcc's own warnings are called otherwise.
 const NO_LONG_DOUBLE: &str = "-Wno-tombolo-long-double";
@@ -84,15 +85,9 @@ impl Wanted {
     }
 
     fn add_isas(&mut self, list: &str) -> Result<(), Failure> {
-        for name in list.split(',') {
-            let isa = Isa::from_name(name).filter(|isa| Installation::ISAS.contains(isa));
-            let known = Installation::ISAS.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(" and ");
-            let isa = isa.ok_or_else(|| usage(&format!("there is no MPI for '{name}', only for {known}")))?;
-            if !self.isas.contains(&isa) {
-                self.isas.push(isa);
-            }
-        }
-        Ok(())
+        compilers::add_isas(&mut self.isas, list, Installation::ISAS).map_err(|name| {
+            usage(&format!("there is no MPI for '{name}', only for {}", names(Installation::ISAS)))
+        })
     }
 
     /// MPI for what was asked for, or for all that it is there for.
@@ -118,7 +113,7 @@ fn usage(message: &str) -> Failure {
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let wanted = Wanted::read(&options.words)?;
     if wanted.help {
-        return print(help());
+        return print(compilers::help("mpicc"));
     }
     let mut installations = wanted.installations(&Kit::locate()?)?;
     let compilation = loop {
@@ -158,41 +153,15 @@ fn compile(context: &Context, compilation: &Compilation, (warn, isas): (bool, us
         }
     }
     let compiled = compilation.run()?;
-    let mut error = io::stderr().lock();
-    for said in &compiled.said {
-        // Nobody reads what cannot be written.
-        if isas > 1 {
-            let names: Vec<&str> = said.isas.iter().map(|isa| isa.name()).collect();
-            let _ = writeln!(error, "for {}:", names.join(" and "));
-        }
-        let _ = error.write_all(&said.text);
-    }
-    drop(error);
+    compilers::show_said(&compiled.said, isas);
     if !compiled.failed.is_empty() {
         return Err(CompileError::Failed { isas: compiled.failed }.into());
     }
     if !compiled.text.is_empty() {
         io::stdout().lock().write_all(&compiled.text).map_err(Failure::Output)?;
     }
-    if let Some((path, image)) = &compiled.image
-        && context.verbose
-    {
-        let targets: Vec<&str> = image.targets().into_iter().map(tombolo::Target::name).collect();
-        let size = text::bytes(image.as_bytes().len() as u64);
-        context.say(format!("{}: {size}, for {}", path.display(), targets.join(", ")));
-    }
+    compilers::say_made(context, compiled.image.as_ref());
     Ok(())
-}
-
-/// The help of this command, whose usual option would come too late: gcc's words may stand before it.
-fn help() -> String {
-    use clap::CommandFactory;
-    let mut command = crate::arguments::Arguments::command();
-    command.build();
-    match command.find_subcommand_mut("mpicc") {
-        Some(command) => command.render_long_help().to_string(),
-        None => String::new(),
-    }
 }
 
 #[cfg(test)]

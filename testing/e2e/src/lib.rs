@@ -13,6 +13,7 @@ mod kit;
 pub mod leftovers;
 mod machine;
 pub mod mpi;
+pub mod omp;
 pub mod python;
 
 pub use command::{Finished, Running, eventually};

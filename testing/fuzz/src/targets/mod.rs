@@ -11,6 +11,7 @@ mod messages;
 mod monitor;
 mod mpi;
 mod naming;
+mod omp;
 mod rings;
 
 use crate::Target;
@@ -48,6 +49,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "copy_command", run: copies::commands, seeds: copies::commands_seeds },
     Target { name: "endpoint", run: fabric::endpoint, seeds: fabric::endpoint_seeds },
     Target { name: "pmi", run: mpi::pmi, seeds: mpi::pmi_seeds },
+    Target { name: "omp_object", run: omp::object, seeds: omp::object_seeds },
     Target { name: "pattern", run: naming::pattern, seeds: naming::pattern_seeds },
     Target { name: "name_text", run: naming::text, seeds: naming::text_seeds },
 ];

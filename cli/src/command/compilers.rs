@@ -1,0 +1,56 @@
+//! What `tombolo mpicc` and `tombolo ompcc` have in common: gcc's words with our own among them, and what compilers say.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use tombolo::{Isa, Target};
+use tombolo_machine::Image;
+use tombolo_machine::build::gcc::{Said, names};
+
+use crate::context::Context;
+use crate::text;
+
+/// Adds the instruction sets of a list like `x86_64,aarch64`, of those that are `known`; fails with the name that is not.
+pub(crate) fn add_isas<'a>(isas: &mut Vec<Isa>, list: &'a str, known: &[Isa]) -> Result<(), &'a str> {
+    for name in list.split(',') {
+        let isa = Isa::from_name(name).filter(|isa| known.contains(isa)).ok_or(name)?;
+        if !isas.contains(&isa) {
+            isas.push(isa);
+        }
+    }
+    Ok(())
+}
+
+/// Shows what compilers said, with their instruction sets where there are several.
+pub(crate) fn show_said(said: &[Said], isas: usize) {
+    let mut error = io::stderr().lock();
+    for said in said {
+        // Nobody reads what cannot be written.
+        if isas > 1 {
+            let _ = writeln!(error, "for {}:", names(&said.isas));
+        }
+        let _ = error.write_all(&said.text);
+    }
+}
+
+/// Says what has been made, to whoever wants to know.
+pub(crate) fn say_made(context: &Context, made: Option<&(impl AsRef<Path>, Image)>) {
+    if let Some((path, image)) = made
+        && context.verbose
+    {
+        let targets: Vec<&str> = image.targets().into_iter().map(Target::name).collect();
+        let size = text::bytes(image.as_bytes().len() as u64);
+        context.say(format!("{}: {size}, for {}", path.as_ref().display(), targets.join(", ")));
+    }
+}
+
+/// The help of a command whose usual option would come too late: gcc's words may stand before it.
+pub(crate) fn help(name: &str) -> String {
+    use clap::CommandFactory;
+    let mut command = crate::arguments::Arguments::command();
+    command.build();
+    match command.find_subcommand_mut(name) {
+        Some(command) => command.render_long_help().to_string(),
+        None => String::new(),
+    }
+}

@@ -1,0 +1,219 @@
+//! `tombolo ompcc`
+
+use std::io::{self, Write};
+
+use clap::Args;
+use tombolo::Isa;
+use tombolo_machine::Kit;
+use tombolo_machine::build::gcc::names;
+use tombolo_omp_image::compile::{Compilation, CompileError, Request};
+use tombolo_omp_image::{Installation, Report};
+
+use super::compilers;
+use crate::context::{Context, print, print_json};
+use crate::failure::Failure;
+use crate::text::{self, Table};
+
+/// Compiles an OpenMP program in C for every instruction set, with everything at equal addresses
+///
+/// Takes what gcc takes. All functions and variables of the program, the C library's included, have the same address in all
+/// builds, so that workers of one team can run on unlike processors and hand each other plain pointers. What cannot be equal is
+/// refused by name. The program comes out twice: built for this host at the place that -o names, and as an image with a build for
+/// every instruction set, `.tbi` behind it. Programs are static, with musl as their C library.
+#[derive(Args, Debug)]
+#[command(
+    disable_help_flag = true,
+    after_help = "\
+Examples:
+  tombolo ompcc -O2 -fopenmp heat.c -o heat -lm     heat for this host, and heat.tbi
+  tombolo ompcc -O2 -fopenmp heat.c -o heat.tbi --report
+  tombolo ompcc -fopenmp -c util.c; tombolo ompcc -fopenmp main.c util.o -o job
+  make CC='tombolo ompcc'
+
+Options of its own, anywhere among gcc's:
+  --report             prints where things are, and what differs
+  --json               the same, for machines
+  --allow NAME         a variable or outlined function may differ: workers never use it; may be repeated
+  --isa LIST           instruction sets, of x86_64 and aarch64; all that the kit has a C library for unless said
+  --show               prints the commands that compile, and runs none
+  -Xarch_ISA WORD      a word for the compiler of one instruction set"
+)]
+pub(crate) struct Options {
+    /// What gcc takes, and the options below
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORD", required = true)]
+    words: Vec<String>,
+}
+
+/// The command line, ours apart from gcc's.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Wanted {
+    isas: Vec<Isa>,
+    allow: Vec<String>,
+    report: bool,
+    json: bool,
+    show: bool,
+    help: bool,
+    words: Vec<String>,
+}
+
+impl Wanted {
+    fn read(words: &[String]) -> Result<Wanted, Failure> {
+        let mut wanted = Wanted::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or_else(|| usage(&format!("nothing comes after {word}")));
+            match word.as_str() {
+                "--isa" => {
+                    let list = value()?;
+                    wanted.add_isas(list)?;
+                }
+                "--allow" => {
+                    let name = value()?.clone();
+                    wanted.allow.push(name);
+                }
+                "--report" => wanted.report = true,
+                "--json" => wanted.json = true,
+                "--show" | "-show" => wanted.show = true,
+                "--help" | "-h" => wanted.help = true,
+                word => match (word.strip_prefix("--isa="), word.strip_prefix("--allow=")) {
+                    (Some(list), _) => wanted.add_isas(list)?,
+                    (_, Some(name)) => wanted.allow.push(name.to_owned()),
+                    _ => wanted.words.push(word.to_owned()),
+                },
+            }
+        }
+        Ok(wanted)
+    }
+
+    fn add_isas(&mut self, list: &str) -> Result<(), Failure> {
+        compilers::add_isas(&mut self.isas, list, Installation::ISAS).map_err(|name| {
+            usage(&format!(
+                "OpenMP programs are not made for '{name}', only for {}",
+                names(Installation::ISAS)
+            ))
+        })
+    }
+
+    /// What to link with for what was asked for, or for all that there is something for.
+    fn installations(&self, kit: &Kit) -> Result<Vec<Installation>, Failure> {
+        let isas = if self.isas.is_empty() { Installation::ISAS } else { &self.isas };
+        let found = isas.iter().map(|isa| Installation::find(kit, *isa));
+        let mut found: Vec<Installation> = found.collect::<Result<_, _>>()?;
+        // Other compilers' messages come after those of this host's.
+        found.sort_by_key(|installation| installation.isa() != Isa::current());
+        Ok(found)
+    }
+}
+
+fn usage(message: &str) -> Failure {
+    Failure::Usage { message: message.to_owned(), hint: Some("`tombolo ompcc --help` shows what there is") }
+}
+
+pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    let wanted = Wanted::read(&options.words)?;
+    if wanted.help {
+        return print(compilers::help("ompcc"));
+    }
+    let installations = wanted.installations(&Kit::locate()?)?;
+    let isas = installations.len();
+    let compilation = Compilation::plan(Request {
+        words: wanted.words,
+        installations,
+        allow: wanted.allow,
+        colour: context.colour_errors,
+    })?;
+    if wanted.show {
+        let lines = compilation.commands().into_iter().map(|(_, line)| format!("{line}\n"));
+        return print(lines.collect::<String>());
+    }
+    let compiled = compilation.run()?;
+    compilers::show_said(&compiled.said, isas);
+    if !compiled.failed.is_empty() {
+        return Err(CompileError::Failed { isas: compiled.failed }.into());
+    }
+    if !compiled.text.is_empty() {
+        io::stdout().lock().write_all(&compiled.text).map_err(Failure::Output)?;
+    }
+    compilers::say_made(context, compiled.image.as_ref());
+    let Some(report) = &compiled.report else { return Ok(()) };
+    for allowed in &report.allowed {
+        context.say(format!("allowed: {allowed}"));
+    }
+    match (wanted.json, wanted.report) {
+        (true, _) => print_json(report),
+        (_, true) => print(render(report, context.colour)),
+        _ => Ok(()),
+    }
+}
+
+/// Most symbols that are listed of a kind.
+const LISTED: usize = 12;
+
+fn render(report: &Report, colour: bool) -> String {
+    let mut table = Table::new(&["AREA", "FROM", "TO", "SIZE>", "SLOTS>", "IN ALL>"]);
+    for area in &report.areas {
+        table.row([
+            area.name.to_owned(),
+            format!("{:#x}", area.start),
+            format!("{:#x}", area.end),
+            text::bytes(area.end - area.start),
+            area.slots.to_string(),
+            area.in_all.to_string(),
+        ]);
+    }
+    let symbols = &report.symbols;
+    let mut shown = format!(
+        "layout {}, for {}, with {}\n\n{}\n{} of {} common symbols at equal addresses, {}\n{} and {} compared\n",
+        report.layout_id,
+        report.isas.join(" and "),
+        report.library,
+        table.render(colour),
+        symbols.equal,
+        symbols.common,
+        text::count(symbols.outlined, "outlined function"),
+        text::count(report.variables_compared, "variable"),
+        text::count(report.frames_compared, "frame"),
+    );
+    for different in &symbols.different {
+        let addresses: Vec<String> =
+            different.addresses.iter().map(|address| format!("{address:#x}")).collect();
+        let file = different.file.as_ref().map(|file| format!(" of {file}")).unwrap_or_default();
+        shown +=
+            &format!("differs: {}{file}, {}\n", text::one_line(&different.name), addresses.join(" and "));
+    }
+    for only in &symbols.only {
+        let names: Vec<String> = only.names.iter().take(LISTED).map(|name| text::one_line(name)).collect();
+        let more = only.names.len().saturating_sub(LISTED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        shown += &format!("only for {}: {}{more}\n", only.isa, names.join(", "));
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Wanted, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Wanted::read(&words).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn own_options_are_taken_out_wherever_they_stand() {
+        let wanted =
+            read("-O2 --isa aarch64 a.c --allow env --allow=buffer -o a --report --json -show").unwrap();
+        assert_eq!(wanted.words.join(" "), "-O2 a.c -o a");
+        assert_eq!(
+            (wanted.isas, wanted.allow),
+            (vec![Isa::Aarch64], vec!["env".to_owned(), "buffer".to_owned()])
+        );
+        assert!(wanted.report && wanted.json && wanted.show);
+        assert!(read("a.c --allow").unwrap_err().contains("nothing comes after --allow"));
+        assert!(
+            read("--isa riscv64")
+                .unwrap_err()
+                .contains("not made for 'riscv64', only for x86_64 and aarch64")
+        );
+    }
+}

@@ -1,0 +1,49 @@
+//! What `tombolo ompcc` reads of objects and of programs that were linked.
+
+use std::collections::HashMap;
+
+use tombolo::Isa;
+use tombolo_omp_image::input::{Object, Owner};
+use tombolo_omp_image::plan::{Demand, Plan};
+use tombolo_omp_image::script::{Input, script};
+use tombolo_omp_image::symbols::{Symbols, address_in_file, agreement, section_in_file};
+use tombolo_omp_image::types;
+
+/// An object for each of two builds, which may be anything: the first as it is, the second from a place in it that it says.
+pub(super) fn object(input: &[u8]) {
+    if let Ok(object) = Object::read(input, "a.o", Owner::Program) {
+        let places = object.sections.iter();
+        let demand = Demand {
+            places: places
+                .map(|section| (section.key.clone(), section.area, section.size, section.align))
+                .collect(),
+            loose_bytes: object.loose_bytes,
+            unwinding_bytes: object.unwinding_bytes,
+            linker_bytes: object.linker_bytes,
+        };
+        if let Ok(plan) = Plan::new(&[(Isa::X86_64, demand.clone()), (Isa::Aarch64, demand)]) {
+            assert!(
+                script(&plan, Isa::Aarch64, &[Input { file: "a.o", object: &object }]).contains("SECTIONS")
+            );
+        }
+    }
+    if let Ok(symbols) = Symbols::read(Isa::X86_64, input, &HashMap::new()) {
+        let (agreement, refused) = agreement(&[symbols.clone(), symbols]);
+        assert!(agreement.common == agreement.equal && refused.is_empty());
+    }
+    for range in
+        [section_in_file(input, ".text"), address_in_file(input, 0x100_0000, 32)].into_iter().flatten()
+    {
+        assert!(input.get(range).is_some());
+    }
+    let _ = types::compare([(Isa::X86_64, input), (Isa::Aarch64, input)]);
+}
+
+pub(super) fn object_seeds() -> Vec<Vec<u8>> {
+    // `struct pair { int n; struct pair *next; double d[3]; } *list; static int calls; int f(void) { return ++calls; }`
+    // by gcc 12 with -g -O1 -ffunction-sections -fdata-sections.
+    vec![
+        include_bytes!("../../seeds/object-x86_64.o").to_vec(),
+        include_bytes!("../../seeds/object-aarch64.o").to_vec(),
+    ]
+}
