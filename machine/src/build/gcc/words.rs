@@ -118,8 +118,7 @@ impl CommandLine {
             let mut value =
                 || words.next().cloned().ok_or_else(|| WordsError::NoValue { option: word.clone() });
             if let Some(isa) = word.strip_prefix(FOR_ISA) {
-                let isa =
-                    Isa::from_name(isa).ok_or_else(|| WordsError::UnknownIsa { word: word.clone() })?;
+                let isa = Isa::from_name(isa).ok_or_else(|| WordsError::UnknownIsa { word: word.clone() })?;
                 line.words.push(Word::For(isa, value()?));
             } else if word == "-o" {
                 line.output = Some(value()?.into());
