@@ -7,6 +7,7 @@ use std::process::Command;
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::gomp;
 use crate::mpi;
 use crate::omp;
 use crate::place::place;
@@ -89,6 +90,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     build_for_host(workspace)?;
     build_for_nodes(workspace, &kit)?;
     build_for_boards(workspace, &kit)?;
+    gomp::build(workspace, &kit)?;
     if options.programs_only {
         return Ok(());
     }

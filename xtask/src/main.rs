@@ -7,6 +7,7 @@ mod codegen;
 mod failure;
 mod foreign;
 mod fuzz;
+mod gomp;
 mod install;
 mod kit;
 mod layers;

@@ -29,6 +29,17 @@ pub fn tombolo() -> PathBuf {
     target.join(parts[0])
 }
 
+/// The kit's `libgomp.so.1`, as a folder for `LD_LIBRARY_PATH`.
+///
+/// # Panics
+/// When the kit has not been made.
+#[must_use]
+pub fn libgomp() -> PathBuf {
+    let path = target().join("kit/gomp").join(std::env::consts::ARCH);
+    assert!(path.join("libgomp.so.1").is_file(), "{} is missing: run `make kit` first", path.display());
+    path
+}
+
 /// An image of the kit, for every node and board.
 ///
 /// # Panics

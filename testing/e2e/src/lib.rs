@@ -17,7 +17,7 @@ pub mod omp;
 pub mod python;
 
 pub use command::{Finished, Running, eventually};
-pub use kit::{actor_image, host_actor, image, tombolo};
+pub use kit::{actor_image, host_actor, image, libgomp, tombolo};
 pub use machine::{Machine, MachineFile};
 
 use std::io::Write;

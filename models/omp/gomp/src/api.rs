@@ -1,0 +1,490 @@
+//! `omp_…`: what programs call themselves, and the same for Fortran, whose names end in `_`.
+
+use std::ffi::{CStr, c_char};
+use std::sync::atomic::Ordering::Relaxed;
+
+use tombolo_omp::icv::{ACTIVE_LEVELS_MAX, Kind, MONOTONIC, Schedule};
+use tombolo_omp::lock::{Lock, NestLock};
+use tombolo_omp::places::numbers;
+use tombolo_omp::root::root;
+use tombolo_omp::thread::{self, Seat, Thread};
+use tombolo_omp::{affinity, env, sys};
+
+fn int(value: u32) -> i32 {
+    i32::try_from(value).unwrap_or(i32::MAX)
+}
+
+fn positive(value: i32) -> u32 {
+    u32::try_from(value).unwrap_or(0).max(1)
+}
+
+/// Questions without arguments, for C and Fortran.
+macro_rules! questions {
+    ($($(#[$doc:meta])* $name:ident $fortran:ident $me:ident => $value:expr;)*) => {$(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name() -> i32 {
+            let $me = thread::current();
+            $value
+        }
+
+        /// The same for Fortran.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $fortran() -> i32 {
+            $name()
+        }
+    )*};
+}
+
+questions! {
+    /// Threads of the team.
+    omp_get_num_threads omp_get_num_threads_ me => int(me.team().size());
+    /// The number of the thread in its team.
+    omp_get_thread_num omp_get_thread_num_ me => int(me.seat().id);
+    /// Threads that a region without `num_threads` would have at most.
+    omp_get_max_threads omp_get_max_threads_ me => int(me.task().icv().threads);
+    /// Processors that the program may use.
+    omp_get_num_procs omp_get_num_procs_ me => int(me.root().settings.processors);
+    /// Whether a region with more than one thread is around.
+    omp_in_parallel omp_in_parallel_ me => i32::from(me.team().active_level() > 0);
+    /// Whether regions may have fewer threads than asked for.
+    omp_get_dynamic omp_get_dynamic_ me => i32::from(me.task().icv().dynamic);
+    /// Whether regions in regions have more than one thread.
+    omp_get_nested omp_get_nested_ me => {
+        let levels = me.task().icv().active_levels;
+        i32::from(levels > 1 && levels > me.team().active_level())
+    };
+    /// As many threads as there may be at once.
+    omp_get_thread_limit omp_get_thread_limit_ me => int(me.task().icv().limit);
+    /// As many regions with more than one thread as may be within each other.
+    omp_get_max_active_levels omp_get_max_active_levels_ me => int(me.task().icv().active_levels);
+    /// As many of them as can be.
+    omp_get_supported_active_levels omp_get_supported_active_levels_ _me => int(ACTIVE_LEVELS_MAX);
+    /// Regions around.
+    omp_get_level omp_get_level_ me => int(me.team().level());
+    /// Regions around with more than one thread.
+    omp_get_active_level omp_get_active_level_ me => int(me.team().active_level());
+    /// Whether the task is final.
+    omp_in_final omp_in_final_ me => i32::from(me.task().is_final());
+    /// Whether `cancel` cancels.
+    omp_get_cancellation omp_get_cancellation_ me => i32::from(me.root().settings.cancellation);
+    /// How threads of the next region are bound.
+    omp_get_proc_bind omp_get_proc_bind_ me => i32::from(me.task().icv().bind);
+    /// How many places there are.
+    omp_get_num_places omp_get_num_places_ me => int(me.root().places().len());
+    /// The place of the thread; -1 for none.
+    omp_get_place_num omp_get_place_num_ me => place(me);
+    /// How many places there are for the thread's teams.
+    omp_get_partition_num_places omp_get_partition_num_places_ me => int(me.partition.get().1);
+    /// The device that `target` without a device goes to.
+    omp_get_default_device omp_get_default_device_ me => me.task().icv().device;
+    /// How many devices there are besides this.
+    omp_get_num_devices omp_get_num_devices_ _me => 0;
+    /// The number of the device that this runs on: the host's.
+    omp_get_device_num omp_get_device_num_ _me => 0;
+    /// The number of the host among devices.
+    omp_get_initial_device omp_get_initial_device_ _me => 0;
+    /// Whether this runs on the host.
+    omp_is_initial_device omp_is_initial_device_ _me => 1;
+    /// Teams of the league.
+    omp_get_num_teams omp_get_num_teams_ me => int(me.league.get().0 + 1);
+    /// The number of the team in the league.
+    omp_get_team_num omp_get_team_num_ me => int(me.league.get().1);
+    /// Teams that a league has where nothing is said; 0: as the runtime likes.
+    omp_get_max_teams omp_get_max_teams_ me => int(me.root().changeable.teams.load(Relaxed));
+    /// As many threads as a team of a league may have; 0: no limit.
+    omp_get_teams_thread_limit omp_get_teams_thread_limit_ me =>
+        int(me.root().changeable.teams_limit.load(Relaxed));
+    /// The highest priority of tasks.
+    omp_get_max_task_priority omp_get_max_task_priority_ me => me.root().settings.priority;
+}
+
+/// Orders with a number, for C and for both sizes of Fortran's numbers.
+macro_rules! orders {
+    ($($(#[$doc:meta])* $name:ident $fortran:ident $fortran8:ident $me:ident $value:ident => $order:expr;)*) => {$(
+        $(#[$doc])*
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name($value: i32) {
+            let $me = thread::current();
+            $order
+        }
+
+        /// The same for Fortran.
+        ///
+        /// # Safety
+        /// The value is the program's variable.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $fortran(value: *const i32) {
+            // SAFETY: the caller says so.
+            $name(unsafe { *value });
+        }
+
+        /// The same for Fortran with numbers of 64 bits.
+        ///
+        /// # Safety
+        /// The value is the program's variable.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $fortran8(value: *const i64) {
+            // SAFETY: the caller says so.
+            let value = unsafe { *value };
+            $name(i32::try_from(value).unwrap_or(if value > 0 { i32::MAX } else { i32::MIN }));
+        }
+    )*};
+}
+
+orders! {
+    /// Sets how many threads regions have.
+    omp_set_num_threads omp_set_num_threads_ omp_set_num_threads_8_ me value =>
+        me.task().set_icv(|icv| icv.threads = positive(value));
+    /// Says whether regions may have fewer threads.
+    omp_set_dynamic omp_set_dynamic_ omp_set_dynamic_8_ me value =>
+        me.task().set_icv(|icv| icv.dynamic = value != 0);
+    /// Says whether regions in regions have more than one thread.
+    omp_set_nested omp_set_nested_ omp_set_nested_8_ me value =>
+        me.task().set_icv(|icv| icv.active_levels = if value != 0 { ACTIVE_LEVELS_MAX } else { icv.active_levels.min(1) });
+    /// Sets how many regions with more than one thread may be within each other.
+    omp_set_max_active_levels omp_set_max_active_levels_ omp_set_max_active_levels_8_ me value =>
+        if let Ok(levels) = u32::try_from(value) {
+            me.task().set_icv(|icv| icv.active_levels = levels.min(ACTIVE_LEVELS_MAX));
+        };
+    /// Sets the device that `target` goes to.
+    omp_set_default_device omp_set_default_device_ omp_set_default_device_8_ me value =>
+        me.task().set_icv(|icv| icv.device = value.max(0));
+    /// Sets how many teams a league has.
+    omp_set_num_teams omp_set_num_teams_ omp_set_num_teams_8_ me value =>
+        me.root().changeable.teams.store(u32::try_from(value).unwrap_or(0), Relaxed);
+    /// Sets how many threads a team of a league may have.
+    omp_set_teams_thread_limit omp_set_teams_thread_limit_ omp_set_teams_thread_limit_8_ me value =>
+        me.root().changeable.teams_limit.store(u32::try_from(value).unwrap_or(0), Relaxed);
+    /// Shows the environment on standard error.
+    omp_display_env omp_display_env_ omp_display_env_8_ me value =>
+        sys::complain(&env::display(me.root(), value != 0));
+}
+
+fn place(me: &'static Thread) -> i32 {
+    if me.place.get() == 0 && !me.root().places().is_empty() {
+        affinity::settle(me);
+    }
+    int(me.place.get()) - 1
+}
+
+/// The seat of this thread or one above it, at a level.
+fn ancestor(level: i32) -> Option<Seat> {
+    let mut seat = thread::current().seat();
+    let level = u32::try_from(level).ok().filter(|&level| level <= seat.team.level())?;
+    while seat.team.level() > level {
+        seat = seat.team.outside()?;
+    }
+    Some(seat)
+}
+
+/// The number of this thread's ancestor at a level; -1 where there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_get_ancestor_thread_num(level: i32) -> i32 {
+    ancestor(level).map_or(-1, |seat| int(seat.id))
+}
+
+/// How many threads the team at a level has; -1 where there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_get_team_size(level: i32) -> i32 {
+    ancestor(level).map_or(-1, |seat| int(seat.team.size()))
+}
+
+/// Processors of a place.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_get_place_num_procs(place: i32) -> i32 {
+    let place = u32::try_from(place).ok().and_then(|place| root().places().at(place));
+    place.map_or(0, |processors| int(sys::count(processors)))
+}
+
+/// The numbers of the processors of a place.
+///
+/// # Safety
+/// There is room for as many as [`omp_get_place_num_procs`] says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_get_place_proc_ids(place: i32, ids: *mut i32) {
+    let place = u32::try_from(place).ok().and_then(|place| root().places().at(place));
+    for (index, number) in place.map(numbers).unwrap_or_default().into_iter().enumerate() {
+        // SAFETY: the caller says so.
+        unsafe { ids.add(index).write(i32::try_from(number).unwrap_or(-1)) };
+    }
+}
+
+/// The numbers of the places that there are for the thread's teams.
+///
+/// # Safety
+/// There is room for as many as [`omp_get_partition_num_places`] says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_get_partition_place_nums(places: *mut i32) {
+    let (first, count) = thread::current().partition.get();
+    for index in 0..count {
+        // SAFETY: the caller says so.
+        unsafe { places.add(index as usize).write(int(first + index)) };
+    }
+}
+
+/// Sets what `schedule(runtime)` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_set_schedule(kind: u32, chunk: i32) {
+    let Some(known) = Kind::from_number(kind & !MONOTONIC) else { return };
+    let chunk = match known {
+        Kind::Static => chunk.max(0),
+        Kind::Dynamic | Kind::Guided => chunk.max(1),
+        Kind::Auto => 0,
+    };
+    let schedule = Schedule { kind: known, modifier: kind & MONOTONIC, chunk };
+    thread::current().task().set_icv(|icv| icv.schedule = schedule);
+}
+
+/// What `schedule(runtime)` is.
+///
+/// # Safety
+/// Both are variables of the program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_get_schedule(kind: *mut u32, chunk: *mut i32) {
+    let schedule = thread::current().task().icv().schedule;
+    // SAFETY: the caller says so.
+    unsafe {
+        kind.write(schedule.kind as u32 | schedule.modifier);
+        chunk.write(schedule.chunk);
+    }
+}
+
+/// Seconds since some time in the past.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_get_wtime() -> f64 {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "53 bits of nanoseconds are 104 days since the system was started"
+    )]
+    let nanoseconds = sys::now_ns() as f64;
+    nanoseconds / 1e9
+}
+
+/// The same for Fortran.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_get_wtime_() -> f64 {
+    omp_get_wtime()
+}
+
+/// Seconds between ticks of the clock.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_get_wtick() -> f64 {
+    1e-9
+}
+
+/// The same for Fortran.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_get_wtick_() -> f64 {
+    omp_get_wtick()
+}
+
+/// Orders about a lock, for C and Fortran, whose variables are large enough for it.
+macro_rules! lock_orders {
+    ($($name:ident $fortran:ident $lock:ident => $order:expr;)*) => {$(
+        /// An order about a lock of the program.
+        ///
+        /// # Safety
+        /// The lock is the program's variable.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(lock: *const Lock) {
+            // SAFETY: the caller says so; a lock is an atomic of 32 bits.
+            let $lock = unsafe { &*lock };
+            $order
+        }
+
+        /// The same for Fortran.
+        ///
+        /// # Safety
+        /// The lock is the program's variable.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $fortran(lock: *const Lock) {
+            // SAFETY: the caller says so.
+            unsafe { $name(lock) }
+        }
+    )*};
+}
+
+lock_orders! {
+    omp_init_lock omp_init_lock_ lock => lock.reset();
+    omp_destroy_lock omp_destroy_lock_ lock => lock.reset();
+    omp_set_lock omp_set_lock_ lock => lock.acquire();
+    omp_unset_lock omp_unset_lock_ lock => lock.release();
+}
+
+/// Takes a lock if nobody has it.
+///
+/// # Safety
+/// The lock is the program's variable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_test_lock(lock: *const Lock) -> i32 {
+    // SAFETY: the caller says so; a lock is an atomic of 32 bits.
+    i32::from(unsafe { &*lock }.try_acquire())
+}
+
+/// The same for Fortran.
+///
+/// # Safety
+/// The lock is the program's variable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_test_lock_(lock: *const Lock) -> i32 {
+    // SAFETY: the caller says so.
+    unsafe { omp_test_lock(lock) }
+}
+
+fn owner() -> usize {
+    std::ptr::from_ref(thread::current().task()) as usize
+}
+
+/// Makes a lock that its owner may take again.
+///
+/// # Safety
+/// The lock is the program's variable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_init_nest_lock(lock: *const NestLock) {
+    // SAFETY: the caller says so; all its bytes may be anything.
+    unsafe { &*lock }.reset();
+}
+
+/// Ends such a lock.
+///
+/// # Safety
+/// The lock is the program's variable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_destroy_nest_lock(lock: *const NestLock) {
+    // SAFETY: the caller says so.
+    unsafe { &*lock }.reset();
+}
+
+/// Takes such a lock, and waits for it.
+///
+/// # Safety
+/// The lock is the program's variable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_set_nest_lock(lock: *const NestLock) {
+    // SAFETY: the caller says so.
+    unsafe { &*lock }.acquire(owner(), true);
+}
+
+/// Gives such a lock back once.
+///
+/// # Safety
+/// The lock is the program's variable, and the task has it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_unset_nest_lock(lock: *const NestLock) {
+    // SAFETY: the caller says so.
+    unsafe { &*lock }.release();
+}
+
+/// Takes such a lock if nobody else has it; how often the task now has it.
+///
+/// # Safety
+/// The lock is the program's variable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_test_nest_lock(lock: *const NestLock) -> i32 {
+    // SAFETY: the caller says so.
+    unsafe { &*lock }.acquire(owner(), false)
+}
+
+/// Sets how [`omp_display_affinity`] shows where threads are.
+///
+/// # Safety
+/// The format ends in a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_set_affinity_format(format: *const c_char) {
+    // SAFETY: the caller says so.
+    affinity::set_format(root(), unsafe { CStr::from_ptr(format) }.to_bytes());
+}
+
+/// Copies text to a program that has so much room; how long it is.
+///
+/// # Safety
+/// There is room for `size` bytes, or `size` is 0.
+pub(crate) unsafe fn give_text(text: &str, buffer: *mut c_char, size: usize) -> usize {
+    if size > 0 {
+        let count = text.len().min(size - 1);
+        // SAFETY: the caller says so.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr().cast(), buffer, count);
+            buffer.add(count).write(0);
+        }
+    }
+    text.len()
+}
+
+/// The format; how long it is.
+///
+/// # Safety
+/// There is room for `size` bytes, or `size` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_get_affinity_format(buffer: *mut c_char, size: usize) -> usize {
+    // SAFETY: the caller says so.
+    unsafe { give_text(&affinity::format(root()), buffer, size) }
+}
+
+/// Where this thread is, by a format or the one that is set.
+///
+/// # Safety
+/// The format is null or ends in a zero.
+unsafe fn shown(format: *const c_char) -> String {
+    // SAFETY: the caller says so.
+    let given = (!format.is_null()).then(|| unsafe { CStr::from_ptr(format) }.to_string_lossy().into_owned());
+    let format = given.filter(|format| !format.is_empty()).unwrap_or_else(|| affinity::format(root()));
+    affinity::show(thread::current(), &format)
+}
+
+/// Shows where this thread is on standard error.
+///
+/// # Safety
+/// The format is null or ends in a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_display_affinity(format: *const c_char) {
+    // SAFETY: the caller says so.
+    sys::complain(&(unsafe { shown(format) } + "\n"));
+}
+
+/// Where this thread is; how long that is.
+///
+/// # Safety
+/// There is room for `size` bytes, or `size` is 0; the format is null or ends in a zero.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_capture_affinity(
+    buffer: *mut c_char,
+    size: usize,
+    format: *const c_char,
+) -> usize {
+    // SAFETY: the caller says so.
+    unsafe { give_text(&shown(format), buffer, size) }
+}
+
+/// Gives up what the runtime holds for a device. Nothing is held that would have to be.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_pause_resource(kind: i32, device: i32) -> i32 {
+    if (1..=2).contains(&kind) && device == 0 { 0 } else { -1 }
+}
+
+/// The same for Fortran.
+///
+/// # Safety
+/// Both are variables of the program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_pause_resource_(kind: *const i32, device: *const i32) -> i32 {
+    // SAFETY: the caller says so.
+    unsafe { omp_pause_resource(*kind, *device) }
+}
+
+/// Gives up what the runtime holds for all devices.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_pause_resource_all(kind: i32) -> i32 {
+    omp_pause_resource(kind, 0)
+}
+
+/// The same for Fortran.
+///
+/// # Safety
+/// It is a variable of the program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_pause_resource_all_(kind: *const i32) -> i32 {
+    // SAFETY: the caller says so.
+    omp_pause_resource_all(unsafe { *kind })
+}

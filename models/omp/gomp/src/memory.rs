@@ -1,0 +1,326 @@
+//! `omp_alloc` and the like: allocators with traits.
+//!
+//! All memory is ordinary memory; what differs is alignment, how much an allocator may hand out, and what happens beyond that.
+//! Before each block there is where it really begins, how long it is, and whose it is.
+
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tombolo_omp::root::root;
+use tombolo_omp::{sys, thread};
+
+/// OpenMP's allocators have numbers up to this one; a program's own are addresses.
+const PREDEFINED: usize = 8;
+const DEFAULT: usize = 1;
+
+const ALIGNMENT: u32 = 2;
+const POOL_SIZE: u32 = 4;
+const FALLBACK: u32 = 5;
+const FALLBACK_DATA: u32 = 6;
+const PINNED: u32 = 7;
+
+const DEFAULT_VALUE: usize = usize::MAX;
+const DEFAULT_MEMORY: usize = 11;
+const NULL: usize = 12;
+const ABORT: usize = 13;
+const OTHER: usize = 14;
+
+/// A trait as the program passes it.
+#[repr(C)]
+pub struct Trait {
+    key: u32,
+    value: usize,
+}
+
+/// An allocator of the program.
+struct Allocator {
+    align: usize,
+    pool: usize,
+    used: AtomicUsize,
+    fallback: usize,
+    other: usize,
+}
+
+/// What is before each block.
+#[repr(C)]
+struct Header {
+    begin: *mut u8,
+    size: usize,
+    allocator: usize,
+}
+
+fn of_program(handle: usize) -> Option<&'static Allocator> {
+    // SAFETY: what is not predefined is an allocator that the program was given.
+    (handle > PREDEFINED).then(|| unsafe { &*(handle as *const Allocator) })
+}
+
+/// `omp_init_allocator`. 0 if the traits make no sense.
+///
+/// # Safety
+/// There are so many traits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_init_allocator(space: usize, count: i32, traits: *const Trait) -> usize {
+    let mut made = Allocator {
+        align: 1,
+        pool: usize::MAX,
+        used: AtomicUsize::new(0),
+        fallback: DEFAULT_MEMORY,
+        other: 0,
+    };
+    for index in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: the caller says so.
+        let Trait { key, value } = unsafe { traits.add(index).read() };
+        match key {
+            ALIGNMENT if value == DEFAULT_VALUE => made.align = 1,
+            ALIGNMENT if value.is_power_of_two() => made.align = value,
+            POOL_SIZE if value > 0 => made.pool = value,
+            FALLBACK if value == DEFAULT_VALUE => made.fallback = DEFAULT_MEMORY,
+            FALLBACK if (DEFAULT_MEMORY..=OTHER).contains(&value) => made.fallback = value,
+            FALLBACK_DATA => made.other = value,
+            // Pinned memory there is none of.
+            PINNED if value == 1 => return 0,
+            1 | 3 | 7 | 8 => {}
+            _ => return 0,
+        }
+    }
+    if space > 4 {
+        return 0;
+    }
+    made.align = made.align.max(align_of::<usize>());
+    ptr::from_ref(root().store.place(made)) as usize
+}
+
+/// `omp_destroy_allocator`.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_destroy_allocator(handle: usize) {
+    if let Some(allocator) = of_program(handle) {
+        // SAFETY: it came from the store, and the program has done with it.
+        unsafe { root().store.release(ptr::from_ref(allocator).cast_mut().cast()) };
+    }
+}
+
+/// `omp_set_default_allocator`.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_set_default_allocator(handle: usize) {
+    let handle = if handle == 0 { DEFAULT } else { handle };
+    thread::current().task().set_icv(|icv| icv.allocator = handle);
+}
+
+/// `omp_get_default_allocator`.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_get_default_allocator() -> usize {
+    thread::current().task().icv().allocator
+}
+
+/// Memory, zeroed if it is to be; null if there is none.
+fn allocate(align: usize, size: usize, handle: usize, zeroed: bool) -> *mut u8 {
+    let mut handle = if handle == 0 { omp_get_default_allocator() } else { handle };
+    loop {
+        let program = of_program(handle);
+        let align = align.max(program.map_or(16, |allocator| allocator.align)).max(16);
+        let within = program.is_none_or(|allocator| reserve(allocator, size));
+        let block = if within { block(align, size, handle, zeroed) } else { ptr::null_mut() };
+        if !block.is_null() || size == 0 {
+            return block;
+        }
+        let Some(allocator) = program else { return ptr::null_mut() };
+        if within {
+            allocator.used.fetch_sub(size, Ordering::Relaxed);
+        }
+        match allocator.fallback {
+            DEFAULT_MEMORY => handle = DEFAULT,
+            OTHER if allocator.other != 0 => handle = allocator.other,
+            ABORT => sys::fatal(&format!(
+                "omp_alloc: out of memory allocating {size} bytes, and the allocator's fallback is abort"
+            )),
+            _ => return ptr::null_mut(),
+        }
+    }
+}
+
+/// Counts bytes against what an allocator may hand out.
+fn reserve(allocator: &Allocator, size: usize) -> bool {
+    let more = |used: usize| used.checked_add(size).filter(|&used| used <= allocator.pool);
+    allocator.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+}
+
+fn block(align: usize, size: usize, allocator: usize, zeroed: bool) -> *mut u8 {
+    let before = size_of::<Header>();
+    let Some(bytes) = size.checked_add(before).and_then(|bytes| bytes.checked_add(align - 1)) else {
+        return ptr::null_mut();
+    };
+    if size == 0 {
+        return ptr::null_mut();
+    }
+    // SAFETY: any size may be asked for.
+    let begin: *mut u8 = unsafe { if zeroed { libc::calloc(1, bytes) } else { libc::malloc(bytes) } }.cast();
+    if begin.is_null() {
+        return begin;
+    }
+    let block = begin.wrapping_add((begin as usize + before).next_multiple_of(align) - begin as usize);
+    // SAFETY: the header lies before the block and within the memory; it is aligned, as the block is by at least 16.
+    unsafe { header(block).write(Header { begin, size, allocator }) };
+    block
+}
+
+fn header(block: *mut u8) -> *mut Header {
+    block.wrapping_sub(size_of::<Header>()).cast()
+}
+
+/// `omp_free`.
+///
+/// # Safety
+/// The block is null or came from one of these functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_free(block: *mut c_void, _handle: usize) {
+    if block.is_null() {
+        return;
+    }
+    // SAFETY: the caller says so.
+    let header = unsafe { header(block.cast()).read() };
+    if let Some(allocator) = of_program(header.allocator) {
+        allocator.used.fetch_sub(header.size, Ordering::Relaxed);
+    }
+    // SAFETY: it came from the C library.
+    unsafe { libc::free(header.begin.cast()) };
+}
+
+/// `omp_alloc`.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_alloc(size: usize, handle: usize) -> *mut c_void {
+    allocate(1, size, handle, false).cast()
+}
+
+/// `omp_aligned_alloc`.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_aligned_alloc(align: usize, size: usize, handle: usize) -> *mut c_void {
+    if !align.is_power_of_two() {
+        return ptr::null_mut();
+    }
+    allocate(align, size, handle, false).cast()
+}
+
+/// `omp_calloc`.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_calloc(count: usize, size: usize, handle: usize) -> *mut c_void {
+    omp_aligned_calloc(1, count, size, handle)
+}
+
+/// `omp_aligned_calloc`.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_aligned_calloc(align: usize, count: usize, size: usize, handle: usize) -> *mut c_void {
+    match count.checked_mul(size) {
+        Some(bytes) if align.is_power_of_two() => allocate(align, bytes, handle, true).cast(),
+        _ => ptr::null_mut(),
+    }
+}
+
+/// `omp_realloc`.
+///
+/// # Safety
+/// The block is null or came from one of these functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_realloc(
+    block: *mut c_void,
+    size: usize,
+    handle: usize,
+    old: usize,
+) -> *mut c_void {
+    if block.is_null() {
+        return omp_alloc(size, handle);
+    }
+    if size == 0 {
+        // SAFETY: the caller says so.
+        unsafe { omp_free(block, old) };
+        return ptr::null_mut();
+    }
+    // SAFETY: the caller says so.
+    let header = unsafe { header(block.cast()).read() };
+    let handle = if handle == 0 { header.allocator } else { handle };
+    let new = omp_alloc(size, handle);
+    if !new.is_null() {
+        // SAFETY: both are at least that long, and the caller says the old one may go.
+        unsafe {
+            ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast::<u8>(), size.min(header.size));
+            omp_free(block, old);
+        }
+    }
+    new
+}
+
+/// Memory for `allocate` clauses and directives; the program ends if there is none.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_alloc(align: usize, size: usize, handle: usize) -> *mut c_void {
+    let block = allocate(align.max(1), size.max(1), handle, false);
+    if block.is_null() {
+        sys::fatal(&format!("allocate: out of memory allocating {size} bytes"));
+    }
+    block.cast()
+}
+
+/// Gives such memory back.
+///
+/// # Safety
+/// The block came from [`GOMP_alloc`], or is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_free(block: *mut c_void, handle: usize) {
+    // SAFETY: the caller says so.
+    unsafe { omp_free(block, handle) };
+}
+
+/// `omp_init_allocator` of Fortran.
+///
+/// # Safety
+/// All are variables of the program, and there are so many traits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_init_allocator_(
+    space: *const usize,
+    count: *const i32,
+    traits: *const Trait,
+) -> usize {
+    // SAFETY: the caller says so.
+    unsafe { omp_init_allocator(*space, *count, traits) }
+}
+
+/// The same with numbers of 64 bits.
+///
+/// # Safety
+/// All are variables of the program, and there are so many traits.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_init_allocator_8_(
+    space: *const usize,
+    count: *const i64,
+    traits: *const Trait,
+) -> usize {
+    // SAFETY: the caller says so.
+    unsafe { omp_init_allocator(*space, i32::try_from(*count).unwrap_or(0), traits) }
+}
+
+/// `omp_destroy_allocator` of Fortran.
+///
+/// # Safety
+/// It is a variable of the program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_destroy_allocator_(handle: *const usize) {
+    // SAFETY: the caller says so.
+    omp_destroy_allocator(unsafe { *handle });
+}
+
+/// `omp_set_default_allocator` of Fortran.
+///
+/// # Safety
+/// It is a variable of the program.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_set_default_allocator_(handle: *const usize) {
+    // SAFETY: the caller says so.
+    omp_set_default_allocator(unsafe { *handle });
+}
+
+/// `omp_get_default_allocator` of Fortran.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_get_default_allocator_() -> usize {
+    omp_get_default_allocator()
+}
+
+const _: () = assert!(NULL == 12 && size_of::<Trait>() == 16);

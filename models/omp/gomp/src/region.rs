@@ -1,0 +1,260 @@
+//! Parallel regions, and leagues of teams on the host.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use tombolo_omp::icv::Kind;
+use tombolo_omp::loops;
+use tombolo_omp::reduction;
+use tombolo_omp::share::Range;
+use tombolo_omp::team::{self, Region};
+use tombolo_omp::thread::{self, Function, Thread};
+
+fn region(function: Function, data: *mut c_void, threads: u32, flags: u32) -> Region {
+    Region { function, data, threads, bind: flags & 7, group: None }
+}
+
+/// Runs a region from its beginning to its end, the caller being its thread 0.
+fn run(me: &'static Thread, region: Region, share: Option<(Range, Kind, u64)>) {
+    begin(me, region, share);
+    // SAFETY: the program's function, with the argument that the program gave for it.
+    unsafe { (region.function)(region.data) };
+    team::end(me);
+}
+
+fn begin(me: &'static Thread, region: Region, share: Option<(Range, Kind, u64)>) {
+    team::begin(me, region, |first, _| {
+        if let Some((range, kind, chunk)) = share {
+            first.describe(range, kind, chunk);
+        }
+    });
+}
+
+/// `parallel`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_parallel(function: Function, data: *mut c_void, threads: u32, flags: u32) {
+    run(thread::current(), region(function, data, threads, flags), None);
+}
+
+/// `parallel` as GCC before 4.9 has it: the caller runs its part between this and [`GOMP_parallel_end`].
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_parallel_start(function: Function, data: *mut c_void, threads: u32) {
+    begin(thread::current(), region(function, data, threads, 0), None);
+}
+
+/// The end of what `GOMP_parallel…_start` began.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_parallel_end() {
+    team::end(thread::current());
+}
+
+/// `parallel reduction(task, …)`. How many threads there were.
+///
+/// # Safety
+/// The frame is the program's, and begins with the address of its array.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_parallel_reductions(
+    function: Function,
+    data: *mut c_void,
+    threads: u32,
+    flags: u32,
+) -> u32 {
+    let me = thread::current();
+    let threads = team::resolve(me, threads);
+    // SAFETY: the first word of the frame of such a region is the address of its array.
+    let array = unsafe { *data.cast::<*mut usize>() };
+    let group = reduction::group_of_region(me, array, threads);
+    begin(me, Region { group: Some(group), ..region(function, data, threads, flags) }, None);
+    let threads = me.team().size();
+    // SAFETY: the program's function, with the argument that the program gave for it.
+    unsafe { function(data) };
+    team::end(me);
+    // SAFETY: it came from the store, and all tasks of it are finished.
+    unsafe { me.store().release(ptr::from_ref(group).cast_mut().cast()) };
+    threads
+}
+
+/// Combined regions whose first construct is a loop, with the chunk of the clause.
+macro_rules! parallel_loops {
+    ($($name:ident $old:ident $kind:ident $smallest:literal;)*) => {$(
+        /// `parallel` and a loop in one.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(
+            function: Function, data: *mut c_void, threads: u32,
+            start: i64, end: i64, step: i64, chunk: i64, flags: u32,
+        ) {
+            let chunk = u64::try_from(chunk).unwrap_or(0).max($smallest);
+            let share = (Range::signed(start, end, step), Kind::$kind, chunk);
+            run(thread::current(), region(function, data, threads, flags), Some(share));
+        }
+
+        /// The same as GCC before 4.9 has it.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $old(
+            function: Function, data: *mut c_void, threads: u32, start: i64, end: i64, step: i64, chunk: i64,
+        ) {
+            let chunk = u64::try_from(chunk).unwrap_or(0).max($smallest);
+            let share = (Range::signed(start, end, step), Kind::$kind, chunk);
+            begin(thread::current(), region(function, data, threads, 0), Some(share));
+        }
+    )*};
+}
+
+parallel_loops! {
+    GOMP_parallel_loop_static GOMP_parallel_loop_static_start Static 0;
+    GOMP_parallel_loop_dynamic GOMP_parallel_loop_dynamic_start Dynamic 1;
+    GOMP_parallel_loop_guided GOMP_parallel_loop_guided_start Guided 1;
+}
+
+/// `parallel for schedule(nonmonotonic: dynamic)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_parallel_loop_nonmonotonic_dynamic(
+    function: Function,
+    data: *mut c_void,
+    threads: u32,
+    start: i64,
+    end: i64,
+    step: i64,
+    chunk: i64,
+    flags: u32,
+) {
+    GOMP_parallel_loop_dynamic(function, data, threads, start, end, step, chunk, flags);
+}
+
+/// `parallel for schedule(nonmonotonic: guided)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_parallel_loop_nonmonotonic_guided(
+    function: Function,
+    data: *mut c_void,
+    threads: u32,
+    start: i64,
+    end: i64,
+    step: i64,
+    chunk: i64,
+    flags: u32,
+) {
+    GOMP_parallel_loop_guided(function, data, threads, start, end, step, chunk, flags);
+}
+
+macro_rules! parallel_loops_runtime {
+    ($($name:ident)*) => {$(
+        /// `parallel for schedule(runtime)`.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn $name(
+            function: Function, data: *mut c_void, threads: u32, start: i64, end: i64, step: i64, flags: u32,
+        ) {
+            let me = thread::current();
+            let (kind, chunk) = loops::runtime(me);
+            run(me, region(function, data, threads, flags), Some((Range::signed(start, end, step), kind, chunk)));
+        }
+    )*};
+}
+
+parallel_loops_runtime! {
+    GOMP_parallel_loop_runtime
+    GOMP_parallel_loop_nonmonotonic_runtime
+    GOMP_parallel_loop_maybe_nonmonotonic_runtime
+}
+
+/// `parallel for schedule(runtime)` as GCC before 4.9 has it.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_parallel_loop_runtime_start(
+    function: Function,
+    data: *mut c_void,
+    threads: u32,
+    start: i64,
+    end: i64,
+    step: i64,
+) {
+    let me = thread::current();
+    let (kind, chunk) = loops::runtime(me);
+    begin(me, region(function, data, threads, 0), Some((Range::signed(start, end, step), kind, chunk)));
+}
+
+/// `parallel sections`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_parallel_sections(
+    function: Function,
+    data: *mut c_void,
+    threads: u32,
+    count: u32,
+    flags: u32,
+) {
+    let share = (Range::counted(u64::from(count)), Kind::Dynamic, 1);
+    run(thread::current(), region(function, data, threads, flags), Some(share));
+}
+
+/// `parallel sections` as GCC before 4.9 has it.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_parallel_sections_start(
+    function: Function,
+    data: *mut c_void,
+    threads: u32,
+    count: u32,
+) {
+    let share = (Range::counted(u64::from(count)), Kind::Dynamic, 1);
+    begin(thread::current(), region(function, data, threads, 0), Some(share));
+}
+
+/// Teams that a league has where nothing is said; as libgomp has it.
+const TEAMS: u32 = 3;
+
+/// `teams` on the host: one team after the other.
+///
+/// # Safety
+/// The function may be called with the data.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_teams_reg(
+    function: Function,
+    data: *mut c_void,
+    teams: u32,
+    limit: u32,
+    _flags: u32,
+) {
+    use std::sync::atomic::Ordering::Relaxed;
+    let me = thread::current();
+    let changeable = &me.root().changeable;
+    let or = |given: u32, set: u32| if given == 0 { set } else { given };
+    let limit = or(limit, changeable.teams_limit.load(Relaxed));
+    let before = me.task().icv().limit;
+    if limit > 0 {
+        me.task().set_icv(|icv| icv.limit = limit);
+    }
+    let teams = or(or(teams, changeable.teams.load(Relaxed)), TEAMS);
+    for number in 0..teams {
+        me.league.set((teams - 1, number));
+        // SAFETY: the program's function, with the argument that the program gave for it.
+        unsafe { function(data) };
+    }
+    me.league.set((0, 0));
+    me.task().set_icv(|icv| icv.limit = before);
+}
+
+/// `teams` in a `target` region on the host: asks for the next team.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_teams4(low: u32, _high: u32, limit: u32, first: bool) -> bool {
+    let me = thread::current();
+    let (last, number) = me.league.get();
+    if first {
+        if limit > 0 {
+            me.task().set_icv(|icv| icv.limit = limit);
+        }
+        me.league.set((low.max(1) - 1, 0));
+        return true;
+    }
+    if number == last {
+        return false;
+    }
+    me.league.set((last, number + 1));
+    true
+}
+
+/// `teams` in a `target` region as GCC before 12 has it.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_teams(_teams: u32, limit: u32) {
+    let me = thread::current();
+    if limit > 0 {
+        me.task().set_icv(|icv| icv.limit = limit);
+    }
+    me.league.set((0, 0));
+}

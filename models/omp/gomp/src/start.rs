@@ -1,0 +1,69 @@
+//! Where the library begins and ends, and errors that the program asks for.
+
+use std::ffi::c_char;
+use std::slice;
+
+use tombolo_omp::root::root;
+use tombolo_omp::{report, sys};
+
+use crate::symbols;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEGIN: extern "C" fn() = begin;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+/// Reads the environment as the program starts, as it says what makes no sense in it, and may be asked to show it.
+extern "C" fn begin() {
+    root();
+}
+
+extern "C" fn end() {
+    if root().settings.report {
+        let names = symbols::of_program();
+        sys::complain(&report::text(root(), |address| symbols::name(&names, address)));
+    }
+}
+
+/// The text of `error`.
+///
+/// # Safety
+/// The text is null, or so long, or ends in a zero if the length is all ones.
+unsafe fn text(message: *const c_char, length: usize) -> String {
+    if message.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller says so.
+    let bytes = unsafe {
+        let length = if length == usize::MAX { libc::strlen(message) } else { length };
+        slice::from_raw_parts(message.cast::<u8>(), length)
+    };
+    format!(": {}", String::from_utf8_lossy(bytes))
+}
+
+/// `error severity(warning) at(execution)`.
+///
+/// # Safety
+/// The text is as GCC passes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_warning(message: *const c_char, length: usize) {
+    // SAFETY: the caller says so.
+    let text = unsafe { text(message, length) };
+    sys::complain(&format!("tombolo omp: error directive encountered{text}\n"));
+}
+
+/// `error severity(fatal) at(execution)`.
+///
+/// # Safety
+/// The text is as GCC passes it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_error(message: *const c_char, length: usize) {
+    // SAFETY: the caller says so.
+    let text = unsafe { text(message, length) };
+    sys::complain(&format!("tombolo omp: fatal error: error directive encountered{text}\n"));
+    // SAFETY: ends the program as an error does, with what it has to do at its end.
+    unsafe { libc::exit(1) };
+}

@@ -1,0 +1,100 @@
+//! What functions of the program are called, for reports.
+//!
+//! GCC's outlined functions are local to their file, so the loader does not know their names; the program's own table does.
+
+use std::fs;
+
+/// A function: its address in the file, and what it is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Symbol {
+    address: usize,
+    name: String,
+}
+
+/// The functions of this program, or none if they were stripped. Addresses are as they are in memory.
+pub fn of_program() -> Vec<Symbol> {
+    let Ok(bytes) = fs::read("/proc/self/exe") else { return Vec::new() };
+    let base = load_base();
+    let mut symbols = read(&bytes).unwrap_or_default();
+    for symbol in &mut symbols {
+        symbol.address = symbol.address.wrapping_add(base);
+    }
+    symbols.sort_by_key(|symbol| symbol.address);
+    symbols
+}
+
+/// What a function is called, or its address.
+pub fn name(symbols: &[Symbol], address: usize) -> String {
+    match symbols.binary_search_by_key(&address, |symbol| symbol.address) {
+        Ok(index) => symbols[index].name.clone(),
+        Err(_) => format!("{address:#x}"),
+    }
+}
+
+/// By how much addresses differ from those in the file: 0 where the program has a fixed place.
+fn load_base() -> usize {
+    // SAFETY: the kernel's vector; a program without it gives 0.
+    let (headers, count) = unsafe { (libc::getauxval(libc::AT_PHDR), libc::getauxval(libc::AT_PHNUM)) };
+    let headers = headers as usize as *const libc::Elf64_Phdr;
+    if headers.is_null() {
+        return 0;
+    }
+    for index in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: there are as many headers as the kernel says.
+        let header = unsafe { &*headers.add(index) };
+        if header.p_type == libc::PT_PHDR {
+            return (headers as usize).wrapping_sub(usize::try_from(header.p_vaddr).unwrap_or(0));
+        }
+    }
+    0
+}
+
+fn number(bytes: &[u8], at: usize, length: usize) -> Option<usize> {
+    let mut word = [0; 8];
+    word.get_mut(..length)?.copy_from_slice(bytes.get(at..at.checked_add(length)?)?);
+    usize::try_from(u64::from_le_bytes(word)).ok()
+}
+
+/// The functions in a file of 64-bit ELF.
+fn read(bytes: &[u8]) -> Option<Vec<Symbol>> {
+    const SYMBOLS: usize = 2;
+    const FUNCTION: usize = 2;
+    if !bytes.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let sections = number(bytes, 0x28, 8)?;
+    let (size, count) = (number(bytes, 0x3a, 2)?, number(bytes, 0x3c, 2)?);
+    let section = |index: usize| sections.checked_add(index.checked_mul(size)?);
+    let table = (0..count).filter_map(section).find(|&at| number(bytes, at + 4, 4) == Some(SYMBOLS))?;
+    let (begin, length) = (number(bytes, table + 0x18, 8)?, number(bytes, table + 0x20, 8)?);
+    let names = number(bytes, section(number(bytes, table + 0x28, 4)?)? + 0x18, 8)?;
+    let mut symbols = Vec::new();
+    for at in (begin..begin.checked_add(length)?).step_by(24) {
+        if number(bytes, at + 4, 1)? & 0xf == FUNCTION {
+            let name = bytes.get(names.checked_add(number(bytes, at, 4)?)?..)?;
+            let name = name.split(|&byte| byte == 0).next()?;
+            let name = String::from_utf8_lossy(name).into_owned();
+            symbols.push(Symbol { address: number(bytes, at + 8, 8)?, name });
+        }
+    }
+    Some(symbols)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_of_this_program_have_names() {
+        let symbols = of_program();
+        let address = name as *const () as usize;
+        assert!(name(&symbols, address).contains("symbols"), "{}", name(&symbols, address));
+        assert_eq!(name(&symbols, 12), "0xc");
+    }
+
+    #[test]
+    fn a_file_that_is_none_has_no_functions() {
+        assert_eq!(read(b"no"), None);
+        assert_eq!(read(&[0xff; 128]), None);
+    }
+}

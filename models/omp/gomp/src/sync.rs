@@ -1,0 +1,190 @@
+//! Barriers, critical sections, `ordered`, and locks that GCC calls for.
+
+use std::ffi::c_void;
+use std::slice;
+
+use tombolo_omp::barrier::barrier;
+use tombolo_omp::lock::Lock;
+use tombolo_omp::root::root;
+use tombolo_omp::{cancel, doacross, loops, thread};
+
+/// `barrier`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_barrier() {
+    barrier(thread::current(), false);
+}
+
+/// `barrier` in a region that may be cancelled. True if it was.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_barrier_cancel() -> bool {
+    barrier(thread::current(), true)
+}
+
+/// `critical`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_critical_start() {
+    root().critical.acquire();
+}
+
+/// The end of `critical`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_critical_end() {
+    root().critical.release();
+}
+
+/// The lock of a named `critical`: the first half of a word that GCC puts into the program's data, zero at first.
+///
+/// # Safety
+/// The word is such a word.
+unsafe fn named(word: *mut *mut c_void) -> &'static Lock {
+    // SAFETY: the caller says so; a lock is an atomic of 32 bits and may be looked at by all.
+    unsafe { &*word.cast::<Lock>() }
+}
+
+/// `critical(name)`.
+///
+/// # Safety
+/// The word is the one that GCC made for the name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_critical_name_start(word: *mut *mut c_void) {
+    // SAFETY: the caller says so.
+    unsafe { named(word) }.acquire();
+}
+
+/// The end of `critical(name)`.
+///
+/// # Safety
+/// The word is the one that GCC made for the name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_critical_name_end(word: *mut *mut c_void) {
+    // SAFETY: the caller says so.
+    unsafe { named(word) }.release();
+}
+
+/// `atomic` on what the processor has no instruction for, and reductions of more than one variable.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_atomic_start() {
+    root().atomic.acquire();
+}
+
+/// The end of such an `atomic`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_atomic_end() {
+    root().atomic.release();
+}
+
+/// `ordered`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_ordered_start() {
+    loops::wait_for_turn(thread::current());
+}
+
+/// The end of `ordered`. The turn goes on with the chunk.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_ordered_end() {}
+
+/// `ordered depend(source)`.
+///
+/// # Safety
+/// There are as many numbers as loops.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_doacross_post(iteration: *const u64) {
+    let me = thread::current();
+    // SAFETY: the caller says so.
+    doacross::post(me, unsafe { slice::from_raw_parts(iteration, doacross::depth(me)) });
+}
+
+/// The same over `unsigned long long`s.
+///
+/// # Safety
+/// There are as many numbers as loops.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_doacross_ull_post(iteration: *const u64) {
+    // SAFETY: the caller says so.
+    unsafe { GOMP_doacross_post(iteration) }
+}
+
+/// `ordered depend(sink: …)`, which GCC calls with one argument for each loop. The first six (eight on Arm) are in registers, the
+/// others on the stack: this puts the former into memory and passes on where both are.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+#[cfg(target_arch = "x86_64")]
+pub extern "C" fn GOMP_doacross_wait() {
+    std::arch::naked_asm!(
+        "sub rsp, 56",
+        "mov [rsp], rdi",
+        "mov [rsp + 8], rsi",
+        "mov [rsp + 16], rdx",
+        "mov [rsp + 24], rcx",
+        "mov [rsp + 32], r8",
+        "mov [rsp + 40], r9",
+        "mov rdi, rsp",
+        "lea rsi, [rsp + 64]",
+        "call {wait}",
+        "add rsp, 56",
+        "ret",
+        wait = sym doacross_wait,
+    )
+}
+
+/// As on x86-64.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+#[cfg(target_arch = "aarch64")]
+pub extern "C" fn GOMP_doacross_wait() {
+    std::arch::naked_asm!(
+        "stp x29, x30, [sp, #-80]!",
+        "stp x0, x1, [sp, #16]",
+        "stp x2, x3, [sp, #32]",
+        "stp x4, x5, [sp, #48]",
+        "stp x6, x7, [sp, #64]",
+        "add x0, sp, #16",
+        "add x1, sp, #80",
+        "bl {wait}",
+        "ldp x29, x30, [sp], #80",
+        "ret",
+        wait = sym doacross_wait,
+    )
+}
+
+/// The same over `unsigned long long`s.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub extern "C" fn GOMP_doacross_ull_wait() {
+    #[cfg(target_arch = "x86_64")]
+    std::arch::naked_asm!("jmp {wait}", wait = sym GOMP_doacross_wait);
+    #[cfg(target_arch = "aarch64")]
+    std::arch::naked_asm!("b {wait}", wait = sym GOMP_doacross_wait);
+}
+
+/// Arguments that are passed in registers.
+const REGISTERS: usize = if cfg!(target_arch = "aarch64") { 8 } else { 6 };
+
+/// Waits for the iteration whose numbers are in these two places.
+///
+/// # Safety
+/// There are as many numbers as the nest of loops that the thread is in has loops.
+unsafe extern "C" fn doacross_wait(registers: *const u64, stack: *const u64) {
+    let me = thread::current();
+    let depth = doacross::depth(me);
+    let mut iteration = [0; 64];
+    for (index, number) in iteration.iter_mut().enumerate().take(depth) {
+        // SAFETY: the caller says so.
+        *number = unsafe {
+            if index < REGISTERS { registers.add(index).read() } else { stack.add(index - REGISTERS).read() }
+        };
+    }
+    doacross::wait(me, &iteration[..depth.min(64)]);
+}
+
+/// `cancel`. Whether the thread is to go to the end of the construct.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_cancel(which: i32, really: bool) -> bool {
+    cancel::cancel(thread::current(), which, really)
+}
+
+/// `cancellation point`. Whether the thread is to go to the end of the construct.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_cancellation_point(which: i32) -> bool {
+    cancel::point(thread::current(), which)
+}

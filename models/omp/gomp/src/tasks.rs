@@ -1,0 +1,265 @@
+//! Tasks, groups of them, and reductions over them.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use tombolo_omp::depend::{self, Dependence};
+use tombolo_omp::share::Range;
+use tombolo_omp::task::{self, Create};
+use tombolo_omp::taskloop::{self, Cut};
+use tombolo_omp::thread::{self, Function, Thread};
+use tombolo_omp::{group, reduction, sys};
+
+/// GCC's flags of tasks and loops of tasks.
+const FINAL: u32 = 1 << 1;
+const DEPEND: u32 = 1 << 3;
+const PRIORITY: u32 = 1 << 4;
+const UP: u32 = 1 << 8;
+const GRAINSIZE: u32 = 1 << 9;
+const IF: u32 = 1 << 10;
+const NOGROUP: u32 = 1 << 11;
+const REDUCTION: u32 = 1 << 12;
+const DETACH: u32 = 1 << 13;
+const STRICT: u32 = 1 << 14;
+
+/// How a program copies arguments.
+type Copy = Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>;
+
+/// What a task says to depend on, from the words that GCC passes: either a count, how many of them are written, and the addresses;
+/// or 0, a count, how many are written, `mutexinoutset` and read, the addresses, and objects of type `omp_depend_t`.
+///
+/// # Safety
+/// The words are such words.
+pub(crate) unsafe fn dependences(words: *const usize) -> Vec<Dependence> {
+    // SAFETY: the caller says so.
+    let word = |index: usize| unsafe { *words.add(index) };
+    let count = word(0);
+    if count > 0 {
+        let written = word(1);
+        return (0..count)
+            .map(|index| Dependence { address: word(2 + index), reads: index >= written })
+            .collect();
+    }
+    let (count, written, exclusive, read) = (word(1), word(2), word(3), word(4));
+    let plain = written + exclusive + read;
+    let of_object = |index: usize| {
+        let object = word(5 + index) as *const usize;
+        // SAFETY: the program's object has two words, an address and a kind.
+        let (address, kind) = unsafe { (*object, *object.add(1)) };
+        match kind {
+            1 => Dependence { address, reads: true },
+            2..=4 => Dependence { address, reads: false },
+            _ => {
+                sys::fatal(&format!("depend(depobj): an object has kind {kind}, which GCC 12 does not know"))
+            }
+        }
+    };
+    let mut all: Vec<_> = (0..plain)
+        .map(|index| Dependence { address: word(5 + index), reads: index >= written + exclusive })
+        .chain((plain..count).map(of_object))
+        .collect();
+    // What writes comes first: it is what counts if an address is said twice.
+    all.sort_by_key(|dependence| dependence.reads);
+    all
+}
+
+/// `task`.
+///
+/// # Safety
+/// All pointers are null or the program's, as GCC passes them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_task(
+    function: Function,
+    data: *mut c_void,
+    copy: Copy,
+    size: i64,
+    align: i64,
+    deferred: bool,
+    flags: u32,
+    depend: *const usize,
+    priority: i32,
+    detach: *mut usize,
+) {
+    let me = thread::current();
+    // SAFETY: the caller says so.
+    let depend = (flags & DEPEND != 0).then(|| unsafe { dependences(depend) });
+    let create = Create {
+        function,
+        data,
+        copy,
+        size: usize::try_from(size).unwrap_or(0),
+        align: usize::try_from(align).unwrap_or(1),
+        deferred,
+        last: flags & FINAL != 0,
+        priority: if flags & PRIORITY != 0 { priority } else { 0 },
+        depend: depend.as_deref(),
+        event: (flags & DETACH != 0).then_some(detach),
+        bounds: None,
+    };
+    task::create(me, create);
+}
+
+/// What `taskloop` is told besides its bounds.
+struct Loop {
+    function: Function,
+    data: *mut c_void,
+    copy: Copy,
+    size: i64,
+    align: i64,
+    flags: u32,
+    tasks: u64,
+    priority: i32,
+}
+
+/// # Safety
+/// All pointers are the program's, as GCC passes them.
+unsafe fn run_taskloop(me: &'static Thread, range: Range, told: &Loop) {
+    let flags = told.flags;
+    let cut = match (flags & GRAINSIZE != 0, flags & STRICT != 0) {
+        (false, _) => Cut::Tasks(told.tasks),
+        (true, false) => Cut::Grain(told.tasks),
+        (true, true) => Cut::Strict(told.tasks),
+    };
+    // SAFETY: behind the two bounds the arguments of a loop with reductions have the address of their array.
+    let reductions = (flags & REDUCTION != 0).then(|| unsafe { *told.data.cast::<*mut usize>().add(2) });
+    let create = Create {
+        function: told.function,
+        data: told.data,
+        copy: told.copy,
+        size: usize::try_from(told.size).unwrap_or(0),
+        align: usize::try_from(told.align).unwrap_or(1),
+        deferred: flags & IF != 0,
+        last: flags & FINAL != 0,
+        priority: told.priority,
+        depend: None,
+        event: None,
+        bounds: None,
+    };
+    taskloop::run(me, range, cut, flags & NOGROUP != 0, reductions, create);
+}
+
+/// `taskloop`.
+///
+/// # Safety
+/// All pointers are null or the program's, as GCC passes them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_taskloop(
+    function: Function,
+    data: *mut c_void,
+    copy: Copy,
+    size: i64,
+    align: i64,
+    flags: u32,
+    tasks: u64,
+    priority: i32,
+    start: i64,
+    end: i64,
+    step: i64,
+) {
+    let told = Loop { function, data, copy, size, align, flags, tasks, priority };
+    // SAFETY: the caller says so.
+    unsafe { run_taskloop(thread::current(), Range::signed(start, end, step), &told) };
+}
+
+/// `taskloop` over `unsigned long long`s.
+///
+/// # Safety
+/// All pointers are null or the program's, as GCC passes them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_taskloop_ull(
+    function: Function,
+    data: *mut c_void,
+    copy: Copy,
+    size: i64,
+    align: i64,
+    flags: u32,
+    tasks: u64,
+    priority: i32,
+    start: u64,
+    end: u64,
+    step: u64,
+) {
+    let told = Loop { function, data, copy, size, align, flags, tasks, priority };
+    // SAFETY: the caller says so.
+    unsafe { run_taskloop(thread::current(), Range::unsigned(flags & UP != 0, start, end, step), &told) };
+}
+
+/// `taskwait`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_taskwait() {
+    task::wait_for_children(thread::current());
+}
+
+/// `taskwait depend(…)`.
+///
+/// # Safety
+/// The words are as GCC passes them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_taskwait_depend(depend: *const usize) {
+    let me = thread::current();
+    // SAFETY: the caller says so.
+    let depend = unsafe { dependences(depend) };
+    depend::wait_for(me, me.task(), &depend);
+}
+
+/// `taskyield`. A thread goes on with its task, which is allowed.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_taskyield() {}
+
+/// `taskgroup`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_taskgroup_start() {
+    group::start(thread::current());
+}
+
+/// The end of `taskgroup`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_taskgroup_end() {
+    group::end(thread::current());
+}
+
+/// `taskgroup task_reduction(…)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_taskgroup_reduction_register(data: *mut usize) {
+    reduction::register_in_group(thread::current(), data, ptr::null_mut());
+}
+
+/// The end of `task_reduction`, after the program has combined the copies.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_taskgroup_reduction_unregister(data: *mut usize) {
+    reduction::unregister(thread::current(), data);
+}
+
+/// `in_reduction`: replaces addresses by those of this thread's copies.
+///
+/// # Safety
+/// There are `count + originals` words.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_task_reduction_remap(count: usize, originals: usize, addresses: *mut usize) {
+    // SAFETY: the caller says so.
+    unsafe { reduction::remap(thread::current(), count, originals, addresses) };
+}
+
+/// The end of a construct with `reduction(task, …)`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_workshare_task_reduction_unregister(cancelled: bool) {
+    reduction::end_construct(thread::current(), cancelled);
+}
+
+/// `omp_fulfill_event`.
+#[unsafe(no_mangle)]
+pub extern "C" fn omp_fulfill_event(event: usize) {
+    if !task::fulfill(event) {
+        sys::fatal("omp_fulfill_event: the event was fulfilled before, or is none");
+    }
+}
+
+/// The same for Fortran.
+///
+/// # Safety
+/// The event is the program's variable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn omp_fulfill_event_(event: *const usize) {
+    // SAFETY: the caller says so.
+    omp_fulfill_event(unsafe { *event });
+}

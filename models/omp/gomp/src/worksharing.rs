@@ -1,0 +1,502 @@
+//! Loops, sections, `single` and `scope`.
+
+use std::ffi::c_void;
+use std::ptr;
+
+use tombolo_omp::barrier::barrier;
+use tombolo_omp::icv::Kind;
+use tombolo_omp::share::{Range, WorkShare};
+use tombolo_omp::store::Store;
+use tombolo_omp::thread::{self, Thread};
+use tombolo_omp::{doacross, loops, reduction};
+
+/// Stores bounds where the program wants them. Whether there are any.
+///
+/// # Safety
+/// Both places are the program's variables for bounds.
+#[inline]
+unsafe fn bounds(found: Option<(u64, u64)>, low: *mut u64, high: *mut u64) -> bool {
+    let Some((first, last)) = found else { return false };
+    // SAFETY: the caller says so.
+    unsafe {
+        low.write(first);
+        high.write(last);
+    }
+    true
+}
+
+/// Begins a loop whose order matters, without a chunk yet.
+fn forget_chunk(me: &'static Thread) {
+    me.adjust(|seat| seat.chunk = (0, 0));
+}
+
+fn chunk_of(chunk: i64) -> u64 {
+    u64::try_from(chunk).unwrap_or(0)
+}
+
+/// What there is of a loop over `long`s: `start`, `next`, and both where the order matters.
+macro_rules! signed_loops {
+    ($($start:ident $kind:ident $smallest:literal $next:ident;)*) => {$(
+        /// Comes to a loop; its first chunk for this thread.
+        ///
+        /// # Safety
+        /// `low` and `high` are variables of the program.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $start(
+            start: i64, end: i64, step: i64, chunk: i64, low: *mut u64, high: *mut u64,
+        ) -> bool {
+            let me = thread::current();
+            forget_chunk(me);
+            loops::start(me, Range::signed(start, end, step), (Kind::$kind, chunk_of(chunk).max($smallest)));
+            // SAFETY: the caller says so.
+            unsafe { bounds(loops::$next(me), low, high) }
+        }
+    )*};
+}
+
+signed_loops! {
+    GOMP_loop_static_start Static 0 next;
+    GOMP_loop_dynamic_start Dynamic 1 next;
+    GOMP_loop_guided_start Guided 1 next;
+    GOMP_loop_nonmonotonic_dynamic_start Dynamic 1 next;
+    GOMP_loop_nonmonotonic_guided_start Guided 1 next;
+    GOMP_loop_ordered_static_start Static 0 next_ordered;
+    GOMP_loop_ordered_dynamic_start Dynamic 1 next_ordered;
+    GOMP_loop_ordered_guided_start Guided 1 next_ordered;
+}
+
+macro_rules! signed_loops_runtime {
+    ($($start:ident $next:ident;)*) => {$(
+        /// Comes to a loop with `schedule(runtime)`; its first chunk for this thread.
+        ///
+        /// # Safety
+        /// `low` and `high` are variables of the program.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $start(start: i64, end: i64, step: i64, low: *mut u64, high: *mut u64) -> bool {
+            let me = thread::current();
+            forget_chunk(me);
+            loops::start(me, Range::signed(start, end, step), loops::runtime(me));
+            // SAFETY: the caller says so.
+            unsafe { bounds(loops::$next(me), low, high) }
+        }
+    )*};
+}
+
+signed_loops_runtime! {
+    GOMP_loop_runtime_start next;
+    GOMP_loop_nonmonotonic_runtime_start next;
+    GOMP_loop_maybe_nonmonotonic_runtime_start next;
+    GOMP_loop_ordered_runtime_start next_ordered;
+}
+
+/// The next chunk does not depend on what the numbers are.
+macro_rules! next_chunks {
+    ($next:ident: $($name:ident)*) => {$(
+        /// The next chunk for this thread.
+        ///
+        /// # Safety
+        /// `low` and `high` are variables of the program.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(low: *mut u64, high: *mut u64) -> bool {
+            // SAFETY: the caller says so.
+            unsafe { bounds(loops::$next(thread::current()), low, high) }
+        }
+    )*};
+}
+
+next_chunks! { next:
+    GOMP_loop_static_next GOMP_loop_dynamic_next GOMP_loop_guided_next GOMP_loop_runtime_next
+    GOMP_loop_nonmonotonic_dynamic_next GOMP_loop_nonmonotonic_guided_next
+    GOMP_loop_nonmonotonic_runtime_next GOMP_loop_maybe_nonmonotonic_runtime_next
+    GOMP_loop_ull_static_next GOMP_loop_ull_dynamic_next GOMP_loop_ull_guided_next GOMP_loop_ull_runtime_next
+    GOMP_loop_ull_nonmonotonic_dynamic_next GOMP_loop_ull_nonmonotonic_guided_next
+    GOMP_loop_ull_nonmonotonic_runtime_next GOMP_loop_ull_maybe_nonmonotonic_runtime_next
+}
+next_chunks! { next_ordered:
+    GOMP_loop_ordered_static_next GOMP_loop_ordered_dynamic_next GOMP_loop_ordered_guided_next
+    GOMP_loop_ordered_runtime_next
+    GOMP_loop_ull_ordered_static_next GOMP_loop_ull_ordered_dynamic_next GOMP_loop_ull_ordered_guided_next
+    GOMP_loop_ull_ordered_runtime_next
+}
+
+/// The same over `unsigned long long`s.
+macro_rules! unsigned_loops {
+    ($($start:ident $kind:ident $smallest:literal $next:ident;)*) => {$(
+        /// Comes to a loop; its first chunk for this thread.
+        ///
+        /// # Safety
+        /// `low` and `high` are variables of the program.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $start(
+            up: bool, start: u64, end: u64, step: u64, chunk: u64, low: *mut u64, high: *mut u64,
+        ) -> bool {
+            let me = thread::current();
+            forget_chunk(me);
+            loops::start(me, Range::unsigned(up, start, end, step), (Kind::$kind, chunk.max($smallest)));
+            // SAFETY: the caller says so.
+            unsafe { bounds(loops::$next(me), low, high) }
+        }
+    )*};
+}
+
+unsigned_loops! {
+    GOMP_loop_ull_static_start Static 0 next;
+    GOMP_loop_ull_dynamic_start Dynamic 1 next;
+    GOMP_loop_ull_guided_start Guided 1 next;
+    GOMP_loop_ull_nonmonotonic_dynamic_start Dynamic 1 next;
+    GOMP_loop_ull_nonmonotonic_guided_start Guided 1 next;
+    GOMP_loop_ull_ordered_static_start Static 0 next_ordered;
+    GOMP_loop_ull_ordered_dynamic_start Dynamic 1 next_ordered;
+    GOMP_loop_ull_ordered_guided_start Guided 1 next_ordered;
+}
+
+macro_rules! unsigned_loops_runtime {
+    ($($start:ident $next:ident;)*) => {$(
+        /// Comes to a loop with `schedule(runtime)`; its first chunk for this thread.
+        ///
+        /// # Safety
+        /// `low` and `high` are variables of the program.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $start(
+            up: bool, start: u64, end: u64, step: u64, low: *mut u64, high: *mut u64,
+        ) -> bool {
+            let me = thread::current();
+            forget_chunk(me);
+            loops::start(me, Range::unsigned(up, start, end, step), loops::runtime(me));
+            // SAFETY: the caller says so.
+            unsafe { bounds(loops::$next(me), low, high) }
+        }
+    )*};
+}
+
+unsigned_loops_runtime! {
+    GOMP_loop_ull_runtime_start next;
+    GOMP_loop_ull_nonmonotonic_runtime_start next;
+    GOMP_loop_ull_maybe_nonmonotonic_runtime_start next;
+    GOMP_loop_ull_ordered_runtime_start next_ordered;
+}
+
+/// What a construct may want besides iterations: copies for reductions over tasks, and memory for all threads.
+struct Extras {
+    reductions: *mut usize,
+    memory: *mut *mut c_void,
+}
+
+impl Extras {
+    fn any(&self) -> bool {
+        !self.reductions.is_null() || !self.memory.is_null()
+    }
+
+    /// Whoever comes first makes them, the others take them over.
+    ///
+    /// # Safety
+    /// The pointers are null or the program's.
+    unsafe fn provide(&self, me: &'static Thread, (share, first): (&'static WorkShare, bool)) {
+        if !self.any() {
+            return;
+        }
+        if !first {
+            share.wait_until_ready();
+        }
+        if !self.reductions.is_null() {
+            reduction::register_in_group(me, self.reductions, share.reductions.get());
+        }
+        if first {
+            share.reductions.set(self.reductions);
+        }
+        // SAFETY: the caller says so; the program's word holds how much memory it wants.
+        let memory = unsafe { self.memory.as_mut() };
+        if let Some(place) = memory {
+            if first {
+                share.memory.set(zeroed(me.store(), *place as usize));
+            }
+            *place = share.memory.get().cast();
+        }
+        if first {
+            share.set_ready();
+        }
+    }
+}
+
+fn zeroed(store: &Store, bytes: usize) -> *mut u8 {
+    let Some(memory) = store.allocate(bytes.max(1), 64) else { store.exhausted() };
+    // SAFETY: the memory is that long, and ours.
+    unsafe { ptr::write_bytes(memory, 0, bytes) };
+    memory
+}
+
+/// Comes to a loop with extras; its first chunk for this thread, if that is wanted.
+///
+/// # Safety
+/// All pointers are null or the program's.
+unsafe fn start_with_extras(
+    range: Range,
+    (schedule, chunk): (u64, u64),
+    (low, high): (*mut u64, *mut u64),
+    extras: Extras,
+    ordered: bool,
+) -> bool {
+    let me = thread::current();
+    if !extras.reductions.is_null() {
+        reduction::begin_construct(me);
+    }
+    forget_chunk(me);
+    let entered = loops::start(me, range, loops::by_number(me, schedule, chunk));
+    // SAFETY: the caller says so.
+    unsafe { extras.provide(me, entered) };
+    if low.is_null() {
+        return true;
+    }
+    let found = if ordered { loops::next_ordered(me) } else { loops::next(me) };
+    // SAFETY: the caller says so.
+    unsafe { bounds(found, low, high) }
+}
+
+macro_rules! loops_with_extras {
+    ($($signed:ident $unsigned:ident $ordered:literal;)*) => {$(
+        /// Comes to a loop that wants more than iterations.
+        ///
+        /// # Safety
+        /// All pointers are null or the program's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $signed(
+            start: i64, end: i64, step: i64, schedule: i64, chunk: i64, low: *mut u64, high: *mut u64,
+            reductions: *mut usize, memory: *mut *mut c_void,
+        ) -> bool {
+            let schedule = (schedule.cast_unsigned(), chunk_of(chunk));
+            // SAFETY: the caller says so.
+            unsafe {
+                let extras = Extras { reductions, memory };
+                start_with_extras(Range::signed(start, end, step), schedule, (low, high), extras, $ordered)
+            }
+        }
+
+        /// The same over `unsigned long long`s.
+        ///
+        /// # Safety
+        /// All pointers are null or the program's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $unsigned(
+            up: bool, start: u64, end: u64, step: u64, schedule: i64, chunk: u64, low: *mut u64, high: *mut u64,
+            reductions: *mut usize, memory: *mut *mut c_void,
+        ) -> bool {
+            let schedule = (schedule.cast_unsigned(), chunk);
+            // SAFETY: the caller says so.
+            unsafe {
+                let extras = Extras { reductions, memory };
+                start_with_extras(Range::unsigned(up, start, end, step), schedule, (low, high), extras, $ordered)
+            }
+        }
+    )*};
+}
+
+loops_with_extras! {
+    GOMP_loop_start GOMP_loop_ull_start false;
+    GOMP_loop_ordered_start GOMP_loop_ull_ordered_start true;
+}
+
+/// Comes to a nest of loops that iterations of wait for each other.
+///
+/// # Safety
+/// All pointers are null or the program's; there are `depth` counts.
+unsafe fn start_doacross(
+    depth: u32,
+    counts: *const u64,
+    schedule: impl FnOnce(&'static Thread) -> (Kind, u64),
+    (low, high): (*mut u64, *mut u64),
+    extras: Extras,
+) -> bool {
+    let me = thread::current();
+    if !extras.reductions.is_null() {
+        reduction::begin_construct(me);
+    }
+    forget_chunk(me);
+    // SAFETY: the caller says so.
+    let counts = unsafe { std::slice::from_raw_parts(counts, depth as usize) };
+    let entered = doacross::start(me, counts, schedule(me));
+    // SAFETY: the caller says so.
+    unsafe { extras.provide(me, entered) };
+    if low.is_null() {
+        return true;
+    }
+    // SAFETY: the caller says so.
+    unsafe { bounds(loops::next(me), low, high) }
+}
+
+const NO_EXTRAS: Extras = Extras { reductions: ptr::null_mut(), memory: ptr::null_mut() };
+
+macro_rules! doacross_loops {
+    ($($signed:ident $unsigned:ident $kind:ident $smallest:literal;)*) => {$(
+        /// Comes to `ordered(n)`.
+        ///
+        /// # Safety
+        /// All pointers are the program's; there are `depth` counts.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $signed(
+            depth: u32, counts: *const u64, chunk: i64, low: *mut u64, high: *mut u64,
+        ) -> bool {
+            let schedule = (Kind::$kind, chunk_of(chunk).max($smallest));
+            // SAFETY: the caller says so.
+            unsafe { start_doacross(depth, counts, |_| schedule, (low, high), NO_EXTRAS) }
+        }
+
+        /// The same over `unsigned long long`s.
+        ///
+        /// # Safety
+        /// All pointers are the program's; there are `depth` counts.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $unsigned(
+            depth: u32, counts: *const u64, chunk: u64, low: *mut u64, high: *mut u64,
+        ) -> bool {
+            let schedule = (Kind::$kind, chunk.max($smallest));
+            // SAFETY: the caller says so.
+            unsafe { start_doacross(depth, counts, |_| schedule, (low, high), NO_EXTRAS) }
+        }
+    )*};
+}
+
+doacross_loops! {
+    GOMP_loop_doacross_static_start GOMP_loop_ull_doacross_static_start Static 0;
+    GOMP_loop_doacross_dynamic_start GOMP_loop_ull_doacross_dynamic_start Dynamic 1;
+    GOMP_loop_doacross_guided_start GOMP_loop_ull_doacross_guided_start Guided 1;
+}
+
+macro_rules! doacross_loops_others {
+    ($($runtime:ident $general:ident;)*) => {$(
+        /// Comes to `ordered(n)` with `schedule(runtime)`.
+        ///
+        /// # Safety
+        /// All pointers are the program's; there are `depth` counts.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $runtime(depth: u32, counts: *const u64, low: *mut u64, high: *mut u64) -> bool {
+            // SAFETY: the caller says so.
+            unsafe { start_doacross(depth, counts, loops::runtime, (low, high), NO_EXTRAS) }
+        }
+
+        /// Comes to `ordered(n)` with extras.
+        ///
+        /// # Safety
+        /// All pointers are null or the program's; there are `depth` counts.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $general(
+            depth: u32, counts: *const u64, schedule: i64, chunk: u64, low: *mut u64, high: *mut u64,
+            reductions: *mut usize, memory: *mut *mut c_void,
+        ) -> bool {
+            let schedule = |me| loops::by_number(me, schedule.cast_unsigned(), chunk);
+            // SAFETY: the caller says so.
+            unsafe { start_doacross(depth, counts, schedule, (low, high), Extras { reductions, memory }) }
+        }
+    )*};
+}
+
+doacross_loops_others! {
+    GOMP_loop_doacross_runtime_start GOMP_loop_doacross_start;
+    GOMP_loop_ull_doacross_runtime_start GOMP_loop_ull_doacross_start;
+}
+
+/// The end of a loop: waits for the others.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_loop_end() {
+    barrier(thread::current(), false);
+}
+
+/// The end of a loop with `nowait`. There is nothing to do: the next construct is another.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_loop_end_nowait() {}
+
+/// The end of a loop in a region that may be cancelled. True if it was.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_loop_end_cancel() -> bool {
+    barrier(thread::current(), true)
+}
+
+/// Comes to `sections`; the number of this thread's first, or 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_sections_start(count: u32) -> u32 {
+    let me = thread::current();
+    loops::start_sections(me, u64::from(count));
+    loops::next_section(me)
+}
+
+/// The same with extras.
+///
+/// # Safety
+/// All pointers are null or the program's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_sections2_start(
+    count: u32,
+    reductions: *mut usize,
+    memory: *mut *mut c_void,
+) -> u32 {
+    let me = thread::current();
+    if !reductions.is_null() {
+        reduction::begin_construct(me);
+    }
+    let entered = loops::start_sections(me, u64::from(count));
+    // SAFETY: the caller says so.
+    unsafe { Extras { reductions, memory }.provide(me, entered) };
+    loops::next_section(me)
+}
+
+/// The number of this thread's next section, or 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_sections_next() -> u32 {
+    loops::next_section(thread::current())
+}
+
+/// The end of `sections`: waits for the others.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_sections_end() {
+    barrier(thread::current(), false);
+}
+
+/// The end of `sections` with `nowait`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_sections_end_nowait() {}
+
+/// The end of `sections` in a region that may be cancelled. True if it was.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_sections_end_cancel() -> bool {
+    barrier(thread::current(), true)
+}
+
+/// `single`: whether this thread is to run it.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_single_start() -> bool {
+    loops::single(thread::current())
+}
+
+/// `single copyprivate`: null for the thread that is to run it, for the others what it has to copy.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_single_copy_start() -> *mut c_void {
+    let me = thread::current();
+    if loops::single(me) {
+        return ptr::null_mut();
+    }
+    barrier(me, false);
+    me.team().copied.get()
+}
+
+/// The end of `single copyprivate` for the thread that ran it.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_single_copy_end(data: *mut c_void) {
+    let me = thread::current();
+    me.team().copied.set(data);
+    barrier(me, false);
+}
+
+/// `scope reduction(task, …)`.
+///
+/// # Safety
+/// The pointer is the program's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_scope_start(reductions: *mut usize) {
+    let me = thread::current();
+    if reductions.is_null() {
+        return;
+    }
+    reduction::begin_construct(me);
+    let entered = loops::start(me, Range::default(), (Kind::Static, 0));
+    // SAFETY: the caller says so.
+    unsafe { Extras { reductions, memory: ptr::null_mut() }.provide(me, entered) };
+}

@@ -1,0 +1,349 @@
+//! The environment: what `OMP_…` and a few `GOMP_…` variables say.
+
+use std::env;
+use std::fmt::Write as _;
+
+use crate::icv::{ACTIVE_LEVELS_MAX, ByLevel, Kind, MONOTONIC, Schedule, Settings};
+use crate::places;
+use crate::root::Root;
+use crate::sys::{self, Processors};
+
+/// What the environment says.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// All that is a number.
+    pub settings: Settings,
+    /// `OMP_AFFINITY_FORMAT`.
+    pub affinity_format: String,
+    /// `OMP_PLACES`, or what stands for it.
+    pub places: Vec<Processors>,
+    /// `OMP_DISPLAY_ENV`: whether it is verbose, if it was asked for.
+    pub display: Option<bool>,
+}
+
+/// What `OMP_AFFINITY_FORMAT` is where nothing was said.
+const FORMAT: &str = "level %L thread %i affinity %A";
+
+/// Reads the environment. What makes no sense is said on standard error and left out.
+pub fn read() -> Read {
+    read_from(|name| env::var(name).ok(), &sys::affinity())
+}
+
+fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> Read {
+    let mut settings = Settings::of(sys::count(processors));
+    let variables = Variables { get: &get };
+    read_threads(&variables, &mut settings);
+    let icv = &mut settings.icv;
+    variables.set("OMP_SCHEDULE", schedule, &mut icv.schedule);
+    variables.set("OMP_DYNAMIC", truth, &mut icv.dynamic);
+    variables.set("OMP_THREAD_LIMIT", positive, &mut icv.limit);
+    variables.set("OMP_DEFAULT_DEVICE", |text| text.parse().ok(), &mut icv.device);
+    variables.set("OMP_ALLOCATOR", allocator, &mut icv.allocator);
+    variables.set("OMP_CANCELLATION", truth, &mut settings.cancellation);
+    variables.set(
+        "OMP_MAX_TASK_PRIORITY",
+        |text| text.parse().ok().filter(|&at| at >= 0),
+        &mut settings.priority,
+    );
+    variables.set("OMP_NUM_TEAMS", positive, &mut settings.teams);
+    variables.set("OMP_TEAMS_THREAD_LIMIT", positive, &mut settings.teams_limit);
+    variables.set("OMP_DISPLAY_AFFINITY", truth, &mut settings.display_affinity);
+    variables.set("OMP_TOMBOLO_REPORT", truth, &mut settings.report);
+    variables.set("OMP_TOMBOLO_ARENA", |text| bytes(text, 1 << 20), &mut settings.arena);
+    variables.set("GOMP_STACKSIZE", |text| bytes(text, 1 << 10), &mut settings.stack);
+    variables.set("OMP_STACKSIZE", |text| bytes(text, 1 << 10), &mut settings.stack);
+    variables.set("OMP_WAIT_POLICY", wait_policy, &mut settings.active_wait);
+    variables.set("GOMP_SPINCOUNT", |text| spins(text).map(Some), &mut settings.spins);
+    variables.set("OMP_TARGET_OFFLOAD", offload, &mut settings.offload_mandatory);
+    let mut display = None;
+    variables.set("OMP_DISPLAY_ENV", display_wanted, &mut display);
+    let places = read_places(&variables, &mut settings, processors);
+    let affinity_format = variables.text("OMP_AFFINITY_FORMAT").unwrap_or_else(|| FORMAT.to_owned());
+    Read { settings, affinity_format, places, display }
+}
+
+struct Variables<'a> {
+    get: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl Variables<'_> {
+    fn text(&self, name: &str) -> Option<String> {
+        (self.get)(name).map(|text| text.trim().to_owned())
+    }
+
+    fn set<T>(&self, name: &str, parse: impl Fn(&str) -> Option<T>, place: &mut T) {
+        let Some(text) = self.text(name).filter(|text| !text.is_empty()) else { return };
+        match parse(&text) {
+            Some(value) => *place = value,
+            None => sys::complain(&format!("tombolo omp: {name}={text} makes no sense and is left out\n")),
+        }
+    }
+}
+
+fn read_threads(variables: &Variables<'_>, settings: &mut Settings) {
+    let list = |text: &str| text.split(',').map(|item| positive(item.trim())).collect::<Option<Vec<u32>>>();
+    let mut threads = Vec::new();
+    variables.set("OMP_NUM_THREADS", list, &mut threads);
+    if let Some(&first) = threads.first() {
+        settings.icv.threads = first;
+        settings.threads = ByLevel::of(&threads);
+    }
+    let mut nested = None;
+    variables.set("OMP_NESTED", |text| truth(text).map(Some), &mut nested);
+    let levels = &mut settings.icv.active_levels;
+    if threads.len() > 1 || nested == Some(true) {
+        *levels = ACTIVE_LEVELS_MAX;
+    }
+    let level = |text: &str| text.parse::<u32>().ok().map(|levels| levels.min(ACTIVE_LEVELS_MAX));
+    variables.set("OMP_MAX_ACTIVE_LEVELS", level, levels);
+}
+
+fn read_places(
+    variables: &Variables<'_>,
+    settings: &mut Settings,
+    processors: &Processors,
+) -> Vec<Processors> {
+    let mut binds = Vec::new();
+    variables.set("OMP_PROC_BIND", bindings, &mut binds);
+    let mut found = Vec::new();
+    variables.set("OMP_PLACES", |text| places::parse(text, processors), &mut found);
+    if found.is_empty() {
+        variables.set("GOMP_CPU_AFFINITY", |text| places::parse_list(text, processors), &mut found);
+    }
+    let unsaid = binds.is_empty();
+    if unsaid && !found.is_empty() {
+        binds.push(places::TRUE);
+    }
+    if binds.first().is_some_and(|&bind| bind != places::FALSE) {
+        if found.is_empty() {
+            found = places::threads(processors);
+        }
+    } else {
+        found.clear();
+    }
+    settings.icv.bind = binds.first().copied().unwrap_or(places::FALSE);
+    settings.binds = ByLevel::of(&binds);
+    found
+}
+
+fn positive(text: &str) -> Option<u32> {
+    text.parse::<u32>().ok().filter(|&value| value > 0 && i32::try_from(value).is_ok())
+}
+
+fn truth(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Some(true),
+        "false" | "0" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+/// A size with a unit, in bytes; without one in units of `unit`.
+fn bytes(text: &str, unit: usize) -> Option<usize> {
+    let digits = text.trim_end_matches(|at: char| !at.is_ascii_digit());
+    let factor = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
+        "" => unit,
+        "b" => 1,
+        "k" => 1 << 10,
+        "m" => 1 << 20,
+        "g" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<usize>().ok()?.checked_mul(factor)
+}
+
+fn spins(text: &str) -> Option<u64> {
+    if matches!(text.to_ascii_lowercase().as_str(), "infinite" | "infinity") {
+        return Some(u64::MAX);
+    }
+    let digits = text.trim_end_matches(|at: char| !at.is_ascii_digit());
+    let factor = match text[digits.len()..].trim().to_ascii_lowercase().as_str() {
+        "" => 1,
+        "k" => 1_000,
+        "m" => 1_000_000,
+        "g" => 1_000_000_000,
+        "t" => 1_000_000_000_000,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn wait_policy(text: &str) -> Option<Option<bool>> {
+    match text.to_ascii_lowercase().as_str() {
+        "active" => Some(Some(true)),
+        "passive" => Some(Some(false)),
+        _ => None,
+    }
+}
+
+fn offload(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "mandatory" => Some(true),
+        "disabled" | "default" => Some(false),
+        _ => None,
+    }
+}
+
+fn display_wanted(text: &str) -> Option<Option<bool>> {
+    if text.eq_ignore_ascii_case("verbose") {
+        return Some(Some(true));
+    }
+    truth(text).map(|wanted| wanted.then_some(false))
+}
+
+/// `[modifier:]kind[,chunk]`.
+fn schedule(text: &str) -> Option<Schedule> {
+    let text = text.to_ascii_lowercase();
+    let (modifier, rest) = match text.split_once(':') {
+        Some((modifier, rest)) => (Some(modifier.trim()), rest),
+        None => (None, text.as_str()),
+    };
+    let (kind, chunk) = match rest.split_once(',') {
+        Some((kind, chunk)) => {
+            (kind.trim(), Some(chunk.trim().parse::<i32>().ok().filter(|&chunk| chunk >= 0)?))
+        }
+        None => (rest.trim(), None),
+    };
+    let kind = match kind {
+        "static" => Kind::Static,
+        "dynamic" => Kind::Dynamic,
+        "guided" => Kind::Guided,
+        "auto" => Kind::Auto,
+        _ => return None,
+    };
+    let modifier = match modifier {
+        Some("monotonic") => MONOTONIC,
+        Some("nonmonotonic") => 0,
+        None if kind == Kind::Static => MONOTONIC,
+        None => 0,
+        Some(_) => return None,
+    };
+    let smallest = i32::from(matches!(kind, Kind::Dynamic | Kind::Guided));
+    Some(Schedule { kind, modifier, chunk: chunk.unwrap_or(smallest).max(smallest) })
+}
+
+fn bindings(text: &str) -> Option<Vec<u8>> {
+    text.split(',')
+        .map(|item| match item.trim().to_ascii_lowercase().as_str() {
+            "primary" | "master" => Some(places::PRIMARY),
+            "close" => Some(places::CLOSE),
+            "spread" => Some(places::SPREAD),
+            other => truth(other).map(|bound| if bound { places::TRUE } else { places::FALSE }),
+        })
+        .collect()
+}
+
+fn allocator(text: &str) -> Option<usize> {
+    const NAMES: [&str; 8] = [
+        "omp_default_mem_alloc",
+        "omp_large_cap_mem_alloc",
+        "omp_const_mem_alloc",
+        "omp_high_bw_mem_alloc",
+        "omp_low_lat_mem_alloc",
+        "omp_cgroup_mem_alloc",
+        "omp_pteam_mem_alloc",
+        "omp_thread_mem_alloc",
+    ];
+    if let Ok(number) = text.parse::<usize>() {
+        return (1..=8).contains(&number).then_some(number);
+    }
+    NAMES.iter().position(|name| text.eq_ignore_ascii_case(name)).map(|index| index + 1)
+}
+
+/// What `OMP_DISPLAY_ENV` and `omp_display_env` show.
+pub fn display(root: &Root, verbosely: bool) -> String {
+    let settings = &root.settings;
+    let icv = settings.icv;
+    let mut text = String::from("\nOPENMP DISPLAY ENVIRONMENT BEGIN\n");
+    let mut show = |name: &str, value: &dyn std::fmt::Display| {
+        let _ = writeln!(text, "  {name} = '{value}'");
+    };
+    show("_OPENMP", &"201511");
+    show("OMP_DYNAMIC", &said(icv.dynamic));
+    show("OMP_NESTED", &said(icv.active_levels > 1));
+    let threads: Vec<String> = match settings.threads.all() {
+        [] => vec![icv.threads.to_string()],
+        list => list.iter().map(ToString::to_string).collect(),
+    };
+    show("OMP_NUM_THREADS", &threads.join(","));
+    let kind = format!("{:?}", icv.schedule.kind).to_uppercase();
+    let chunk = if icv.schedule.chunk > 1 { format!(",{}", icv.schedule.chunk) } else { String::new() };
+    show("OMP_SCHEDULE", &format!("{kind}{chunk}"));
+    show("OMP_PROC_BIND", &places::name(icv.bind));
+    show("OMP_PLACES", &root.places().describe());
+    show("OMP_STACKSIZE", &settings.stack);
+    show("OMP_WAIT_POLICY", &if settings.active_wait == Some(true) { "ACTIVE" } else { "PASSIVE" });
+    show("OMP_THREAD_LIMIT", &icv.limit);
+    show("OMP_MAX_ACTIVE_LEVELS", &icv.active_levels);
+    show("OMP_NUM_TEAMS", &settings.teams);
+    show("OMP_TEAMS_THREAD_LIMIT", &settings.teams_limit);
+    show("OMP_CANCELLATION", &said(settings.cancellation));
+    show("OMP_DEFAULT_DEVICE", &icv.device);
+    show("OMP_MAX_TASK_PRIORITY", &settings.priority);
+    show("OMP_DISPLAY_AFFINITY", &said(settings.display_affinity));
+    show("OMP_AFFINITY_FORMAT", &crate::affinity::format(root));
+    show("OMP_ALLOCATOR", &icv.allocator);
+    show("OMP_TARGET_OFFLOAD", &if settings.offload_mandatory { "MANDATORY" } else { "DEFAULT" });
+    if verbosely {
+        show("GOMP_SPINCOUNT", &settings.turns());
+        show("OMP_TOMBOLO_REPORT", &said(settings.report));
+    }
+    text.push_str("OPENMP DISPLAY ENVIRONMENT END\n");
+    text
+}
+
+fn said(value: bool) -> &'static str {
+    if value { "TRUE" } else { "FALSE" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(pairs: &[(&str, &str)]) -> Settings {
+        let mut processors = sys::affinity();
+        sys::include(&mut processors, 0);
+        let get =
+            |name: &str| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        read_from(get, &processors).settings
+    }
+
+    #[test]
+    fn lists_are_by_level_and_allow_nesting() {
+        let settings = with(&[("OMP_NUM_THREADS", "4, 2")]);
+        assert_eq!((settings.icv.threads, settings.threads.at(1)), (4, Some(2)));
+        assert_eq!(settings.icv.active_levels, ACTIVE_LEVELS_MAX);
+        assert_eq!(with(&[("OMP_NUM_THREADS", "4")]).icv.active_levels, 1);
+        assert_eq!(with(&[("OMP_NUM_THREADS", "4,2"), ("OMP_MAX_ACTIVE_LEVELS", "1")]).icv.active_levels, 1);
+    }
+
+    #[test]
+    fn schedules() {
+        assert_eq!(schedule("guided,7"), Some(Schedule { kind: Kind::Guided, modifier: 0, chunk: 7 }));
+        assert_eq!(
+            schedule("Monotonic: dynamic"),
+            Some(Schedule { kind: Kind::Dynamic, modifier: MONOTONIC, chunk: 1 })
+        );
+        assert_eq!(schedule("static").map(|schedule| schedule.chunk), Some(0));
+        assert_eq!(schedule("sometimes"), None);
+        assert_eq!(schedule("dynamic,-1"), None);
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(bytes("64", 1024), Some(65536));
+        assert_eq!(bytes("2 M", 1024), Some(2 << 20));
+        assert_eq!(bytes("12B", 1024), Some(12));
+        assert_eq!(bytes("12X", 1024), None);
+        assert_eq!(bytes("99999999999999999999G", 1), None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_left_out() {
+        let settings =
+            with(&[("OMP_NUM_THREADS", "0"), ("OMP_DYNAMIC", "perhaps"), ("OMP_WAIT_POLICY", "active")]);
+        assert_eq!(settings.icv.threads, settings.processors);
+        assert!(!settings.icv.dynamic);
+        assert_eq!(settings.turns(), 30_000_000_000);
+    }
+}

@@ -1,0 +1,212 @@
+//! Loops and sections: who gets which iterations.
+
+use std::sync::atomic::Ordering;
+
+use crate::icv::Kind;
+use crate::share::{self, Range, WorkShare};
+use crate::sys;
+use crate::thread::{Seat, Thread};
+use crate::wait;
+
+/// Beyond this many iterations, or with longer chunks, the next one is not taken by adding.
+const EASY: u64 = 1 << 62;
+
+/// A schedule as a construct has it: with the chunk of the clause, or of `run-sched-var` for `schedule(runtime)`.
+pub fn runtime(me: &'static Thread) -> (Kind, u64) {
+    let schedule = me.task().icv().schedule;
+    let chunk = u64::try_from(schedule.chunk).unwrap_or(0);
+    match schedule.kind {
+        Kind::Auto => (Kind::Static, 0),
+        Kind::Static => (Kind::Static, chunk),
+        kind => (kind, chunk.max(1)),
+    }
+}
+
+/// What `GOMP_loop_start` and the like are told: a number of a schedule, with a chunk that may be 0.
+pub fn by_number(me: &'static Thread, number: u64, chunk: u64) -> (Kind, u64) {
+    match number & 0x7fff_ffff {
+        1 => (Kind::Static, chunk),
+        2 => (Kind::Dynamic, chunk.max(1)),
+        3 => (Kind::Guided, chunk.max(1)),
+        0 | 4 => runtime(me),
+        other => sys::fatal(&format!("a loop has schedule {other}, which GCC 12 does not know")),
+    }
+}
+
+/// Comes to a loop.
+#[inline]
+pub fn start(me: &'static Thread, range: Range, (kind, chunk): (Kind, u64)) -> (&'static WorkShare, bool) {
+    share::enter(me, |share| share.describe(range, kind, chunk))
+}
+
+/// The next chunk of the loop that the thread is at, in the program's bounds.
+#[inline]
+pub fn next(me: &'static Thread) -> Option<(u64, u64)> {
+    let seat = me.seat();
+    let share = seat.share;
+    let (low, high) = match share.kind.get() {
+        Kind::Dynamic => next_dynamic(share)?,
+        Kind::Guided => next_guided(share, u64::from(seat.team.size()))?,
+        Kind::Static | Kind::Auto => next_static(me, seat)?,
+    };
+    Some(share.range.get().bounds(low, high))
+}
+
+/// As [`next`], for loops in which the order matters: what the thread had before is in order first.
+pub fn next_ordered(me: &'static Thread) -> Option<(u64, u64)> {
+    let seat = me.seat();
+    finish_chunk(me);
+    let share = seat.share;
+    let taken = match share.kind.get() {
+        Kind::Dynamic => next_dynamic(share),
+        Kind::Guided => next_guided(share, u64::from(seat.team.size())),
+        Kind::Static | Kind::Auto => next_static(me, seat),
+    };
+    me.adjust(|seat| seat.chunk = taken.unwrap_or((0, 0)));
+    taken.map(|(low, high)| share.range.get().bounds(low, high))
+}
+
+#[inline]
+fn next_dynamic(share: &WorkShare) -> Option<(u64, u64)> {
+    let (count, chunk) = (share.range.get().count, share.chunk.get());
+    let taken = &share.taken.0;
+    let seen = taken.load(Ordering::Relaxed);
+    if seen >= count || share.cancelled.load(Ordering::Relaxed) {
+        return None;
+    }
+    if count < EASY && chunk < 1 << 32 {
+        let low = taken.fetch_add(chunk, Ordering::Relaxed);
+        return (low < count).then(|| (low, count.min(low + chunk)));
+    }
+    take(share, |left| left.min(chunk))
+}
+
+fn next_guided(share: &WorkShare, size: u64) -> Option<(u64, u64)> {
+    if share.cancelled.load(Ordering::Relaxed) {
+        return None;
+    }
+    let chunk = share.chunk.get();
+    take(share, |left| left.div_ceil(size).max(chunk).min(left))
+}
+
+/// Takes as many iterations as the rule says of those that are left.
+fn take(share: &WorkShare, rule: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
+    let (count, taken) = (share.range.get().count, &share.taken.0);
+    let mut low = taken.load(Ordering::Relaxed);
+    loop {
+        let left = count.checked_sub(low).filter(|&left| left > 0)?;
+        let high = low + rule(left);
+        match taken.compare_exchange_weak(low, high, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return Some((low, high)),
+            Err(now) => low = now,
+        }
+    }
+}
+
+/// Static schedules need nobody else: who gets what follows from the number of the thread.
+fn next_static(me: &'static Thread, seat: Seat) -> Option<(u64, u64)> {
+    let share = seat.share;
+    if share.cancelled.load(Ordering::Relaxed) {
+        return None;
+    }
+    let (count, size, id) = (share.range.get().count, u64::from(seat.team.size()), u64::from(seat.id));
+    let part = match share.chunk.get() {
+        0 if seat.trip > 0 => None,
+        0 => Some(equal_part(count, size, id)),
+        chunk => {
+            let number = u128::from(seat.trip) * u128::from(size) + u128::from(id);
+            let low = u64::try_from(number * u128::from(chunk)).ok()?;
+            Some((low, low.saturating_add(chunk).min(count)))
+        }
+    };
+    me.adjust(|seat| seat.trip += 1);
+    part.filter(|&(low, high)| low < high)
+}
+
+/// The part of thread `id` when `count` iterations are shared out equally.
+pub fn equal_part(count: u64, size: u64, id: u64) -> (u64, u64) {
+    let (each, more) = (count / size, count % size);
+    let low = each * id + id.min(more);
+    (low, low + each + u64::from(id < more))
+}
+
+/// Waits until it is the turn of the chunk that the thread has.
+pub fn wait_for_turn(me: &'static Thread) {
+    let seat = me.seat();
+    let (low, high) = seat.chunk;
+    let turn = &seat.share.turn.0;
+    if low == high || turn.load(Ordering::Acquire) == low {
+        return;
+    }
+    let wants = &seat.team.member(seat.id).wants;
+    wants.store(low + 1, Ordering::SeqCst);
+    wait::until(me, None, || {
+        turn.load(Ordering::Acquire) == low
+            || seat.share.cancelled.load(Ordering::Relaxed)
+            || seat.team.cancelled.load(Ordering::Relaxed)
+    });
+    wants.store(0, Ordering::Relaxed);
+}
+
+/// All of the chunk that the thread has is in order: the next one's turn has come.
+fn finish_chunk(me: &'static Thread) {
+    let seat = me.seat();
+    let (low, high) = seat.chunk;
+    if low == high {
+        return;
+    }
+    wait_for_turn(me);
+    seat.share.turn.0.store(high, Ordering::SeqCst);
+    me.adjust(|seat| seat.chunk = (0, 0));
+    if seat.team.size() == 1 {
+        return;
+    }
+    sys::full_fence();
+    for member in seat.team.members() {
+        if member.wants.load(Ordering::Relaxed) == high + 1 {
+            member.wake();
+        }
+    }
+}
+
+/// The end of a loop in which the order matters, for a thread that did not ask for its last chunk's successor.
+pub fn finish_order(me: &'static Thread) {
+    finish_chunk(me);
+}
+
+/// Comes to a `sections` construct of so many.
+pub fn start_sections(me: &'static Thread, count: u64) -> (&'static WorkShare, bool) {
+    start(me, Range::counted(count), (Kind::Dynamic, 1))
+}
+
+/// The next section for this thread, from 1; 0 when there are none left.
+pub fn next_section(me: &'static Thread) -> u32 {
+    next_dynamic(me.seat().share).map_or(0, |(low, _)| u32::try_from(low + 1).unwrap_or(u32::MAX))
+}
+
+/// Whether this thread is to run the `single` that it comes to.
+#[inline]
+pub fn single(me: &'static Thread) -> bool {
+    let seat = me.seat();
+    me.adjust(|seat| seat.singles = seat.singles.wrapping_add(1));
+    let singles = &seat.team.singles.0;
+    seat.team.size() == 1
+        || singles
+            .compare_exchange(seat.singles, seat.singles.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_parts_cover_everything_once() {
+        for (count, size) in [(0, 3), (1, 4), (10, 3), (12, 4), (7, 7), (5, 1)] {
+            let parts: Vec<_> = (0..size).map(|id| equal_part(count, size, id)).collect();
+            assert_eq!((parts[0].0, parts[parts.len() - 1].1), (0, count));
+            assert!(parts.windows(2).all(|pair| pair[0].1 == pair[1].0), "{count} among {size}");
+            assert!(parts.iter().all(|&(low, high)| high - low <= count / size + 1));
+        }
+    }
+}

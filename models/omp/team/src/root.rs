@@ -1,0 +1,245 @@
+//! What there is once for a job.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::icv::Settings;
+use crate::lock::{Lock, Spinlock};
+use crate::places::Places;
+use crate::report::Report;
+use crate::store::{SPAN, Store};
+use crate::team::Team;
+use crate::thread::{self, Thread};
+use crate::wait::{self, Awake};
+use crate::{env, sys};
+
+/// How workers are made, which is all that differs between the ways to run a job.
+pub type StartWorker = fn(&'static Thread) -> Result<(), String>;
+
+/// What there is once for a job. It lies at the beginning of the store.
+#[repr(C, align(64))]
+pub struct Root {
+    /// Where all that is shared lies.
+    pub store: &'static Store,
+    /// Who is awake.
+    pub awake: Awake,
+    /// The lock of `critical` without a name.
+    pub critical: Lock,
+    /// The lock of `atomic` where the processor cannot.
+    pub atomic: Lock,
+    /// What was set for the whole program.
+    pub settings: Settings,
+    /// What the program may still change of it, for all threads.
+    pub changeable: Changeable,
+    places: Places,
+    idle: Spinlock,
+    idle_threads: Cell<Option<&'static Thread>>,
+    /// Records of threads that OpenMP did not start and that have ended.
+    left_threads: Cell<Option<&'static Thread>>,
+    teams: Spinlock,
+    /// Teams that nobody has, by the logarithm of their capacity.
+    spare_teams: UnsafeCell<[Option<&'static Team>; 32]>,
+    /// Threads that are in teams, where there is a limit.
+    pub busy: AtomicU32,
+    /// What regions took.
+    pub report: Report,
+    start_worker: StartWorker,
+    key: u32,
+}
+
+/// What the program may change for all threads.
+pub struct Changeable {
+    /// `omp_set_num_teams`.
+    pub teams: AtomicU32,
+    /// `omp_set_teams_thread_limit`.
+    pub teams_limit: AtomicU32,
+    /// Guards the format.
+    pub format_lock: Spinlock,
+    /// `omp_set_affinity_format`.
+    pub format: UnsafeCell<[u8; 256]>,
+}
+
+// SAFETY: what is in cells is touched only while the lock beside it is held.
+unsafe impl Sync for Root {}
+
+static ROOT: AtomicPtr<Root> = AtomicPtr::new(ptr::null_mut());
+static MAKING: Spinlock = Spinlock::new();
+
+/// The job that this process is of. The first call makes it from the environment.
+pub fn root() -> &'static Root {
+    // SAFETY: once there, it is there for ever.
+    match unsafe { ROOT.load(Ordering::Acquire).as_ref() } {
+        Some(root) => root,
+        None => make(),
+    }
+}
+
+#[cold]
+fn make() -> &'static Root {
+    let _held = MAKING.hold();
+    // SAFETY: once there, it is there for ever.
+    if let Some(root) = unsafe { ROOT.load(Ordering::Acquire).as_ref() } {
+        return root;
+    }
+    let read = env::read();
+    let display = read.display;
+    let root = Root::create(ordinary_store(&read), read, start_thread);
+    ROOT.store(ptr::from_ref(root).cast_mut(), Ordering::Release);
+    if let Some(verbosely) = display {
+        sys::complain(&env::display(root, verbosely));
+    }
+    root
+}
+
+/// Memory of this process alone. As much as the system lets us reserve; pages come when they are touched.
+fn ordinary_store(read: &env::Read) -> &'static Store {
+    let sizes = [read.settings.arena, 4 << 30, 1 << 30, 256 << 20, 64 << 20, 16 << 20];
+    for size in sizes.into_iter().filter(|&size| size > 0) {
+        let size = size.next_multiple_of(SPAN).max(16 << 20);
+        if let Some(memory) = sys::reserve(size + SPAN) {
+            let base = (memory as usize).next_multiple_of(SPAN) as *mut u8;
+            // SAFETY: the mapping is fresh, zero and never unmapped; a span was added for the alignment.
+            return unsafe { Store::format(base, size) };
+        }
+    }
+    sys::fatal("there is no memory for the runtime: the limit of address space (ulimit -v) is below 16 MiB")
+}
+
+/// A worker of this process: a thread.
+fn start_thread(thread: &'static Thread) -> Result<(), String> {
+    let stack = thread.root().settings.stack;
+    sys::start_thread(stack, crate::team::worker, thread).map_err(|error| {
+        let error = std::io::Error::from_raw_os_error(error);
+        format!("a thread could not be started: {error}; OMP_STACKSIZE sets how large its stack is, `ulimit -u` how many there may be")
+    })
+}
+
+impl Root {
+    /// Makes a job whose memory is this store.
+    pub fn create(store: &'static Store, read: env::Read, start_worker: StartWorker) -> &'static Self {
+        let settings = read.settings;
+        let mut format = [0; 256];
+        let given = read.affinity_format.as_bytes();
+        let length = given.len().min(255);
+        format[..length].copy_from_slice(&given[..length]);
+        let root = store.place(Self {
+            store,
+            awake: Awake::default(),
+            critical: Lock::new(),
+            atomic: Lock::new(),
+            settings,
+            changeable: Changeable {
+                teams: AtomicU32::new(settings.teams),
+                teams_limit: AtomicU32::new(settings.teams_limit),
+                format_lock: Spinlock::new(),
+                format: UnsafeCell::new(format),
+            },
+            places: Places::new(store, &read.places),
+            idle: Spinlock::new(),
+            idle_threads: Cell::new(None),
+            left_threads: Cell::new(None),
+            teams: Spinlock::new(),
+            spare_teams: UnsafeCell::new([None; 32]),
+            busy: AtomicU32::new(0),
+            report: Report::default(),
+            start_worker,
+            key: thread_key(),
+        });
+        root.awake.configure(settings.processors, settings.turns());
+        wait::patience().configure(settings.processors, settings.turns());
+        root
+    }
+
+    /// `OMP_PLACES`.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// A worker: one that is idle, or a new one. It waits at its dock, or begins when it is given something.
+    pub fn hire(&'static self) -> Result<(&'static Thread, bool), String> {
+        let held = self.idle.hold();
+        if let Some(thread) = self.idle_threads.get() {
+            self.idle_threads.set(thread.next_idle.take());
+            return Ok((thread, false));
+        }
+        drop(held);
+        Ok((Thread::create(self), true))
+    }
+
+    /// Starts a worker that was just made, and that was given something.
+    pub fn start(&self, thread: &'static Thread) -> Result<(), String> {
+        (self.start_worker)(thread)
+    }
+
+    /// Takes a worker back that is at its dock.
+    pub fn dismiss(&self, thread: &'static Thread) {
+        let _held = self.idle.hold();
+        thread.next_idle.set(self.idle_threads.replace(Some(thread)));
+    }
+
+    /// A record for a thread that OpenMP did not start.
+    pub fn adopt(&'static self) -> &'static Thread {
+        let held = self.idle.hold();
+        let left = self.left_threads.get();
+        if let Some(thread) = left {
+            self.left_threads.set(thread.next_idle.take());
+        }
+        drop(held);
+        left.unwrap_or_else(|| Thread::create(self))
+    }
+
+    /// A thread that OpenMP did not start has ended: its workers are for others now.
+    pub fn leave(&'static self, thread: &'static Thread) {
+        if let Some(team) = thread.spare.take() {
+            team.dismiss_from(1, self);
+            self.give_team(team);
+        }
+        if let Some(seat) = thread.stand() {
+            self.give_team(seat.team);
+        }
+        let _held = self.idle.hold();
+        thread.next_idle.set(self.left_threads.replace(Some(thread)));
+    }
+
+    /// Has [`thread::left`] called when the thread ends.
+    pub fn forget_at_end(&self, thread: &'static Thread) {
+        // SAFETY: the key was made when the job was; the value is for `thread_ended` below only.
+        unsafe { libc::pthread_setspecific(self.key, ptr::from_ref(thread).cast()) };
+    }
+
+    /// A team for so many, if there is one that nobody has.
+    pub fn take_team(&self, order: usize) -> Option<&'static Team> {
+        let _held = self.teams.hold();
+        // SAFETY: the lock is held.
+        let teams = unsafe { &mut *self.spare_teams.get() };
+        let team = teams[order]?;
+        teams[order] = team.next_spare.take();
+        Some(team)
+    }
+
+    /// Gives a team back. Its memory stays a team: threads that left it may still look at it.
+    pub fn give_team(&self, team: &'static Team) {
+        let _held = self.teams.hold();
+        // SAFETY: the lock is held.
+        let teams = unsafe { &mut *self.spare_teams.get() };
+        let list = &mut teams[team.order()];
+        team.next_spare.set(list.replace(team));
+    }
+}
+
+fn thread_key() -> u32 {
+    let mut key = 0;
+    // SAFETY: the key is ours to write, and the destructor takes what is stored by `forget_at_end`.
+    unsafe { libc::pthread_key_create(&raw mut key, Some(thread_ended)) };
+    key
+}
+
+/// # Safety
+/// The value is what [`Root::forget_at_end`] stored.
+unsafe extern "C" fn thread_ended(value: *mut libc::c_void) {
+    // SAFETY: the value is what `forget_at_end` stored, which lives for ever.
+    if let Some(thread) = unsafe { value.cast::<Thread>().as_ref() } {
+        thread::left(thread);
+    }
+}

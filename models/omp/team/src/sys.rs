@@ -1,0 +1,261 @@
+//! What the runtime asks of Linux and of the processor directly.
+//!
+//! Words that workers wait on may lie in memory that several processes share, so futexes here are never private.
+
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::thread::Thread;
+
+/// Sleeps until `word` is woken; returns at once if it is not `expected`. May also return for no reason.
+pub fn futex_wait(word: &AtomicU32, expected: u32) {
+    // SAFETY: the word is alive as long as the reference, and the kernel only reads it.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            expected,
+            ptr::null::<libc::timespec>(),
+        );
+    }
+}
+
+/// As [`futex_wait`], for at most so many milliseconds.
+pub fn futex_wait_for(word: &AtomicU32, expected: u32, milliseconds: u32) {
+    let time = libc::timespec {
+        tv_sec: i64::from(milliseconds / 1000),
+        tv_nsec: i64::from(milliseconds % 1000) * 1_000_000,
+    };
+    // SAFETY: the word and the time are alive as long as the call lasts, and the kernel only reads them.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &raw const time);
+    }
+}
+
+/// Wakes up to `count` of those who sleep on `word`.
+pub fn futex_wake(word: &AtomicU32, count: u32) {
+    // SAFETY: the kernel takes the address as a key and touches no memory.
+    unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, count);
+    }
+}
+
+/// Nanoseconds of the monotonic clock.
+pub fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock exists on every Linux, and `time` is ours to write.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// Lets others run that want this processor.
+pub fn yield_now() {
+    // SAFETY: the call has no arguments and touches no memory.
+    unsafe { libc::sched_yield() };
+}
+
+/// Processors that this process may run on, as a mask by number.
+pub type Processors = libc::cpu_set_t;
+
+/// The processors that the calling thread may run on.
+pub fn affinity() -> Processors {
+    // SAFETY: an empty mask is a valid value, all of whose bytes are zero.
+    let mut set: Processors = unsafe { std::mem::zeroed() };
+    // SAFETY: the mask is ours, and its size is told.
+    let failed = unsafe { libc::sched_getaffinity(0, size_of::<Processors>(), &raw mut set) } != 0;
+    if failed {
+        include(&mut set, 0);
+    }
+    set
+}
+
+/// Lets the calling thread run on these processors only. Whether the kernel agreed.
+pub fn bind(set: &Processors) -> bool {
+    // SAFETY: the mask is read only, and its size is told.
+    unsafe { libc::sched_setaffinity(0, size_of::<Processors>(), set) == 0 }
+}
+
+/// Whether a processor is in the mask.
+pub fn includes(set: &Processors, processor: usize) -> bool {
+    // SAFETY: the macro's function checks bounds of the mask that it is given.
+    processor < limit() && unsafe { libc::CPU_ISSET(processor, set) }
+}
+
+/// Takes a processor into the mask; one beyond the mask is left out.
+pub fn include(set: &mut Processors, processor: usize) {
+    if processor < limit() {
+        // SAFETY: the number was just found to lie in the mask.
+        unsafe { libc::CPU_SET(processor, set) };
+    }
+}
+
+/// How many processors are in the mask.
+pub fn count(set: &Processors) -> u32 {
+    // SAFETY: the mask is only read.
+    u32::try_from(unsafe { libc::CPU_COUNT(set) }).unwrap_or(1).max(1)
+}
+
+/// The first number beyond a mask.
+pub const fn limit() -> usize {
+    size_of::<Processors>() * 8
+}
+
+/// Reserves memory for the runtime: readable, writable, zero, and without a page until it is touched.
+pub fn reserve(length: usize) -> Option<*mut u8> {
+    // SAFETY: a new mapping anywhere; it replaces nothing.
+    let base = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    (base != libc::MAP_FAILED).then_some(base.cast())
+}
+
+/// What a new thread of this process begins with.
+pub type Start = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
+
+/// Starts a thread that nobody joins. `stack` of 0 is the size that the system gives.
+///
+/// # Errors
+/// The number of the error that the C library gave.
+pub fn start_thread(stack: usize, start: Start, argument: &'static Thread) -> Result<(), i32> {
+    // SAFETY: an attribute object is plain data until it is initialised in the next line.
+    let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the attributes are ours; they are destroyed below. The thread's argument lives for ever.
+    unsafe {
+        libc::pthread_attr_init(&raw mut attributes);
+        libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
+        if stack > 0 {
+            libc::pthread_attr_setstacksize(&raw mut attributes, stack);
+        }
+        let mut thread = 0;
+        let argument = ptr::from_ref(argument).cast_mut().cast();
+        let failure = libc::pthread_create(&raw mut thread, &raw const attributes, start, argument);
+        libc::pthread_attr_destroy(&raw mut attributes);
+        if failure == 0 { Ok(()) } else { Err(failure) }
+    }
+}
+
+/// The calling thread's number in the kernel.
+pub fn thread_number() -> u64 {
+    // SAFETY: the call has no arguments.
+    u64::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0)
+}
+
+/// Writes to standard error, whole if it can be.
+pub fn complain(text: &str) {
+    // SAFETY: the bytes are alive and their number is told; a short or failed write is accepted.
+    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+}
+
+/// Ends the program after saying why, as something cannot be done that it asked for.
+pub fn fatal(text: &str) -> ! {
+    complain(&format!("tombolo omp: {text}\n"));
+    // SAFETY: the call does not return; nothing of ours needs to be run before.
+    unsafe { libc::_exit(1) }
+}
+
+// The word of thread-local storage that says who we are. It is at an offset that is known when the library is
+// loaded ("initial exec"), as a call to find it would be the longest part of many entry points.
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".pushsection .tbss.tombolo_omp_me,\"awT\",@nobits",
+    ".hidden tombolo_omp_me",
+    ".globl tombolo_omp_me",
+    ".type tombolo_omp_me, @object",
+    ".size tombolo_omp_me, 8",
+    ".p2align 3",
+    "tombolo_omp_me:",
+    ".zero 8",
+    ".popsection",
+);
+
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".pushsection .tbss.tombolo_omp_me,\"awT\",%nobits",
+    ".hidden tombolo_omp_me",
+    ".globl tombolo_omp_me",
+    ".type tombolo_omp_me, %object",
+    ".size tombolo_omp_me, 8",
+    ".p2align 3",
+    "tombolo_omp_me:",
+    ".zero 8",
+    ".popsection",
+);
+
+/// Where the calling thread's word lies.
+#[inline]
+fn slot() -> *mut *const Thread {
+    let address: *mut *const Thread;
+    // SAFETY: reads the offset of the word, which the loader wrote, and the thread's own base; both do not change.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!(
+            "mov {address}, qword ptr [rip + tombolo_omp_me@GOTTPOFF]",
+            "add {address}, qword ptr fs:[0]",
+            address = out(reg) address,
+            options(nostack, pure, readonly),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!(
+            "mrs {base}, tpidr_el0",
+            "adrp {address}, :gottprel:tombolo_omp_me",
+            "ldr {address}, [{address}, :gottprel_lo12:tombolo_omp_me]",
+            "add {address}, {address}, {base}",
+            base = out(reg) _,
+            address = out(reg) address,
+            options(nostack, pure, readonly),
+        );
+    }
+    address
+}
+
+/// Who the calling thread is, if it was here before.
+#[inline]
+pub fn me() -> Option<&'static Thread> {
+    // SAFETY: the word is this thread's own, aligned and zero at first; what it points to lives for ever.
+    unsafe { (*slot()).as_ref() }
+}
+
+/// Says who the calling thread is.
+pub fn set_me(thread: Option<&'static Thread>) {
+    let value = thread.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the word is this thread's own.
+    unsafe { *slot() = value };
+}
+
+/// Counts attempts to spin, and tells when it has been enough.
+#[derive(Debug)]
+pub struct Spin {
+    left: u64,
+}
+
+impl Spin {
+    /// For so many turns.
+    pub fn turns(left: u64) -> Self {
+        Self { left }
+    }
+
+    /// One more turn; false when there are none left.
+    #[inline]
+    pub fn turn(&mut self) -> bool {
+        std::hint::spin_loop();
+        self.left = self.left.saturating_sub(1);
+        self.left > 0
+    }
+}
+
+/// A fence between a store and a later load, which pairs with the same on the other side.
+#[inline]
+pub fn full_fence() {
+    std::sync::atomic::fence(Ordering::SeqCst);
+}

@@ -1,0 +1,194 @@
+//! A thread of the job: what it is told, where it stands, what it keeps.
+
+use std::cell::Cell;
+use std::ptr;
+
+use crate::root::{Root, root};
+use crate::share::WorkShare;
+use crate::store::{Cache, Store};
+use crate::sys;
+use crate::task::Task;
+use crate::team::Team;
+use crate::wait::{Awake, Dock};
+
+/// An outlined function, with the address of its frame as its argument.
+pub type Function = unsafe extern "C" fn(*mut libc::c_void);
+
+/// Where a thread stands in a team.
+#[derive(Clone, Copy)]
+pub struct Seat {
+    /// The team.
+    pub team: &'static Team,
+    /// Its number in the team.
+    pub id: u32,
+    /// What it executes.
+    pub task: &'static Task,
+    /// The last construct that shares work it came to.
+    pub share: &'static WorkShare,
+    /// How many `single` constructs it came to.
+    pub singles: u32,
+    /// Chunks of a static loop that it took, or the position of its chunk where the order matters.
+    pub trip: u64,
+    /// The chunk it has, by iteration.
+    pub chunk: (u64, u64),
+}
+
+/// A thread of the job. The first cache line is what others write, the rest is its own.
+#[repr(C, align(64))]
+pub struct Thread {
+    /// Where it is told that there is something, and sleeps.
+    pub dock: Dock,
+    /// Its number in the team it was given to.
+    pub given_id: Cell<u32>,
+    /// The team it was given to.
+    pub given_team: Cell<*const Team>,
+    /// What it is to run there.
+    pub given_function: Cell<Option<Function>>,
+    /// With what.
+    pub given_data: Cell<*mut libc::c_void>,
+    /// Where: the place plus one, or 0, and the places that its own teams may use.
+    pub given_place: Cell<(u32, (u32, u32))>,
+
+    seat: Padded<Cell<Option<Seat>>>,
+    root: &'static Root,
+    cache: Cache,
+    /// A team that it had, with its workers, for the next region.
+    pub spare: Cell<Option<&'static Team>>,
+    /// The next idle thread.
+    pub next_idle: Cell<Option<&'static Thread>>,
+    /// Its place among `OMP_PLACES`, plus one; 0 is none.
+    pub place: Cell<u32>,
+    /// The places that its teams may use: the first and how many.
+    pub partition: Cell<(u32, u32)>,
+    /// Number of teams of the league less one, and which of them this is.
+    pub league: Cell<(u32, u32)>,
+    /// The kernel's number of this thread.
+    pub kernel: Cell<u64>,
+}
+
+#[repr(align(64))]
+struct Padded<T>(T);
+
+// SAFETY: of the cells, those of the first line are written by whoever has the thread as its worker and read by the thread after
+// its dock said so, whose operations order the two; all others are the thread's own.
+unsafe impl Sync for Thread {}
+
+impl Thread {
+    /// A thread that has no team yet.
+    pub fn create(root: &'static Root) -> &'static Self {
+        root.store.place(Self {
+            dock: Dock::default(),
+            given_id: Cell::new(0),
+            given_team: Cell::new(ptr::null()),
+            given_function: Cell::new(None),
+            given_data: Cell::new(ptr::null_mut()),
+            given_place: Cell::new((0, (0, root.places().len()))),
+            seat: Padded(Cell::new(None)),
+            root,
+            cache: Cache::default(),
+            spare: Cell::new(None),
+            next_idle: Cell::new(None),
+            place: Cell::new(0),
+            partition: Cell::new((0, root.places().len())),
+            league: Cell::new((0, 0)),
+            kernel: Cell::new(0),
+        })
+    }
+
+    /// Objects that it keeps for itself.
+    #[inline]
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Who else is awake.
+    #[inline]
+    pub fn awake(&self) -> &'static Awake {
+        &self.root.awake
+    }
+
+    /// The job.
+    #[inline]
+    pub fn root(&self) -> &'static Root {
+        self.root
+    }
+
+    /// Where the memory of the job is.
+    #[inline]
+    pub fn store(&self) -> &'static Store {
+        self.root.store
+    }
+
+    /// Where it stands. Every thread that runs a program stands somewhere.
+    #[inline]
+    pub fn seat(&self) -> Seat {
+        match self.seat.0.get() {
+            Some(seat) => seat,
+            None => self.first_seat(),
+        }
+    }
+
+    /// Changes where it stands.
+    #[inline]
+    pub fn sit(&self, seat: Seat) {
+        self.seat.0.set(Some(seat));
+    }
+
+    /// Stands nowhere any more; where it stood.
+    pub fn stand(&self) -> Option<Seat> {
+        self.seat.0.take()
+    }
+
+    /// Changes part of where it stands.
+    #[inline]
+    pub fn adjust(&self, change: impl FnOnce(&mut Seat)) {
+        let mut seat = self.seat();
+        change(&mut seat);
+        self.sit(seat);
+    }
+
+    /// What it executes.
+    #[inline]
+    pub fn task(&self) -> &'static Task {
+        self.seat().task
+    }
+
+    /// Its team.
+    #[inline]
+    pub fn team(&self) -> &'static Team {
+        self.seat().team
+    }
+
+    /// A thread that OpenMP did not start is a team of its own, in an implicit region that is not active.
+    #[cold]
+    fn first_seat(&self) -> Seat {
+        Team::outermost(self.root, self)
+    }
+}
+
+/// The calling thread. One that was never here becomes known.
+#[inline]
+pub fn current() -> &'static Thread {
+    match sys::me() {
+        Some(thread) => thread,
+        None => first_call(),
+    }
+}
+
+#[cold]
+fn first_call() -> &'static Thread {
+    let root = root();
+    let thread = root.adopt();
+    thread.kernel.set(sys::thread_number());
+    sys::set_me(Some(thread));
+    root.awake.came();
+    root.forget_at_end(thread);
+    thread
+}
+
+/// Called as a thread that OpenMP did not start ends.
+pub fn left(thread: &'static Thread) {
+    thread.awake().went();
+    thread.root.leave(thread);
+    sys::set_me(None);
+}

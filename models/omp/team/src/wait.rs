@@ -1,0 +1,187 @@
+//! Waiting: spinning while there are free processors, sleeping otherwise.
+//!
+//! A thread sleeps on a word of its own, its *dock*. Bit 0 says that it sleeps or is about to; the rest counts what it was
+//! given to do. Whoever makes something true that others wait for looks for their bit afterwards. One side writes the bit and then
+//! looks at the condition, the other makes the condition true and then looks at the bit, each with a full fence between: so one
+//! of them sees the other, and no wake-up is lost.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::sys::{self, Spin};
+use crate::thread::Thread;
+
+const ASLEEP: u32 = 1;
+/// Turns between looks at how many are awake.
+const STRIDE: u64 = 64;
+
+/// What all threads of the job know of each other's waiting. One lies in the store.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Awake {
+    /// Threads that run or spin.
+    count: AtomicU32,
+    /// Threads of regions that go on, asleep or not.
+    engaged: AtomicU32,
+    /// Processors that they have.
+    processors: AtomicU32,
+    /// How many turns to spin at most.
+    turns: AtomicU64,
+}
+
+static PATIENCE: Awake = Awake {
+    count: AtomicU32::new(0),
+    engaged: AtomicU32::new(0),
+    processors: AtomicU32::new(1),
+    turns: AtomicU64::new(0),
+};
+
+/// Turns when there are more threads than processors.
+const CROWDED: u64 = 128;
+
+impl Awake {
+    /// Says how many processors there are, and how long to spin.
+    pub fn configure(&self, processors: u32, turns: u64) {
+        self.processors.store(processors, Ordering::Relaxed);
+        self.turns.store(turns, Ordering::Relaxed);
+    }
+
+    /// One more thread runs.
+    pub fn came(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One thread fewer runs.
+    pub fn went(&self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// So many threads have begun a region.
+    pub fn engage(&self, threads: u32) {
+        self.engaged.fetch_add(threads, Ordering::Relaxed);
+    }
+
+    /// So many threads have ended a region.
+    pub fn disengage(&self, threads: u32) {
+        self.engaged.fetch_sub(threads, Ordering::Relaxed);
+    }
+
+    /// Whether whoever spins keeps one from running that could. Who sleeps in a region is about to be woken.
+    #[inline]
+    fn crowded(&self) -> bool {
+        let processors = self.processors.load(Ordering::Relaxed);
+        self.count.load(Ordering::Relaxed) > processors || self.engaged.load(Ordering::Relaxed) > processors
+    }
+}
+
+/// What the process knows of its threads' waiting.
+#[inline]
+fn awake() -> &'static Awake {
+    match sys::me() {
+        Some(thread) => thread.awake(),
+        None => &PATIENCE,
+    }
+}
+
+/// What threads use that are unknown yet.
+pub fn patience() -> &'static Awake {
+    &PATIENCE
+}
+
+/// How long to spin on a lock.
+pub fn budget_for_locks() -> Spin {
+    let awake = awake();
+    let turns = awake.turns.load(Ordering::Relaxed);
+    Spin::turns(if awake.crowded() { turns.min(CROWDED) } else { turns.min(20_000) })
+}
+
+/// Runs something during which the thread sleeps.
+pub fn asleep(sleep: impl FnOnce()) {
+    let awake = awake();
+    awake.count.fetch_sub(1, Ordering::Relaxed);
+    sleep();
+    awake.count.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Where a thread is told things, and sleeps.
+#[repr(transparent)]
+#[derive(Debug, Default)]
+pub struct Dock(AtomicU32);
+
+impl Dock {
+    /// How often something was given to this thread, modulo 2³¹.
+    #[inline]
+    pub fn given(&self) -> u32 {
+        self.0.load(Ordering::Acquire) >> 1
+    }
+
+    /// Gives something to the thread; what it is was written before.
+    #[inline]
+    pub fn give(&self, number: u32) {
+        if self.0.swap(number << 1, Ordering::AcqRel) & ASLEEP != 0 {
+            sys::futex_wake(&self.0, 1);
+        }
+    }
+
+    /// Wakes the thread if it sleeps. The condition that it waits for was made true before, with a full fence after it.
+    #[inline]
+    pub fn wake(&self) {
+        if self.0.load(Ordering::Relaxed) & ASLEEP != 0
+            && self.0.fetch_and(!ASLEEP, Ordering::AcqRel) & ASLEEP != 0
+        {
+            sys::futex_wake(&self.0, 1);
+        }
+    }
+
+    /// Whether the thread sleeps or is about to.
+    #[inline]
+    pub fn asleep(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & ASLEEP != 0
+    }
+
+    /// Sleeps unless the condition holds; afterwards it may hold or not.
+    fn sleep_unless(&self, condition: &mut impl FnMut() -> bool) {
+        let before = self.0.fetch_or(ASLEEP, Ordering::SeqCst) | ASLEEP;
+        sys::full_fence();
+        if !condition() {
+            asleep(|| sys::futex_wait(&self.0, before));
+        }
+        self.0.fetch_and(!ASLEEP, Ordering::SeqCst);
+    }
+}
+
+/// Waits until the condition holds. Whoever makes it true wakes this thread's dock; `sleepers` counts those who may need it.
+#[inline]
+pub fn until(me: &Thread, sleepers: Option<&AtomicU32>, mut condition: impl FnMut() -> bool) {
+    if condition() {
+        return;
+    }
+    until_slowly(me, sleepers, &mut condition);
+}
+
+fn until_slowly(me: &Thread, sleepers: Option<&AtomicU32>, condition: &mut impl FnMut() -> bool) {
+    let awake = me.awake();
+    loop {
+        let turns = awake.turns.load(Ordering::Relaxed);
+        let mut spun = 0_u64;
+        while spun < turns {
+            if condition() {
+                return;
+            }
+            std::hint::spin_loop();
+            spun += 1;
+            if spun.is_multiple_of(STRIDE) && spun >= CROWDED && awake.crowded() {
+                break;
+            }
+        }
+        if let Some(sleepers) = sleepers {
+            sleepers.fetch_add(1, Ordering::SeqCst);
+        }
+        me.dock.sleep_unless(condition);
+        if let Some(sleepers) = sleepers {
+            sleepers.fetch_sub(1, Ordering::SeqCst);
+        }
+        if condition() {
+            return;
+        }
+    }
+}

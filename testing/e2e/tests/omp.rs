@@ -1,0 +1,168 @@
+//! Programs that GCC compiled for OpenMP, run on our `libgomp.so.1`. Each checks itself (`testing/omp/programs`).
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tombolo_e2e::libgomp;
+
+/// As many threads as there are, more than there are processors, and numbers that divide nothing.
+const THREADS: [&str; 4] = ["1", "2", "4", "7"];
+
+fn source(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../omp/programs").join(name)
+}
+
+/// Compiles a program as its author would; `None`, aloud, where there is no such compiler.
+fn compile(compiler: &str, name: &str) -> Option<PathBuf> {
+    let folder = libgomp().join("../../../e2e/omp");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let program = folder.join(name.replace('.', "-"));
+    let output = Command::new(compiler)
+        .args(["-O2", "-fopenmp", "-o"])
+        .arg(&program)
+        .arg(source(name))
+        .current_dir(&folder)
+        .output();
+    match output {
+        Ok(output) => {
+            assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+            Some(program)
+        }
+        Err(error) => {
+            println!("SKIPPED {name}: {compiler} is not installed ({error})");
+            None
+        }
+    }
+}
+
+/// Runs a program on our library, with a deadline.
+fn run(program: &Path, variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new("timeout");
+    command.arg("120").arg(program).env("LD_LIBRARY_PATH", libgomp());
+    command.envs(variables.iter().copied()).output().expect("it starts")
+}
+
+fn is_right(compiler: &str, name: &str, variables: &[(&str, &str)]) {
+    let Some(program) = compile(compiler, name) else { return };
+    for threads in THREADS {
+        let mut all = vec![("OMP_NUM_THREADS", threads)];
+        all.extend_from_slice(variables);
+        let output = run(&program, &all);
+        let said =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name} with {all:?}: {}: {said}", output.status);
+        assert!(said.contains(": right"), "{name} with {all:?}: {said}");
+    }
+}
+
+#[test]
+fn the_library_is_ours_and_has_the_versions_of_libgomp() {
+    let output =
+        Command::new("readelf").args(["-W", "--dyn-syms"]).arg(libgomp().join("libgomp.so.1")).output();
+    let symbols = String::from_utf8(output.expect("readelf runs").stdout).expect("text");
+    for name in [
+        "GOMP_parallel@@GOMP_4.0",
+        "GOMP_teams4@@GOMP_5.1",
+        "omp_set_lock_@@OMP_3.0",
+        "omp_calloc@@OMP_5.0.2",
+    ] {
+        assert!(symbols.contains(name), "{name} is missing");
+    }
+    assert!(!symbols.contains("rust_"), "nothing else is visible");
+}
+
+#[test]
+fn regions() {
+    is_right("gcc", "regions.c", &[]);
+}
+
+#[test]
+fn loops() {
+    is_right("gcc", "loops.c", &[]);
+    is_right("gcc", "loops.c", &[("OMP_SCHEDULE", "guided,3")]);
+}
+
+#[test]
+fn order() {
+    is_right("gcc", "order.c", &[]);
+}
+
+#[test]
+fn locks() {
+    is_right("gcc", "locks.c", &[]);
+}
+
+#[test]
+fn tasks() {
+    is_right("gcc", "tasks.c", &[]);
+    is_right("gcc", "tasks.c", &[("OMP_WAIT_POLICY", "passive")]);
+}
+
+#[test]
+fn dependences() {
+    is_right("gcc", "depend.c", &[("OMP_MAX_TASK_PRIORITY", "3")]);
+}
+
+#[test]
+fn cancellation() {
+    is_right("gcc", "cancel.c", &[]);
+    is_right("gcc", "cancel.c", &[("OMP_CANCELLATION", "true")]);
+}
+
+#[test]
+fn regions_within_regions() {
+    is_right("gcc", "nested.c", &[]);
+    is_right("gcc", "nested.c", &[("OMP_PROC_BIND", "spread"), ("OMP_PLACES", "threads")]);
+}
+
+#[test]
+fn the_host_as_a_device() {
+    is_right("gcc", "host.c", &[]);
+}
+
+#[test]
+fn objects_of_cpp() {
+    is_right("g++", "objects.cpp", &[]);
+}
+
+#[test]
+fn fortran() {
+    is_right("gfortran", "fortran.f90", &[]);
+}
+
+#[test]
+fn what_the_environment_says_is_shown_and_what_makes_no_sense_is_said() {
+    let Some(program) = compile("gcc", "locks.c") else { return };
+    let output = run(
+        &program,
+        &[
+            ("OMP_DISPLAY_ENV", "verbose"),
+            ("OMP_SCHEDULE", "guided,7"),
+            ("OMP_NUM_THREADS", "several"),
+            ("OMP_STACKSIZE", "2M"),
+        ],
+    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    for expected in
+        ["OMP_SCHEDULE = 'GUIDED,7'", "OMP_STACKSIZE = '2097152'", "OMP_NUM_THREADS=several makes no sense"]
+    {
+        assert!(said.contains(expected), "{expected} is missing: {said}");
+    }
+}
+
+#[test]
+fn a_report_names_regions() {
+    let Some(program) = compile("gcc", "locks.c") else { return };
+    let output = run(&program, &[("OMP_TOMBOLO_REPORT", "1"), ("OMP_NUM_THREADS", "2")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("main._omp_fn.0"), "{said}");
+}
+
+#[test]
+fn a_device_that_must_be_used_and_is_not_there_is_an_error() {
+    let Some(program) = compile("gcc", "host.c") else { return };
+    let output = run(&program, &[("OMP_TARGET_OFFLOAD", "mandatory")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("OMP_TARGET_OFFLOAD is mandatory"), "{said}");
+}

@@ -1,0 +1,142 @@
+/* Regions: how many threads, who they are, what they have of their own, and what sections and single do. */
+#include <omp.h>
+#include "check.h"
+
+static int counter;
+#pragma omp threadprivate(counter)
+
+static void threads(int wanted) {
+    int seen[64] = {0}, total = 0;
+#pragma omp parallel num_threads(wanted)
+    {
+        int id = omp_get_thread_num();
+#pragma omp atomic
+        seen[id]++;
+#pragma omp atomic
+        total++;
+        EQUAL(omp_get_num_threads(), wanted);
+        EQUAL(omp_get_level(), 1);
+        EQUAL(omp_in_parallel(), wanted > 1);
+        EQUAL(omp_get_ancestor_thread_num(1), id);
+        EQUAL(omp_get_ancestor_thread_num(0), 0);
+        EQUAL(omp_get_team_size(1), wanted);
+        EQUAL(omp_get_ancestor_thread_num(2), -1);
+    }
+    EQUAL(total, wanted);
+    for (int id = 0; id < wanted; id++) EQUAL(seen[id], 1);
+    EQUAL(omp_get_level(), 0);
+    EQUAL(omp_get_num_threads(), 1);
+}
+
+static void privates(void) {
+    int size = omp_get_max_threads(), first = 7, last = 0;
+    counter = 100;
+#pragma omp parallel copyin(counter) firstprivate(first)
+    {
+        EQUAL(counter, 100);
+        first += omp_get_thread_num();
+        EQUAL(first, 7 + omp_get_thread_num());
+        counter += omp_get_thread_num();
+    }
+#pragma omp parallel
+    EQUAL(counter, 100 + omp_get_thread_num());
+#pragma omp parallel for lastprivate(last)
+    for (int at = 0; at < 100; at++) last = at;
+    EQUAL(last, 99);
+    int copied[64];
+#pragma omp parallel
+    for (int round = 0; round < 50; round++) {
+        int value = -1;
+#pragma omp single copyprivate(value)
+        value = round;
+        copied[omp_get_thread_num()] = value;
+        EQUAL(value, round);
+    }
+    for (int id = 0; id < size; id++) EQUAL(copied[id], 49);
+}
+
+static void sharing(void) {
+    int singles = 0, masters = 0, sections[7] = {0}, scopes = 0;
+#pragma omp parallel
+    for (int round = 0; round < 200; round++) {
+#pragma omp single nowait
+        {
+#pragma omp atomic
+            singles++;
+        }
+#pragma omp masked
+        masters++;
+#pragma omp sections nowait
+        {
+#pragma omp section
+#pragma omp atomic
+            sections[0]++;
+#pragma omp section
+#pragma omp atomic
+            sections[1]++;
+#pragma omp section
+#pragma omp atomic
+            sections[2]++;
+        }
+#pragma omp scope reduction(+ : scopes)
+        scopes++;
+    }
+    EQUAL(singles, 200);
+    EQUAL(masters, 200);
+    EQUAL(scopes, 200 * omp_get_max_threads());
+    for (int at = 0; at < 3; at++) EQUAL(sections[at], 200);
+#pragma omp parallel sections
+    {
+#pragma omp section
+        sections[3]++;
+#pragma omp section
+        sections[4]++;
+#pragma omp section
+        sections[5]++;
+    }
+    for (int at = 3; at < 6; at++) EQUAL(sections[at], 1);
+}
+
+static void barriers(void) {
+    int arrived = 0;
+#pragma omp parallel
+    for (int round = 1; round <= 300; round++) {
+#pragma omp atomic
+        arrived++;
+#pragma omp barrier
+        EQUAL(arrived, round * omp_get_num_threads());
+#pragma omp barrier
+    }
+}
+
+static void many_regions(void) {
+    long sum = 0;
+    for (int round = 0; round < 500; round++) {
+#pragma omp parallel num_threads(1 + round % omp_get_max_threads()) reduction(+ : sum)
+        sum += omp_get_num_threads();
+    }
+    long expected = 0;
+    for (int round = 0; round < 500; round++) {
+        long size = 1 + round % omp_get_max_threads();
+        expected += size * size;
+    }
+    EQUAL(sum, expected);
+}
+
+int main(void) {
+    int size = omp_get_max_threads();
+    for (int wanted = 1; wanted <= size; wanted++) threads(wanted);
+    threads(size + 3);
+    privates();
+    sharing();
+    barriers();
+    many_regions();
+    omp_set_num_threads(2);
+    EQUAL(omp_get_max_threads(), 2);
+#pragma omp parallel
+    EQUAL(omp_get_num_threads(), 2);
+#pragma omp parallel if (0)
+    EQUAL(omp_get_num_threads(), 1);
+    puts("regions: right");
+    return 0;
+}

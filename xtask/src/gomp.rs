@@ -1,0 +1,37 @@
+//! OpenMP in the kit: `libgomp.so.1`, linked with the versions that libgomp gives its symbols.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::kit::install;
+use crate::toolchain::Toolchain;
+use crate::workspace::{Workspace, execute};
+
+/// The folder of the crate in the tree.
+const CRATE: &str = "models/omp/gomp";
+
+/// Puts `<kit>/gomp/<isa>/libgomp.so.1` in place for this host.
+///
+/// Rust makes an archive, and the linker of C the library: rustc has a list of symbols of its own for libraries, with which
+/// versions cannot be given to them.
+pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
+    let host = Toolchain::find()?.host()?;
+    let isa = host.split('-').next().unwrap_or(&host);
+    let mut cargo = workspace.cargo();
+    execute(cargo.args(["build", "--release", "--package", "tombolo-gomp"]))?;
+    let folder = workspace.target.join("gomp").join(isa);
+    fs::create_dir_all(&folder).map_err(Failure::file("creating", &folder))?;
+    let library = folder.join("libgomp.so.1");
+    let versions = workspace.root.join(CRATE).join("libgomp.map");
+    let mut link = Command::new("cc");
+    link.args(["-shared", "-s", "-o"]).arg(&library);
+    link.args(["-Wl,-soname,libgomp.so.1", "-Wl,--version-script"]).arg(&versions);
+    link.arg("-Wl,--whole-archive").arg(workspace.target.join("release/libtombolo_gomp.a"));
+    // It never goes: threads run in it, and its word of thread-local storage has a fixed place.
+    link.args(["-Wl,--no-whole-archive", "-Wl,--gc-sections", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"]);
+    link.args(["-Wl,-z,now", "-Wl,-z,relro", "-lpthread", "-ldl", "-lgcc_s"]);
+    execute(&mut link)?;
+    install(&library, &kit.join("gomp").join(isa).join("libgomp.so.1"))
+}
