@@ -90,33 +90,85 @@ pub unsafe fn replace_private(
 }
 
 /// Whether all of a range of this process shows `file` from `offset_bytes` on, shared and writable.
+///
+/// A page of the file that is mapped for the purpose tells how the kernel lists it: of a device, as a window is to a virtual machine, it
+/// says where that is on its bus.
 #[must_use]
 pub fn is_mapped(address: usize, length_bytes: usize, file: impl AsFd, offset_bytes: u64) -> bool {
     let shown = || {
-        let inode = rustix::fs::fstat(file).ok()?.st_ino;
         let end = address.checked_add(length_bytes)?;
+        let sample = Sample::of(file, offset_bytes).ok()?;
         let maps = std::io::BufReader::new(std::fs::File::open("/proc/self/maps").ok()?);
-        let mut lines = maps.lines().map_while(Result::ok);
-        lines.find_map(|line| {
-            let (range, offset, number) = shared_range(&line)?;
-            let within = (address.checked_sub(range.start)?) as u64;
-            let same = number == inode && offset.checked_add(within)? == offset_bytes;
-            (address < range.end && end <= range.end && same).then_some(())
-        })
+        let lines: Vec<Shown> =
+            maps.lines().map_while(Result::ok).filter_map(|line| Shown::of(&line)).collect();
+        let at = |address: usize| lines.iter().find(|shown| shown.range.contains(&address));
+        let (wanted, known) = (at(address)?, at(sample.address.addr())?);
+        let same = wanted.file == known.file
+            && wanted.offset_of(address)? == known.offset_of(sample.address.addr())?;
+        (same && end <= wanted.range.end).then_some(())
     };
     shown().is_some()
 }
 
-/// Where memory is that a line of the list says is shared and writable, from which offset on of which file it shows.
-fn shared_range(line: &str) -> Option<(Range<usize>, u64, u64)> {
-    let mut words = line.split_ascii_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    if words.next()? != "rw-s" {
-        return None;
+/// A page of a file, mapped for as long as this lives.
+struct Sample {
+    address: *mut c_void,
+    length_bytes: usize,
+}
+
+impl Sample {
+    fn of(file: impl AsFd, offset_bytes: u64) -> rustix::io::Result<Sample> {
+        let length_bytes = rustix::param::page_size();
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh range of the kernel's choice, which nobody reads or writes.
+        let address = unsafe {
+            rustix::mm::mmap(
+                core::ptr::null_mut(),
+                length_bytes,
+                protection,
+                MapFlags::SHARED,
+                file,
+                offset_bytes,
+            )
+        }?;
+        Ok(Sample { address, length_bytes })
     }
-    let offset = u64::from_str_radix(words.next()?, 16).ok()?;
-    let inode = words.nth(1)?.parse().ok()?;
-    Some((usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?, offset, inode))
+}
+
+impl Drop for Sample {
+    fn drop(&mut self) {
+        // SAFETY: the range of `of`, whose address nobody else has. Where that fails the page stays, which nobody uses.
+        let _ = unsafe { rustix::mm::munmap(self.address, self.length_bytes) };
+    }
+}
+
+/// Memory that the kernel lists as shared and writable.
+struct Shown {
+    range: Range<usize>,
+    /// Where in the file it begins, as the kernel counts.
+    offset: u64,
+    /// Device and inode.
+    file: (String, u64),
+}
+
+impl Shown {
+    /// What a line of the list says, if that is of such memory.
+    fn of(line: &str) -> Option<Shown> {
+        let mut words = line.split_ascii_whitespace();
+        let (start, end) = words.next()?.split_once('-')?;
+        if words.next()? != "rw-s" {
+            return None;
+        }
+        let offset = u64::from_str_radix(words.next()?, 16).ok()?;
+        let file = (words.next()?.to_owned(), words.next()?.parse().ok()?);
+        let range = usize::from_str_radix(start, 16).ok()?..usize::from_str_radix(end, 16).ok()?;
+        Some(Shown { range, offset, file })
+    }
+
+    /// Where in the file an address of the range is.
+    fn offset_of(&self, address: usize) -> Option<u64> {
+        self.offset.checked_add(address.checked_sub(self.range.start)? as u64)
+    }
 }
 
 /// The piece of private, anonymous, writable memory that all of the range lies in.
@@ -401,6 +453,24 @@ mod tests {
             assert!(errnos.contains(&refused.errno), "{refused}");
         }
         assert!(local.iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_line_says_what_is_shown_where() {
+        let shown =
+            Shown::of("7f00-9f00 rw-s 8000100000 00:15 4711   /sys/bus/pci/devices/0000:00:02.0/resource2")
+                .unwrap();
+        assert_eq!((shown.range.clone(), shown.file.clone()), (0x7f00..0x9f00, ("00:15".to_owned(), 4711)));
+        assert_eq!((shown.offset_of(0x8000), shown.offset_of(0x7eff)), (Some(0x80_0010_0100), None));
+        for line in [
+            "",
+            "1000-2000 rw-p 0 00:00 0",
+            "1000-2000 r--s 0 00:01 7",
+            "1000-2000 rw-s x 00:01 7",
+            "1000-2000 rw-s 0 00:01",
+        ] {
+            assert!(Shown::of(line).is_none(), "{line}");
+        }
     }
 
     #[test]
