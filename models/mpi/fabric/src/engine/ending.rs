@@ -114,12 +114,16 @@ impl<N: Net, M: Memory> Engine<N, M> {
         if let Some(pool) = place.and_then(|place| self.core.pools.get_mut(place)) {
             pool.take_back(peer);
         }
+        let ops = self.core.ops.ids(|op| op.peer() == peer);
+        if failure == Failure::Unreachable && !(backlog.is_empty() && ops.is_empty()) {
+            self.net.lament(self.core.peers[peer as usize].address);
+        }
         for pending in backlog {
             if let Some(done) = pending.given_up() {
                 self.core.fail(done, failure);
             }
         }
-        for id in self.core.ops.ids(|op| op.peer() == peer) {
+        for id in ops {
             if let Some(op) = self.core.ops.remove(id) {
                 let done = match op {
                     Op::Sending { done, .. } | Op::Fetching { done, .. } | Op::Asked { done, .. } => done,

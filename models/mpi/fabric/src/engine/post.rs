@@ -193,6 +193,9 @@ impl<N: Net, M: Memory> Engine<N, M> {
     fn begin(&mut self, peer: u32, mut pending: Pending<M>) -> Result<(), Busy> {
         let state = &self.core.peers[peer as usize];
         if let Some(failure) = state.gone {
+            if failure == Failure::Unreachable {
+                self.net.lament(state.address);
+            }
             return Err(Busy::Failed(failure));
         }
         if state.severed && state.link.is_none() {

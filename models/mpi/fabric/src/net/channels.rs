@@ -43,6 +43,8 @@ pub struct ChannelNet {
     domain: Domain,
     exposures: Exposures,
     warn: fn(&str),
+    /// Why there is no link to an address, until that is said.
+    unreached: HashMap<Address, Error>,
     worker: Worker,
     questions: u32,
 }
@@ -102,6 +104,7 @@ impl ChannelNet {
             domain: domain.clone(),
             exposures: Exposures::new(replace),
             warn,
+            unreached: HashMap::new(),
             worker,
             questions: 0,
         })
@@ -188,7 +191,7 @@ impl ChannelNet {
                 Event::Connected { to, link: self.add(*channel) }
             }
             Outcome::Connected { to, channel: Err(error) } => {
-                (self.warn)(&format!("rank of domain {} is out of reach: {error}", named(to)));
+                self.unreached.insert(to, error);
                 Event::NotConnected { to }
             }
             Outcome::Accepted(channel) => {
@@ -242,6 +245,12 @@ impl Net for ChannelNet {
 
     fn is_accepting(&self) -> bool {
         self.worker.is_accepting()
+    }
+
+    fn lament(&mut self, to: Address) {
+        if let Some(error) = self.unreached.remove(&to) {
+            (self.warn)(&format!("rank of domain {} is out of reach: {error}", named(to)));
+        }
     }
 
     #[inline]

@@ -121,6 +121,9 @@ pub trait Net {
     /// Whether somebody may have connected of whom no event tells yet. Once it says no, what was accepted before has an event.
     fn is_accepting(&self) -> bool;
 
+    /// What was to go to an address without a link is lost: has somebody hear why, once.
+    fn lament(&mut self, to: Address);
+
     /// How many links are to be looked at.
     fn hot(&self) -> usize;
 

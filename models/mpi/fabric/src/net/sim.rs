@@ -38,6 +38,8 @@ pub(crate) struct World {
     events: HashMap<Address, VecDeque<Event<SimView>>>,
     /// Those who connected to an endpoint that is slow to accept them.
     accepting: HashMap<Address, Vec<Event<SimView>>>,
+    /// Who said that it has lost something for want of a link, and to whom.
+    pub(crate) laments: Vec<(Address, Address)>,
     regions: HashMap<u64, SimView>,
     /// Memory that can be put where peers reach it, by what stands for its address.
     pub(crate) exposable: HashMap<usize, Memory>,
@@ -194,6 +196,10 @@ impl Net for SimNet {
 
     fn is_accepting(&self) -> bool {
         self.world.borrow().accepting.get(&self.own).is_some_and(|held| !held.is_empty())
+    }
+
+    fn lament(&mut self, to: Address) {
+        self.world.borrow_mut().laments.push((self.own, to));
     }
 
     fn hot(&self) -> usize {

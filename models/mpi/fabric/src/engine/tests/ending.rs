@@ -216,3 +216,28 @@ fn who_could_not_be_connected_to_is_heard_when_it_connects() {
     settle(&mut engines);
     assert_eq!(memory.read(), b"back");
 }
+
+#[test]
+fn who_lost_nothing_by_a_link_that_did_not_come_does_not_say_so() {
+    let (mut engines, world) = endpoints(2, 4, false);
+    let (first, second) = (engines[0].address(), engines[1].address());
+    engines[1].peer_to(0).unwrap();
+    engines[1].note(Event::NotConnected { to: first });
+    engines[1].progress();
+    assert_eq!(world.borrow().laments, [], "nothing was to go there");
+    assert!(engines[1].send(message(0, None, b"x", 1)).is_err());
+    assert_eq!(world.borrow().laments, [(second, first)]);
+}
+
+#[test]
+fn what_waits_for_a_link_that_does_not_come_fails_aloud() {
+    let (mut engines, world) = endpoints(2, 4, false);
+    let first = engines[0].address();
+    world.borrow_mut().close(first);
+    engines[1].send(message(0, None, b"waits", 1)).unwrap();
+    let _gone = engines.remove(0);
+    settle(&mut engines);
+    let failures: Vec<_> = std::iter::from_fn(|| engines[0].next_sent()).map(|done| done.failure).collect();
+    assert_eq!(failures, [Some(Failure::Unreachable)]);
+    assert_eq!(world.borrow().laments.len(), 1);
+}
