@@ -8,7 +8,9 @@ use object::elf::{
 use object::elf::{SHT_FINI_ARRAY, SHT_NOBITS, SHT_PROGBITS};
 use object::read::archive::ArchiveFile;
 use object::read::elf::{ElfFile64, SectionHeader};
-use object::{Endianness, Object as _, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind};
+use object::{Architecture, Endianness, Object as _, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind};
+
+use crate::plan::Wanted;
 
 /// Whose something is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -81,6 +83,16 @@ pub enum Key {
     Section(String, String, u32),
 }
 
+impl Key {
+    /// The symbol, or else the section.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Key::Global(name) | Key::Local(_, name, _) | Key::Section(_, name, _) => name,
+        }
+    }
+}
+
 /// A section that has a place of its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Section {
@@ -94,6 +106,23 @@ pub struct Section {
     pub size: u64,
     /// In bytes, a power of two.
     pub align: u64,
+    /// Offsets of instructions that must not be one of the last two of a page of 4 KiB, where early Cortex-A53 may compute a wrong
+    /// address (erratum 843419). Linkers build detours around them, which need room in the middle of code; here they are not put there.
+    pub not_at_ends: Vec<u64>,
+}
+
+impl Section {
+    /// What a plan has to know of it.
+    #[must_use]
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            key: self.key.clone(),
+            area: self.area,
+            size: self.size,
+            align: self.align,
+            not_at_ends: self.not_at_ends.clone(),
+        }
+    }
 }
 
 /// A variable that was declared without a value in one or more objects, which the linker is to make one of.
@@ -162,6 +191,7 @@ impl Object {
         let file = ElfFile64::<Endianness>::parse(bytes).map_err(malformed)?;
         let mut object = Object { owner, id: id.to_owned(), ..Object::default() };
         let names = names_of_sections(&file, &mut object);
+        let is_aarch64 = file.architecture() == Architecture::Aarch64;
         let mut seen: HashMap<(bool, String), u32> = HashMap::new();
         let mut indices: HashMap<usize, usize> = HashMap::new();
         for section in file.sections() {
@@ -185,7 +215,7 @@ impl Object {
                 object.unwinding_bytes = object.unwinding_bytes.saturating_add(room);
                 continue;
             }
-            if is_array || name.starts_with(".data.rel.ro") || !(kind == SHT_PROGBITS || kind == SHT_NOBITS) {
+            if is_array || !(kind == SHT_PROGBITS || kind == SHT_NOBITS) {
                 object.linker_bytes = object.linker_bytes.saturating_add(room);
                 continue;
             }
@@ -201,6 +231,8 @@ impl Object {
                 _ if constant => Area::Constants,
                 (_, false) if has(SHF_TLS) => Area::ThreadData,
                 (_, true) if has(SHF_TLS) => Area::ThreadZeros,
+                // Constants that hold addresses: nobody writes them, and each process has them from its own file.
+                _ if name.starts_with(".data.rel.ro") => Area::PrivateData,
                 (Owner::Library, false) => Area::PrivateData,
                 (Owner::Library, true) => Area::PrivateZeros,
                 (Owner::Program, false) => Area::SharedData,
@@ -223,6 +255,11 @@ impl Object {
                 name: name.to_owned(),
                 size: section.size(),
                 align: section.align().max(1),
+                not_at_ends: if area == Area::Code && is_aarch64 {
+                    meeting_erratum(section.data().map_err(malformed)?)
+                } else {
+                    Vec::new()
+                },
             });
         }
         for symbol in
@@ -241,6 +278,21 @@ impl Object {
 struct First {
     symbol: String,
     global: bool,
+}
+
+/// Where code for aarch64 computes the address of a page (`adrp`), then loads or stores, and within two instructions loads or stores
+/// with an offset: what erratum 843419 is about, whichever registers are used.
+fn meeting_erratum(code: &[u8]) -> Vec<u64> {
+    let words: Vec<u32> =
+        code.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
+    let is_adrp = |word: u32| word & 0x9f00_0000 == 0x9000_0000;
+    let is_access = |word: u32| word & 0x0a00_0000 == 0x0800_0000;
+    let has_offset = |word: u32| word & 0x3b00_0000 == 0x3900_0000;
+    let met = words.windows(3).enumerate().filter(|(at, three)| {
+        let fourth = words.get(at + 3).copied().unwrap_or(0);
+        is_adrp(three[0]) && is_access(three[1]) && (has_offset(three[2]) || has_offset(fourth))
+    });
+    met.map(|(at, _)| at as u64 * 4).collect()
 }
 
 /// What each section is known by: a symbol at its beginning, one that all objects see before others.
@@ -284,16 +336,19 @@ fn names_of_sections(file: &ElfFile64<'_, Endianness>, object: &mut Object) -> H
     names
 }
 
-/// The object that is the `nth` of `name` in an archive, from 0.
+/// The objects of a name in an archive, of which there may be several.
 ///
 /// # Errors
 /// [`ObjectError::Malformed`] if it is no archive or has no such member.
-pub fn member<'a>(archive: &'a [u8], path: &str, name: &str, nth: usize) -> Result<&'a [u8], ObjectError> {
+pub fn members<'a>(archive: &'a [u8], path: &str, name: &str) -> Result<Vec<&'a [u8]>, ObjectError> {
     let malformed = |message: String| ObjectError::Malformed { name: path.to_owned(), message };
     let file = ArchiveFile::parse(archive).map_err(|error| malformed(error.to_string()))?;
     let members = file.members().filter_map(Result::ok).filter(|member| member.name() == name.as_bytes());
-    let member = members.into_iter().nth(nth).ok_or_else(|| malformed(format!("it has no member {name}")))?;
-    member.data(archive).map_err(|error| malformed(error.to_string()))
+    let found: Vec<&[u8]> = members
+        .map(|member| member.data(archive))
+        .collect::<Result<_, _>>()
+        .map_err(|error| malformed(error.to_string()))?;
+    if found.is_empty() { Err(malformed(format!("it has no member {name}"))) } else { Ok(found) }
 }
 
 /// What a linker was told to name: each file that it took, an archive's members by the archive and their names.
@@ -341,8 +396,19 @@ mod tests {
             let error = Object::read(bytes, "x.o", Owner::Program).unwrap_err();
             assert!(error.to_string().starts_with("x.o is no object file of ELF: "), "{error}");
         }
-        let error = member(b"nothing", "libx.a", "x.o", 0).unwrap_err();
+        let error = members(b"nothing", "libx.a", "x.o").unwrap_err();
         assert!(error.to_string().starts_with("libx.a is no object file"), "{error}");
-        assert!(member(b"!<arch>\n", "libx.a", "x.o", 0).unwrap_err().to_string().contains("no member x.o"));
+        assert!(members(b"!<arch>\n", "libx.a", "x.o").unwrap_err().to_string().contains("no member x.o"));
+    }
+
+    #[test]
+    fn what_meets_the_erratum_is_found() {
+        // adrp x0; ldr x1, [x2]; ldr x3, [x0, #8]. Then the same with something between, and with too much.
+        let (adrp, ldr, offset, nop) = (0x9000_0000_u32, 0xf940_0041, 0xf940_0403, 0xd503_201f);
+        let code =
+            [adrp, ldr, offset, nop, adrp, ldr, nop, offset, adrp, nop, ldr, adrp, ldr, nop, nop, offset];
+        let bytes: Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(meeting_erratum(&bytes), [0, 16]);
+        assert_eq!(meeting_erratum(&bytes[..7]), [0_u64; 0]);
     }
 }

@@ -86,10 +86,11 @@ impl Installation {
         self.folder.join("lib").join(name)
     }
 
-    /// The run-time, if it is there.
-    #[must_use]
-    pub fn run_time(&self) -> Option<PathBuf> {
-        Some(self.library("libgomp.a")).filter(|path| path.is_file())
+    /// The run-time and what it is linked with, as far as they are there. What unwinds comes with the run-time: gcc's is made for
+    /// glibc.
+    pub fn run_time(&self) -> impl Iterator<Item = PathBuf> {
+        let files = ["libgomp.a", "libunwind.a"].map(|name| self.library(name));
+        files.into_iter().filter(|path| path.is_file())
     }
 }
 
@@ -113,9 +114,9 @@ mod tests {
         assert!(find(Isa::Aarch64).unwrap_err().contains("lib/libc.a: run `make omp`"));
         fs::write(lib.join("libc.a"), "").unwrap();
         let found = find(Isa::Aarch64).unwrap();
-        assert_eq!((found.version(), found.run_time()), ("musl 1.2.3-1", None));
+        assert_eq!((found.version(), found.run_time().count()), ("musl 1.2.3-1", 0));
         fs::write(lib.join("libgomp.a"), "").unwrap();
-        assert_eq!(found.run_time(), Some(lib.join("libgomp.a")));
+        assert_eq!(found.run_time().collect::<Vec<_>>(), [lib.join("libgomp.a")]);
         assert_eq!(Installation::all(&kit), [found]);
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -33,11 +33,32 @@ const CODE_MAX_BYTES: u64 = 1 << 27;
 /// Where programs end at the latest: addresses have 31 bits in the code of x86-64.
 const END: u64 = 0x7fff_0000;
 
+/// What some processors do not bear at the end of so many bytes: see [`Wanted::not_at_ends`].
+const BLOCK_BYTES: u64 = 0x1000;
+
+/// The last bytes of a block, as two instructions.
+const ENDS: [u64; 2] = [BLOCK_BYTES - 8, BLOCK_BYTES - 4];
+
+/// Something that has a place of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wanted {
+    /// What it is.
+    pub key: Key,
+    /// Where it belongs.
+    pub area: Area,
+    /// In bytes.
+    pub size: u64,
+    /// In bytes, a power of two.
+    pub align: u64,
+    /// Offsets of instructions that must not be one of the last two of 4 KiB: see [`crate::input::Section::not_at_ends`].
+    pub not_at_ends: Vec<u64>,
+}
+
 /// What a build has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Demand {
-    /// What has a place of its own, by what it is: where it belongs, its size and alignment in bytes.
-    pub places: Vec<(Key, Area, u64, u64)>,
+    /// What has a place of its own.
+    pub places: Vec<Wanted>,
     /// Most bytes of constants without names.
     pub loose_bytes: u64,
     /// Most bytes of tables for unwinding.
@@ -98,13 +119,21 @@ pub struct Plan {
 }
 
 /// There is no room.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {
     /// More code than calls reach.
     #[error("its code takes {bytes} bytes, and calls on aarch64 reach {CODE_MAX_BYTES}")]
     Code {
         /// How much there is.
         bytes: u64,
+    },
+    /// No place is good for a function.
+    #[error(
+        "there is no place for {name} where none of its instructions meets a mistake of Cortex-A53 (843419): make it shorter"
+    )]
+    NoPlace {
+        /// Its symbol.
+        name: String,
     },
     /// More data than addresses in code can say.
     #[error("its code and data take {bytes} bytes, and {} is the most: allocate large arrays with malloc", END - BASE)]
@@ -205,25 +234,35 @@ impl Plan {
 
     /// Gives everything of an area a slot, from `start` on; what all builds have comes first. Returns the end.
     fn place(&mut self, area: Area, demands: &[(Isa, Demand)], start: u64) -> Result<u64, PlanError> {
-        let mut wanted: BTreeMap<&Key, (u64, u64, Vec<Isa>)> = BTreeMap::new();
+        let mut wanted: BTreeMap<&Key, Vec<(Isa, &Wanted)>> = BTreeMap::new();
         // As they come in the first build, which is how they were written.
         let mut order: Vec<&Key> = Vec::new();
         for (isa, demand) in demands {
-            for (key, _, size, align) in demand.places.iter().filter(|(_, of, ..)| *of == area) {
-                let entry = wanted.entry(key).or_insert_with(|| {
-                    order.push(key);
-                    (0, 1, Vec::new())
-                });
-                entry.0 = entry.0.max(*size);
-                entry.1 = entry.1.max(*align);
-                entry.2.push(*isa);
+            for place in demand.places.iter().filter(|place| place.area == area) {
+                let builds = wanted.entry(&place.key).or_default();
+                if builds.is_empty() {
+                    order.push(&place.key);
+                }
+                builds.push((*isa, place));
             }
         }
-        order.sort_by_key(|key| wanted[key].2.len() < demands.len());
+        order.sort_by_key(|key| wanted[key].len() < demands.len());
         let mut at = start;
         for key in order {
-            let Some((size, align, isas)) = wanted.remove(key) else { continue };
-            let slot = Slot { address: aligned(at, align.max(LINE_BYTES))?, size, isas };
+            let Some(builds) = wanted.remove(key) else { continue };
+            let most = |of: fn(&Wanted) -> u64| builds.iter().map(|(_, place)| of(place)).max().unwrap_or(0);
+            let align = most(|place| place.align).max(LINE_BYTES);
+            let size = most(|place| place.size);
+            let mut address = aligned(at, align)?;
+            let mut tries = 0;
+            while builds.iter().any(|(_, place)| place.meets_an_end(address)) {
+                address = aligned(address + 1, align)?;
+                tries += 1;
+                if tries > BLOCK_BYTES / LINE_BYTES {
+                    return Err(PlanError::NoPlace { name: key.name().to_owned() });
+                }
+            }
+            let slot = Slot { address, size, isas: builds.iter().map(|(isa, _)| *isa).collect() };
             // Two things never have one address, not even things without a byte.
             at = fits(slot.address.saturating_add(size.max(1)))?;
             self.slots.insert((area, key.clone()), slot);
@@ -231,6 +270,14 @@ impl Plan {
         let end = aligned(at, LINE_BYTES)?;
         self.areas[area as usize] = Range { start, end };
         Ok(end)
+    }
+}
+
+impl Wanted {
+    /// Whether one of its instructions would be where it must not.
+    fn meets_an_end(&self, address: u64) -> bool {
+        let at = |offset: &u64| address.wrapping_add(*offset) % BLOCK_BYTES;
+        self.not_at_ends.iter().any(|offset| ENDS.contains(&at(offset)))
     }
 }
 
@@ -258,18 +305,24 @@ mod tests {
 
     use super::*;
 
+    fn wanted(name: &str, area: Area, size: u64, align: u64) -> Wanted {
+        Wanted { key: Key::Global(name.to_owned()), area, size, align, not_at_ends: Vec::new() }
+    }
+
     fn demand() -> impl Strategy<Value = Demand> {
-        let place = (0_u8..40, 0..Area::ALL.len(), 0_u64..5000, 0_u32..10);
+        let place =
+            (0_u8..40, 0..Area::ALL.len(), 0_u64..5000, 0_u32..10, prop::collection::vec(0_u64..1250, 0..4));
         let places = prop::collection::vec(place, 0..60);
         (places, 0_u64..9000, 0_u64..9000, 0_u64..9000).prop_map(|(places, loose, unwinding, linker)| {
             let mut seen = std::collections::BTreeSet::new();
             Demand {
                 places: places
                     .into_iter()
-                    .map(|(name, area, size, align)| {
-                        (Key::Global(format!("f{name}")), Area::ALL[area], size, 1 << align)
+                    .map(|(name, area, size, align, words)| Wanted {
+                        not_at_ends: words.into_iter().map(|word| word * 4).collect(),
+                        ..wanted(&format!("f{name}"), Area::ALL[area], size, 1 << align)
                     })
-                    .filter(|(key, area, ..)| seen.insert((key.clone(), *area)))
+                    .filter(|place| seen.insert((place.key.clone(), place.area)))
                     .collect(),
                 loose_bytes: loose,
                 unwinding_bytes: unwinding,
@@ -303,9 +356,12 @@ mod tests {
                 prop_assert!(pair[0].end <= pair[1].start, "{:?} {:?}", pair[0], pair[1]);
             }
             for (isa, demand) in &demands {
-                for (key, area, size, align) in &demand.places {
-                    let slot = plan.slot(*area, key).unwrap();
-                    prop_assert!(slot.size >= *size && slot.address.is_multiple_of(*align) && slot.isas.contains(isa));
+                for place in &demand.places {
+                    let slot = plan.slot(place.area, &place.key).unwrap();
+                    prop_assert!(slot.size >= place.size && slot.isas.contains(isa));
+                    prop_assert!(slot.address.is_multiple_of(place.align));
+                    let thread = matches!(place.area, Area::ThreadData | Area::ThreadZeros);
+                    prop_assert!(thread || !place.meets_an_end(slot.address));
                 }
             }
             for at in [plan.shared.start, plan.shared.end, plan.area(Area::PrivateData).start, plan.thread_block()] {
@@ -319,7 +375,7 @@ mod tests {
     }
 
     fn one(area: Area, size: u64) -> [(Isa, Demand); 1] {
-        let places = vec![(Key::Global("big".to_owned()), area, size, 16)];
+        let places = vec![wanted("big", area, size, 16)];
         [(Isa::X86_64, Demand { places, ..Demand::default() })]
     }
 
@@ -336,10 +392,7 @@ mod tests {
     #[test]
     fn a_slot_is_as_large_as_the_largest_build_and_the_plan_names_who_has_it() {
         let build = |name: &str, size| Demand {
-            places: vec![
-                (Key::Global(name.to_owned()), Area::Code, 1, 1),
-                (Key::Global("f".to_owned()), Area::Code, size, 1),
-            ],
+            places: vec![wanted(name, Area::Code, 1, 1), wanted("f", Area::Code, size, 1)],
             ..Demand::default()
         };
         let plan = Plan::new(&[(Isa::X86_64, build("only_x86", 10)), (Isa::Aarch64, build("only_arm", 100))])
@@ -350,5 +403,21 @@ mod tests {
         assert_eq!(slot("only_x86").address, BASE + HEAD_BYTES + 128);
         assert_eq!(slot("only_arm").address, BASE + HEAD_BYTES + 192);
         assert_eq!(slot("only_arm").isas, [Isa::Aarch64]);
+    }
+
+    #[test]
+    fn no_instruction_is_where_some_processors_do_not_bear_it() {
+        let far = BLOCK_BYTES - HEAD_BYTES % BLOCK_BYTES;
+        let place = |not_at_ends| {
+            let places = vec![Wanted { not_at_ends, ..wanted("f", Area::Code, 0x3000, 16) }];
+            Plan::new(&[(Isa::Aarch64, Demand { places, ..Demand::default() })])
+        };
+        let address = |not_at_ends| place(not_at_ends).unwrap().slots.values().next().unwrap().address;
+        let first = BASE + HEAD_BYTES;
+        assert_eq!(address(vec![far - 12, 4, far + 64]), first);
+        assert_eq!(address(vec![far - 8]), first + 64);
+        assert_eq!(address(vec![far - 4, far - 4 - 64]), first + 128);
+        let everywhere = (0..0x1000).step_by(4).collect();
+        assert!(matches!(place(everywhere), Err(PlanError::NoPlace { .. })));
     }
 }

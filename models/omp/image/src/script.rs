@@ -110,7 +110,7 @@ fn linker_sections(text: &mut String, start: u64) {
          KEEP(*(.init_array))\n    PROVIDE_HIDDEN(__init_array_end = .);\n  } :linker\n  .fini_array : {\n    \
          PROVIDE_HIDDEN(__fini_array_start = .);\n    KEEP(*(SORT_BY_INIT_PRIORITY(.fini_array.*)))\n    \
          KEEP(*(.fini_array))\n    PROVIDE_HIDDEN(__fini_array_end = .);\n  } :linker\n  \
-         .data.rel.ro : { *(.data.rel.ro .data.rel.ro.*) } :linker\n  .got : { *(.got) *(.igot) } :linker\n  \
+         .got : { *(.got) *(.igot) } :linker\n  \
          .got.plt : { *(.got.plt) *(.igot.plt) } :linker\n",
     );
 }

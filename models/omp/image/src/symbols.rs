@@ -1,6 +1,6 @@
 //! Whether linkers did what they were told: the symbols of linked builds beside each other.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind, SymbolSection};
@@ -16,6 +16,18 @@ pub struct SymbolsError {
     isa: Isa,
     message: String,
 }
+
+/// What linkers define by themselves: ends of lists, and tables that each build has its own of.
+const OF_LINKERS: [&str; 8] = [
+    "_GLOBAL_OFFSET_TABLE_",
+    "_TLS_MODULE_BASE_",
+    "__preinit_array_start",
+    "__preinit_array_end",
+    "__init_array_start",
+    "__init_array_end",
+    "__fini_array_start",
+    "__fini_array_end",
+];
 
 /// What is the same symbol in all builds: its name, the source if it is of one alone, and how many came before.
 type Name = (String, Option<String>, usize);
@@ -81,11 +93,16 @@ impl Symbols {
         for symbol in file.symbols() {
             let name = symbol.name().map_err(unreadable)?;
             if symbol.kind() == SymbolKind::File {
-                source = Some(name.to_owned());
+                source = Some(name.to_owned()).filter(|name| !name.is_empty());
                 continue;
             }
             let placed = matches!(symbol.section(), SymbolSection::Section(_));
-            if !placed || symbol.kind() == SymbolKind::Section || name.is_empty() || name.starts_with('$') {
+            if !placed
+                || OF_LINKERS.contains(&name)
+                || symbol.kind() == SymbolKind::Section
+                || name.is_empty()
+                || name.starts_with('$')
+            {
                 continue;
             }
             let place = || places.get(&(name.to_owned(), symbol.address())).or(source.as_ref()).cloned();
@@ -163,6 +180,17 @@ pub fn agreement(builds: &[Symbols]) -> (Agreement, Vec<Refusal>) {
         });
     }
     (agreement, refused)
+}
+
+/// The names of all symbols that a linked build has a place for.
+///
+/// # Errors
+/// [`SymbolsError`].
+pub fn names(isa: Isa, bytes: &[u8]) -> Result<HashSet<String>, SymbolsError> {
+    let unreadable = |error: object::Error| SymbolsError { isa, message: error.to_string() };
+    let file = ElfFile64::<Endianness>::parse(bytes).map_err(unreadable)?;
+    let defined = file.symbols().filter(|symbol| symbol.is_definition());
+    Ok(defined.filter_map(|symbol| symbol.name().ok().map(str::to_owned)).collect())
 }
 
 /// Where a section of a linked build is in its file, as offset and length; nothing if it has none or takes no bytes there.

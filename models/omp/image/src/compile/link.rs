@@ -1,6 +1,6 @@
 //! Linking twice: once to see what is in each build, once with everything in its place.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,11 +9,11 @@ use sha2::{Digest, Sha256};
 use tombolo_base::Isa;
 
 use super::{Build, CompileError, Compiled, Part, file_error, for_each, print_file_name, start};
-use crate::input::{Common, Object, Owner, Taken, member, taken};
+use crate::input::{Common, Object, ObjectError, Owner, Section, Taken, members, taken};
 use crate::plan::{Demand, PAGE_BYTES, Plan};
 use crate::report::Report;
 use crate::script::{Input, LAYOUT_ID, SHARED_END, SHARED_START, loose_section, script};
-use crate::symbols::{Agreement, Symbols, address_in_file, agreement, section_in_file};
+use crate::symbols::{Agreement, Symbols, address_in_file, agreement, names, section_in_file};
 use crate::types::{self, Refusal};
 
 /// What every program has besides what its user wrote: room for the layout's id, and a first thread-local, so that blocks of
@@ -98,7 +98,7 @@ impl Linking<'_> {
         }
         let read = |(build, trace, program): (&Build, String, PathBuf)| {
             let bytes = fs::read(&program).map_err(file_error("read", &program))?;
-            Ok(Seen { objects: self.read_objects(build, &trace)?, bytes })
+            Ok(Seen { objects: self.read_objects(build, &trace, &bytes)?, bytes })
         };
         programs.into_iter().map(read).collect::<Result<_, CompileError>>().map(Some)
     }
@@ -132,20 +132,21 @@ impl Linking<'_> {
                 command.arg(path);
             }
         }
-        command.args(build.installation.run_time()).arg(library("libc.a"));
-        for name in ["libgcc.a", "libgcc_eh.a"] {
-            command.arg(print_file_name(&build.tool, name)?);
-        }
+        // The C library and the compiler's first: the run-time brings arithmetic of Rust's, for where there is no other.
+        command.arg(library("libc.a")).arg(print_file_name(&build.tool, "libgcc.a")?);
+        command.args(build.installation.run_time());
         command.arg("-Wl,--end-group").arg(library("crtn.o"));
         Ok((start(&build.tool, &mut command)?, folder.join("once")))
     }
 
     /// Reads all objects that a linker took, and puts each into the build's folder under a name of its own.
-    fn read_objects(&self, build: &Build, trace: &str) -> Result<Vec<Linked>, CompileError> {
+    fn read_objects(&self, build: &Build, trace: &str, program: &[u8]) -> Result<Vec<Linked>, CompileError> {
         let folder = self.folder(build);
+        let symbols = names(build.isa(), program)?;
         let mut archives: HashMap<String, Vec<u8>> = HashMap::new();
         let mut count: HashMap<(String, String), usize> = HashMap::new();
-        let mut objects = Vec::new();
+        let mut objects: Vec<Linked> = Vec::new();
+        let mut given: Option<HashSet<String>> = None;
         for (number, taken) in taken(trace).into_iter().enumerate() {
             let (id, owner, bytes) = match &taken {
                 Taken::Object(name) => {
@@ -163,7 +164,10 @@ impl Linking<'_> {
                     }
                     let nth = count.entry((archive.clone(), name.clone())).or_default();
                     *nth += 1;
-                    let bytes = member(&archives[archive], archive, name, *nth - 1)?.to_vec();
+                    // What is given by name comes before all archives.
+                    let given = given.get_or_insert_with(|| of_program(&objects));
+                    let known = Known { symbols: &symbols, given };
+                    let bytes = taken_member(&archives[archive], (archive, name), *nth - 1, &known)?.to_vec();
                     let users = build.parts.contains(&Part::Archive(archive.into()));
                     let owner = if users { Owner::Program } else { Owner::Library };
                     let file = Path::new(archive).file_name().unwrap_or_default().to_string_lossy();
@@ -291,6 +295,46 @@ impl Build {
     }
 }
 
+/// What is known of a linked program.
+struct Known<'a> {
+    /// All its symbols.
+    symbols: &'a HashSet<String>,
+    /// Those that its own objects define.
+    given: &'a HashSet<String>,
+}
+
+/// What a program's own objects define.
+fn of_program(objects: &[Linked]) -> HashSet<String> {
+    let own = objects.iter().filter(|linked| linked.object.owner == Owner::Program);
+    own.flat_map(|linked| linked.object.defines.iter().cloned()).collect()
+}
+
+/// The object that a linker took of an archive, the `nth` of that name. Where not all of a name were taken the linker does not
+/// say which; it is those whose symbols are in the program, and before others those whose symbols the program does not define.
+fn taken_member<'a>(
+    bytes: &'a [u8],
+    (archive, name): (&str, &str),
+    nth: usize,
+    known: &Known<'_>,
+) -> Result<&'a [u8], CompileError> {
+    let all = members(bytes, archive, name)?;
+    if let [only] = all[..] {
+        return Ok(only);
+    }
+    let mut candidates = Vec::new();
+    for member in all {
+        let object = Object::read(member, name, Owner::Library)?;
+        if object.defines.iter().all(|symbol| known.symbols.contains(symbol)) {
+            let given = object.defines.iter().filter(|symbol| known.given.contains(*symbol));
+            candidates.push((given.count(), member));
+        }
+    }
+    candidates.sort_by_key(|(given, _)| *given);
+    let message = format!("it has several {name}, and which of them was linked cannot be told");
+    let unknown = || ObjectError::Malformed { name: archive.to_owned(), message };
+    Ok(candidates.get(nth).map(|(_, member)| *member).ok_or_else(unknown)?)
+}
+
 fn part_name(number: usize) -> String {
     format!("part{number}.o")
 }
@@ -301,6 +345,10 @@ fn linker(build: &Build, folder: &Path, output: &str) -> Command {
     command.current_dir(folder).args(["-nostdlib", "-static", "-no-pie", "-o", output]);
     command.args(["-Wl,--build-id=none", "-Wl,--eh-frame-hdr", "-Wl,-z,norelro"]);
     command.arg(format!("-Wl,-z,max-page-size={PAGE_BYTES},-z,common-page-size={PAGE_BYTES}"));
+    if build.isa() == Isa::Aarch64 {
+        // The plan sees to it: detours would not fit into slots.
+        command.arg("-mno-fix-cortex-a53-843419");
+    }
     command.args(&build.linker_words);
     command
 }
@@ -324,10 +372,7 @@ fn demand(seen: &Seen) -> Demand {
     let mut demand = Demand::default();
     for linked in &seen.objects {
         let object = &linked.object;
-        let places = object.sections.iter();
-        demand
-            .places
-            .extend(places.map(|section| (section.key.clone(), section.area, section.size, section.align)));
+        demand.places.extend(object.sections.iter().map(Section::wanted));
         demand.loose_bytes = demand.loose_bytes.saturating_add(object.loose_bytes);
         demand.unwinding_bytes = demand.unwinding_bytes.saturating_add(object.unwinding_bytes);
         demand.linker_bytes = demand.linker_bytes.saturating_add(object.linker_bytes);
@@ -393,7 +438,7 @@ fn identify(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<[u8; ID_BYTE
 fn explained(mut text: Vec<u8>, build: &Build) -> Vec<u8> {
     let missing =
         |name: &str| String::from_utf8_lossy(&text).contains(&format!("undefined reference to `{name}"));
-    if build.installation.run_time().is_none() && (missing("GOMP_") || missing("omp_")) {
+    if build.installation.run_time().next().is_none() && (missing("GOMP_") || missing("omp_")) {
         let hint = format!("there is no OpenMP run-time for {} in the kit: run `make omp`\n", build.isa());
         text.extend(hint.as_bytes());
     }
