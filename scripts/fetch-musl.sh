@@ -57,9 +57,11 @@ for isa in x86_64 aarch64; do
     cp "$work/deb/$isa/usr/share/doc/musl-dev/copyright" "$work/$isa/copyright"
     printf 'musl %s\n' "$version" >"$work/$isa/version"
     # The run-time stays: cargo knows when it is stale.
-    if [ -f "$kit/$isa/lib/libgomp.a" ]; then
-        mv "$kit/$isa/lib/libgomp.a" "$work/$isa/lib/libgomp.a"
-    fi
+    for file in libgomp.a libunwind.a; do
+        if [ -f "$kit/$isa/lib/$file" ]; then
+            mv "$kit/$isa/lib/$file" "$work/$isa/lib/$file"
+        fi
+    done
     rm -rf "$kit/$isa.from" "${kit:?}/$isa"
     mv "$work/$isa" "$kit/$isa"
     printf '%s musl-%s\n' "$recipe" "$version" >"$kit/$isa.from"

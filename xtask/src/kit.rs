@@ -98,7 +98,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         return mpi::build(workspace, &kit);
     }
     if options.omp {
-        return omp::build(workspace);
+        return omp::build(workspace, &kit);
     }
     let images = match &options.images[..] {
         [] => IMAGES.iter().collect(),

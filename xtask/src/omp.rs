@@ -1,27 +1,65 @@
-//! What `tombolo ompcc` links programs with, in the kit: musl for every instruction set that there are such programs for.
+//! What `tombolo ompcc` links programs with, in the kit: musl and the run-time, for every instruction set that there are such
+//! programs for.
 
+use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::workspace::{Workspace, line};
+use crate::kit::install;
+use crate::toolchain::{Toolchain, target_variable};
+use crate::workspace::{Workspace, capture, execute, line};
+
+/// The instruction sets, and the targets for the same C library.
+const TARGETS: [(&str, &str); 2] =
+    [("x86_64", "x86_64-unknown-linux-musl"), ("aarch64", "aarch64-unknown-linux-musl")];
 
 /// With what the script ends when an archive is out of reach.
 const UNREACHABLE: i32 = 3;
 
 /// Puts `<kit>/omp/<isa>` in place.
-pub(crate) fn build(workspace: &Workspace) -> Result<(), Failure> {
-    if fetch(workspace)? {
-        return Ok(());
+pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
+    if !fetch(workspace)? {
+        return Err(Failure::Found("musl was not put in place: an archive is out of reach".to_owned()));
     }
-    Err(Failure::Found("musl was not put in place: an archive is out of reach".to_owned()))
+    let toolchain = Toolchain::find()?;
+    for (isa, target) in TARGETS {
+        if toolchain.has(target) {
+            // Without it programs can be compiled that bring their own, as tests do.
+            if let Err(failure) = build_run_time(workspace, kit, (isa, target)) {
+                println!(
+                    "SKIPPED the run-time of OpenMP for {isa}, which does not build for {target}: {failure}"
+                );
+            }
+        } else {
+            println!(
+                "SKIPPED the run-time of OpenMP for {isa}: this Rust has no library for {target}; with rustup, `make omp` adds it"
+            );
+        }
+    }
+    Ok(())
 }
 
-/// The same, but goes on without, aloud, where the archives are out of reach.
+/// The C library alone; goes on without, aloud, where the archives are out of reach.
 pub(crate) fn build_if_reached(workspace: &Workspace) -> Result<(), Failure> {
     if !fetch(workspace)? {
         println!("SKIPPED: musl is not in the kit, an archive is out of reach; `make omp` tries again");
     }
     Ok(())
+}
+
+/// The run-time as an archive, with what unwinds: gcc's own is made for another C library, so it is the one that comes with Rust.
+fn build_run_time(workspace: &Workspace, kit: &Path, (isa, target): (&str, &str)) -> Result<(), Failure> {
+    let mut cargo = workspace.cargo();
+    cargo.args(["build", "--package", "tombolo-gomp", "--profile", "node", "--target", target]);
+    // Code at fixed addresses, each function and variable in a section of its own.
+    cargo.env(target_variable(target, "RUSTFLAGS"), "-C relocation-model=static");
+    execute(&mut cargo)?;
+    let library = kit.join("omp").join(isa).join("lib");
+    install(&workspace.target.join(target).join("node/libtombolo_gomp.a"), &library.join("libgomp.a"))?;
+    let sysroot = capture(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let own =
+        Path::new(sysroot.trim()).join("lib/rustlib").join(target).join("lib/self-contained/libunwind.a");
+    install(&own, &library.join("libunwind.a"))
 }
 
 /// The C library. Whether the archives gave it.
