@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tombolo::Isa;
-use tombolo_omp_image::input::{Object, Owner};
+use tombolo_omp_image::input::{Object, Owner, Section};
 use tombolo_omp_image::plan::{Demand, Plan};
 use tombolo_omp_image::script::{Input, script};
 use tombolo_omp_image::symbols::{Symbols, address_in_file, agreement, section_in_file};
@@ -12,11 +12,8 @@ use tombolo_omp_image::types;
 /// An object for each of two builds, which may be anything: the first as it is, the second from a place in it that it says.
 pub(super) fn object(input: &[u8]) {
     if let Ok(object) = Object::read(input, "a.o", Owner::Program) {
-        let places = object.sections.iter();
         let demand = Demand {
-            places: places
-                .map(|section| (section.key.clone(), section.area, section.size, section.align))
-                .collect(),
+            places: object.sections.iter().map(Section::wanted).collect(),
             loose_bytes: object.loose_bytes,
             unwinding_bytes: object.unwinding_bytes,
             linker_bytes: object.linker_bytes,
