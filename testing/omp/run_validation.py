@@ -3,8 +3,8 @@
 
     python3 testing/omp/run_validation.py SUITE FOLDER --work FOLDER --library FOLDER [--modes shared,libgomp] [--threads 4]
 
-SUITE is `uh` or `vv`; FOLDER has the tests (`uh.sh` and `vv.sh` beside this prepare it). A mode is what programs run on: `shared` is
-ours, and `libgomp` is GCC's, to compare with. What is expected to fail is listed in expected/SUITE.txt with its
+SUITE is `uh` or `vv`; FOLDER has the tests (`uh.sh` and `vv.sh` beside this prepare it). A mode is what programs run on: `shared` and
+`exclusive` are ours, and `libgomp` is GCC's, to compare with. What is expected to fail is listed in expected/SUITE.txt with its
 reason. Ends with 1 if another test fails in ours, or if one that is listed passes.
 """
 

@@ -1,7 +1,9 @@
 //! Programs that GCC compiled for OpenMP, run on our `libgomp.so.1`. Each checks itself (`testing/omp/programs`).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use tombolo_e2e::libgomp;
 
@@ -14,6 +16,12 @@ fn source(name: &str) -> PathBuf {
 
 /// Compiles a program as its author would; `None`, aloud, where there is no such compiler.
 fn compile(compiler: &str, name: &str) -> Option<PathBuf> {
+    static COMPILED: Mutex<BTreeMap<String, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    compiled.entry(name.to_owned()).or_insert_with(|| compile_anew(compiler, name)).clone()
+}
+
+fn compile_anew(compiler: &str, name: &str) -> Option<PathBuf> {
     let folder = libgomp().join("../../../e2e/omp");
     std::fs::create_dir_all(&folder).expect("a folder");
     let program = folder.join(name.replace('.', "-"));
@@ -42,10 +50,13 @@ fn run(program: &Path, variables: &[(&str, &str)]) -> Output {
     command.envs(variables.iter().copied()).output().expect("it starts")
 }
 
+/// What workers are: threads, or processes.
+const MODES: [&str; 2] = ["shared", "exclusive"];
+
 fn is_right(compiler: &str, name: &str, variables: &[(&str, &str)]) {
     let Some(program) = compile(compiler, name) else { return };
-    for threads in THREADS {
-        let mut all = vec![("OMP_NUM_THREADS", threads)];
+    for (threads, mode) in THREADS.iter().flat_map(|threads| MODES.map(|mode| (*threads, mode))) {
+        let mut all = vec![("OMP_NUM_THREADS", threads), ("OMP_TOMBOLO", mode)];
         all.extend_from_slice(variables);
         let output = run(&program, &all);
         let said =
@@ -165,4 +176,60 @@ fn a_device_that_must_be_used_and_is_not_there_is_an_error() {
     let output = run(&program, &[("OMP_TARGET_OFFLOAD", "mandatory")]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("OMP_TARGET_OFFLOAD is mandatory"), "{said}");
+}
+
+/// What `ends.c` says and how it ends, with workers that are processes; none of them is there afterwards.
+fn ends(how: &str, more: &[(&str, &str)]) -> (Option<i32>, String) {
+    let program = compile("gcc", "ends.c").expect("gcc is there");
+    let mark = format!("{how}-{}", std::process::id());
+    let mut command = Command::new("timeout");
+    command.arg("60").arg(&program).arg(how).env("LD_LIBRARY_PATH", libgomp());
+    command.env("OMP_TOMBOLO", "exclusive").env("TOMBOLO_OMP_MARK", &mark).envs(more.iter().copied());
+    let output = command.output().expect("it starts");
+    let left: Vec<_> = std::fs::read_dir("/proc")
+        .expect("processes")
+        .flatten()
+        .filter_map(|entry| std::fs::read(entry.path().join("environ")).ok())
+        .filter(|environment| environment.windows(mark.len()).any(|part| part == mark.as_bytes()))
+        .collect();
+    assert!(left.is_empty(), "{how}: {} processes are left", left.len());
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), said)
+}
+
+fn ends_so(how: &str, more: &[(&str, &str)], status: i32, words: &[&str]) {
+    let (code, said) = ends(how, more);
+    assert_eq!(code, Some(status), "{how}: {said}");
+    for word in words {
+        assert!(said.contains(word), "{how}: {word} is missing: {said}");
+    }
+}
+
+#[test]
+fn workers_with_processes_of_their_own_end_with_the_program() {
+    ends_so("well", &[], 0, &["2 of 2 workers have a process of their own"]);
+    ends_so("prints", &[], 0, &["printed by a worker", "2 of 2"]);
+    ends_so("file", &[], 0, &["2 of 2"]);
+    ends_so("main", &[], 5, &["2 of 2"]);
+    ends_so("shell", &[], 0, &["out of a shell"]);
+    ends_so("exit", &[], 7, &[]);
+}
+
+#[test]
+fn a_worker_that_is_lost_ends_the_job_and_it_is_said_why() {
+    ends_so("killed", &[], 128 + 9, &["worker process", "ended by signal 9", "the job ends"]);
+    ends_so("stack", &[("OMP_STACKSIZE", "256K")], 128 + 11, &["signal 11", "OMP_STACKSIZE"]);
+}
+
+#[test]
+fn what_workers_with_processes_of_their_own_have_not_is_said() {
+    ends_so(
+        "heap",
+        &[("OMP_TOMBOLO_ARENA", "64M")],
+        3,
+        &["out of memory", "64 MiB of the arena", "OMP_TOMBOLO_ARENA", "no memory"],
+    );
+    ends_so("fork", &[], 1, &["calls fork"]);
+    ends_so("well", &[("OMP_TOMBOLO", "hybrid")], 1, &["OMP_TOMBOLO=hybrid: there are"]);
 }

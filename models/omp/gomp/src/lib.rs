@@ -6,10 +6,16 @@
 #![allow(non_snake_case, reason = "the names are GCC's")]
 
 pub mod api;
+#[cfg(target_env = "gnu")]
+pub mod entry;
 pub mod fortran;
+#[cfg(target_env = "gnu")]
+pub mod heap;
 pub mod memory;
 pub mod region;
 pub mod start;
+#[cfg(target_env = "gnu")]
+pub mod streams;
 pub mod symbols;
 pub mod sync;
 pub mod target;

@@ -4,8 +4,10 @@ use std::ffi::c_char;
 use std::slice;
 
 use tombolo_omp::root::root;
-use tombolo_omp::{report, sys};
+use tombolo_omp::{exclusive, report, sys};
 
+#[cfg(target_env = "gnu")]
+use crate::entry;
 use crate::symbols;
 
 #[used]
@@ -18,10 +20,19 @@ static END: extern "C" fn() = end;
 
 /// Reads the environment as the program starts, as it says what makes no sense in it, and may be asked to show it.
 extern "C" fn begin() {
+    // Where workers are processes it has to wait until the arena is there.
+    #[cfg(target_env = "gnu")]
+    if entry::is_wanted() {
+        return;
+    }
     root();
 }
 
 extern "C" fn end() {
+    if exclusive::is_worker() {
+        return;
+    }
+    exclusive::end();
     if root().settings.report {
         let names = symbols::of_program();
         sys::complain(&report::text(root(), |address| symbols::name(&names, address)));

@@ -17,6 +17,8 @@ pub struct Read {
     pub affinity_format: String,
     /// `OMP_PLACES`, or what stands for it.
     pub places: Vec<Processors>,
+    /// `OMP_TOMBOLO`: whether workers are to be processes.
+    pub exclusive: bool,
     /// `OMP_DISPLAY_ENV`: whether it is verbose, if it was asked for.
     pub display: Option<bool>,
 }
@@ -55,11 +57,16 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     variables.set("OMP_WAIT_POLICY", wait_policy, &mut settings.active_wait);
     variables.set("GOMP_SPINCOUNT", |text| spins(text).map(Some), &mut settings.spins);
     variables.set("OMP_TARGET_OFFLOAD", offload, &mut settings.offload_mandatory);
+    let exclusive = match variables.text("OMP_TOMBOLO").as_deref() {
+        None | Some("" | "shared") => false,
+        Some("exclusive") => true,
+        Some(mode) => sys::fatal(&format!("OMP_TOMBOLO={mode}: there are `shared` and `exclusive`")),
+    };
     let mut display = None;
     variables.set("OMP_DISPLAY_ENV", display_wanted, &mut display);
     let places = read_places(&variables, &mut settings, processors);
     let affinity_format = variables.text("OMP_AFFINITY_FORMAT").unwrap_or_else(|| FORMAT.to_owned());
-    Read { settings, affinity_format, places, display }
+    Read { settings, affinity_format, places, exclusive, display }
 }
 
 struct Variables<'a> {

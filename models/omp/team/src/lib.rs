@@ -12,6 +12,20 @@ pub mod cancel;
 pub mod depend;
 pub mod doacross;
 pub mod env;
+#[cfg(target_env = "gnu")]
+pub mod exclusive;
+/// There are no workers with address spaces of their own with this C library.
+#[cfg(not(target_env = "gnu"))]
+pub mod exclusive {
+    /// Nothing is kept back.
+    pub fn flush() {}
+    /// No process is a worker's.
+    pub fn is_worker() -> bool {
+        false
+    }
+    /// There are none to end.
+    pub fn end() {}
+}
 pub mod group;
 pub mod icv;
 pub mod lock;

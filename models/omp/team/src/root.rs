@@ -83,8 +83,19 @@ fn make() -> &'static Root {
         return root;
     }
     let read = env::read();
+    if read.exclusive {
+        sys::fatal(
+            "OMP_TOMBOLO=exclusive: OpenMP is used before main, or the program does not begin in a C library that is loaded, of \
+             glibc 2.34 or newer: its workers cannot be processes",
+        );
+    }
+    install(ordinary_store(&read), read, start_thread)
+}
+
+/// Makes the job that this process is of, in a store, with a way to start workers. Once in a process.
+pub fn install(store: &'static Store, read: env::Read, start_worker: StartWorker) -> &'static Root {
     let display = read.display;
-    let root = Root::create(ordinary_store(&read), read, start_thread);
+    let root = Root::create(store, read, start_worker);
     ROOT.store(ptr::from_ref(root).cast_mut(), Ordering::Release);
     if let Some(verbosely) = display {
         sys::complain(&env::display(root, verbosely));

@@ -19,7 +19,7 @@ use crate::root::Root;
 use crate::share::{self, Line, WorkShare};
 use crate::task::{self, Task};
 use crate::thread::{Function, Seat, Thread};
-use crate::{affinity, report, sys, wait};
+use crate::{affinity, exclusive, report, sys, wait};
 
 /// The bit of [`Team::helpers`] that says that the region has ended.
 const CLOSED: u64 = 1 << 15;
@@ -597,6 +597,7 @@ fn work(me: &'static Thread) -> u64 {
     me.sit(team.seat(me.given_id.get(), me));
     // SAFETY: the program's function, with the argument that the program gave for it.
     unsafe { function(me.given_data.get()) };
+    exclusive::flush();
     finish_work(me, team)
 }
 
@@ -636,6 +637,7 @@ fn wait_at_dock(me: &'static Thread, done: u32, region: u64) -> u32 {
                     helps = team.admit(region);
                     if helps {
                         task::run_any(me);
+                        exclusive::flush();
                         team.discharge();
                     }
                 }

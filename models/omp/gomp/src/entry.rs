@@ -1,0 +1,88 @@
+//! Where a program begins, and what it may not do when its workers are processes.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::{mem, ptr};
+
+use tombolo_omp::exclusive::{self, Main};
+use tombolo_omp::{env, sys};
+
+use crate::heap;
+
+/// The C library's function of the name.
+type Begin = unsafe extern "C" fn(
+    Main,
+    c_int,
+    *mut *mut i8,
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
+    *mut c_void,
+) -> c_int;
+
+static MAIN: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+/// Whether the environment asks for workers that are processes.
+pub(crate) fn is_wanted() -> bool {
+    // SAFETY: the C library's list, which nobody changes before `main`.
+    let value = unsafe { libc::getenv(c"OMP_TOMBOLO".as_ptr()) };
+    // SAFETY: what is not null ends in a zero.
+    !value.is_null() && unsafe { CStr::from_ptr(value) }.to_bytes() == b"exclusive"
+}
+
+/// What a program's first instructions call. With workers that are processes, all is made ready before its `main` begins.
+///
+/// # Safety
+/// As the program's start calls it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __libc_start_main(
+    main: Main,
+    count: c_int,
+    words: *mut *mut i8,
+    begin: *mut c_void,
+    end: *mut c_void,
+    loader_end: *mut c_void,
+    stack: *mut c_void,
+) -> c_int {
+    // SAFETY: the C library has a function of this name, of this type.
+    let next: Option<Begin> =
+        unsafe { mem::transmute(libc::dlsym(libc::RTLD_NEXT, c"__libc_start_main".as_ptr())) };
+    let Some(next) = next else { sys::fatal("the C library has no __libc_start_main") };
+    let mut entry = main;
+    if is_wanted() {
+        MAIN.store(main as *mut c_void, Ordering::Release);
+        entry = main_of_job;
+    }
+    // SAFETY: what the program passed, with a `main` of the same type.
+    unsafe { next(entry, count, words, begin, end, loader_end, stack) }
+}
+
+/// `main` of a program whose workers are processes: of the thread that it began with.
+///
+/// # Safety
+/// As the C library calls `main`.
+unsafe extern "C" fn main_of_job(count: c_int, words: *mut *mut i8, environment: *mut *mut i8) -> c_int {
+    exclusive::keep_output_apart();
+    let root = exclusive::begin(env::read());
+    heap::lies_in(root.store);
+    // SAFETY: stored before the C library was called.
+    let main: Main = unsafe { mem::transmute(MAIN.load(Ordering::Acquire)) };
+    exclusive::run_main(main, count, words, environment)
+}
+
+// SAFETY: as the C library has it.
+unsafe extern "C" {
+    fn __fork() -> libc::pid_t;
+}
+
+/// `fork`. A program whose workers are processes cannot: its stack and its variables would be those of the child as well.
+#[unsafe(no_mangle)]
+pub extern "C" fn fork() -> libc::pid_t {
+    if exclusive::is_on() {
+        sys::fatal(
+            "OMP_TOMBOLO=exclusive: the program calls fork, which would share its stack with its child; posix_spawn, system and popen work",
+        );
+    }
+    // SAFETY: the C library's function.
+    unsafe { __fork() }
+}

@@ -1,0 +1,189 @@
+//! The program's heap: in the arena when its workers are processes, otherwise the C library's.
+//!
+//! What was allocated before the arena was there is the C library's, and goes back to it.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+use tombolo_omp::store::Store;
+use tombolo_omp::sys;
+
+// SAFETY: as the C library has them.
+unsafe extern "C" {
+    fn __libc_malloc(size: usize) -> *mut c_void;
+    fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
+    fn __libc_realloc(block: *mut c_void, size: usize) -> *mut c_void;
+    fn __libc_memalign(align: usize, size: usize) -> *mut c_void;
+    fn __libc_free(block: *mut c_void);
+}
+
+static HEAP: AtomicPtr<Store> = AtomicPtr::new(ptr::null_mut());
+/// Whether this process allocates for itself just now.
+static APART: AtomicBool = AtomicBool::new(false);
+static SAID: AtomicBool = AtomicBool::new(false);
+
+/// From now on the heap is here.
+pub(crate) fn lies_in(store: &'static Store) {
+    HEAP.store(ptr::from_ref(store).cast_mut(), Ordering::Release);
+}
+
+#[inline]
+fn heap() -> Option<&'static Store> {
+    // SAFETY: once there, it is there for ever.
+    unsafe { HEAP.load(Ordering::Relaxed).as_ref() }.filter(|_| !APART.load(Ordering::Relaxed))
+}
+
+/// Runs something whose memory is to be the process's own, as is what the C library keeps locks in: those are for one
+/// process.
+pub(crate) fn apart<T>(run: impl FnOnce() -> T) -> T {
+    APART.store(true, Ordering::Relaxed);
+    let result = run();
+    APART.store(false, Ordering::Relaxed);
+    result
+}
+
+#[inline]
+fn holder(block: *mut c_void) -> Option<&'static Store> {
+    // SAFETY: once there, it is there for ever.
+    unsafe { HEAP.load(Ordering::Relaxed).as_ref() }.filter(|store| store.holds(block as usize))
+}
+
+fn out_of_memory(store: &Store) -> *mut c_void {
+    if !SAID.swap(true, Ordering::Relaxed) {
+        sys::complain(&format!(
+            "tombolo omp: out of memory: all {} MiB of the arena are in use; OMP_TOMBOLO_ARENA=<size> makes it larger (as 8G)\n",
+            store.length() >> 20
+        ));
+    }
+    // SAFETY: this thread's own number of an error.
+    unsafe { *libc::__errno_location() = libc::ENOMEM };
+    ptr::null_mut()
+}
+
+fn allocate(store: &Store, size: usize, align: usize) -> *mut c_void {
+    if size > isize::MAX as usize {
+        return out_of_memory(store);
+    }
+    store.allocate(size.max(1), align).map_or_else(|| out_of_memory(store), <*mut u8>::cast)
+}
+
+/// `malloc`.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc(size: usize) -> *mut c_void {
+    match heap() {
+        Some(store) => allocate(store, size, 16),
+        // SAFETY: any size may be asked for.
+        None => unsafe { __libc_malloc(size) },
+    }
+}
+
+/// `free`.
+///
+/// # Safety
+/// The block is null or came from one of these functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn free(block: *mut c_void) {
+    // SAFETY: the caller says so.
+    unsafe {
+        match holder(block) {
+            Some(store) => store.release(block.cast()),
+            None => __libc_free(block),
+        }
+    }
+}
+
+/// `calloc`.
+#[unsafe(no_mangle)]
+pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    let Some(store) = heap() else {
+        // SAFETY: any size may be asked for.
+        return unsafe { __libc_calloc(count, size) };
+    };
+    let Some(bytes) = count.checked_mul(size) else { return out_of_memory(store) };
+    let block = allocate(store, bytes, 16);
+    if !block.is_null() {
+        // SAFETY: the block is that long, and ours.
+        unsafe { ptr::write_bytes(block.cast::<u8>(), 0, bytes) };
+    }
+    block
+}
+
+/// `realloc`.
+///
+/// # Safety
+/// The block is null or came from one of these functions.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    let Some(store) = heap().filter(|_| block.is_null()).or_else(|| holder(block)) else {
+        // SAFETY: the caller says so; a block from before the arena stays where it is.
+        return unsafe { __libc_realloc(block, size) };
+    };
+    if block.is_null() {
+        return allocate(store, size, 16);
+    }
+    if size == 0 {
+        // SAFETY: the caller says so.
+        unsafe { store.release(block.cast()) };
+        return ptr::null_mut();
+    }
+    let room = store.room(block.cast());
+    if size <= room && size >= room / 4 {
+        return block;
+    }
+    let new = allocate(store, size, 16);
+    if !new.is_null() {
+        // SAFETY: both are at least that long; the caller says that the old one may go.
+        unsafe {
+            ptr::copy_nonoverlapping(block.cast::<u8>(), new.cast::<u8>(), room.min(size));
+            store.release(block.cast());
+        }
+    }
+    new
+}
+
+/// `memalign`, and `aligned_alloc`, which is the same.
+#[unsafe(no_mangle)]
+pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
+    match heap() {
+        Some(store) => allocate(store, size, align.max(16).next_power_of_two()),
+        // SAFETY: any size and alignment may be asked for.
+        None => unsafe { __libc_memalign(align, size) },
+    }
+}
+
+/// `aligned_alloc`.
+#[unsafe(no_mangle)]
+pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
+    memalign(align, size)
+}
+
+/// `posix_memalign`.
+///
+/// # Safety
+/// The place is the program's variable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(place: *mut *mut c_void, align: usize, size: usize) -> c_int {
+    if !align.is_power_of_two() || align < size_of::<usize>() {
+        return libc::EINVAL;
+    }
+    let block = memalign(align, size);
+    if block.is_null() {
+        return libc::ENOMEM;
+    }
+    // SAFETY: the caller says so.
+    unsafe { place.write(block) };
+    0
+}
+
+/// `valloc`.
+#[unsafe(no_mangle)]
+pub extern "C" fn valloc(size: usize) -> *mut c_void {
+    memalign(4096, size)
+}
+
+/// `malloc_usable_size`, for blocks of the arena; others are said to have none to spare.
+#[unsafe(no_mangle)]
+pub extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
+    holder(block).map_or(0, |store| store.room(block.cast()))
+}

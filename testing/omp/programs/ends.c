@@ -1,0 +1,51 @@
+/* Ends as its first word says, for what becomes of the others then. */
+#include <omp.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+#include "check.h"
+
+static int deep(int left) {
+    volatile char frame[4096];
+    frame[0] = (char)left;
+    return left ? deep(left - 1) + frame[0] : 0;
+}
+
+int main(int count, char **words) {
+    CHECK(count == 2);
+    const char *how = words[1];
+    pid_t process = getpid();
+    int others = 0;
+    if (!strcmp(how, "heap")) {
+        char *block;
+        while ((block = malloc(1 << 20))) block[0] = 1;
+        puts("no memory");
+        return 3;
+    }
+    FILE *file = NULL;
+    if (!strcmp(how, "file")) CHECK((file = tmpfile()) && (file = fdopen(dup(fileno(file)), "w+")));
+    if (!strcmp(how, "fork")) return fork() == 0 ? 8 : 9;
+#pragma omp parallel num_threads(3)
+    {
+        if (getpid() != process) {
+#pragma omp atomic
+            others++;
+        }
+        if (omp_get_thread_num() == 2) {
+            if (!strcmp(how, "killed")) raise(SIGKILL);
+            if (!strcmp(how, "exit")) exit(7);
+            if (!strcmp(how, "stack")) printf("%d\n", deep(1000000));
+            if (!strcmp(how, "prints")) puts("printed by a worker");
+        }
+        for (int line = 0; file && line < 2000; line++) fprintf(file, "%06d\n", line);
+#pragma omp barrier
+    }
+    if (file) {
+        long bytes = (fflush(file), fseek(file, 0, SEEK_END), ftell(file));
+        EQUAL(bytes, 3 * 2000 * 7);
+    }
+    printf("%d of 2 workers have a process of their own\n", others);
+    if (!strcmp(how, "shell")) return system("echo out of a shell");
+    if (!strcmp(how, "main")) exit(5);
+    return 0;
+}
