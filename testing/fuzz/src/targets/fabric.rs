@@ -118,6 +118,8 @@ impl Net for Ends {
         false
     }
 
+    fn lament(&mut self, _: Address) {}
+
     fn hot(&self) -> usize {
         self.0.borrow().open.len()
     }
