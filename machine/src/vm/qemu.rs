@@ -283,7 +283,7 @@ mod tests {
             "-device", "ivshmem-doorbell,chardev=window,vectors=8",
             "-kernel", "/kit/vmlinuz",
             "-initrd", "/cache/boot image.cpio",
-            "-append", "console=ttyAMA0 quiet cma=0 panic=-1 cryptomgr.notests=1 tombolo.node=arm0",
+            "-append", "console=ttyAMA0 quiet cma=0 panic=-1 cryptomgr.notests=1 kpti=off tombolo.node=arm0",
         ];
         assert_eq!(line(&qemu).unwrap(), expected);
     }
