@@ -1,7 +1,7 @@
 //! What `tombolo ompcc` does: one OpenMP program in C, compiled for every instruction set, with everything at equal addresses.
 //!
 //! The words are those of gcc. Objects are compiled as a user would, but for words that make processors compute alike and give
-//! each function and variable a section of its own; linking is done here, and twice ([`link`]).
+//! each function and variable a section of its own; linking is done here, and twice (`link`).
 
 mod error;
 mod link;
