@@ -31,9 +31,7 @@ pub fn barrier(me: &'static Thread, cancellable: bool) -> bool {
         }
         team.arrived.0.store(0, Ordering::Relaxed);
         team.generation.0.swap(generation.wrapping_add(1), Ordering::SeqCst);
-        if team.sleepers.load(Ordering::SeqCst) > 0 {
-            team.notify();
-        }
+        team.notify();
         return false;
     }
     loop {

@@ -34,8 +34,7 @@ impl Group {
         // The group may be gone as soon as it is empty.
         let owner = self.owner;
         if self.count.fetch_sub(1, Ordering::AcqRel) == 1 {
-            crate::sys::full_fence();
-            owner.dock.wake();
+            owner.dock.tell();
         }
     }
 

@@ -11,6 +11,7 @@ pub mod barrier;
 pub mod cancel;
 pub mod depend;
 pub mod doacross;
+pub mod dock;
 pub mod env;
 #[cfg(target_env = "gnu")]
 pub mod exclusive;

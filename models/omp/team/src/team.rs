@@ -12,6 +12,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::affinity::Plan;
+use crate::dock::Sleepers;
 use crate::group::Group;
 use crate::icv::Icv;
 use crate::queue::{Queue, Urgent};
@@ -75,7 +76,7 @@ pub struct Team {
     /// How often the barrier let them go.
     pub(crate) generation: Line<AtomicU32>,
     /// Threads that sleep, or are about to, and want to hear of tasks, barriers and the like.
-    pub sleepers: AtomicU32,
+    pub sleepers: Sleepers,
     /// Whoever came last to a barrier and sees to it that all tasks are done, plus one.
     leader: AtomicU32,
     pub(crate) arrived: Line<AtomicU32>,
@@ -135,7 +136,7 @@ impl Team {
             copied: Cell::new(ptr::null_mut()),
             group: Cell::new(None),
             generation: Line(AtomicU32::new(0)),
-            sleepers: AtomicU32::new(0),
+            sleepers: Sleepers::default(),
             leader: AtomicU32::new(0),
             arrived: Line(AtomicU32::new(0)),
             finished: Line(AtomicU32::new(0)),
@@ -246,8 +247,7 @@ impl Team {
 
     /// Wakes whoever sleeps and wants to hear of what just came true.
     pub fn notify(&self) {
-        sys::full_fence();
-        if self.sleepers.load(Ordering::Relaxed) == 0 {
+        if !self.sleepers.any() {
             return;
         }
         for member in self.members() {
@@ -257,8 +257,7 @@ impl Team {
 
     /// Wakes one of those who sleep, other than this.
     pub fn notify_one(&self, but: u32) {
-        sys::full_fence();
-        if self.sleepers.load(Ordering::Relaxed) == 0 {
+        if !self.sleepers.any() {
             return;
         }
         let size = self.size();
@@ -615,7 +614,7 @@ fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
     if team.finished.0.fetch_add(1, Ordering::SeqCst) + 1 == others
         && let Some(master) = master
     {
-        master.dock.wake();
+        master.dock.tell();
     }
     region
 }

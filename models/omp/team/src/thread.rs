@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::ptr;
 
+use crate::dock::Dock;
 use crate::root::{Root, root};
 use crate::share::WorkShare;
 use crate::store::{Cache, Store};
 use crate::sys;
 use crate::task::Task;
 use crate::team::Team;
-use crate::wait::{Awake, Dock};
+use crate::wait::Awake;
 
 /// An outlined function, with the address of its frame as its argument.
 pub type Function = unsafe extern "C" fn(*mut libc::c_void);

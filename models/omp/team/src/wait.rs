@@ -1,16 +1,13 @@
 //! Waiting: spinning while there are free processors, sleeping otherwise.
 //!
-//! A thread sleeps on a word of its own, its *dock*. Bit 0 says that it sleeps or is about to; the rest counts what it was
-//! given to do. Whoever makes something true that others wait for looks for their bit afterwards. One side writes the bit and then
-//! looks at the condition, the other makes the condition true and then looks at the bit, each with a full fence between: so one
-//! of them sees the other, and no wake-up is lost.
+//! What a thread sleeps on, and why no wake-up is lost, is in [`crate::dock`].
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::dock::Sleepers;
 use crate::sys::{self, Spin};
 use crate::thread::Thread;
 
-const ASLEEP: u32 = 1;
 /// Turns between looks at how many are awake.
 const STRIDE: u64 = 64;
 
@@ -102,63 +99,16 @@ pub fn asleep(sleep: impl FnOnce()) {
     awake.count.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Where a thread is told things, and sleeps.
-#[repr(transparent)]
-#[derive(Debug, Default)]
-pub struct Dock(AtomicU32);
-
-impl Dock {
-    /// How often something was given to this thread, modulo 2³¹.
-    #[inline]
-    pub fn given(&self) -> u32 {
-        self.0.load(Ordering::Acquire) >> 1
-    }
-
-    /// Gives something to the thread; what it is was written before.
-    #[inline]
-    pub fn give(&self, number: u32) {
-        if self.0.swap(number << 1, Ordering::AcqRel) & ASLEEP != 0 {
-            sys::futex_wake(&self.0, 1);
-        }
-    }
-
-    /// Wakes the thread if it sleeps. The condition that it waits for was made true before, with a full fence after it.
-    #[inline]
-    pub fn wake(&self) {
-        if self.0.load(Ordering::Relaxed) & ASLEEP != 0
-            && self.0.fetch_and(!ASLEEP, Ordering::AcqRel) & ASLEEP != 0
-        {
-            sys::futex_wake(&self.0, 1);
-        }
-    }
-
-    /// Whether the thread sleeps or is about to.
-    #[inline]
-    pub fn asleep(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & ASLEEP != 0
-    }
-
-    /// Sleeps unless the condition holds; afterwards it may hold or not.
-    fn sleep_unless(&self, condition: &mut impl FnMut() -> bool) {
-        let before = self.0.fetch_or(ASLEEP, Ordering::SeqCst) | ASLEEP;
-        sys::full_fence();
-        if !condition() {
-            asleep(|| sys::futex_wait(&self.0, before));
-        }
-        self.0.fetch_and(!ASLEEP, Ordering::SeqCst);
-    }
-}
-
 /// Waits until the condition holds. Whoever makes it true wakes this thread's dock; `sleepers` counts those who may need it.
 #[inline]
-pub fn until(me: &Thread, sleepers: Option<&AtomicU32>, mut condition: impl FnMut() -> bool) {
+pub fn until(me: &Thread, sleepers: Option<&Sleepers>, mut condition: impl FnMut() -> bool) {
     if condition() {
         return;
     }
     until_slowly(me, sleepers, &mut condition);
 }
 
-fn until_slowly(me: &Thread, sleepers: Option<&AtomicU32>, condition: &mut impl FnMut() -> bool) {
+fn until_slowly(me: &Thread, sleepers: Option<&Sleepers>, condition: &mut impl FnMut() -> bool) {
     let awake = me.awake();
     loop {
         let turns = awake.turns.load(Ordering::Relaxed);
@@ -173,12 +123,9 @@ fn until_slowly(me: &Thread, sleepers: Option<&AtomicU32>, condition: &mut impl 
                 break;
             }
         }
-        if let Some(sleepers) = sleepers {
-            sleepers.fetch_add(1, Ordering::SeqCst);
-        }
-        me.dock.sleep_unless(condition);
-        if let Some(sleepers) = sleepers {
-            sleepers.fetch_sub(1, Ordering::SeqCst);
+        match sleepers {
+            Some(sleepers) => sleepers.with(|| me.dock.sleep_unless(condition)),
+            None => me.dock.sleep_unless(condition),
         }
         if condition() {
             return;

@@ -1,0 +1,141 @@
+//! Where threads sleep and are woken.
+//!
+//! A thread sleeps on a word of its own, its *dock*. Bit 0 says that it sleeps or is about to; the rest counts what it was
+//! given to do. Whoever makes something true that others wait for looks for their bit afterwards. One side writes the bit and then
+//! looks at the condition, the other makes the condition true and then looks at the bit, each with a full fence between: so one
+//! of them sees the other, and no wake-up is lost. `tests/loom.rs` tries every schedule of it.
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, Ordering, fence};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+
+use crate::wait;
+
+const ASLEEP: u32 = 1;
+
+/// Where a thread is told things, and sleeps.
+#[cfg_attr(not(loom), repr(transparent))]
+#[derive(Debug, Default)]
+pub struct Dock {
+    word: AtomicU32,
+    #[cfg(loom)]
+    kernel: model::Kernel,
+}
+
+impl Dock {
+    /// How often something was given to this thread, modulo 2³¹.
+    #[inline]
+    pub fn given(&self) -> u32 {
+        self.word.load(Ordering::Acquire) >> 1
+    }
+
+    /// Gives something to the thread; what it is was written before.
+    #[inline]
+    pub fn give(&self, number: u32) {
+        if self.word.swap(number << 1, Ordering::AcqRel) & ASLEEP != 0 {
+            self.futex_wake();
+        }
+    }
+
+    /// Wakes the thread if it sleeps. The condition that it waits for was made true just before.
+    #[inline]
+    pub fn tell(&self) {
+        fence(Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Wakes the thread if it sleeps. The condition that it waits for was made true before, with a full fence after it.
+    #[inline]
+    pub fn wake(&self) {
+        if self.word.load(Ordering::Relaxed) & ASLEEP != 0
+            && self.word.fetch_and(!ASLEEP, Ordering::AcqRel) & ASLEEP != 0
+        {
+            self.futex_wake();
+        }
+    }
+
+    /// Whether the thread sleeps or is about to.
+    #[inline]
+    pub fn asleep(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & ASLEEP != 0
+    }
+
+    /// Sleeps unless the condition holds; afterwards it may hold or not.
+    pub fn sleep_unless(&self, condition: &mut impl FnMut() -> bool) {
+        let before = self.word.fetch_or(ASLEEP, Ordering::SeqCst) | ASLEEP;
+        fence(Ordering::SeqCst);
+        if !condition() {
+            wait::asleep(|| self.futex_wait(before));
+        }
+        self.word.fetch_and(!ASLEEP, Ordering::SeqCst);
+    }
+
+    #[cfg(not(loom))]
+    fn futex_wait(&self, expected: u32) {
+        crate::sys::futex_wait(&self.word, expected);
+    }
+
+    #[cfg(not(loom))]
+    fn futex_wake(&self) {
+        crate::sys::futex_wake(&self.word, 1);
+    }
+
+    #[cfg(loom)]
+    fn futex_wait(&self, expected: u32) {
+        self.kernel.wait(&self.word, expected);
+    }
+
+    #[cfg(loom)]
+    fn futex_wake(&self) {
+        self.kernel.wake();
+    }
+}
+
+/// How many of a team sleep, or are about to, and want to hear of tasks, barriers and the like.
+#[repr(transparent)]
+#[derive(Debug, Default)]
+pub struct Sleepers(AtomicU32);
+
+impl Sleepers {
+    /// Sleeps, being counted.
+    pub fn with(&self, sleep: impl FnOnce()) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        sleep();
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Whether there are any whom that concerns which was made true just before. Their docks may be looked at after this.
+    #[inline]
+    pub fn any(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+#[cfg(loom)]
+mod model {
+    use loom::sync::atomic::{AtomicU32, Ordering};
+    use loom::sync::{Condvar, Mutex};
+
+    /// What the kernel does for a word: who waits compares it and goes to sleep in one step.
+    #[derive(Debug, Default)]
+    pub(super) struct Kernel {
+        queue: Mutex<()>,
+        woken: Condvar,
+    }
+
+    impl Kernel {
+        pub(super) fn wait(&self, word: &AtomicU32, expected: u32) {
+            let queue = self.queue.lock().unwrap();
+            if word.load(Ordering::Relaxed) == expected {
+                drop(self.woken.wait(queue).unwrap());
+            }
+        }
+
+        pub(super) fn wake(&self) {
+            let _queue = self.queue.lock().unwrap();
+            self.woken.notify_one();
+        }
+    }
+}
