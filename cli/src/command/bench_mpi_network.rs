@@ -200,7 +200,7 @@ struct Said {
 /// Is the process manager of two ranks until rank 0 ends. Returns its status.
 fn manage(listener: &TcpListener, rank: &mut Process, machine: &mut Process) -> Result<u8, String> {
     listener.set_nonblocking(true).map_err(|error| error.to_string())?;
-    let mut server = Server::new("network", 2);
+    let mut server = Server::new("network");
     let mapping = process_mapping(&[0, 1]).unwrap_or_default();
     let (_, members) = server.add_world(&[0, 0], mapping, &[]);
     let (sender, said) = mpsc::channel();

@@ -6,7 +6,7 @@ const RANKS: usize = 3;
 
 /// The first byte of each part says whose it is, and the second how long: as ranks are heard, in pieces.
 pub(super) fn pmi(input: &[u8]) {
-    let mut server = Server::new("fuzz", RANKS);
+    let mut server = Server::new("fuzz");
     let (_, members) = server.add_world(&[0; RANKS], "(vector,(0,1,3))".into(), &[]);
     let mut broken = [0; RANKS];
     let mut rest = input;

@@ -83,13 +83,7 @@ pub(super) struct Running<'a> {
 impl<'a> Running<'a> {
     pub(super) fn new(job: Job, options: &'a JobOptions, watcher: &'a dyn Watcher) -> Running<'a> {
         let Job { domain, set, control } = job;
-        let cores = options
-            .nodes
-            .iter()
-            .filter(|node| node.up && node.kind != "bare")
-            .map(|node| usize::from(node.cores));
-        let ranks: usize = options.parts.iter().map(|part| part.nodes.len()).sum();
-        let server = Server::new(&job_name(domain.id()), cores.sum::<usize>().max(ranks));
+        let server = Server::new(&job_name(domain.id()));
         Running {
             services: Services::new(domain.names()),
             domain,

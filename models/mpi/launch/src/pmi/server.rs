@@ -10,6 +10,10 @@ use super::wire::{Command, Malformed, Message, Reader, shown};
 const MAX_KEY_BYTES: usize = 64;
 const MAX_SPACE_BYTES: usize = 256;
 
+/// How many ranks there may be in all, `MPI_UNIVERSE_SIZE`: not known, for nothing but the memory of nodes bounds it. A number would
+/// keep programs from spawning that look at it: a spawned world of that size takes itself for all there can be.
+const UNIVERSE: i32 = -1;
+
 /// What the ranks of one world may have put together: of each a few, and what it takes to describe all of them.
 const MAX_KEYS_OF_RANK: usize = 64;
 const MAX_KEYS_OF_WORLD: usize = 1024;
@@ -132,18 +136,17 @@ struct World {
 pub struct Server {
     /// What no other job has.
     name: String,
-    universe: usize,
     worlds: Vec<World>,
     members: Vec<Member>,
     events: VecDeque<Event>,
 }
 
 impl Server {
-    /// Of the job of that name, which has room for so many ranks.
+    /// Of the job of that name.
     #[must_use]
-    pub fn new(name: &str, universe: usize) -> Server {
+    pub fn new(name: &str) -> Server {
         let name = name.chars().filter(char::is_ascii_graphic).take(MAX_SPACE_BYTES / 2).collect();
-        Server { name, universe, worlds: Vec::new(), members: Vec::new(), events: VecDeque::new() }
+        Server { name, worlds: Vec::new(), members: Vec::new(), events: VecDeque::new() }
     }
 
     /// Adds a world: of each rank the number of its program among those of the world. `mapping` says which share memory,
@@ -260,8 +263,7 @@ impl Server {
                 self.say(id, &format!("cmd=my_kvsname rc=0 kvsname={space}"));
             }
             "get_universe_size" => {
-                let universe = self.universe;
-                self.say(id, &format!("cmd=universe_size rc=0 size={universe}"));
+                self.say(id, &format!("cmd=universe_size rc=0 size={UNIVERSE}"));
             }
             "put" => return self.put(id, command),
             "get" => self.get(id, command)?,
@@ -340,7 +342,7 @@ impl Server {
         };
         let value = world.and_then(|world| match key.as_str() {
             "PMI_process_mapping" => Some(world.mapping.clone()),
-            "universeSize" => Some(self.universe.to_string()),
+            "universeSize" => Some(UNIVERSE.to_string()),
             key => world.keys.get(key).cloned(),
         });
         let answer = match value {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn server(size: usize) -> (Server, Vec<MemberId>) {
-    let mut server = Server::new("job-1.2.3", 8);
+    let mut server = Server::new("job-1.2.3");
     let mapping = format!("(vector,(0,{size},1))");
     let (_, members) = server.add_world(&vec![0; size], mapping, &[]);
     (server, members)
@@ -57,7 +57,7 @@ fn two_ranks_find_each_other() {
         assert_eq!(maxes, "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024");
         assert_eq!(ask(&mut server, member, "cmd=get_appnum"), "cmd=appnum rc=0 appnum=0");
         assert_eq!(ask(&mut server, member, "cmd=get_my_kvsname"), "cmd=my_kvsname rc=0 kvsname=job-1.2.3-0");
-        assert_eq!(ask(&mut server, member, "cmd=get_universe_size"), "cmd=universe_size rc=0 size=8");
+        assert_eq!(ask(&mut server, member, "cmd=get_universe_size"), "cmd=universe_size rc=0 size=-1");
     }
     let get = "cmd=get kvsname=job-1.2.3-0 key=PMI_process_mapping";
     assert_eq!(ask(&mut server, a, get), "cmd=get_result rc=0 value=(vector,(0,2,1))");
