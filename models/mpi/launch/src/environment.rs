@@ -211,7 +211,11 @@ impl Environment {
         // Another launcher's variables may be there as well: in what the monitor was started with.
         all.set("MPIR_CVAR_PMI_VERSION", "1".to_owned());
         all.set("MPIR_CVAR_CH4_NETMOD", "ofi".to_owned());
-        if self.shared_memory == SharedMemory::Mpi && node.kind != "host" {
+        if self.shared_memory == SharedMemory::Tombolo {
+            // What each rank is told says so as well, but MPICH takes ranks of different worlds for neighbours by the numbers of
+            // their nodes, and what was sent by shared memory then went nowhere.
+            all.set("MPIR_CVAR_NOLOCAL", "1".to_owned());
+        } else if node.kind != "host" {
             // Emulators do not copy between processes.
             all.set("MPIR_CVAR_CH4_CMA_ENABLE", "0".to_owned());
         }
@@ -372,6 +376,7 @@ mod tests {
             ("PMIX_NAMESPACE", None),
             ("FI_PROVIDER", Some("tombolo")),
             ("MPIR_CVAR_CH4_NETMOD", Some("ofi")),
+            ("MPIR_CVAR_NOLOCAL", Some("1")),
             ("FI_PROVIDER_PATH", kit.join("fi").to_str()),
             ("LD_LIBRARY_PATH", kit.join("lib").to_str()),
             ("LD_PRELOAD", kit.join("lib/libtombolo-yield.so").to_str()),
@@ -452,6 +457,7 @@ mod tests {
         let environment =
             Environment::new(pairs(&[("LONG", &long), ("SHORT", "1")]), Vec::new(), SharedMemory::Mpi);
         let (all, left) = environment.on(&node("host", Isa::X86_64), true);
+        assert_eq!(value(&all, "MPIR_CVAR_NOLOCAL"), None, "MPI's shared memory is asked for");
         assert_eq!(left, ["LONG"]);
         assert_eq!(value(&all, "SHORT"), Some("1"));
     }
