@@ -2,12 +2,11 @@
 //! `sched_yield` of ranks.
 
 use std::path::Path;
-use std::process::Command;
 
 use crate::failure::Failure;
 use crate::kit::install;
 use crate::toolchain::{Toolchain, target_variable};
-use crate::workspace::{Workspace, execute, line};
+use crate::workspace::{Workspace, execute, fetch};
 
 /// Where MPI is in the tree of an instruction set. The same in `models/mpi/launch`, which finds it there.
 const MPI: &str = "opt/tombolo/mpi";
@@ -15,12 +14,12 @@ const MPI: &str = "opt/tombolo/mpi";
 /// A foreign instruction set that there is MPI for, and the target for its C library, which the provider is loaded beside.
 const FOREIGN: (&str, &str) = ("aarch64", "aarch64-unknown-linux-gnu");
 
-/// With what the script ends when an archive is out of reach.
-const UNREACHABLE: i32 = 3;
+/// What fetches MPICH and the C libraries.
+const SCRIPT: &str = "scripts/fetch-mpi.sh";
 
 /// Puts `<kit>/mpi/<isa>` in place.
 pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
-    if fetch(workspace)? {
+    if fetch(workspace, SCRIPT)? {
         return build_provider(workspace, kit);
     }
     Err(Failure::Found("MPI was not put in place: an archive is out of reach".to_owned()))
@@ -28,24 +27,11 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
 
 /// The same, but goes on without MPI, aloud, where the archives are out of reach.
 pub(crate) fn build_if_reached(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
-    if fetch(workspace)? {
+    if fetch(workspace, SCRIPT)? {
         return build_provider(workspace, kit);
     }
     println!("SKIPPED: MPI is not in the kit, an archive is out of reach; `make mpi` tries again");
     Ok(())
-}
-
-/// MPICH and the C libraries. Whether the archives gave them.
-fn fetch(workspace: &Workspace) -> Result<bool, Failure> {
-    let mut script = Command::new("sh");
-    script.current_dir(&workspace.root).arg("scripts/fetch-mpi.sh").arg(&workspace.target);
-    let failed = |source| Failure::NotStarted { program: "sh".to_owned(), source };
-    let status = script.status().map_err(failed)?;
-    match status.code() {
-        Some(0) => Ok(true),
-        Some(UNREACHABLE) => Ok(false),
-        _ => Err(Failure::CommandFailed { command: line(&script), status: status.to_string() }),
-    }
 }
 
 /// The provider for this host and for the foreign instruction set, if it can be built for.

@@ -7,18 +7,18 @@ use std::process::Command;
 use crate::failure::Failure;
 use crate::kit::install;
 use crate::toolchain::{Toolchain, target_variable};
-use crate::workspace::{Workspace, capture, execute, line};
+use crate::workspace::{Workspace, capture, execute, fetch};
 
 /// The instruction sets, and the targets for the same C library.
 const TARGETS: [(&str, &str); 2] =
     [("x86_64", "x86_64-unknown-linux-musl"), ("aarch64", "aarch64-unknown-linux-musl")];
 
-/// With what the script ends when an archive is out of reach.
-const UNREACHABLE: i32 = 3;
+/// What fetches the C library.
+const SCRIPT: &str = "scripts/fetch-musl.sh";
 
 /// Puts `<kit>/omp/<isa>` in place.
 pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
-    if !fetch(workspace)? {
+    if !fetch(workspace, SCRIPT)? {
         return Err(Failure::Found("musl was not put in place: an archive is out of reach".to_owned()));
     }
     let toolchain = Toolchain::find()?;
@@ -41,7 +41,7 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
 
 /// The C library alone; goes on without, aloud, where the archives are out of reach.
 pub(crate) fn build_if_reached(workspace: &Workspace) -> Result<(), Failure> {
-    if !fetch(workspace)? {
+    if !fetch(workspace, SCRIPT)? {
         println!("SKIPPED: musl is not in the kit, an archive is out of reach; `make omp` tries again");
     }
     Ok(())
@@ -60,17 +60,4 @@ fn build_run_time(workspace: &Workspace, kit: &Path, (isa, target): (&str, &str)
     let own =
         Path::new(sysroot.trim()).join("lib/rustlib").join(target).join("lib/self-contained/libunwind.a");
     install(&own, &library.join("libunwind.a"))
-}
-
-/// The C library. Whether the archives gave it.
-fn fetch(workspace: &Workspace) -> Result<bool, Failure> {
-    let mut script = Command::new("sh");
-    script.current_dir(&workspace.root).arg("scripts/fetch-musl.sh").arg(&workspace.target);
-    let failed = |source| Failure::NotStarted { program: "sh".to_owned(), source };
-    let status = script.status().map_err(failed)?;
-    match status.code() {
-        Some(0) => Ok(true),
-        Some(UNREACHABLE) => Ok(false),
-        _ => Err(Failure::CommandFailed { command: line(&script), status: status.to_string() }),
-    }
 }

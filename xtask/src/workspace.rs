@@ -147,6 +147,21 @@ pub(crate) fn execute(command: &mut Command) -> Result<(), Failure> {
     }
 }
 
+/// Runs one of the scripts that put what others made into the target folder. Whether the archives gave it.
+pub(crate) fn fetch(workspace: &Workspace, script: &str) -> Result<bool, Failure> {
+    /// With what such a script ends when an archive is out of reach.
+    const UNREACHABLE: i32 = 3;
+    let mut command = Command::new("sh");
+    command.current_dir(&workspace.root).arg(script).arg(&workspace.target);
+    let failed = |source| Failure::NotStarted { program: "sh".to_owned(), source };
+    let status = command.status().map_err(failed)?;
+    match status.code() {
+        Some(0) => Ok(true),
+        Some(UNREACHABLE) => Ok(false),
+        _ => Err(Failure::CommandFailed { command: line(&command), status: status.to_string() }),
+    }
+}
+
 /// Runs a command, and writes what it said in one piece when it has ended, apart from what others say meanwhile.
 pub(crate) fn execute_whole(command: &mut Command) -> Result<(), Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
