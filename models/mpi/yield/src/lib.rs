@@ -14,9 +14,8 @@ use pace::{Pace, Processor};
 use tombolo_platform::{thread, time};
 
 thread_local! {
-    static PACE: Cell<Pace> = const { Cell::new(Pace::NEW) };
-    /// Whether this thread has been counted.
-    static IS_KNOWN: Cell<bool> = const { Cell::new(false) };
+    /// Nothing until the thread yields, and is counted.
+    static PACE: Cell<Option<Pace>> = const { Cell::new(None) };
 }
 
 /// Threads of this process that have yielded so far. If they are several, they wait for each other's locks as well: the time
@@ -42,33 +41,26 @@ impl Processor for This {
     }
 }
 
-/// Whether no other thread of this process has ever yielded.
-#[inline]
-fn is_only_one() -> bool {
-    // A thread that ends has nothing left to be known by.
-    let is_known = IS_KNOWN.try_with(|known| known.replace(true)).unwrap_or(true);
-    if !is_known {
-        THREADS.fetch_add(1, Ordering::Relaxed);
-    }
-    THREADS.load(Ordering::Relaxed) == 1
-}
-
 /// As `sched_yield(2)`, which never fails on Linux: returns 0.
 // SAFETY: the name is the C library's, of the same signature; whoever calls it has the same promised: that others may run
 // before it returns. Nothing else of this process is touched.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_yield() -> i32 {
-    if !is_only_one() {
-        thread::yield_now();
-        return 0;
-    }
     let known = PACE.try_with(|kept| {
-        let mut pace = kept.get();
-        pace.idle(&This);
-        kept.set(pace);
+        let mut pace = kept.get().unwrap_or_else(|| {
+            THREADS.fetch_add(1, Ordering::Relaxed);
+            Pace::NEW
+        });
+        if THREADS.load(Ordering::Relaxed) == 1 {
+            pace.idle(&This);
+        } else {
+            This.ask();
+        }
+        kept.set(Some(pace));
     });
+    // A thread that ends has nothing left to be known by.
     if known.is_err() {
-        thread::yield_now();
+        This.ask();
     }
     0
 }
