@@ -134,7 +134,8 @@ pub fn start_thread(stack: usize, start: Start, argument: &'static Thread) -> Re
         if stack > 0 {
             libc::pthread_attr_setstacksize(&raw mut attributes, stack);
         }
-        let mut thread = 0;
+        // A number with one C library, a pointer with another; it is written and not looked at.
+        let mut thread = std::mem::zeroed();
         let argument = ptr::from_ref(argument).cast_mut().cast();
         let failure = libc::pthread_create(&raw mut thread, &raw const attributes, start, argument);
         libc::pthread_attr_destroy(&raw mut attributes);
