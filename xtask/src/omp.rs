@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::kit::install;
-use crate::toolchain::{Toolchain, target_variable};
+use crate::toolchain::{Toolchain, has_rustup, target_variable};
 use crate::workspace::{Workspace, capture, execute, fetch};
 
 /// The instruction sets, and the targets for the same C library.
@@ -24,13 +24,13 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     let toolchain = Toolchain::find()?;
     for (isa, target) in TARGETS {
         if toolchain.has(target) {
-            // Without it programs can be compiled that bring their own, as tests do.
-            if let Err(failure) = build_run_time(workspace, kit, (isa, target)) {
-                println!(
-                    "SKIPPED the run-time of OpenMP for {isa}, which does not build for {target}: {failure}"
-                );
-            }
+            build_run_time(workspace, kit, (isa, target))?;
+        } else if has_rustup() {
+            return Err(Failure::Found(format!(
+                "the run-time of OpenMP for {isa} needs Rust's library for {target}: `rustup target add {target}`"
+            )));
         } else {
+            // Without it programs can be compiled that bring their own, as tests do.
             println!(
                 "SKIPPED the run-time of OpenMP for {isa}: this Rust has no library for {target}; with rustup, `make omp` adds it"
             );

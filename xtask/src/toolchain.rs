@@ -81,6 +81,17 @@ impl Toolchain {
     }
 }
 
+/// Whether libraries for other targets can be added.
+pub(crate) fn has_rustup() -> bool {
+    let mut command = Command::new("rustup");
+    command
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
 /// Whether nightly's miri is there; it comes only with rustup.
 pub(crate) fn has_miri() -> bool {
     let mut command = Command::new("rustup");
