@@ -5,9 +5,10 @@ use std::path::Path;
 
 use tombolo::{Isa, Target};
 use tombolo_machine::Image;
-use tombolo_machine::build::gcc::{Said, names};
+use tombolo_machine::build::gcc::{CompileError, Outcome, Said, names};
 
 use crate::context::Context;
+use crate::failure::Failure;
 use crate::text;
 
 /// Adds the instruction sets of a list like `x86_64,aarch64`, of those that are `known`; fails with the name that is not.
@@ -21,8 +22,17 @@ pub(crate) fn add_isas<'a>(isas: &mut Vec<Isa>, list: &'a str, known: &[Isa]) ->
     Ok(())
 }
 
+/// Passes on what compilers said and what was asked of them, for so many instruction sets; an error if one failed.
+pub(crate) fn pass_on(outcome: Outcome, isas: usize) -> Result<(), Failure> {
+    show_said(&outcome.said, isas);
+    if !outcome.failed.is_empty() {
+        return Err(CompileError::Failed { isas: outcome.failed }.into());
+    }
+    io::stdout().lock().write_all(&outcome.text).map_err(Failure::Output)
+}
+
 /// Shows what compilers said, with their instruction sets where there are several.
-pub(crate) fn show_said(said: &[Said], isas: usize) {
+fn show_said(said: &[Said], isas: usize) {
     let mut error = io::stderr().lock();
     for said in said {
         // Nobody reads what cannot be written.

@@ -1,12 +1,10 @@
 //! `tombolo mpicc`
 
-use std::io::{self, Write};
-
 use clap::Args;
 use tombolo::Isa;
 use tombolo_machine::Kit;
 use tombolo_machine::build::BuildError;
-use tombolo_machine::build::gcc::names;
+use tombolo_machine::build::gcc::{ISAS, names};
 use tombolo_mpi::Installation;
 use tombolo_mpi::compile::{Abi, Compilation, CompileError, Request};
 
@@ -85,9 +83,8 @@ impl Wanted {
     }
 
     fn add_isas(&mut self, list: &str) -> Result<(), Failure> {
-        compilers::add_isas(&mut self.isas, list, Installation::ISAS).map_err(|name| {
-            usage(&format!("there is no MPI for '{name}', only for {}", names(Installation::ISAS)))
-        })
+        compilers::add_isas(&mut self.isas, list, ISAS)
+            .map_err(|name| usage(&format!("there is no MPI for '{name}', only for {}", names(ISAS))))
     }
 
     /// MPI for what was asked for, or for all that it is there for.
@@ -153,13 +150,7 @@ fn compile(context: &Context, compilation: &Compilation, (warn, isas): (bool, us
         }
     }
     let compiled = compilation.run()?;
-    compilers::show_said(&compiled.said, isas);
-    if !compiled.failed.is_empty() {
-        return Err(CompileError::Failed { isas: compiled.failed }.into());
-    }
-    if !compiled.text.is_empty() {
-        io::stdout().lock().write_all(&compiled.text).map_err(Failure::Output)?;
-    }
+    compilers::pass_on(compiled.outcome, isas)?;
     compilers::say_made(context, compiled.image.as_ref());
     Ok(())
 }

@@ -1,12 +1,10 @@
 //! `tombolo ompcc`
 
-use std::io::{self, Write};
-
 use clap::Args;
 use tombolo::Isa;
 use tombolo_machine::Kit;
-use tombolo_machine::build::gcc::names;
-use tombolo_omp_image::compile::{Compilation, CompileError, Request};
+use tombolo_machine::build::gcc::{ISAS, names};
+use tombolo_omp_image::compile::{Compilation, Request};
 use tombolo_omp_image::{Installation, Report};
 
 use super::compilers;
@@ -86,17 +84,14 @@ impl Wanted {
     }
 
     fn add_isas(&mut self, list: &str) -> Result<(), Failure> {
-        compilers::add_isas(&mut self.isas, list, Installation::ISAS).map_err(|name| {
-            usage(&format!(
-                "OpenMP programs are not made for '{name}', only for {}",
-                names(Installation::ISAS)
-            ))
+        compilers::add_isas(&mut self.isas, list, ISAS).map_err(|name| {
+            usage(&format!("OpenMP programs are not made for '{name}', only for {}", names(ISAS)))
         })
     }
 
     /// What to link with for what was asked for, or for all that there is something for.
     fn installations(&self, kit: &Kit) -> Result<Vec<Installation>, Failure> {
-        let isas = if self.isas.is_empty() { Installation::ISAS } else { &self.isas };
+        let isas = if self.isas.is_empty() { ISAS } else { &self.isas };
         let found = isas.iter().map(|isa| Installation::find(kit, *isa));
         let mut found: Vec<Installation> = found.collect::<Result<_, _>>()?;
         // Other compilers' messages come after those of this host's.
@@ -127,13 +122,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         return print(lines.collect::<String>());
     }
     let compiled = compilation.run()?;
-    compilers::show_said(&compiled.said, isas);
-    if !compiled.failed.is_empty() {
-        return Err(CompileError::Failed { isas: compiled.failed }.into());
-    }
-    if !compiled.text.is_empty() {
-        io::stdout().lock().write_all(&compiled.text).map_err(Failure::Output)?;
-    }
+    compilers::pass_on(compiled.outcome, isas)?;
     compilers::say_made(context, compiled.image.as_ref());
     let Some(report) = &compiled.report else { return Ok(()) };
     for allowed in &report.allowed {

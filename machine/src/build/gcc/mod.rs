@@ -2,12 +2,18 @@
 //!
 //! What is built for this host is where a compiler would put it; builds for others lie beside it, as libtool keeps its own.
 
+mod error;
+mod installed;
+mod run;
 mod words;
 
 use std::path::{Path, PathBuf};
 
 use tombolo_base::Isa;
 
+pub use error::{CompileError, file_error};
+pub use installed::{ISAS, InstallationError, Installed, Library};
+pub use run::{Outcome, Run, for_each, pack, run_all, start};
 pub use words::{CommandLine, Goal, Word, WordsError};
 
 /// Where objects for other instruction sets are, beside those for this host.
@@ -15,10 +21,10 @@ const FOREIGN: &str = ".tombolo";
 
 /// Said to every compiler before the caller's own words, which may say otherwise. `char` is signed on x86-64, and not on Arm;
 /// products and sums are rounded once or twice as the processor can. Programs that compute the same must find the same.
-pub const ALIKE: [&str; 2] = ["-fsigned-char", "-ffp-contract=off"];
+const ALIKE: [&str; 2] = ["-fsigned-char", "-ffp-contract=off"];
 
 /// The extension of images.
-pub const IMAGE: &str = "tbi";
+const IMAGE: &str = "tbi";
 
 /// Where the build for `isa` is of something that is at `path` for `first`.
 #[must_use]
@@ -28,6 +34,25 @@ pub fn beside(path: &Path, isa: Isa, first: Isa) -> PathBuf {
     }
     let folder = path.parent().unwrap_or(Path::new("")).join(FOREIGN).join(isa.name());
     folder.join(path.file_name().unwrap_or_default())
+}
+
+/// The same, of something that must be there already.
+///
+/// # Errors
+/// [`CompileError::NoForeignObject`], if there is none for another instruction set; `with` is what makes it.
+pub fn found_beside(path: &Path, isa: Isa, first: Isa, with: &'static str) -> Result<PathBuf, CompileError> {
+    let found = beside(path, isa, first);
+    if !found.exists() && found != *path {
+        return Err(CompileError::NoForeignObject { path: path.to_owned(), isa, looked_at: found, with });
+    }
+    Ok(found)
+}
+
+/// The words that come before the caller's, to every compiler.
+#[must_use]
+pub fn first_words(colour: bool) -> Vec<String> {
+    let colour = colour.then_some("-fdiagnostics-color=always");
+    ALIKE.into_iter().chain(colour).map(str::to_owned).collect()
 }
 
 /// Whose builds are at the paths that the caller named: this host's, unless there is none.
@@ -58,7 +83,7 @@ pub struct Said {
 }
 
 /// Keeps what a compiler said, once if another one has said the same.
-pub fn say(all: &mut Vec<Said>, isa: Isa, text: Vec<u8>) {
+fn say(all: &mut Vec<Said>, isa: Isa, text: Vec<u8>) {
     if text.is_empty() {
         return;
     }
@@ -70,8 +95,7 @@ pub fn say(all: &mut Vec<Said>, isa: Isa, text: Vec<u8>) {
 }
 
 /// Words as a shell would take them.
-#[must_use]
-pub fn shell_words(words: &[String]) -> String {
+fn shell_words(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=+.,/:%@".contains(c);
     let quoted = words.iter().map(|word| {
         if !word.is_empty() && word.chars().all(plain) {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use tombolo_base::Isa;
 
 use super::super::Language;
+use super::CompileError;
 
 /// Options of gcc whose value is the next word.
 const WITH_VALUE: [&str; 29] = [
@@ -144,6 +145,31 @@ impl CommandLine {
         Ok(line)
     }
 
+    /// The same, of a line that is to be compiled more than once.
+    ///
+    /// # Errors
+    /// [`CompileError`]: something in it can be done once only.
+    pub fn read_for_several(words: &[String], cxx: bool) -> Result<CommandLine, CompileError> {
+        let line = CommandLine::read(words, cxx)?;
+        if line.goal == Goal::Objects && line.output.is_some() && line.sources().nth(1).is_some() {
+            return Err(CompileError::OneOutput);
+        }
+        if line.goal != Goal::Text && line.sources().chain(line.objects()).any(|path| path == Path::new("-"))
+        {
+            return Err(CompileError::StandardInput);
+        }
+        Ok(line)
+    }
+
+    /// Where the object of a source goes, with `-c`.
+    #[must_use]
+    pub fn object_of(&self, source: &Path) -> PathBuf {
+        match &self.output {
+            Some(output) => output.clone(),
+            None => PathBuf::from(source.file_name().unwrap_or_default()).with_extension("o"),
+        }
+    }
+
     fn add_file(&mut self, word: &str, language_said: bool) {
         let path = PathBuf::from(word);
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
@@ -257,6 +283,19 @@ mod tests {
         assert_eq!(read("-v").goal, Goal::Text);
         assert_eq!(read("a.cc b.c").language, Language::Cxx);
         assert_eq!(CommandLine::read(&["a.c".to_owned()], true).unwrap().language, Language::Cxx);
+    }
+
+    #[test]
+    fn what_can_be_done_once_only_is_refused() {
+        let refused = |line: &str| {
+            let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            CommandLine::read_for_several(&words, false).map_err(|error| error.to_string())
+        };
+        assert!(refused("-c a.c b.c -o c.o").unwrap_err().contains("-o names one file"));
+        assert!(refused("-x c -").unwrap_err().contains("standard input"));
+        assert!(refused("-E -").is_ok());
+        let line = refused("-c in/a.c in/b.c").unwrap();
+        assert_eq!(line.object_of(Path::new("in/b.c")), Path::new("b.o"));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod sources;
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,13 +15,18 @@ use sha2::{Digest, Sha256};
 use tombolo::Isa;
 use tombolo_machine::Image;
 use tombolo_machine::build::gcc::{
-    ALIKE, CommandLine, Goal, IMAGE, Said, Word, WordsError, beside, binutil, first, names, say, shell_words,
+    CommandLine, Goal, Outcome, Run, Word, beside, binutil, file_error, first, first_words, found_beside,
+    pack, run_all, start,
 };
-use tombolo_machine::build::{BuildError, Scratch, installed_compiler, write};
-use tombolo_machine::image::ImageBuilder;
+use tombolo_machine::build::{Scratch, installed_compiler};
 
 use crate::installation::{Installation, PREFIX};
 use crate::mark;
+
+pub use tombolo_machine::build::gcc::CompileError;
+
+/// What makes objects for all instruction sets.
+const COMMAND: &str = "tombolo mpicc";
 
 /// The binary interface of MPI that a program is compiled for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -63,65 +69,13 @@ pub struct Request {
     pub colour: bool,
 }
 
-/// Why nothing was compiled, or not all.
-#[derive(Debug, thiserror::Error)]
-pub enum CompileError {
-    /// The command line cannot be compiled several times.
-    #[error(transparent)]
-    Words(#[from] WordsError),
-    /// Several files cannot go to one.
-    #[error("-o names one file, and several are compiled with -c")]
-    OneOutput,
-    /// The standard input can be read once.
-    #[error("a program cannot come from the standard input: it is compiled more than once")]
-    StandardInput,
-    /// A file cannot be read or written.
-    #[error("cannot {action} {}: {source}", path.display())]
-    File {
-        /// `read` or `write`.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// An object or library was compiled for this host only.
-    #[error(
-        "{} has no build for {isa}, which would be {}: compile it with `tombolo mpicc -c`, or choose other \
-         instruction sets with --isa",
-        path.display(),
-        looked_at.display()
-    )]
-    NoForeignObject {
-        /// The object that was named.
-        path: PathBuf,
-        /// For what one is missing.
-        isa: Isa,
-        /// Where it would be.
-        looked_at: PathBuf,
-    },
-    /// A compiler is missing, or cannot be started; or what it made is no program.
-    #[error(transparent)]
-    Build(#[from] BuildError),
-    /// Compilers found mistakes, and have said so.
-    #[error("compiling for {} failed", names(isas))]
-    Failed {
-        /// For which instruction sets.
-        isas: Vec<Isa>,
-    },
-}
-
 /// What came of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Compiled {
-    /// What compilers said, each text once.
-    pub said: Vec<Said>,
-    /// What was asked for on standard output, by `-E` and its like.
-    pub text: Vec<u8>,
+    /// What compilers did and said.
+    pub outcome: Outcome,
     /// The image and where it is, if a program was made.
     pub image: Option<(PathBuf, Image)>,
-    /// Whether all went well.
-    pub failed: Vec<Isa>,
 }
 
 /// A source that uses `long double`.
@@ -133,17 +87,6 @@ pub struct LongDouble {
     pub line: usize,
 }
 
-/// One run of a compiler.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Run {
-    isa: Isa,
-    tool: String,
-    words: Vec<String>,
-    output: Option<PathBuf>,
-    /// The hash of the source that becomes this object.
-    source: Option<String>,
-}
-
 /// A request that has been understood: every compiler is there, and every object that is linked.
 #[derive(Debug)]
 pub struct Compilation {
@@ -151,6 +94,8 @@ pub struct Compilation {
     request: Request,
     scratch: Scratch,
     runs: Vec<Run>,
+    /// The hash of the source that becomes an object.
+    sources: HashMap<PathBuf, String>,
 }
 
 impl Compilation {
@@ -159,16 +104,9 @@ impl Compilation {
     /// # Errors
     /// [`CompileError`]; nothing has been compiled then.
     pub fn plan(request: Request) -> Result<Compilation, CompileError> {
-        let line = CommandLine::read(&request.words, request.cxx)?;
-        let several = line.sources().nth(1).is_some();
-        if line.goal == Goal::Objects && line.output.is_some() && several {
-            return Err(CompileError::OneOutput);
-        }
-        if line.sources().chain(line.objects()).any(|path| path == Path::new("-")) && line.goal != Goal::Text
-        {
-            return Err(CompileError::StandardInput);
-        }
-        let mut compilation = Compilation { line, request, scratch: Scratch::new()?, runs: Vec::new() };
+        let line = CommandLine::read_for_several(&request.words, request.cxx)?;
+        let (scratch, runs, sources) = (Scratch::new()?, Vec::new(), HashMap::new());
+        let mut compilation = Compilation { line, request, scratch, runs, sources };
         compilation.plan_runs()?;
         Ok(compilation)
     }
@@ -201,39 +139,29 @@ impl Compilation {
                     if let Some(output) = &self.line.output {
                         words.extend(["-o".to_owned(), output.to_string_lossy().into_owned()]);
                     }
-                    self.runs.push(Run { isa: mpi.isa(), tool, words, output: None, source: None });
+                    self.runs.push(Run { isa: mpi.isa(), tool, words, output: None });
                 }
             }
         }
         Ok(())
     }
 
-    /// The words that come before the caller's.
-    fn first_words(&self) -> Vec<String> {
-        let colour = self.request.colour.then(|| "-fdiagnostics-color=always".to_owned());
-        ALIKE.iter().map(|word| (*word).to_owned()).chain(colour).collect()
-    }
-
     /// One source to one object.
     fn compile(
-        &self,
+        &mut self,
         mpi: &Installation,
         (tool, source): (String, &Path),
         first: bool,
     ) -> Result<Run, CompileError> {
-        let object = match &self.line.output {
-            Some(output) => output.clone(),
-            None => PathBuf::from(source.file_name().unwrap_or_default()).with_extension("o"),
-        };
-        let output = self.beside(&object, mpi.isa());
-        let mut words = self.first_words();
+        let output = beside(&self.line.object_of(source), mpi.isa(), self.first());
+        let mut words = first_words(self.request.colour);
         let only =
             |word: &Word| matches!(word, Word::Source(path) if path == source).then(|| source.to_owned());
         words.extend(self.line.words_for(mpi.isa(), first, only));
         words.extend(include_words(mpi, self.request.abi));
         words.extend(["-o".to_owned(), output.to_string_lossy().into_owned()]);
-        let source = Some(self.source_mark(source)?);
-        Ok(Run { isa: mpi.isa(), tool, words, output: Some(output), source })
+        self.sources.insert(output.clone(), self.source_mark(source)?);
+        Ok(Run { isa: mpi.isa(), tool, words, output: Some(output) })
     }
 
     /// Everything to a program.
@@ -244,20 +172,20 @@ impl Compilation {
         let output = self.scratch.path().join(isa.name());
         let mut missing = None;
         let mut words = vec![marks.to_string_lossy().into_owned()];
-        words.extend(self.first_words());
+        words.extend(first_words(self.request.colour));
         words.extend(self.line.words_for(isa, first, |word| match word {
             Word::Source(path) => Some(path.clone()),
-            Word::Object(path) => {
-                let found = self.beside(path, isa);
-                if !found.exists() && found != *path {
-                    missing.get_or_insert((path.clone(), found.clone()));
+            Word::Object(path) => match found_beside(path, isa, self.first(), COMMAND) {
+                Ok(found) => Some(found),
+                Err(error) => {
+                    missing.get_or_insert(error);
+                    None
                 }
-                Some(found)
-            }
+            },
             _ => None,
         }));
-        if let Some((path, looked_at)) = missing {
-            return Err(CompileError::NoForeignObject { path, isa, looked_at });
+        if let Some(missing) = missing {
+            return Err(missing);
         }
         words.extend(include_words(mpi, self.request.abi));
         let own = isa == Isa::current();
@@ -268,12 +196,7 @@ impl Compilation {
         words.push(format!("-Wl,-rpath-link,{0}:{0}/mpich", library.display()));
         words.push(self.request.abi.library().to_owned());
         words.extend(["-o".to_owned(), output.to_string_lossy().into_owned()]);
-        Ok(Run { isa, tool, words, output: Some(output), source: None })
-    }
-
-    /// Where the build for `isa` is of something that is at `path` for the first instruction set.
-    fn beside(&self, path: &Path, isa: Isa) -> PathBuf {
-        beside(path, isa, self.first())
+        Ok(Run { isa, tool, words, output: Some(output) })
     }
 
     /// Whose builds are at the paths that the caller named.
@@ -320,91 +243,48 @@ impl Compilation {
     /// The commands, each with its instruction set, as one would type them.
     #[must_use]
     pub fn commands(&self) -> Vec<(Isa, String)> {
-        self.runs.iter().map(|run| (run.isa, format!("{} {}", run.tool, shell_words(&run.words)))).collect()
+        self.runs.iter().map(|run| (run.isa, run.command())).collect()
     }
 
     /// Runs the compilers, those for different instruction sets at the same time.
     ///
     /// # Errors
-    /// [`CompileError`], but not for what compilers find: that is [`Compiled::failed`].
+    /// [`CompileError`], but not for what compilers find: that is [`Outcome::failed`].
     pub fn run(&self) -> Result<Compiled, CompileError> {
-        for folder in self.runs.iter().filter_map(|run| run.output.as_deref()?.parent()) {
-            fs::create_dir_all(folder).map_err(file_error("write", folder))?;
-        }
-        let done: Vec<(&Run, Result<Output, CompileError>)> = std::thread::scope(|scope| {
-            let isas = self.request.installations.iter().map(Installation::isa);
-            let threads: Vec<_> = isas.map(|isa| scope.spawn(move || self.execute_all(isa))).collect();
-            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            threads.into_iter().flat_map(join).collect()
-        });
-        let mut compiled = Compiled::default();
-        for (run, output) in done {
-            let output = output?;
-            compiled.text.extend(&output.stdout);
-            say(&mut compiled.said, run.isa, output.stderr);
-            if !output.status.success() && !compiled.failed.contains(&run.isa) {
-                compiled.failed.push(run.isa);
-            }
-        }
-        if self.line.goal == Goal::Program && compiled.failed.is_empty() {
-            compiled.image = Some(self.pack()?);
-        }
-        Ok(compiled)
-    }
-
-    fn execute_all(&self, isa: Isa) -> Vec<(&Run, Result<Output, CompileError>)> {
-        self.runs.iter().filter(|run| run.isa == isa).map(|run| (run, self.execute(run))).collect()
-    }
-
-    fn execute(&self, run: &Run) -> Result<Output, CompileError> {
-        let start = |tool: &str, command: &mut Command| {
-            let tool = tool.to_owned();
-            command.output().map_err(|source| CompileError::Build(BuildError::Start { tool, source }))
+        let outcome = run_all(&self.runs, |run, output| self.mark(run, output))?;
+        let image = match self.line.goal {
+            Goal::Program if outcome.failed.is_empty() => Some(self.pack()?),
+            _ => None,
         };
-        let output = start(&run.tool, Command::new(&run.tool).args(&run.words))?;
-        let (Some(object), Some(source)) = (&run.output, &run.source) else { return Ok(output) };
-        if !output.status.success() {
-            return Ok(output);
-        }
+        Ok(Compiled { outcome, image })
+    }
+
+    /// Puts into an object of which source it was made.
+    fn mark(&self, run: &Run, output: Output) -> Result<Output, CompileError> {
+        let Some(object) = run.output.as_ref().filter(|_| output.status.success()) else { return Ok(output) };
+        let Some(source) = self.sources.get(object) else { return Ok(output) };
         // The assembler's own file cannot be had here, so the mark is put into what it made.
         let key = Sha256::digest(object.as_os_str().as_encoded_bytes());
         let key: String = key.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         let note = self.scratch.path().join(format!("{}-{key}", run.isa.name()));
         fs::write(&note, mark::note(mark::SOURCE, source)).map_err(file_error("write", &note))?;
-        let tool = binutil("objcopy", run.isa);
-        let mut command = Command::new(&tool);
+        let mut command = Command::new(binutil("objcopy", run.isa));
         command.arg("--add-section").arg(format!(".note.tombolo={}", note.display()));
         command.args(["--set-section-flags", ".note.tombolo=alloc,readonly,data"]);
         command.args(["--set-section-alignment", ".note.tombolo=4"]).arg(object);
-        let marked = start(&tool, &mut command)?;
+        let marked = start(&mut command)?;
         // An object of another kind, of link-time optimisation say, is as good without.
         if marked.status.success() { Ok(output) } else { Ok(Output { stderr: marked.stderr, ..output }) }
     }
 
     /// Makes the image, and puts the first build where a compiler would put it.
     fn pack(&self) -> Result<(PathBuf, Image), CompileError> {
-        let output = self.line.output.clone().unwrap_or_else(|| PathBuf::from("a.out"));
-        let only_image = output.extension().is_some_and(|extension| extension == IMAGE);
-        let mut image_path = output.clone();
-        if !only_image {
-            image_path.as_mut_os_string().push(format!(".{IMAGE}"));
-        }
-        let name = output.file_stem().and_then(|name| name.to_str()).unwrap_or("program");
-        let mut builder = ImageBuilder::new(name);
-        for run in &self.runs {
+        let linked = self.runs.iter().map(|run| {
             let path = run.output.as_deref().unwrap_or(Path::new(""));
-            let elf = fs::read(path).map_err(file_error("read", path))?;
-            if run.isa == self.first() && !only_image {
-                write(&output, &elf, 0o777).map_err(file_error("write", &output))?;
-            }
-            let unusable = |source| BuildError::Unusable { target: run.isa.into(), source };
-            builder = builder.with_program(elf).map_err(unusable)?;
-        }
-        let image = builder.finish().map_err(BuildError::from)?;
-        write(&image_path, image.as_bytes(), 0o666).map_err(file_error("write", &image_path))?;
-        Ok((image_path, image))
+            Ok((run.isa, fs::read(path).map_err(file_error("read", path))?))
+        });
+        let programs = linked.collect::<Result<_, CompileError>>()?;
+        pack(self.line.output.as_deref(), self.first(), programs)
     }
 }
 
@@ -420,9 +300,4 @@ fn include_words(mpi: &Installation, abi: Abi) -> Vec<String> {
 fn assembled(kind: u32, value: &str) -> String {
     let bytes: Vec<String> = mark::note(kind, value).iter().map(u8::to_string).collect();
     format!(".section .note.tombolo,\"a\",%note\n.balign 4\n.byte {}\n", bytes.join(","))
-}
-
-fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> CompileError {
-    let path = path.to_owned();
-    move |source| CompileError::File { action, path, source }
 }

@@ -1,10 +1,7 @@
 //! Why there is no program.
 
-use std::path::PathBuf;
-
 use tombolo_base::Isa;
-use tombolo_machine::build::BuildError;
-use tombolo_machine::build::gcc::{WordsError, names};
+use tombolo_machine::build::{BuildError, gcc};
 
 use crate::input::ObjectError;
 use crate::plan::PlanError;
@@ -14,15 +11,9 @@ use crate::types::{Refusal, TypesError};
 /// Why nothing was compiled, or not all.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// The command line cannot be compiled several times.
+    /// What may be with every program that is compiled several times.
     #[error(transparent)]
-    Words(#[from] WordsError),
-    /// Several files cannot go to one.
-    #[error("-o names one file, and several are compiled with -c")]
-    OneOutput,
-    /// The standard input can be read once.
-    #[error("a program cannot come from the standard input: it is compiled more than once")]
-    StandardInput,
+    Gcc(#[from] gcc::CompileError),
     /// C++ takes libraries that are not there.
     #[error(
         "programs in C++ cannot be laid out alike: their library is made for another C library (glibc), whose parts cannot be \
@@ -37,30 +28,6 @@ pub enum CompileError {
         /// Why not.
         why: &'static str,
     },
-    /// A file cannot be read or written.
-    #[error("cannot {action} {}: {source}", path.display())]
-    File {
-        /// `read` or `write`.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What the system says.
-        source: std::io::Error,
-    },
-    /// An object or library was compiled for this host only.
-    #[error(
-        "{} has no build for {isa}, which would be {}: compile it with `tombolo ompcc -c`",
-        path.display(),
-        looked_at.display()
-    )]
-    NoForeignObject {
-        /// The object that was named.
-        path: PathBuf,
-        /// For what one is missing.
-        isa: Isa,
-        /// Where it would be.
-        looked_at: PathBuf,
-    },
     /// A library is in none of the folders.
     #[error(
         "there is no lib{name}.a in any folder of -L: libraries are static, of objects by `tombolo ompcc -c`, with those for \
@@ -69,15 +36,6 @@ pub enum CompileError {
     NoLibrary {
         /// The library.
         name: String,
-    },
-    /// A compiler is missing, or cannot be started; or what it made is no program.
-    #[error(transparent)]
-    Build(#[from] BuildError),
-    /// Compilers or linkers found mistakes, and have said so.
-    #[error("compiling for {} failed", names(isas))]
-    Failed {
-        /// For which instruction sets.
-        isas: Vec<Isa>,
     },
     /// What a program is linked of cannot be read.
     #[error(transparent)]
@@ -108,6 +66,12 @@ pub enum CompileError {
         /// What it did.
         what: String,
     },
+}
+
+impl From<BuildError> for CompileError {
+    fn from(error: BuildError) -> CompileError {
+        CompileError::Gcc(error.into())
+    }
 }
 
 fn count(count: usize) -> String {

@@ -7,8 +7,9 @@ use std::process::Command;
 
 use sha2::{Digest, Sha256};
 use tombolo_base::Isa;
+use tombolo_machine::build::gcc::{Outcome, file_error, for_each, start};
 
-use super::{Build, CompileError, Compiled, Part, file_error, for_each, print_file_name, start};
+use super::{Build, CompileError, Part, print_file_name};
 use crate::input::{Common, Object, ObjectError, Owner, Section, Taken, members, taken};
 use crate::plan::{Demand, PAGE_BYTES, Plan};
 use crate::report::Report;
@@ -55,8 +56,8 @@ struct Seen {
 
 impl Linking<'_> {
     /// Links; nothing comes of it when a linker finds a mistake, which it has then said.
-    pub(super) fn run(&self, compiled: &mut Compiled) -> Result<Option<(Programs, Report)>, CompileError> {
-        let Some(mut seen) = self.look(compiled)? else { return Ok(None) };
+    pub(super) fn run(&self, outcome: &mut Outcome) -> Result<Option<(Programs, Report)>, CompileError> {
+        let Some(mut seen) = self.look(outcome)? else { return Ok(None) };
         let (compared, allowed) = self.compare(&seen)?;
         self.give_commons_a_place(&mut seen)?;
         let demands: Vec<(Isa, Demand)> =
@@ -85,15 +86,15 @@ impl Linking<'_> {
     }
 
     /// Links all builds as any program is linked, and reads what linkers took.
-    fn look(&self, compiled: &mut Compiled) -> Result<Option<Vec<Seen>>, CompileError> {
+    fn look(&self, outcome: &mut Outcome) -> Result<Option<Vec<Seen>>, CompileError> {
         let linked = for_each(self.builds, |build| self.link_once(build));
         let mut programs = Vec::new();
         for (build, linked) in self.builds.iter().zip(linked) {
             let (output, program) = linked?;
-            compiled.take(build.isa(), explained(output.stderr, build), output.status.success());
+            outcome.take(build.isa(), explained(output.stderr, build), output.status.success());
             programs.push((build, String::from_utf8_lossy(&output.stdout).into_owned(), program));
         }
-        if !compiled.failed.is_empty() {
+        if !outcome.failed.is_empty() {
             return Ok(None);
         }
         let read = |(build, trace, program): (&Build, String, PathBuf)| {
@@ -136,7 +137,7 @@ impl Linking<'_> {
         command.arg(library("libc.a")).arg(print_file_name(&build.tool, "libgcc.a")?);
         command.args(build.installation.run_time());
         command.arg("-Wl,--end-group").arg(library("crtn.o"));
-        Ok((start(&build.tool, &mut command)?, folder.join("once")))
+        Ok((start(&mut command)?, folder.join("once")))
     }
 
     /// Reads all objects that a linker took, and puts each into the build's folder under a name of its own.
@@ -250,13 +251,13 @@ impl Linking<'_> {
             command.arg("-Wl,-S");
         }
         command.args(["-T", "layout.ld"]).args(seen.objects.iter().map(|linked| &linked.file));
-        let output = start(&build.tool, &mut command)?;
+        let output = start(&mut command)?;
         if !output.status.success() {
             let what = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             return Err(CompileError::Moved { isa: build.isa(), what });
         }
         let program = folder.join("program");
-        fs::read(&program).map_err(file_error("read", &program))
+        Ok(fs::read(&program).map_err(file_error("read", &program))?)
     }
 
     /// Looks whether everything is where the plan says: what the program has in all builds must be at one address.
@@ -359,7 +360,7 @@ fn assemble(build: &Build, folder: &Path, name: &str, text: &str) -> Result<(), 
     fs::write(&path, text).map_err(file_error("write", &path))?;
     let mut command = Command::new(&build.tool);
     command.current_dir(folder).args(["-c", "-o", &format!("{name}.o"), &format!("{name}.s")]);
-    let output = start(&build.tool, &mut command)?;
+    let output = start(&mut command)?;
     if output.status.success() {
         return Ok(());
     }

@@ -8,15 +8,15 @@ mod link;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use tombolo_base::Isa;
 use tombolo_machine::Image;
 use tombolo_machine::build::gcc::{
-    ALIKE, CommandLine, Goal, IMAGE, Said, Word, beside, first, say, shell_words,
+    CommandLine, Goal, Outcome, Run, Word, beside, file_error, first, first_words, found_beside, pack,
+    run_all, start,
 };
-use tombolo_machine::build::{BuildError, Language, Scratch, installed_compiler, write};
-use tombolo_machine::image::ImageBuilder;
+use tombolo_machine::build::{Language, Scratch, installed_compiler};
 
 use crate::installation::Installation;
 use crate::report::Report;
@@ -27,6 +27,9 @@ pub use error::CompileError;
 /// is fixed when it is linked, with its types told, and code by this compiler.
 const LAID_OUT: [&str; 7] =
     ["-ffunction-sections", "-fdata-sections", "-fno-pic", "-fno-pie", "-fno-lto", "-fno-common", "-g"];
+
+/// What makes objects for all instruction sets.
+const COMMAND: &str = "tombolo ompcc";
 
 /// Libraries that are in the C library, or are linked in any case.
 const OWN_LIBRARIES: [&str; 9] = ["c", "m", "pthread", "rt", "dl", "util", "resolv", "gomp", "gcc"];
@@ -47,25 +50,12 @@ pub struct Request {
 /// What came of it.
 #[derive(Debug, Default)]
 pub struct Compiled {
-    /// What compilers and linkers said, each text once.
-    pub said: Vec<Said>,
-    /// Text that was asked for.
-    pub text: Vec<u8>,
-    /// For which instruction sets it failed.
-    pub failed: Vec<Isa>,
+    /// What compilers and linkers did and said.
+    pub outcome: Outcome,
     /// The image and where it is, if a program was asked for.
     pub image: Option<(PathBuf, Image)>,
     /// What its layout is.
     pub report: Option<Report>,
-}
-
-/// A compiler's run.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Run {
-    isa: Isa,
-    tool: String,
-    words: Vec<String>,
-    output: Option<PathBuf>,
 }
 
 /// What goes into linking, in the order of the command line, for one instruction set.
@@ -103,7 +93,7 @@ impl Compilation {
     /// # Errors
     /// [`CompileError`]; nothing has been compiled then.
     pub fn plan(request: Request) -> Result<Compilation, CompileError> {
-        let line = CommandLine::read(&request.words, false)?;
+        let line = CommandLine::read_for_several(&request.words, false)?;
         check(&line)?;
         let mut compilation =
             Compilation { line, request, scratch: Scratch::new()?, runs: Vec::new(), builds: Vec::new() };
@@ -117,11 +107,8 @@ impl Compilation {
                 Goal::Objects => {
                     let sources: Vec<PathBuf> = compilation.line.sources().map(Path::to_owned).collect();
                     for source in sources {
-                        let object = match &compilation.line.output {
-                            Some(output) => output.clone(),
-                            None => PathBuf::from(source.file_name().unwrap_or_default()).with_extension("o"),
-                        };
-                        let object = compilation.beside(&object, installation.isa());
+                        let object = compilation.line.object_of(&source);
+                        let object = beside(&object, installation.isa(), compilation.first());
                         compilation.compile(&installation, &tool, &source, object)?;
                     }
                 }
@@ -156,7 +143,7 @@ impl Compilation {
     ) -> Result<(), CompileError> {
         if !source.exists() {
             let source_error = std::io::Error::from(std::io::ErrorKind::NotFound);
-            return Err(CompileError::File { action: "read", path: source.to_owned(), source: source_error });
+            return Err(file_error("read", source)(source_error).into());
         }
         let isa = installation.isa();
         let mut words = self.first_words(installation, tool)?;
@@ -212,10 +199,7 @@ impl Compilation {
 
     /// An object or archive that is there already.
     fn part(&self, path: &Path, isa: Isa) -> Result<Part, CompileError> {
-        let found = self.beside(path, isa);
-        if !found.exists() && found != *path {
-            return Err(CompileError::NoForeignObject { path: path.to_owned(), isa, looked_at: found });
-        }
+        let found = found_beside(path, isa, self.first(), COMMAND)?;
         let found = fs::canonicalize(&found).map_err(file_error("read", &found))?;
         let is_archive = found.extension().is_some_and(|extension| extension == "a");
         Ok(if is_archive { Part::Archive(found) } else { Part::Object(found) })
@@ -241,8 +225,7 @@ impl Compilation {
 
     /// The words that come before the caller's.
     fn first_words(&self, installation: &Installation, tool: &str) -> Result<Vec<String>, CompileError> {
-        let mut words: Vec<String> = ALIKE.iter().map(|word| (*word).to_owned()).collect();
-        words.extend(self.request.colour.then(|| "-fdiagnostics-color=always".to_owned()));
+        let mut words = first_words(self.request.colour);
         words.push("-nostdinc".to_owned());
         for folder in [installation.include(), print_file_name(tool, "include")?] {
             words.extend(["-isystem".to_owned(), folder.to_string_lossy().into_owned()]);
@@ -258,38 +241,20 @@ impl Compilation {
         self.request.installations.iter().map(Installation::isa).collect()
     }
 
-    fn beside(&self, path: &Path, isa: Isa) -> PathBuf {
-        beside(path, isa, self.first())
-    }
-
     /// The commands that compile, each with its instruction set, as one would type them.
     #[must_use]
     pub fn commands(&self) -> Vec<(Isa, String)> {
-        self.runs.iter().map(|run| (run.isa, format!("{} {}", run.tool, shell_words(&run.words)))).collect()
+        self.runs.iter().map(|run| (run.isa, run.command())).collect()
     }
 
     /// Compiles and links, for different instruction sets at the same time.
     ///
     /// # Errors
-    /// [`CompileError`], but not for what compilers and linkers find: that is [`Compiled::failed`].
+    /// [`CompileError`], but not for what compilers and linkers find: that is [`Outcome::failed`].
     pub fn run(&self) -> Result<Compiled, CompileError> {
-        for folder in self.runs.iter().filter_map(|run| run.output.as_deref()?.parent()) {
-            fs::create_dir_all(folder).map_err(file_error("write", folder))?;
-        }
-        let mut compiled = Compiled::default();
-        let isas = self.isas();
-        let done = for_each(&isas, |isa| {
-            let runs = self.runs.iter().filter(|run| run.isa == *isa);
-            runs.map(|run| start(&run.tool, Command::new(&run.tool).args(&run.words))).collect::<Vec<_>>()
-        });
-        for (isa, outputs) in isas.iter().zip(done) {
-            for output in outputs {
-                let output = output?;
-                compiled.text.extend(&output.stdout);
-                compiled.take(*isa, output.stderr, output.status.success());
-            }
-        }
-        if self.line.goal == Goal::Program && compiled.failed.is_empty() {
+        let outcome = run_all(&self.runs, |_, output| Ok(output))?;
+        let mut compiled = Compiled { outcome, ..Compiled::default() };
+        if self.line.goal == Goal::Program && compiled.outcome.failed.is_empty() {
             self.link(&mut compiled)?;
         }
         Ok(compiled)
@@ -306,55 +271,17 @@ impl Compilation {
             allow: &self.request.allow,
             keep_types,
         };
-        let Some((programs, report)) = linking.run(compiled)? else { return Ok(()) };
-        compiled.image = Some(self.pack(&programs)?);
+        let Some((programs, report)) = linking.run(&mut compiled.outcome)? else { return Ok(()) };
+        compiled.image = Some(pack(self.line.output.as_deref(), self.first(), programs)?);
         compiled.report = Some(report);
         Ok(())
-    }
-
-    /// Makes the image, and puts the first build where a compiler would put it.
-    fn pack(&self, programs: &[(Isa, Vec<u8>)]) -> Result<(PathBuf, Image), CompileError> {
-        let output = self.line.output.clone().unwrap_or_else(|| PathBuf::from("a.out"));
-        let only_image = output.extension().is_some_and(|extension| extension == IMAGE);
-        let mut image_path = output.clone();
-        if !only_image {
-            image_path.as_mut_os_string().push(format!(".{IMAGE}"));
-        }
-        let name = output.file_stem().and_then(|name| name.to_str()).unwrap_or("program");
-        let mut builder = ImageBuilder::new(name);
-        for (isa, elf) in programs {
-            if *isa == self.first() && !only_image {
-                write(&output, elf, 0o777).map_err(file_error("write", &output))?;
-            }
-            let unusable = |source| BuildError::Unusable { target: (*isa).into(), source };
-            builder = builder.with_program(elf.clone()).map_err(unusable)?;
-        }
-        let image = builder.finish().map_err(BuildError::from)?;
-        write(&image_path, image.as_bytes(), 0o666).map_err(file_error("write", &image_path))?;
-        Ok((image_path, image))
-    }
-}
-
-impl Compiled {
-    /// Takes note of what a compiler or linker said, and whether it succeeded.
-    fn take(&mut self, isa: Isa, text: Vec<u8>, success: bool) {
-        say(&mut self.said, isa, text);
-        if !success && !self.failed.contains(&isa) {
-            self.failed.push(isa);
-        }
     }
 }
 
 /// Refuses what cannot be compiled so.
 fn check(line: &CommandLine) -> Result<(), CompileError> {
-    if line.goal == Goal::Objects && line.output.is_some() && line.sources().nth(1).is_some() {
-        return Err(CompileError::OneOutput);
-    }
     if line.goal == Goal::Text {
         return Ok(());
-    }
-    if line.sources().chain(line.objects()).any(|path| path == Path::new("-")) {
-        return Err(CompileError::StandardInput);
     }
     if line.language == Language::Cxx {
         return Err(CompileError::Cxx);
@@ -398,28 +325,6 @@ fn for_linker(word: &str) -> bool {
 
 /// Where a compiler has a file of its own.
 fn print_file_name(tool: &str, name: &str) -> Result<PathBuf, CompileError> {
-    let output = start(tool, Command::new(tool).arg(format!("-print-file-name={name}")))?;
+    let output = start(Command::new(tool).arg(format!("-print-file-name={name}")))?;
     Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
-}
-
-fn start(tool: &str, command: &mut Command) -> Result<Output, CompileError> {
-    let tool = tool.to_owned();
-    command.output().map_err(|source| CompileError::Build(BuildError::Start { tool, source }))
-}
-
-/// Does something for each of several at the same time, and returns what came of it in their order.
-fn for_each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    std::thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> = items.iter().map(|item| scope.spawn(move || work(item))).collect();
-        let join = |thread: std::thread::ScopedJoinHandle<'_, R>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        threads.into_iter().map(join).collect()
-    })
-}
-
-fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> CompileError {
-    let path = path.to_owned();
-    move |source| CompileError::File { action, path, source }
 }

@@ -1,0 +1,63 @@
+//! Why a program was not compiled several times.
+
+use std::path::{Path, PathBuf};
+
+use tombolo_base::Isa;
+
+use super::super::BuildError;
+use super::{WordsError, names};
+
+/// Why nothing was compiled, or not all.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// The command line cannot be compiled several times.
+    #[error(transparent)]
+    Words(#[from] WordsError),
+    /// Several files cannot go to one.
+    #[error("-o names one file, and several are compiled with -c")]
+    OneOutput,
+    /// The standard input can be read once.
+    #[error("a program cannot come from the standard input: it is compiled more than once")]
+    StandardInput,
+    /// A file cannot be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// `read` or `write`.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// An object or library was compiled for this host only.
+    #[error(
+        "{} has no build for {isa}, which would be {}: compile it with `{with} -c`, or choose other instruction sets with --isa",
+        path.display(),
+        looked_at.display()
+    )]
+    NoForeignObject {
+        /// The object that was named.
+        path: PathBuf,
+        /// For what one is missing.
+        isa: Isa,
+        /// Where it would be.
+        looked_at: PathBuf,
+        /// The command that makes it.
+        with: &'static str,
+    },
+    /// A compiler is missing, or cannot be started; or what it made is no program.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// Compilers or linkers found mistakes, and have said so.
+    #[error("compiling for {} failed", names(isas))]
+    Failed {
+        /// For which instruction sets.
+        isas: Vec<Isa>,
+    },
+}
+
+/// What to make of the system's error with a file: `action` is `read` or `write`.
+pub fn file_error(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> CompileError {
+    let path = path.to_owned();
+    move |source| CompileError::File { action, path, source }
+}

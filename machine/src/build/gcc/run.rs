@@ -1,0 +1,177 @@
+//! Running compilers, those for different instruction sets at the same time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tombolo_base::Isa;
+
+use super::super::{BuildError, write};
+use super::{CompileError, IMAGE, Said, file_error, say, shell_words};
+use crate::image::{Image, ImageBuilder};
+
+/// One run of a compiler.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// What it compiles for.
+    pub isa: Isa,
+    /// The compiler.
+    pub tool: String,
+    /// Its words.
+    pub words: Vec<String>,
+    /// What it makes, unless that is text.
+    pub output: Option<PathBuf>,
+}
+
+impl Run {
+    /// The command, as one would type it.
+    #[must_use]
+    pub fn command(&self) -> String {
+        format!("{} {}", self.tool, shell_words(&self.words))
+    }
+
+    /// Compiles, and collects what is said.
+    ///
+    /// # Errors
+    /// The compiler cannot be started.
+    fn start(&self) -> Result<Output, CompileError> {
+        start(Command::new(&self.tool).args(&self.words))
+    }
+}
+
+/// What compilers did and said.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What they said, each text once.
+    pub said: Vec<Said>,
+    /// What was asked for on standard output, by `-E` and its like.
+    pub text: Vec<u8>,
+    /// For which instruction sets one failed.
+    pub failed: Vec<Isa>,
+}
+
+impl Outcome {
+    /// Takes note of what a compiler or linker said, and whether it succeeded.
+    pub fn take(&mut self, isa: Isa, said: Vec<u8>, success: bool) {
+        say(&mut self.said, isa, said);
+        if !success && !self.failed.contains(&isa) {
+            self.failed.push(isa);
+        }
+    }
+}
+
+/// Runs compilers: in order for one instruction set, at the same time for different ones. `then` is done after each that could be
+/// started, and may change what it said.
+///
+/// # Errors
+/// A compiler cannot be started, a folder for what it makes cannot be had, or what `then` says. What compilers find is no error
+/// here: it is [`Outcome::failed`].
+pub fn run_all(
+    runs: &[Run],
+    then: impl Fn(&Run, Output) -> Result<Output, CompileError> + Sync,
+) -> Result<Outcome, CompileError> {
+    for folder in runs.iter().filter_map(|run| run.output.as_deref()?.parent()) {
+        fs::create_dir_all(folder).map_err(file_error("write", folder))?;
+    }
+    let mut isas: Vec<Isa> = Vec::new();
+    for run in runs {
+        if !isas.contains(&run.isa) {
+            isas.push(run.isa);
+        }
+    }
+    let done = for_each(&isas, |isa| {
+        let runs = runs.iter().filter(|run| run.isa == *isa);
+        runs.map(|run| run.start().and_then(|output| then(run, output))).collect::<Vec<_>>()
+    });
+    let mut outcome = Outcome::default();
+    for (isa, outputs) in isas.iter().zip(done) {
+        for output in outputs {
+            let output = output?;
+            outcome.text.extend(&output.stdout);
+            outcome.take(*isa, output.stderr, output.status.success());
+        }
+    }
+    Ok(outcome)
+}
+
+/// Runs a tool to its end, and collects what it says.
+///
+/// # Errors
+/// [`BuildError::Start`].
+pub fn start(command: &mut Command) -> Result<Output, CompileError> {
+    let tool = command.get_program().to_string_lossy().into_owned();
+    command.output().map_err(|source| CompileError::Build(BuildError::Start { tool, source }))
+}
+
+/// Does something for each of several at the same time, and returns what came of it in their order.
+pub fn for_each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = items.iter().map(|item| scope.spawn(move || work(item))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, R>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
+/// Makes the image of a program's builds, and puts the one for `first` where a compiler would put it, which is at `output`, or
+/// at `a.out`; unless that is to be the image. Returns where the image is.
+///
+/// # Errors
+/// A build is no program, or a file cannot be written.
+pub fn pack(
+    output: Option<&Path>,
+    first: Isa,
+    programs: Vec<(Isa, Vec<u8>)>,
+) -> Result<(PathBuf, Image), CompileError> {
+    let output = output.unwrap_or(Path::new("a.out"));
+    let only_image = output.extension().is_some_and(|extension| extension == IMAGE);
+    let mut image_path = output.to_owned();
+    if !only_image {
+        image_path.as_mut_os_string().push(format!(".{IMAGE}"));
+    }
+    let name = output.file_stem().and_then(|name| name.to_str()).unwrap_or("program");
+    let mut builder = ImageBuilder::new(name);
+    for (isa, elf) in programs {
+        if isa == first && !only_image {
+            write(output, &elf, 0o777).map_err(file_error("write", output))?;
+        }
+        let unusable = |source| BuildError::Unusable { target: isa.into(), source };
+        builder = builder.with_program(elf).map_err(unusable)?;
+    }
+    let image = builder.finish().map_err(BuildError::from)?;
+    write(&image_path, image.as_bytes(), 0o666).map_err(file_error("write", &image_path))?;
+    Ok((image_path, image))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(isa: Isa, script: &str) -> Run {
+        Run { isa, tool: "sh".into(), words: vec!["-c".into(), script.into()], output: None }
+    }
+
+    #[test]
+    fn what_compilers_say_alike_is_kept_once_and_failures_are_told() {
+        let runs = [
+            shell(Isa::X86_64, "echo why >&2"),
+            shell(Isa::X86_64, "echo text; echo more >&2; exit 1"),
+            shell(Isa::Aarch64, "echo why >&2"),
+        ];
+        assert_eq!(runs[0].command(), "sh -c 'echo why >&2'");
+        let outcome = run_all(&runs, |_, output| Ok(output)).unwrap();
+        let said: Vec<(usize, &[u8])> =
+            outcome.said.iter().map(|said| (said.isas.len(), said.text.as_slice())).collect();
+        assert_eq!(said, [(2, &b"why\n"[..]), (1, b"more\n")]);
+        assert_eq!((outcome.text, outcome.failed), (b"text\n".to_vec(), vec![Isa::X86_64]));
+    }
+
+    #[test]
+    fn a_compiler_that_cannot_be_started_is_named() {
+        let run = Run { tool: "/nonexistent/cc".into(), ..shell(Isa::X86_64, "") };
+        let text = run_all(&[run], |_, output| Ok(output)).unwrap_err().to_string();
+        assert!(text.starts_with("cannot run /nonexistent/cc: "), "{text}");
+    }
+}
