@@ -8,7 +8,7 @@ use tombolo_omp::lock::{Lock, NestLock};
 use tombolo_omp::places::numbers;
 use tombolo_omp::root::root;
 use tombolo_omp::thread::{self, Seat, Thread};
-use tombolo_omp::{affinity, env, sys};
+use tombolo_omp::{affinity, env, sys, team};
 
 fn int(value: u32) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
@@ -42,9 +42,9 @@ questions! {
     /// The number of the thread in its team.
     omp_get_thread_num omp_get_thread_num_ me => int(me.seat().id);
     /// Threads that a region without `num_threads` would have at most.
-    omp_get_max_threads omp_get_max_threads_ me => int(me.task().icv().threads);
+    omp_get_max_threads omp_get_max_threads_ me => int(team::threads(me));
     /// Processors that the program may use.
-    omp_get_num_procs omp_get_num_procs_ me => int(me.root().settings.processors);
+    omp_get_num_procs omp_get_num_procs_ me => int(me.root().processors());
     /// Whether a region with more than one thread is around.
     omp_in_parallel omp_in_parallel_ me => i32::from(me.team().active_level() > 0);
     /// Whether regions may have fewer threads than asked for.

@@ -4,6 +4,7 @@ use std::env;
 use std::fmt::Write as _;
 
 use crate::icv::{ACTIVE_LEVELS_MAX, ByLevel, Kind, MONOTONIC, Schedule, Settings};
+use crate::nodes::{NAME, NODES, Named, Node};
 use crate::places;
 use crate::root::Root;
 use crate::sys::{self, Processors};
@@ -19,6 +20,8 @@ pub struct Read {
     pub places: Vec<Processors>,
     /// `OMP_TOMBOLO`: whether workers are to be processes.
     pub exclusive: bool,
+    /// `OMP_TOMBOLO_NODES`: the nodes that threads may be on besides the master's, which may be named to limit its threads.
+    pub nodes: Vec<Named>,
     /// `OMP_DISPLAY_ENV`: whether it is verbose, if it was asked for.
     pub display: Option<bool>,
 }
@@ -34,6 +37,12 @@ pub fn read() -> Read {
 fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> Read {
     let mut settings = Settings::of(sys::count(processors));
     let variables = Variables { get: &get };
+    let mut nodes = Vec::new();
+    variables.set("OMP_TOMBOLO_NODES", named_nodes, &mut nodes);
+    if !nodes.is_empty() {
+        // As many as follows from how fast they are.
+        settings.icv.threads = 0;
+    }
     read_threads(&variables, &mut settings);
     let icv = &mut settings.icv;
     variables.set("OMP_SCHEDULE", schedule, &mut icv.schedule);
@@ -66,7 +75,7 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     variables.set("OMP_DISPLAY_ENV", display_wanted, &mut display);
     let places = read_places(&variables, &mut settings, processors);
     let affinity_format = variables.text("OMP_AFFINITY_FORMAT").unwrap_or_else(|| FORMAT.to_owned());
-    Read { settings, affinity_format, places, exclusive, display }
+    Read { settings, affinity_format, places, exclusive, nodes, display }
 }
 
 struct Variables<'a> {
@@ -131,6 +140,23 @@ fn read_places(
     settings.icv.bind = binds.first().copied().unwrap_or(places::FALSE);
     settings.binds = ByLevel::of(&binds);
     found
+}
+
+/// `node,node:threads,…`; each once.
+fn named_nodes(text: &str) -> Option<Vec<Named>> {
+    let mut nodes: Vec<Named> = Vec::new();
+    for item in text.split(',') {
+        let (name, threads) = match item.split_once(':') {
+            Some((name, threads)) => (name.trim(), positive(threads.trim())?),
+            None => (item.trim(), 0),
+        };
+        let fits = !name.is_empty() && name.len() <= NAME && !name.contains(char::is_whitespace);
+        if !fits || nodes.iter().any(|node| node.name == name) {
+            return None;
+        }
+        nodes.push(Named { name: name.to_owned(), threads });
+    }
+    (nodes.len() < NODES).then_some(nodes)
 }
 
 fn positive(text: &str) -> Option<u32> {
@@ -269,6 +295,7 @@ pub fn display(root: &Root, verbosely: bool) -> String {
     show("OMP_DYNAMIC", &said(icv.dynamic));
     show("OMP_NESTED", &said(icv.active_levels > 1));
     let threads: Vec<String> = match settings.threads.all() {
+        [] if icv.threads == 0 => vec!["BY SPEED".to_owned()],
         [] => vec![icv.threads.to_string()],
         list => list.iter().map(ToString::to_string).collect(),
     };
@@ -294,9 +321,19 @@ pub fn display(root: &Root, verbosely: bool) -> String {
     if verbosely {
         show("GOMP_SPINCOUNT", &settings.turns());
         show("OMP_TOMBOLO_REPORT", &said(settings.report));
+        show("OMP_TOMBOLO_NODES", &show_nodes(root));
     }
     text.push_str("OPENMP DISPLAY ENVIRONMENT END\n");
     text
+}
+
+/// The nodes of the job, as `OMP_TOMBOLO_NODES` has them.
+fn show_nodes(root: &Root) -> String {
+    let show = |node: &Node| match node.most_threads() {
+        u32::MAX => node.name(),
+        threads => format!("{}:{threads}", node.name()),
+    };
+    root.nodes().all().map(|(_, node)| show(node)).collect::<Vec<_>>().join(",")
 }
 
 fn said(value: bool) -> &'static str {
@@ -343,6 +380,25 @@ mod tests {
         assert_eq!(bytes("12B", 1024), Some(12));
         assert_eq!(bytes("12X", 1024), None);
         assert_eq!(bytes("99999999999999999999G", 1), None);
+    }
+
+    #[test]
+    fn nodes_have_names_and_threads() {
+        let named = |name: &str, threads| Named { name: name.to_owned(), threads };
+        assert_eq!(named_nodes("arm"), Some(vec![named("arm", 0)]));
+        assert_eq!(
+            named_nodes("host:2, arm:16,vm"),
+            Some(vec![named("host", 2), named("arm", 16), named("vm", 0)])
+        );
+        let long = "n".repeat(NAME + 1);
+        let many = (0..NODES).map(|index| index.to_string()).collect::<Vec<_>>().join(",");
+        for wrong in
+            ["", "arm,", "arm:0", "arm:", "arm:x", ":2", "arm,arm:2", "an arm", "arm:1:2", &long, &many]
+        {
+            assert_eq!(named_nodes(wrong), None, "{wrong}");
+        }
+        assert_eq!(with(&[("OMP_TOMBOLO_NODES", "arm")]).icv.threads, 0);
+        assert_eq!(with(&[("OMP_TOMBOLO_NODES", "arm"), ("OMP_NUM_THREADS", "3")]).icv.threads, 3);
     }
 
     #[test]

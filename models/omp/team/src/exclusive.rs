@@ -287,6 +287,10 @@ fn ring() {
 /// Has the starter start a worker.
 fn start_worker(thread: &'static Thread) -> Result<(), String> {
     let Some(nursery) = nursery() else { return Err("there is no starter of workers".to_owned()) };
+    if thread.node != 0 {
+        let node = thread.root().nodes().at(thread.node).name();
+        return Err(format!("a worker cannot be started on node {node}: workers are processes of this node"));
+    }
     flush();
     let _held = nursery.lock.hold();
     let size = thread.root().settings.stack;

@@ -51,7 +51,7 @@ impl Default for Schedule {
 /// Variables that each task has its own values of.
 #[derive(Clone, Copy, Debug)]
 pub struct Icv {
-    /// Threads of the next region (`nthreads-var`).
+    /// Threads of the next region (`nthreads-var`); 0: as many as follows from the speed of the nodes.
     pub threads: u32,
     /// What `schedule(runtime)` is (`run-sched-var`).
     pub schedule: Schedule,

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::icv::Settings;
 use crate::lock::{Lock, Spinlock};
+use crate::nodes::{About, Isa, NODES, Nodes};
 use crate::places::Places;
 use crate::report::Report;
 use crate::store::{SPAN, Store};
 use crate::team::Team;
 use crate::thread::{self, Thread};
-use crate::wait::{self, Awake};
+use crate::wait;
 use crate::{env, sys};
 
 /// How workers are made, which is all that differs between the ways to run a job.
@@ -22,8 +23,6 @@ pub type StartWorker = fn(&'static Thread) -> Result<(), String>;
 pub struct Root {
     /// Where all that is shared lies.
     pub store: &'static Store,
-    /// Who is awake.
-    pub awake: Awake,
     /// The lock of `critical` without a name.
     pub critical: Lock,
     /// The lock of `atomic` where the processor cannot.
@@ -33,8 +32,10 @@ pub struct Root {
     /// What the program may still change of it, for all threads.
     pub changeable: Changeable,
     places: Places,
+    nodes: Nodes,
     idle: Spinlock,
-    idle_threads: Cell<Option<&'static Thread>>,
+    /// By node.
+    idle_threads: [Cell<Option<&'static Thread>>; NODES],
     /// Records of threads that OpenMP did not start and that have ended.
     left_threads: Cell<Option<&'static Thread>>,
     teams: Spinlock,
@@ -89,6 +90,12 @@ fn make() -> &'static Root {
              glibc 2.34 or newer: its workers cannot be processes",
         );
     }
+    if let Some(node) = read.nodes.first() {
+        sys::fatal(&format!(
+            "OMP_TOMBOLO_NODES={}: threads of one process are on one node; OMP_TOMBOLO=exclusive has workers that can be on others",
+            node.name
+        ));
+    }
     install(ordinary_store(&read), read, start_thread)
 }
 
@@ -119,6 +126,12 @@ fn ordinary_store(read: &env::Read) -> &'static Store {
 
 /// A worker of this process: a thread.
 fn start_thread(thread: &'static Thread) -> Result<(), String> {
+    if thread.node != 0 {
+        let node = thread.root().nodes().at(thread.node).name();
+        return Err(format!(
+            "a thread of this process cannot be on node {node}: OMP_TOMBOLO=shared has one node"
+        ));
+    }
     let stack = thread.root().settings.stack;
     sys::start_thread(stack, crate::team::worker, thread).map_err(|error| {
         let error = std::io::Error::from_raw_os_error(error);
@@ -136,7 +149,6 @@ impl Root {
         format[..length].copy_from_slice(&given[..length]);
         let root = store.place(Self {
             store,
-            awake: Awake::default(),
             critical: Lock::new(),
             atomic: Lock::new(),
             settings,
@@ -148,7 +160,8 @@ impl Root {
             },
             places: Places::new(store, &read.places),
             idle: Spinlock::new(),
-            idle_threads: Cell::new(None),
+            nodes: Nodes::new(own_node(settings.processors), settings.turns()),
+            idle_threads: [const { Cell::new(None) }; NODES],
             left_threads: Cell::new(None),
             teams: Spinlock::new(),
             spare_teams: UnsafeCell::new([None; 32]),
@@ -157,7 +170,6 @@ impl Root {
             start_worker,
             key: thread_key(),
         });
-        root.awake.configure(settings.processors, settings.turns());
         wait::patience().configure(settings.processors, settings.turns());
         root
     }
@@ -167,26 +179,55 @@ impl Root {
         &self.places
     }
 
-    /// A worker: one that is idle, or a new one. It waits at its dock, or begins when it is given something.
-    pub fn hire(&'static self) -> Result<(&'static Thread, bool), String> {
-        let held = self.idle.hold();
-        if let Some(thread) = self.idle_threads.get() {
-            self.idle_threads.set(thread.next_idle.take());
-            return Ok((thread, false));
-        }
-        drop(held);
-        Ok((Thread::create(self), true))
+    /// The nodes that threads are on.
+    #[inline]
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
     }
 
-    /// Starts a worker that was just made, and that was given something.
+    /// Processors of all nodes.
+    pub fn processors(&self) -> u32 {
+        self.nodes.processors()
+    }
+
+    /// A worker on a node: one that is idle there, or a new one, which is to be started. Where the node has as many threads as it
+    /// may have, which only regions within regions get to, it is one of another node.
+    pub fn hire(&'static self, node: u32) -> &'static Thread {
+        let held = self.idle.hold();
+        let idle = |node: u32| &self.idle_threads[node as usize % NODES];
+        let can = |node: &u32| {
+            let at = self.nodes.at(*node);
+            idle(*node).get().is_some() || at.made.get() < at.most_threads()
+        };
+        let node = std::iter::once(node).chain(0..self.nodes.count()).find(can).unwrap_or(0);
+        if let Some(thread) = idle(node).get() {
+            idle(node).set(thread.next_idle.take());
+            return thread;
+        }
+        let made = &self.nodes.at(node).made;
+        made.set(made.get() + 1);
+        drop(held);
+        Thread::create(self, node)
+    }
+
+    /// Starts a worker, unless it runs already.
     pub fn start(&self, thread: &'static Thread) -> Result<(), String> {
-        (self.start_worker)(thread)
+        if thread.started.replace(true) { Ok(()) } else { (self.start_worker)(thread) }
+    }
+
+    /// Has a node get its first thread, which waits there for something to do.
+    pub fn station(&'static self, node: u32) -> Result<(), String> {
+        let thread = self.hire(node);
+        self.start(thread)?;
+        self.dismiss(thread);
+        Ok(())
     }
 
     /// Takes a worker back that is at its dock.
     pub fn dismiss(&self, thread: &'static Thread) {
         let _held = self.idle.hold();
-        thread.next_idle.set(self.idle_threads.replace(Some(thread)));
+        let idle = &self.idle_threads[thread.node as usize % NODES];
+        thread.next_idle.set(idle.replace(Some(thread)));
     }
 
     /// A record for a thread that OpenMP did not start.
@@ -197,7 +238,7 @@ impl Root {
             self.left_threads.set(thread.next_idle.take());
         }
         drop(held);
-        left.unwrap_or_else(|| Thread::create(self))
+        left.unwrap_or_else(|| Thread::create(self, 0))
     }
 
     /// A thread that OpenMP did not start has ended: its workers are for others now.
@@ -237,6 +278,11 @@ impl Root {
         let list = &mut teams[team.order()];
         team.next_spare.set(list.replace(team));
     }
+}
+
+/// The master's node, until somebody says more of it.
+fn own_node(processors: u32) -> About<'static> {
+    About { name: "host", isa: Isa::own(), processors, threads: 0, runs_on: None }
 }
 
 fn thread_key() -> u32 {

@@ -15,12 +15,14 @@ use crate::affinity::Plan;
 use crate::dock::Sleepers;
 use crate::group::Group;
 use crate::icv::Icv;
+use crate::nodes::{self, Sequence};
 use crate::queue::{Queue, Urgent};
 use crate::root::Root;
 use crate::share::{self, Line, WorkShare};
 use crate::task::{self, Task};
 use crate::thread::{Function, Seat, Thread};
-use crate::{affinity, exclusive, report, sys, wait};
+use crate::wait::{self, Awake};
+use crate::{affinity, exclusive, report, sys};
 
 /// The bit of [`Team::helpers`] that says that the region has ended.
 const CLOSED: u64 = 1 << 15;
@@ -382,16 +384,27 @@ pub struct Region {
     pub group: Option<&'static Group>,
 }
 
+/// Threads that a region gets at most where it does not say how many.
+pub fn threads(me: &'static Thread) -> u32 {
+    match me.task().icv().threads {
+        0 => nodes::settle(me.root()),
+        threads => threads,
+    }
+}
+
 /// How many threads a region gets.
 pub fn resolve(me: &'static Thread, asked: u32) -> u32 {
-    let (icv, team) = (me.task().icv(), me.team());
-    let wanted = if asked == 0 { icv.threads } else { asked };
-    if wanted <= 1 || team.active_level() >= icv.active_levels {
+    let (icv, team, root) = (me.task().icv(), me.team(), me.root());
+    if asked == 1 || team.active_level() >= icv.active_levels {
         return 1;
     }
-    let mut size = wanted;
+    let mut size = if asked == 0 { threads(me) } else { asked };
     if icv.dynamic {
-        size = size.min(me.root().settings.processors);
+        size = size.min(root.processors());
+    }
+    if root.nodes().several() && size > 1 {
+        nodes::settle(root);
+        size = size.min(root.nodes().most_threads());
     }
     size.min(icv.limit).clamp(1, 1 << 20)
 }
@@ -442,8 +455,8 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
         team.began_ns.set(sys::now_ns());
     }
     if size > 1 {
-        // The master counts once, whatever it is the master of.
-        root.awake.engage(size - u32::from(outside.team.active_level() > 0));
+        recruit(me, team, size);
+        for_awake(me, team, outside, Awake::engage);
     }
     let places = affinity::plan(me, team, region.bind);
     for id in 1..size {
@@ -477,27 +490,51 @@ fn assemble(me: &'static Thread, size: u32) -> &'static Team {
     }
 }
 
+/// Hires workers until the team has so many threads, each on the node that its number says.
+fn recruit(me: &'static Thread, team: &Team, size: u32) {
+    let crew = team.crew.get();
+    if crew >= size {
+        return;
+    }
+    let root = me.root();
+    let mut sequence = root.nodes().several().then(|| Sequence::new(root.nodes(), me.node));
+    if let Some(sequence) = &mut sequence {
+        for thread in (1..crew).filter_map(|id| team.member(id).thread()) {
+            sequence.count(thread.node);
+        }
+    }
+    for id in crew..size {
+        let thread = root.hire(sequence.as_mut().map_or(0, Sequence::next_node));
+        team.member(id).thread.store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
+    }
+    team.crew.set(size);
+}
+
+/// Tells those who count who is awake, on each node, of the threads of a region. A master of several regions counts once.
+fn for_awake(me: &'static Thread, team: &Team, outside: Seat, tell: impl Fn(&Awake, u32)) {
+    let nodes = me.root().nodes();
+    let counted = u32::from(outside.team.active_level() > 0);
+    if !nodes.several() {
+        return tell(me.awake(), team.size() - counted);
+    }
+    if counted == 0 {
+        tell(me.awake(), 1);
+    }
+    for thread in (1..team.size()).filter_map(|id| team.member(id).thread()) {
+        tell(thread.awake(), 1);
+    }
+}
+
 /// Gives a member of the team its part of the region.
 fn engage(root: &'static Root, team: &'static Team, id: u32, region: Region, places: &Plan) {
-    let member = team.member(id);
-    let (thread, fresh) = if id < team.crew.get() {
-        match member.thread() {
-            Some(thread) => (thread, false),
-            None => sys::fatal("a team has lost one of its threads"),
-        }
-    } else {
-        let hired = root.hire().unwrap_or_else(|text| sys::fatal(&text));
-        member.thread.store(ptr::from_ref(hired.0).cast_mut(), Ordering::Relaxed);
-        team.crew.set(id + 1);
-        hired
-    };
+    let Some(thread) = team.member(id).thread() else { sys::fatal("a team has lost one of its threads") };
     places.tell(thread, id);
     thread.given_id.set(id);
     thread.given_team.set(team);
     thread.given_function.set(Some(region.function));
     thread.given_data.set(region.data);
     thread.dock.give(thread.dock.given().wrapping_add(1) & (u32::MAX >> 1));
-    if fresh && let Err(text) = root.start(thread) {
+    if let Err(text) = root.start(thread) {
         sys::fatal(&text);
     }
 }
@@ -518,7 +555,7 @@ pub fn end(me: &'static Thread) {
     if let Some(outside) = team.outside.get() {
         me.sit(outside);
         if team.size() > 1 {
-            root.awake.disengage(team.size() - u32::from(outside.team.active_level() > 0));
+            for_awake(me, team, outside, Awake::disengage);
         }
         if outside.team.level() > 0 {
             // Others may need the threads of an inner region.
@@ -578,6 +615,9 @@ pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
         sys::set_me(Some(me));
         me.kernel.set(sys::thread_number());
         me.awake().came();
+        if me.root().nodes().several() {
+            nodes::measure(me.root(), me.node);
+        }
         let (mut done, mut region) = (0, 0);
         loop {
             done = wait_at_dock(me, done, region);

@@ -52,6 +52,10 @@ pub struct Thread {
 
     seat: Padded<Cell<Option<Seat>>>,
     root: &'static Root,
+    /// The number of the node that it is on.
+    pub node: u32,
+    /// Whether it runs; written by whoever has it as a worker.
+    pub started: Cell<bool>,
     cache: Cache,
     /// A team that it had, with its workers, for the next region.
     pub spare: Cell<Option<&'static Team>>,
@@ -75,8 +79,8 @@ struct Padded<T>(T);
 unsafe impl Sync for Thread {}
 
 impl Thread {
-    /// A thread that has no team yet.
-    pub fn create(root: &'static Root) -> &'static Self {
+    /// A thread on a node that has no team yet.
+    pub fn create(root: &'static Root, node: u32) -> &'static Self {
         root.store.place(Self {
             dock: Dock::default(),
             given_id: Cell::new(0),
@@ -86,6 +90,8 @@ impl Thread {
             given_place: Cell::new((0, (0, root.places().len()))),
             seat: Padded(Cell::new(None)),
             root,
+            node,
+            started: Cell::new(false),
             cache: Cache::default(),
             spare: Cell::new(None),
             next_idle: Cell::new(None),
@@ -102,10 +108,10 @@ impl Thread {
         &self.cache
     }
 
-    /// Who else is awake.
+    /// Who else is awake on its processors.
     #[inline]
     pub fn awake(&self) -> &'static Awake {
-        &self.root.awake
+        self.root.nodes().awake(self.node)
     }
 
     /// The job.
@@ -182,7 +188,7 @@ fn first_call() -> &'static Thread {
     let thread = root.adopt();
     thread.kernel.set(sys::thread_number());
     sys::set_me(Some(thread));
-    root.awake.came();
+    thread.awake().came();
     root.forget_at_end(thread);
     thread
 }
