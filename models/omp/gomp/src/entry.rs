@@ -4,7 +4,8 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::{mem, ptr};
 
-use tombolo_omp::exclusive::{self, Main};
+use tombolo_omp::exclusive::stack::Main;
+use tombolo_omp::exclusive::{self, forked};
 use tombolo_omp::{env, sys};
 
 use crate::heap;
@@ -27,7 +28,8 @@ pub(crate) fn is_wanted() -> bool {
     // SAFETY: the C library's list, which nobody changes before `main`.
     let value = unsafe { libc::getenv(c"OMP_TOMBOLO".as_ptr()) };
     // SAFETY: what is not null ends in a zero.
-    !value.is_null() && unsafe { CStr::from_ptr(value) }.to_bytes() == b"exclusive"
+    let mode = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes());
+    mode.and_then(env::Mode::named).is_some_and(|mode| mode != env::Mode::Shared)
 }
 
 /// What a program's first instructions call. With workers that are processes, all is made ready before its `main` begins.
@@ -63,11 +65,11 @@ pub unsafe extern "C" fn __libc_start_main(
 /// As the C library calls `main`.
 unsafe extern "C" fn main_of_job(count: c_int, words: *mut *mut i8, environment: *mut *mut i8) -> c_int {
     exclusive::keep_output_apart();
-    let root = exclusive::begin(env::read());
+    let root = forked::begin(env::read());
     heap::lies_in(root.store);
     // SAFETY: stored before the C library was called.
     let main: Main = unsafe { mem::transmute(MAIN.load(Ordering::Acquire)) };
-    exclusive::run_main(main, count, words, environment)
+    forked::run_main(main, count, words, environment)
 }
 
 // SAFETY: as the C library has it.
@@ -80,7 +82,7 @@ unsafe extern "C" {
 pub extern "C" fn fork() -> libc::pid_t {
     if exclusive::is_on() {
         sys::fatal(
-            "OMP_TOMBOLO=exclusive: the program calls fork, which would share its stack with its child; posix_spawn, system and popen work",
+            "the program calls fork, which would share its stack with its child; posix_spawn, system and popen work",
         );
     }
     // SAFETY: the C library's function.

@@ -4,21 +4,28 @@
 //! given to do. Whoever makes something true that others wait for looks for their bit afterwards. One side writes the bit and then
 //! looks at the condition, the other makes the condition true and then looks at the bit, each with a full fence between: so one
 //! of them sees the other, and no wake-up is lost. `tests/loom.rs` tries every schedule of it.
+//!
+//! Whose thread it is that sleeps, and who can wake it, is in [`crate::home`].
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
+#[cfg(not(loom))]
+use crate::home;
 use crate::wait;
 
 const ASLEEP: u32 = 1;
 
 /// Where a thread is told things, and sleeps.
-#[cfg_attr(not(loom), repr(transparent))]
+#[cfg_attr(not(loom), repr(C))]
 #[derive(Debug, Default)]
 pub struct Dock {
     word: AtomicU32,
+    /// The home of the thread.
+    #[cfg(not(loom))]
+    home: AtomicU32,
     #[cfg(loom)]
     kernel: model::Kernel,
 }
@@ -71,6 +78,24 @@ impl Dock {
         self.word.fetch_and(!ASLEEP, Ordering::SeqCst);
     }
 
+    /// Says which home its thread is of. Called before the thread begins.
+    #[cfg(not(loom))]
+    pub fn settle(&self, home: u32) {
+        self.home.store(home, Ordering::Relaxed);
+    }
+
+    /// The home of its thread.
+    #[cfg(not(loom))]
+    pub fn home(&self) -> u32 {
+        self.home.load(Ordering::Relaxed)
+    }
+
+    /// Wakes a thread of this home, as another home asked to.
+    #[cfg(not(loom))]
+    pub fn wake_here(&self) {
+        crate::sys::futex_wake(&self.word, 1);
+    }
+
     #[cfg(not(loom))]
     fn futex_wait(&self, expected: u32) {
         crate::sys::futex_wait(&self.word, expected);
@@ -78,7 +103,11 @@ impl Dock {
 
     #[cfg(not(loom))]
     fn futex_wake(&self) {
-        crate::sys::futex_wake(&self.word, 1);
+        if self.home() == home::here() {
+            self.wake_here();
+        } else {
+            home::tell(self);
+        }
     }
 
     #[cfg(loom)]

@@ -9,6 +9,31 @@ use crate::places;
 use crate::root::Root;
 use crate::sys::{self, Processors};
 
+/// What workers are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Threads of the program.
+    #[default]
+    Shared,
+    /// Processes, each with an address space of its own.
+    Exclusive,
+    /// Threads in groups, each group a process.
+    Hybrid,
+}
+
+impl Mode {
+    /// By its name.
+    #[must_use]
+    pub fn named(text: &[u8]) -> Option<Self> {
+        Some(match text {
+            b"" | b"shared" => Self::Shared,
+            b"exclusive" => Self::Exclusive,
+            b"hybrid" => Self::Hybrid,
+            _ => return None,
+        })
+    }
+}
+
 /// What the environment says.
 #[derive(Clone, Debug)]
 pub struct Read {
@@ -18,8 +43,10 @@ pub struct Read {
     pub affinity_format: String,
     /// `OMP_PLACES`, or what stands for it.
     pub places: Vec<Processors>,
-    /// `OMP_TOMBOLO`: whether workers are to be processes.
-    pub exclusive: bool,
+    /// `OMP_TOMBOLO`: what workers are to be.
+    pub mode: Mode,
+    /// `OMP_TOMBOLO_GROUP`: how many threads share a process in hybrid mode.
+    pub group: u32,
     /// `OMP_TOMBOLO_NODES`: the nodes that threads may be on besides the master's, which may be named to limit its threads.
     pub nodes: Vec<Named>,
     /// `OMP_DISPLAY_ENV`: whether it is verbose, if it was asked for.
@@ -66,16 +93,17 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     variables.set("OMP_WAIT_POLICY", wait_policy, &mut settings.active_wait);
     variables.set("GOMP_SPINCOUNT", |text| spins(text).map(Some), &mut settings.spins);
     variables.set("OMP_TARGET_OFFLOAD", offload, &mut settings.offload_mandatory);
-    let exclusive = match variables.text("OMP_TOMBOLO").as_deref() {
-        None | Some("" | "shared") => false,
-        Some("exclusive") => true,
-        Some(mode) => sys::fatal(&format!("OMP_TOMBOLO={mode}: there are `shared` and `exclusive`")),
-    };
+    let mode = variables.text("OMP_TOMBOLO").unwrap_or_default();
+    let mode = Mode::named(mode.as_bytes()).unwrap_or_else(|| {
+        sys::fatal(&format!("OMP_TOMBOLO={mode}: there are `shared`, `exclusive` and `hybrid`"))
+    });
+    let mut group = settings.processors;
+    variables.set("OMP_TOMBOLO_GROUP", positive, &mut group);
     let mut display = None;
     variables.set("OMP_DISPLAY_ENV", display_wanted, &mut display);
     let places = read_places(&variables, &mut settings, processors);
     let affinity_format = variables.text("OMP_AFFINITY_FORMAT").unwrap_or_else(|| FORMAT.to_owned());
-    Read { settings, affinity_format, places, exclusive, nodes, display }
+    Read { settings, affinity_format, places, mode, group, nodes, display }
 }
 
 struct Variables<'a> {

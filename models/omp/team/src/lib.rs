@@ -13,25 +13,14 @@ pub mod depend;
 pub mod doacross;
 pub mod dock;
 pub mod env;
-#[cfg(target_env = "gnu")]
 pub mod exclusive;
-/// There are no workers with address spaces of their own with this C library.
-#[cfg(not(target_env = "gnu"))]
-pub mod exclusive {
-    /// Nothing is kept back.
-    pub fn flush() {}
-    /// No process is a worker's.
-    pub fn is_worker() -> bool {
-        false
-    }
-    /// There are none to end.
-    pub fn end() {}
-}
 pub mod group;
+pub mod home;
 pub mod icv;
 pub mod lock;
 pub mod loops;
 pub mod nodes;
+pub mod park;
 pub mod places;
 pub mod queue;
 pub mod reduction;

@@ -1,12 +1,12 @@
 //! Locks: those of the runtime, and those that programs have.
 //!
 //! All are words of 32 bits that lie where the workers share memory, and all wait the same way: for as long as it is worth
-//! while by spinning, then in the kernel.
+//! while by spinning, then [asleep](crate::park).
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::sys;
+use crate::park;
 use crate::wait;
 
 const OPEN: u32 = 0;
@@ -51,7 +51,7 @@ impl Lock {
             }
         }
         while self.0.swap(AWAITED, Ordering::Acquire) != OPEN {
-            wait::asleep(|| sys::futex_wait(&self.0, AWAITED));
+            park::sleep(&self.0, AWAITED);
         }
     }
 
@@ -59,7 +59,7 @@ impl Lock {
     #[inline]
     pub fn release(&self) {
         if self.0.swap(OPEN, Ordering::Release) == AWAITED {
-            sys::futex_wake(&self.0, 1);
+            park::wake(&self.0, 1);
         }
     }
 

@@ -2,11 +2,13 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::icv::Settings;
 use crate::lock::{Lock, Spinlock};
 use crate::nodes::{About, Isa, NODES, Nodes};
+use crate::park::Lot;
 use crate::places::Places;
 use crate::report::Report;
 use crate::store::{SPAN, Store};
@@ -45,8 +47,8 @@ pub struct Root {
     pub busy: AtomicU32,
     /// What regions took.
     pub report: Report,
-    start_worker: StartWorker,
-    key: u32,
+    /// Those who sleep on words.
+    pub(crate) lot: Lot,
 }
 
 /// What the program may change for all threads.
@@ -66,6 +68,9 @@ unsafe impl Sync for Root {}
 
 static ROOT: AtomicPtr<Root> = AtomicPtr::new(ptr::null_mut());
 static MAKING: Spinlock = Spinlock::new();
+static START_WORKER: OnceLock<StartWorker> = OnceLock::new();
+/// What has [`thread::left`] called.
+static KEY: OnceLock<u32> = OnceLock::new();
 
 /// The job that this process is of. The first call makes it from the environment.
 pub fn root() -> &'static Root {
@@ -84,10 +89,10 @@ fn make() -> &'static Root {
         return root;
     }
     let read = env::read();
-    if read.exclusive {
+    if read.mode != env::Mode::Shared {
         sys::fatal(
-            "OMP_TOMBOLO=exclusive: OpenMP is used before main, or the program does not begin in a C library that is loaded, of \
-             glibc 2.34 or newer: its workers cannot be processes",
+            "OMP_TOMBOLO: OpenMP is used before main, or the program does not begin in a C library that is loaded, of glibc 2.34 \
+             or newer: its workers cannot be processes",
         );
     }
     if let Some(node) = read.nodes.first() {
@@ -102,12 +107,21 @@ fn make() -> &'static Root {
 /// Makes the job that this process is of, in a store, with a way to start workers. Once in a process.
 pub fn install(store: &'static Store, read: env::Read, start_worker: StartWorker) -> &'static Root {
     let display = read.display;
-    let root = Root::create(store, read, start_worker);
-    ROOT.store(ptr::from_ref(root).cast_mut(), Ordering::Release);
+    let root = Root::create(store, read);
+    attach(root, start_worker);
     if let Some(verbosely) = display {
         sys::complain(&env::display(root, verbosely));
     }
     root
+}
+
+/// Makes this process one of a job, which another may have made. Once in a process. What processes have each for themselves
+/// does not lie in the store: they need not even be of one program file.
+pub fn attach(root: &'static Root, start_worker: StartWorker) {
+    let _ = START_WORKER.set(start_worker);
+    let _ = KEY.set(thread_key());
+    wait::patience().configure(root.settings.processors, root.settings.turns());
+    ROOT.store(ptr::from_ref(root).cast_mut(), Ordering::Release);
 }
 
 /// Memory of this process alone. As much as the system lets us reserve; pages come when they are touched.
@@ -141,13 +155,13 @@ fn start_thread(thread: &'static Thread) -> Result<(), String> {
 
 impl Root {
     /// Makes a job whose memory is this store.
-    pub fn create(store: &'static Store, read: env::Read, start_worker: StartWorker) -> &'static Self {
+    fn create(store: &'static Store, read: env::Read) -> &'static Self {
         let settings = read.settings;
         let mut format = [0; 256];
         let given = read.affinity_format.as_bytes();
         let length = given.len().min(255);
         format[..length].copy_from_slice(&given[..length]);
-        let root = store.place(Self {
+        store.place(Self {
             store,
             critical: Lock::new(),
             atomic: Lock::new(),
@@ -167,11 +181,8 @@ impl Root {
             spare_teams: UnsafeCell::new([None; 32]),
             busy: AtomicU32::new(0),
             report: Report::default(),
-            start_worker,
-            key: thread_key(),
-        });
-        wait::patience().configure(settings.processors, settings.turns());
-        root
+            lot: Lot::default(),
+        })
     }
 
     /// `OMP_PLACES`.
@@ -212,15 +223,10 @@ impl Root {
 
     /// Starts a worker, unless it runs already.
     pub fn start(&self, thread: &'static Thread) -> Result<(), String> {
-        if thread.started.replace(true) { Ok(()) } else { (self.start_worker)(thread) }
-    }
-
-    /// Has a node get its first thread, which waits there for something to do.
-    pub fn station(&'static self, node: u32) -> Result<(), String> {
-        let thread = self.hire(node);
-        self.start(thread)?;
-        self.dismiss(thread);
-        Ok(())
+        match START_WORKER.get() {
+            Some(start) => start(thread),
+            None => Err("there is nobody who starts workers".to_owned()),
+        }
     }
 
     /// Takes a worker back that is at its dock.
@@ -256,8 +262,10 @@ impl Root {
 
     /// Has [`thread::left`] called when the thread ends.
     pub fn forget_at_end(&self, thread: &'static Thread) {
-        // SAFETY: the key was made when the job was; the value is for `thread_ended` below only.
-        unsafe { libc::pthread_setspecific(self.key, ptr::from_ref(thread).cast()) };
+        if let Some(&key) = KEY.get() {
+            // SAFETY: the key is of this process; the value is for `thread_ended` below only.
+            unsafe { libc::pthread_setspecific(key, ptr::from_ref(thread).cast()) };
+        }
     }
 
     /// A team for so many, if there is one that nobody has.

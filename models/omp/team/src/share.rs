@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::doacross::Doacross;
 use crate::icv::Kind;
+use crate::park;
 use crate::sys;
 use crate::team::Team;
 use crate::thread::Thread;
@@ -133,7 +134,7 @@ impl WorkShare {
     /// Whoever came first has done what the others wait for.
     pub fn set_ready(&self) {
         self.ready.store(1, Ordering::SeqCst);
-        sys::futex_wake(&self.ready, u32::MAX >> 1);
+        park::wake(&self.ready, u32::MAX >> 1);
     }
 
     /// Waits for whoever came first.
@@ -141,7 +142,7 @@ impl WorkShare {
         let mut spin = sys::Spin::turns(2000);
         while self.ready.load(Ordering::Acquire) == 0 {
             if !spin.turn() {
-                sys::futex_wait_for(&self.ready, 0, 10);
+                park::sleep(&self.ready, 0);
             }
         }
     }

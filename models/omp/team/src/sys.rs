@@ -1,11 +1,29 @@
 //! What the runtime asks of Linux and of the processor directly.
 //!
-//! Words that workers wait on may lie in memory that several processes share, so futexes here are never private.
+//! Words that workers wait on may lie in memory that several processes share, so futexes here are not private, unless the kernel
+//! knows no pages of that memory.
 
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use crate::thread::Thread;
+
+/// What futexes of this process are: `FUTEX_PRIVATE_FLAG`, or nothing.
+static FUTEX: AtomicI32 = AtomicI32::new(0);
+
+/// Makes futexes the process's own where the kernel has no others for this word, as in memory of a device. Whether it did.
+pub fn keep_futexes_where_they_must_be(word: &AtomicU32) -> bool {
+    let other = word.load(Ordering::Relaxed).wrapping_add(1);
+    // SAFETY: the word is alive; as its value is another, the kernel does not wait.
+    let result = unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, other, ptr::null::<libc::timespec>())
+    };
+    let own = result < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT);
+    if own {
+        FUTEX.store(libc::FUTEX_PRIVATE_FLAG, Ordering::Relaxed);
+    }
+    own
+}
 
 /// Sleeps until `word` is woken; returns at once if it is not `expected`. May also return for no reason.
 pub fn futex_wait(word: &AtomicU32, expected: u32) {
@@ -14,7 +32,7 @@ pub fn futex_wait(word: &AtomicU32, expected: u32) {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
-            libc::FUTEX_WAIT,
+            libc::FUTEX_WAIT | FUTEX.load(Ordering::Relaxed),
             expected,
             ptr::null::<libc::timespec>(),
         );
@@ -29,7 +47,13 @@ pub fn futex_wait_for(word: &AtomicU32, expected: u32, milliseconds: u32) {
     };
     // SAFETY: the word and the time are alive as long as the call lasts, and the kernel only reads them.
     unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, &raw const time);
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT | FUTEX.load(Ordering::Relaxed),
+            expected,
+            &raw const time,
+        );
     }
 }
 
@@ -37,7 +61,12 @@ pub fn futex_wait_for(word: &AtomicU32, expected: u32, milliseconds: u32) {
 pub fn futex_wake(word: &AtomicU32, count: u32) {
     // SAFETY: the kernel takes the address as a key and touches no memory.
     unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, count);
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAKE | FUTEX.load(Ordering::Relaxed),
+            count,
+        );
     }
 }
 

@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::ptr;
 
 use crate::dock::Dock;
+use crate::home;
+use crate::park::Parked;
 use crate::root::{Root, root};
 use crate::share::WorkShare;
 use crate::store::{Cache, Store};
@@ -69,6 +71,8 @@ pub struct Thread {
     pub league: Cell<(u32, u32)>,
     /// The kernel's number of this thread.
     pub kernel: Cell<u64>,
+    /// Where it sleeps on another's word.
+    pub parked: Parked,
 }
 
 #[repr(align(64))]
@@ -99,6 +103,7 @@ impl Thread {
             partition: Cell::new((0, root.places().len())),
             league: Cell::new((0, 0)),
             kernel: Cell::new(0),
+            parked: Parked::default(),
         })
     }
 
@@ -186,6 +191,7 @@ pub fn current() -> &'static Thread {
 fn first_call() -> &'static Thread {
     let root = root();
     let thread = root.adopt();
+    thread.dock.settle(home::here());
     thread.kernel.set(sys::thread_number());
     sys::set_me(Some(thread));
     thread.awake().came();

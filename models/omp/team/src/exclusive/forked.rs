@@ -1,55 +1,58 @@
-//! Workers with address spaces of their own: processes.
+//! Workers that are children of the program, for a program whose addresses only it has.
 //!
-//! Before `main` begins, the program's variables are put into shared memory where they lie, and an arena is mapped that its heap and
-//! all stacks are in. `main` runs on a stack of the arena, so that its thread-local storage, which the C library puts there, is
-//! shared as well. The thread that the process began with has a stack of its own, and does nothing but start workers: it forks,
-//! and the child runs a worker on another stack of the arena. What is not shared is what the libraries keep for
-//! themselves, and what the program maps by itself.
+//! The thread that the process began with forks when a worker is wanted: parent and child each go on with their own copy of its
+//! stack, and the child starts the worker on another stack of the arena. So workers have what libraries had at that time, and
+//! functions have the same addresses, without a name being looked up.
+//!
+//! A process has one worker, or, where threads are to be in groups, as many as a group has: it is told of each by a word in
+//! the arena.
 //!
 //! The same thread watches workers by descriptors of their processes. One that ends takes the job with it.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{c_int, c_void};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crate::env::Read;
+use super::stack::{Call, Main, Stack};
+use super::{become_worker, flush};
+use crate::env::{Mode, Read};
 use crate::lock::Spinlock;
 use crate::root::{self, Root};
 use crate::store::{SPAN, Store};
 use crate::sys;
 use crate::thread::Thread;
 
-/// Workers that there can be.
-const WORKERS: usize = 4096;
-/// What stacks are at least, and what is added for thread-local storage.
-const STACK_LEAST: usize = 256 * 1024;
-const STACK_TLS: usize = 2 << 20;
-/// What `main` has where the limit of stacks is none.
-const STACK_UNLIMITED: usize = 64 << 20;
-const GUARD: usize = SPAN;
+/// Processes of workers that there can be.
+const PROCESSES: usize = 4096;
 
 /// What the starter and those who want workers share. It lies in the store.
 pub struct Nursery {
     lock: Spinlock,
-    /// A worker that is to be started, with its stack; one at a time.
-    wanted: AtomicPtr<Thread>,
-    stack: Cell<(*mut u8, usize)>,
+    /// Whether a worker is to be started; one at a time.
+    wanted: AtomicU32,
+    /// Which, and on what stack.
+    worker: Cell<Option<(&'static Thread, Stack)>>,
     /// 0: asked; 1: started; otherwise the error plus one.
     answer: AtomicU32,
     bell: c_int,
     /// The process of `main`.
     process: i32,
+    /// Threads of a process.
+    group: u32,
     /// Whether the job ends, so that workers that do are no loss.
     ending: AtomicU32,
     store: &'static Store,
     workers: UnsafeCell<Workers>,
+    posts: [Post; PROCESSES],
 }
 
 /// Processes of workers, which only the starter knows.
 struct Workers {
     count: usize,
-    list: [Worker; WORKERS],
+    /// Threads of the process that was started last, which is that of `main` at first.
+    threads: u32,
+    list: [Worker; PROCESSES],
 }
 
 #[derive(Clone, Copy)]
@@ -57,6 +60,10 @@ struct Worker {
     descriptor: c_int,
     process: i32,
 }
+
+/// Where a process is told that it is to start the worker that is wanted: by a number that it has not seen.
+#[repr(align(64))]
+struct Post(AtomicU32);
 
 // SAFETY: cells are written under the lock; what is behind `UnsafeCell` is the starter's, and whoever ends the job.
 unsafe impl Sync for Nursery {}
@@ -68,17 +75,6 @@ fn nursery() -> Option<&'static Nursery> {
     unsafe { NURSERY.load(Ordering::Acquire).as_ref() }
 }
 
-/// Whether this job's workers are processes.
-pub fn is_on() -> bool {
-    nursery().is_some()
-}
-
-/// Whether this is a worker's process, not that of `main`.
-pub fn is_worker() -> bool {
-    // SAFETY: the call has no arguments.
-    nursery().is_some_and(|nursery| nursery.process != unsafe { libc::getpid() })
-}
-
 /// Shares the program's variables, and makes a job whose store is the arena. Called before `main`, in the thread that the process
 /// began with, once.
 pub fn begin(read: Read) -> &'static Root {
@@ -87,22 +83,25 @@ pub fn begin(read: Read) -> &'static Root {
     // SAFETY: a new descriptor, for this job only; programs that it runs do not get it.
     let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
     if bell < 0 {
-        sys::fatal("OMP_TOMBOLO=exclusive: no descriptor is left (ulimit -n)");
+        sys::fatal("no descriptor is left (ulimit -n)");
     }
     let none = Worker { descriptor: -1, process: 0 };
     let nursery = store.place(Nursery {
         lock: Spinlock::new(),
-        wanted: AtomicPtr::new(ptr::null_mut()),
-        stack: Cell::new((ptr::null_mut(), 0)),
+        wanted: AtomicU32::new(0),
+        worker: Cell::new(None),
         answer: AtomicU32::new(0),
         bell,
         // SAFETY: the call has no arguments.
         process: unsafe { libc::getpid() },
+        group: if read.mode == Mode::Hybrid { read.group } else { 1 },
         ending: AtomicU32::new(0),
         store,
-        workers: UnsafeCell::new(Workers { count: 0, list: [none; WORKERS] }),
+        workers: UnsafeCell::new(Workers { count: 0, threads: 1, list: [none; PROCESSES] }),
+        posts: [const { Post(AtomicU32::new(0)) }; PROCESSES],
     });
     let root = root::install(store, read, start_worker);
+    super::turn_on(end);
     NURSERY.store(ptr::from_ref(nursery).cast_mut(), Ordering::Release);
     root
 }
@@ -122,9 +121,7 @@ fn arena(asked: usize) -> &'static Store {
             return unsafe { Store::format(base, size) };
         }
     }
-    sys::fatal(
-        "OMP_TOMBOLO=exclusive: the arena cannot be mapped; OMP_TOMBOLO_ARENA=<size> makes it smaller (as 512M)",
-    )
+    sys::fatal("the arena cannot be mapped; OMP_TOMBOLO_ARENA=<size> makes it smaller (as 512M)")
 }
 
 /// Puts the program's own variables, not those of libraries, into shared memory at the addresses that they have.
@@ -168,7 +165,7 @@ fn share(begin: usize, length: usize) {
     unsafe {
         let copy = libc::mmap(ptr::null_mut(), length, rights, flags, -1, 0);
         if copy == libc::MAP_FAILED {
-            sys::fatal("OMP_TOMBOLO=exclusive: there is no memory for the program's variables");
+            sys::fatal("there is no memory for the program's variables");
         }
         ptr::copy_nonoverlapping(begin as *const u8, copy.cast(), length);
         let moved = libc::mremap(
@@ -179,101 +176,23 @@ fn share(begin: usize, length: usize) {
             begin as *mut c_void,
         );
         if moved == libc::MAP_FAILED {
-            sys::fatal("OMP_TOMBOLO=exclusive: the program's variables cannot be shared");
+            sys::fatal("the program's variables cannot be shared");
         }
-    }
-}
-
-/// A stack in the arena, with pages at its end that nobody may touch.
-fn stack(store: &Store, size: usize) -> (*mut u8, usize) {
-    let size = (size.max(STACK_LEAST) + STACK_TLS + GUARD).next_multiple_of(SPAN);
-    match store.allocate(size, SPAN) {
-        Some(memory) => (memory, size),
-        None => store.exhausted(),
-    }
-}
-
-/// Starts a thread of this process on a stack of the arena.
-fn run_on(
-    (memory, size): (*mut u8, usize),
-    start: sys::Start,
-    argument: *mut c_void,
-) -> Result<libc::pthread_t, i32> {
-    // SAFETY: the guard is part of the stack's own memory, and only this process uses that stack.
-    unsafe { libc::mprotect(memory.cast(), GUARD, libc::PROT_NONE) };
-    // SAFETY: an attribute object is plain data until it is initialised in the next line.
-    let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
-    let mut thread = 0;
-    // SAFETY: the attributes are ours; the stack is the thread's alone for as long as it runs.
-    let failure = unsafe {
-        libc::pthread_attr_init(&raw mut attributes);
-        libc::pthread_attr_setstack(&raw mut attributes, memory.add(GUARD).cast(), size - GUARD);
-        let failure = libc::pthread_create(&raw mut thread, &raw const attributes, start, argument);
-        libc::pthread_attr_destroy(&raw mut attributes);
-        failure
-    };
-    if failure == 0 { Ok(thread) } else { Err(failure) }
-}
-
-/// How a program's `main` is called.
-pub type Main = unsafe extern "C" fn(c_int, *mut *mut i8, *mut *mut i8) -> c_int;
-
-struct Call {
-    main: Main,
-    count: c_int,
-    words: *mut *mut i8,
-    environment: *mut *mut i8,
-    status: AtomicU32,
-    ended: AtomicU32,
-}
-
-extern "C" fn call_main(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: the argument is the caller's, which waits for the end.
-    let call = unsafe { &*argument.cast::<Call>() };
-    crate::thread::current();
-    // SAFETY: the program's function, with what the C library gave for it.
-    let status = unsafe { (call.main)(call.count, call.words, call.environment) };
-    call.status.store(status.cast_unsigned(), Ordering::Relaxed);
-    call.ended.store(1, Ordering::Release);
-    ring();
-    // The thread stays: what ends the program looks at its storage.
-    loop {
-        sys::futex_wait(&call.ended, 1);
     }
 }
 
 /// Runs `main` on a stack of the arena, and starts and watches workers meanwhile. What `main` returned.
 pub fn run_main(main: Main, count: c_int, words: *mut *mut i8, environment: *mut *mut i8) -> c_int {
     let Some(nursery) = nursery() else { return 1 };
-    let call = nursery.store.place(Call {
-        main,
-        count,
-        words,
-        environment,
-        status: AtomicU32::new(0),
-        ended: AtomicU32::new(0),
-    });
-    let argument = ptr::from_ref(call).cast_mut().cast();
-    if let Err(error) = run_on(stack(nursery.store, stack_of_main()), call_main, argument) {
-        let error = std::io::Error::from_raw_os_error(error);
-        sys::fatal(&format!(
-            "OMP_TOMBOLO=exclusive: main cannot be started ({error}): its thread-local storage may be larger than its stack; `ulimit -s` sets that"
-        ));
-    }
+    let call: &'static Call = nursery.store.place(Call::new(main, (count, words, environment), ring));
+    call.start(nursery.store);
     loop {
         nursery.serve();
-        if call.ended.load(Ordering::Acquire) != 0 {
-            return call.status.load(Ordering::Relaxed).cast_signed();
+        if let Some(status) = call.status() {
+            return status;
         }
         nursery.wait();
     }
-}
-
-fn stack_of_main() -> usize {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is ours to write.
-    unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
-    usize::try_from(limit.rlim_cur).ok().filter(|&size| size < 1 << 40).unwrap_or(STACK_UNLIMITED)
 }
 
 fn ring() {
@@ -293,10 +212,9 @@ fn start_worker(thread: &'static Thread) -> Result<(), String> {
     }
     flush();
     let _held = nursery.lock.hold();
-    let size = thread.root().settings.stack;
-    nursery.stack.set(stack(nursery.store, if size > 0 { size } else { stack_of_main() }));
+    nursery.worker.set(Some((thread, Stack::of_worker(thread))));
     nursery.answer.store(0, Ordering::Relaxed);
-    nursery.wanted.store(ptr::from_ref(thread).cast_mut(), Ordering::Release);
+    nursery.wanted.store(1, Ordering::Release);
     ring();
     while nursery.answer.load(Ordering::Acquire) == 0 {
         sys::futex_wait_for(&nursery.answer, 0, 1000);
@@ -306,38 +224,63 @@ fn start_worker(thread: &'static Thread) -> Result<(), String> {
         error => {
             let error = std::io::Error::from_raw_os_error(error.cast_signed() - 1);
             Err(format!(
-                "a worker's process could not be started: {error}; there can be {WORKERS}, and `ulimit -u` says how many"
+                "a worker's process could not be started: {error}; there can be {PROCESSES}, and `ulimit -u` says how many"
             ))
         }
     }
 }
 
 impl Nursery {
-    /// Starts the worker that is wanted, if there is one.
+    /// Starts the worker that is wanted, if there is one: in the process that has room for it, or in a new one.
     fn serve(&self) {
-        let wanted = self.wanted.swap(ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: threads live for ever.
-        let Some(thread) = (unsafe { wanted.as_ref() }) else { return };
-        let answer = match self.fork(thread) {
-            Ok(()) => 1,
-            Err(error) => error.cast_unsigned() + 1,
-        };
+        if self.wanted.swap(0, Ordering::AcqRel) == 0 {
+            return;
+        }
+        // SAFETY: only the starter touches the list.
+        let workers = unsafe { &mut *self.workers.get() };
+        if workers.threads == self.group {
+            if let Err(error) = self.fork(workers) {
+                return self.say(error.cast_unsigned() + 1);
+            }
+            workers.threads = 0;
+        }
+        workers.threads += 1;
+        match workers.count.checked_sub(1) {
+            None => self.start_here(),
+            Some(last) => {
+                self.posts[last].0.fetch_add(1, Ordering::Release);
+                sys::futex_wake(&self.posts[last].0, 1);
+            }
+        }
+    }
+
+    /// Says what came of the worker that was wanted.
+    fn say(&self, answer: u32) {
         self.answer.store(answer, Ordering::Release);
         sys::futex_wake(&self.answer, 1);
     }
 
-    fn fork(&self, thread: &'static Thread) -> Result<(), i32> {
-        // SAFETY: only the starter touches the list.
-        let workers = unsafe { &mut *self.workers.get() };
-        if workers.count == WORKERS {
+    /// Starts the worker that is wanted in this process.
+    fn start_here(&self) {
+        // Whoever wants the next worker may say so as soon as this one was started.
+        let Some((thread, stack)) = self.worker.get() else { return };
+        let argument = ptr::from_ref(thread).cast_mut().cast();
+        // SAFETY: whoever wants a worker got the stack for it.
+        match unsafe { stack.run(crate::team::worker, argument) } {
+            Ok(()) => self.say(1),
+            Err(text) => sys::fatal(&format!("a worker cannot be started ({text}); OMP_STACKSIZE sets that")),
+        }
+    }
+
+    /// Starts a process for workers.
+    fn fork(&self, workers: &mut Workers) -> Result<(), i32> {
+        if workers.count == PROCESSES {
             return Err(libc::EAGAIN);
         }
-        // Whoever wants the next worker may say so before the child comes to look.
-        let stack = self.stack.get();
         // SAFETY: this thread's stack is private, so parent and child each have their own; the child goes on in `child` only.
         let process = unsafe { __fork() };
         match process {
-            0 => self.child(thread, stack),
+            0 => self.child(workers.count),
             -1 => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EAGAIN)),
             _ => {
                 let Some(descriptor) = watch(process).or_else(|| {
@@ -358,8 +301,8 @@ impl Nursery {
         }
     }
 
-    /// The thread that a worker's process begins with: starts the worker on its stack, and sleeps for ever.
-    fn child(&self, thread: &'static Thread, stack: (*mut u8, usize)) -> ! {
+    /// The thread that a process of workers begins with: starts workers as it is told, for ever.
+    fn child(&self, number: usize) -> ! {
         // SAFETY: calls without pointers. If the job ended before the first of them, the second sees it.
         unsafe {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -367,16 +310,14 @@ impl Nursery {
                 libc::_exit(0);
             }
         }
-        let argument = ptr::from_ref(thread).cast_mut().cast();
-        if let Err(error) = run_on(stack, crate::team::worker, argument) {
-            let error = std::io::Error::from_raw_os_error(error);
-            sys::fatal(&format!(
-                "a worker cannot be started ({error}): its thread-local storage may be larger than its stack; OMP_STACKSIZE sets that"
-            ));
-        }
+        become_worker();
+        let (post, mut seen) = (&self.posts[number].0, 0);
         loop {
-            // SAFETY: the call has no arguments.
-            unsafe { libc::pause() };
+            while post.load(Ordering::Acquire) == seen {
+                sys::futex_wait(post, seen);
+            }
+            seen = seen.wrapping_add(1);
+            self.start_here();
         }
     }
 
@@ -452,11 +393,8 @@ fn more_descriptors() {
 }
 
 /// Ends all workers. Called as the program ends, in the process of `main`.
-pub fn end() {
+fn end() {
     let Some(nursery) = nursery() else { return };
-    if is_worker() {
-        return;
-    }
     nursery.ending.store(1, Ordering::SeqCst);
     // SAFETY: the job ends: nobody starts workers any more.
     let workers = unsafe { &*nursery.workers.get() };
@@ -469,44 +407,8 @@ pub fn end() {
     }
 }
 
-/// Whether the program has streams besides those that it began with.
-static STREAMS: AtomicBool = AtomicBool::new(false);
-
-/// The program has opened a stream.
-pub fn stream_opened() {
-    STREAMS.store(true, Ordering::Relaxed);
-}
-
-/// Writes what this process printed: a worker's end is not that of the program, and its copy of a stream is nobody else's.
-pub fn flush() {
-    if !is_on() {
-        return;
-    }
-    // SAFETY: the C library's own streams.
-    unsafe {
-        if STREAMS.load(Ordering::Relaxed) {
-            libc::fflush(ptr::null_mut());
-        } else if __fpending(stdout) > 0 {
-            libc::fflush(stdout);
-        }
-    }
-}
-
-/// Gives the stream of output a buffer that is not in the arena: each worker is to have its own.
-pub fn keep_output_apart() {
-    const SIZE: usize = 4096;
-    // SAFETY: memory that is never given back, for the C library's own stream, before it is used.
-    unsafe {
-        let memory = sys::reserve(SIZE).unwrap_or(ptr::null_mut());
-        let mode = if libc::isatty(1) == 1 { libc::_IOLBF } else { libc::_IOFBF };
-        libc::setvbuf(stdout, memory.cast(), mode, SIZE);
-    }
-}
-
-// SAFETY: as the C library has them.
+// SAFETY: as the C library has it.
 unsafe extern "C" {
-    static stdout: *mut libc::FILE;
-    fn __fpending(stream: *mut libc::FILE) -> usize;
     /// `fork` itself: the name that programs know is refused to them.
     fn __fork() -> libc::pid_t;
 }
