@@ -223,10 +223,21 @@ impl Root {
 
     /// Starts a worker, unless it runs already.
     pub fn start(&self, thread: &'static Thread) -> Result<(), String> {
+        if thread.started.replace(true) {
+            return Ok(());
+        }
         match START_WORKER.get() {
             Some(start) => start(thread),
             None => Err("there is nobody who starts workers".to_owned()),
         }
+    }
+
+    /// Has a node get its first thread, which waits there for something to do.
+    pub fn station(&'static self, node: u32) -> Result<(), String> {
+        let thread = self.hire(node);
+        self.start(thread)?;
+        self.dismiss(thread);
+        Ok(())
     }
 
     /// Takes a worker back that is at its dock.
