@@ -92,6 +92,8 @@ fn too_many() -> ! {
 
 /// Comes to a nest of loops that iterations of wait for each other.
 pub fn start(me: &'static Thread, counts: &[u64], (kind, chunk): (Kind, u64)) -> (&'static WorkShare, bool) {
+    // Whose an iteration is has to follow from its number.
+    let kind = if kind == Kind::Auto { Kind::Static } else { kind };
     let range = Range::counted(counts.first().copied().unwrap_or(0));
     let (share, first) = loops::start(me, range, (kind, chunk));
     if first {

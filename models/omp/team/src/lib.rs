@@ -27,6 +27,7 @@ pub mod reduction;
 pub mod report;
 pub mod root;
 pub mod share;
+pub mod skew;
 pub mod speed;
 pub mod store;
 pub mod sys;

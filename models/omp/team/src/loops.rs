@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::icv::Kind;
 use crate::share::{self, Range, WorkShare};
+use crate::skew;
 use crate::sys;
 use crate::thread::{Seat, Thread};
 use crate::wait;
@@ -16,7 +17,9 @@ pub fn runtime(me: &'static Thread) -> (Kind, u64) {
     let schedule = me.task().icv().schedule;
     let chunk = u64::try_from(schedule.chunk).unwrap_or(0);
     match schedule.kind {
-        Kind::Auto => (Kind::Static, 0),
+        // What the program leaves to us need not be equal.
+        Kind::Auto => (Kind::Auto, 0),
+        Kind::Static if chunk == 0 => (Kind::Auto, 0),
         Kind::Static => (Kind::Static, chunk),
         kind => (kind, chunk.max(1)),
     }
@@ -45,8 +48,9 @@ pub fn next(me: &'static Thread) -> Option<(u64, u64)> {
     let seat = me.seat();
     let share = seat.share;
     let (low, high) = match share.kind.get() {
+        Kind::Dynamic if seat.team.is_skewed() => next_dynamic_skewed(seat)?,
         Kind::Dynamic => next_dynamic(share)?,
-        Kind::Guided => next_guided(share, u64::from(seat.team.size()))?,
+        Kind::Guided => next_guided(seat)?,
         Kind::Static | Kind::Auto => next_static(me, seat)?,
     };
     Some(share.range.get().bounds(low, high))
@@ -59,7 +63,7 @@ pub fn next_ordered(me: &'static Thread) -> Option<(u64, u64)> {
     let share = seat.share;
     let taken = match share.kind.get() {
         Kind::Dynamic => next_dynamic(share),
-        Kind::Guided => next_guided(share, u64::from(seat.team.size())),
+        Kind::Guided => next_guided(seat),
         Kind::Static | Kind::Auto => next_static(me, seat),
     };
     me.adjust(|seat| seat.chunk = taken.unwrap_or((0, 0)));
@@ -81,11 +85,35 @@ fn next_dynamic(share: &WorkShare) -> Option<(u64, u64)> {
     take(share, |left| left.min(chunk))
 }
 
-fn next_guided(share: &WorkShare, size: u64) -> Option<(u64, u64)> {
+/// As [`next_dynamic`] in a team whose threads are not equally fast: those that are faster take several chunks at once, where that was left to us.
+#[cold]
+fn next_dynamic_skewed(seat: Seat) -> Option<(u64, u64)> {
+    let share = seat.share;
+    let weight = seat.team.weight(seat.id);
+    let whole = share.chunk.get() > 1 || share.doacross.get().is_some() || weight.own < 2 * weight.least;
+    if whole || share.cancelled.load(Ordering::Relaxed) {
+        return next_dynamic(share);
+    }
+    take(share, |left| skew::dynamic(left, u64::from(seat.team.size()), weight))
+}
+
+fn next_guided(seat: Seat) -> Option<(u64, u64)> {
+    let share = seat.share;
     if share.cancelled.load(Ordering::Relaxed) {
         return None;
     }
-    let chunk = share.chunk.get();
+    let (chunk, size) = (share.chunk.get(), u64::from(seat.team.size()));
+    if share.doacross.get().is_some() {
+        // What was posted is kept by chunk, so each has to be of one thread.
+        return take(share, |left| {
+            let part = left.div_ceil(size);
+            part.checked_next_multiple_of(chunk).unwrap_or(left).max(chunk).min(left)
+        });
+    }
+    if seat.team.is_skewed() {
+        let weight = seat.team.weight(seat.id);
+        return take(share, |left| skew::guided(left, chunk, weight));
+    }
     take(share, |left| left.div_ceil(size).max(chunk).min(left))
 }
 
@@ -112,6 +140,9 @@ fn next_static(me: &'static Thread, seat: Seat) -> Option<(u64, u64)> {
     let (count, size, id) = (share.range.get().count, u64::from(seat.team.size()), u64::from(seat.id));
     let part = match share.chunk.get() {
         0 if seat.trip > 0 => None,
+        0 if share.kind.get() == Kind::Auto && seat.team.is_skewed() => {
+            Some(skew::part(count, seat.team.weight(seat.id)))
+        }
         0 => Some(equal_part(count, size, id)),
         chunk => {
             let number = u128::from(seat.trip) * u128::from(size) + u128::from(id);

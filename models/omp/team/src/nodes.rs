@@ -188,6 +188,11 @@ impl Node {
         self.speed.load(Ordering::Acquire)
     }
 
+    /// The node whose processors these are.
+    pub fn runs_on(&self) -> u32 {
+        self.runs_on.get()
+    }
+
     /// What all its processors do together; of nodes that were not measured one step each.
     pub fn weight(&self) -> u64 {
         u64::from(self.speed().max(1)) * u64::from(self.processors().max(1))
@@ -298,7 +303,7 @@ impl Nodes {
     /// Who is awake on the processors of a node.
     #[inline]
     pub fn awake(&self, node: u32) -> &Awake {
-        &self.at(self.at(node).runs_on.get()).awake
+        &self.at(self.at(node).runs_on()).awake
     }
 
     /// Processors of all nodes.

@@ -19,10 +19,10 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// How many tasks there are.
-    fn tasks(self, iterations: u64, threads: u32) -> u64 {
+    /// How many tasks there are, `unsaid` where the program does not say.
+    fn tasks(self, iterations: u64, unsaid: u64) -> u64 {
         let tasks = match self {
-            Self::Tasks(0) => u64::from(threads),
+            Self::Tasks(0) => unsaid,
             Self::Tasks(tasks) => tasks,
             Self::Grain(grain) => iterations / grain.max(1),
             Self::Strict(grain) => iterations.div_ceil(grain.max(1)),
@@ -66,7 +66,7 @@ pub fn run(
             reduction::register_in_group(me, data, std::ptr::null_mut());
         }
     }
-    let tasks = cut.tasks(range.count, me.team().size());
+    let tasks = cut.tasks(range.count, me.team().tasks());
     for index in 0..tasks {
         let (low, high) = cut.part(range.count, tasks, index);
         task::create(me, Create { bounds: Some(range.bounds(low, high)), ..task });

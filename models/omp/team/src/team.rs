@@ -19,6 +19,7 @@ use crate::nodes::{self, Sequence};
 use crate::queue::{Queue, Urgent};
 use crate::root::Root;
 use crate::share::{self, Line, WorkShare};
+use crate::skew::{self, Weight};
 use crate::task::{self, Task};
 use crate::thread::{Function, Seat, Thread};
 use crate::wait::{self, Awake};
@@ -40,6 +41,9 @@ pub struct Member {
     pub finished: AtomicU64,
     /// The iteration whose turn it waits for, plus one.
     pub wants: AtomicU64,
+    /// What threads with lower numbers weigh, and what it does, where they are not equally fast.
+    ahead: Cell<u64>,
+    weight: Cell<u64>,
     /// The region's own task.
     pub task: Task,
 }
@@ -62,6 +66,10 @@ pub struct Team {
     function: Cell<Option<Function>>,
     data: Cell<*mut libc::c_void>,
     began_ns: Cell<u64>,
+    /// What all threads weigh, and the least of them; 0 where they are equally fast.
+    weights: Cell<(u64, u64)>,
+    /// For how many threads that was found; 0: for nobody.
+    weighed: Cell<u32>,
     /// Threads that are counted against a limit.
     counted: Cell<u32>,
     /// Whether tasks were ever created in this region.
@@ -105,6 +113,8 @@ impl Team {
     fn obtain(root: &'static Root, size: u32) -> &'static Self {
         let order = size.max(1).next_power_of_two().ilog2() as usize;
         if let Some(team) = root.take_team(order) {
+            team.weights.set((0, 0));
+            team.weighed.set(0);
             return team;
         }
         let header = size_of::<Self>().next_multiple_of(64);
@@ -131,6 +141,8 @@ impl Team {
             function: Cell::new(None),
             data: Cell::new(ptr::null_mut()),
             began_ns: Cell::new(0),
+            weights: Cell::new((0, 0)),
+            weighed: Cell::new(0),
             counted: Cell::new(0),
             tasked: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
@@ -174,6 +186,48 @@ impl Team {
     /// The master's seat outside; `None` outside of all regions.
     pub fn outside(&self) -> Option<Seat> {
         self.outside.get()
+    }
+
+    /// Whether its threads are not equally fast.
+    #[inline]
+    pub fn is_skewed(&self) -> bool {
+        self.weights.get().0 > 0
+    }
+
+    /// What a thread is among the others, where they are not equally fast.
+    pub fn weight(&self, id: u32) -> Weight {
+        let (all, least) = self.weights.get();
+        let member = self.member(id);
+        Weight { ahead: member.ahead.get(), own: member.weight.get(), least, all }
+    }
+
+    /// How many tasks a loop is cut into where the program does not say: one for each thread, or where these are not equally fast as
+    /// many as let the slowest take one.
+    pub fn tasks(&self) -> u64 {
+        let size = u64::from(self.size());
+        match self.weights.get() {
+            (0, _) => size,
+            (all, least) => skew::tasks(size, all, least),
+        }
+    }
+
+    /// Finds out what each thread weighs, unless that is known. The master is not a member yet.
+    fn weigh(&self, me: &Thread, size: u32) {
+        if self.weighed.replace(size) == size {
+            return;
+        }
+        let node = |id: u32| match self.member(id).thread() {
+            Some(thread) if id > 0 => thread.node,
+            _ => me.node,
+        };
+        let mut ahead = 0;
+        let tell = |id: u32, weight: u64| {
+            let member = self.member(id);
+            member.ahead.set(ahead);
+            member.weight.set(weight);
+            ahead += weight;
+        };
+        self.weights.set(skew::weigh(me.root().nodes(), size, node, tell).unwrap_or((0, 0)));
     }
 
     /// A thread's part.
@@ -458,6 +512,9 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
         recruit(me, team, size);
         for_awake(me, team, outside, Awake::engage);
     }
+    if root.nodes().several() {
+        team.weigh(me, size);
+    }
     let places = affinity::plan(me, team, region.bind);
     for id in 1..size {
         engage(root, team, id, region, &places);
@@ -508,6 +565,7 @@ fn recruit(me: &'static Thread, team: &Team, size: u32) {
         team.member(id).thread.store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
     }
     team.crew.set(size);
+    team.weighed.set(0);
 }
 
 /// Tells those who count who is awake, on each node, of the threads of a region. A master of several regions counts once.

@@ -8,12 +8,15 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::{Mutex, Once, PoisonError};
 
+use tombolo_omp::barrier::barrier;
+use tombolo_omp::icv::Kind;
 use tombolo_omp::nodes::{About, Isa};
 use tombolo_omp::root::{self, Root};
+use tombolo_omp::share::Range;
 use tombolo_omp::store::{SPAN, Store};
 use tombolo_omp::team::{self, Region};
 use tombolo_omp::thread::{self, Thread};
-use tombolo_omp::{env, sys};
+use tombolo_omp::{doacross, env, loops, sys};
 
 /// The host with two processors, one less than half as fast with two, and one a tenth as fast with one, which may have two threads.
 const SPEEDS: [(u32, u32); 3] = [(2, 30_000), (2, 12_000), (1, 3_000)];
@@ -37,7 +40,7 @@ fn job() -> &'static Root {
         read.settings.processors = SPEEDS[0].0;
         let root = root::install(store, read, start);
         for (name, threads, (processors, _)) in [("slow", 0, SPEEDS[1]), ("slowest", 2, SPEEDS[2])] {
-            let about = About { name, isa: Isa::Aarch64, processors, threads, runs_on: Some(0) };
+            let about = About { name, isa: Isa::Aarch64, processors, threads, runs_on: None };
             root.nodes().add(about).expect("there is room");
         }
         for ((_, node), (_, speed)) in root.nodes().all().zip(SPEEDS) {
@@ -101,6 +104,95 @@ fn where_nobody_says_how_many_the_slowest_node_has_one_for_each_processor() {
     let nodes = region(0, |me| me.node);
     let count = |node: u32| nodes.iter().filter(|&&at| at == node).count();
     assert_eq!((count(0), count(1), count(2)), (20, 8, 1));
+}
+
+/// What each thread got of a loop, by number; that all of it is there once is seen to.
+fn shares(threads: u32, count: u64, schedule: (Kind, u64), ordered: bool) -> Vec<u64> {
+    let chunks = region(threads, |me| {
+        loops::start(me, Range::counted(count), schedule);
+        let next = || if ordered { loops::next_ordered(me) } else { loops::next(me) };
+        let mut mine = Vec::new();
+        while let Some((low, high)) = next() {
+            if ordered {
+                loops::wait_for_turn(me);
+            }
+            assert!(low < high && high <= count, "{low}..{high} of {count}");
+            assert!(mine.last().is_none_or(|&(_, before)| before <= low), "chunks come in order");
+            mine.push((low, high));
+        }
+        barrier(me, false);
+        mine
+    });
+    let mut all: Vec<(u64, u64)> = chunks.iter().flatten().copied().collect();
+    all.sort_unstable();
+    let mut next = 0;
+    for (low, high) in all {
+        assert_eq!(low, next, "{schedule:?}");
+        next = high;
+    }
+    assert_eq!(next, count, "{schedule:?}");
+    chunks.iter().map(|mine| mine.iter().map(|(low, high)| high - low).sum()).collect()
+}
+
+#[test]
+fn shares_are_in_proportion_where_they_are_left_to_us() {
+    // Weights are 10, 4 and 1.
+    assert_eq!(shares(3, 15_000, (Kind::Auto, 0), false), [10_000, 4_000, 1_000]);
+    assert_eq!(shares(3, 15_000, (Kind::Auto, 0), true), [10_000, 4_000, 1_000]);
+    // The program said equal, and may count on it.
+    assert_eq!(shares(3, 15_000, (Kind::Static, 0), false), [5_000; 3]);
+    assert_eq!(shares(3, 15_000, (Kind::Static, 5_000), false), [5_000; 3]);
+    // Threads as many as each node is worth are equal.
+    assert_eq!(shares(29, 2_900, (Kind::Auto, 0), false), [100; 29]);
+    // What a team of one has is no share of anything.
+    assert_eq!(shares(3, 15, (Kind::Auto, 0), false), [10, 4, 1]);
+    assert_eq!(shares(1, 15, (Kind::Auto, 0), false), [15]);
+}
+
+#[test]
+fn every_iteration_is_done_once_whatever_the_schedule() {
+    for kind in [Kind::Static, Kind::Dynamic, Kind::Guided, Kind::Auto] {
+        for (count, chunk) in [(0, 1), (1, 1), (2, 7), (1000, 1), (1000, 3), (999, 1001)] {
+            for threads in [1, 2, 3, 5, 16] {
+                for ordered in [false, true] {
+                    shares(threads, count, (kind, chunk), ordered);
+                }
+            }
+        }
+    }
+    for (count, least) in [(u64::MAX, 1 << 60), (u64::MAX - 1, u64::MAX), (1 << 62, 1 << 61)] {
+        shares(3, count, (Kind::Auto, 0), false);
+        shares(3, count, (Kind::Guided, least), false);
+        shares(3, count, (Kind::Dynamic, least), false);
+    }
+}
+
+#[test]
+fn each_chunk_of_a_nest_whose_iterations_wait_is_of_one_thread() {
+    for (kind, chunk) in
+        [(Kind::Guided, 3), (Kind::Dynamic, 3), (Kind::Guided, 1), (Kind::Dynamic, 1), (Kind::Auto, 0)]
+    {
+        let chunks = region(3, |me| {
+            doacross::start(me, &[100], (kind, chunk));
+            let mut mine = Vec::new();
+            while let Some((low, high)) = loops::next(me) {
+                for iteration in low..high {
+                    // Not the one before, so that threads do not wait for each other in turns.
+                    if let Some(before) = iteration.checked_sub(7) {
+                        doacross::wait(me, &[before]);
+                    }
+                    doacross::post(me, &[iteration]);
+                }
+                mine.push((low, high));
+            }
+            barrier(me, false);
+            mine
+        });
+        let mut all: Vec<(u64, u64)> = chunks.into_iter().flatten().collect();
+        all.sort_unstable();
+        assert_eq!(all.iter().map(|(low, high)| high - low).sum::<u64>(), 100);
+        assert!(all.iter().all(|(low, _)| low % chunk.max(1) == 0), "{kind:?},{chunk}: {all:?}");
+    }
 }
 
 #[test]
