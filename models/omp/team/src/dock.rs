@@ -84,6 +84,10 @@ impl Dock {
         self.home.store(home, Ordering::Relaxed);
     }
 
+    /// A model has one home.
+    #[cfg(loom)]
+    pub fn settle(&self, _home: u32) {}
+
     /// The home of its thread.
     #[cfg(not(loom))]
     pub fn home(&self) -> u32 {
