@@ -1,0 +1,335 @@
+//! A region from its beginning to its end.
+
+use std::ptr;
+use std::sync::atomic::Ordering;
+
+use super::Team;
+use crate::affinity::Plan;
+use crate::group::Group;
+use crate::nodes::{self, Sequence};
+use crate::root::Root;
+use crate::share::{self, WorkShare};
+use crate::thread::{Function, Seat, Thread};
+use crate::wait::{self, Awake};
+use crate::{affinity, exclusive, report, sys, task};
+
+/// What a region is to be.
+#[derive(Clone, Copy)]
+pub struct Region {
+    /// What all run.
+    pub function: Function,
+    /// With what.
+    pub data: *mut libc::c_void,
+    /// `num_threads`; 0 where it was not given.
+    pub threads: u32,
+    /// `proc_bind`; 0 where it was not given.
+    pub bind: u32,
+    /// The group that all its tasks are of.
+    pub group: Option<&'static Group>,
+}
+
+/// Threads that a region gets at most where it does not say how many.
+pub fn threads(me: &'static Thread) -> u32 {
+    match me.task().icv().threads {
+        0 => nodes::settle(me.root()),
+        threads => threads,
+    }
+}
+
+/// How many threads a region gets.
+pub fn resolve(me: &'static Thread, asked: u32) -> u32 {
+    let (icv, team, root) = (me.task().icv(), me.team(), me.root());
+    if asked == 1 || team.active_level() >= icv.active_levels {
+        return 1;
+    }
+    let mut size = if asked == 0 { threads(me) } else { asked };
+    if icv.dynamic {
+        size = size.min(root.processors());
+    }
+    if root.nodes().several() && size > 1 {
+        nodes::settle(root);
+        size = size.min(root.nodes().most_threads());
+    }
+    size.min(icv.limit).clamp(1, 1 << 20)
+}
+
+/// Takes threads out of what a limit leaves; how many there are, of so many wanted.
+fn count_against_limit(root: &Root, limit: u32, wanted: u32) -> u32 {
+    let mut busy = root.busy.load(Ordering::Relaxed);
+    loop {
+        let left = limit.saturating_sub(1).saturating_sub(busy);
+        let extra = (wanted - 1).min(left);
+        match root.busy.compare_exchange_weak(busy, busy + extra, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return extra + 1,
+            Err(now) => busy = now,
+        }
+    }
+}
+
+/// Begins a region: from here on the caller is its thread 0. `prepare` sets up the first construct of a combined one.
+pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShare, u32)) {
+    let outside = me.seat();
+    let root = me.root();
+    let mut size = resolve(me, region.threads);
+    let mut icv = outside.task.icv();
+    let counted = icv.limit != u32::MAX && size > 1;
+    if counted {
+        size = count_against_limit(root, icv.limit, size);
+    }
+    let team = assemble(me, size);
+    let level = outside.team.level() + 1;
+    if let Some(threads) = root.settings.threads.at(level as usize) {
+        icv.threads = threads;
+    }
+    if let Some(bind) = root.settings.binds.at(level as usize) {
+        icv.bind = bind;
+    }
+    team.size.set(size);
+    team.level.set(level);
+    team.active.set(outside.team.active_level() + u32::from(size > 1));
+    team.outside.set(Some(outside));
+    team.icv.set(icv);
+    team.function.set(Some(region.function));
+    team.data.set(region.data);
+    team.group.set(region.group);
+    team.counted.set(if counted { size - 1 } else { 0 });
+    team.open();
+    prepare(&team.first, size);
+    if root.settings.report {
+        team.began_ns.set(sys::now_ns());
+    }
+    if size > 1 {
+        recruit(me, team, size);
+        for_awake(me, team, outside, Awake::engage);
+    }
+    if root.nodes().several() {
+        team.weigh(me, size);
+    }
+    let places = affinity::plan(me, team, region.bind);
+    for id in 1..size {
+        engage(root, team, id, region, &places);
+    }
+    places.assign_master(me);
+    me.sit(team.seat(0, me));
+}
+
+/// A team for this many whose members the caller has as its workers.
+fn assemble(me: &'static Thread, size: u32) -> &'static Team {
+    let root = me.root();
+    match me.spare.take() {
+        Some(team) if size <= 1 << team.order => team,
+        Some(small) => {
+            let team = Team::obtain(root, size);
+            for id in 1..small.crew.get() {
+                let thread = small.member(id).thread.load(Ordering::Relaxed);
+                team.member(id).thread.store(thread, Ordering::Relaxed);
+            }
+            team.crew.set(small.crew.get().max(1));
+            small.crew.set(0);
+            root.give_team(small);
+            team
+        }
+        None => {
+            let team = Team::obtain(root, size);
+            team.crew.set(1);
+            team
+        }
+    }
+}
+
+/// Hires workers until the team has so many threads, each on the node that its number says.
+fn recruit(me: &'static Thread, team: &Team, size: u32) {
+    let crew = team.crew.get();
+    if crew >= size {
+        return;
+    }
+    let root = me.root();
+    let mut sequence = root.nodes().several().then(|| Sequence::new(root.nodes(), me.node));
+    if let Some(sequence) = &mut sequence {
+        for thread in (1..crew).filter_map(|id| team.member(id).thread()) {
+            sequence.count(thread.node);
+        }
+    }
+    for id in crew..size {
+        let thread = root.hire(sequence.as_mut().map_or(0, Sequence::next_node));
+        team.member(id).thread.store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
+    }
+    team.crew.set(size);
+    team.weighed.set(0);
+}
+
+/// Tells those who count who is awake, on each node, of the threads of a region. A master of several regions counts once.
+fn for_awake(me: &'static Thread, team: &Team, outside: Seat, tell: impl Fn(&Awake, u32)) {
+    let nodes = me.root().nodes();
+    let counted = u32::from(outside.team.active_level() > 0);
+    if !nodes.several() {
+        return tell(me.awake(), team.size() - counted);
+    }
+    if counted == 0 {
+        tell(me.awake(), 1);
+    }
+    for thread in (1..team.size()).filter_map(|id| team.member(id).thread()) {
+        tell(thread.awake(), 1);
+    }
+}
+
+/// Gives a member of the team its part of the region.
+fn engage(root: &'static Root, team: &'static Team, id: u32, region: Region, places: &Plan) {
+    let Some(thread) = team.member(id).thread() else { sys::fatal("a team has lost one of its threads") };
+    places.tell(thread, id);
+    thread.given_id.set(id);
+    thread.given_team.set(team);
+    thread.given_function.set(Some(region.function));
+    thread.given_data.set(region.data);
+    thread.dock.give(thread.dock.given().wrapping_add(1) & (u32::MAX >> 1));
+    if let Err(text) = root.start(thread) {
+        sys::fatal(&text);
+    }
+}
+
+/// Ends the region that the caller began.
+pub fn end(me: &'static Thread) {
+    let seat = me.seat();
+    let team = seat.team;
+    let root = me.root();
+    leave_share(me);
+    finish_region(me, team);
+    if root.settings.report {
+        report::region(root, team.function.get(), team.size(), sys::now_ns() - team.began_ns.get());
+    }
+    if team.counted.get() > 0 {
+        root.busy.fetch_sub(team.counted.get(), Ordering::Relaxed);
+    }
+    if let Some(outside) = team.outside.get() {
+        me.sit(outside);
+        if team.size() > 1 {
+            for_awake(me, team, outside, Awake::disengage);
+        }
+        if outside.team.level() > 0 {
+            // Others may need the threads of an inner region.
+            team.dismiss_from(1, root);
+        }
+    }
+    match me.spare.replace(Some(team)) {
+        // An inner region kept another team meanwhile: the larger one stays.
+        Some(other) if other.crew.get() > team.crew.get() => {
+            me.spare.set(Some(other));
+            team.dismiss_from(1, root);
+            root.give_team(team);
+        }
+        Some(other) => {
+            other.dismiss_from(1, root);
+            root.give_team(other);
+        }
+        None => {}
+    }
+}
+
+/// Waits until all have finished, and helps them.
+fn finish_region(me: &'static Thread, team: &'static Team) {
+    let others = team.size() - 1;
+    team.leader.store(1, Ordering::SeqCst);
+    loop {
+        if team.tasked.load(Ordering::Acquire) {
+            task::run_any(me);
+        }
+        let finished = || team.finished.0.load(Ordering::Acquire) == others;
+        wait::until(me, Some(&team.sleepers), || finished() || team.has_queued());
+        if team.finished.0.load(Ordering::Acquire) == others {
+            break;
+        }
+    }
+    if team.tasked.load(Ordering::Acquire) {
+        team.finish_tasks(me);
+        team.close();
+        for member in team.members() {
+            member.settle();
+        }
+        team.finished_outside.store(0, Ordering::Relaxed);
+    }
+    team.member(0).task.end_implicit();
+}
+
+/// A thread leaves the last construct it came to.
+fn leave_share(me: &'static Thread) {
+    let seat = me.seat();
+    share::pass(me, seat.team, seat.share);
+}
+
+/// What a worker runs: what it is given, for ever.
+pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
+    // SAFETY: the argument is the thread's record, which lives for ever.
+    if let Some(me) = unsafe { argument.cast::<Thread>().as_ref() } {
+        sys::set_me(Some(me));
+        me.kernel.set(sys::thread_number());
+        me.awake().came();
+        if me.root().nodes().several() {
+            nodes::measure(me.root(), me.node);
+        }
+        let (mut done, mut region) = (0, 0);
+        loop {
+            done = wait_at_dock(me, done, region);
+            region = work(me);
+        }
+    }
+    ptr::null_mut()
+}
+
+/// Runs what a worker was given. The number of the region.
+fn work(me: &'static Thread) -> u64 {
+    // SAFETY: teams live for ever, and a worker is given one before its dock says so.
+    let Some(team) = (unsafe { me.given_team.get().as_ref() }) else { return 0 };
+    let Some(function) = me.given_function.get() else { return 0 };
+    affinity::take_place(me);
+    me.sit(team.seat(me.given_id.get(), me));
+    // SAFETY: the program's function, with the argument that the program gave for it.
+    unsafe { function(me.given_data.get()) };
+    exclusive::flush();
+    finish_work(me, team)
+}
+
+/// A worker has come to the end of the region. Its number, which may be another's as soon as this returns.
+fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
+    let region = team.helpers.0.load(Ordering::Relaxed) >> 16;
+    leave_share(me);
+    if team.tasked.load(Ordering::Acquire) {
+        task::run_any(me);
+    }
+    let seat = me.seat();
+    seat.task.end_implicit();
+    let others = team.size() - 1;
+    let master = team.member(0).thread();
+    if team.finished.0.fetch_add(1, Ordering::SeqCst) + 1 == others
+        && let Some(master) = master
+    {
+        master.dock.tell();
+    }
+    region
+}
+
+/// Waits until there is something new to do, and helps the last team meanwhile. The number of what was given.
+fn wait_at_dock(me: &'static Thread, done: u32, region: u64) -> u32 {
+    // SAFETY: teams live for ever.
+    let team = unsafe { me.given_team.get().as_ref() };
+    let mut helps = done > 0 && team.is_some();
+    loop {
+        let given = me.dock.given();
+        if given != done {
+            return given;
+        }
+        match team {
+            Some(team) if helps => {
+                wait::until(me, Some(&team.sleepers), || me.dock.given() != done || team.has_queued());
+                if me.dock.given() == done && team.has_queued() {
+                    helps = team.admit(region);
+                    if helps {
+                        task::run_any(me);
+                        exclusive::flush();
+                        team.discharge();
+                    }
+                }
+            }
+            _ => wait::until(me, None, || me.dock.given() != done),
+        }
+    }
+}
