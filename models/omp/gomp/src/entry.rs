@@ -81,9 +81,7 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 pub extern "C" fn fork() -> libc::pid_t {
     if exclusive::is_on() {
-        sys::fatal(
-            "the program calls fork, which would share its stack with its child; posix_spawn, system and popen work",
-        );
+        sys::fatal(heap::FORKS);
     }
     // SAFETY: the C library's function.
     unsafe { __fork() }

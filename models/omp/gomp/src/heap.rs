@@ -9,12 +9,22 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use tombolo_omp::store::Store;
 use tombolo_omp::sys;
 
+/// What a program is told that forks all the same.
+pub(crate) const FORKS: &str =
+    "the program calls fork, which would share its stack with its child; posix_spawn, system and popen work";
+
+// glibc has other names for its functions; in an image the linker gives them others.
 // SAFETY: as the C library has them.
 unsafe extern "C" {
+    #[cfg_attr(target_env = "musl", link_name = "__real_malloc")]
     fn __libc_malloc(size: usize) -> *mut c_void;
+    #[cfg_attr(target_env = "musl", link_name = "__real_calloc")]
     fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
+    #[cfg_attr(target_env = "musl", link_name = "__real_realloc")]
     fn __libc_realloc(block: *mut c_void, size: usize) -> *mut c_void;
+    #[cfg_attr(target_env = "musl", link_name = "__real_aligned_alloc")]
     fn __libc_memalign(align: usize, size: usize) -> *mut c_void;
+    #[cfg_attr(target_env = "musl", link_name = "__real_free")]
     fn __libc_free(block: *mut c_void);
 }
 
@@ -34,6 +44,7 @@ fn heap() -> Option<&'static Store> {
     unsafe { HEAP.load(Ordering::Relaxed).as_ref() }.filter(|_| !APART.load(Ordering::Relaxed))
 }
 
+#[cfg(target_env = "gnu")]
 /// Runs something whose memory is to be the process's own, as is what the C library keeps locks in: those are for one
 /// process.
 pub(crate) fn apart<T>(run: impl FnOnce() -> T) -> T {
@@ -69,7 +80,8 @@ fn allocate(store: &Store, size: usize, align: usize) -> *mut c_void {
 }
 
 /// `malloc`.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
+#[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_malloc"))]
 pub extern "C" fn malloc(size: usize) -> *mut c_void {
     match heap() {
         Some(store) => allocate(store, size, 16),
@@ -82,7 +94,8 @@ pub extern "C" fn malloc(size: usize) -> *mut c_void {
 ///
 /// # Safety
 /// The block is null or came from one of these functions.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
+#[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_free"))]
 pub unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: the caller says so.
     unsafe {
@@ -94,7 +107,8 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
 }
 
 /// `calloc`.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
+#[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_calloc"))]
 pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     let Some(store) = heap() else {
         // SAFETY: any size may be asked for.
@@ -113,7 +127,8 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 ///
 /// # Safety
 /// The block is null or came from one of these functions.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
+#[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_realloc"))]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
     let Some(store) = heap().filter(|_| block.is_null()).or_else(|| holder(block)) else {
         // SAFETY: the caller says so; a block from before the arena stays where it is.
@@ -143,7 +158,8 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
 }
 
 /// `memalign`, and `aligned_alloc`, which is the same.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
+#[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_memalign"))]
 pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
     match heap() {
         Some(store) => allocate(store, size, align.max(16).next_power_of_two()),
@@ -153,7 +169,8 @@ pub extern "C" fn memalign(align: usize, size: usize) -> *mut c_void {
 }
 
 /// `aligned_alloc`.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
+#[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_aligned_alloc"))]
 pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
     memalign(align, size)
 }
@@ -162,7 +179,8 @@ pub extern "C" fn aligned_alloc(align: usize, size: usize) -> *mut c_void {
 ///
 /// # Safety
 /// The place is the program's variable.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
+#[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_posix_memalign"))]
 pub unsafe extern "C" fn posix_memalign(place: *mut *mut c_void, align: usize, size: usize) -> c_int {
     if !align.is_power_of_two() || align < size_of::<usize>() {
         return libc::EINVAL;
@@ -177,13 +195,15 @@ pub unsafe extern "C" fn posix_memalign(place: *mut *mut c_void, align: usize, s
 }
 
 /// `valloc`.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
+#[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_valloc"))]
 pub extern "C" fn valloc(size: usize) -> *mut c_void {
     memalign(4096, size)
 }
 
 /// `malloc_usable_size`, for blocks of the arena; others are said to have none to spare.
-#[unsafe(no_mangle)]
+#[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
+#[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_malloc_usable_size"))]
 pub extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
     holder(block).map_or(0, |store| store.room(block.cast()))
 }

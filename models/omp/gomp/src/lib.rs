@@ -9,8 +9,9 @@ pub mod api;
 #[cfg(target_env = "gnu")]
 pub mod entry;
 pub mod fortran;
-#[cfg(target_env = "gnu")]
 pub mod heap;
+#[cfg(target_env = "musl")]
+pub mod image;
 pub mod memory;
 pub mod region;
 pub mod start;

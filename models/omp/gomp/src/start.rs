@@ -8,10 +8,14 @@ use tombolo_omp::{exclusive, report, sys};
 
 #[cfg(target_env = "gnu")]
 use crate::entry;
+#[cfg(target_env = "musl")]
+use crate::image;
 use crate::symbols;
 
+// In an image before the program's own: a worker does not run those.
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(target_env = "gnu", unsafe(link_section = ".init_array"))]
+#[cfg_attr(target_env = "musl", unsafe(link_section = ".init_array.00001"))]
 static BEGIN: extern "C" fn() = begin;
 
 #[used]
@@ -22,7 +26,13 @@ static END: extern "C" fn() = end;
 extern "C" fn begin() {
     // Where workers are processes it has to wait until the arena is there.
     #[cfg(target_env = "gnu")]
-    if entry::is_wanted() {
+    let is_wanted = entry::is_wanted();
+    #[cfg(target_env = "musl")]
+    let is_wanted = {
+        image::join();
+        image::is_wanted()
+    };
+    if is_wanted {
         return;
     }
     root();

@@ -351,6 +351,48 @@ pub fn members<'a>(archive: &'a [u8], path: &str, name: &str) -> Result<Vec<&'a 
     if found.is_empty() { Err(malformed(format!("it has no member {name}"))) } else { Ok(found) }
 }
 
+/// What parts of a program ask of OpenMP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Calls {
+    /// Whether any calls a function of OpenMP's.
+    pub some: bool,
+    /// Whether any defines what starts a region: it brings a run-time of its own.
+    pub own: bool,
+}
+
+impl Calls {
+    /// Looks at an object, or at all members of an archive.
+    ///
+    /// # Errors
+    /// [`ObjectError::Malformed`] if it is neither.
+    pub fn look(&mut self, bytes: &[u8], path: &str) -> Result<(), ObjectError> {
+        let malformed = |error: object::Error| ObjectError::Malformed {
+            name: path.to_owned(),
+            message: error.to_string(),
+        };
+        if !bytes.starts_with(b"!<arch>") {
+            return self.look_at_object(bytes).map_err(malformed);
+        }
+        for member in ArchiveFile::parse(bytes).map_err(malformed)?.members() {
+            let member = member.and_then(|member| member.data(bytes)).map_err(malformed)?;
+            self.look_at_object(member).map_err(malformed)?;
+        }
+        Ok(())
+    }
+
+    fn look_at_object(&mut self, bytes: &[u8]) -> Result<(), object::Error> {
+        for symbol in ElfFile64::<Endianness>::parse(bytes)?.symbols() {
+            let name = symbol.name_bytes().unwrap_or_default();
+            if symbol.is_undefined() {
+                self.some |= name.starts_with(b"GOMP_") || name.starts_with(b"omp_");
+            } else {
+                self.own |= name == b"GOMP_parallel";
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What a linker was told to name: each file that it took, an archive's members by the archive and their names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Taken {

@@ -17,6 +17,7 @@ pub mod exclusive;
 pub mod group;
 pub mod home;
 pub mod icv;
+pub mod layout;
 pub mod lock;
 pub mod loops;
 pub mod nodes;

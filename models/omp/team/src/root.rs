@@ -185,6 +185,11 @@ impl Root {
         })
     }
 
+    /// A word of the store that nobody waits on, to try what the kernel does with such words.
+    pub fn futex_probe(&self) -> &AtomicU32 {
+        &self.changeable.teams
+    }
+
     /// `OMP_PLACES`.
     pub fn places(&self) -> &Places {
         &self.places

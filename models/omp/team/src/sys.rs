@@ -184,11 +184,22 @@ pub fn complain(text: &str) {
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
+/// Ends the program, with what it has to do at its end.
+pub fn exit(status: i32) -> ! {
+    // SAFETY: what the program registered for its end is to run now.
+    unsafe { libc::exit(status) }
+}
+
+/// Ends this process at once.
+pub fn exit_now(status: i32) -> ! {
+    // SAFETY: the call does not return.
+    unsafe { libc::_exit(status) }
+}
+
 /// Ends the program after saying why, as something cannot be done that it asked for.
 pub fn fatal(text: &str) -> ! {
     complain(&format!("tombolo omp: {text}\n"));
-    // SAFETY: the call does not return; nothing of ours needs to be run before.
-    unsafe { libc::_exit(1) }
+    exit_now(1)
 }
 
 // The word of thread-local storage that says who we are. It is at an offset that is known when the library is

@@ -10,7 +10,7 @@ use tombolo_base::Isa;
 use tombolo_machine::build::gcc::{Outcome, file_error, for_each, start};
 
 use super::{Build, CompileError, Part, print_file_name};
-use crate::input::{Common, Object, ObjectError, Owner, Section, Taken, members, taken};
+use crate::input::{Calls, Common, Object, ObjectError, Owner, Section, Taken, members, taken};
 use crate::plan::{Demand, PAGE_BYTES, Plan};
 use crate::report::Report;
 use crate::script::{Input, LAYOUT_ID, SHARED_END, SHARED_START, loose_section, script};
@@ -24,6 +24,23 @@ const OWN_SYMBOLS: &str = "\
 .section .tdata.__tombolo_omp_thread,\"awT\",%progbits\n.globl __tombolo_omp_thread\n.type __tombolo_omp_thread,%object\n\
 .size __tombolo_omp_thread,8\n.balign 64\n__tombolo_omp_thread: .zero 8\n\
 .section .note.GNU-stack,\"\",%progbits\n";
+
+/// Functions of the C library that the run-time takes in hand: where the program begins, its heap, and the storage of threads that
+/// have their stacks in the arena.
+const RUN_TIME_TAKES: [&str; 12] = [
+    "main",
+    "fork",
+    "__mmap",
+    "malloc",
+    "free",
+    "calloc",
+    "realloc",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "valloc",
+    "malloc_usable_size",
+];
 
 /// The bytes of a layout's id.
 const ID_BYTES: usize = 32;
@@ -114,7 +131,7 @@ impl Linking<'_> {
         fs::create_dir_all(&folder).map_err(file_error("write", &folder))?;
         assemble(build, &folder, "own", &OWN_SYMBOLS.replace("@ID@", LAYOUT_ID))?;
         let library = |name: &str| build.installation.library(name).into_os_string();
-        let mut command = linker(build, &folder, "once");
+        let mut command = linker(build, &folder, "once")?;
         for symbol in [SHARED_START, SHARED_END] {
             command.arg(format!("-Wl,--defsym={symbol}=0"));
         }
@@ -135,7 +152,9 @@ impl Linking<'_> {
         }
         // The C library and the compiler's first: the run-time brings arithmetic of Rust's, for where there is no other.
         command.arg(library("libc.a")).arg(print_file_name(&build.tool, "libgcc.a")?);
-        command.args(build.installation.run_time());
+        if build.has_run_time()? {
+            command.args(build.installation.run_time());
+        }
         command.arg("-Wl,--end-group").arg(library("crtn.o"));
         Ok((start(&mut command)?, folder.join("once")))
     }
@@ -246,7 +265,7 @@ impl Linking<'_> {
             seen.objects.iter().map(|linked| Input { file: &linked.file, object: &linked.object }).collect();
         let path = folder.join("layout.ld");
         fs::write(&path, script(plan, build.isa(), &inputs)).map_err(file_error("write", &path))?;
-        let mut command = linker(build, &folder, "program");
+        let mut command = linker(build, &folder, "program")?;
         if !self.keep_types {
             command.arg("-Wl,-S");
         }
@@ -293,6 +312,20 @@ impl Linking<'_> {
 impl Build {
     fn isa(&self) -> Isa {
         self.installation.isa()
+    }
+
+    /// Whether the run-time of the kit is linked: there is one, and the program calls for OpenMP and does not bring its own.
+    fn has_run_time(&self) -> Result<bool, CompileError> {
+        if self.installation.run_time().next().is_none() {
+            return Ok(false);
+        }
+        let mut calls = Calls::default();
+        for part in &self.parts {
+            let (Part::Object(path) | Part::Archive(path)) = part;
+            let bytes = fs::read(path).map_err(file_error("read", path))?;
+            calls.look(&bytes, &path.to_string_lossy())?;
+        }
+        Ok(calls.some && !calls.own)
     }
 }
 
@@ -341,7 +374,7 @@ fn part_name(number: usize) -> String {
 }
 
 /// The words that both links have in common.
-fn linker(build: &Build, folder: &Path, output: &str) -> Command {
+fn linker(build: &Build, folder: &Path, output: &str) -> Result<Command, CompileError> {
     let mut command = Command::new(&build.tool);
     command.current_dir(folder).args(["-nostdlib", "-static", "-no-pie", "-o", output]);
     command.args(["-Wl,--build-id=none", "-Wl,--eh-frame-hdr", "-Wl,-z,norelro"]);
@@ -350,8 +383,11 @@ fn linker(build: &Build, folder: &Path, output: &str) -> Command {
         // The plan sees to it: detours would not fit into slots.
         command.arg("-mno-fix-cortex-a53-843419");
     }
+    if build.has_run_time()? {
+        command.args(RUN_TIME_TAKES.map(|name| format!("-Wl,--wrap={name}")));
+    }
     command.args(&build.linker_words);
-    command
+    Ok(command)
 }
 
 /// Makes an object of assembly.

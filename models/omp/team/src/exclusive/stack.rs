@@ -59,6 +59,10 @@ impl Stack {
         Err(format!("{error}: its thread-local storage may be larger than its stack"))
     }
 
+    /// The error that the C library has, or 0.
+    ///
+    /// # Safety
+    /// As [`Stack::run`].
     unsafe fn create(self, start: sys::Start, argument: *mut c_void) -> i32 {
         let Self { memory, size } = self;
         // SAFETY: an attribute object is plain data until it is initialised below.

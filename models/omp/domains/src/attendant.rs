@@ -1,0 +1,179 @@
+//! The first thread of a worker's process: it maps what is shared, and starts and wakes threads as the hub says.
+
+use std::time::Duration;
+
+use tombolo::{CapabilityId, Domain, Error, Ready, Token, WaitSet};
+use tombolo_omp::dock::Dock;
+use tombolo_omp::exclusive::{self, stack::Stack};
+use tombolo_omp::root::{self, Root};
+use tombolo_omp::store::Store;
+use tombolo_omp::{home, sys, thread::Thread};
+
+use crate::desk::{self, Wish};
+use crate::hub::Image;
+use crate::memory::{self, Variables};
+use crate::message::{FromHub, FromWorker, Layout};
+use crate::{JOIN, channel_options, fatal};
+
+/// How long the hub may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait for an order at a time; there may be none for hours.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Whether this process is to be a worker's.
+#[must_use]
+pub fn is_wanted() -> bool {
+    std::env::var_os(JOIN).is_some()
+}
+
+/// A worker's process, for as long as the job lasts. `settled` is told where the heap is, before any worker begins.
+///
+/// # Safety
+/// The variables are the program's; nothing of the program has run yet.
+pub unsafe fn attend(variables: Variables, image: Image, settled: impl FnOnce(&'static Store)) -> ! {
+    exclusive::become_worker();
+    // SAFETY: the caller says so.
+    match unsafe { attend_until_lost(variables, image, settled) } {
+        // The program has ended, or whoever started it.
+        Error::PeerDied { .. } | Error::Closed { .. } | Error::MonitorLost { .. } => sys::exit_now(0),
+        error => fatal(&format!("a worker cannot be part of the job: {error}")),
+    }
+}
+
+/// Joins, and attends until something ends it, which comes back.
+///
+/// # Safety
+/// As [`attend`].
+unsafe fn attend_until_lost(
+    variables: Variables,
+    image: Image,
+    settled: impl FnOnce(&'static Store),
+) -> Error {
+    // SAFETY: the caller says so.
+    let joined = unsafe { join(variables, image, settled) };
+    let (mut set, token, _domain, _mapped) = match joined {
+        Ok(joined) => joined,
+        Err(error) => return error,
+    };
+    loop {
+        if let Err(error) = step(&mut set, token) {
+            return error;
+        }
+    }
+}
+
+type Joined = (WaitSet, Token, Domain, memory::Mapped);
+
+/// Finds the hub, and maps what it says.
+///
+/// # Safety
+/// As [`attend`].
+unsafe fn join(
+    variables: Variables,
+    image: Image,
+    settled: impl FnOnce(&'static Store),
+) -> Result<Joined, Error> {
+    let job = std::env::var(JOIN).unwrap_or_default();
+    let Some((number, name)) =
+        job.split_once(' ').and_then(|(number, name)| Some((number.parse().ok()?, name)))
+    else {
+        fatal(&format!("{JOIN} is for the run-time's own use, and {job:?} is not what it says there"));
+    };
+    let domain = Domain::attach()?;
+    let mut channel = domain.connect(name, &channel_options(), PATIENCE)?;
+    let hello = FromWorker::Hello { number, image, records: tombolo_omp::layout::fingerprint() };
+    channel.send(&hello.encode(), PATIENCE)?;
+    let mut bytes = Vec::new();
+    channel.recv_into(&mut bytes, PATIENCE)?;
+    let Some(FromHub::Welcome { capability, layout, root, home, several }) = FromHub::decode(&bytes) else {
+        fatal("the hub of the job said something that means nothing");
+    };
+    if layout.variables != variables.start as u64 {
+        fatal("the program's variables are elsewhere than in its other builds");
+    }
+    let capability = domain.capability(CapabilityId(capability))?;
+    // SAFETY: the layout is that of an image with the same id; nothing of the program has run.
+    let mapped = match unsafe { memory::map(&capability, layout, false) } {
+        Ok(mapped) => mapped,
+        Err(error) => fatal(&error.to_string()),
+    };
+    settle(root, u32::try_from(home).unwrap_or(0), several, layout, settled);
+    let mut set = WaitSet::new()?;
+    set.set_spin_ns(0);
+    desk::open(set.waker());
+    let token = set.add(channel)?;
+    send(&mut set, token, FromWorker::Ready)?;
+    Ok((set, token, domain, mapped))
+}
+
+/// Makes this process one of the job.
+fn settle(root: u64, home: u32, several: bool, layout: Layout, settled: impl FnOnce(&'static Store)) {
+    let within = root.wrapping_sub(layout.arena) < layout.arena_bytes && root.is_multiple_of(64);
+    if !within {
+        fatal("the root of the job is not in its arena");
+    }
+    // SAFETY: it lies in the arena, and the hub has made it there; its records look as they do here.
+    let root: &'static Root = unsafe { &*(root as *const Root) };
+    exclusive::turn_on(|| {});
+    if several {
+        home::settle(home, desk::wake);
+    }
+    if sys::keep_futexes_where_they_must_be(root.futex_probe()) && home == 0 {
+        fatal("threads cannot be woken here: the kernel knows no pages of the arena");
+    }
+    root::attach(root, desk::start);
+    settled(root.store);
+}
+
+fn send(set: &mut WaitSet, token: Token, message: FromWorker) -> Result<(), Error> {
+    match set.get_mut(token) {
+        Some(channel) => channel.send(&message.encode(), PATIENCE),
+        None => Ok(()),
+    }
+}
+
+/// Waits for something to do, and does it.
+fn step(set: &mut WaitSet, token: Token) -> Result<(), Error> {
+    match set.wait(IDLE) {
+        Ok(Ready::Woken) => {
+            for wish in desk::take() {
+                let message = match wish {
+                    Wish::Start(thread) => FromWorker::Start { thread },
+                    Wish::Wake(home, dock) => FromWorker::Wake { home: u64::from(home), dock },
+                };
+                send(set, token, message)?;
+            }
+            Ok(())
+        }
+        Ok(Ready::Channel(_)) => {
+            let mut bytes = Vec::new();
+            let Some(channel) = set.get_mut(token) else { return Ok(()) };
+            while channel.try_recv_into(&mut bytes)?.is_some() {
+                obey(&bytes);
+            }
+            Ok(())
+        }
+        Ok(_) | Err(Error::TimedOut { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn obey(bytes: &[u8]) {
+    match FromHub::decode(bytes) {
+        Some(FromHub::Start { thread, stack, length }) => {
+            let stack = Stack { memory: stack as *mut u8, size: usize::try_from(length).unwrap_or(0) };
+            let argument = (thread as *const Thread).cast_mut().cast();
+            // SAFETY: the hub made the record and the stack for this worker.
+            if let Err(text) = unsafe { stack.run(tombolo_omp::team::worker, argument) } {
+                fatal(&format!("a worker cannot be started ({text}); OMP_STACKSIZE sets that"));
+            }
+        }
+        Some(FromHub::Wake { dock }) => {
+            // SAFETY: docks are there for ever, and a thread of the job named this.
+            if let Some(dock) = unsafe { (dock as *const Dock).as_ref() } {
+                dock.wake_here();
+            }
+        }
+        Some(FromHub::Welcome { .. }) | None => fatal("the hub of the job said something that means nothing"),
+    }
+}

@@ -1,0 +1,464 @@
+//! The first thread of the program: it starts domains for workers, watches them, and passes wake-ups on.
+
+mod process;
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tombolo::{Capability, Domain, Error, Exit, Listener, Ready, SpawnOptions, Token, WaitSet};
+use tombolo_omp::dock::Dock;
+use tombolo_omp::env::{Mode, Read};
+use tombolo_omp::exclusive::stack::{Call, Main, Stack};
+use tombolo_omp::exclusive::{self, flush};
+use tombolo_omp::nodes::{About, Isa};
+use tombolo_omp::root::{self, Root};
+use tombolo_omp::thread::Thread;
+use tombolo_omp::{home, sys};
+
+use self::process::{Process, State};
+use crate::desk::{self, Wish};
+use crate::memory::{self, Mapped, Variables};
+use crate::message::{FromHub, FromWorker, Layout};
+use crate::place::{self, Kernel, Place, Where};
+use crate::{JOIN, channel_options, fatal};
+
+/// How long a worker's process may take until it has everything mapped.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often deadlines are looked at.
+const TICK: Duration = Duration::from_secs(1);
+/// How long a worker may take to hear that it is to start or wake a thread: its first thread does nothing else.
+const HEARING: Duration = Duration::from_secs(30);
+
+/// Whether the job ends, so that workers that do are no loss.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// What identifies an image to its other builds.
+pub type Image = [u64; 4];
+
+/// A job, as its hub knows it.
+pub struct Hub {
+    domain: Domain,
+    program: Program,
+    set: WaitSet,
+    listener: Listener,
+    capability: Capability,
+    layout: Layout,
+    places: Vec<Place>,
+    mode: Mode,
+    image: Image,
+    /// Whether there are threads that only their own process can wake.
+    several: bool,
+    /// Whether even processes of the hub's own kernel are such.
+    apart: bool,
+    root: &'static Root,
+    processes: Vec<Process>,
+    /// Connections that have not said yet whose they are.
+    unknown: Vec<Token>,
+    _mapped: Mapped,
+}
+
+/// What workers are started from.
+enum Program {
+    /// The image that the machine started this domain from.
+    ThisImage,
+    /// A file.
+    File(std::path::PathBuf),
+}
+
+/// Shares the program's variables and begins a job. Called before `main`, in the thread that the process began with, once.
+///
+/// # Safety
+/// The variables are the program's, and nobody uses them meanwhile.
+#[must_use]
+pub unsafe fn begin(read: Read, variables: Variables, image: Image) -> Hub {
+    // SAFETY: the caller says so.
+    match unsafe { Hub::begin(read, variables, image) } {
+        Ok(hub) => hub,
+        Err(error) => fatal(&error.to_string()),
+    }
+}
+
+/// Why a job cannot begin.
+#[derive(Debug, thiserror::Error)]
+enum BeginError {
+    /// There is no machine.
+    #[error("workers are domains of a machine: {0}; `tombolo run` starts a program there")]
+    Machine(#[from] Error),
+    /// Nodes are not as they are wanted.
+    #[error(transparent)]
+    Place(#[from] place::PlaceError),
+    /// There is no memory.
+    #[error(transparent)]
+    Memory(#[from] memory::MemoryError),
+    /// The table of nodes does not take one.
+    #[error("{0}")]
+    Node(String),
+}
+
+impl Hub {
+    /// # Safety
+    /// As [`begin`].
+    unsafe fn begin(read: Read, variables: Variables, image: Image) -> Result<Self, BeginError> {
+        let domain = Domain::attach()?;
+        let program = if domain.was_spawned() { Program::ThisImage } else { Program::File(program_file()) };
+        let (places, memory) = place::decide(&domain.nodes()?, domain.node_name(), &read.nodes)?;
+        let (capability, layout) = memory::create(&domain, &memory, variables, read.settings.arena)?;
+        // SAFETY: the caller says so.
+        let mapped = unsafe { memory::map(&capability, layout, true)? };
+        let mode = read.mode;
+        let root = root::install(memory::format(layout), read, desk::start);
+        exclusive::turn_on(end);
+        add_nodes(root, &places).map_err(BeginError::Node)?;
+        // In a window the kernel of a virtual machine knows no pages.
+        let apart = sys::keep_futexes_where_they_must_be(root.futex_probe());
+        let several = apart || places.iter().any(|place| place.kernel != places[0].kernel);
+        debug_assert!(!apart || matches!(memory, Where::Window { .. }));
+        if several {
+            home::settle(0, desk::wake);
+        }
+        let mut set = WaitSet::new()?;
+        set.set_spin_ns(0);
+        desk::open(set.waker());
+        let listener = domain.listen(&channel_options())?;
+        set.add_listener(&listener)?;
+        let mut hub = Self {
+            domain,
+            program,
+            set,
+            listener,
+            capability,
+            layout,
+            places,
+            mode,
+            image,
+            several,
+            apart,
+            root,
+            processes: Vec::new(),
+            unknown: Vec::new(),
+            _mapped: mapped,
+        };
+        // What cannot be said is said now, not in the middle of the program.
+        for node in 1..hub.places.len() {
+            hub.spawn(node)?;
+        }
+        while hub.processes.iter().any(|process| !matches!(process.state, State::Ready { .. })) {
+            hub.serve();
+        }
+        Ok(hub)
+    }
+
+    /// The root of the job.
+    #[must_use]
+    pub fn root(&self) -> &'static Root {
+        self.root
+    }
+
+    /// Runs `main` on a stack of the arena, and does a hub's work meanwhile. What `main` returned.
+    pub fn run(mut self, main: Main, words: (c_int, *mut *mut i8, *mut *mut i8)) -> c_int {
+        let call: &'static Call = self.root.store.place(Call::new(main, words, desk::ring));
+        call.start(self.root.store);
+        loop {
+            if let Some(status) = call.status() {
+                return status;
+            }
+            self.serve();
+        }
+    }
+
+    /// Waits for something to happen, and does what it takes.
+    fn serve(&mut self) {
+        match self.set.wait(TICK) {
+            Ok(Ready::Woken) => self.grant_wishes(),
+            Ok(Ready::Listener(_)) => self.accept(),
+            Ok(Ready::Channel(token)) => self.hear(token),
+            Ok(Ready::Child(token)) => self.ended(token),
+            Ok(_) => {}
+            Err(Error::TimedOut { .. }) => self.check_deadlines(),
+            Err(error) => fatal(&format!("the machine is gone: {error}")),
+        }
+    }
+
+    fn grant_wishes(&mut self) {
+        for wish in desk::take() {
+            match wish {
+                Wish::Start(thread) => self.start(thread),
+                Wish::Wake(home, dock) => self.wake(home, dock),
+            }
+        }
+    }
+
+    /// Starts a process for workers of a node.
+    fn spawn(&mut self, node: usize) -> Result<&mut Process, Error> {
+        let number = self.processes.len() + 1;
+        let place = &self.places[node];
+        let near = !self.apart && place.kernel == self.places[0].kernel;
+        let home = if near { 0 } else { u32::try_from(number).unwrap_or(u32::MAX) };
+        let endpoint = self.listener.endpoint().map_or_else(String::new, |endpoint| endpoint.name());
+        let mut options = match &self.program {
+            Program::ThisImage => SpawnOptions::this_image(),
+            Program::File(path) => SpawnOptions::image(path),
+        };
+        options = options.on(&place.name).called(format!("worker{number}"));
+        // What the program asks of its environment is answered alike everywhere.
+        for (name, value) in std::env::vars().filter(|(name, _)| !name.starts_with("TOMBOLO_")) {
+            options = options.env(name, value);
+        }
+        let child = self.domain.spawn(&options.env(JOIN, format!("{number} {endpoint}")))?;
+        let token = self.set.add_child(&child)?;
+        self.processes.push(Process::new(node, home, child, token));
+        let index = self.processes.len() - 1;
+        Ok(&mut self.processes[index])
+    }
+
+    fn accept(&mut self) {
+        match self.listener.accept(Duration::ZERO) {
+            Ok(channel) => match self.set.add(channel) {
+                Ok(token) => self.unknown.push(token),
+                Err(error) => fatal(&format!("a worker cannot be listened to: {error}")),
+            },
+            Err(Error::TimedOut { .. } | Error::Refused { .. }) => {}
+            Err(error) => fatal(&format!("no worker can connect any more: {error}")),
+        }
+    }
+
+    /// Takes what came over a channel.
+    fn hear(&mut self, token: Token) {
+        let mut bytes = Vec::new();
+        let Some(channel) = self.set.get_mut(token) else { return };
+        match channel.try_recv_into(&mut bytes) {
+            Ok(Some(_)) => {}
+            Ok(None) => return,
+            // How it ended is heard from the machine.
+            Err(_) => {
+                self.set.remove(token);
+                return self.unknown.retain(|unknown| *unknown != token);
+            }
+        }
+        let known = self.processes.iter().position(|process| process.channel() == Some(token));
+        match (FromWorker::decode(&bytes), known) {
+            (Some(FromWorker::Hello { number, image, records }), None) => {
+                self.welcome(token, number, image, records);
+            }
+            (Some(FromWorker::Ready), Some(index)) => self.is_ready(index, token),
+            (Some(FromWorker::Start { thread }), Some(_)) => self.start(thread),
+            (Some(FromWorker::Wake { home, dock }), Some(_)) => {
+                self.wake(u32::try_from(home).unwrap_or(0), dock);
+            }
+            // Somebody who is none of the job's.
+            _ => {
+                self.set.remove(token);
+                self.unknown.retain(|unknown| *unknown != token);
+            }
+        }
+    }
+
+    /// A process has started and says which it is: it gets what it has to map.
+    fn welcome(&mut self, token: Token, number: u64, image: Image, records: u64) {
+        let peer = self.set.get(token).map(tombolo::Channel::peer);
+        let index = usize::try_from(number).unwrap_or(0).wrapping_sub(1);
+        let process = self.processes.get_mut(index).filter(|process| {
+            Some(process.child.id()) == peer && matches!(process.state, State::Started { .. })
+        });
+        self.unknown.retain(|unknown| *unknown != token);
+        let Some(process) = process else {
+            self.set.remove(token);
+            return;
+        };
+        let node = process.child.node_name().to_owned();
+        if image != self.image || records != tombolo_omp::layout::fingerprint() {
+            fatal(&format!(
+                "the worker on node {node} is of another image than the program: compile all builds at once with `tombolo ompcc`"
+            ));
+        }
+        let granted = match self.capability.grant(process.child.id(), tombolo::Rights::READ_WRITE) {
+            Ok(granted) => granted,
+            Err(error) => fatal(&format!("node {node} does not get at what workers share: {error}")),
+        };
+        process.state = State::Joining { since: Instant::now(), channel: token };
+        let welcome = FromHub::Welcome {
+            capability: granted.id.0,
+            layout: self.layout,
+            root: std::ptr::from_ref(self.root) as u64,
+            home: u64::from(process.home),
+            several: self.several,
+        };
+        self.say(index, token, welcome);
+    }
+
+    /// A process has everything mapped: what was to be started in it is.
+    fn is_ready(&mut self, index: usize, channel: Token) {
+        let process = &mut self.processes[index];
+        process.state = State::Ready { channel };
+        for thread in std::mem::take(&mut process.waiting) {
+            self.start_in(index, thread);
+        }
+    }
+
+    /// Says something to a process.
+    fn say(&mut self, index: usize, token: Token, message: FromHub) {
+        let Some(channel) = self.set.get_mut(token) else { return };
+        if let Err(error) = channel.send(&message.encode(), HEARING)
+            && !matches!(error, Error::PeerDied { .. } | Error::Closed { .. })
+        {
+            let node = self.processes[index].child.node_name();
+            fatal(&format!("the worker on node {node} does not hear: {error}"));
+        }
+    }
+
+    /// Starts a worker: in a process that is there for it, or in a new one.
+    fn start(&mut self, thread: u64) {
+        // SAFETY: a thread of the job said so, or a worker, which is trusted as one is.
+        let Some(thread) = (unsafe { (thread as *const Thread).as_ref() }) else { return };
+        let node = (thread.node as usize).min(self.places.len() - 1);
+        if self.mode == Mode::Hybrid && node == 0 {
+            let argument = std::ptr::from_ref(thread).cast_mut().cast();
+            // SAFETY: the stack is new, and a worker takes its record.
+            if let Err(text) = unsafe { Stack::of_worker(thread).run(tombolo_omp::team::worker, argument) } {
+                fatal(&format!("a worker cannot be started ({text}); OMP_STACKSIZE sets that"));
+            }
+            return;
+        }
+        let room =
+            |process: &Process| process.node == node && (self.mode == Mode::Hybrid || process.threads == 0);
+        let index = match self.processes.iter().position(room) {
+            Some(index) => index,
+            None => {
+                if let Err(error) = self.spawn(node) {
+                    let node = &self.places[node].name;
+                    fatal(&format!("a worker cannot be started on node {node}: {error}"));
+                }
+                self.processes.len() - 1
+            }
+        };
+        let process = &mut self.processes[index];
+        process.threads += 1;
+        thread.dock.settle(process.home);
+        match process.state {
+            State::Ready { .. } => self.start_in(index, thread),
+            State::Started { .. } | State::Joining { .. } => process.waiting.push(thread),
+        }
+    }
+
+    fn start_in(&mut self, index: usize, thread: &'static Thread) {
+        let Some(channel) = self.processes[index].channel() else { return };
+        let Stack { memory, size } = Stack::of_worker(thread);
+        let message = FromHub::Start {
+            thread: std::ptr::from_ref(thread) as u64,
+            stack: memory as u64,
+            length: size as u64,
+        };
+        self.say(index, channel, message);
+    }
+
+    /// Has a thread woken, or wakes it where this process can.
+    fn wake(&mut self, home: u32, dock: u64) {
+        if home == 0 {
+            // SAFETY: a thread of the job said so, or a worker, which is trusted as one is; docks are there for ever.
+            if let Some(dock) = unsafe { (dock as *const Dock).as_ref() } {
+                dock.wake_here();
+            }
+            return;
+        }
+        let Some(index) = self.processes.iter().position(|process| process.home == home) else { return };
+        if let Some(channel) = self.processes[index].channel() {
+            self.say(index, channel, FromHub::Wake { dock });
+        }
+    }
+
+    /// A worker's process has ended, and so does the job.
+    fn ended(&mut self, token: Token) {
+        let Some(process) = self.processes.iter().find(|process| process.token == token) else { return };
+        if ENDING.load(Ordering::Acquire) {
+            return;
+        }
+        let how = process.child.wait(Duration::ZERO);
+        // Another thread may end the program just now, which its workers heard of before.
+        std::thread::sleep(Duration::from_millis(1));
+        if ENDING.load(Ordering::Acquire) {
+            return;
+        }
+        let node = process.child.node_name().to_owned();
+        let joined = !matches!(process.state, State::Started { .. });
+        flush();
+        match how {
+            Ok(Exit::Exited { status }) if joined => {
+                // A worker said `exit`, which ends the program wherever it is said.
+                sys::exit(i32::from(status))
+            }
+            Ok(Exit::Exited { status }) => {
+                fatal(&format!("the worker on node {node} ended with status {status} before it began"))
+            }
+            Ok(Exit::Signalled { signal }) => {
+                let hint = if signal == 11 || signal == 7 {
+                    "; it touched memory that workers have not, or its stack is too small (OMP_STACKSIZE)"
+                } else {
+                    ""
+                };
+                sys::complain(&format!(
+                    "tombolo omp: the worker on node {node} was ended by signal {signal}{hint}: the job ends\n"
+                ));
+                sys::exit_now(128 + i32::from(signal));
+            }
+            Ok(Exit::NodeLost { cause }) => {
+                let cause = if cause.is_empty() { String::new() } else { format!(" ({cause})") };
+                fatal(&format!("the worker on node {node} was lost with its node{cause}: the job ends"))
+            }
+            Ok(Exit::Left) => fatal(&format!("the worker on node {node} has left the machine: the job ends")),
+            Err(error) => fatal(&format!("what became of the worker on node {node} is not known: {error}")),
+        }
+    }
+
+    fn check_deadlines(&self) {
+        for process in &self.processes {
+            let (State::Started { since } | State::Joining { since, .. }) = process.state else { continue };
+            if since.elapsed() > PATIENCE {
+                fatal(&format!(
+                    "the worker on node {} has not come within {} s",
+                    process.child.node_name(),
+                    PATIENCE.as_secs()
+                ));
+            }
+        }
+    }
+}
+
+/// Called as the program ends: workers go with it, as the machine sees to.
+fn end() {
+    ENDING.store(true, Ordering::Release);
+}
+
+/// Enters the nodes into the table that all workers have.
+fn add_nodes(root: &'static Root, places: &[Place]) -> Result<(), String> {
+    let isa = |place: &Place| Isa::named(place.isa.name()).unwrap_or(Isa::own());
+    let mut host = None;
+    for (index, place) in places.iter().enumerate() {
+        // Foreign programs on the host are run by its processors.
+        let runs_on = (place.kernel == Kernel::Host).then_some(host).flatten();
+        let about = About {
+            name: &place.name,
+            isa: isa(place),
+            processors: place.processors,
+            threads: place.threads,
+            runs_on,
+        };
+        if index == 0 {
+            root.nodes().describe_own(about.name, about.threads);
+        } else {
+            root.nodes().add(about)?;
+        }
+        if place.kernel == Kernel::Host && host.is_none() {
+            host = u32::try_from(index).ok();
+        }
+    }
+    Ok(())
+}
+
+/// What workers are started from where the machine did not start the program: the image beside it, or the program itself.
+fn program_file() -> std::path::PathBuf {
+    let program = std::env::current_exe().unwrap_or_default();
+    let mut image = program.clone();
+    image.as_mut_os_string().push(".tbi");
+    if image.is_file() { image } else { program }
+}

@@ -1,0 +1,62 @@
+//! A process of workers, as the hub knows it.
+
+use std::time::Instant;
+
+use tombolo::{Child, Token};
+use tombolo_omp::thread::Thread;
+
+/// How far it has come.
+#[derive(Debug)]
+pub(super) enum State {
+    /// The machine has started it.
+    Started {
+        /// When.
+        since: Instant,
+    },
+    /// It has said who it is, and maps what is shared.
+    Joining {
+        /// Since when.
+        since: Instant,
+        /// How it is spoken to.
+        channel: Token,
+    },
+    /// It waits for workers that it is to start.
+    Ready {
+        /// How it is spoken to.
+        channel: Token,
+    },
+}
+
+/// A process of workers.
+pub(super) struct Process {
+    /// Its node, by the number in the job.
+    pub(super) node: usize,
+    /// The home that it is of.
+    pub(super) home: u32,
+    /// Its domain.
+    pub(super) child: Child,
+    /// By which the end of the domain is told.
+    pub(super) token: Token,
+    /// How far it has come.
+    pub(super) state: State,
+    /// How many threads it has, those included that wait.
+    pub(super) threads: u32,
+    /// Threads that are to be started once it is ready.
+    pub(super) waiting: Vec<&'static Thread>,
+}
+
+impl Process {
+    /// One that was just started.
+    pub(super) fn new(node: usize, home: u32, child: Child, token: Token) -> Self {
+        let state = State::Started { since: Instant::now() };
+        Self { node, home, child, token, state, threads: 0, waiting: Vec::new() }
+    }
+
+    /// How it is spoken to.
+    pub(super) fn channel(&self) -> Option<Token> {
+        match self.state {
+            State::Started { .. } => None,
+            State::Joining { channel, .. } | State::Ready { channel } => Some(channel),
+        }
+    }
+}

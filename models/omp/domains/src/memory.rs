@@ -1,0 +1,172 @@
+//! The one region that a job's workers share, and mapping it.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use tombolo::{Capability, Domain, Error, RegionFile, RegionOptions, Rights};
+use tombolo_omp::exclusive;
+use tombolo_omp::store::{SPAN, Store};
+
+use crate::message::Layout;
+use crate::place::Where;
+
+/// Where the arena lies in every worker: far from where programs, their heaps and what systems map are on either processor, and
+/// within the 39 bits that the smallest of address spaces have.
+const ARENA: u64 = 0x20_0000_0000;
+/// What an arena has at most where nothing is said, and at least.
+const LARGEST: u64 = 64 << 30;
+const LEAST: u64 = 16 << 20;
+/// Pages may be that large.
+const PAGE: u64 = 64 << 10;
+
+/// Where an image has its variables.
+#[derive(Clone, Copy, Debug)]
+pub struct Variables {
+    /// The first byte.
+    pub start: usize,
+    /// The first byte behind them.
+    pub end: usize,
+}
+
+/// What is wrong with the memory that workers are to share.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// The machine does not give as much.
+    #[error(
+        "the arena cannot be had, {bytes} bytes of memory that all workers reach: {source}; OMP_TOMBOLO_ARENA=<size> makes it smaller (as 512M)"
+    )]
+    NoRoom {
+        /// How much.
+        bytes: u64,
+        /// Why not.
+        source: Error,
+    },
+    /// The window is too small.
+    #[error(
+        "the window to {node} has {left_bytes} bytes left, and an arena takes {least_bytes} at least; `window` in the machine file makes it larger"
+    )]
+    SmallWindow {
+        /// To which node.
+        node: String,
+        /// How much is left.
+        left_bytes: u64,
+        /// How much it takes.
+        least_bytes: u64,
+    },
+    /// Something else is at the arena's address.
+    #[error("the arena cannot lie at {address:#x}, as something else does")]
+    Taken {
+        /// That address.
+        address: u64,
+    },
+    /// The system does not map it.
+    #[error("what is shared cannot be mapped: {0}")]
+    Map(#[from] std::io::Error),
+    /// The machine does not let this program have it.
+    #[error(transparent)]
+    Machine(#[from] Error),
+}
+
+/// Makes the region of a new job.
+///
+/// # Errors
+/// [`MemoryError`].
+pub fn create(
+    domain: &Domain,
+    place: &Where,
+    variables: Variables,
+    asked: usize,
+) -> Result<(Capability, Layout), MemoryError> {
+    let variables_bytes = ((variables.end - variables.start) as u64).next_multiple_of(PAGE);
+    let layout = |arena_bytes| Layout {
+        variables: variables.start as u64,
+        variables_bytes,
+        arena: ARENA,
+        arena_bytes,
+    };
+    let make = |arena_bytes: u64| {
+        let options = RegionOptions::new(variables_bytes + arena_bytes);
+        domain.create_region(&match place {
+            Where::Memory => options,
+            Where::Window { node, .. } => options.in_window_of(node),
+        })
+    };
+    let mut bytes = size(place, variables_bytes, asked as u64)?;
+    loop {
+        match make(bytes) {
+            Ok(region) => return Ok((region.into_capability(), layout(bytes))),
+            Err(_) if asked == 0 && bytes / 2 >= LEAST => bytes = (bytes / 2).next_multiple_of(SPAN as u64),
+            Err(source) => return Err(MemoryError::NoRoom { bytes, source }),
+        }
+    }
+}
+
+/// How large an arena is to be.
+fn size(place: &Where, variables_bytes: u64, asked: u64) -> Result<u64, MemoryError> {
+    let span = SPAN as u64;
+    if asked > 0 {
+        return Ok(asked.next_multiple_of(span).max(LEAST));
+    }
+    let Where::Window { node, left_bytes } = place else { return Ok(LARGEST) };
+    // Channels of the job need room too.
+    let room = (left_bytes / 4 * 3).saturating_sub(variables_bytes) / span * span;
+    if room >= LEAST {
+        return Ok(room);
+    }
+    let (node, least_bytes) = (node.clone(), (LEAST + variables_bytes) / 3 * 4);
+    Err(MemoryError::SmallWindow { node, left_bytes: *left_bytes, least_bytes })
+}
+
+/// What is mapped of a job. It stays for as long as the process does.
+#[derive(Debug)]
+pub struct Mapped {
+    _file: RegionFile,
+}
+
+/// Maps the arena, and the program's variables in place of the process's own; `bring` is for the first process, which brings the
+/// values that they have.
+///
+/// # Errors
+/// [`MemoryError`].
+///
+/// # Safety
+/// Nobody uses the program's variables meanwhile, and the layout is that of the program.
+pub unsafe fn map(capability: &Capability, layout: Layout, bring: bool) -> Result<Mapped, MemoryError> {
+    let file = capability.file(Rights::READ_WRITE)?;
+    let Layout { variables, variables_bytes, arena, arena_bytes } = layout;
+    let needed = variables_bytes.checked_add(arena_bytes);
+    if needed.is_none_or(|needed| needed > file.length_bytes()) {
+        return Err(MemoryError::Map(std::io::Error::other(
+            "the region is shorter than what it has to hold",
+        )));
+    }
+    let (arena_length, variables_length) = (length(arena_bytes)?, length(variables_bytes)?);
+    let (arena_address, variables_address) = (length(arena)?, length(variables)?);
+    if !exclusive::reserve_at(arena_address, arena_length) {
+        return Err(MemoryError::Taken { address: arena });
+    }
+    let descriptor = file.as_fd().as_raw_fd();
+    let offset = file.offset_bytes();
+    // SAFETY: the addresses were just reserved.
+    unsafe { exclusive::map_over(descriptor, offset + variables_bytes, arena_address, arena_length)? };
+    if variables_length > 0 {
+        if bring {
+            // SAFETY: they are there, and nobody uses them.
+            unsafe { exclusive::copy_to(descriptor, offset, variables_address, variables_length)? };
+        }
+        // SAFETY: the caller says that nobody uses them, and the file has what they are.
+        unsafe { exclusive::map_over(descriptor, offset, variables_address, variables_length)? };
+    }
+    Ok(Mapped { _file: file })
+}
+
+fn length(bytes: u64) -> Result<usize, MemoryError> {
+    usize::try_from(bytes)
+        .map_err(|_| MemoryError::Map(std::io::Error::other("it is longer than this processor can")))
+}
+
+/// Makes the store of a new job in its arena.
+#[must_use]
+pub fn format(layout: Layout) -> &'static Store {
+    // SAFETY: the arena was mapped by this process, which made the region: it is zero, aligned, and nobody else's yet.
+    unsafe { Store::format(layout.arena as *mut u8, usize::try_from(layout.arena_bytes).unwrap_or(0)) }
+}

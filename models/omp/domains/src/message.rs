@@ -1,0 +1,208 @@
+//! What the hub and its workers say to each other: words of 64 bits, little-endian, the first of which says what it is.
+
+/// What a worker says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FromWorker {
+    /// It has started.
+    Hello {
+        /// Which it is, of those that the hub started.
+        number: u64,
+        /// What identifies its image.
+        image: [u64; 4],
+        /// What the records of its run-time look like.
+        records: u64,
+    },
+    /// It has everything mapped, and waits.
+    Ready,
+    /// One of its threads wants a worker started.
+    Start {
+        /// The worker's record.
+        thread: u64,
+    },
+    /// A thread of another home is to be woken.
+    Wake {
+        /// That home.
+        home: u64,
+        /// Where it sleeps.
+        dock: u64,
+    },
+}
+
+/// What the hub says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FromHub {
+    /// What to map.
+    Welcome {
+        /// The capability to the region with everything that is shared.
+        capability: u64,
+        /// What is mapped where.
+        layout: Layout,
+        /// Where the root of the job is.
+        root: u64,
+        /// The home that the worker is of.
+        home: u64,
+        /// Whether there are several homes.
+        several: bool,
+    },
+    /// A thread is to be started.
+    Start {
+        /// Its record.
+        thread: u64,
+        /// Its stack.
+        stack: u64,
+        /// How long that is.
+        length: u64,
+    },
+    /// A thread is to be woken.
+    Wake {
+        /// Where it sleeps.
+        dock: u64,
+    },
+}
+
+/// Where a job has what its workers share: one region, first the program's variables, then the arena.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Where the program's variables begin.
+    pub variables: u64,
+    /// How many bytes they are, in whole pages.
+    pub variables_bytes: u64,
+    /// Where the arena begins.
+    pub arena: u64,
+    /// How many bytes it has.
+    pub arena_bytes: u64,
+}
+
+const HELLO: u64 = 1;
+const READY: u64 = 2;
+const START: u64 = 3;
+const WAKE: u64 = 4;
+const WELCOME: u64 = 5;
+
+/// The longest message, in bytes.
+pub const LONGEST: usize = 72;
+
+fn encode<const N: usize>(words: [u64; N]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn decode(bytes: &[u8]) -> Option<Vec<u64>> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    (rest.is_empty() && bytes.len() <= LONGEST)
+        .then(|| words.iter().map(|word| u64::from_le_bytes(*word)).collect())
+}
+
+impl FromWorker {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(self) -> Vec<u8> {
+        match self {
+            Self::Hello { number, image: [a, b, c, d], records } => {
+                encode([HELLO, number, a, b, c, d, records])
+            }
+            Self::Ready => encode([READY]),
+            Self::Start { thread } => encode([START, thread]),
+            Self::Wake { home, dock } => encode([WAKE, home, dock]),
+        }
+    }
+
+    /// From bytes, if they are such a message.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        Some(match decode(bytes)?[..] {
+            [HELLO, number, a, b, c, d, records] => Self::Hello { number, image: [a, b, c, d], records },
+            [READY] => Self::Ready,
+            [START, thread] => Self::Start { thread },
+            [WAKE, home, dock] => Self::Wake { home, dock },
+            _ => return None,
+        })
+    }
+}
+
+impl FromHub {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(self) -> Vec<u8> {
+        match self {
+            Self::Welcome { capability, layout, root, home, several } => {
+                let Layout { variables, variables_bytes, arena, arena_bytes } = layout;
+                let several = u64::from(several);
+                encode([
+                    WELCOME,
+                    capability,
+                    variables,
+                    variables_bytes,
+                    arena,
+                    arena_bytes,
+                    root,
+                    home,
+                    several,
+                ])
+            }
+            Self::Start { thread, stack, length } => encode([START, thread, stack, length]),
+            Self::Wake { dock } => encode([WAKE, dock]),
+        }
+    }
+
+    /// From bytes, if they are such a message.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        Some(match decode(bytes)?[..] {
+            [
+                WELCOME,
+                capability,
+                variables,
+                variables_bytes,
+                arena,
+                arena_bytes,
+                root,
+                home,
+                several @ 0..=1,
+            ] => {
+                let layout = Layout { variables, variables_bytes, arena, arena_bytes };
+                Self::Welcome { capability, layout, root, home, several: several == 1 }
+            }
+            [START, thread, stack, length] => Self::Start { thread, stack, length },
+            [WAKE, dock] => Self::Wake { dock },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let layout =
+            Layout { variables: 1 << 24, variables_bytes: 65536, arena: 1 << 37, arena_bytes: 1 << 30 };
+        for message in [
+            FromHub::Welcome { capability: 7, layout, root: 8, home: 0, several: true },
+            FromHub::Start { thread: 1, stack: 2, length: 3 },
+            FromHub::Wake { dock: u64::MAX },
+        ] {
+            let bytes = message.encode();
+            assert!(bytes.len() <= LONGEST);
+            assert_eq!(FromHub::decode(&bytes), Some(message));
+        }
+        for message in [
+            FromWorker::Hello { number: 1, image: [2, 3, 4, 5], records: 6 },
+            FromWorker::Ready,
+            FromWorker::Start { thread: 9 },
+            FromWorker::Wake { home: 2, dock: 3 },
+        ] {
+            assert_eq!(FromWorker::decode(&message.encode()), Some(message));
+        }
+    }
+
+    #[test]
+    fn what_is_not_is_refused() {
+        for bytes in [&[][..], &[1; 7], &[0; 8], &[9; 16], &[4; 4096]] {
+            assert_eq!((FromHub::decode(bytes), FromWorker::decode(bytes)), (None, None));
+        }
+        let mut welcome = FromHub::Wake { dock: 1 }.encode();
+        welcome.extend([0; 8]);
+        assert_eq!(FromHub::decode(&welcome), None);
+    }
+}

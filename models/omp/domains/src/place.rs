@@ -1,0 +1,292 @@
+//! Which nodes a job has workers on, and where the memory is that they share.
+
+use std::fmt;
+
+use tombolo::{Isa, NodeInfo};
+use tombolo_omp::nodes::Named;
+
+/// Whose kernel programs of a node run on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kernel {
+    /// That of the host.
+    Host,
+    /// One of its own, behind a window.
+    Virtual(String),
+}
+
+/// A node of the job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Its name.
+    pub name: String,
+    /// What it runs.
+    pub isa: Isa,
+    /// Its kernel.
+    pub kernel: Kernel,
+    /// Its processors.
+    pub processors: u32,
+    /// Threads that it may have at most; 0 for as many as are wanted.
+    pub threads: u32,
+}
+
+/// Where the memory of a job is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Where {
+    /// In memory of the one kernel that all are on.
+    Memory,
+    /// In the window to a node.
+    Window {
+        /// That node.
+        node: String,
+        /// What is left of it, in bytes.
+        left_bytes: u64,
+    },
+}
+
+/// Why a job cannot have its nodes.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// There is none of that name.
+    #[error("OMP_TOMBOLO_NODES: there is no node {name}; there are {known}")]
+    Unknown {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// It is down.
+    #[error("OMP_TOMBOLO_NODES: node {name} is down")]
+    Down {
+        /// The name.
+        name: String,
+    },
+    /// Its processors are none that programs are made for.
+    #[error(
+        "OMP_TOMBOLO_NODES: node {name} runs {isa}, and OpenMP programs are made for x86_64 and aarch64 with Linux"
+    )]
+    Foreign {
+        /// The name.
+        name: String,
+        /// What it runs.
+        isa: Isa,
+    },
+    /// It has no memory in common with the others.
+    #[error("OMP_TOMBOLO_NODES: node {name} shares no memory with {other}: {why}")]
+    Apart {
+        /// The name.
+        name: String,
+        /// The other.
+        other: String,
+        /// Why.
+        why: Reason,
+    },
+}
+
+/// Why nodes share no memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// There is no window.
+    NoWindow,
+    /// Each has a window of its own to the host.
+    TwoWindows,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::NoWindow => {
+                "it has no window (`window` in the machine file), and pages are not sent by messages yet"
+            }
+            Self::TwoWindows => "both are virtual machines, each with a window of its own to the host",
+        })
+    }
+}
+
+/// The word for all nodes that there can be.
+const ALL: &str = "all";
+
+/// What a job gets: its nodes, that of the program first, and where its memory is.
+///
+/// Without a wish it has the program's own node alone.
+///
+/// # Errors
+/// [`PlaceError`].
+pub fn decide(nodes: &[NodeInfo], own: &str, wanted: &[Named]) -> Result<(Vec<Place>, Where), PlaceError> {
+    let find = |name: &str| nodes.iter().find(|node| node.name == name);
+    let unknown = |name: &str| {
+        let known: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+        PlaceError::Unknown { name: name.to_owned(), known: known.join(", ") }
+    };
+    let limit = wanted.iter().find(|named| named.name == own).map_or(0, |named| named.threads);
+    let mut places = vec![place(find(own).ok_or_else(|| unknown(own))?, limit)?];
+    let mut window = None;
+    if let [Named { name, threads }] = wanted
+        && name == ALL
+    {
+        for node in nodes.iter().filter(|node| node.name != own && node.up) {
+            // What cannot be had is left out: nobody asked for it by name.
+            let Ok(more) = place(node, *threads) else { continue };
+            if share(&places, &more, node, &mut window).is_ok() {
+                places.push(more);
+            }
+        }
+    } else {
+        for Named { name, threads } in wanted.iter().filter(|named| named.name != own) {
+            let node = find(name).ok_or_else(|| unknown(name))?;
+            if !node.up {
+                return Err(PlaceError::Down { name: name.clone() });
+            }
+            if places.iter().any(|place| place.name == *name) {
+                continue;
+            }
+            let more = place(node, *threads)?;
+            share(&places, &more, node, &mut window)?;
+            places.push(more);
+        }
+    }
+    let memory = match window.as_deref().and_then(find) {
+        Some(node) => {
+            let left_bytes = node.window_bytes.1.saturating_sub(node.window_bytes.0);
+            Where::Window { node: node.name.clone(), left_bytes }
+        }
+        None => Where::Memory,
+    };
+    Ok((places, memory))
+}
+
+fn place(node: &NodeInfo, threads: u32) -> Result<Place, PlaceError> {
+    let kernel = match node.kind.as_str() {
+        "host" | "user" => Some(Kernel::Host),
+        "vm" => Some(Kernel::Virtual(node.name.clone())),
+        _ => None,
+    };
+    match kernel {
+        Some(kernel) if matches!(node.isa, Isa::X86_64 | Isa::Aarch64) => Ok(Place {
+            name: node.name.clone(),
+            isa: node.isa,
+            kernel,
+            processors: u32::from(node.cores).max(1),
+            threads,
+        }),
+        _ => Err(PlaceError::Foreign { name: node.name.clone(), isa: node.isa }),
+    }
+}
+
+/// Whether another node shares memory with those that there are; `window` becomes the one that it takes.
+fn share(
+    places: &[Place],
+    more: &Place,
+    node: &NodeInfo,
+    window: &mut Option<String>,
+) -> Result<(), PlaceError> {
+    let apart =
+        |other: &Place, why| PlaceError::Apart { name: more.name.clone(), other: other.name.clone(), why };
+    for other in places {
+        let behind = match (&other.kernel, &more.kernel) {
+            (Kernel::Host, Kernel::Host) => continue,
+            (Kernel::Host, Kernel::Virtual(name)) => {
+                if node.window_bytes.1 == 0 {
+                    return Err(apart(other, Reason::NoWindow));
+                }
+                name
+            }
+            (Kernel::Virtual(name), Kernel::Host) => name,
+            (Kernel::Virtual(_), Kernel::Virtual(_)) => return Err(apart(other, Reason::TwoWindows)),
+        };
+        *window = Some(behind.clone());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use tombolo::NodeId;
+
+    fn node(number: u16, name: &str, kind: &str, isa: Isa, window: u64) -> NodeInfo {
+        NodeInfo {
+            id: NodeId(number),
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            isa,
+            generation: 1,
+            up: true,
+            cause: String::new(),
+            cores: 2,
+            domains: 0,
+            transport: None,
+            window_bytes: (1 << 20, window),
+            boot: Duration::ZERO,
+            pid: 1,
+        }
+    }
+
+    fn machine() -> Vec<NodeInfo> {
+        vec![
+            node(0, "host", "host", Isa::X86_64, 0),
+            node(1, "arm-user", "user", Isa::Aarch64, 0),
+            node(2, "arm0", "vm", Isa::Aarch64, 64 << 20),
+            node(3, "arm1", "vm", Isa::Aarch64, 64 << 20),
+            node(4, "big", "user", Isa::S390x, 0),
+            node(5, "alone", "vm", Isa::Aarch64, 0),
+        ]
+    }
+
+    fn wanted(names: &[&str]) -> Vec<Named> {
+        names.iter().map(|name| Named { name: (*name).to_owned(), threads: 0 }).collect()
+    }
+
+    fn decided(own: &str, names: &[&str]) -> Result<(Vec<String>, Where), PlaceError> {
+        let (places, memory) = decide(&machine(), own, &wanted(names))?;
+        Ok((places.into_iter().map(|place| place.name).collect(), memory))
+    }
+
+    #[test]
+    fn without_a_wish_the_programs_node_has_all_workers() {
+        assert_eq!(decided("host", &[]), Ok((vec!["host".to_owned()], Where::Memory)));
+    }
+
+    #[test]
+    fn one_kernel_needs_no_window() {
+        let (places, memory) = decided("host", &["arm-user"]).unwrap();
+        assert_eq!((places.join(" ").as_str(), memory), ("host arm-user", Where::Memory));
+    }
+
+    #[test]
+    fn memory_is_in_the_window_that_all_reach() {
+        let window = Where::Window { node: "arm0".to_owned(), left_bytes: 63 << 20 };
+        for (own, names) in
+            [("host", &["arm-user", "arm0"][..]), ("arm0", &["host"]), ("arm0", &["arm-user"])]
+        {
+            assert_eq!(decided(own, names).unwrap().1, window, "{own} {names:?}");
+        }
+        assert_eq!(decided("arm0", &[]).unwrap().1, Where::Memory);
+    }
+
+    #[test]
+    fn all_are_those_that_can_be() {
+        let (places, _) = decided("host", &["all"]).unwrap();
+        assert_eq!(places, ["host", "arm-user", "arm0"]);
+    }
+
+    #[test]
+    fn who_shares_no_memory_is_refused() {
+        let why = |own, names| match decided(own, names) {
+            Err(PlaceError::Apart { why, .. }) => why,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(why("host", &["arm0", "arm1"]), Reason::TwoWindows);
+        assert_eq!(why("arm0", &["arm1"]), Reason::TwoWindows);
+        assert_eq!(why("host", &["alone"]), Reason::NoWindow);
+    }
+
+    #[test]
+    fn who_is_none_is_refused() {
+        assert!(matches!(decided("host", &["arm7"]), Err(PlaceError::Unknown { .. })));
+        assert!(matches!(decided("host", &["big"]), Err(PlaceError::Foreign { .. })));
+        let mut nodes = machine();
+        nodes[1].up = false;
+        assert!(matches!(decide(&nodes, "host", &wanted(&["arm-user"])), Err(PlaceError::Down { .. })));
+    }
+}

@@ -1,0 +1,118 @@
+//! Where an image of `tombolo ompcc` begins: as the program, or as a worker of it on any node.
+//!
+//! The image is static, so the linker puts these functions in place of those of the C library (`--wrap`).
+
+use std::ffi::{c_char, c_int, c_void};
+
+use tombolo_omp::exclusive::stack::{self, Main};
+use tombolo_omp::{env, sys};
+use tombolo_omp_domains::hub::Image;
+use tombolo_omp_domains::memory::Variables;
+use tombolo_omp_domains::{attendant, hub};
+
+use crate::heap;
+
+// SAFETY: the linker defines these, as `tombolo ompcc` has it; the functions are the program's and the C library's.
+unsafe extern "C" {
+    static __tombolo_omp_shared_start: [u8; 0];
+    static __tombolo_omp_shared_end: [u8; 0];
+    static __tombolo_omp_layout_id: [u8; 32];
+    fn __real_main(count: c_int, words: *mut *mut c_char, environment: *mut *mut c_char) -> c_int;
+    fn __real___mmap(
+        address: *mut c_void,
+        length: usize,
+        rights: c_int,
+        flags: c_int,
+        file: c_int,
+        offset: i64,
+    ) -> *mut c_void;
+}
+
+fn variables() -> Variables {
+    Variables {
+        start: (&raw const __tombolo_omp_shared_start) as usize,
+        end: (&raw const __tombolo_omp_shared_end) as usize,
+    }
+}
+
+fn image() -> Image {
+    // SAFETY: the linker has put 32 bytes there, which nobody writes.
+    let id = unsafe { __tombolo_omp_layout_id };
+    std::array::from_fn(|word| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&id[word * 8..word * 8 + 8]);
+        u64::from_le_bytes(bytes)
+    })
+}
+
+/// Becomes a worker, if this process is to be one. Called before the program's own constructors, which are not a worker's to run.
+pub(crate) fn join() {
+    if attendant::is_wanted() {
+        // SAFETY: the variables are those of the program, of which nothing has run.
+        unsafe { attendant::attend(variables(), image(), heap::lies_in) }
+    }
+}
+
+/// Whether the environment asks for workers with address spaces of their own.
+pub(crate) fn is_wanted() -> bool {
+    let mode = std::env::var("OMP_TOMBOLO").unwrap_or_default();
+    env::Mode::named(mode.trim().as_bytes()).is_some_and(|mode| mode != env::Mode::Shared)
+}
+
+/// What the C library calls as the program's `main`.
+///
+/// # Safety
+/// As the C library calls `main`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap_main(
+    count: c_int,
+    words: *mut *mut c_char,
+    environment: *mut *mut c_char,
+) -> c_int {
+    if !is_wanted() {
+        // SAFETY: as the C library would call it.
+        return unsafe { __real_main(count, words, environment) };
+    }
+    // SAFETY: the variables are those of the program, whose `main` has not begun.
+    let hub = unsafe { hub::begin(env::read(), variables(), image()) };
+    heap::lies_in(hub.root().store);
+    // SAFETY: the two types differ in whether characters are signed, which pointers to them do not show.
+    let main: Main = unsafe { std::mem::transmute(__real_main as *const ()) };
+    hub.run(main, (count, words.cast(), environment.cast()))
+}
+
+/// Memory that the C library asks the system for: that of a thread whose stack is in the arena lies there as well.
+///
+/// # Safety
+/// As `mmap`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __wrap___mmap(
+    address: *mut c_void,
+    length: usize,
+    rights: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: i64,
+) -> *mut c_void {
+    if let Some(memory) = stack::storage(length) {
+        return memory.cast();
+    }
+    // SAFETY: the caller says so.
+    unsafe { __real___mmap(address, length, rights, flags, file, offset) }
+}
+
+// SAFETY: the C library's function of this name.
+unsafe extern "C" {
+    fn __real_fork() -> libc::pid_t;
+}
+
+/// `fork`. A program whose workers have address spaces of their own cannot: its stack and its variables would be those of the child
+/// as well.
+#[unsafe(no_mangle)]
+pub extern "C" fn __wrap_fork() -> libc::pid_t {
+    if tombolo_omp::exclusive::is_on() {
+        sys::fatal(heap::FORKS);
+    }
+    // SAFETY: the C library's function.
+    unsafe { __real_fork() }
+}
