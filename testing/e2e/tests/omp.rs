@@ -170,6 +170,67 @@ fn a_report_names_regions() {
     assert!(output.status.success() && said.contains("main._omp_fn.0"), "{said}");
 }
 
+/// The lines of a report for programs that are about regions, by the name of the region.
+fn regions_of(report: &str) -> BTreeMap<String, serde_json::Value> {
+    let parse = |line: &str| -> serde_json::Value {
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    };
+    let named = |line: serde_json::Value| Some((line["region"].as_str()?.to_owned(), line));
+    report.lines().map(parse).filter_map(named).collect()
+}
+
+#[test]
+fn a_report_says_who_did_what() {
+    let Some(program) = compile("gcc", "report.c") else { return };
+    for mode in MODES {
+        let file = program.with_file_name(format!("report-{mode}-{}.jsonl", std::process::id()));
+        let path = file.to_str().expect("text");
+        let output =
+            run(&program, &[("OMP_TOMBOLO_REPORT", path), ("OMP_NUM_THREADS", "3"), ("OMP_TOMBOLO", mode)]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report = std::fs::read_to_string(&file).expect("a report");
+        std::fs::remove_file(&file).expect("it is there");
+        let regions = regions_of(&report);
+        for (region, iterations, tasks) in [("loops._omp_fn.0", 1000, 0), ("tasks._omp_fn.0", 0, 20)] {
+            let line = regions.get(region).unwrap_or_else(|| panic!("{region} is missing: {report}"));
+            let sum = |list: &str, what: &str| {
+                let list = line[list].as_array().expect("a list");
+                list.iter().map(|at| at[what].as_u64().expect("a number")).sum::<u64>()
+            };
+            assert_eq!((&line["runs"], &line["threads"]), (&3.into(), &3.into()), "{line}");
+            for list in ["by_node", "by_thread"] {
+                assert_eq!(
+                    (sum(list, "iterations"), sum(list, "tasks")),
+                    (3 * iterations, 3 * tasks),
+                    "{line}"
+                );
+                // Who did nothing waited.
+                let total = line["total_ns"].as_u64().expect("a number");
+                assert_eq!(sum(list, "busy_ns") + sum(list, "waited_ns"), 3 * total, "{line}");
+            }
+            assert!(line["imbalance"].as_f64().is_some_and(|imbalance| imbalance >= 1.0), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_report_has_the_form_that_is_asked_for() {
+    let Some(program) = compile("gcc", "report.c") else { return };
+    let said = |form: &str| {
+        let output = run(&program, &[("OMP_TOMBOLO_REPORT", form), ("OMP_NUM_THREADS", "2")]);
+        assert!(output.status.success(), "{form}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let nodes = said("1");
+    assert!(nodes.contains("2 on host: busy") && !nodes.contains("thread 1"), "{nodes}");
+    let threads = said("2");
+    assert!(threads.contains("2 on host: busy") && threads.contains("thread 1 (host): busy"), "{threads}");
+    assert_eq!(regions_of(&said("json")).len(), 2);
+    assert_eq!(said("0"), "");
+    assert!(said("perhaps").contains("OMP_TOMBOLO_REPORT=perhaps makes no sense"));
+    assert!(said("/no/such/folder/report").contains("cannot be written to /no/such/folder/report"));
+}
+
 #[test]
 fn a_device_that_must_be_used_and_is_not_there_is_an_error() {
     let Some(program) = compile("gcc", "host.c") else { return };

@@ -45,7 +45,7 @@ extern "C" fn end() {
     exclusive::end();
     if root().settings.report {
         let names = symbols::of_program();
-        sys::complain(&report::text(root(), |address| symbols::name(&names, address)));
+        report::write(root(), |address| symbols::name(&names, address));
     }
 }
 

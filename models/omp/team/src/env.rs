@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use crate::icv::{ACTIVE_LEVELS_MAX, ByLevel, Kind, MONOTONIC, Schedule, Settings};
 use crate::nodes::{NAME, NODES, Named, Node};
 use crate::places;
+use crate::report::{self, Form};
 use crate::root::Root;
 use crate::sys::{self, Processors};
 
@@ -49,6 +50,8 @@ pub struct Read {
     pub group: u32,
     /// `OMP_TOMBOLO_NODES`: the nodes that threads may be on besides the master's, which may be named to limit its threads.
     pub nodes: Vec<Named>,
+    /// `OMP_TOMBOLO_REPORT`: how the report is to look.
+    pub report: Form,
     /// `OMP_DISPLAY_ENV`: whether it is verbose, if it was asked for.
     pub display: Option<bool>,
 }
@@ -86,7 +89,9 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     variables.set("OMP_NUM_TEAMS", positive, &mut settings.teams);
     variables.set("OMP_TEAMS_THREAD_LIMIT", positive, &mut settings.teams_limit);
     variables.set("OMP_DISPLAY_AFFINITY", truth, &mut settings.display_affinity);
-    variables.set("OMP_TOMBOLO_REPORT", truth, &mut settings.report);
+    let mut report = Form::None;
+    variables.set("OMP_TOMBOLO_REPORT", Form::parse, &mut report);
+    settings.report = report != Form::None;
     variables.set("OMP_TOMBOLO_ARENA", |text| bytes(text, 1 << 20), &mut settings.arena);
     variables.set("GOMP_STACKSIZE", |text| bytes(text, 1 << 10), &mut settings.stack);
     variables.set("OMP_STACKSIZE", |text| bytes(text, 1 << 10), &mut settings.stack);
@@ -103,7 +108,7 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     variables.set("OMP_DISPLAY_ENV", display_wanted, &mut display);
     let places = read_places(&variables, &mut settings, processors);
     let affinity_format = variables.text("OMP_AFFINITY_FORMAT").unwrap_or_else(|| FORMAT.to_owned());
-    Read { settings, affinity_format, places, mode, group, nodes, display }
+    Read { settings, affinity_format, places, mode, group, nodes, report, display }
 }
 
 struct Variables<'a> {
@@ -348,7 +353,7 @@ pub fn display(root: &Root, verbosely: bool) -> String {
     show("OMP_TARGET_OFFLOAD", &if settings.offload_mandatory { "MANDATORY" } else { "DEFAULT" });
     if verbosely {
         show("GOMP_SPINCOUNT", &settings.turns());
-        show("OMP_TOMBOLO_REPORT", &said(settings.report));
+        show("OMP_TOMBOLO_REPORT", &report::form().name());
         show("OMP_TOMBOLO_NODES", &show_nodes(root));
     }
     text.push_str("OPENMP DISPLAY ENVIRONMENT END\n");

@@ -130,7 +130,7 @@ pub struct Settings {
     pub teams_limit: u32,
     /// `OMP_DISPLAY_AFFINITY`.
     pub display_affinity: bool,
-    /// `OMP_TOMBOLO_REPORT`.
+    /// Whether `OMP_TOMBOLO_REPORT` asks for a report.
     pub report: bool,
     /// `OMP_TOMBOLO_ARENA` in bytes; 0 where nothing was said.
     pub arena: usize,

@@ -9,10 +9,10 @@ use crate::group::Group;
 use crate::icv::{Icv, Settings};
 use crate::nodes::{Node, Nodes};
 use crate::queue::Queue;
-use crate::report::Report;
 use crate::root::Root;
 use crate::share::WorkShare;
 use crate::store::{Cache, Store};
+use crate::tally::Tallies;
 use crate::task::Task;
 use crate::team::{Member, Team};
 use crate::thread::{Seat, Thread};
@@ -22,7 +22,7 @@ macro_rules! shapes {
 }
 
 const SHAPES: [u64; 30] = shapes!(
-    Root, Store, Cache, Settings, Icv, Node, Nodes, Report, Thread, Seat, Team, Member, Task, Queue,
+    Root, Store, Cache, Settings, Icv, Node, Nodes, Tallies, Thread, Seat, Team, Member, Task, Queue,
     WorkShare,
 );
 

@@ -32,6 +32,7 @@ pub mod skew;
 pub mod speed;
 pub mod store;
 pub mod sys;
+pub mod tally;
 pub mod task;
 pub mod taskloop;
 pub mod team;

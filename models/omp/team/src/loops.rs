@@ -6,6 +6,7 @@ use crate::icv::Kind;
 use crate::share::{self, Range, WorkShare};
 use crate::skew;
 use crate::sys;
+use crate::tally;
 use crate::thread::{Seat, Thread};
 use crate::wait;
 
@@ -53,6 +54,9 @@ pub fn next(me: &'static Thread) -> Option<(u64, u64)> {
         Kind::Guided => next_guided(seat)?,
         Kind::Static | Kind::Auto => next_static(me, seat)?,
     };
+    if let Some(tally) = tally::of(me) {
+        tally.iterate(high - low);
+    }
     Some(share.range.get().bounds(low, high))
 }
 
@@ -67,6 +71,9 @@ pub fn next_ordered(me: &'static Thread) -> Option<(u64, u64)> {
         Kind::Static | Kind::Auto => next_static(me, seat),
     };
     me.adjust(|seat| seat.chunk = taken.unwrap_or((0, 0)));
+    if let (Some((low, high)), Some(tally)) = (taken, tally::of(me)) {
+        tally.iterate(high - low);
+    }
     taken.map(|(low, high)| share.range.get().bounds(low, high))
 }
 

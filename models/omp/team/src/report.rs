@@ -1,74 +1,236 @@
-//! `OMP_TOMBOLO_REPORT`: which regions ran how often and for how long.
+//! `OMP_TOMBOLO_REPORT`: what regions took, who did what in them, and who waited.
 
-use std::cell::UnsafeCell;
 use std::fmt::Write as _;
+use std::fs;
+use std::sync::OnceLock;
 
-use crate::lock::Spinlock;
+use crate::nodes::Node;
 use crate::root::Root;
-use crate::thread::Function;
+use crate::sys;
+use crate::tally::{Line, Sum};
 
-/// Regions that are kept apart; others are counted together.
-const KEPT: usize = 256;
-
-/// What is known of a region.
-#[derive(Clone, Copy, Default)]
-struct Line {
-    function: usize,
-    runs: u64,
-    nanoseconds: u64,
-    longest: u64,
-    threads: u32,
+/// How a report is to look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// There is none.
+    #[default]
+    None,
+    /// Text on standard error, with a line for each node, or for each thread as well.
+    Text {
+        /// Whether threads have lines.
+        threads: bool,
+    },
+    /// Records for programs to read, a line of JSON each; on standard error, or in a file.
+    Json(Option<String>),
 }
 
-/// What is known of all regions.
-pub struct Report {
-    lock: Spinlock,
-    lines: UnsafeCell<[Line; KEPT]>,
-}
+impl Form {
+    /// As `OMP_TOMBOLO_REPORT` has it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(match text.to_ascii_lowercase().as_str() {
+            "0" | "false" | "no" | "off" => Self::None,
+            "1" | "true" | "yes" | "on" => Self::Text { threads: false },
+            "2" | "threads" => Self::Text { threads: true },
+            "json" => Self::Json(None),
+            _ if text.contains(['/', '.']) => Self::Json(Some(text.to_owned())),
+            _ => return None,
+        })
+    }
 
-// SAFETY: the lines are touched only while the lock is held.
-unsafe impl Sync for Report {}
-
-impl Default for Report {
-    fn default() -> Self {
-        Self { lock: Spinlock::new(), lines: UnsafeCell::new([Line::default(); KEPT]) }
+    /// As `OMP_DISPLAY_ENV` shows it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::None => "FALSE",
+            Self::Text { threads: false } => "TRUE",
+            Self::Text { threads: true } => "THREADS",
+            Self::Json(None) => "JSON",
+            Self::Json(Some(path)) => path,
+        }
     }
 }
 
-/// A region has ended after so long.
-pub fn region(root: &Root, function: Option<Function>, threads: u32, nanoseconds: u64) {
-    let report = &root.report;
-    let function = function.map_or(0, |function| function as usize);
-    let _held = report.lock.hold();
-    // SAFETY: the lock is held.
-    let lines = unsafe { &mut *report.lines.get() };
-    let index = lines.iter().position(|line| line.function == function || line.runs == 0).unwrap_or(KEPT - 1);
-    let line = &mut lines[index];
-    if index < KEPT - 1 {
-        line.function = function;
-    }
-    line.runs += 1;
-    line.nanoseconds += nanoseconds;
-    line.longest = line.longest.max(nanoseconds);
-    line.threads = line.threads.max(threads);
+static FORM: OnceLock<Form> = OnceLock::new();
+
+/// Says how the report of this process's job is to look; what is said first stays.
+pub(crate) fn ask_for(form: Form) {
+    let _ = FORM.set(form);
 }
 
-/// The report as text; `name` says what a function is called.
-pub fn text(root: &Root, name: impl Fn(usize) -> String) -> String {
-    let report = &root.report;
-    let _held = report.lock.hold();
-    // SAFETY: the lock is held.
-    let lines = unsafe { &*report.lines.get() };
-    let mut shown: Vec<&Line> = lines.iter().filter(|line| line.runs > 0).collect();
-    shown.sort_by_key(|line| std::cmp::Reverse(line.nanoseconds));
-    let mut text = String::from("tombolo omp: regions\n");
-    let _ = writeln!(text, "{:>10} {:>8} {:>12} {:>12}  region", "runs", "threads", "total ms", "longest ms");
-    for line in shown {
-        let milliseconds =
-            |nanoseconds: u64| format!("{}.{:03}", nanoseconds / 1_000_000, nanoseconds / 1000 % 1000);
-        let (total, longest) = (milliseconds(line.nanoseconds), milliseconds(line.longest));
-        let name = if line.function == 0 { "(others)".to_owned() } else { name(line.function) };
-        let _ = writeln!(text, "{:>10} {:>8} {total:>12} {longest:>12}  {name}", line.runs, line.threads);
+/// How the report of this process's job is to look.
+pub(crate) fn form() -> &'static Form {
+    FORM.get().unwrap_or(&Form::None)
+}
+
+/// Writes the report, if there is to be one, where it is to be. `name` says what a function is called.
+pub fn write(root: &Root, name: impl Fn(usize) -> String) {
+    match form() {
+        Form::None => {}
+        Form::Text { threads } => sys::complain(&text(root, *threads, name)),
+        Form::Json(None) => sys::complain(&json(root, name)),
+        Form::Json(Some(path)) => {
+            if let Err(error) = fs::write(path, json(root, name)) {
+                sys::complain(&format!("tombolo omp: the report cannot be written to {path}: {error}\n"));
+            }
+        }
+    }
+}
+
+fn name_of(line: &Line, name: impl Fn(usize) -> String) -> String {
+    if line.function == 0 { "(others)".to_owned() } else { name(line.function) }
+}
+
+fn milliseconds(nanoseconds: u64) -> String {
+    format!("{}.{:03}", nanoseconds / 1_000_000, nanoseconds / 1000 % 1000)
+}
+
+/// How much longer the busiest thread was busy than the mean of all, in hundredths; 100 is perfect.
+fn imbalance(line: &Line) -> u64 {
+    let percent = (u128::from(line.busiest) * 100).checked_div(u128::from(line.mean));
+    percent.map_or(100, |percent| u64::try_from(percent).unwrap_or(u64::MAX))
+}
+
+fn text(root: &Root, threads: bool, name: impl Fn(usize) -> String) -> String {
+    let nodes = root.nodes();
+    let mut text = String::new();
+    if nodes.several() {
+        text.push_str("tombolo omp: nodes; speeds are steps in a millisecond\n");
+        let _ = writeln!(text, "{:>10} {:>8}  node", "processors", "speed");
+        for (_, node) in nodes.all() {
+            let (isa, processors) = (node.isa().name(), node.processors());
+            let _ = writeln!(text, "{processors:>10} {:>8}  {} ({isa})", speed(node), node.name());
+        }
+    }
+    text.push_str(
+        "tombolo omp: regions; iterations are of loops that call the library, not of static ones that GCC compiles in place\n",
+    );
+    let _ = writeln!(
+        text,
+        "{:>10} {:>8} {:>12} {:>12} {:>9}  region",
+        "runs", "threads", "total ms", "longest ms", "imbalance"
+    );
+    root.tallies.read(|lines| {
+        for line in lines {
+            let (total, longest) = (milliseconds(line.nanoseconds), milliseconds(line.longest));
+            let imbalance = imbalance(line);
+            let imbalance = format!("{}.{:02}", imbalance / 100, imbalance % 100);
+            let name = name_of(line, &name);
+            let _ = writeln!(
+                text,
+                "{:>10} {:>8} {total:>12} {longest:>12} {imbalance:>9}  {name}",
+                line.runs, line.threads
+            );
+            for sum in line.by_node(nodes.count()).iter().filter(|sum| sum.threads > 0) {
+                let who = format!("{} on {}", sum.threads, nodes.at(sum.node).name());
+                write_sum(&mut text, &who, sum);
+            }
+            for (id, sum) in line.by_thread().iter().enumerate().filter(|_| threads) {
+                write_sum(&mut text, &format!("thread {id} ({})", nodes.at(sum.node).name()), sum);
+            }
+        }
+    });
+    let moved = root.tallies.moved_outside();
+    if moved > 0 {
+        let _ = writeln!(text, "tombolo omp: outside of regions {moved} bytes were moved");
     }
     text
+}
+
+fn speed(node: &Node) -> String {
+    match node.speed() {
+        0 => "-".to_owned(),
+        speed => speed.to_string(),
+    }
+}
+
+fn write_sum(text: &mut String, who: &str, sum: &Sum) {
+    let (busy, waited) = (milliseconds(sum.busy), milliseconds(sum.waited));
+    let _ = writeln!(
+        text,
+        "{:>10} {who}: busy {busy} ms, waited {waited} ms, {} iterations, {} tasks, {} bytes moved",
+        "", sum.iterations, sum.tasks, sum.moved
+    );
+}
+
+fn json(root: &Root, name: impl Fn(usize) -> String) -> String {
+    let nodes = root.nodes();
+    let mut text = String::new();
+    for (_, node) in nodes.all() {
+        let (name, isa) = (quoted(&node.name()), node.isa().name());
+        let (processors, speed) = (node.processors(), node.speed());
+        let _ = writeln!(
+            text,
+            "{{\"node\":{name},\"isa\":\"{isa}\",\"processors\":{processors},\"speed\":{speed}}}"
+        );
+    }
+    root.tallies.read(|lines| {
+        for line in lines {
+            let sums = |sums: &[Sum]| {
+                let used = sums.iter().filter(|sum| sum.threads > 0);
+                used.map(|sum| json_sum(&nodes.at(sum.node).name(), sum)).collect::<Vec<_>>().join(",")
+            };
+            let imbalance = imbalance(line);
+            let _ = writeln!(
+                text,
+                "{{\"region\":{},\"runs\":{},\"threads\":{},\"total_ns\":{},\"longest_ns\":{},\"imbalance\":{}.{:02},\"by_node\":[{}],\"by_thread\":[{}]}}",
+                quoted(&name_of(line, &name)),
+                line.runs,
+                line.threads,
+                line.nanoseconds,
+                line.longest,
+                imbalance / 100,
+                imbalance % 100,
+                sums(line.by_node(nodes.count())),
+                sums(line.by_thread()),
+            );
+        }
+    });
+    let _ = writeln!(text, "{{\"moved_outside_bytes\":{}}}", root.tallies.moved_outside());
+    text
+}
+
+fn json_sum(node: &str, sum: &Sum) -> String {
+    let Sum { threads, iterations, tasks, busy, waited, moved, .. } = sum;
+    let node = quoted(node);
+    format!(
+        "{{\"node\":{node},\"threads\":{threads},\"iterations\":{iterations},\"tasks\":{tasks},\"busy_ns\":{busy},\"waited_ns\":{waited},\"moved_bytes\":{moved}}}"
+    )
+}
+
+/// A string of JSON.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            _ if character.is_control() => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(character));
+            }
+            _ => quoted.push(character),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for() {
+        assert_eq!(Form::parse("off"), Some(Form::None));
+        assert_eq!(Form::parse("TRUE"), Some(Form::Text { threads: false }));
+        assert_eq!(Form::parse("2"), Some(Form::Text { threads: true }));
+        assert_eq!(Form::parse("JSON"), Some(Form::Json(None)));
+        assert_eq!(Form::parse("./Out"), Some(Form::Json(Some("./Out".to_owned()))));
+        assert_eq!(Form::parse("out.jsonl"), Some(Form::Json(Some("out.jsonl".to_owned()))));
+        assert_eq!(Form::parse("perhaps"), None);
+    }
+
+    #[test]
+    fn names_are_strings_of_json() {
+        assert_eq!(quoted("operator\"\" \\ \n"), "\"operator\\\"\\\" \\\\ \\u000a\"");
+    }
 }

@@ -10,8 +10,9 @@ use crate::lock::{Lock, Spinlock};
 use crate::nodes::{About, Isa, NODES, Nodes};
 use crate::park::Lot;
 use crate::places::Places;
-use crate::report::Report;
+use crate::report;
 use crate::store::{SPAN, Store};
+use crate::tally::Tallies;
 use crate::team::Team;
 use crate::thread::{self, Thread};
 use crate::wait;
@@ -45,8 +46,8 @@ pub struct Root {
     spare_teams: UnsafeCell<[Option<&'static Team>; 32]>,
     /// Threads that are in teams, where there is a limit.
     pub busy: AtomicU32,
-    /// What regions took.
-    pub report: Report,
+    /// What regions took, and who did what in them.
+    pub tallies: Tallies,
     /// Those who sleep on words.
     pub(crate) lot: Lot,
 }
@@ -107,6 +108,7 @@ fn make() -> &'static Root {
 /// Makes the job that this process is of, in a store, with a way to start workers. Once in a process.
 pub fn install(store: &'static Store, read: env::Read, start_worker: StartWorker) -> &'static Root {
     let display = read.display;
+    report::ask_for(read.report.clone());
     let root = Root::create(store, read);
     attach(root, start_worker);
     if let Some(verbosely) = display {
@@ -180,7 +182,7 @@ impl Root {
             teams: Spinlock::new(),
             spare_teams: UnsafeCell::new([None; 32]),
             busy: AtomicU32::new(0),
-            report: Report::default(),
+            tallies: Tallies::default(),
             lot: Lot::default(),
         })
     }

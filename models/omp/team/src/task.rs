@@ -13,7 +13,7 @@ use crate::group::Group;
 use crate::icv::Icv;
 use crate::queue::Links;
 use crate::thread::{Function, Thread};
-use crate::{sys, wait};
+use crate::{sys, tally, wait};
 
 /// Tasks that a thread may have waiting before it runs the next at once.
 const ENOUGH: u32 = 256;
@@ -350,6 +350,9 @@ fn run_at_once(me: &'static Thread, parent: &'static Task, create: Create<'_>) {
     }
     let task = record(me, parent, &create, false);
     me.adjust(|seat| seat.task = task);
+    if let Some(tally) = tally::of(me) {
+        tally.run_task();
+    }
     if let Some(function) = task.function.get() {
         // SAFETY: the program's function, with the arguments that the program gave for it.
         unsafe { function(task.data.get()) };
@@ -429,6 +432,9 @@ fn run(me: &'static Thread, task: &'static Task) {
     task.thread.store(ptr::from_ref(me).cast_mut(), Ordering::Relaxed);
     if !task.is_cancelled(me) {
         me.adjust(|seat| seat.task = task);
+        if let Some(tally) = tally::of(me) {
+            tally.run_task();
+        }
         if let Some(function) = task.function.get() {
             // SAFETY: the program's function, with the arguments that were copied for it.
             unsafe { function(task.data.get()) };

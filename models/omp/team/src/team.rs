@@ -18,6 +18,7 @@ use crate::queue::{Queue, Urgent};
 use crate::root::Root;
 use crate::share::{Line, WorkShare};
 use crate::skew::{self, Weight};
+use crate::tally::Tally;
 use crate::task::{self, Task};
 use crate::thread::{Function, Seat, Thread};
 use crate::{sys, wait};
@@ -45,6 +46,8 @@ pub struct Member {
     /// What threads with lower numbers weigh, and what it does, where they are not equally fast.
     ahead: Cell<u64>,
     weight: Cell<u64>,
+    /// What it does, for the report.
+    pub tally: Tally,
     /// The region's own task.
     pub task: Task,
 }
@@ -283,6 +286,9 @@ impl Team {
         let member = team.member(id);
         member.thread.store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
         member.task.begin_implicit(team.icv.get(), team.group.get(), thread);
+        if thread.root().settings.report {
+            member.tally.begin();
+        }
         Seat { team, id, task: &member.task, share: &team.first, singles: 0, trip: 0, chunk: (0, 0) }
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::dock::Sleepers;
 use crate::sys::{self, Spin};
+use crate::tally;
 use crate::thread::Thread;
 
 /// Turns between looks at how many are awake.
@@ -105,7 +106,18 @@ pub fn until(me: &Thread, sleepers: Option<&Sleepers>, mut condition: impl FnMut
     if condition() {
         return;
     }
-    until_slowly(me, sleepers, &mut condition);
+    match tally::of(me) {
+        Some(tally) => tally.wait(|| until_slowly(me, sleepers, &mut condition)),
+        None => until_slowly(me, sleepers, &mut condition),
+    }
+}
+
+/// As [`until`], between regions: nobody counts how long.
+#[inline]
+pub fn at_dock(me: &Thread, sleepers: Option<&Sleepers>, mut condition: impl FnMut() -> bool) {
+    if !condition() {
+        until_slowly(me, sleepers, &mut condition);
+    }
 }
 
 fn until_slowly(me: &Thread, sleepers: Option<&Sleepers>, condition: &mut impl FnMut() -> bool) {

@@ -14,9 +14,10 @@ use tombolo_omp::nodes::{About, Isa};
 use tombolo_omp::root::{self, Root};
 use tombolo_omp::share::Range;
 use tombolo_omp::store::{SPAN, Store};
+use tombolo_omp::tally::{Line, Sum};
 use tombolo_omp::team::{self, Region};
 use tombolo_omp::thread::{self, Thread};
-use tombolo_omp::{doacross, env, loops, sys};
+use tombolo_omp::{doacross, env, loops, sys, tally};
 
 /// The host with two processors, one less than half as fast with two, and one a tenth as fast with one, which may have two threads.
 const SPEEDS: [(u32, u32); 3] = [(2, 30_000), (2, 12_000), (1, 3_000)];
@@ -37,6 +38,7 @@ fn job() -> &'static Root {
         let mut read = env::read();
         read.settings.icv.threads = 0;
         read.settings.icv.active_levels = 4;
+        read.settings.report = true;
         read.settings.processors = SPEEDS[0].0;
         let root = root::install(store, read, start);
         for (name, threads, (processors, _)) in [("slow", 0, SPEEDS[1]), ("slowest", 2, SPEEDS[2])] {
@@ -193,6 +195,36 @@ fn each_chunk_of_a_nest_whose_iterations_wait_is_of_one_thread() {
         assert_eq!(all.iter().map(|(low, high)| high - low).sum::<u64>(), 100);
         assert!(all.iter().all(|(low, _)| low % chunk.max(1) == 0), "{kind:?},{chunk}: {all:?}");
     }
+}
+
+#[test]
+fn the_report_knows_what_each_node_did() {
+    /// A type of its own, so that the region is one of its own.
+    struct Reported;
+    region(4, |me| {
+        loops::start(me, Range::counted(15_000), (Kind::Static, 3_750));
+        while loops::next(me).is_some() {}
+        tally::moved(10);
+        barrier(me, false);
+        Reported
+    });
+    let is_it = |line: &&&Line| line.by_thread().iter().map(|sum| sum.moved).sum::<u64>() == 40;
+    job().tallies.read(|lines| {
+        let line = lines.iter().find(is_it).expect("the region is known");
+        assert_eq!((line.runs, line.threads), (1, 4));
+        let of_node = |sum: &Sum| (sum.node, sum.threads, sum.iterations, sum.moved);
+        let nodes: Vec<_> = line.by_node(3).iter().map(of_node).collect();
+        assert_eq!(nodes, [(0, 2, 7_500, 20), (1, 1, 3_750, 10), (2, 1, 3_750, 10)]);
+        let threads: Vec<_> = line.by_thread().iter().map(of_node).collect();
+        assert_eq!(threads, [(0, 1, 3_750, 10), (1, 1, 3_750, 10), (2, 1, 3_750, 10), (0, 1, 3_750, 10)]);
+        for sum in line.by_thread() {
+            assert_eq!(sum.busy + sum.waited, line.nanoseconds);
+        }
+        assert!(line.busiest >= line.mean && line.busiest <= line.nanoseconds);
+    });
+    let before = job().tallies.moved_outside();
+    tally::moved(7);
+    assert_eq!(job().tallies.moved_outside(), before + 7);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::root::Root;
 use crate::share::{self, WorkShare};
 use crate::thread::{Function, Seat, Thread};
 use crate::wait::{self, Awake};
-use crate::{affinity, exclusive, report, sys, task};
+use crate::{affinity, exclusive, sys, tally, task};
 
 /// What a region is to be.
 #[derive(Clone, Copy)]
@@ -195,7 +195,7 @@ pub fn end(me: &'static Thread) {
     leave_share(me);
     finish_region(me, team);
     if root.settings.report {
-        report::region(root, team.function.get(), team.size(), sys::now_ns() - team.began_ns.get());
+        report(root, team);
     }
     if team.counted.get() > 0 {
         root.busy.fetch_sub(team.counted.get(), Ordering::Relaxed);
@@ -222,6 +222,17 @@ pub fn end(me: &'static Thread) {
             root.give_team(other);
         }
         None => {}
+    }
+}
+
+/// Adds a region that has ended to the report.
+#[cold]
+fn report(root: &Root, team: &'static Team) {
+    let master = &team.member(0).tally;
+    master.end();
+    tally::region(root, team, team.function.get(), sys::now_ns().saturating_sub(team.began_ns.get()));
+    if let Some(outside) = team.outside.get() {
+        outside.team.member(outside.id).tally.include(master);
     }
 }
 
@@ -295,6 +306,9 @@ fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
     if team.tasked.load(Ordering::Acquire) {
         task::run_any(me);
     }
+    if let Some(tally) = tally::of(me) {
+        tally.end();
+    }
     let seat = me.seat();
     seat.task.end_implicit();
     let others = team.size() - 1;
@@ -305,6 +319,18 @@ fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
         master.dock.tell();
     }
     region
+}
+
+/// Runs tasks of a region that a worker has come to the end of.
+fn help(me: &'static Thread) {
+    let run = || {
+        task::run_any(me);
+        exclusive::flush();
+    };
+    match tally::of(me) {
+        Some(tally) => tally.help(run),
+        None => run(),
+    }
 }
 
 /// Waits until there is something new to do, and helps the last team meanwhile. The number of what was given.
@@ -319,17 +345,16 @@ fn wait_at_dock(me: &'static Thread, done: u32, region: u64) -> u32 {
         }
         match team {
             Some(team) if helps => {
-                wait::until(me, Some(&team.sleepers), || me.dock.given() != done || team.has_queued());
+                wait::at_dock(me, Some(&team.sleepers), || me.dock.given() != done || team.has_queued());
                 if me.dock.given() == done && team.has_queued() {
                     helps = team.admit(region);
                     if helps {
-                        task::run_any(me);
-                        exclusive::flush();
+                        help(me);
                         team.discharge();
                     }
                 }
             }
-            _ => wait::until(me, None, || me.dock.given() != done),
+            _ => wait::at_dock(me, None, || me.dock.given() != done),
         }
     }
 }
