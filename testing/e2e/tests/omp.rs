@@ -292,5 +292,9 @@ fn what_workers_with_processes_of_their_own_have_not_is_said() {
         &["out of memory", "64 MiB of the arena", "OMP_TOMBOLO_ARENA", "no memory"],
     );
     ends_so("fork", &[], 1, &["calls fork"]);
-    ends_so("well", &[("OMP_TOMBOLO", "hybrid")], 1, &["OMP_TOMBOLO=hybrid: there are"]);
+    ends_so("well", &[("OMP_TOMBOLO", "several")], 1, &["OMP_TOMBOLO=several: there are"]);
+    for mode in MODES {
+        let variables = [("OMP_TOMBOLO", mode), ("OMP_TOMBOLO_NODES", "arm:2,vm")];
+        ends_so("well", &variables, 1, &["OMP_TOMBOLO_NODES=arm,vm: only", "ompcc"]);
+    }
 }

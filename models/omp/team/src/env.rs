@@ -56,6 +56,19 @@ pub struct Read {
     pub display: Option<bool>,
 }
 
+impl Read {
+    /// Ends the program if it is to have workers on other nodes, where there can be none.
+    pub fn has_one_node(&self) {
+        if !self.nodes.is_empty() {
+            let names: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
+            sys::fatal(&format!(
+                "OMP_TOMBOLO_NODES={}: only a program that `tombolo ompcc` made can have workers on nodes, and OMP_TOMBOLO has to be exclusive or hybrid",
+                names.join(",")
+            ));
+        }
+    }
+}
+
 /// What `OMP_AFFINITY_FORMAT` is where nothing was said.
 const FORMAT: &str = "level %L thread %i affinity %A";
 

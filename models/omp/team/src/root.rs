@@ -96,12 +96,7 @@ fn make() -> &'static Root {
              or newer: its workers cannot be processes",
         );
     }
-    if let Some(node) = read.nodes.first() {
-        sys::fatal(&format!(
-            "OMP_TOMBOLO_NODES={}: threads of one process are on one node; OMP_TOMBOLO=exclusive has workers that can be on others",
-            node.name
-        ));
-    }
+    read.has_one_node();
     install(ordinary_store(&read), read, start_thread)
 }
 

@@ -78,6 +78,7 @@ fn nursery() -> Option<&'static Nursery> {
 /// Shares the program's variables, and makes a job whose store is the arena. Called before `main`, in the thread that the process
 /// began with, once.
 pub fn begin(read: Read) -> &'static Root {
+    read.has_one_node();
     let store = arena(read.settings.arena);
     share_variables();
     // SAFETY: a new descriptor, for this job only; programs that it runs do not get it.
