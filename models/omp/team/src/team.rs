@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::dock::Sleepers;
 use crate::group::Group;
 use crate::icv::Icv;
+use crate::nodes::NODES;
 use crate::queue::{Queue, Urgent};
 use crate::root::Root;
 use crate::share::{Line, WorkShare};
@@ -74,6 +75,8 @@ pub struct Team {
     weights: Cell<(u64, u64)>,
     /// For how many threads that was found; 0: for nobody.
     weighed: Cell<u32>,
+    /// How many there are on the processors of each node, where there are several.
+    on: [Cell<u32>; NODES],
     /// Threads that are counted against a limit.
     counted: Cell<u32>,
     /// Whether tasks were ever created in this region.
@@ -147,6 +150,7 @@ impl Team {
             began_ns: Cell::new(0),
             weights: Cell::new((0, 0)),
             weighed: Cell::new(0),
+            on: [const { Cell::new(0) }; NODES],
             counted: Cell::new(0),
             tasked: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
@@ -198,6 +202,11 @@ impl Team {
         self.weights.get().0 > 0
     }
 
+    /// How many of its threads run on the processors of a node, where there are several nodes.
+    fn on(&self, node: u32) -> u32 {
+        self.on[node as usize % NODES].get()
+    }
+
     /// What a thread is among the others, where they are not equally fast.
     pub fn weight(&self, id: u32) -> Weight {
         let (all, least) = self.weights.get();
@@ -224,6 +233,12 @@ impl Team {
             Some(thread) if id > 0 => thread.node,
             _ => me.node,
         };
+        let nodes = me.root().nodes();
+        self.on.iter().for_each(|on| on.set(0));
+        for id in 0..size {
+            let on = &self.on[nodes.at(node(id)).runs_on() as usize % NODES];
+            on.set(on.get() + 1);
+        }
         let mut ahead = 0;
         let tell = |id: u32, weight: u64| {
             let member = self.member(id);
@@ -231,7 +246,7 @@ impl Team {
             member.weight.set(weight);
             ahead += weight;
         };
-        self.weights.set(skew::weigh(me.root().nodes(), size, node, tell).unwrap_or((0, 0)));
+        self.weights.set(skew::weigh(nodes, size, node, tell).unwrap_or((0, 0)));
     }
 
     /// A thread's part.

@@ -100,10 +100,12 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
     }
     if size > 1 {
         recruit(me, team, size);
-        for_awake(me, team, outside, Awake::engage);
     }
     if root.nodes().several() {
         team.weigh(me, size);
+    }
+    if size > 1 {
+        for_awake(me, team, outside, Awake::engage);
     }
     let places = affinity::plan(me, team, region.bind);
     for id in 1..size {
@@ -165,11 +167,12 @@ fn for_awake(me: &'static Thread, team: &Team, outside: Seat, tell: impl Fn(&Awa
     if !nodes.several() {
         return tell(me.awake(), team.size() - counted);
     }
-    if counted == 0 {
-        tell(me.awake(), 1);
-    }
-    for thread in (1..team.size()).filter_map(|id| team.member(id).thread()) {
-        tell(thread.awake(), 1);
+    let own = nodes.at(me.node).runs_on();
+    for (index, _) in nodes.all() {
+        let threads = team.on(index) - if index == own { counted } else { 0 };
+        if threads > 0 {
+            tell(nodes.awake(index), threads);
+        }
     }
 }
 
