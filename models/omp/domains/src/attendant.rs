@@ -9,7 +9,7 @@ use tombolo_omp::root::{self, Root};
 use tombolo_omp::store::Store;
 use tombolo_omp::{home, sys, thread::Thread};
 
-use crate::desk::{self, Wish};
+use crate::desk;
 use crate::hub::Image;
 use crate::memory::{self, Variables};
 use crate::message::{FromHub, FromWorker, Layout};
@@ -115,13 +115,13 @@ fn settle(root: u64, home: u32, several: bool, layout: Layout, settled: impl FnO
     // SAFETY: it lies in the arena, and the hub has made it there; its records look as they do here.
     let root: &'static Root = unsafe { &*(root as *const Root) };
     exclusive::turn_on(|| {});
-    if several {
-        home::settle(home, desk::wake);
-    }
     if sys::keep_futexes_where_they_must_be(root.futex_probe()) && home == 0 {
         fatal("threads cannot be woken here: the kernel knows no pages of the arena");
     }
     root::attach(root, desk::start);
+    if several {
+        home::settle(home, desk::wake);
+    }
     settled(root.store);
 }
 
@@ -136,14 +136,17 @@ fn send(set: &mut WaitSet, token: Token, message: FromWorker) -> Result<(), Erro
 fn step(set: &mut WaitSet, token: Token) -> Result<(), Error> {
     match set.wait(IDLE) {
         Ok(Ready::Woken) => {
-            for wish in desk::take() {
-                let message = match wish {
-                    Wish::Start(thread) => FromWorker::Start { thread },
-                    Wish::Wake(home, dock) => FromWorker::Wake { home: u64::from(home), dock },
-                };
-                send(set, token, message)?;
-            }
-            Ok(())
+            let (mut wanted, mut asleep) = (Vec::new(), Vec::new());
+            let address = |dock: &'static Dock| std::ptr::from_ref(dock) as u64;
+            let wake = |dock: &'static Dock| {
+                let home = u64::from(dock.home());
+                FromWorker::Wake { home, dock: address(dock) }
+            };
+            desk::take(
+                |dock| wanted.push(FromWorker::Start { thread: address(dock) }),
+                |dock| asleep.push(wake(dock)),
+            );
+            wanted.into_iter().chain(asleep).try_for_each(|message| send(set, token, message))
         }
         Ok(Ready::Channel(_)) => {
             let mut bytes = Vec::new();

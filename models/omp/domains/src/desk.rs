@@ -1,31 +1,22 @@
-//! Where threads of a process leave what its first thread is to send for them.
+//! Where threads of a process leave what its first thread is to send for them. Nobody waits here: whoever has something sent may be
+//! what others wait for, and the memory of lists comes from a heap that others may hold.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use tombolo::Waker;
 use tombolo_omp::dock::Dock;
+use tombolo_omp::home::List;
 use tombolo_omp::thread::Thread;
 
-/// What a thread wants done.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
-    /// A worker is to be started: its record.
-    Start(u64),
-    /// A thread of another home is to be woken: that home, and where it sleeps.
-    Wake(u32, u64),
-}
-
-static WISHES: Mutex<Vec<Wish>> = Mutex::new(Vec::new());
+/// Threads of other homes that are to be woken.
+static ASLEEP: List = List::new();
+/// Workers that are to be started.
+static WANTED: List = List::new();
 static WAKER: OnceLock<Waker> = OnceLock::new();
 
 /// Says how the first thread is told.
 pub fn open(waker: Waker) {
     let _ = WAKER.set(waker);
-}
-
-fn leave(wish: Wish) {
-    WISHES.lock().unwrap_or_else(PoisonError::into_inner).push(wish);
-    ring();
 }
 
 /// Has the first thread look.
@@ -35,15 +26,10 @@ pub fn ring() {
     }
 }
 
-/// What was left since the last call.
-#[must_use]
-pub fn take() -> Vec<Wish> {
-    std::mem::take(&mut *WISHES.lock().unwrap_or_else(PoisonError::into_inner))
-}
-
 /// Has a thread of another home woken.
-pub fn wake(dock: &Dock) {
-    leave(Wish::Wake(dock.home(), std::ptr::from_ref(dock) as u64));
+pub fn wake(dock: &'static Dock) {
+    ASLEEP.enter(dock);
+    ring();
 }
 
 /// Has a worker started. It is an error of the whole job if it cannot be, which is not waited for.
@@ -52,6 +38,16 @@ pub fn wake(dock: &Dock) {
 /// None: the hub ends the job then.
 pub fn start(thread: &'static Thread) -> Result<(), String> {
     tombolo_omp::exclusive::flush();
-    leave(Wish::Start(std::ptr::from_ref(thread) as u64));
+    WANTED.enter(&thread.dock);
+    ring();
     Ok(())
 }
+
+/// What was left since the last call: workers to be started, by the addresses of their records, which their docks are at the
+/// beginning of, and threads to be woken.
+pub fn take(start: impl FnMut(&'static Dock), wake: impl FnMut(&'static Dock)) {
+    WANTED.take(start);
+    ASLEEP.take(wake);
+}
+
+const _: () = assert!(std::mem::offset_of!(Thread, dock) == 0);

@@ -17,7 +17,7 @@ use tombolo_omp::thread::Thread;
 use tombolo_omp::{home, sys};
 
 use self::process::{Process, State};
-use crate::desk::{self, Wish};
+use crate::desk;
 use crate::memory::{self, Mapped, Variables};
 use crate::message::{FromHub, FromWorker, Layout};
 use crate::place::{self, Kernel, Place, Where};
@@ -181,11 +181,13 @@ impl Hub {
     }
 
     fn grant_wishes(&mut self) {
-        for wish in desk::take() {
-            match wish {
-                Wish::Start(thread) => self.start(thread),
-                Wish::Wake(home, dock) => self.wake(home, dock),
-            }
+        let (mut wanted, mut asleep) = (Vec::new(), Vec::new());
+        desk::take(|dock| wanted.push(dock), |dock| asleep.push(dock));
+        for dock in wanted {
+            self.start(std::ptr::from_ref(dock) as u64);
+        }
+        for dock in asleep {
+            self.wake(dock.home(), std::ptr::from_ref(dock) as u64);
         }
     }
 

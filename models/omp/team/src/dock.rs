@@ -26,6 +26,9 @@ pub struct Dock {
     /// The home of the thread.
     #[cfg(not(loom))]
     home: AtomicU32,
+    /// Its place in a list of those that a process is to tell something.
+    #[cfg(not(loom))]
+    pub(crate) told: home::Link,
     #[cfg(loom)]
     kernel: model::Kernel,
 }

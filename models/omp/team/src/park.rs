@@ -2,18 +2,22 @@
 //!
 //! Where all threads are of one [home](crate::home) the kernel does it, with a futex. Where they are not, a thread enters itself in a
 //! list that lies in the store and sleeps at its dock, from which every home can be woken. Lists are found by the address of the
-//! word, as WebKit's *parking lot* has it. A list's lock is held for a few instructions and never slept on.
+//! word, as WebKit's *parking lot* has it. A list's lock is held for a few instructions and never slept on. A thread without a dock,
+//! as the first of a worker's process, looks again after a while instead.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::root::Root;
+use crate::root::{Root, root};
 use crate::thread::Thread;
 use crate::wait;
 use crate::{home, sys};
 
 /// Lists; two words that share one are told apart by the address that a sleeper says.
 const LISTS: usize = 64;
+
+/// After how long a thread without a dock looks again, in microseconds.
+const LOOK_AGAIN_US: u32 = 50;
 
 /// All lists. They lie in the root.
 pub struct Lot {
@@ -101,10 +105,10 @@ impl Root {
 
 /// Sleeps until somebody wakes those who sleep on `word`; returns at once if it is not `expected`. May also return for no reason.
 pub fn sleep(word: &AtomicU32, expected: u32) {
-    let me = if home::are_several() { sys::me() } else { None };
-    let Some(me) = me else {
+    if !home::are_several() {
         return wait::asleep(|| sys::futex_wait(word, expected));
-    };
+    }
+    let Some(me) = sys::me() else { return sys::sleep_for(LOOK_AGAIN_US) };
     let address = word.as_ptr() as usize;
     let list = me.root().list(address);
     let held = list.hold();
@@ -121,12 +125,13 @@ pub fn sleep(word: &AtomicU32, expected: u32) {
 
 /// Wakes up to `count` of those who sleep on `word`, which has been changed.
 pub fn wake(word: &AtomicU32, count: u32) {
-    let me = if home::are_several() { sys::me() } else { None };
-    let Some(me) = me else {
+    if !home::are_several() {
         return sys::futex_wake(word, count);
-    };
+    }
+    // Pairs with the lock of the list: who enters itself later sees that the word has changed.
+    sys::full_fence();
     let address = word.as_ptr() as usize;
-    let list = me.root().list(address);
+    let list = root().list(address);
     for _ in 0..count {
         let held = list.hold();
         let Some(thread) = list.remove(address) else { return };

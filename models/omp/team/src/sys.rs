@@ -70,6 +70,16 @@ pub fn futex_wake(word: &AtomicU32, count: u32) {
     }
 }
 
+/// Sleeps for a while.
+pub fn sleep_for(microseconds: u32) {
+    let time = libc::timespec {
+        tv_sec: i64::from(microseconds / 1_000_000),
+        tv_nsec: i64::from(microseconds % 1_000_000) * 1000,
+    };
+    // SAFETY: the time is alive as long as the call lasts; what is left of it is not wanted.
+    unsafe { libc::nanosleep(&raw const time, ptr::null_mut()) };
+}
+
 /// Nanoseconds of the monotonic clock.
 pub fn now_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
