@@ -11,7 +11,7 @@ LIBDIR  ?= lib
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup build kit mpi omp mpi4py vm-python install rdf-farm bench bench-mpi bench-peers bench-python results clean
+.PHONY: help run test setup build kit mpi omp mpi4py vm-python install rdf-farm bench bench-mpi bench-omp bench-peers bench-python results clean
 
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,9 @@ rdf-farm: build ## Runs a farm of SPARQL engines on mixes of nodes, by MPI (afte
 
 bench-mpi: build ## Fetches and builds what `tombolo bench mpi` compares (after `make mpi`)
 	@sh scripts/bench-mpi.sh $(TARGET)
+
+bench-omp: ## Installs what `tombolo bench omp` compares: clang and LLVM's libomp (after `make kit`)
+	@sh scripts/setup.sh bench-omp
 
 results: ## Writes the page and the plots of docs/results anew from the files there
 	@$(TOMBOLO) bench report docs/results/*.json --output docs/results

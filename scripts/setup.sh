@@ -5,6 +5,7 @@
 # usage: setup.sh         what building and running need
 #        setup.sh mpi     also what MPI for every instruction set needs
 #        setup.sh omp     also what OpenMP programs for unlike processors need
+#        setup.sh bench-omp   also what `tombolo bench omp` compares
 #        setup.sh test    also what only the checks need
 #
 # Debian packages go in with apt-get, as root or with sudo. Rust: targets and components are added to
@@ -16,7 +17,7 @@ SCRIPT=setup
 . scripts/lib.sh
 
 purpose=${1:-run}
-case $purpose in run | mpi | omp | test) ;; *) fail "unknown purpose '$purpose'; it is 'run', 'mpi', 'omp' or 'test'" ;; esac
+case $purpose in run | mpi | omp | bench-omp | test) ;; *) fail "unknown purpose '$purpose'; it is 'run', 'mpi', 'omp', 'bench-omp' or 'test'" ;; esac
 
 PATH=$PATH:${HOME:-/root}/.cargo/bin
 # Debian's Rust stands in for rustup's by way of this folder, which the Makefile puts first on the path.
@@ -64,8 +65,16 @@ find_missing_packages() {
         has_libc "$isa-linux-gnu-gcc" || want "libc6-dev-${pair#*:}-cross" "C library for $isa"
     done
     case $purpose in mpi | test) find_missing_for_mpi ;; esac
+    case $purpose in bench-omp)
+        have clang || want clang "compiles for LLVM's run-time of OpenMP"
+        has_libomp || want libomp-dev "LLVM's run-time of OpenMP"
+        ;;
+    esac
     [ -e /etc/ssl/certs/ca-certificates.crt ] || want ca-certificates "downloads over TLS"
 }
+
+# Whether clang finds LLVM's run-time.
+has_libomp() { have clang && echo 'int main(void) { return 0; }' | clang -fopenmp -x c - -o /dev/null 2>/dev/null; }
 
 # What MPI and its programs need, and so do the checks.
 find_missing_for_mpi() {

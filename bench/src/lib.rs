@@ -10,7 +10,10 @@ pub mod bulk;
 pub mod cpus;
 mod host;
 pub mod latency;
+mod launch;
+mod limit;
 pub mod mpi;
+pub mod omp;
 mod raw;
 pub mod report;
 pub mod ring;
@@ -21,4 +24,5 @@ mod table;
 pub mod tracing;
 pub mod waitset;
 
+pub use limit::Limit;
 pub use ring::Patience;

@@ -3,7 +3,6 @@
 //! One program, `bench/mpi/measure.c`, unmodified, is run on one [stack](Stack) after the other, round by round, so that all
 //! meet the same moods of the machine. What counts is the median of the rounds, and the ratio between stacks.
 
-mod limit;
 mod report;
 mod run;
 mod stack;
@@ -11,11 +10,11 @@ mod stack;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use limit::Limit;
 pub use report::{Absent, Report, Row, Target};
 pub use stack::{Place, Stack, Tools, host_stacks, network_stack, node_stacks};
 
 use crate::host::Host;
+use crate::limit::Limit;
 
 /// How it is measured.
 #[derive(Clone, PartialEq, Debug)]

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use super::Options;
-use super::limit::Limit;
 use super::run::Found;
 use super::stack::{OPEN_MPI, Place, Stack, TOMBOLO, TOMBOLO_OPEN_MPI, UCX, VIRTIO};
 use crate::host::Host;
+use crate::limit::Limit;
 use crate::sample::{median, sorted};
 use crate::table::{align, none, significant};
 

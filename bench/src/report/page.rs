@@ -86,6 +86,9 @@ fn host(slug: &str, results: &Results, plots: &[Plot]) -> String {
     text += &placements(results);
     text += &distribution(results);
     text += &matrix::arrays(results);
+    if let Some(openmp) = &results.openmp {
+        let _ = write!(text, "\n### OpenMP\n\n```text\n{}```\n", openmp.table());
+    }
     text += &compared(results);
     text
 }

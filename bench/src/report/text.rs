@@ -30,6 +30,9 @@ pub fn render(results: &Results) -> String {
         }
         text += &align(&cells);
     }
+    if let Some(openmp) = &results.openmp {
+        let _ = write!(text, "\nOpenMP, {}", openmp.table());
+    }
     for failed in &results.failed {
         let _ = write!(text, "\nfailed: {}: {}", failed.what, failed.why);
     }

@@ -118,6 +118,7 @@ pub fn run(
         links: Vec::new(),
         distribution: None,
         arrays: None,
+        openmp: None,
         failed: Vec::new(),
     };
     let mut found = Vec::new();

@@ -47,6 +47,9 @@ pub struct Results {
     /// Arrays between programs in Python, of which another program has the figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrays: Option<Arrays>,
+    /// What OpenMP costs, which has tables of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub openmp: Option<crate::omp::Report>,
     /// What could not be measured although it is there.
     pub failed: Vec<Failed>,
 }
@@ -404,6 +407,7 @@ pub(crate) mod tests {
             links: Vec::new(),
             distribution: None,
             arrays: None,
+            openmp: None,
             failed: vec![Failed::new("pipe: time to open a channel", &"no descriptors left")],
         }
     }

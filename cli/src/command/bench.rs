@@ -15,6 +15,7 @@ use tombolo_machine::Kit;
 use super::bench_bulk::{self, BulkOptions};
 use super::bench_mpi::{self, MpiOptions};
 use super::bench_mpi_network::{self, NetworkOptions};
+use super::bench_omp::{self, OmpOptions};
 use super::bench_rpc::{self, RpcOptions};
 use super::bench_suite::{self, AllOptions, FarOptions, ReportOptions};
 use crate::context::{Context, print};
@@ -31,7 +32,8 @@ Examples:
   tombolo bench latency                  the distribution of answer times
   tombolo bench rpc                      typed calls beside bare rings
   tombolo bench bulk                     bulk data and what copies it
-  tombolo bench mpi                      MPI, beside what else carries it")]
+  tombolo bench mpi                      MPI, beside what else carries it
+  tombolo bench omp                      OpenMP, beside libgomp and libomp")]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: BenchCommand,
@@ -47,6 +49,7 @@ enum BenchCommand {
     Mpi(MpiOptions),
     #[command(hide = true)]
     MpiNetwork(NetworkOptions),
+    Omp(OmpOptions),
     All(AllOptions),
     Report(ReportOptions),
     #[command(hide = true)]
@@ -224,6 +227,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BenchCommand::Bulk(options) => bench_bulk::run(context, options),
         BenchCommand::Mpi(options) => bench_mpi::run(context, options),
         BenchCommand::MpiNetwork(options) => bench_mpi_network::run(options),
+        BenchCommand::Omp(options) => bench_omp::run(context, options),
         BenchCommand::Report(options) => bench_suite::run_report(options),
         BenchCommand::Far(options) => bench_suite::run_far(options),
         BenchCommand::Ring(options) => {

@@ -9,10 +9,11 @@ use std::time::Duration;
 use clap::Args;
 use tombolo::Domain;
 use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers};
-use tombolo_bench::{bulk, latency, report, ring, rpc};
+use tombolo_bench::{bulk, latency, omp, report, ring, rpc};
 use tombolo_machine::{Kit, Machine};
 
 use super::bench::showing;
+use super::bench_omp;
 use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
 use crate::text::one_line;
@@ -29,7 +30,8 @@ const PROGRAM: &str = "tombolo-bench-peers";
 /// used while idle, the memory of a channel and the time to open one; of Tombolo, pipes, local sockets and, where
 /// `make bench-peers` has built them, iceoryx2, ZeroMQ and Aeron; beside the ping-pong of two bare cache lines, the
 /// bare futex, the bare memory and memcpy. Typed calls as `bench rpc` measures them. Then every pair of processors, where slots and credit lie, the distribution
-/// of answer times with processors and a priority of their own, and every link of the machine that is up.
+/// of answer times with processors and a priority of their own, what OpenMP costs as `bench omp` measures it, and every link of the
+/// machine that is up.
 ///
 /// Each measurement stands between two looks at the bare ping-pong. One during which a hypervisor moved the
 /// processors, or other programs held one, is taken again.
@@ -165,6 +167,19 @@ impl AllOptions {
     }
 }
 
+impl AllOptions {
+    /// OpenMP, in half a minute: matrices are `bench omp`'s.
+    fn to_openmp(&self) -> omp::Options {
+        let sections =
+            omp::Section::ALL.into_iter().filter(|section| *section < omp::Section::Matmul).collect();
+        if self.quick {
+            omp::Options { sections, ..omp::Options::quick() }
+        } else {
+            omp::Options { sections, rounds: 3, ..omp::Options::default() }
+        }
+    }
+}
+
 /// Status 1 when something that is there could not be measured.
 pub(crate) fn run_all(context: &Context, options: &AllOptions) -> Result<u8, Failure> {
     let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
@@ -175,6 +190,7 @@ pub(crate) fn run_all(context: &Context, options: &AllOptions) -> Result<u8, Fai
     };
     if options.peers.is_empty() {
         add_distribution(context, options, &mut results);
+        add_openmp(context, options, &mut results);
         add_links(context, &own, options, &mut results);
     }
     if let Some(path) = &options.json {
@@ -196,6 +212,14 @@ fn add_distribution(context: &Context, options: &AllOptions, results: &mut Resul
     match showing(context, |progress| latency::run(&options, progress)) {
         Ok(report) => results.distribution = Some(report),
         Err(error) => results.failed.push(Failed::new("the distribution of answer times", &error)),
+    }
+}
+
+/// What OpenMP costs on this host.
+fn add_openmp(context: &Context, options: &AllOptions, results: &mut Results) {
+    match bench_omp::measure(context, None, &options.to_openmp()) {
+        Ok(report) => results.openmp = Some(report),
+        Err(error) => results.failed.push(Failed::new("what OpenMP costs", &error)),
     }
 }
 

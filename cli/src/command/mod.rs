@@ -5,6 +5,7 @@ mod bench_bulk;
 mod bench_mpi;
 mod bench_mpi_network;
 mod bench_network;
+mod bench_omp;
 mod bench_rpc;
 mod bench_suite;
 mod build;

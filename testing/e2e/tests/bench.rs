@@ -120,3 +120,37 @@ fn what_cannot_be_measured_is_said() {
     machine.tombolo(SHORT.iter().chain(&["--image=/nowhere.tbi"])).fails_with(1, &["/nowhere.tbi"]);
     machine.down();
 }
+
+/// Each run-time that is here has each row of a section, and what is not measured is said with its reason.
+#[test]
+fn openmp_is_measured_on_every_run_time_of_this_host() {
+    let machine = Machine::up(&MachineFile::host().with_user("arm-user", "aarch64"));
+    let report = machine.json(&["bench", "omp", "--quick"]);
+    let rows = report["rows"].as_array().expect("a list");
+    let sections = ["constructs", "schedules", "tasks", "start", "sharing", "regions", "matmul"];
+    for section in sections {
+        let of = |stack: &str| {
+            let rows = rows.iter().filter(|row| row["section"] == section && row["stack"] == stack);
+            rows.map(|row| (row["metric"].to_string(), row["threads"].to_string())).collect::<Vec<_>>()
+        };
+        let libgomp = of("libgomp");
+        assert!(!libgomp.is_empty(), "{section}: {report}");
+        for own in ["shared", "exclusive"] {
+            assert_eq!(of(own), libgomp, "{section}: {report}");
+        }
+        let judged = report["targets"].as_array().expect("a list");
+        assert!(judged.iter().any(|target| target["section"] == section), "{section}: {report}");
+    }
+    for row in rows {
+        assert!(row["p50_us"].is_f64() && row["p99_us"].is_f64() && row["runs"].as_u64() >= Some(1), "{row}");
+    }
+    for stack in ["hybrid", "libomp", "host and arm-user"] {
+        let measured = rows.iter().any(|row| row["stack"] == stack);
+        let absent = report["absent"].as_array().expect("a list");
+        let why =
+            absent.iter().find(|absent| absent["stack"] == stack).map(|absent| absent["why"].to_string());
+        assert!(measured || why.is_some_and(|why| why.len() > 10), "{stack}: {report}");
+    }
+    machine.tombolo(["bench", "omp", "--sections=all"]).fails_with(2, &["constructs, schedules, tasks"]);
+    machine.down();
+}

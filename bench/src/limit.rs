@@ -38,7 +38,7 @@ impl Limit {
     }
 
     /// The medians.
-    pub(super) fn median(limits: &[Limit]) -> Limit {
+    pub(crate) fn median(limits: &[Limit]) -> Limit {
         let of = |value: fn(&Limit) -> f64| median_of(limits.iter().map(value));
         Limit { line_ns: of(|limit| limit.line_ns), copy_gb_s: of(|limit| limit.copy_gb_s) }
     }

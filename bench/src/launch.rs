@@ -1,0 +1,146 @@
+//! Running programs that measure, and reading what they found: lines of JSON among what else is said.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::de::DeserializeOwned;
+
+/// How long a program may take to end what it has started once it is asked to.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Runs a program to its end and reads the figures that it wrote.
+///
+/// # Errors
+/// In words: how it ended and what it said last, that it found nothing, or wrote what is no figure.
+pub(crate) fn figures_of<T: DeserializeOwned>(
+    command: Command,
+    patience: Duration,
+) -> Result<Vec<T>, String> {
+    let (status, output, errors) = output_of(command, patience)?;
+    if !status.success() {
+        return Err(format!("{status}: {}", last_lines(&errors)));
+    }
+    parsed(&output)
+}
+
+/// The lines that are figures. Programs that start others say things of their own between them.
+pub(crate) fn parsed<T: DeserializeOwned>(output: &str) -> Result<Vec<T>, String> {
+    let lines = output.lines().map(str::trim).filter(|line| line.starts_with("{\"metric\""));
+    let figures: Result<Vec<T>, _> = lines.map(serde_json::from_str).collect();
+    match figures {
+        Ok(figures) if figures.is_empty() => Err("it ended well and found nothing".into()),
+        Ok(figures) => Ok(figures),
+        Err(error) => Err(format!("it wrote what is no figure: {error}")),
+    }
+}
+
+/// What it said last: the reason is at the end, if there is one.
+pub(crate) fn last_lines(errors: &str) -> String {
+    let lines: Vec<&str> = errors.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    match lines.len() {
+        0 => "and it said nothing".into(),
+        many => lines[many.saturating_sub(3)..].join("; "),
+    }
+}
+
+/// Runs a program to its end, and ends it with everything that it has started if that takes too long.
+pub(crate) fn output_of(
+    mut command: Command,
+    patience: Duration,
+) -> Result<(ExitStatus, String, String), String> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command.spawn().map_err(|error| format!("cannot start {name}: {error}"))?;
+    let (output, errors) = (drain(child.stdout.take()), drain(child.stderr.take()));
+    let until = Instant::now() + patience;
+    let status = loop {
+        match child.try_wait().map_err(|error| format!("cannot wait for {name}: {error}"))? {
+            Some(status) => break status,
+            None if Instant::now() >= until => {
+                end(&mut child);
+                return Err(format!("it did not end within {} s", patience.as_secs()));
+            }
+            None => std::thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let text = |reader: std::thread::JoinHandle<Vec<u8>>| {
+        String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned()
+    };
+    Ok((status, text(output), text(errors)))
+}
+
+fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // What was read until it broke is what there is.
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        bytes
+    })
+}
+
+/// Asks a program to end what it has started, and kills what is left of the group.
+fn end(child: &mut Child) {
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let signal = |signal| group.map(|group| kill_process_group(group, signal));
+    let _ = signal(Signal::TERM);
+    let until = Instant::now() + GRACE;
+    while Instant::now() < until && matches!(child.try_wait(), Ok(None)) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let _ = signal(Signal::KILL);
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(PartialEq, Debug, Deserialize)]
+    struct Figure {
+        metric: String,
+        bytes: u64,
+    }
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn figures_are_found_among_what_else_is_said() {
+        let output = "warning: something\n{\"metric\": \"put\", \"bytes\": 8, \"p50\": 1.5, \"p99\": 2.0, \"samples\": 3}\n";
+        let expected = Figure { metric: "put".into(), bytes: 8 };
+        assert_eq!(parsed(output), Ok(vec![expected]));
+        assert!(parsed::<Figure>("nothing\n").is_err());
+        assert!(parsed::<Figure>("{\"metric\": 1}\n").is_err());
+    }
+
+    #[test]
+    fn what_a_launcher_says_last_is_why() {
+        assert_eq!(last_lines("a\nb\n\nc\nd\n"), "b; c; d");
+        assert_eq!(last_lines(""), "and it said nothing");
+        let (status, output, errors) =
+            output_of(shell("echo out; echo why >&2; exit 3"), Duration::from_secs(20)).expect("it ends");
+        assert_eq!((status.code(), output.as_str(), errors.as_str()), (Some(3), "out\n", "why\n"));
+    }
+
+    #[test]
+    fn what_does_not_end_is_ended_with_its_children() {
+        let marker = format!("tombolo-bench-{}", std::process::id());
+        let script = format!("sh -c 'sleep 300 # {marker}' & wait");
+        let why = output_of(shell(&script), Duration::from_millis(200)).expect_err("it does not end");
+        assert!(why.contains("did not end"), "{why}");
+        let left = std::process::Command::new("pgrep").args(["-f", &marker]).output();
+        if let Ok(left) = left {
+            assert!(left.stdout.is_empty(), "{}", String::from_utf8_lossy(&left.stdout));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Whether a run had the processors to itself.
+
+use std::fs;
+use std::time::Instant;
+
+/// A run during which others used a larger share of all processors is taken again.
+const DISTURBED_SHARE: f64 = 0.05;
+
+/// The kernel counts in hundredths of a second, and not for everybody at the same moment.
+const INEXACT_TICKS: f64 = 2.0;
+
+/// Ticks a second, of what the kernel shows (`USER_HZ`).
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// What the processors have done so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Ticks in which they were not idle.
+    busy: f64,
+    /// Of these, for this program and what it has started and waited for.
+    own: f64,
+    processors: f64,
+    at: Instant,
+}
+
+impl Load {
+    /// What the kernel says; `None` where it does not.
+    pub(super) fn now() -> Option<Load> {
+        let all = fs::read_to_string("/proc/stat").ok()?;
+        let own = fs::read_to_string("/proc/self/stat").ok()?;
+        Load::read(&all, &own)
+    }
+
+    fn read(all: &str, own: &str) -> Option<Load> {
+        let first: Vec<f64> = numbers(all.lines().next()?.strip_prefix("cpu ")?);
+        // user, nice, system; idle and waiting for disks are not; interrupts; and what a hypervisor gave to others.
+        let busy = [0, 1, 2, 5, 6, 7].into_iter().map(|index| first.get(index).copied().unwrap_or(0.0)).sum();
+        let is_one = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
+        let processors = all.lines().filter(is_one).count() as f64;
+        // The name may have spaces; it ends with the last bracket. User, system, and those of children, from the 12th number on.
+        let own: Vec<f64> = numbers(own.rsplit_once(") ")?.1.split_once(' ')?.1);
+        let own = own.get(10..14)?.iter().sum();
+        Some(Load { busy, own, processors, at: Instant::now() })
+    }
+
+    /// Whether others used the processors since `before`.
+    pub(super) fn disturbed_since(&self, before: &Load) -> bool {
+        let others = (self.busy - before.busy) - (self.own - before.own);
+        let all = self.at.duration_since(before.at).as_secs_f64() * TICKS_PER_SECOND * self.processors;
+        others > DISTURBED_SHARE * all + INEXACT_TICKS
+    }
+}
+
+fn numbers(text: &str) -> Vec<f64> {
+    text.split_whitespace().map(|word| word.parse().unwrap_or(0.0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn others_are_told_from_this_program() {
+        let all = |user: u32| format!("cpu  {user} 10 20 1000 5 1 2 3 0 0\ncpu0 1 2 3\ncpu1 1 2 3\nintr 5\n");
+        let own =
+            |user: u32| format!("7 (a (b) c) S 1 7 7 0 -1 4194560 100 0 0 0 {user} 2 30 4 20 0 1 0 5 6\n");
+        let before = Load::read(&all(100), &own(10)).expect("read");
+        assert_eq!((before.busy, before.own, before.processors), (136.0, 46.0, 2.0));
+        let after = |busy, used| {
+            let load = Load::read(&all(busy), &own(used)).expect("read");
+            Load { at: before.at + Duration::from_secs(1), ..load }
+        };
+        // Two processors for a second: 200 ticks.
+        assert!(!after(300, 200).disturbed_since(&before));
+        assert!(after(300, 190).disturbed_since(&before));
+        assert!(Load::read("nothing", "7 (a) S 1").is_none());
+        assert!(Load::now().is_some());
+    }
+}

@@ -1,0 +1,317 @@
+//! Run-times of OpenMP, and how a program is compiled for and started on each.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tombolo_base::Isa;
+
+use super::Section;
+use super::report::Absent;
+
+/// What is run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Program {
+    /// `bench/omp/overheads.c`
+    Overheads,
+    /// `bench/omp/figures.c`
+    Figures,
+}
+
+impl Program {
+    const ALL: [Program; 2] = [Program::Overheads, Program::Figures];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Program::Overheads => "overheads",
+            Program::Figures => "figures",
+        }
+    }
+
+    const fn source(self) -> &'static str {
+        match self {
+            Program::Overheads => include_str!("../../omp/overheads.c"),
+            Program::Figures => include_str!("../../omp/figures.c"),
+        }
+    }
+}
+
+/// What both include.
+const HEADER: (&str, &str) = ("measure.h", include_str!("../../omp/measure.h"));
+
+/// Said to every compiler.
+const WORDS: [&str; 3] = ["-std=gnu11", "-O2", "-fopenmp"];
+
+/// Names of stacks that targets are about.
+pub(super) const LIBGOMP: &str = "libgomp";
+pub(super) const SHARED: &str = "shared";
+pub(super) const EXCLUSIVE: &str = "exclusive";
+const HYBRID: &str = "hybrid";
+const LIBOMP: &str = "libomp";
+
+/// Where its threads or processes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// Another's, on this host.
+    Peer,
+    /// Ours, on this host.
+    Own,
+    /// Ours, on nodes of unlike processors.
+    Nodes,
+}
+
+/// A run-time, and how programs are run on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stack {
+    /// The name in tables.
+    pub name: String,
+    /// What exactly it is.
+    pub about: String,
+    kind: Kind,
+    /// The folder with its programs.
+    programs: PathBuf,
+    /// What starts them, with its words; nothing if they start by themselves.
+    starter: Vec<OsString>,
+    environment: Vec<(&'static str, OsString)>,
+}
+
+impl Stack {
+    pub(super) fn is_own(&self) -> bool {
+        self.kind != Kind::Peer
+    }
+
+    pub(super) fn is_of_nodes(&self) -> bool {
+        self.kind == Kind::Nodes
+    }
+
+    /// Whether it is measured in that section.
+    pub(super) fn has(&self, section: Section) -> bool {
+        (section == Section::Nodes) == self.is_of_nodes()
+    }
+
+    /// The program on it, without its arguments.
+    pub(super) fn command(&self, program: Program, threads: Option<usize>) -> Command {
+        let path = self.programs.join(program.name());
+        let mut command = match self.starter.split_first() {
+            None => Command::new(path),
+            Some((starter, words)) => {
+                let mut command = Command::new(starter);
+                command.args(words).arg(path.with_extension("tbi"));
+                command
+            }
+        };
+        // What a user has set for programs of their own is not what is measured.
+        for (name, _) in std::env::vars_os() {
+            let ours = ["OMP_", "GOMP_", "KMP_"];
+            if ours.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+                command.env_remove(name);
+            }
+        }
+        if let Some(threads) = threads {
+            command.env("OMP_NUM_THREADS", threads.to_string());
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+/// What stacks are made of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tools {
+    /// The command `tombolo`.
+    pub tombolo: PathBuf,
+    /// The kit's folder.
+    pub kit: PathBuf,
+    /// The machine that is meant, if one is up.
+    pub machine: Option<String>,
+    /// A folder for sources and programs, which its owner removes.
+    pub scratch: PathBuf,
+}
+
+impl Tools {
+    /// Compiles programs in a folder of their own, by a compiler with its first words.
+    fn compile(
+        &self,
+        folder: &str,
+        compiler: &[&str],
+        programs: &[(Program, &str)],
+    ) -> Result<PathBuf, String> {
+        let folder = self.scratch.join(folder);
+        let cannot = |error: std::io::Error| format!("{} cannot be written: {error}", folder.display());
+        fs::create_dir_all(&folder).map_err(cannot)?;
+        fs::write(folder.join(HEADER.0), HEADER.1).map_err(cannot)?;
+        for (program, extension) in programs {
+            let source = format!("{}.c", program.name());
+            fs::write(folder.join(&source), program.source()).map_err(cannot)?;
+            let mut command = Command::new(compiler[0]);
+            command.args(&compiler[1..]).args(WORDS).arg(&source).arg("-o");
+            command.arg(format!("{}{extension}", program.name())).current_dir(&folder).stdin(Stdio::null());
+            let output =
+                command.output().map_err(|error| format!("{} cannot be started: {error}", compiler[0]))?;
+            if !output.status.success() {
+                let said = crate::launch::last_lines(&String::from_utf8_lossy(&output.stderr));
+                return Err(format!("{} cannot compile {source}: {said}", compiler[0]));
+            }
+        }
+        Ok(folder)
+    }
+
+    fn compile_for_host(&self, compiler: &str) -> Result<PathBuf, String> {
+        self.compile(compiler, &[compiler], &Program::ALL.map(|program| (program, "")))
+    }
+
+    /// Ours, with its workers where `mode` says.
+    fn own(&self, name: &str, mode: &str, programs: &Path) -> Result<Stack, Absent> {
+        let library = self.kit.join("gomp").join(Isa::current().name());
+        if !library.join("libgomp.so.1").is_file() {
+            let why = format!("there is no libgomp.so.1 in {}: `make kit` puts it there", library.display());
+            return Err(Absent::whole(name, why));
+        }
+        Ok(Stack {
+            name: name.to_owned(),
+            about: format!("Tombolo's libgomp.so.1, OMP_TOMBOLO={mode}"),
+            kind: Kind::Own,
+            programs: programs.to_owned(),
+            starter: Vec::new(),
+            environment: vec![("LD_LIBRARY_PATH", library.into()), ("OMP_TOMBOLO", mode.into())],
+        })
+    }
+}
+
+/// What a compiler says of itself first.
+fn version(compiler: &str) -> String {
+    let output = Command::new(compiler).arg("--version").stdin(Stdio::null()).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    text.lines().next().unwrap_or(compiler).to_owned()
+}
+
+/// Run-times of this host, in the order in which they are shown: those that can be run here, and those that cannot.
+#[must_use]
+pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
+    let (mut stacks, mut absent) = (Vec::new(), Vec::new());
+    let own = [(SHARED, "shared"), (EXCLUSIVE, "exclusive"), (HYBRID, "hybrid")];
+    match tools.compile_for_host("gcc") {
+        Ok(programs) => {
+            stacks.push(Stack {
+                name: LIBGOMP.to_owned(),
+                about: version("gcc"),
+                kind: Kind::Peer,
+                programs: programs.clone(),
+                starter: Vec::new(),
+                environment: Vec::new(),
+            });
+            for (name, mode) in own {
+                match tools.own(name, mode, &programs) {
+                    Ok(stack) => stacks.push(stack),
+                    Err(missing) => absent.push(missing),
+                }
+            }
+        }
+        Err(why) => {
+            let all = [LIBGOMP].into_iter().chain(own.map(|(name, _)| name));
+            absent.extend(all.map(|name| Absent::whole(name, why.clone())));
+        }
+    }
+    match tools.compile_for_host("clang") {
+        Ok(programs) => stacks.push(Stack {
+            name: LIBOMP.to_owned(),
+            about: format!(
+                "LLVM's, of {}; its workers fall asleep after 10 ms, as others' do",
+                version("clang")
+            ),
+            kind: Kind::Peer,
+            programs,
+            starter: Vec::new(),
+            environment: vec![("KMP_BLOCKTIME", "10".into())],
+        }),
+        Err(why) => absent.push(Absent::whole(LIBOMP, format!("{why}; `make bench-omp` installs it"))),
+    }
+    (stacks, absent)
+}
+
+/// Ours with a worker on this host and one on a node of another instruction set; `node` is its name, if one is up.
+///
+/// # Errors
+/// There is none, or programs cannot be made for it.
+pub fn node_stack(tools: &Tools, node: Option<&str>) -> Result<Stack, Absent> {
+    let name = format!("host and {}", node.unwrap_or("an Arm node"));
+    let absent = |why| Absent::whole(&name, why);
+    let Some(node) = node else {
+        let why = "no Arm node that emulates a processor on this kernel is up: --up machines/users.toml brings one up";
+        return Err(absent(why.to_owned()));
+    };
+    let tombolo = tools.tombolo.to_string_lossy();
+    let programs = tools
+        .compile("nodes", &[&tombolo, "ompcc"], &[(Program::Figures, ".tbi")])
+        .map_err(|why| absent(format!("{why}; `make omp` puts in place what it takes")))?;
+    let mut starter: Vec<OsString> = vec![tools.tombolo.clone().into()];
+    if let Some(machine) = &tools.machine {
+        starter.extend(["--machine".into(), machine.into()]);
+    }
+    let nodes = format!("OMP_TOMBOLO_NODES=host:1,{node}:1");
+    starter.extend(
+        ["--quiet", "run", "--no-input", "--env", "OMP_TOMBOLO=exclusive", "--env", &nodes].map(Into::into),
+    );
+    Ok(Stack {
+        about: format!("Tombolo's run-time with musl, by tombolo ompcc; {nodes}"),
+        name,
+        kind: Kind::Nodes,
+        programs,
+        starter,
+        environment: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tools(scratch: &Path) -> Tools {
+        Tools {
+            tombolo: "/nonexistent/tombolo".into(),
+            kit: "/nonexistent/kit".into(),
+            machine: Some("m".into()),
+            scratch: scratch.to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_said_with_what_makes_it() {
+        let scratch = std::env::temp_dir().join(format!("tombolo-omp-stacks-{}", std::process::id()));
+        let tools = tools(&scratch);
+        let (stacks, absent) = host_stacks(&tools);
+        let why =
+            |name: &str| absent.iter().find(|absent| absent.stack == name).map(|absent| absent.why.as_str());
+        for own in [SHARED, EXCLUSIVE, HYBRID] {
+            assert!(why(own).expect("absent").contains("make kit"), "{absent:?}");
+        }
+        assert!(stacks.iter().all(|stack| !stack.is_own()));
+        assert!(node_stack(&tools, None).expect_err("no node").why.contains("--up"));
+        let missing = node_stack(&tools, Some("arm-user")).expect_err("no compiler").why;
+        assert!(missing.contains("/nonexistent/tombolo cannot be started"), "{missing}");
+        std::fs::remove_dir_all(&scratch).expect("removed");
+    }
+
+    #[test]
+    fn each_stack_has_its_own_sections_and_settings() {
+        let stack = Stack {
+            name: "host and arm-user".into(),
+            about: String::new(),
+            kind: Kind::Nodes,
+            programs: "/p".into(),
+            starter: ["tombolo", "run"].map(Into::into).into(),
+            environment: vec![("OMP_TOMBOLO", "exclusive".into())],
+        };
+        assert!(stack.has(Section::Nodes) && !stack.has(Section::Matmul));
+        let command = stack.command(Program::Figures, Some(3));
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        assert_eq!(words, ["run", "/p/figures.tbi"]);
+        let set: Vec<_> =
+            command.get_envs().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect();
+        assert_eq!(set, ["OMP_NUM_THREADS", "OMP_TOMBOLO"]);
+        let here = Stack { kind: Kind::Own, starter: Vec::new(), ..stack };
+        assert!(here.has(Section::Constructs) && !here.has(Section::Nodes));
+        assert_eq!(here.command(Program::Overheads, None).get_program(), "/p/overheads");
+    }
+}

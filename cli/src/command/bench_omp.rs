@@ -1,0 +1,191 @@
+//! `tombolo bench omp`
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tombolo::{Isa, NodeInfo};
+use tombolo_bench::omp::{self, Section, Tools};
+use tombolo_machine::Kit;
+use tombolo_machine::build::Scratch;
+
+use super::bench::showing;
+use super::bench_suite::with_machine;
+use crate::context::{Context, print};
+use crate::failure::Failure;
+
+/// Measures OpenMP: what constructs cost and how regions run, beside GCC's libgomp and LLVM's libomp
+///
+/// Two programs are compiled, by gcc and, where it is there with LLVM's run-time (`make bench-omp`), by clang, and run on one run-time
+/// after the other, round by round: GCC's libgomp, and ours with its workers in one process (shared), in processes of their own
+/// (exclusive) and both (hybrid). They measure what constructs, schedules and tasks cost (the time of a loop with them less that of one
+/// without, as EPCC's benchmarks do), how long a program and its first workers take to start, memory that workers have not seen, empty
+/// regions by the number of workers, and matrices multiplied by rows. Figures are medians over the rounds; a run
+/// during which other programs used the processors is taken again.
+///
+/// Where a node of another instruction set is up, or with `--up`, a program by `tombolo ompcc` multiplies matrices with a worker on this
+/// host and one on the node; beside it is what it would take if each had as many rows as fit its speed. What cannot be measured is
+/// SKIPPED, with the reason.
+///
+/// The JSON has, for each of `rows`: section, stack, metric, threads, p50_us, p99_us, range_us and limit_us; and `targets` with
+/// their ratios.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  make bench-omp                               installs clang and LLVM's libomp
+  tombolo bench omp                            as tables, in two minutes
+  tombolo bench omp --up machines/users.toml   with an emulated Arm node
+  tombolo bench omp --sections constructs,regions --rounds 9
+  tombolo bench omp --json | jq '.targets[] | select(.met | not)'")]
+pub(crate) struct OmpOptions {
+    /// For machines
+    #[arg(long)]
+    json: bool,
+
+    /// Bring up the machine of this file for its nodes, and take it down again
+    #[arg(long, value_name = "FILE")]
+    up: Option<PathBuf>,
+
+    /// How often each run-time has its turn
+    #[arg(long, value_name = "COUNT", default_value_t = omp::Options::default().rounds, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+
+    /// How many workers most rows have, the master among them [default: the processors]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(2..=64))]
+    threads: Option<u16>,
+
+    /// Rows and columns of matrices
+    #[arg(long, value_name = "COUNT", default_value_t = omp::Options::default().size, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    size: u32,
+
+    /// Only these: constructs, schedules, tasks, start, sharing, regions, matmul, nodes
+    #[arg(long, value_name = "SECTION,…", value_delimiter = ',', value_parser = section)]
+    sections: Vec<Section>,
+
+    /// How often a run is taken again during which other programs used the processors
+    #[arg(long, value_name = "COUNT", default_value_t = omp::Options::default().retries)]
+    retries: u32,
+
+    /// Little of everything: to see that it works
+    #[arg(long, conflicts_with_all = ["rounds", "size", "retries"])]
+    quick: bool,
+}
+
+fn section(text: &str) -> Result<Section, String> {
+    Section::ALL.into_iter().find(|section| section.name() == text).ok_or_else(|| {
+        let names = Section::ALL.map(Section::name);
+        format!("sections are {}", names.join(", "))
+    })
+}
+
+impl OmpOptions {
+    fn to_bench(&self) -> omp::Options {
+        let usual = if self.quick {
+            omp::Options::quick()
+        } else {
+            omp::Options {
+                rounds: self.rounds,
+                size: self.size,
+                retries: self.retries,
+                ..omp::Options::default()
+            }
+        };
+        let threads = self.threads.map_or(usual.threads, usize::from);
+        omp::Options { threads, sections: self.sections.clone(), ..usual }
+    }
+}
+
+/// Status 1 when something that is there could not be measured; the report says what and why.
+pub(crate) fn run(context: &Context, options: &OmpOptions) -> Result<u8, Failure> {
+    let report = measure(context, options.up.as_deref(), &options.to_bench())?;
+    print(if options.json { report.to_json() } else { report.table() })?;
+    Ok(u8::from(!report.complete))
+}
+
+/// On this host, and with a node of the machine of a file, or of the one that is up.
+pub(super) fn measure(
+    context: &Context,
+    up: Option<&Path>,
+    options: &omp::Options,
+) -> Result<omp::Report, Failure> {
+    let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
+    let scratch = Scratch::new()?;
+    let mut tools = Tools {
+        tombolo: own.clone(),
+        kit: Kit::locate()?.root().to_owned(),
+        machine: context.machine.clone(),
+        scratch: scratch.path().to_owned(),
+    };
+    let mut report = None;
+    if options.wants(Section::Nodes) {
+        with_machine(context, &own, up, |domain| {
+            tools.machine = Some(domain.machine_name().to_owned());
+            report = Some(on_stacks(context, &tools, foreign(&domain.nodes()?), options)?);
+            Ok(())
+        })?;
+    }
+    match report {
+        Some(report) => Ok(report),
+        // Nothing is up: the host alone.
+        None => on_stacks(context, &tools, None, options),
+    }
+}
+
+fn on_stacks(
+    context: &Context,
+    tools: &Tools,
+    node: Option<&str>,
+    options: &omp::Options,
+) -> Result<omp::Report, Failure> {
+    let (mut stacks, mut absent) = omp::host_stacks(tools);
+    if options.wants(Section::Nodes) {
+        match omp::node_stack(tools, node) {
+            Ok(stack) => stacks.push(stack),
+            Err(missing) => absent.push(missing),
+        }
+    }
+    let run = showing(context, |progress| omp::run(&stacks, absent, options, progress));
+    run.map_err(Failure::system("measure the limit of this host"))
+}
+
+/// The node that a worker is sent to: of another instruction set for which there are such programs, emulated on this kernel if
+/// there is one.
+fn foreign(nodes: &[NodeInfo]) -> Option<&str> {
+    let of_kind = |kind: &str| {
+        let fits =
+            |node: &&NodeInfo| node.kind == kind && node.isa == Isa::Aarch64 && node.isa != Isa::current();
+        nodes.iter().find(fits)
+    };
+    of_kind("user").or_else(|| of_kind("vm")).map(|node| node.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: OmpOptions,
+    }
+
+    fn parse(line: &str) -> Result<OmpOptions, clap::Error> {
+        Line::try_parse_from(line.split(' ')).map(|line| line.options)
+    }
+
+    #[test]
+    fn sections_are_chosen_by_name() {
+        let all = parse("omp").expect("a line").to_bench();
+        assert_eq!(all, omp::Options::default());
+        assert!(all.wants(Section::Nodes));
+        let some = parse("omp --sections tasks,start --rounds 2 --threads 7").expect("a line").to_bench();
+        assert_eq!((some.rounds, some.threads), (2, 7));
+        assert!(some.wants(Section::Tasks) && !some.wants(Section::Matmul));
+        let quick = parse("omp --quick").expect("a line").to_bench();
+        assert_eq!(quick, omp::Options::quick());
+        for wrong in ["--rounds 0", "--size 5000", "--threads 1", "--sections all", "--quick --size 2"] {
+            assert!(parse(&format!("omp {wrong}")).is_err(), "{wrong}");
+        }
+    }
+}
