@@ -8,16 +8,13 @@ SUITE is `uh` or `vv`; FOLDER has the tests (`uh.sh` and `vv.sh` beside this pre
 reason. Ends with 1 if another test fails in ours, or if one that is listed passes.
 """
 
-import argparse
 import concurrent.futures
-import fnmatch
 import json
-import os
-import pathlib
 import subprocess
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent
+import suites
+
 SECONDS = 60
 #: Parts of OpenMP_VV that GCC 12 or a host without devices has nothing to do with.
 VV_WITHOUT = ["target", "device", "/6.0/", "/5.2/"]
@@ -50,55 +47,14 @@ def compile_test(suite, folder, work, name, source):
 
 
 def run_test(folder, program, mode, library, threads):
-    """Whether it passed, and why not."""
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
-    if mode != "libgomp":
-        environment.update(LD_LIBRARY_PATH=str(library), OMP_TOMBOLO=mode)
-    try:
-        done = subprocess.run([str(program)], cwd=folder, env=environment, capture_output=True, timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return f"did not end within {SECONDS} s"
-    if done.returncode == 0:
-        return None
-    lines = (done.stdout + done.stderr).decode(errors="replace").strip().splitlines()
-    return f"ended with {done.returncode}" + (f": {lines[-1][:150]}" if lines else "")
-
-
-def expected_of(suite):
-    """What is expected to fail: patterns, modes, reasons."""
-    lines = (HERE / "expected" / f"{suite}.txt").read_text().splitlines()
-    rows = [[part.strip() for part in line.split("|", 2)] for line in lines if line.strip() and not line.startswith("#")]
-    return [(pattern, modes.split(","), reason) for pattern, modes, reason in rows]
-
-
-def judge(suite, mode, failures, passed):
-    """Says what is not as expected; how much that is."""
-    wrong = 0
-    listed = expected_of(suite)
-    for name, why in failures.items():
-        reasons = [reason for pattern, modes, reason in listed if mode in modes and fnmatch.fnmatchcase(name, pattern)]
-        print(f"{mode}: {name}: {why}" + (f" (expected: {reasons[0]})" if reasons else ""))
-        wrong += not reasons
-    for name in passed:
-        for pattern, modes, reason in listed:
-            if mode in modes and fnmatch.fnmatchcase(name, pattern) and not reason.startswith("sometimes"):
-                print(f"{mode}: {name}: passes, but is listed: {reason}")
-                wrong += 1
-    return wrong
+    """Why it failed, if it did."""
+    return suites.run([str(program)], folder, suites.environment_of(mode, library, threads), SECONDS)[1]
 
 
 def main():
     """Compiles, runs, judges."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suite", choices=["uh", "vv"])
-    parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--work", type=pathlib.Path, required=True)
-    parser.add_argument("--library", type=pathlib.Path, required=True)
-    parser.add_argument("--modes", default="shared")
-    parser.add_argument("--threads", type=int, default=4)
+    parser = suites.parser(__doc__, ["uh", "vv"], "shared", "4")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     folder, work, library = options.folder.resolve(), options.work.resolve(), options.library.resolve()
     work.mkdir(parents=True, exist_ok=True)
@@ -111,8 +67,8 @@ def main():
         for mode in options.modes.split(","):
             found = dict(zip(ready, pool.map(lambda name: run_test(folder, programs[name], mode, library, options.threads), ready)))
             failures = {name: why for name, why in found.items() if why}
-            count = judge(options.suite, mode, failures, [name for name, why in found.items() if not why])
-            if mode != "libgomp":
+            count = suites.judge(options.suite, mode, failures, [name for name, why in found.items() if not why])
+            if mode != suites.PEER:
                 wrong += count
             print(f"{mode}: {len(ready) - len(failures)} of {len(ready)} pass")
             results[mode] = found

@@ -6,20 +6,12 @@
 # SOURCE is a tree of the suite 3.0, which stays as it is. TARGET is cargo's target folder, by default `target`, which has the kit. Needs
 # perl and gcc. What is made is kept in TARGET/omp-suites/uh until that folder is removed.
 set -eu
-source=$(realpath "$1")
-shift
-target=target
-case ${1:--} in -*) ;; *) target=$1 && shift ;; esac
-cd "$(dirname "$0")/../.."
-target=$(realpath "$target")
-work=$target/omp-suites/uh
 SCRIPT=uh
-. scripts/lib.sh
+. "$(dirname "$0")/suites.sh"
+work=$target/omp-suites/uh
 
 [ -f "$source/runtest.pl" ] || fail "$source has no runtest.pl: it is no tree of the suite"
 have perl || fail "perl is missing"
-library=$target/kit/gomp/$(uname -m)
-[ -f "$library/libgomp.so.1" ] || fail "$library/libgomp.so.1 is missing: run \`make kit\`"
 
 if [ ! -f "$work/source/bin/c/test_has_openmp.c" ]; then
     say "generating the tests, in $work/source"

@@ -6,16 +6,8 @@
 # SOURCE is a tree of OpenMP_VV, which stays as it is. TARGET is cargo's target folder, by default `target`, which has the kit. What is
 # made is kept in TARGET/omp-suites/vv until that folder is removed.
 set -eu
-source=$(realpath "$1")
-shift
-target=target
-case ${1:--} in -*) ;; *) target=$1 && shift ;; esac
-cd "$(dirname "$0")/../.."
-target=$(realpath "$target")
 SCRIPT=vv
-. scripts/lib.sh
+. "$(dirname "$0")/suites.sh"
 
 [ -f "$source/ompvv/ompvv.h" ] || fail "$source has no ompvv/ompvv.h: it is no tree of OpenMP_VV"
-library=$target/kit/gomp/$(uname -m)
-[ -f "$library/libgomp.so.1" ] || fail "$library/libgomp.so.1 is missing: run \`make kit\`"
 exec python3 testing/omp/run_validation.py vv "$source" --work "$target/omp-suites/vv" --library "$library" "$@"
