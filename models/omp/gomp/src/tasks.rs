@@ -81,6 +81,9 @@ pub unsafe extern "C" fn GOMP_task(
     detach: *mut usize,
 ) {
     let me = thread::current();
+    if !deferred && copy.is_none() && flags & (DEPEND | DETACH) == 0 {
+        return task::run_here(me, function, data, flags & FINAL != 0);
+    }
     // SAFETY: the caller says so.
     let depend = (flags & DEPEND != 0).then(|| unsafe { dependences(depend) });
     let create = Create {

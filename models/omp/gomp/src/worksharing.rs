@@ -27,7 +27,7 @@ unsafe fn bounds(found: Option<(u64, u64)>, low: *mut u64, high: *mut u64) -> bo
 
 /// Begins a loop whose order matters, without a chunk yet.
 fn forget_chunk(me: &'static Thread) {
-    me.adjust(|seat| seat.chunk = (0, 0));
+    me.set_chunk((0, 0));
 }
 
 fn chunk_of(chunk: i64) -> u64 {

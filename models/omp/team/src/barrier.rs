@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
+use crate::tasking;
 use crate::thread::Thread;
-use crate::{task, wait};
+use crate::wait::{self, Sleep};
 
 /// Waits until all threads of the team are here and all tasks are finished. True if the region was cancelled, which only
 /// those notice that may be.
 pub fn barrier(me: &'static Thread, cancellable: bool) -> bool {
-    let seat = me.seat();
-    let team = seat.team;
+    let team = me.team();
     let cancelled = || cancellable && team.cancelled.load(Ordering::Acquire);
     if cancelled() {
         return true;
@@ -23,7 +23,7 @@ pub fn barrier(me: &'static Thread, cancellable: bool) -> bool {
     }
     let generation = team.generation.0.load(Ordering::Relaxed);
     if tasked() {
-        task::run_any(me);
+        tasking::run_any(me);
     }
     if team.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == team.size() {
         if tasked() {
@@ -36,13 +36,13 @@ pub fn barrier(me: &'static Thread, cancellable: bool) -> bool {
     }
     loop {
         let open = || team.generation.0.load(Ordering::Acquire) != generation;
-        wait::until(me, Some(&team.sleepers), || open() || cancelled() || team.has_queued());
+        wait::until(me, Sleep::Together(&team.bell), || open() || cancelled(), || team.has_queued());
         if open() {
             return false;
         }
         if cancelled() {
             return true;
         }
-        task::run_any(me);
+        tasking::run_any(me);
     }
 }

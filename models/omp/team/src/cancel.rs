@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::sys;
 use crate::thread::Thread;
 
 /// What is cancelled, as GCC numbers it.
@@ -23,10 +22,7 @@ pub fn cancel(me: &'static Thread, which: i32, really: bool) -> bool {
     match which {
         PARALLEL => {
             seat.team.cancelled.store(true, Ordering::SeqCst);
-            sys::full_fence();
-            for member in seat.team.members() {
-                member.wake();
-            }
+            seat.team.alarm();
         }
         TASKGROUP => {
             if let Some(group) = seat.task.group() {
@@ -35,10 +31,7 @@ pub fn cancel(me: &'static Thread, which: i32, really: bool) -> bool {
         }
         _ => {
             seat.share.cancelled.store(true, Ordering::SeqCst);
-            sys::full_fence();
-            for member in seat.team.members() {
-                member.wake();
-            }
+            seat.team.alarm();
         }
     }
     true

@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 
 use crate::lock::Spinlock;
 use crate::store::Store;
-use crate::task::{self, Task};
+use crate::task::Task;
+use crate::tasking;
 use crate::thread::Thread;
 
 /// What a task says of an address.
@@ -292,6 +293,6 @@ pub fn wait_for(me: &'static Thread, parent: &'static Task, dependences: &[Depen
             });
         }
     }
-    task::help_until(me, || stub.blockers.load(Ordering::Acquire) == 1);
+    tasking::help_until(me, || stub.blockers.load(Ordering::Acquire) == 1);
     stub.forget();
 }

@@ -10,7 +10,8 @@ use crate::icv::Kind;
 use crate::share::{Range, WorkShare};
 use crate::store::Store;
 use crate::thread::Thread;
-use crate::{loops, sys, wait};
+use crate::wait::{self, Sleep};
+use crate::{loops, sys};
 
 /// Loops within each other that can be so ordered.
 const DEPTH: usize = 32;
@@ -134,9 +135,10 @@ pub fn wait(me: &'static Thread, iteration: &[u64]) {
         chunk => iteration[0] / chunk,
     };
     let (entry, number) = (doacross.entry(index), doacross.number(iteration));
-    wait::until(me, Some(&seat.team.sleepers), || {
-        entry.load(Ordering::Acquire) >= number || seat.team.cancelled.load(Ordering::Relaxed)
-    });
+    let come = || entry.load(Ordering::Acquire) >= number || seat.team.cancelled.load(Ordering::Relaxed);
+    while !come() {
+        wait::until(me, Sleep::Counted(&seat.team.sleepers), come, || false);
+    }
 }
 
 /// Whose an iteration is under a static schedule.

@@ -1,6 +1,6 @@
 //! Where threads sleep and are woken.
 //!
-//! A thread sleeps on a word of its own, its *dock*. Bit 0 says that it sleeps or is about to; the rest counts what it was
+//! A thread sleeps on a word of its own, its *dock*, or with others of its team on a *bell*, where all wait for the same. Bit 0 says that it sleeps or is about to; the rest counts what it was
 //! given to do. Whoever makes something true that others wait for looks for their bit afterwards. One side writes the bit and then
 //! looks at the condition, the other makes the condition true and then looks at the bit, each with a full fence between: so one
 //! of them sees the other, and no wake-up is lost. `tests/loom.rs` tries every schedule of it.
@@ -124,7 +124,7 @@ impl Dock {
 
     #[cfg(loom)]
     fn futex_wake(&self) {
-        self.kernel.wake();
+        self.kernel.wake(1);
     }
 }
 
@@ -141,11 +141,70 @@ impl Sleepers {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether there are any whom that concerns which was made true just before. Their docks may be looked at after this.
+    /// Whether there are any whom that concerns which was made true before, with a full fence after it. Their docks may be looked at
+    /// after this.
     #[inline]
     pub fn any(&self) -> bool {
-        fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// What those of a team sleep on who all wait for the same, so that one call wakes them. Its word counts how often it rang.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Bell {
+    word: AtomicU32,
+    sleepers: AtomicU32,
+    #[cfg(loom)]
+    kernel: model::Kernel,
+}
+
+impl Bell {
+    /// Sleeps unless the condition holds; afterwards it may hold or not.
+    pub fn sleep_unless(&self, condition: &mut impl FnMut() -> bool) {
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        // Whoever rings has made the condition true before: then it is seen here, or the word is not what it was.
+        let before = self.word.load(Ordering::Acquire);
+        fence(Ordering::SeqCst);
+        if !condition() {
+            self.park(before);
+        }
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Wakes so many of those who sleep, or are about to. What they wait for was made true before, with a full fence after it.
+    #[inline]
+    pub fn ring(&self, count: u32) {
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
+            self.word.fetch_add(1, Ordering::AcqRel);
+            self.unpark(count);
+        }
+    }
+
+    /// Whether there are any who sleep, or are about to.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.sleepers.load(Ordering::Relaxed) > 0
+    }
+
+    #[cfg(not(loom))]
+    fn park(&self, expected: u32) {
+        crate::park::sleep(&self.word, expected);
+    }
+
+    #[cfg(not(loom))]
+    fn unpark(&self, count: u32) {
+        crate::park::wake(&self.word, count);
+    }
+
+    #[cfg(loom)]
+    fn park(&self, expected: u32) {
+        self.kernel.wait(&self.word, expected);
+    }
+
+    #[cfg(loom)]
+    fn unpark(&self, count: u32) {
+        self.kernel.wake(count);
     }
 }
 
@@ -169,9 +228,9 @@ mod model {
             }
         }
 
-        pub(super) fn wake(&self) {
+        pub(super) fn wake(&self, count: u32) {
             let _queue = self.queue.lock().unwrap();
-            self.woken.notify_one();
+            if count == 1 { self.woken.notify_one() } else { self.woken.notify_all() }
         }
     }
 }

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::task;
 use crate::thread::Thread;
+use crate::{task, tasking};
 
 /// A task group.
 pub struct Group {
@@ -33,7 +33,7 @@ impl Group {
     pub fn leave(&self) {
         // The group may be gone as soon as it is empty.
         let owner = self.owner;
-        if self.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.count.fetch_sub(1, Ordering::AcqRel) == 1 && !ptr::eq(owner, task::me_or_null()) {
             owner.dock.tell();
         }
     }
@@ -81,7 +81,7 @@ pub fn end(me: &'static Thread) {
     let task = me.task();
     let Some(group) = task.group() else { return };
     if group.count.load(Ordering::Acquire) > 0 {
-        task::help_until(me, || group.count.load(Ordering::Acquire) == 0);
+        tasking::help_until(me, || group.count.load(Ordering::Acquire) == 0);
     }
     task.set_group(group.outer.get());
     // SAFETY: it came from the store, and no task is of it any more.

@@ -34,6 +34,7 @@ pub mod store;
 pub mod sys;
 pub mod tally;
 pub mod task;
+pub mod tasking;
 pub mod taskloop;
 pub mod team;
 pub mod thread;

@@ -83,6 +83,12 @@ impl Spinlock {
         Self(Lock::new())
     }
 
+    /// Takes the lock for as long as the value lives, if nobody has it.
+    #[inline]
+    pub fn try_hold(&self) -> Option<Held<'_>> {
+        self.0.try_acquire().then(|| Held(&self.0))
+    }
+
     /// Takes the lock for as long as the value lives.
     #[inline]
     pub fn hold(&self) -> Held<'_> {
@@ -166,6 +172,16 @@ mod tests {
             .collect();
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
         assert_eq!(counter.1.get(), 8000);
+    }
+
+    #[test]
+    fn trying_does_not_take_it_from_who_has_it() {
+        let lock = Spinlock::new();
+        let held = lock.hold();
+        assert!(lock.try_hold().is_none());
+        assert!(lock.try_hold().is_none(), "the first attempt gave it back");
+        drop(held);
+        assert!(lock.try_hold().is_some());
     }
 
     #[test]

@@ -7,8 +7,8 @@ use crate::share::{self, Range, WorkShare};
 use crate::skew;
 use crate::sys;
 use crate::tally;
-use crate::thread::{Seat, Thread};
-use crate::wait;
+use crate::thread::Thread;
+use crate::wait::{self, Sleep};
 
 /// Beyond this many iterations, or with longer chunks, the next one is not taken by adding.
 const EASY: u64 = 1 << 62;
@@ -46,13 +46,12 @@ pub fn start(me: &'static Thread, range: Range, (kind, chunk): (Kind, u64)) -> (
 /// The next chunk of the loop that the thread is at, in the program's bounds.
 #[inline]
 pub fn next(me: &'static Thread) -> Option<(u64, u64)> {
-    let seat = me.seat();
-    let share = seat.share;
+    let share = me.share();
     let (low, high) = match share.kind.get() {
-        Kind::Dynamic if seat.team.is_skewed() => next_dynamic_skewed(seat)?,
+        Kind::Dynamic if me.team().is_skewed() => next_dynamic_skewed(me)?,
         Kind::Dynamic => next_dynamic(share)?,
-        Kind::Guided => next_guided(seat)?,
-        Kind::Static | Kind::Auto => next_static(me, seat)?,
+        Kind::Guided => next_guided(me)?,
+        Kind::Static | Kind::Auto => next_static(me)?,
     };
     if let Some(tally) = tally::of(me) {
         tally.iterate(high - low);
@@ -62,15 +61,14 @@ pub fn next(me: &'static Thread) -> Option<(u64, u64)> {
 
 /// As [`next`], for loops in which the order matters: what the thread had before is in order first.
 pub fn next_ordered(me: &'static Thread) -> Option<(u64, u64)> {
-    let seat = me.seat();
     finish_chunk(me);
-    let share = seat.share;
+    let share = me.share();
     let taken = match share.kind.get() {
         Kind::Dynamic => next_dynamic(share),
-        Kind::Guided => next_guided(seat),
-        Kind::Static | Kind::Auto => next_static(me, seat),
+        Kind::Guided => next_guided(me),
+        Kind::Static | Kind::Auto => next_static(me),
     };
-    me.adjust(|seat| seat.chunk = taken.unwrap_or((0, 0)));
+    me.set_chunk(taken.unwrap_or((0, 0)));
     if let (Some((low, high)), Some(tally)) = (taken, tally::of(me)) {
         tally.iterate(high - low);
     }
@@ -94,22 +92,22 @@ fn next_dynamic(share: &WorkShare) -> Option<(u64, u64)> {
 
 /// As [`next_dynamic`] in a team whose threads are not equally fast: those that are faster take several chunks at once, where that was left to us.
 #[cold]
-fn next_dynamic_skewed(seat: Seat) -> Option<(u64, u64)> {
-    let share = seat.share;
-    let weight = seat.team.weight(seat.id);
+fn next_dynamic_skewed(me: &'static Thread) -> Option<(u64, u64)> {
+    let (share, team) = (me.share(), me.team());
+    let weight = team.weight(me.id());
     let whole = share.chunk.get() > 1 || share.doacross.get().is_some() || weight.own < 2 * weight.least;
     if whole || share.cancelled.load(Ordering::Relaxed) {
         return next_dynamic(share);
     }
-    take(share, |left| skew::dynamic(left, u64::from(seat.team.size()), weight))
+    take(share, |left| skew::dynamic(left, u64::from(team.size()), weight))
 }
 
-fn next_guided(seat: Seat) -> Option<(u64, u64)> {
-    let share = seat.share;
+fn next_guided(me: &'static Thread) -> Option<(u64, u64)> {
+    let (share, team) = (me.share(), me.team());
     if share.cancelled.load(Ordering::Relaxed) {
         return None;
     }
-    let (chunk, size) = (share.chunk.get(), u64::from(seat.team.size()));
+    let (chunk, size) = (share.chunk.get(), u64::from(team.size()));
     if share.doacross.get().is_some() {
         // What was posted is kept by chunk, so each has to be of one thread.
         return take(share, |left| {
@@ -117,8 +115,8 @@ fn next_guided(seat: Seat) -> Option<(u64, u64)> {
             part.checked_next_multiple_of(chunk).unwrap_or(left).max(chunk).min(left)
         });
     }
-    if seat.team.is_skewed() {
-        let weight = seat.team.weight(seat.id);
+    if team.is_skewed() {
+        let weight = team.weight(me.id());
         return take(share, |left| skew::guided(left, chunk, weight));
     }
     take(share, |left| left.div_ceil(size).max(chunk).min(left))
@@ -139,25 +137,25 @@ fn take(share: &WorkShare, rule: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
 }
 
 /// Static schedules need nobody else: who gets what follows from the number of the thread.
-fn next_static(me: &'static Thread, seat: Seat) -> Option<(u64, u64)> {
-    let share = seat.share;
+fn next_static(me: &'static Thread) -> Option<(u64, u64)> {
+    let share = me.share();
     if share.cancelled.load(Ordering::Relaxed) {
         return None;
     }
-    let (count, size, id) = (share.range.get().count, u64::from(seat.team.size()), u64::from(seat.id));
+    let (count, size, id) = (share.range.get().count, u64::from(me.team().size()), u64::from(me.id()));
+    let trip = me.count_trip();
     let part = match share.chunk.get() {
-        0 if seat.trip > 0 => None,
-        0 if share.kind.get() == Kind::Auto && seat.team.is_skewed() => {
-            Some(skew::part(count, seat.team.weight(seat.id)))
+        0 if trip > 0 => None,
+        0 if share.kind.get() == Kind::Auto && me.team().is_skewed() => {
+            Some(skew::part(count, me.team().weight(me.id())))
         }
         0 => Some(equal_part(count, size, id)),
         chunk => {
-            let number = u128::from(seat.trip) * u128::from(size) + u128::from(id);
+            let number = u128::from(trip) * u128::from(size) + u128::from(id);
             let low = u64::try_from(number * u128::from(chunk)).ok()?;
             Some((low, low.saturating_add(chunk).min(count)))
         }
     };
-    me.adjust(|seat| seat.trip += 1);
     part.filter(|&(low, high)| low < high)
 }
 
@@ -178,11 +176,14 @@ pub fn wait_for_turn(me: &'static Thread) {
     }
     let wants = &seat.team.member(seat.id).wants;
     wants.store(low + 1, Ordering::SeqCst);
-    wait::until(me, None, || {
+    let come = || {
         turn.load(Ordering::Acquire) == low
             || seat.share.cancelled.load(Ordering::Relaxed)
             || seat.team.cancelled.load(Ordering::Relaxed)
-    });
+    };
+    while !come() {
+        wait::until(me, Sleep::Alone, come, || false);
+    }
     wants.store(0, Ordering::Relaxed);
 }
 
@@ -195,7 +196,7 @@ fn finish_chunk(me: &'static Thread) {
     }
     wait_for_turn(me);
     seat.share.turn.0.store(high, Ordering::SeqCst);
-    me.adjust(|seat| seat.chunk = (0, 0));
+    me.set_chunk((0, 0));
     if seat.team.size() == 1 {
         return;
     }
@@ -219,18 +220,19 @@ pub fn start_sections(me: &'static Thread, count: u64) -> (&'static WorkShare, b
 
 /// The next section for this thread, from 1; 0 when there are none left.
 pub fn next_section(me: &'static Thread) -> u32 {
-    next_dynamic(me.seat().share).map_or(0, |(low, _)| u32::try_from(low + 1).unwrap_or(u32::MAX))
+    next_dynamic(me.share()).map_or(0, |(low, _)| u32::try_from(low + 1).unwrap_or(u32::MAX))
 }
 
 /// Whether this thread is to run the `single` that it comes to.
 #[inline]
 pub fn single(me: &'static Thread) -> bool {
-    let seat = me.seat();
-    me.adjust(|seat| seat.singles = seat.singles.wrapping_add(1));
-    let singles = &seat.team.singles.0;
-    seat.team.size() == 1
-        || singles
-            .compare_exchange(seat.singles, seat.singles.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed)
+    let before = me.count_single();
+    let team = me.team();
+    team.size() == 1
+        || team
+            .singles
+            .0
+            .compare_exchange(before, before.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
 }
 

@@ -1,7 +1,7 @@
 //! Tasks that wait for somebody to run them.
 //!
-//! Each member of a team has a queue: it takes what it put there last, others take what is there longest. Tasks with a
-//! priority are in one list of the team.
+//! Each member of a team has a queue that only it puts tasks into: it takes what it put there last, others take what is there longest. Tasks with a
+//! priority, and those that were set free from outside, are in one list of the team.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,11 +15,13 @@ use crate::task::Task;
 pub struct Queue {
     length: AtomicU32,
     lock: Spinlock,
+    /// How many its member ever queued; only that member looks at it.
+    pushed: Cell<u64>,
     oldest: Cell<Option<&'static Task>>,
     newest: Cell<Option<&'static Task>>,
 }
 
-// SAFETY: cells are touched only while the lock is held.
+// SAFETY: cells are touched only while the lock is held, but `pushed`, which only the member has whose queue it is.
 unsafe impl Sync for Queue {}
 
 /// A task's place in a queue.
@@ -27,6 +29,18 @@ unsafe impl Sync for Queue {}
 pub struct Links {
     older: Cell<Option<&'static Task>>,
     newer: Cell<Option<&'static Task>>,
+}
+
+impl Links {
+    /// For a list that is no queue: takes off what comes after.
+    pub fn take_older(&self) -> Option<&'static Task> {
+        self.older.take()
+    }
+
+    /// For a list that is no queue: says what comes after.
+    pub fn put_before(&self, next: Option<&'static Task>) {
+        self.older.set(next);
+    }
 }
 
 impl Queue {
@@ -42,7 +56,21 @@ impl Queue {
         self.length.load(Ordering::Relaxed)
     }
 
-    /// Puts a task behind all others.
+    /// How many its member ever queued, here or with a priority. For that member.
+    #[inline]
+    pub fn pushed(&self) -> u64 {
+        self.pushed.get()
+    }
+
+    /// The number of the next. For the member whose queue it is.
+    #[inline]
+    pub fn count(&self) -> u64 {
+        let number = self.pushed.get() + 1;
+        self.pushed.set(number);
+        number
+    }
+
+    /// Puts a task behind all others; it has its number. For the member whose queue it is.
     pub fn push(&self, task: &'static Task) {
         let _held = self.lock.hold();
         let newest = self.newest.replace(Some(task));
@@ -55,44 +83,54 @@ impl Queue {
         self.length.store(self.length() + 1, Ordering::Relaxed);
     }
 
-    /// Takes the newest that may be taken.
+    /// Takes the newest if its number is higher than this.
     #[inline]
-    pub fn take_newest(&self, may: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
-        self.take(self.newest_of(), |task| task.links.older.get(), may)
-    }
-
-    /// Takes the oldest that may be taken.
-    #[inline]
-    pub fn take_oldest(&self, may: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
-        self.take(self.oldest_of(), |task| task.links.newer.get(), may)
-    }
-
-    fn newest_of(&self) -> &Cell<Option<&'static Task>> {
-        &self.newest
-    }
-
-    fn oldest_of(&self) -> &Cell<Option<&'static Task>> {
-        &self.oldest
-    }
-
-    #[inline]
-    fn take(
-        &self,
-        from: &Cell<Option<&'static Task>>,
-        next: impl Fn(&'static Task) -> Option<&'static Task>,
-        may: impl Fn(&'static Task) -> bool,
-    ) -> Option<&'static Task> {
+    pub fn take_newest(&self, since: u64) -> Option<&'static Task> {
         if !self.any() {
             return None;
         }
         let _held = self.lock.hold();
-        let mut at = from.get();
+        let task = self.newest.get().filter(|task| task.number.get() > since)?;
+        self.unlink(task);
+        Some(task)
+    }
+
+    /// Takes the oldest.
+    #[inline]
+    pub fn take_oldest(&self) -> Option<&'static Task> {
+        if !self.any() {
+            return None;
+        }
+        let _held = self.lock.hold();
+        let task = self.oldest.get()?;
+        self.unlink(task);
+        Some(task)
+    }
+
+    /// Takes the oldest if it may be taken, or else the newest. Nothing if the queue is in use.
+    pub fn take_end(&self, may: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
+        if !self.any() {
+            return None;
+        }
+        let _held = self.lock.try_hold()?;
+        let task = [&self.oldest, &self.newest].into_iter().filter_map(Cell::get).find(|task| may(task))?;
+        self.unlink(task);
+        Some(task)
+    }
+
+    /// Takes the oldest of those that may be taken.
+    fn take_first(&self, may: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
+        if !self.any() {
+            return None;
+        }
+        let _held = self.lock.hold();
+        let mut at = self.oldest.get();
         while let Some(task) = at {
             if may(task) {
                 self.unlink(task);
                 return Some(task);
             }
-            at = next(task);
+            at = task.links.newer.get();
         }
         None
     }
@@ -125,6 +163,12 @@ impl Urgent {
         self.queue.any()
     }
 
+    /// How many there are.
+    #[inline]
+    pub fn length(&self) -> u32 {
+        self.queue.length()
+    }
+
     /// Puts a task behind all that are at least as urgent.
     pub fn push(&self, task: &'static Task) {
         let queue = &self.queue;
@@ -149,6 +193,6 @@ impl Urgent {
     /// Takes the most urgent that may be taken.
     #[inline]
     pub fn take(&self, may: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
-        self.queue.take_oldest(may)
+        self.queue.take_first(may)
     }
 }

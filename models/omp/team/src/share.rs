@@ -151,8 +151,7 @@ impl WorkShare {
 /// Comes to the next construct. `describe` is for whoever comes first, which the second value says.
 #[inline]
 pub fn enter(me: &'static Thread, describe: impl FnOnce(&WorkShare)) -> (&'static WorkShare, bool) {
-    let seat = me.seat();
-    let last = seat.share;
+    let last = me.share();
     let mut next = last.next.load(Ordering::Acquire);
     let mut first = false;
     if next.is_null() {
@@ -168,13 +167,10 @@ pub fn enter(me: &'static Thread, describe: impl FnOnce(&WorkShare)) -> (&'stati
             }
         }
     }
-    pass(me, seat.team, last);
+    pass(me, me.team(), last);
     // SAFETY: a construct is there until all have passed it, and this thread has not.
     let share: &'static WorkShare = unsafe { &*next };
-    me.adjust(|seat| {
-        seat.share = share;
-        seat.trip = 0;
-    });
+    me.set_share(share);
     (share, first)
 }
 

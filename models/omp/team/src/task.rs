@@ -1,40 +1,67 @@
-//! Tasks: from `GOMP_task` to the end of what they are waited for by.
+//! Tasks: from `GOMP_task` to the end of what they are waited for by. Who runs which is in [`crate::tasking`].
 //!
 //! A task is a record in the store with its arguments behind it. It lives until it is finished and all tasks that it created are
-//! gone, as these know it as their parent. A thread that waits inside of a task runs only tasks that descend from it, as OpenMP
-//! says of tied tasks; in a barrier it runs any.
+//! gone, as these know it as their parent.
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::depend::{self, Dependents, Table};
 use crate::group::Group;
 use crate::icv::Icv;
 use crate::queue::Links;
+use crate::tasking::{self, help_until};
 use crate::thread::{Function, Thread};
-use crate::{sys, tally, wait};
+use crate::{sys, tally};
 
-/// Tasks that a thread may have waiting before it runs the next at once.
-const ENOUGH: u32 = 256;
+/// Tasks that wait at a thread for each thread of the team, before it runs the next at once.
+const ENOUGH: u32 = 16;
+/// As many as wait at most.
+const TOO_MANY: u32 = 256;
 
 /// What `omp_fulfill_event` and the end of the body have done.
 const BODY_ENDED: u32 = 1;
 const FULFILLED: u32 = 2;
+
+/// In [`Task::counts`]: a task that it created and that is not finished.
+const CHILD: u64 = 1;
+/// In [`Task::counts`]: somebody who knows its record, itself included until it is finished.
+const KNOWN: u64 = 1 << 32;
+
+/// How a task came to be queued: when, and by whom.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Origin {
+    /// The member who did.
+    pub by: u32,
+    /// How many that one had queued, up to this.
+    pub number: u64,
+    /// The task that member had taken from another's queue before, from which this one descends. The *strand* is what runs without going over to
+    /// another thread.
+    pub strand: Option<&'static Task>,
+}
 
 /// A task.
 #[repr(C, align(64))]
 pub struct Task {
     /// Its place in a queue.
     pub links: Links,
+    /// How many were queued where it is, up to itself.
+    pub number: Cell<u64>,
+    /// How many whoever runs it had queued when it began: what has a higher number in that queue descends from it.
+    pub began: Cell<u64>,
+    /// How it came to be queued.
+    pub origin: Cell<Origin>,
+    /// The strand that it runs in, for what it creates.
+    pub strand: Cell<Option<&'static Task>>,
+    /// [`CHILD`]ren and those to whom it is [`KNOWN`].
+    counts: AtomicU64,
     function: Cell<Option<Function>>,
     data: Cell<*mut libc::c_void>,
     parent: Cell<Option<&'static Task>>,
-    depth: Cell<u32>,
-    /// Tasks that it created and that are not finished.
-    children: AtomicU32,
-    /// Itself until it is finished, and who knows its record.
-    known: AtomicU32,
+    /// Who runs it.
+    thread: AtomicPtr<Thread>,
     priority: Cell<i32>,
     explicit: Cell<bool>,
     last: Cell<bool>,
@@ -42,10 +69,10 @@ pub struct Task {
     /// Whether its arguments were made by the program, which then has to destroy them by running it.
     constructed: Cell<bool>,
     detachable: Cell<bool>,
+    /// Whether others may wait for it by `depend`.
+    depends: Cell<bool>,
     event: AtomicU32,
     icv: Cell<Option<Icv>>,
-    /// Who runs it.
-    thread: AtomicPtr<Thread>,
     /// The group it is of.
     group: Cell<Option<&'static Group>>,
     /// How many tasks it waits for before it may run, and itself while it is created.
@@ -94,21 +121,24 @@ impl Task {
     fn empty() -> Self {
         Self {
             links: Links::default(),
+            number: Cell::new(0),
+            began: Cell::new(0),
+            origin: Cell::new(Origin::default()),
+            strand: Cell::new(None),
+            counts: AtomicU64::new(KNOWN),
             function: Cell::new(None),
             data: Cell::new(ptr::null_mut()),
             parent: Cell::new(None),
-            depth: Cell::new(0),
-            children: AtomicU32::new(0),
-            known: AtomicU32::new(1),
+            thread: AtomicPtr::new(ptr::null_mut()),
             priority: Cell::new(0),
             explicit: Cell::new(true),
             last: Cell::new(false),
             deferred: Cell::new(false),
             constructed: Cell::new(false),
             detachable: Cell::new(false),
+            depends: Cell::new(false),
             event: AtomicU32::new(0),
             icv: Cell::new(None),
-            thread: AtomicPtr::new(ptr::null_mut()),
             group: Cell::new(None),
             blockers: AtomicU32::new(1),
             dependents: Dependents::default(),
@@ -126,8 +156,7 @@ impl Task {
         self.explicit.set(false);
         self.last.set(false);
         self.group.set(group);
-        self.children.store(0, Ordering::Relaxed);
-        self.known.store(1, Ordering::Relaxed);
+        self.counts.store(KNOWN, Ordering::Relaxed);
         self.thread.store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
     }
 
@@ -150,6 +179,13 @@ impl Task {
         let mut icv = self.icv();
         change(&mut icv);
         self.icv.set(Some(icv));
+    }
+
+    /// Begins with another's variables.
+    #[inline]
+    fn inherit(&self, parent: &Self) {
+        // SAFETY: both are there and not the same, and belong to this thread. A copy by `get` and `set` may be in other pieces.
+        unsafe { self.icv.as_ptr().copy_from_nonoverlapping(parent.icv.as_ptr(), 1) };
     }
 
     /// `priority`.
@@ -202,47 +238,90 @@ impl Task {
 
     /// One more knows its record.
     pub fn remember(&self) {
-        self.known.fetch_add(1, Ordering::Relaxed);
+        self.counts.fetch_add(KNOWN, Ordering::Relaxed);
     }
 
     /// One fewer knows its record; it goes if that was the last.
     pub fn forget(&'static self) {
-        let mut task = self;
-        while task.known.fetch_sub(1, Ordering::AcqRel) == 1 && task.explicit.get() {
-            let parent = task.parent.get();
-            if let Some(me) = sys::me() {
-                // SAFETY: it came from the store, and nobody knows it any more.
-                unsafe { me.store().release(ptr::from_ref(task).cast_mut().cast()) };
-            }
-            let Some(parent) = parent else { return };
-            task = parent;
+        if self.counts.fetch_sub(KNOWN, Ordering::AcqRel) >> 32 == 1 && self.explicit.get() {
+            self.go(0);
         }
     }
 
-    /// Whether it descends from another.
-    #[inline]
-    fn descends_from(&'static self, ancestor: &'static Task) -> bool {
+    /// It is finished: its parent has `child` fewer that are not, and its record goes if nobody else knows it.
+    fn leave(&'static self, child: u64) {
+        let alone = self.counts.load(Ordering::Acquire) >> 32 == 1;
+        if alone || self.counts.fetch_sub(KNOWN, Ordering::AcqRel) >> 32 == 1 {
+            self.go(child);
+        } else if child > 0
+            && let Some(parent) = self.parent.get()
+        {
+            parent.lose(child);
+        }
+    }
+
+    /// Nobody knows its record any more.
+    fn go(&'static self, mut child: u64) {
         let mut task = self;
-        while task.depth.get() > ancestor.depth.get() {
-            match task.parent.get() {
-                Some(parent) => task = parent,
+        loop {
+            let parent = task.parent.get();
+            task.release();
+            let Some(above) = parent.filter(|above| above.lose(child + KNOWN)) else { return };
+            (task, child) = (above, 0);
+        }
+    }
+
+    /// Takes that off its counts; whether nobody knows its record any more.
+    fn lose(&'static self, counts: u64) -> bool {
+        let explicit = self.explicit.get();
+        // It may be gone afterwards.
+        let thread = self.thread.load(Ordering::Relaxed);
+        let left = self.counts.fetch_sub(counts, Ordering::AcqRel) - counts;
+        if counts & CHILD != 0 && left & (KNOWN - 1) == 0 && !ptr::eq(thread, me_or_null()) {
+            // SAFETY: threads live for ever.
+            unsafe { thread.as_ref() }.into_iter().for_each(|thread| thread.dock.tell());
+        }
+        explicit && left >> 32 == 0
+    }
+
+    fn release(&'static self) {
+        if let Some(me) = sys::me() {
+            // SAFETY: it came from the store, and nobody knows it any more.
+            unsafe { me.store().release(ptr::from_ref(self).cast_mut().cast()) };
+        }
+    }
+
+    /// Whether all that it created is finished.
+    fn is_childless(&self) -> bool {
+        self.counts.load(Ordering::Acquire) & (KNOWN - 1) == 0
+    }
+
+    /// Whether it, being queued, descends from what a member of the team executes. At most so many changes of thread are looked at.
+    #[inline]
+    pub fn descends_from(&self, member: u32, current: &Task, look: u32) -> bool {
+        let mut origin = self.origin.get();
+        for _ in 0..look {
+            if origin.by == member {
+                return origin.number > current.began.get();
+            }
+            match origin.strand {
+                Some(root) => origin = root.origin.get(),
                 None => return false,
             }
         }
-        ptr::eq(task, ancestor)
+        false
     }
 
     /// Wakes whoever runs it, if that one sleeps.
     pub fn wake(&self) {
-        sys::full_fence();
         // SAFETY: threads live for ever.
         if let Some(thread) = unsafe { self.thread.load(Ordering::Relaxed).as_ref() } {
-            thread.dock.wake();
+            thread.dock.tell();
         }
     }
 
     /// Whether `cancel` says that it need not begin.
-    fn is_cancelled(&self, me: &'static Thread) -> bool {
+    pub(crate) fn is_cancelled(&self, me: &'static Thread) -> bool {
         me.root().settings.cancellation
             && !self.constructed.get()
             && (me.team().cancelled.load(Ordering::Relaxed)
@@ -250,57 +329,77 @@ impl Task {
     }
 }
 
+pub(crate) fn me_or_null() -> *const Thread {
+    sys::me().map_or(ptr::null(), ptr::from_ref)
+}
+
+/// Whether `cancel` says that what the current task creates need not begin.
+#[inline]
+fn need_not_begin(me: &'static Thread) -> bool {
+    me.root().settings.cancellation
+        && (me.team().cancelled.load(Ordering::Relaxed) || me.task().group().is_some_and(Group::is_cancelled))
+}
+
 /// Creates a task, and runs it if it is not deferred.
 pub fn create(me: &'static Thread, create: Create<'_>) {
-    let seat = me.seat();
-    let (parent, team) = (seat.task, seat.team);
-    if me.root().settings.cancellation
-        && (team.cancelled.load(Ordering::Relaxed) || parent.group().is_some_and(Group::is_cancelled))
-    {
+    let (parent, team) = (me.task(), me.team());
+    if need_not_begin(me) {
         return;
     }
-    let alone = team.size() == 1 && create.depend.is_none() && create.event.is_none();
-    let full = team.member(seat.id).queue.length() >= ENOUGH;
-    if !create.deferred || parent.is_final() || alone || full {
+    if !create.deferred || parent.is_final() {
         return run_at_once(me, parent, create);
     }
+    let member = team.member(me.id());
+    // A task that waits for an event may wait for what its creator does next.
+    if create.event.is_none() {
+        let alone = team.size() == 1 && create.depend.is_none();
+        if alone || member.queue.length() >= (ENOUGH * team.size()).min(TOO_MANY) {
+            return run_at_once(me, parent, create);
+        }
+    }
     let task = record(me, parent, &create, true);
-    let member = team.member(seat.id);
     member.created.store(member.created.load(Ordering::Relaxed) + 1, Ordering::Release);
-    team.tasked.store(true, Ordering::Release);
-    parent.children.fetch_add(1, Ordering::Relaxed);
+    if !team.tasked.load(Ordering::Relaxed) {
+        team.tasked.store(true, Ordering::Release);
+    }
+    parent.counts.fetch_add(CHILD + KNOWN, Ordering::Relaxed);
     if let Some(group) = parent.group() {
         group.enter();
     }
     if let Some(dependences) = create.depend {
+        task.depends.set(true);
         depend::register(me, parent, task, dependences);
         if task.blockers.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
     }
-    enqueue(me, task);
+    tasking::enqueue(me, task, None);
 }
 
-/// A record for a task with its arguments in it.
+/// A record for a task with its arguments in it. Its parent does not know of it yet.
 fn record(me: &'static Thread, parent: &'static Task, create: &Create<'_>, deferred: bool) -> &'static Task {
     let align = create.align.max(1);
-    let bytes = size_of::<Task>() + create.size + align - 1;
+    let copied = deferred || create.copy.is_some() || create.bounds.is_some();
+    let bytes = size_of::<Task>() + if copied { create.size + align - 1 } else { 0 };
     let Some(memory) = me.store().allocate(bytes, 64) else { me.store().exhausted() };
     // SAFETY: fresh memory of this size and alignment.
     let task: &'static Task = unsafe {
-        memory.cast::<Task>().write(Task::empty());
+        memory.cast::<Task>().write(Task {
+            function: Cell::new(Some(create.function)),
+            data: Cell::new(create.data),
+            parent: Cell::new(Some(parent)),
+            thread: AtomicPtr::new(ptr::from_ref(me).cast_mut()),
+            priority: Cell::new(create.priority.clamp(0, me.root().settings.priority)),
+            last: Cell::new(create.last || (!deferred && parent.is_final())),
+            deferred: Cell::new(deferred),
+            group: Cell::new(parent.group.get()),
+            began: Cell::new(me.member().queue.pushed()),
+            strand: Cell::new(parent.strand.get()),
+            ..Task::empty()
+        });
         &*memory.cast::<Task>()
     };
-    task.function.set(Some(create.function));
-    task.parent.set(Some(parent));
-    parent.remember();
-    task.depth.set(parent.depth.get() + 1);
-    task.priority.set(create.priority.clamp(0, me.root().settings.priority));
-    task.last.set(create.last || (!deferred && parent.is_final()));
-    task.icv.set(Some(parent.icv()));
-    task.group.set(parent.group());
-    task.deferred.set(deferred);
-    task.thread.store(ptr::from_ref(me).cast_mut(), Ordering::Relaxed);
+    task.inherit(parent);
     if let Some(place) = create.event {
         task.detachable.set(true);
         task.team.set(Some(me.team()));
@@ -312,12 +411,10 @@ fn record(me: &'static Thread, parent: &'static Task, create: &Create<'_>, defer
             }
         }
     }
-    if deferred || create.copy.is_some() || create.bounds.is_some() {
+    if copied {
         let data = ((memory as usize + size_of::<Task>()).next_multiple_of(align)) as *mut libc::c_void;
         copy_arguments(me, task, create, data);
         task.data.set(data);
-    } else {
-        task.data.set(create.data);
     }
     task
 }
@@ -325,10 +422,10 @@ fn record(me: &'static Thread, parent: &'static Task, create: &Create<'_>, defer
 fn copy_arguments(me: &'static Thread, task: &'static Task, create: &Create<'_>, data: *mut libc::c_void) {
     if let Some(copy) = create.copy {
         let outer = me.task();
-        me.adjust(|seat| seat.task = task);
+        me.set_task(task);
         // SAFETY: the program's function for arguments of this size and alignment, for which there is room.
         unsafe { copy(data, create.data) };
-        me.adjust(|seat| seat.task = outer);
+        me.set_task(outer);
         task.constructed.set(true);
     } else {
         // SAFETY: the program's arguments are that long, and there is room.
@@ -343,13 +440,66 @@ fn copy_arguments(me: &'static Thread, task: &'static Task, create: &Create<'_>,
     }
 }
 
+/// Runs a task that its creator waits for, with its arguments where they are.
+pub fn run_here(me: &'static Thread, function: Function, data: *mut libc::c_void, last: bool) {
+    if !need_not_begin(me) {
+        include(me, me.task(), function, data, last);
+    }
+}
+
+/// A record that is used again and again is ready but for what is said here: most of these tasks create none, and nobody ever
+/// knows of them but who runs them.
+fn include(
+    me: &'static Thread,
+    parent: &'static Task,
+    function: Function,
+    data: *mut libc::c_void,
+    last: bool,
+) {
+    let task = match me.included.get() {
+        Some(task) => {
+            me.included.set(task.links.take_older());
+            task
+        }
+        None => Task::stub(me),
+    };
+    task.function.set(Some(function));
+    task.parent.set(Some(parent));
+    task.last.set(last || parent.is_final());
+    task.group.set(parent.group.get());
+    task.began.set(me.member().queue.pushed());
+    task.strand.set(parent.strand.get());
+    task.inherit(parent);
+    me.set_task(task);
+    if let Some(tally) = tally::of(me) {
+        tally.run_task();
+    }
+    // SAFETY: the program's function, with the arguments that the program gave for it.
+    unsafe { function(data) };
+    me.set_task(parent);
+    if let Some(table) = task.table.take() {
+        table.release();
+    }
+    if task.counts.load(Ordering::Acquire) == KNOWN {
+        // Nobody else ever knew it, or they are all gone; its parent, which waits here, need not be told.
+        task.links.put_before(me.included.replace(Some(task)));
+        return;
+    }
+    task.finished.store(true, Ordering::Release);
+    parent.remember();
+    task.forget();
+}
+
 /// Runs a task that its creator waits for.
 fn run_at_once(me: &'static Thread, parent: &'static Task, create: Create<'_>) {
     if let Some(dependences) = create.depend {
         depend::wait_for(me, parent, dependences);
     }
+    if create.copy.is_none() && create.bounds.is_none() && create.event.is_none() {
+        return include(me, parent, create.function, create.data, create.last);
+    }
     let task = record(me, parent, &create, false);
-    me.adjust(|seat| seat.task = task);
+    me.set_task(task);
     if let Some(tally) = tally::of(me) {
         tally.run_task();
     }
@@ -360,78 +510,23 @@ fn run_at_once(me: &'static Thread, parent: &'static Task, create: Create<'_>) {
     if task.detachable.get() {
         help_until(me, || task.event.load(Ordering::Acquire) & FULFILLED != 0);
     }
-    me.adjust(|seat| seat.task = parent);
+    me.set_task(parent);
     if let Some(table) = task.table.take() {
         table.release();
     }
     task.finished.store(true, Ordering::Release);
+    parent.remember();
     task.forget();
 }
 
-/// Puts a task where it will be found.
-pub fn enqueue(me: &'static Thread, task: &'static Task) {
-    let seat = me.seat();
-    if task.priority() > 0 {
-        seat.team.urgent.push(task);
-    } else {
-        seat.team.member(seat.id).queue.push(task);
-    }
-    seat.team.notify_one(seat.id);
-}
-
-/// Takes a task that this thread may run now. In a barrier it may run any, otherwise what descends from the current one.
-fn take(me: &'static Thread, within: Option<&'static Task>) -> Option<&'static Task> {
-    let seat = me.seat();
-    let team = seat.team;
-    let may = |task: &'static Task| within.is_none_or(|ancestor| task.descends_from(ancestor));
-    if let Some(task) = team.urgent.take(may) {
-        return Some(task);
-    }
-    if let Some(task) = team.member(seat.id).queue.take_newest(may) {
-        return Some(task);
-    }
-    let size = team.size();
-    (1..size).find_map(|step| team.member((seat.id + step) % size).queue.take_oldest(may))
-}
-
-/// Runs tasks until there are none that wait.
-pub fn run_any(me: &'static Thread) {
-    let mut ran = false;
-    while let Some(task) = take(me, None) {
-        run(me, task);
-        ran = true;
-    }
-    if ran {
-        me.team().tell_leader();
-    }
-}
-
-/// Runs tasks that descend from the current one, until the condition holds.
-pub fn help_until(me: &'static Thread, condition: impl Fn() -> bool) {
-    let seat = me.seat();
-    let (team, current) = (seat.team, seat.task);
-    while !condition() {
-        match take(me, Some(current)) {
-            Some(task) => run(me, task),
-            None => idle(me, team, &condition),
-        }
-    }
-}
-
-/// Nothing to do until the condition holds or other tasks are queued. Whoever queues a task looks at it itself before it waits.
-fn idle(me: &'static Thread, team: &'static crate::team::Team, condition: &impl Fn() -> bool) {
-    let queued = || team.members().map(|member| member.queue.length()).fold(0, u32::wrapping_add);
-    let before = queued();
-    // What is queued may be nothing that we may run; only a change is worth a look.
-    wait::until(me, Some(&team.sleepers), || condition() || (team.has_queued() && queued() != before));
-}
-
 /// Runs a task that was taken.
-fn run(me: &'static Thread, task: &'static Task) {
+pub(crate) fn run(me: &'static Thread, task: &'static Task) {
     let outer = me.task();
+    let member = me.member();
     task.thread.store(ptr::from_ref(me).cast_mut(), Ordering::Relaxed);
+    task.began.set(member.queue.pushed());
     if !task.is_cancelled(me) {
-        me.adjust(|seat| seat.task = task);
+        me.set_task(task);
         if let Some(tally) = tally::of(me) {
             tally.run_task();
         }
@@ -439,16 +534,14 @@ fn run(me: &'static Thread, task: &'static Task) {
             // SAFETY: the program's function, with the arguments that were copied for it.
             unsafe { function(task.data.get()) };
         }
-        me.adjust(|seat| seat.task = outer);
+        me.set_task(outer);
         let fulfilled = |event: u32| event & FULFILLED != 0;
         if task.detachable.get() && !fulfilled(task.event.fetch_or(BODY_ENDED, Ordering::AcqRel)) {
             return;
         }
     }
-    let seat = me.seat();
-    let member = seat.team.member(seat.id);
-    finish(task, |next| enqueue(me, next));
-    task.forget();
+    let origin = task.origin.get();
+    finish(task, |next| tasking::enqueue(me, next, Some(origin)));
     // The region may end as soon as all are counted.
     member.finished.store(member.finished.load(Ordering::Relaxed) + 1, Ordering::Release);
 }
@@ -459,22 +552,20 @@ fn finish(task: &'static Task, enqueue: impl Fn(&'static Task)) {
         table.release();
     }
     task.finished.store(true, Ordering::Release);
-    task.dependents.finish(enqueue);
+    if task.depends.get() {
+        task.dependents.finish(enqueue);
+    }
     if let Some(group) = task.group.get() {
         group.leave();
     }
-    if let Some(parent) = task.parent.get()
-        && parent.children.fetch_sub(1, Ordering::AcqRel) == 1
-    {
-        parent.wake();
-    }
+    task.leave(CHILD);
 }
 
 /// Waits for all tasks that the current one created.
 pub fn wait_for_children(me: &'static Thread) {
     let task = me.task();
-    if task.children.load(Ordering::Acquire) > 0 {
-        help_until(me, || task.children.load(Ordering::Acquire) == 0);
+    if !task.is_childless() {
+        help_until(me, || task.is_childless());
     }
 }
 
@@ -496,13 +587,13 @@ pub fn fulfill(handle: usize) -> bool {
         return true;
     }
     let Some(team) = task.team.get() else { return false };
+    // Queues of members are for what they queue themselves.
+    let origin = task.origin.get();
     finish(task, |next| {
-        let queue = &team.member(0).queue;
-        if next.priority() > 0 { team.urgent.push(next) } else { queue.push(next) }
+        next.origin.set(origin);
+        team.urgent.push(next);
     });
-    task.forget();
     team.finished_outside.fetch_add(1, Ordering::AcqRel);
-    team.notify();
-    team.tell_leader();
+    team.alarm();
     true
 }

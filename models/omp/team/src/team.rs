@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use crate::dock::Sleepers;
+use crate::dock::{Bell, Sleepers};
 use crate::group::Group;
 use crate::icv::Icv;
 use crate::nodes::NODES;
@@ -20,9 +20,10 @@ use crate::root::Root;
 use crate::share::{Line, WorkShare};
 use crate::skew::{self, Weight};
 use crate::tally::Tally;
-use crate::task::{self, Task};
+use crate::task::Task;
 use crate::thread::{Function, Seat, Thread};
-use crate::{sys, wait};
+use crate::wait::{self, Sleep};
+use crate::{sys, tasking};
 
 mod region;
 
@@ -92,7 +93,9 @@ pub struct Team {
 
     /// How often the barrier let them go.
     pub(crate) generation: Line<AtomicU32>,
-    /// Threads that sleep, or are about to, and want to hear of tasks, barriers and the like.
+    /// Where those sleep who have come to the barrier, or wait for the next region.
+    pub bell: Bell,
+    /// Others who sleep, or are about to, and want to hear of tasks and the like.
     pub sleepers: Sleepers,
     /// Whoever came last to a barrier and sees to it that all tasks are done, plus one.
     leader: AtomicU32,
@@ -158,6 +161,7 @@ impl Team {
             copied: Cell::new(ptr::null_mut()),
             group: Cell::new(None),
             generation: Line(AtomicU32::new(0)),
+            bell: Bell::default(),
             sleepers: Sleepers::default(),
             leader: AtomicU32::new(0),
             arrived: Line(AtomicU32::new(0)),
@@ -325,16 +329,32 @@ impl Team {
 
     /// Wakes whoever sleeps and wants to hear of what just came true.
     pub fn notify(&self) {
-        if !self.sleepers.any() {
-            return;
+        sys::full_fence();
+        self.bell.ring(u32::MAX >> 1);
+        if self.sleepers.any() {
+            self.members().for_each(Member::wake);
         }
-        for member in self.members() {
-            member.wake();
-        }
+    }
+
+    /// Wakes workers who wait for the next region, after it was given to them.
+    fn call(&self) {
+        sys::full_fence();
+        self.bell.ring(u32::MAX >> 1);
+    }
+
+    /// Wakes whoever sleeps, whatever it waits for.
+    pub fn alarm(&self) {
+        sys::full_fence();
+        self.bell.ring(u32::MAX >> 1);
+        self.members().for_each(Member::wake);
     }
 
     /// Wakes one of those who sleep, other than this.
     pub fn notify_one(&self, but: u32) {
+        sys::full_fence();
+        if self.bell.any() {
+            return self.bell.ring(1);
+        }
         if !self.sleepers.any() {
             return;
         }
@@ -377,11 +397,16 @@ impl Team {
         let id = me.seat().id;
         self.leader.store(id + 1, Ordering::SeqCst);
         loop {
-            task::run_any(me);
+            tasking::run_any(me);
             if self.all_finished() {
                 break;
             }
-            wait::until(me, Some(&self.sleepers), || self.has_queued() || self.all_finished());
+            wait::until(
+                me,
+                Sleep::Counted(&self.sleepers),
+                || false,
+                || self.has_queued() || self.all_finished(),
+            );
         }
         self.leader.store(0, Ordering::Relaxed);
     }

@@ -11,7 +11,7 @@ use crate::share::WorkShare;
 use crate::store::{Cache, Store};
 use crate::sys;
 use crate::task::Task;
-use crate::team::Team;
+use crate::team::{Member, Team};
 use crate::wait::Awake;
 
 /// An outlined function, with the address of its frame as its argument.
@@ -61,6 +61,8 @@ pub struct Thread {
     cache: Cache,
     /// A team that it had, with its workers, for the next region.
     pub spare: Cell<Option<&'static Team>>,
+    /// Records of tasks that it ran at once, for the next such.
+    pub included: Cell<Option<&'static Task>>,
     /// The next idle thread.
     pub next_idle: Cell<Option<&'static Thread>>,
     /// Its place among `OMP_PLACES`, plus one; 0 is none.
@@ -98,6 +100,7 @@ impl Thread {
             started: Cell::new(false),
             cache: Cache::default(),
             spare: Cell::new(None),
+            included: Cell::new(None),
             next_idle: Cell::new(None),
             place: Cell::new(0),
             partition: Cell::new((0, root.places().len())),
@@ -151,24 +154,110 @@ impl Thread {
         self.seat.0.take()
     }
 
-    /// Changes part of where it stands.
+    /// Where its seat lies. A seat is long: who needs one thing of it reads or writes just that.
     #[inline]
-    pub fn adjust(&self, change: impl FnOnce(&mut Seat)) {
-        let mut seat = self.seat();
-        change(&mut seat);
-        self.sit(seat);
+    fn seated(&self) -> *mut Seat {
+        // SAFETY: the seat is this thread's own, and no reference to it is kept.
+        match unsafe { &mut *self.seat.0.as_ptr() } {
+            Some(seat) => ptr::from_mut(seat),
+            None => self.seated_first(),
+        }
+    }
+
+    #[cold]
+    fn seated_first(&self) -> *mut Seat {
+        self.sit(self.first_seat());
+        self.seated()
     }
 
     /// What it executes.
     #[inline]
     pub fn task(&self) -> &'static Task {
-        self.seat().task
+        // SAFETY: the thread's own seat.
+        unsafe { (*self.seated()).task }
+    }
+
+    /// Executes this from now on.
+    #[inline]
+    pub fn set_task(&self, task: &'static Task) {
+        // SAFETY: the thread's own seat.
+        unsafe { (*self.seated()).task = task };
     }
 
     /// Its team.
     #[inline]
     pub fn team(&self) -> &'static Team {
-        self.seat().team
+        // SAFETY: the thread's own seat.
+        unsafe { (*self.seated()).team }
+    }
+
+    /// Its number in the team.
+    #[inline]
+    pub fn id(&self) -> u32 {
+        // SAFETY: the thread's own seat.
+        unsafe { (*self.seated()).id }
+    }
+
+    /// Its part of the team.
+    #[inline]
+    pub fn member(&self) -> &'static Member {
+        self.team().member(self.id())
+    }
+
+    /// The last construct that shares work it came to.
+    #[inline]
+    pub fn share(&self) -> &'static WorkShare {
+        // SAFETY: the thread's own seat.
+        unsafe { (*self.seated()).share }
+    }
+
+    /// Has come to the next construct that shares work.
+    #[inline]
+    pub fn set_share(&self, share: &'static WorkShare) {
+        let seat = self.seated();
+        // SAFETY: the thread's own seat.
+        unsafe {
+            (*seat).share = share;
+            (*seat).trip = 0;
+        }
+    }
+
+    /// Has come to one more `single`; how many it came to before.
+    #[inline]
+    pub fn count_single(&self) -> u32 {
+        let seat = self.seated();
+        // SAFETY: the thread's own seat.
+        unsafe {
+            let before = (*seat).singles;
+            (*seat).singles = before.wrapping_add(1);
+            before
+        }
+    }
+
+    /// Takes one more chunk of a static loop; how many it took before.
+    #[inline]
+    pub fn count_trip(&self) -> u64 {
+        let seat = self.seated();
+        // SAFETY: the thread's own seat.
+        unsafe {
+            let before = (*seat).trip;
+            (*seat).trip = before + 1;
+            before
+        }
+    }
+
+    /// The chunk it has, by iteration, where the order matters.
+    #[inline]
+    pub fn chunk(&self) -> (u64, u64) {
+        // SAFETY: the thread's own seat.
+        unsafe { (*self.seated()).chunk }
+    }
+
+    /// Has this chunk from now on.
+    #[inline]
+    pub fn set_chunk(&self, chunk: (u64, u64)) {
+        // SAFETY: the thread's own seat.
+        unsafe { (*self.seated()).chunk = chunk };
     }
 
     /// A thread that OpenMP did not start is a team of its own, in an implicit region that is not active.

@@ -1,16 +1,16 @@
 //! Waiting: spinning while there are free processors, sleeping otherwise.
 //!
-//! What a thread sleeps on, and why no wake-up is lost, is in [`crate::dock`].
+//! What threads sleep on, and why no wake-up is lost, is in [`crate::dock`].
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::dock::Sleepers;
+use crate::dock::{Bell, Sleepers};
 use crate::sys::{self, Spin};
 use crate::tally;
 use crate::thread::Thread;
 
-/// Turns between looks at how many are awake.
-const STRIDE: u64 = 64;
+/// Turns between looks at what others write often, and at how many are awake.
+const SELDOM: u64 = 16;
 
 /// What all threads of the job know of each other's waiting. One lies in the store.
 #[repr(C, align(64))]
@@ -34,7 +34,7 @@ static PATIENCE: Awake = Awake {
 };
 
 /// Turns when there are more threads than processors.
-const CROWDED: u64 = 128;
+const CROWDED: u64 = 16;
 
 impl Awake {
     /// Says how many processors there are, and how long to spin.
@@ -100,47 +100,76 @@ pub fn asleep(sleep: impl FnOnce()) {
     awake.count.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Waits until the condition holds. Whoever makes it true wakes this thread's dock; `sleepers` counts those who may need it.
+/// Where a thread sleeps that has to wait long.
+#[derive(Clone, Copy)]
+pub enum Sleep<'a> {
+    /// At its dock, which whoever makes the condition true wakes in any case.
+    Alone,
+    /// At its dock, counted among those who may need to be woken.
+    Counted(&'a Sleepers),
+    /// With others who wait for the same.
+    Together(&'a Bell),
+}
+
+/// Waits until one of the conditions holds, or somebody has woken this thread for whatever reason. The second condition is of lines
+/// that others write often, so it is looked at less often.
 #[inline]
-pub fn until(me: &Thread, sleepers: Option<&Sleepers>, mut condition: impl FnMut() -> bool) {
-    if condition() {
+pub fn until(
+    me: &Thread,
+    sleep: Sleep<'_>,
+    mut condition: impl FnMut() -> bool,
+    mut seldom: impl FnMut() -> bool,
+) {
+    if condition() || seldom() {
         return;
     }
     match tally::of(me) {
-        Some(tally) => tally.wait(|| until_slowly(me, sleepers, &mut condition)),
-        None => until_slowly(me, sleepers, &mut condition),
+        Some(tally) => tally.wait(|| until_slowly(me, sleep, &mut condition, &mut seldom)),
+        None => until_slowly(me, sleep, &mut condition, &mut seldom),
     }
 }
 
 /// As [`until`], between regions: nobody counts how long.
 #[inline]
-pub fn at_dock(me: &Thread, sleepers: Option<&Sleepers>, mut condition: impl FnMut() -> bool) {
-    if !condition() {
-        until_slowly(me, sleepers, &mut condition);
+pub fn at_dock(
+    me: &Thread,
+    sleep: Sleep<'_>,
+    mut condition: impl FnMut() -> bool,
+    mut seldom: impl FnMut() -> bool,
+) {
+    if !condition() && !seldom() {
+        until_slowly(me, sleep, &mut condition, &mut seldom);
     }
 }
 
-fn until_slowly(me: &Thread, sleepers: Option<&Sleepers>, condition: &mut impl FnMut() -> bool) {
+fn until_slowly(
+    me: &Thread,
+    sleep: Sleep<'_>,
+    condition: &mut impl FnMut() -> bool,
+    seldom: &mut impl FnMut() -> bool,
+) {
     let awake = me.awake();
-    loop {
-        let turns = awake.turns.load(Ordering::Relaxed);
-        let mut spun = 0_u64;
-        while spun < turns {
-            if condition() {
-                return;
-            }
-            std::hint::spin_loop();
-            spun += 1;
-            if spun.is_multiple_of(STRIDE) && spun >= CROWDED && awake.crowded() {
-                break;
-            }
-        }
-        match sleepers {
-            Some(sleepers) => sleepers.with(|| me.dock.sleep_unless(condition)),
-            None => me.dock.sleep_unless(condition),
-        }
+    let turns = awake.turns.load(Ordering::Relaxed);
+    let mut spun = 0_u64;
+    while spun < turns {
         if condition() {
             return;
         }
+        std::hint::spin_loop();
+        spun += 1;
+        if spun.is_multiple_of(SELDOM) {
+            if seldom() {
+                return;
+            }
+            if spun >= CROWDED && awake.crowded() {
+                break;
+            }
+        }
+    }
+    let mut either = || condition() || seldom();
+    match sleep {
+        Sleep::Alone => me.dock.sleep_unless(&mut either),
+        Sleep::Counted(sleepers) => sleepers.with(|| me.dock.sleep_unless(&mut either)),
+        Sleep::Together(bell) => bell.sleep_unless(&mut either),
     }
 }

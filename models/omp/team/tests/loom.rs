@@ -1,19 +1,20 @@
 //! Every schedule and every outcome that the memory model allows, of going to sleep and being woken.
 //!
-//! `cargo xtask model omp`
+//! `cargo xtask model`
 //!
 //! What the kernel does for a word that threads sleep on is modelled by a lock and a condition variable. A lost wake-up is a deadlock, which
 //! loom reports.
 #![cfg(loom)]
 
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU32, Ordering};
+use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
-use tombolo_omp::dock::{Dock, Sleepers};
+use tombolo_omp::dock::{Bell, Dock, Sleepers};
 
 #[derive(Default)]
 struct Shared {
     dock: Dock,
+    bell: Bell,
     sleepers: Sleepers,
     /// What is waited for.
     count: AtomicU32,
@@ -23,6 +24,12 @@ impl Shared {
     fn wait(&self, mut condition: impl FnMut() -> bool) {
         while !condition() {
             self.dock.sleep_unless(&mut condition);
+        }
+    }
+
+    fn wait_together(&self, mut condition: impl FnMut() -> bool) {
+        while !condition() {
+            self.bell.sleep_unless(&mut condition);
         }
     }
 }
@@ -48,24 +55,87 @@ fn the_last_to_finish_wakes_the_master() {
 }
 
 #[test]
-fn the_last_at_a_barrier_wakes_who_is_counted() {
+fn the_last_at_a_barrier_wakes_all_who_are_there() {
     loom::model(|| {
         let shared = Arc::new(Shared::default());
-        let last = {
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let shared = Arc::clone(&shared);
+                // As `barrier::barrier` does.
+                thread::spawn(move || shared.wait_together(|| shared.count.load(Ordering::Acquire) == 1))
+            })
+            .collect();
+        // As `barrier::barrier` and `Team::notify` do.
+        shared.count.swap(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        shared.bell.ring(u32::MAX >> 1);
+        others.into_iter().for_each(|other| other.join().unwrap());
+    });
+}
+
+#[test]
+fn a_task_wakes_one_of_those_at_a_barrier() {
+    loom::model(|| {
+        let shared = Arc::new(Shared::default());
+        let other = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                // As `barrier::barrier` and `Team::notify` do.
+                // As `tasking::enqueue` and `Team::notify_one` do; whoever is woken for one looks for the other too.
+                for number in 1..=2 {
+                    shared.count.store(number, Ordering::Relaxed);
+                    fence(Ordering::SeqCst);
+                    if shared.bell.any() {
+                        shared.bell.ring(1);
+                    }
+                }
+            })
+        };
+        shared.wait_together(|| shared.count.load(Ordering::Acquire) > 0);
+        shared.wait_together(|| shared.count.load(Ordering::Acquire) == 2);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_worker_on_a_bell_notices_what_it_is_given() {
+    loom::model(|| {
+        let shared = Arc::new(Shared::default());
+        let master = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                // As `engage` and `Team::call` do.
+                shared.count.store(7, Ordering::Relaxed);
+                shared.dock.give(1);
+                fence(Ordering::SeqCst);
+                shared.bell.ring(u32::MAX >> 1);
+            })
+        };
+        shared.wait_together(|| shared.dock.given() == 1);
+        assert_eq!(shared.count.load(Ordering::Relaxed), 7, "what was written before it was given");
+        master.join().unwrap();
+    });
+}
+
+#[test]
+fn who_is_counted_is_woken() {
+    loom::model(|| {
+        let shared = Arc::new(Shared::default());
+        let other = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                // As `Team::notify` does for those who sleep at their docks.
                 shared.count.swap(1, Ordering::SeqCst);
+                fence(Ordering::SeqCst);
                 if shared.sleepers.any() {
                     shared.dock.wake();
                 }
             })
         };
-        let mut open = || shared.count.load(Ordering::Acquire) == 1;
-        while !open() {
-            shared.sleepers.with(|| shared.dock.sleep_unless(&mut open));
+        let mut come = || shared.count.load(Ordering::Acquire) == 1;
+        while !come() {
+            shared.sleepers.with(|| shared.dock.sleep_unless(&mut come));
         }
-        last.join().unwrap();
+        other.join().unwrap();
     });
 }
 

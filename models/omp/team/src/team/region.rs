@@ -10,8 +10,8 @@ use crate::nodes::{self, Sequence};
 use crate::root::Root;
 use crate::share::{self, WorkShare};
 use crate::thread::{Function, Seat, Thread};
-use crate::wait::{self, Awake};
-use crate::{affinity, exclusive, sys, tally, task};
+use crate::wait::{self, Awake, Sleep};
+use crate::{affinity, exclusive, sys, tally, tasking};
 
 /// What a region is to be.
 #[derive(Clone, Copy)]
@@ -111,6 +111,9 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
     for id in 1..size {
         engage(root, team, id, region, &places);
     }
+    if size > 1 {
+        team.call();
+    }
     places.assign_master(me);
     me.sit(team.seat(0, me));
 }
@@ -181,10 +184,14 @@ fn engage(root: &'static Root, team: &'static Team, id: u32, region: Region, pla
     let Some(thread) = team.member(id).thread() else { sys::fatal("a team has lost one of its threads") };
     places.tell(thread, id);
     thread.given_id.set(id);
-    thread.given_team.set(team);
+    // SAFETY: teams live for ever.
+    let before = unsafe { thread.given_team.replace(team).as_ref() };
     thread.given_function.set(Some(region.function));
     thread.given_data.set(region.data);
     thread.dock.give(thread.dock.given().wrapping_add(1) & (u32::MAX >> 1));
+    if let Some(before) = before.filter(|&before| !ptr::eq(before, team)) {
+        before.call();
+    }
     if let Err(text) = root.start(thread) {
         sys::fatal(&text);
     }
@@ -245,10 +252,10 @@ fn finish_region(me: &'static Thread, team: &'static Team) {
     team.leader.store(1, Ordering::SeqCst);
     loop {
         if team.tasked.load(Ordering::Acquire) {
-            task::run_any(me);
+            tasking::run_any(me);
         }
         let finished = || team.finished.0.load(Ordering::Acquire) == others;
-        wait::until(me, Some(&team.sleepers), || finished() || team.has_queued());
+        wait::until(me, Sleep::Counted(&team.sleepers), finished, || team.has_queued());
         if team.finished.0.load(Ordering::Acquire) == others {
             break;
         }
@@ -307,7 +314,7 @@ fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
     let region = team.helpers.0.load(Ordering::Relaxed) >> 16;
     leave_share(me);
     if team.tasked.load(Ordering::Acquire) {
-        task::run_any(me);
+        tasking::run_any(me);
     }
     if let Some(tally) = tally::of(me) {
         tally.end();
@@ -327,7 +334,7 @@ fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
 /// Runs tasks of a region that a worker has come to the end of.
 fn help(me: &'static Thread) {
     let run = || {
-        task::run_any(me);
+        tasking::run_any(me);
         exclusive::flush();
     };
     match tally::of(me) {
@@ -336,7 +343,8 @@ fn help(me: &'static Thread) {
     }
 }
 
-/// Waits until there is something new to do, and helps the last team meanwhile. The number of what was given.
+/// Waits until there is something new to do, and helps the last team meanwhile. The number of what was given. Those of a team sleep on its
+/// bell, so that its master wakes them at once; who cannot help it any more sleeps at its dock.
 fn wait_at_dock(me: &'static Thread, done: u32, region: u64) -> u32 {
     // SAFETY: teams live for ever.
     let team = unsafe { me.given_team.get().as_ref() };
@@ -348,8 +356,14 @@ fn wait_at_dock(me: &'static Thread, done: u32, region: u64) -> u32 {
         }
         match team {
             Some(team) if helps => {
-                wait::at_dock(me, Some(&team.sleepers), || me.dock.given() != done || team.has_queued());
-                if me.dock.given() == done && team.has_queued() {
+                wait::at_dock(
+                    me,
+                    Sleep::Together(&team.bell),
+                    || me.dock.given() != done,
+                    || team.has_queued(),
+                );
+                helps = team.helpers.0.load(Ordering::Relaxed) >> 16 == region;
+                if helps && me.dock.given() == done && team.has_queued() {
                     helps = team.admit(region);
                     if helps {
                         help(me);
@@ -357,7 +371,7 @@ fn wait_at_dock(me: &'static Thread, done: u32, region: u64) -> u32 {
                     }
                 }
             }
-            _ => wait::at_dock(me, None, || me.dock.given() != done),
+            _ => wait::at_dock(me, Sleep::Alone, || me.dock.given() != done, || false),
         }
     }
 }
