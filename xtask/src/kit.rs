@@ -113,7 +113,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         return Ok(());
     }
     mpi::build_if_reached(workspace, &kit)?;
-    omp::build_if_reached(workspace)
+    omp::build_if_reached(workspace, &kit)
 }
 
 /// The command and the monitor of this machine itself.

@@ -39,10 +39,21 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The C library alone; goes on without, aloud, where the archives are out of reach.
-pub(crate) fn build_if_reached(workspace: &Workspace) -> Result<(), Failure> {
+/// As [`build`], as far as can be: goes on without, aloud, where the archives are out of reach or Rust has no library for a target.
+pub(crate) fn build_if_reached(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     if !fetch(workspace, SCRIPT)? {
         println!("SKIPPED: musl is not in the kit, an archive is out of reach; `make omp` tries again");
+        return Ok(());
+    }
+    let toolchain = Toolchain::find()?;
+    for (isa, target) in TARGETS {
+        if toolchain.has(target) {
+            build_run_time(workspace, kit, (isa, target))?;
+        } else {
+            println!(
+                "SKIPPED the run-time of OpenMP for {isa}: this Rust has no library for {target}; `make omp` says more"
+            );
+        }
     }
     Ok(())
 }

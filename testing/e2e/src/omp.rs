@@ -6,8 +6,18 @@ use crate::skipped;
 /// Whether the kit has what they are linked with; says so if not.
 #[must_use]
 pub fn can_compile() -> bool {
+    has("libc.a")
+}
+
+/// Whether it has the run-time too; says so if not.
+#[must_use]
+pub fn can_link() -> bool {
+    has("libc.a") && has("libgomp.a")
+}
+
+fn has(name: &str) -> bool {
     for isa in ["x86_64", "aarch64"] {
-        let library = target().join("kit/omp").join(isa).join("lib/libc.a");
+        let library = target().join("kit/omp").join(isa).join("lib").join(name);
         if !library.is_file() {
             skipped(&format!("ompcc: there is no {} (`make omp`)", library.display()));
             return false;

@@ -23,7 +23,8 @@ use placement::{Placement, spread};
 ///
 /// Starts the image's program on each node that is named, as often as is said, and waits until all have ended.
 /// Each has TOMBOLO_RANK (from 0, in the order of --on), TOMBOLO_SIZE (how many there are) and TOMBOLO_JOB (a
-/// prefix for names that no other job has) in its environment. The first of them reads the standard input.
+/// prefix for names that no other job has) in its environment, and what there is here for OpenMP: variables named
+/// OMP_… and GOMP_…. The first of them reads the standard input.
 /// With more than one, each line of output says where it comes from: `[rank@node]`.
 ///
 /// When one fails, the others are ended, and so they are by Ctrl-C; a second Ctrl-C does not wait for them. The
@@ -235,10 +236,19 @@ fn plan(
     if let Some(folder) = capture.filter(|_| ranks[rank].kind != "vm") {
         spawn = spawn.env(CAPTURE_VARIABLE, folder.to_string_lossy());
     }
+    let given = |name: &str| options.env.iter().any(|(given, _)| given == name);
+    for (name, value) in std::env::vars().filter(|(name, _)| is_for_openmp(name) && !given(name)) {
+        spawn = spawn.env(name, value);
+    }
     for (name, value) in &options.env {
         spawn = spawn.env(name, value);
     }
     Plan { spawn: if with_input { spawn.with_input() } else { spawn }, with_input }
+}
+
+/// Whether a variable says how OpenMP programs run: whoever sets one means the program, wherever that runs.
+fn is_for_openmp(name: &str) -> bool {
+    name.starts_with("OMP_") || name.starts_with("GOMP_")
 }
 
 #[cfg(test)]

@@ -107,12 +107,12 @@ fn size(place: &Where, variables_bytes: u64, asked: u64) -> Result<u64, MemoryEr
         return Ok(asked.next_multiple_of(span).max(LEAST));
     }
     let Where::Window { node, left_bytes } = place else { return Ok(LARGEST) };
-    // Channels of the job need room too.
-    let room = (left_bytes / 4 * 3).saturating_sub(variables_bytes) / span * span;
+    // Channels need room too, and other jobs.
+    let room = (left_bytes / 2).saturating_sub(variables_bytes) / span * span;
     if room >= LEAST {
         return Ok(room);
     }
-    let (node, least_bytes) = (node.clone(), (LEAST + variables_bytes) / 3 * 4);
+    let (node, least_bytes) = (node.clone(), (LEAST + variables_bytes) * 2);
     Err(MemoryError::SmallWindow { node, left_bytes: *left_bytes, least_bytes })
 }
 

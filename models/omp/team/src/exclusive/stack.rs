@@ -8,9 +8,12 @@ use crate::store::{SPAN, Store};
 use crate::sys;
 use crate::thread::Thread;
 
-/// What stacks are at least, and what is added for thread-local storage.
+/// What stacks are at least, and what is added for thread-local storage where the C library puts that on the stack.
 const LEAST: usize = 256 * 1024;
-const STORAGE: usize = 2 << 20;
+const STORAGE: usize = if cfg!(target_env = "gnu") { 2 << 20 } else { 0 };
+/// What part of the arena the stack of `main` has at most, and that of a worker whose size nobody said.
+const OF_MAIN: usize = 8;
+const OF_WORKER: usize = 64;
 /// What `main` has where the limit of stacks is none.
 const UNLIMITED: usize = 64 << 20;
 const GUARD: usize = SPAN;
@@ -28,10 +31,15 @@ pub struct Stack {
 unsafe impl Send for Stack {}
 
 impl Stack {
-    /// For a worker of the job: as the environment says, or as large as `main`'s.
+    /// For a worker of the job: as the environment says, or as large as the system has them, if the arena is not small.
     pub fn of_worker(thread: &Thread) -> Self {
-        let size = thread.root().settings.stack;
-        Self::new(thread.store(), if size > 0 { size } else { size_of_main() })
+        let (size, store) = (thread.root().settings.stack, thread.store());
+        Self::new(store, if size > 0 { size } else { size_of_main().min(store.length() / OF_WORKER) })
+    }
+
+    /// For `main`.
+    fn of_main(store: &Store) -> Self {
+        Self::new(store, size_of_main().min(store.length() / OF_MAIN))
     }
 
     fn new(store: &Store, size: usize) -> Self {
@@ -136,7 +144,7 @@ impl Call {
     pub fn start(&'static self, store: &Store) {
         let argument = ptr::from_ref(self).cast_mut().cast();
         // SAFETY: the stack is new; the argument is what `call` takes.
-        if let Err(text) = unsafe { Stack::new(store, size_of_main()).run(call, argument) } {
+        if let Err(text) = unsafe { Stack::of_main(store).run(call, argument) } {
             sys::fatal(&format!("main cannot be started ({text}); `ulimit -s` sets that"));
         }
     }

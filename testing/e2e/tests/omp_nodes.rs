@@ -1,0 +1,238 @@
+//! OpenMP teams whose workers are domains on unlike nodes: images of `tombolo ompcc` with the run-time of the kit.
+
+use std::fs;
+use std::path::Path;
+
+use tombolo::Isa;
+use tombolo_e2e::{Machine, MachineFile, omp};
+use tombolo_machine::Image;
+use tombolo_machine::image::ImageBuilder;
+
+/// What has workers with address spaces of their own.
+const MODES: [&str; 2] = ["exclusive", "hybrid"];
+
+/// A machine with these nodes, and programs compiled for it; none, aloud, where they cannot be compiled.
+fn machine(file: &MachineFile, programs: &[&str]) -> Option<Machine> {
+    if !omp::can_link() {
+        return None;
+    }
+    let machine = Machine::up(file);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../omp/programs");
+    for program in programs {
+        let source = folder.join(program).with_extension("c");
+        compile(&machine, &source.to_string_lossy(), program, &[]);
+    }
+    Some(machine)
+}
+
+fn compile(machine: &Machine, source: &str, name: &str, options: &[&str]) {
+    let output = format!("{name}.tbi");
+    let words = [&["ompcc", "-O2", "-fopenmp", source, "-o", &output, "-lm"], options].concat();
+    machine.tombolo(words).ok();
+}
+
+fn with_users() -> MachineFile {
+    MachineFile::host().with_user("arm-user", "aarch64")
+}
+
+/// The words that run a program on a node with variables.
+fn run<'a>(on: &'a str, variables: &[&'a str], program: &'a [&'a str]) -> Vec<&'a str> {
+    let mut words = vec!["run", "--on", on];
+    for variable in variables {
+        words.extend(["--env", *variable]);
+    }
+    words.extend(program);
+    words
+}
+
+fn all_are_right(machine: &Machine, on: &str, nodes: &str, programs: &[&str], threads: &[&str]) {
+    for (mode, threads) in MODES.iter().flat_map(|mode| threads.iter().map(move |threads| (mode, threads))) {
+        let (mode, threads) = (format!("OMP_TOMBOLO={mode}"), format!("OMP_NUM_THREADS={threads}"));
+        for program in programs {
+            let image = format!("{program}.tbi");
+            let variables = [&mode, &threads, nodes, "OMP_CANCELLATION=true"];
+            let said = machine.tombolo(run(on, &variables, &[&image])).ok();
+            assert!(said.contains(": right"), "{program} on {on}, {nodes} {mode} {threads}: {said}");
+        }
+    }
+}
+
+#[test]
+fn constructs_do_what_they_should_with_workers_on_unlike_processors() {
+    let programs = ["regions", "loops", "tasks", "depend", "order", "nested", "cancel"];
+    let Some(machine) = machine(&with_users(), &programs) else { return };
+    all_are_right(&machine, "host", "OMP_TOMBOLO_NODES=arm-user", &programs, &["3"]);
+    all_are_right(&machine, "arm-user", "OMP_TOMBOLO_NODES=host:2", &["regions", "tasks"], &["4"]);
+    machine.down();
+}
+
+#[test]
+fn a_virtual_machine_behind_a_window_takes_part() {
+    let programs = ["regions", "loops", "tasks", "nested"];
+    let file = with_users().with_vm("arm0", "window_mib = 64");
+    let Some(machine) = machine(&file, &programs) else { return };
+    all_are_right(&machine, "host", "OMP_TOMBOLO_NODES=all", &programs, &["5"]);
+    all_are_right(&machine, "arm0", "OMP_TOMBOLO_NODES=host", &["regions", "tasks"], &["4"]);
+    machine.down();
+}
+
+/// What a team works on: numbers, functions, a list in the heap, texts, thread-local variables.
+const TOGETHER: &str = r#"
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __aarch64__
+#define HERE "aarch64"
+#else
+#define HERE "x86_64"
+#endif
+enum { COUNT = 100000 };
+static double field[COUNT];
+static long hits;
+static const char *titles[2];
+static int squares(int x) { return x * x; }
+static int cubes(int x) { return x * x * x; }
+static int (*steps[2])(int) = { squares, cubes };
+struct item { struct item *next; int value; };
+static struct item *list;
+static int own[3000];
+#pragma omp threadprivate(own)
+static void push(int value)
+{
+    struct item *item = malloc(sizeof *item);
+    *item = (struct item){ list, value };
+    list = item;
+}
+int main(void)
+{
+    double sum = 0;
+    int local[2] = { 0 }, copied = 0;
+    const char *variable = "";
+    for (int i = 0; i < 10; i++)
+        push(i);
+    own[2999] = 21;
+#pragma omp parallel reduction(+ : sum, copied) num_threads(2) copyin(own)
+    {
+        int me = omp_get_thread_num();
+        titles[me] = HERE;
+#pragma omp for
+        for (int i = 0; i < COUNT; i++) {
+            field[i] = i * 0.5;
+            sum += field[i];
+#pragma omp atomic
+            hits++;
+        }
+        local[me] = steps[me](3 + me);
+        copied = own[2999]++;
+        if (me == 1)
+            variable = getenv("OMP_OF_TEST");
+#pragma omp critical
+        push(100 + me);
+#pragma omp barrier
+#pragma omp single
+        steps[0] = cubes;
+    }
+    int items = 0, total = 0;
+    for (struct item *item = list; item; item = item->next) {
+        items++;
+        total += item->value;
+    }
+    printf("%s and %s: %.1f %ld, %d %d %d, %d items make %d, %d %d %s\n", titles[0], titles[1], sum, hits, local[0],
+           local[1], steps[0](2), items, total, copied, own[2999], variable);
+    return 0;
+}
+"#;
+
+#[test]
+fn workers_on_unlike_processors_share_data_functions_and_texts() {
+    let Some(machine) = machine(&with_users(), &[]) else { return };
+    fs::write(machine.folder().join("together.c"), TOGETHER).unwrap();
+    compile(&machine, "together.c", "together", &["-Wall"]);
+    let variables = ["OMP_TOMBOLO=exclusive", "OMP_TOMBOLO_NODES=arm-user", "OMP_OF_TEST=told"];
+    let said = machine.tombolo(run("host", &variables, &["together.tbi"])).ok();
+    let right = "x86_64 and aarch64: 2499975000.0 100000, 9 64 8, 12 items make 246, 42 22 told\n";
+    assert_eq!(said, right);
+    // What the one who runs it has in the environment is the program's too.
+    let mut command = machine.command();
+    command.args(["run", "together.tbi"]).env("OMP_TOMBOLO", "exclusive").env("OMP_OF_TEST", "told");
+    let output = command.env("OMP_TOMBOLO_NODES", "arm-user").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), right, "{output:?}");
+    machine.down();
+}
+
+#[test]
+fn builds_of_two_images_do_not_work_together() {
+    let Some(machine) = machine(&with_users(), &[]) else { return };
+    fs::write(machine.folder().join("together.c"), TOGETHER).unwrap();
+    compile(&machine, "together.c", "one", &[]);
+    compile(&machine, "together.c", "other", &["-O1"]);
+    let image = |name: &str| Image::open(&machine.folder().join(name).with_extension("tbi")).unwrap();
+    let (one, other) = (image("one"), image("other"));
+    let program = |image: &Image, isa: Isa| image.program(isa).unwrap().bytes.to_vec();
+    let mixed = ImageBuilder::new("mixed")
+        .with_program(program(&one, Isa::X86_64))
+        .and_then(|builder| builder.with_program(program(&other, Isa::Aarch64)))
+        .unwrap();
+    fs::write(machine.folder().join("mixed.tbi"), mixed.finish().unwrap().as_bytes()).unwrap();
+    let variables = ["OMP_TOMBOLO=hybrid", "OMP_TOMBOLO_NODES=arm-user"];
+    machine
+        .tombolo(run("host", &variables, &["mixed.tbi"]))
+        .fails_with(1, &["the worker on node arm-user is of another image than the program"]);
+    machine.down();
+}
+
+#[test]
+fn nodes_that_cannot_be_are_refused_with_what_can_be_done() {
+    let file = with_users().with_user("big", "s390x");
+    let Some(machine) = machine(&file, &["regions"]) else { return };
+    for (nodes, said) in [
+        ("arm7", "there is no node arm7; there are host, arm-user, big"),
+        ("big", "node big runs s390x, and OpenMP programs are made for x86_64 and aarch64"),
+    ] {
+        let nodes = format!("OMP_TOMBOLO_NODES={nodes}");
+        let words = run("host", &["OMP_TOMBOLO=exclusive", &nodes], &["regions.tbi"]);
+        machine.tombolo(words).fails_with(1, &[said]);
+    }
+    let variables = ["OMP_TOMBOLO_NODES=arm-user"];
+    machine.tombolo(run("host", &variables, &["regions.tbi"])).fails_with(1, &["OMP_TOMBOLO=exclusive"]);
+    machine.down();
+}
+
+#[test]
+fn a_job_ends_whole_however_one_of_it_ends() {
+    let Some(machine) = machine(&with_users(), &["ends"]) else { return };
+    for (how, status, said) in [
+        ("killed", 137, &["the worker on node ", "was ended by signal 9: the job ends"][..]),
+        ("exit", 7, &[]),
+        ("stack", 139, &["its stack is too small (OMP_STACKSIZE)"]),
+        ("heap", 3, &["out of memory: all 64 MiB of the arena are in use; OMP_TOMBOLO_ARENA=<size>"]),
+        ("fork", 1, &["the program calls fork"]),
+        ("main", 5, &[]),
+    ] {
+        for mode in MODES {
+            let mode = format!("OMP_TOMBOLO={mode}");
+            // The last of three threads is the second on that node.
+            let nodes = "OMP_TOMBOLO_NODES=host:1,arm-user";
+            let variables = [&mode, nodes, "OMP_TOMBOLO_ARENA=64M"];
+            machine.tombolo(run("host", &variables, &["ends.tbi", how])).fails_with(status, said);
+        }
+    }
+    assert_eq!(machine.domains_on("arm-user"), []);
+    machine.down();
+}
+
+#[test]
+fn a_node_that_is_lost_takes_the_job_with_it() {
+    let Some(machine) = machine(&with_users(), &[]) else { return };
+    let source = "#include <stdio.h>\n#include <unistd.h>\nint main(void)\n{\n#pragma omp parallel num_threads(2)\n\
+                  { puts(\"begun\"); fflush(stdout); for (;;) sleep(1); }\n}\n";
+    fs::write(machine.folder().join("stays.c"), source).unwrap();
+    compile(&machine, "stays.c", "stays", &[]);
+    let variables = ["OMP_TOMBOLO=hybrid", "OMP_TOMBOLO_NODES=arm-user"];
+    let job = machine.start(run("host", &variables, &["stays.tbi"]));
+    job.wait_for("begun\nbegun\n");
+    machine.kill(machine.pid_of("arm-user"));
+    job.finish().fails_with(1, &["the worker on node arm-user was lost with its node"]);
+    machine.down();
+}
