@@ -48,15 +48,27 @@ pub fn start(me: &'static Thread, range: Range, (kind, chunk): (Kind, u64)) -> (
 pub fn next(me: &'static Thread) -> Option<(u64, u64)> {
     let share = me.share();
     let (low, high) = match share.kind.get() {
-        Kind::Dynamic if me.team().is_skewed() => next_dynamic_skewed(me)?,
+        _ if me.team().is_special() => next_specially(me)?,
         Kind::Dynamic => next_dynamic(share)?,
+        Kind::Guided => next_guided(me)?,
+        Kind::Static | Kind::Auto => next_static(me)?,
+    };
+    Some(share.range.get().bounds(low, high))
+}
+
+/// As [`next`], by iteration, where threads are not equally fast or what they do is reported.
+#[cold]
+fn next_specially(me: &'static Thread) -> Option<(u64, u64)> {
+    let (low, high) = match me.share().kind.get() {
+        Kind::Dynamic if me.team().is_skewed() => next_dynamic_skewed(me)?,
+        Kind::Dynamic => next_dynamic(me.share())?,
         Kind::Guided => next_guided(me)?,
         Kind::Static | Kind::Auto => next_static(me)?,
     };
     if let Some(tally) = tally::of(me) {
         tally.iterate(high - low);
     }
-    Some(share.range.get().bounds(low, high))
+    Some((low, high))
 }
 
 /// As [`next`], for loops in which the order matters: what the thread had before is in order first.
@@ -91,7 +103,6 @@ fn next_dynamic(share: &WorkShare) -> Option<(u64, u64)> {
 }
 
 /// As [`next_dynamic`] in a team whose threads are not equally fast: those that are faster take several chunks at once, where that was left to us.
-#[cold]
 fn next_dynamic_skewed(me: &'static Thread) -> Option<(u64, u64)> {
     let (share, team) = (me.share(), me.team());
     let weight = team.weight(me.id());

@@ -17,9 +17,9 @@ use crate::sys;
 /// Words that are loaded and stored: 32 KiB.
 pub const WORDS: usize = 4096;
 /// How long steps are timed at least, in nanoseconds.
-pub const LEAST_NS: u64 = 200_000;
+pub const LEAST_NS: u64 = 100_000;
 /// How often.
-pub const RUNS: u32 = 5;
+pub const RUNS: u32 = 10;
 /// The largest number of steps that is tried.
 const MOST_STEPS: u32 = 1 << 24;
 

@@ -74,6 +74,8 @@ pub struct Team {
     began_ns: Cell<u64>,
     /// What all threads weigh, and the least of them; 0 where they are equally fast.
     weights: Cell<(u64, u64)>,
+    /// Whether they are not, or what they do is reported.
+    special: Cell<bool>,
     /// For how many threads that was found; 0: for nobody.
     weighed: Cell<u32>,
     /// How many there are on the processors of each node, where there are several.
@@ -123,7 +125,7 @@ impl Team {
     fn obtain(root: &'static Root, size: u32) -> &'static Self {
         let order = size.max(1).next_power_of_two().ilog2() as usize;
         if let Some(team) = root.take_team(order) {
-            team.weights.set((0, 0));
+            team.set_weights(root, None);
             team.weighed.set(0);
             return team;
         }
@@ -135,6 +137,7 @@ impl Team {
             ptr::write_bytes(memory, 0, bytes);
             let team: *mut Self = memory.cast();
             team.write(Self::empty(u32::try_from(order).unwrap_or(0), root.settings.icv));
+            (*team).set_weights(root, None);
             &*team
         }
     }
@@ -152,6 +155,7 @@ impl Team {
             data: Cell::new(ptr::null_mut()),
             began_ns: Cell::new(0),
             weights: Cell::new((0, 0)),
+            special: Cell::new(false),
             weighed: Cell::new(0),
             on: [const { Cell::new(0) }; NODES],
             counted: Cell::new(0),
@@ -198,6 +202,12 @@ impl Team {
     /// The master's seat outside; `None` outside of all regions.
     pub fn outside(&self) -> Option<Seat> {
         self.outside.get()
+    }
+
+    /// Whether its threads are not equally fast, or what they do is reported.
+    #[inline]
+    pub fn is_special(&self) -> bool {
+        self.special.get()
     }
 
     /// Whether its threads are not equally fast.
@@ -250,7 +260,12 @@ impl Team {
             member.weight.set(weight);
             ahead += weight;
         };
-        self.weights.set(skew::weigh(nodes, size, node, tell).unwrap_or((0, 0)));
+        self.set_weights(me.root(), skew::weigh(nodes, size, node, tell));
+    }
+
+    fn set_weights(&self, root: &Root, weights: Option<(u64, u64)>) {
+        self.weights.set(weights.unwrap_or((0, 0)));
+        self.special.set(weights.is_some() || root.settings.report);
     }
 
     /// A thread's part.
