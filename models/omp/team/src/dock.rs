@@ -12,7 +12,6 @@ use loom::sync::atomic::{AtomicU32, Ordering, fence};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-#[cfg(not(loom))]
 use crate::home;
 use crate::wait;
 
@@ -27,7 +26,6 @@ pub struct Dock {
     #[cfg(not(loom))]
     home: AtomicU32,
     /// Its place in a list of those that a process is to tell something.
-    #[cfg(not(loom))]
     pub(crate) told: home::Link,
     #[cfg(loom)]
     kernel: model::Kernel,
