@@ -195,7 +195,9 @@ fn nodes_that_cannot_be_are_refused_with_what_can_be_done() {
         machine.tombolo(words).fails_with(1, &[said]);
     }
     let variables = ["OMP_TOMBOLO_NODES=arm-user"];
-    machine.tombolo(run("host", &variables, &["regions.tbi"])).fails_with(1, &["OMP_TOMBOLO=exclusive"]);
+    machine
+        .tombolo(run("host", &variables, &["regions.tbi"]))
+        .fails_with(1, &["OMP_TOMBOLO has to be exclusive or hybrid"]);
     machine.down();
 }
 

@@ -1,13 +1,9 @@
 //! `tombolo ompcc`: one program for unlike processors, with everything at equal addresses.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tombolo::Isa;
 use tombolo_e2e::{Machine, MachineFile, omp};
-use tombolo_machine::Image;
 
 /// What GCC calls, for one thread: what is under test is where things are.
 const ONE_THREAD: &str = "\
@@ -152,108 +148,6 @@ fn all_addresses_are_equal_and_texts_of_either_build_are_read_by_both() {
     // What is where a compiler would put it runs by itself.
     assert_eq!(run_here(&machine, "job"), x86);
     machine.down();
-}
-
-/// What a team of two works on: numbers, functions, a list in the heap, texts.
-const TOGETHER: &str = r#"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#ifdef __aarch64__
-#define HERE "aarch64"
-#else
-#define HERE "x86_64"
-#endif
-enum { COUNT = 100000 };
-static double field[COUNT];
-static long hits;
-static const char *titles[2];
-static int squares(int x) { return x * x; }
-static int cubes(int x) { return x * x * x; }
-static int (*steps[2])(int) = { squares, cubes };
-struct item { struct item *next; int value; };
-static struct item *list;
-extern int omp_get_thread_num(void);
-static void push(int value)
-{
-    struct item *item = malloc(sizeof *item);
-    *item = (struct item){ list, value };
-    list = item;
-}
-int main(void)
-{
-    double sum = 0;
-    int local[2] = { 0 };
-    for (int i = 0; i < 10; i++)
-        push(i);
-#pragma omp parallel reduction(+ : sum)
-    {
-        int me = omp_get_thread_num();
-        titles[me] = HERE;
-#pragma omp for
-        for (int i = 0; i < COUNT; i++) {
-            field[i] = i * 0.5;
-            sum += field[i];
-#pragma omp atomic
-            hits++;
-        }
-        local[me] = steps[me](3 + me);
-#pragma omp critical
-        push(100 + me);
-#pragma omp barrier
-#pragma omp single
-        steps[0] = cubes;
-    }
-    int items = 0, total = 0;
-    for (struct item *item = list; item; item = item->next) {
-        items++;
-        total += item->value;
-    }
-    printf("%s and %s: %.1f %ld, %d %d %d, %d items make %d\n", titles[0], titles[1], sum, hits, local[0], local[1],
-           steps[0](2), items, total);
-    return 0;
-}
-"#;
-
-#[test]
-fn workers_on_unlike_processors_share_data_functions_and_texts() {
-    let Some(machine) = machine(&[("together.c", TOGETHER)]) else { return };
-    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/c/omp-team.c"), machine.folder().join("team.c")).unwrap();
-    let compile = |option: &str, image: &str| {
-        machine.tombolo(["ompcc", "-O2", "-fopenmp", "-Dmain=program_main", option, "-c", "together.c"]).ok();
-        machine.tombolo(["ompcc", "-O2", "-Wall", "-c", "team.c"]).ok();
-        machine.tombolo(["ompcc", "together.o", "team.o", "-o", image]).ok();
-        let worker = machine.folder().join(image).with_extension("aarch64");
-        let image = Image::open(&machine.folder().join(image).with_extension("tbi")).unwrap();
-        fs::write(&worker, image.program(Isa::Aarch64).unwrap().bytes).unwrap();
-        fs::set_permissions(&worker, fs::Permissions::from_mode(0o755)).unwrap();
-        worker
-    };
-    let (worker, other) = (compile("-DONE", "one"), compile("-O1", "other"));
-    let team = |worker: &Path| {
-        let mut command = Command::new(machine.folder().join("one"));
-        command.env("TEAM_WORKER", format!("{} {}", emulator().display(), worker.display())).output().unwrap()
-    };
-    let done = team(&worker);
-    assert_eq!(
-        String::from_utf8_lossy(&done.stdout),
-        "x86_64 and aarch64: 2499975000.0 100000, 9 64 8, 12 items make 246\n",
-        "{done:?}"
-    );
-    assert_eq!(String::from_utf8_lossy(&done.stderr), "worker on aarch64\n");
-    // A build of another image is told by the layout's id.
-    let refused = team(&other);
-    assert!(
-        String::from_utf8_lossy(&refused.stderr).contains("this is a build of another image"),
-        "{refused:?}"
-    );
-}
-
-/// Where programs for Arm are emulated.
-fn emulator() -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut found = std::env::split_paths(&path).map(|folder| folder.join("qemu-aarch64"));
-    found.find(|path| path.is_file()).expect("qemu-aarch64: run `make setup`")
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tombolo::{CapabilityId, Domain, Error, Ready, Token, WaitSet};
 use tombolo_omp::dock::Dock;
-use tombolo_omp::exclusive::{self, stack::Stack};
+use tombolo_omp::exclusive::{self, stack::Stack, words};
 use tombolo_omp::root::{self, Root};
 use tombolo_omp::store::Store;
 use tombolo_omp::{home, sys, thread::Thread};
@@ -85,7 +85,9 @@ unsafe fn join(
     channel.send(&hello.encode(), PATIENCE)?;
     let mut bytes = Vec::new();
     channel.recv_into(&mut bytes, PATIENCE)?;
-    let Some(FromHub::Welcome { capability, layout, root, home, several }) = FromHub::decode(&bytes) else {
+    let Some(FromHub::Welcome { capability, layout, root, home, several, environment }) =
+        FromHub::decode(&bytes)
+    else {
         fatal("the hub of the job said something that means nothing");
     };
     if layout.variables != variables.start as u64 {
@@ -97,6 +99,9 @@ unsafe fn join(
         Ok(mapped) => mapped,
         Err(error) => fatal(&error.to_string()),
     };
+    // What a worker finds in the environment it may hand to others.
+    // SAFETY: the hub has put it into the arena, where it stays; no other thread has begun.
+    unsafe { words::use_environment(environment as *mut *mut std::ffi::c_char) };
     settle(root, u32::try_from(home).unwrap_or(0), several, layout, settled);
     let mut set = WaitSet::new()?;
     set.set_spin_ns(0);

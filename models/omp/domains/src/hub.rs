@@ -2,7 +2,7 @@
 
 mod process;
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use tombolo::{Capability, Domain, Error, Exit, Listener, Ready, SpawnOptions, To
 use tombolo_omp::dock::Dock;
 use tombolo_omp::env::{Mode, Read};
 use tombolo_omp::exclusive::stack::{Call, Main, Stack};
-use tombolo_omp::exclusive::{self, flush};
+use tombolo_omp::exclusive::{self, flush, words};
 use tombolo_omp::nodes::{About, Isa};
 use tombolo_omp::root::{self, Root};
 use tombolo_omp::thread::Thread;
@@ -109,6 +109,8 @@ impl Hub {
         let mode = read.mode;
         let root = root::install(memory::format(layout), read, desk::start);
         exclusive::turn_on(end);
+        // SAFETY: the C library's list, which no other thread looks at yet; the copy stays.
+        unsafe { words::use_environment(words::copy(root.store, words::environment())) };
         add_nodes(root, &places).map_err(BeginError::Node)?;
         // In a window the kernel of a virtual machine knows no pages.
         let apart = sys::keep_futexes_where_they_must_be(root.futex_probe());
@@ -156,8 +158,15 @@ impl Hub {
     }
 
     /// Runs `main` on a stack of the arena, and does a hub's work meanwhile. What `main` returned.
-    pub fn run(mut self, main: Main, words: (c_int, *mut *mut i8, *mut *mut i8)) -> c_int {
-        let call: &'static Call = self.root.store.place(Call::new(main, words, desk::ring));
+    ///
+    /// # Safety
+    /// The words are those that the C library has for `main`.
+    pub unsafe fn run(mut self, main: Main, count: c_int, words: *mut *mut c_char) -> c_int {
+        let store = self.root.store;
+        // SAFETY: the caller says so.
+        let words = unsafe { words::copy(store, words) };
+        let given = (count, words.cast(), words::environment().cast());
+        let call: &'static Call = store.place(Call::new(main, given, desk::ring));
         call.start(self.root.store);
         loop {
             if let Some(status) = call.status() {
@@ -285,6 +294,7 @@ impl Hub {
             root: std::ptr::from_ref(self.root) as u64,
             home: u64::from(process.home),
             several: self.several,
+            environment: words::environment() as u64,
         };
         self.say(index, token, welcome);
     }

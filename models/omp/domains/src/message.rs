@@ -43,6 +43,8 @@ pub enum FromHub {
         home: u64,
         /// Whether there are several homes.
         several: bool,
+        /// Where the program's environment is.
+        environment: u64,
     },
     /// A thread is to be started.
     Start {
@@ -80,7 +82,7 @@ const WAKE: u64 = 4;
 const WELCOME: u64 = 5;
 
 /// The longest message, in bytes.
-pub const LONGEST: usize = 72;
+pub const LONGEST: usize = 80;
 
 fn encode<const N: usize>(words: [u64; N]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -124,7 +126,7 @@ impl FromHub {
     #[must_use]
     pub fn encode(self) -> Vec<u8> {
         match self {
-            Self::Welcome { capability, layout, root, home, several } => {
+            Self::Welcome { capability, layout, root, home, several, environment } => {
                 let Layout { variables, variables_bytes, arena, arena_bytes } = layout;
                 let several = u64::from(several);
                 encode([
@@ -137,6 +139,7 @@ impl FromHub {
                     root,
                     home,
                     several,
+                    environment,
                 ])
             }
             Self::Start { thread, stack, length } => encode([START, thread, stack, length]),
@@ -158,9 +161,10 @@ impl FromHub {
                 root,
                 home,
                 several @ 0..=1,
+                environment,
             ] => {
                 let layout = Layout { variables, variables_bytes, arena, arena_bytes };
-                Self::Welcome { capability, layout, root, home, several: several == 1 }
+                Self::Welcome { capability, layout, root, home, several: several == 1, environment }
             }
             [START, thread, stack, length] => Self::Start { thread, stack, length },
             [WAKE, dock] => Self::Wake { dock },
@@ -178,7 +182,7 @@ mod tests {
         let layout =
             Layout { variables: 1 << 24, variables_bytes: 65536, arena: 1 << 37, arena_bytes: 1 << 30 };
         for message in [
-            FromHub::Welcome { capability: 7, layout, root: 8, home: 0, several: true },
+            FromHub::Welcome { capability: 7, layout, root: 8, home: 0, several: true, environment: 9 },
             FromHub::Start { thread: 1, stack: 2, length: 3 },
             FromHub::Wake { dock: u64::MAX },
         ] {

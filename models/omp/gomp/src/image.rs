@@ -78,7 +78,8 @@ pub unsafe extern "C" fn __wrap_main(
     heap::lies_in(hub.root().store);
     // SAFETY: the two types differ in whether characters are signed, which pointers to them do not show.
     let main: Main = unsafe { std::mem::transmute(__real_main as *const ()) };
-    hub.run(main, (count, words.cast(), environment.cast()))
+    // SAFETY: as the C library gave them.
+    unsafe { hub.run(main, count, words) }
 }
 
 /// Memory that the C library asks the system for: that of a thread whose stack is in the arena lies there as well.

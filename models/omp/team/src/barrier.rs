@@ -1,10 +1,11 @@
 //! The barrier of a team.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::tasking;
+use crate::dock::Bell;
 use crate::thread::Thread;
 use crate::wait::{self, Sleep};
+use crate::{sys, tasking};
 
 /// Waits until all threads of the team are here and all tasks are finished. True if the region was cancelled, which only
 /// those notice that may be.
@@ -15,28 +16,70 @@ pub fn barrier(me: &'static Thread, cancellable: bool) -> bool {
         return true;
     }
     let tasked = || team.tasked.load(Ordering::Acquire);
-    if team.size() == 1 {
+    let finish_tasks = || {
         if tasked() {
             team.finish_tasks(me);
         }
-        return false;
+        false
+    };
+    if team.size() == 1 {
+        return finish_tasks();
     }
-    let generation = team.generation.0.load(Ordering::Relaxed);
-    if tasked() {
+    let whole =
+        |size| Place { arrived: &team.arrived.0, size, generation: &team.generation.0, bell: &team.bell };
+    let open_whole = || team.notify();
+    let Some(gates) = team.gates() else {
+        return meet(me, &whole(team.size()), &cancelled, finish_tasks, open_whole);
+    };
+    let gate = gates.at(me.node);
+    let node =
+        Place { arrived: &gate.arrived, size: gate.size(), generation: &gate.generation.0, bell: &gate.bell };
+    let open_node = || {
+        sys::full_fence();
+        gate.bell.ring(u32::MAX >> 1);
+    };
+    let others = || meet(me, &whole(gates.nodes()), &cancelled, finish_tasks, open_whole);
+    meet(me, &node, &cancelled, others, open_node)
+}
+
+/// Where threads meet.
+struct Place<'a> {
+    /// How many have come, of how many.
+    arrived: &'a AtomicU32,
+    size: u32,
+    /// How often they went on from here.
+    generation: &'a AtomicU32,
+    /// Where they sleep.
+    bell: &'a Bell,
+}
+
+/// Waits until all have come, or the region is cancelled, which is true then. Whoever comes last does something before others go on,
+/// unless it finds that the region is cancelled, and wakes them.
+#[inline]
+fn meet(
+    me: &'static Thread,
+    place: &Place<'_>,
+    cancelled: &impl Fn() -> bool,
+    last: impl FnOnce() -> bool,
+    wake: impl FnOnce(),
+) -> bool {
+    let team = me.team();
+    let generation = place.generation.load(Ordering::Relaxed);
+    if team.tasked.load(Ordering::Acquire) {
         tasking::run_any(me);
     }
-    if team.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == team.size() {
-        if tasked() {
-            team.finish_tasks(me);
+    if place.arrived.fetch_add(1, Ordering::AcqRel) + 1 == place.size {
+        if last() {
+            return true;
         }
-        team.arrived.0.store(0, Ordering::Relaxed);
-        team.generation.0.swap(generation.wrapping_add(1), Ordering::SeqCst);
-        team.notify();
+        place.arrived.store(0, Ordering::Relaxed);
+        place.generation.swap(generation.wrapping_add(1), Ordering::SeqCst);
+        wake();
         return false;
     }
     loop {
-        let open = || team.generation.0.load(Ordering::Acquire) != generation;
-        wait::until(me, Sleep::Together(&team.bell), || open() || cancelled(), || team.has_queued());
+        let open = || place.generation.load(Ordering::Acquire) != generation;
+        wait::until(me, Sleep::Together(place.bell), || open() || cancelled(), || team.has_queued());
         if open() {
             return false;
         }

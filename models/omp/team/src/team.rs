@@ -25,6 +25,7 @@ use crate::thread::{Function, Seat, Thread};
 use crate::wait::{self, Sleep};
 use crate::{sys, tasking};
 
+pub mod gate;
 mod region;
 
 pub use region::{Region, begin, end, resolve, threads, worker};
@@ -80,6 +81,8 @@ pub struct Team {
     weighed: Cell<u32>,
     /// How many there are on the processors of each node, where there are several.
     on: [Cell<u32>; NODES],
+    /// Where they meet by nodes; null where there is one node.
+    gates: Cell<*const gate::Gates>,
     /// Threads that are counted against a limit.
     counted: Cell<u32>,
     /// Whether tasks were ever created in this region.
@@ -158,6 +161,7 @@ impl Team {
             special: Cell::new(false),
             weighed: Cell::new(0),
             on: [const { Cell::new(0) }; NODES],
+            gates: Cell::new(ptr::null()),
             counted: Cell::new(0),
             tasked: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
@@ -247,6 +251,7 @@ impl Team {
             Some(thread) if id > 0 => thread.node,
             _ => me.node,
         };
+        self.set_gates(me.root(), size, node);
         let nodes = me.root().nodes();
         self.on.iter().for_each(|on| on.set(0));
         for id in 0..size {
@@ -361,6 +366,7 @@ impl Team {
     pub fn alarm(&self) {
         sys::full_fence();
         self.bell.ring(u32::MAX >> 1);
+        self.ring_gates(true);
         self.members().for_each(Member::wake);
     }
 
@@ -369,6 +375,9 @@ impl Team {
         sys::full_fence();
         if self.bell.any() {
             return self.bell.ring(1);
+        }
+        if self.ring_gates(false) {
+            return;
         }
         if !self.sleepers.any() {
             return;

@@ -11,6 +11,7 @@
 #[cfg(target_env = "gnu")]
 pub mod forked;
 pub mod stack;
+pub mod words;
 
 use std::ffi::{c_int, c_void};
 use std::ptr;

@@ -103,6 +103,7 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
     }
     if root.nodes().several() {
         team.weigh(me, size);
+        team.open_gates();
     }
     if size > 1 {
         for_awake(me, team, outside, Awake::engage);
@@ -323,7 +324,13 @@ fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
     seat.task.end_implicit();
     let others = team.size() - 1;
     let master = team.member(0).thread();
-    if team.finished.0.fetch_add(1, Ordering::SeqCst) + 1 == others
+    let finished = match team.gates() {
+        // The last of a node says it for all of them.
+        Some(gates) => gates.at(me.node).finish(),
+        None => Some(1),
+    };
+    if let Some(finished) = finished
+        && team.finished.0.fetch_add(finished, Ordering::SeqCst) + finished == others
         && let Some(master) = master
     {
         master.dock.tell();
