@@ -48,6 +48,7 @@ int main(void)
 /// What a program printed, and its report: the nodes, and the regions.
 struct Ran {
     text: String,
+    said: String,
     nodes: Vec<Value>,
     regions: Vec<Value>,
 }
@@ -60,7 +61,8 @@ fn run(machine: &Machine, variables: &[&str]) -> Ran {
     let text = done.ok();
     let lines = done.stderr.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let (regions, others): (Vec<_>, Vec<_>) = lines.partition(|line| line["region"].is_string());
-    Ran { text, nodes: others.into_iter().filter(|line| line["node"].is_string()).collect(), regions }
+    let said = done.stderr.clone();
+    Ran { text, said, nodes: others.into_iter().filter(|line| line["node"].is_string()).collect(), regions }
 }
 
 impl Ran {
@@ -117,7 +119,9 @@ fn work_is_shared_out_by_how_fast_nodes_are() {
     assert_eq!(many.text, format!("{threads} threads: right\n"));
     assert_eq!(many.shares("in_place").len(), 2);
 
-    let limited = run(&machine, &["OMP_TOMBOLO_NODES=arm-user:1", "OMP_NUM_THREADS=5"]);
+    let variables = ["OMP_TOMBOLO_NODES=host, arm-user:1", "OMP_NUM_THREADS=5", "OMP_DISPLAY_ENV=verbose"];
+    let limited = run(&machine, &variables);
+    assert!(limited.said.contains("OMP_TOMBOLO_NODES = 'host,arm-user:1'"), "{}", limited.said);
     assert_eq!(limited.shares("in_place").iter().map(|share| share.0).collect::<Vec<_>>(), [4, 1]);
     // One node is not measured.
     let alone = run(&machine, &["OMP_NUM_THREADS=2"]);

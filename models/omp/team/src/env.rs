@@ -2,9 +2,10 @@
 
 use std::env;
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 
 use crate::icv::{ACTIVE_LEVELS_MAX, ByLevel, Kind, MONOTONIC, Schedule, Settings};
-use crate::nodes::{NAME, NODES, Named, Node};
+use crate::nodes::{NAME, NODES, Named};
 use crate::places;
 use crate::report::{self, Form};
 use crate::root::Root;
@@ -367,19 +368,27 @@ pub fn display(root: &Root, verbosely: bool) -> String {
     if verbosely {
         show("GOMP_SPINCOUNT", &settings.turns());
         show("OMP_TOMBOLO_REPORT", &report::form().name());
-        show("OMP_TOMBOLO_NODES", &show_nodes(root));
+        show("OMP_TOMBOLO_NODES", &show_nodes());
     }
     text.push_str("OPENMP DISPLAY ENVIRONMENT END\n");
     text
 }
 
-/// The nodes of the job, as `OMP_TOMBOLO_NODES` has them.
-fn show_nodes(root: &Root) -> String {
-    let show = |node: &Node| match node.most_threads() {
-        u32::MAX => node.name(),
-        threads => format!("{}:{threads}", node.name()),
+/// The nodes that this process's job is to have; kept to be shown.
+static NODES_WANTED: OnceLock<Vec<Named>> = OnceLock::new();
+
+/// Keeps what is shown and is nowhere else.
+pub(crate) fn keep(read: &Read) {
+    let _ = NODES_WANTED.set(read.nodes.clone());
+}
+
+/// As `OMP_TOMBOLO_NODES` has them.
+fn show_nodes() -> String {
+    let show = |node: &Named| match node.threads {
+        0 => node.name.clone(),
+        threads => format!("{}:{threads}", node.name),
     };
-    root.nodes().all().map(|(_, node)| show(node)).collect::<Vec<_>>().join(",")
+    NODES_WANTED.get().into_iter().flatten().map(show).collect::<Vec<_>>().join(",")
 }
 
 fn said(value: bool) -> &'static str {

@@ -104,6 +104,7 @@ fn make() -> &'static Root {
 pub fn install(store: &'static Store, read: env::Read, start_worker: StartWorker) -> &'static Root {
     let display = read.display;
     report::ask_for(read.report.clone());
+    env::keep(&read);
     let root = Root::create(store, read);
     attach(root, start_worker);
     if let Some(verbosely) = display {
