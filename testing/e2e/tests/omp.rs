@@ -163,6 +163,27 @@ fn what_the_environment_says_is_shown_and_what_makes_no_sense_is_said() {
 }
 
 #[test]
+fn threads_say_where_they_are_once_unless_that_changes() {
+    let Some(program) = compile("gcc", "loops.c") else { return };
+    for mode in MODES {
+        let output = run(
+            &program,
+            &[
+                ("OMP_NUM_THREADS", "3"),
+                ("OMP_TOMBOLO", mode),
+                ("OMP_DISPLAY_AFFINITY", "true"),
+                ("OMP_AFFINITY_FORMAT", "at %L: %n of %N"),
+            ],
+        );
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        for id in 0..3 {
+            let line = format!("at 1: {id} of 3");
+            assert_eq!(said.lines().filter(|&said| said == line).count(), 1, "{mode}: {line}: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_report_names_regions() {
     let Some(program) = compile("gcc", "locks.c") else { return };
     let output = run(&program, &[("OMP_TOMBOLO_REPORT", "1"), ("OMP_NUM_THREADS", "2")]);

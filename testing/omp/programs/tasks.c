@@ -206,6 +206,73 @@ static void events(void) {
     }
 }
 
+/* A tree that is thin and deep, without a cut-off: who waits finds what descends from what it waits in, whoever has it. */
+static long thin(int depth, int width) {
+    long parts[8] = {0}, sum = 1;
+    if (depth == 0) return 1;
+    for (int at = 0; at < width; at++) {
+#pragma omp task shared(parts) firstprivate(at)
+        parts[at] = at == depth % width ? thin(depth - 1, width) : 1;
+    }
+#pragma omp taskwait
+    for (int at = 0; at < width; at++) sum += parts[at];
+    return sum;
+}
+
+/* Each creates the next and ends: parents go before their children. */
+static void chain(int left, long *ended) {
+    if (left > 0) {
+#pragma omp task firstprivate(left, ended)
+        chain(left - 1, ended);
+    }
+#pragma omp atomic
+    ++*ended;
+}
+
+static void deep(void) {
+    long sums[3] = {0}, ended = 0;
+#pragma omp parallel
+    {
+#pragma omp for schedule(dynamic)
+        for (int at = 0; at < 3; at++) sums[at] = thin(300, at + 2);
+#pragma omp single
+        {
+#pragma omp taskgroup
+            chain(3000, &ended);
+            EQUAL(ended, 3001);
+        }
+    }
+    for (int at = 0; at < 3; at++) EQUAL(sums[at], 300 * (at + 2) + 1);
+}
+
+/* More tasks than are kept waiting, all of which wait for what comes after. */
+static void many_events(void) {
+    static omp_event_handle_t handles[600];
+    int after = 0;
+#pragma omp parallel
+#pragma omp single
+    {
+        for (int at = 0; at < 600; at++) {
+            omp_event_handle_t handle;
+#pragma omp task detach(handle) depend(out : handles[at])
+            {}
+            handles[at] = handle;
+        }
+        for (int at = 0; at < 600; at++) {
+#pragma omp task depend(in : handles[at]) shared(after)
+            {
+#pragma omp atomic
+                after++;
+            }
+            if (at % 16 == 15)
+                for (int back = at - 15; back <= at; back++) omp_fulfill_event(handles[back]);
+        }
+        for (int at = 592; at < 600; at++) omp_fulfill_event(handles[at]);
+#pragma omp taskwait
+        EQUAL(after, 600);
+    }
+}
+
 int main(void) {
     long result = 0;
 #pragma omp parallel
@@ -218,6 +285,8 @@ int main(void) {
     loops();
     reductions();
     events();
+    many_events();
+    deep();
     puts("tasks: right");
     return 0;
 }

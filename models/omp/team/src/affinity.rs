@@ -160,6 +160,22 @@ pub fn show(me: &'static Thread, format: &str) -> String {
     text
 }
 
+/// Has the thread, which begins its part of a region, say where it is, if `OMP_DISPLAY_AFFINITY` asks for it and it is not where it was.
+#[inline]
+pub fn display(me: &'static Thread) {
+    if me.root().settings.display_affinity {
+        display_change(me);
+    }
+}
+
+#[cold]
+fn display_change(me: &'static Thread) {
+    let now = [me.team().level(), me.team().size(), me.id(), me.place.get()];
+    if me.displayed.replace(now) != now {
+        sys::complain(&(show(me, &format(me.root())) + "\n"));
+    }
+}
+
 fn field(me: &'static Thread, name: &str) -> String {
     let seat = me.seat();
     match name {

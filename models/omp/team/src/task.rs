@@ -350,10 +350,10 @@ pub fn create(me: &'static Thread, create: Create<'_>) {
         return run_at_once(me, parent, create);
     }
     let member = team.member(me.id());
-    // A task that waits for an event may wait for what its creator does next.
-    if create.event.is_none() {
-        let alone = team.size() == 1 && create.depend.is_none();
-        if alone || member.queue.length() >= (ENOUGH * team.size()).min(TOO_MANY) {
+    // What a task waits for, an event or other tasks, may need what its creator does next.
+    if create.event.is_none() && create.depend.is_none() {
+        let enough = (ENOUGH * team.size()).min(TOO_MANY);
+        if team.size() == 1 || member.queue.length() >= enough {
             return run_at_once(me, parent, create);
         }
     }

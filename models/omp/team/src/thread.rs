@@ -69,6 +69,8 @@ pub struct Thread {
     pub place: Cell<u32>,
     /// The places that its teams may use: the first and how many.
     pub partition: Cell<(u32, u32)>,
+    /// What it displayed last: the level and size of its team, its number and its place.
+    pub displayed: Cell<[u32; 4]>,
     /// Number of teams of the league less one, and which of them this is.
     pub league: Cell<(u32, u32)>,
     /// The kernel's number of this thread.
@@ -104,6 +106,7 @@ impl Thread {
             next_idle: Cell::new(None),
             place: Cell::new(0),
             partition: Cell::new((0, root.places().len())),
+            displayed: Cell::new([0; 4]),
             league: Cell::new((0, 0)),
             kernel: Cell::new(0),
             parked: Parked::default(),

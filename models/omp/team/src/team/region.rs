@@ -117,6 +117,7 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
     }
     places.assign_master(me);
     me.sit(team.seat(0, me));
+    affinity::display(me);
 }
 
 /// A team for this many whose members the caller has as its workers.
@@ -304,6 +305,7 @@ fn work(me: &'static Thread) -> u64 {
     let Some(function) = me.given_function.get() else { return 0 };
     affinity::take_place(me);
     me.sit(team.seat(me.given_id.get(), me));
+    affinity::display(me);
     // SAFETY: the program's function, with the argument that the program gave for it.
     unsafe { function(me.given_data.get()) };
     exclusive::flush();
