@@ -51,7 +51,7 @@ impl Default for Schedule {
 /// Variables that each task has its own values of. Every task gets a copy of its parent's: the alignment is so that this is done in pieces which
 /// are the same each time, as processors want it that read what they wrote just before.
 #[repr(C, align(16))]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icv {
     /// Threads of the next region (`nthreads-var`); 0: as many as follows from the speed of the nodes.
     pub threads: u32,

@@ -174,15 +174,19 @@ pub fn enter(me: &'static Thread, describe: impl FnOnce(&WorkShare)) -> (&'stati
     (share, first)
 }
 
-/// A thread goes on from a construct, to the next or to the end of the region.
+/// A thread goes on from a construct, to the next or to the end of the region. The first one is part of the team and has nothing that is
+/// given back, so nobody has to know who has passed it.
 #[inline]
 pub fn pass(me: &'static Thread, team: &'static Team, share: &'static WorkShare) {
+    if ptr::eq(share, &raw const team.first) {
+        return;
+    }
     if team.size() == 1 || share.passed.fetch_add(1, Ordering::AcqRel) + 1 == team.size() {
-        forget(me, team, share);
+        forget(me, share);
     }
 }
 
-fn forget(me: &'static Thread, team: &'static Team, share: &'static WorkShare) {
+fn forget(me: &'static Thread, share: &'static WorkShare) {
     if let Some(doacross) = share.doacross.take() {
         doacross.release(me.store());
     }
@@ -190,10 +194,8 @@ fn forget(me: &'static Thread, team: &'static Team, share: &'static WorkShare) {
         // SAFETY: it came from the store, and all threads have left the construct that it was for.
         unsafe { me.store().release(share.memory.replace(ptr::null_mut())) };
     }
-    if !ptr::eq(share, &raw const team.first) {
-        // SAFETY: it came from the store, and all threads have passed it.
-        unsafe { me.store().release(ptr::from_ref(share).cast_mut().cast()) };
-    }
+    // SAFETY: it came from the store, and all threads have passed it.
+    unsafe { me.store().release(ptr::from_ref(share).cast_mut().cast()) };
 }
 
 #[cfg(test)]

@@ -66,10 +66,16 @@ pub struct Team {
     /// Regions around this one, and how many of them are active.
     level: Cell<u32>,
     active: Cell<u32>,
-    /// The master's seat outside.
-    outside: Cell<Option<Seat>>,
-    /// What tasks begin with.
+    /// Whether tasks were ever created in this region.
+    pub tasked: AtomicBool,
+    /// Whether the region was cancelled.
+    pub cancelled: AtomicBool,
+    /// The group that all tasks of the region are of, for `reduction(task, …)`.
+    pub group: Cell<Option<&'static Group>>,
+    /// What tasks begin with. Up to here is what workers read in every region, and what is seldom written.
     icv: Cell<Icv>,
+    /// The master's seat outside.
+    outside: Line<Cell<Option<Seat>>>,
     function: Cell<Option<Function>>,
     data: Cell<*mut libc::c_void>,
     began_ns: Cell<u64>,
@@ -85,16 +91,10 @@ pub struct Team {
     gates: Cell<*const gate::Gates>,
     /// Threads that are counted against a limit.
     counted: Cell<u32>,
-    /// Whether tasks were ever created in this region.
-    pub tasked: AtomicBool,
-    /// Whether the region was cancelled.
-    pub cancelled: AtomicBool,
     /// The next team that nobody has.
     pub next_spare: Cell<Option<&'static Team>>,
     /// What `copyprivate` copies.
     pub copied: Cell<*mut libc::c_void>,
-    /// The group that all tasks of the region are of, for `reduction(task, …)`.
-    pub group: Cell<Option<&'static Group>>,
 
     /// How often the barrier let them go.
     pub(crate) generation: Line<AtomicU32>,
@@ -152,7 +152,7 @@ impl Team {
             order,
             level: Cell::new(0),
             active: Cell::new(0),
-            outside: Cell::new(None),
+            outside: Line(Cell::new(None)),
             icv: Cell::new(icv),
             function: Cell::new(None),
             data: Cell::new(ptr::null_mut()),
@@ -205,7 +205,7 @@ impl Team {
 
     /// The master's seat outside; `None` outside of all regions.
     pub fn outside(&self) -> Option<Seat> {
-        self.outside.get()
+        self.outside.0.get()
     }
 
     /// Whether its threads are not equally fast, or what they do is reported.
@@ -297,7 +297,7 @@ impl Team {
         team.size.set(1);
         team.level.set(0);
         team.active.set(0);
-        team.outside.set(None);
+        team.outside.0.set(None);
         team.open();
         let seat = team.seat(0, thread);
         thread.sit(seat);
@@ -306,8 +306,11 @@ impl Team {
 
     /// Makes ready for a region.
     fn open(&self) {
-        self.tasked.store(false, Ordering::Relaxed);
-        self.cancelled.store(false, Ordering::Relaxed);
+        for said in [&self.tasked, &self.cancelled] {
+            if said.load(Ordering::Relaxed) {
+                said.store(false, Ordering::Relaxed);
+            }
+        }
         self.arrived.0.store(0, Ordering::Relaxed);
         self.finished.0.store(0, Ordering::Relaxed);
         self.leader.store(0, Ordering::Relaxed);
@@ -317,13 +320,23 @@ impl Team {
         self.first.begin_anew();
     }
 
+    /// The number of the region.
+    #[inline]
+    fn number(&self) -> u64 {
+        self.helpers.0.load(Ordering::Relaxed) >> 16
+    }
+
     /// Where a thread with this number begins; its task is made ready.
     #[inline]
     fn seat(&self, id: u32, thread: &Thread) -> Seat {
         // SAFETY: teams live for ever.
         let team: &'static Self = unsafe { &*ptr::from_ref(self) };
         let member = team.member(id);
-        member.thread.store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
+        let pointer = ptr::from_ref(thread).cast_mut();
+        // Others look at it: what they have in their caches stays there.
+        if member.thread.load(Ordering::Relaxed) != pointer {
+            member.thread.store(pointer, Ordering::Relaxed);
+        }
         member.task.begin_implicit(team.icv.get(), team.group.get(), thread);
         if thread.root().settings.report {
             member.tally.begin();
@@ -344,7 +357,7 @@ impl Team {
 
     /// The task of the master outside.
     pub fn outer_task(&self) -> Option<&'static Task> {
-        self.outside.get().map(|seat| seat.task)
+        self.outside.0.get().map(|seat| seat.task)
     }
 
     /// Wakes whoever sleeps and wants to hear of what just came true.

@@ -49,6 +49,8 @@ pub struct Thread {
     pub given_function: Cell<Option<Function>>,
     /// With what.
     pub given_data: Cell<*mut libc::c_void>,
+    /// The number of the region that it is of.
+    pub given_region: Cell<u64>,
     /// Where: the place plus one, or 0, and the places that its own teams may use.
     pub given_place: Cell<(u32, (u32, u32))>,
 
@@ -95,6 +97,7 @@ impl Thread {
             given_team: Cell::new(ptr::null()),
             given_function: Cell::new(None),
             given_data: Cell::new(ptr::null_mut()),
+            given_region: Cell::new(0),
             given_place: Cell::new((0, (0, root.places().len()))),
             seat: Padded(Cell::new(None)),
             root,

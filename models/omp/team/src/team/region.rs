@@ -1,5 +1,6 @@
 //! A region from its beginning to its end.
 
+use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
@@ -66,6 +67,18 @@ fn count_against_limit(root: &Root, limit: u32, wanted: u32) -> u32 {
     }
 }
 
+/// Changes what workers read as they begin, if it is not what it was: what they have in their caches stays there.
+#[inline]
+fn change<T: Copy + PartialEq>(cell: &Cell<T>, value: T) {
+    if cell.get() != value {
+        cell.set(value);
+    }
+}
+
+fn same(one: Option<&'static Group>, other: Option<&'static Group>) -> bool {
+    one.map(ptr::from_ref) == other.map(ptr::from_ref)
+}
+
 /// Begins a region: from here on the caller is its thread 0. `prepare` sets up the first construct of a combined one.
 pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShare, u32)) {
     let outside = me.seat();
@@ -84,14 +97,16 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
     if let Some(bind) = root.settings.binds.at(level as usize) {
         icv.bind = bind;
     }
-    team.size.set(size);
-    team.level.set(level);
-    team.active.set(outside.team.active_level() + u32::from(size > 1));
-    team.outside.set(Some(outside));
-    team.icv.set(icv);
+    change(&team.size, size);
+    change(&team.level, level);
+    change(&team.active, outside.team.active_level() + u32::from(size > 1));
+    change(&team.icv, icv);
+    if !same(team.group.get(), region.group) {
+        team.group.set(region.group);
+    }
+    team.outside.0.set(Some(outside));
     team.function.set(Some(region.function));
     team.data.set(region.data);
-    team.group.set(region.group);
     team.counted.set(if counted { size - 1 } else { 0 });
     team.open();
     prepare(&team.first, size);
@@ -186,6 +201,7 @@ fn engage(root: &'static Root, team: &'static Team, id: u32, region: Region, pla
     let Some(thread) = team.member(id).thread() else { sys::fatal("a team has lost one of its threads") };
     places.tell(thread, id);
     thread.given_id.set(id);
+    thread.given_region.set(team.number());
     // SAFETY: teams live for ever.
     let before = unsafe { thread.given_team.replace(team).as_ref() };
     thread.given_function.set(Some(region.function));
@@ -212,7 +228,7 @@ pub fn end(me: &'static Thread) {
     if team.counted.get() > 0 {
         root.busy.fetch_sub(team.counted.get(), Ordering::Relaxed);
     }
-    if let Some(outside) = team.outside.get() {
+    if let Some(outside) = team.outside.0.get() {
         me.sit(outside);
         if team.size() > 1 {
             for_awake(me, team, outside, Awake::disengage);
@@ -243,7 +259,7 @@ fn report(root: &Root, team: &'static Team) {
     let master = &team.member(0).tally;
     master.end();
     tally::region(root, team, team.function.get(), sys::now_ns().saturating_sub(team.began_ns.get()));
-    if let Some(outside) = team.outside.get() {
+    if let Some(outside) = team.outside.0.get() {
         outside.team.member(outside.id).tally.include(master);
     }
 }
@@ -314,7 +330,7 @@ fn work(me: &'static Thread) -> u64 {
 
 /// A worker has come to the end of the region. Its number, which may be another's as soon as this returns.
 fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
-    let region = team.helpers.0.load(Ordering::Relaxed) >> 16;
+    let region = me.given_region.get();
     leave_share(me);
     if team.tasked.load(Ordering::Acquire) {
         tasking::run_any(me);
@@ -371,7 +387,10 @@ fn wait_at_dock(me: &'static Thread, done: u32, region: u64) -> u32 {
                     || me.dock.given() != done,
                     || team.has_queued(),
                 );
-                helps = team.helpers.0.load(Ordering::Relaxed) >> 16 == region;
+                if me.dock.given() != done {
+                    continue;
+                }
+                helps = team.number() == region;
                 if helps && me.dock.given() == done && team.has_queued() {
                     helps = team.admit(region);
                     if helps {
