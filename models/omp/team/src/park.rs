@@ -1,6 +1,6 @@
 //! Sleeping on any word: on a lock, on a construct that somebody prepares.
 //!
-//! Where all threads are of one [home](crate::home) the kernel does it, with a futex. Where they are not, a thread enters itself in a
+//! Where all threads are of one [home] the kernel does it, with a futex. Where they are not, a thread enters itself in a
 //! list that lies in the store and sleeps at its dock, from which every home can be woken. Lists are found by the address of the
 //! word, as WebKit's *parking lot* has it. A list's lock is held for a few instructions and never slept on. A thread without a dock,
 //! as the first of a worker's process, looks again after a while instead.
