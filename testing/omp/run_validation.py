@@ -4,7 +4,8 @@
     python3 testing/omp/run_validation.py SUITE FOLDER --work FOLDER --library FOLDER [--modes shared,libgomp] [--threads 4]
 
 SUITE is `uh` or `vv`; FOLDER has the tests (`uh.sh` and `vv.sh` beside this prepare it). A mode is what programs run on: `shared` and
-`exclusive` are ours, and `libgomp` is GCC's, to compare with. What is expected to fail is listed in expected/SUITE.txt with its
+`exclusive` and `hybrid` are ours, and `libgomp` is GCC's, to compare with. `hybrid@arm0`, or `exclusive@arm0,arm-user` as
+`exclusive@arm0+arm-user`, has workers on those nodes of a machine that is up (TOMBOLO_MACHINE says which), with images by `tombolo ompcc`. What is expected to fail is listed in expected/SUITE.txt with its
 reason. Ends with 1 if another test fails in ours, or if one that is listed passes.
 """
 
@@ -31,12 +32,12 @@ def tests_of(suite, folder):
     return {str(file.relative_to(folder / "tests").with_suffix("")): file for file in kept}
 
 
-def compile_test(suite, folder, work, name, source):
-    """The program, or None if GCC does not compile it."""
-    program = work / name.replace("/", "-")
+def compile_test(suite, folder, work, name, source, compiler=("gcc", "-foffload=disable"), end=""):
+    """The program, or None if it is not compiled."""
+    program = work / (name.replace("/", "-") + end)
     if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
         return program
-    words = ["gcc", "-O1", "-w", "-fopenmp", "-foffload=disable", "-o", str(program), str(source)]
+    words = [*compiler, "-O1", "-w", "-fopenmp", "-o", str(program), str(source)]
     if suite == "uh":
         words += ["-I", str(folder), "-I", str(folder / "c")]
     else:
@@ -49,6 +50,26 @@ def compile_test(suite, folder, work, name, source):
 def run_test(folder, program, mode, library, threads):
     """Why it failed, if it did."""
     return suites.run([str(program)], folder, suites.environment_of(mode, library, threads), SECONDS)[1]
+
+
+def run_on_nodes(options, folder, work, tests, mode):
+    """Why each test failed, if it did, with workers on nodes; of those that compile for all of them. Images are large, so each goes when
+    it was run."""
+    tombolo = str(options.library.resolve().parents[2] / "release" / "tombolo")
+    how, nodes = mode.split("@")
+    variables = [f"OMP_TOMBOLO={how}", f"OMP_TOMBOLO_NODES={nodes.replace('+', ',')}", f"OMP_NUM_THREADS={options.threads}"]
+    words = [tombolo, "run", "--on", "host", *(word for variable in variables for word in ("--env", variable))]
+
+    def one(name):
+        image = compile_test(options.suite, folder, work, name, tests[name], (tombolo, "ompcc"), ".tbi")
+        if not image:
+            return "is not compiled for all nodes"
+        try:
+            return suites.run([*words, str(image)], folder, suites.environment_of(suites.PEER, "", options.threads), SECONDS)[1]
+        finally:
+            image.unlink()
+
+    return {name: one(name) for name in tests}
 
 
 def main():
@@ -65,7 +86,10 @@ def main():
         ready = [name for name, program in programs.items() if program]
         print(f"{len(ready)} of {len(tests)} tests compile")
         for mode in options.modes.split(","):
-            found = dict(zip(ready, pool.map(lambda name: run_test(folder, programs[name], mode, library, options.threads), ready)))
+            if "@" in mode:
+                found = run_on_nodes(options, folder, work, {name: tests[name] for name in ready}, mode)
+            else:
+                found = dict(zip(ready, pool.map(lambda name: run_test(folder, programs[name], mode, library, options.threads), ready)))
             failures = {name: why for name, why in found.items() if why}
             count = suites.judge(options.suite, mode, failures, [name for name, why in found.items() if not why])
             if mode != suites.PEER:
