@@ -238,3 +238,25 @@ fn a_node_that_is_lost_takes_the_job_with_it() {
     job.finish().fails_with(1, &["the worker on node arm-user was lost with its node"]);
     machine.down();
 }
+
+#[test]
+fn the_example_computes_the_same_wherever_its_workers_are() {
+    let Some(machine) = machine(&with_users(), &[]) else { return };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/omp/heat.c");
+    compile(&machine, &source.to_string_lossy(), "heat", &["-Wall", "-Wextra", "-Werror"]);
+    let plate = |variables: &[&str]| {
+        let said = machine.tombolo(run("host", variables, &["heat.tbi", "100", "20"])).ok();
+        let (first, rows) =
+            said.split_once('\n').map(|(first, rows)| (first.to_owned(), rows.to_owned())).unwrap();
+        let row = |line: &str| line.split_whitespace().next().unwrap().parse::<u32>().unwrap();
+        (first, rows.lines().map(row).collect::<Vec<_>>())
+    };
+    let (alone, rows) = plate(&[]);
+    assert_eq!(rows, [98 * 20, 0]);
+    let (both, rows) = plate(&["OMP_TOMBOLO=hybrid", "OMP_TOMBOLO_NODES=arm-user", "OMP_NUM_THREADS=2"]);
+    assert_eq!((both, rows), (alone, vec![49 * 20, 49 * 20]));
+    machine
+        .tombolo(["run", "heat.tbi", "x"])
+        .fails_with(2, &["x is no number from 3 to 20000", "usage: heat"]);
+    machine.down();
+}

@@ -10,7 +10,7 @@ use tombolo_omp::store::Store;
 use tombolo_omp::{home, sys, thread::Thread};
 
 use crate::desk;
-use crate::hub::Image;
+use crate::hub::{self, Image};
 use crate::memory::{self, Variables};
 use crate::message::{FromHub, FromWorker, Layout};
 use crate::{JOIN, channel_options, fatal};
@@ -141,17 +141,12 @@ fn send(set: &mut WaitSet, token: Token, message: FromWorker) -> Result<(), Erro
 fn step(set: &mut WaitSet, token: Token) -> Result<(), Error> {
     match set.wait(IDLE) {
         Ok(Ready::Woken) => {
-            let (mut wanted, mut asleep) = (Vec::new(), Vec::new());
-            let address = |dock: &'static Dock| std::ptr::from_ref(dock) as u64;
-            let wake = |dock: &'static Dock| {
-                let home = u64::from(dock.home());
-                FromWorker::Wake { home, dock: address(dock) }
-            };
-            desk::take(
-                |dock| wanted.push(FromWorker::Start { thread: address(dock) }),
-                |dock| asleep.push(wake(dock)),
-            );
-            wanted.into_iter().chain(asleep).try_for_each(|message| send(set, token, message))
+            let (mut messages, mut asleep) = (Vec::new(), Vec::new());
+            let start = |dock: &'static Dock| FromWorker::Start { thread: std::ptr::from_ref(dock) as u64 };
+            desk::take(|dock| messages.push(start(dock)), |dock| asleep.push(dock));
+            let wake = |(home, docks)| FromWorker::Wake { home: u64::from(home), docks };
+            messages.extend(hub::by_home(asleep).into_iter().map(wake));
+            messages.into_iter().try_for_each(|message| send(set, token, message))
         }
         Ok(Ready::Channel(_)) => {
             let mut bytes = Vec::new();
@@ -176,10 +171,12 @@ fn obey(bytes: &[u8]) {
                 fatal(&format!("a worker cannot be started ({text}); OMP_STACKSIZE sets that"));
             }
         }
-        Some(FromHub::Wake { dock }) => {
-            // SAFETY: docks are there for ever, and a thread of the job named this.
-            if let Some(dock) = unsafe { (dock as *const Dock).as_ref() } {
-                dock.wake_here();
+        Some(FromHub::Wake { docks }) => {
+            for dock in docks {
+                // SAFETY: docks are there for ever, and a thread of the job named this.
+                if let Some(dock) = unsafe { (dock as *const Dock).as_ref() } {
+                    dock.wake_here();
+                }
             }
         }
         Some(FromHub::Welcome { .. }) | None => fatal("the hub of the job said something that means nothing"),

@@ -19,7 +19,7 @@ use tombolo_omp::{home, sys};
 use self::process::{Process, State};
 use crate::desk;
 use crate::memory::{self, Mapped, Variables};
-use crate::message::{FromHub, FromWorker, Layout};
+use crate::message::{DOCKS, FromHub, FromWorker, Layout};
 use crate::place::{self, Kernel, Place, Where};
 use crate::{JOIN, channel_options, fatal};
 
@@ -195,8 +195,8 @@ impl Hub {
         for dock in wanted {
             self.start(std::ptr::from_ref(dock) as u64);
         }
-        for dock in asleep {
-            self.wake(dock.home(), std::ptr::from_ref(dock) as u64);
+        for (home, docks) in by_home(asleep) {
+            self.wake(home, docks);
         }
     }
 
@@ -254,8 +254,8 @@ impl Hub {
             }
             (Some(FromWorker::Ready), Some(index)) => self.is_ready(index, token),
             (Some(FromWorker::Start { thread }), Some(_)) => self.start(thread),
-            (Some(FromWorker::Wake { home, dock }), Some(_)) => {
-                self.wake(u32::try_from(home).unwrap_or(0), dock);
+            (Some(FromWorker::Wake { home, docks }), Some(_)) => {
+                self.wake(u32::try_from(home).unwrap_or(0), docks);
             }
             // Somebody who is none of the job's.
             _ => {
@@ -364,18 +364,20 @@ impl Hub {
         self.say(index, channel, message);
     }
 
-    /// Has a thread woken, or wakes it where this process can.
-    fn wake(&mut self, home: u32, dock: u64) {
+    /// Has threads of a home woken, or wakes them where this process can.
+    fn wake(&mut self, home: u32, docks: Vec<u64>) {
         if home == 0 {
-            // SAFETY: a thread of the job said so, or a worker, which is trusted as one is; docks are there for ever.
-            if let Some(dock) = unsafe { (dock as *const Dock).as_ref() } {
-                dock.wake_here();
+            for dock in docks {
+                // SAFETY: a thread of the job said so, or a worker, which is trusted as one is; docks are there for ever.
+                if let Some(dock) = unsafe { (dock as *const Dock).as_ref() } {
+                    dock.wake_here();
+                }
             }
             return;
         }
         let Some(index) = self.processes.iter().position(|process| process.home == home) else { return };
         if let Some(channel) = self.processes[index].channel() {
-            self.say(index, channel, FromHub::Wake { dock });
+            self.say(index, channel, FromHub::Wake { docks });
         }
     }
 
@@ -434,6 +436,19 @@ impl Hub {
             }
         }
     }
+}
+
+/// Docks by the homes of their threads, as messages have them.
+pub(crate) fn by_home(docks: Vec<&'static Dock>) -> Vec<(u32, Vec<u64>)> {
+    let mut homes: Vec<(u32, Vec<u64>)> = Vec::new();
+    for dock in docks {
+        let address = std::ptr::from_ref(dock) as u64;
+        match homes.iter_mut().find(|(home, docks)| *home == dock.home() && docks.len() < DOCKS) {
+            Some((_, docks)) => docks.push(address),
+            None => homes.push((dock.home(), vec![address])),
+        }
+    }
+    homes
 }
 
 /// Called as the program ends: workers go with it, as the machine sees to.

@@ -1,7 +1,7 @@
 //! What the hub and its workers say to each other: words of 64 bits, little-endian, the first of which says what it is.
 
 /// What a worker says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FromWorker {
     /// It has started.
     Hello {
@@ -19,17 +19,17 @@ pub enum FromWorker {
         /// The worker's record.
         thread: u64,
     },
-    /// A thread of another home is to be woken.
+    /// Threads of another home are to be woken.
     Wake {
         /// That home.
         home: u64,
-        /// Where it sleeps.
-        dock: u64,
+        /// Where they sleep: [`DOCKS`] at most.
+        docks: Vec<u64>,
     },
 }
 
 /// What the hub says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FromHub {
     /// What to map.
     Welcome {
@@ -55,10 +55,10 @@ pub enum FromHub {
         /// How long that is.
         length: u64,
     },
-    /// A thread is to be woken.
+    /// Threads are to be woken.
     Wake {
-        /// Where it sleeps.
-        dock: u64,
+        /// Where they sleep: [`DOCKS`] at most.
+        docks: Vec<u64>,
     },
 }
 
@@ -81,11 +81,14 @@ const START: u64 = 3;
 const WAKE: u64 = 4;
 const WELCOME: u64 = 5;
 
+/// How many threads a message wakes at most.
+pub const DOCKS: usize = 8;
+
 /// The longest message, in bytes.
 pub const LONGEST: usize = 80;
 
-fn encode<const N: usize>(words: [u64; N]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+fn encode(words: impl AsRef<[u64]>) -> Vec<u8> {
+    words.as_ref().iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
 fn decode(bytes: &[u8]) -> Option<Vec<u64>> {
@@ -94,17 +97,21 @@ fn decode(bytes: &[u8]) -> Option<Vec<u64>> {
         .then(|| words.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
+fn is_few(docks: &[u64]) -> bool {
+    (1..=DOCKS).contains(&docks.len())
+}
+
 impl FromWorker {
     /// As bytes.
     #[must_use]
-    pub fn encode(self) -> Vec<u8> {
-        match self {
+    pub fn encode(&self) -> Vec<u8> {
+        match *self {
             Self::Hello { number, image: [a, b, c, d], records } => {
                 encode([HELLO, number, a, b, c, d, records])
             }
             Self::Ready => encode([READY]),
             Self::Start { thread } => encode([START, thread]),
-            Self::Wake { home, dock } => encode([WAKE, home, dock]),
+            Self::Wake { home, ref docks } => encode([&[WAKE, home][..], docks].concat()),
         }
     }
 
@@ -115,7 +122,7 @@ impl FromWorker {
             [HELLO, number, a, b, c, d, records] => Self::Hello { number, image: [a, b, c, d], records },
             [READY] => Self::Ready,
             [START, thread] => Self::Start { thread },
-            [WAKE, home, dock] => Self::Wake { home, dock },
+            [WAKE, home, ref docks @ ..] if is_few(docks) => Self::Wake { home, docks: docks.to_vec() },
             _ => return None,
         })
     }
@@ -124,8 +131,8 @@ impl FromWorker {
 impl FromHub {
     /// As bytes.
     #[must_use]
-    pub fn encode(self) -> Vec<u8> {
-        match self {
+    pub fn encode(&self) -> Vec<u8> {
+        match *self {
             Self::Welcome { capability, layout, root, home, several, environment } => {
                 let Layout { variables, variables_bytes, arena, arena_bytes } = layout;
                 let several = u64::from(several);
@@ -143,7 +150,7 @@ impl FromHub {
                 ])
             }
             Self::Start { thread, stack, length } => encode([START, thread, stack, length]),
-            Self::Wake { dock } => encode([WAKE, dock]),
+            Self::Wake { ref docks } => encode([&[WAKE][..], docks].concat()),
         }
     }
 
@@ -167,7 +174,7 @@ impl FromHub {
                 Self::Welcome { capability, layout, root, home, several: several == 1, environment }
             }
             [START, thread, stack, length] => Self::Start { thread, stack, length },
-            [WAKE, dock] => Self::Wake { dock },
+            [WAKE, ref docks @ ..] if is_few(docks) => Self::Wake { docks: docks.to_vec() },
             _ => return None,
         })
     }
@@ -184,19 +191,19 @@ mod tests {
         for message in [
             FromHub::Welcome { capability: 7, layout, root: 8, home: 0, several: true, environment: 9 },
             FromHub::Start { thread: 1, stack: 2, length: 3 },
-            FromHub::Wake { dock: u64::MAX },
+            FromHub::Wake { docks: vec![u64::MAX; DOCKS] },
         ] {
             let bytes = message.encode();
             assert!(bytes.len() <= LONGEST);
-            assert_eq!(FromHub::decode(&bytes), Some(message));
+            assert_eq!(FromHub::decode(&bytes).as_ref(), Some(&message));
         }
         for message in [
             FromWorker::Hello { number: 1, image: [2, 3, 4, 5], records: 6 },
             FromWorker::Ready,
             FromWorker::Start { thread: 9 },
-            FromWorker::Wake { home: 2, dock: 3 },
+            FromWorker::Wake { home: 2, docks: vec![3] },
         ] {
-            assert_eq!(FromWorker::decode(&message.encode()), Some(message));
+            assert_eq!(FromWorker::decode(&message.encode()).as_ref(), Some(&message));
         }
     }
 
@@ -205,8 +212,11 @@ mod tests {
         for bytes in [&[][..], &[1; 7], &[0; 8], &[9; 16], &[4; 4096]] {
             assert_eq!((FromHub::decode(bytes), FromWorker::decode(bytes)), (None, None));
         }
-        let mut welcome = FromHub::Wake { dock: 1 }.encode();
-        welcome.extend([0; 8]);
-        assert_eq!(FromHub::decode(&welcome), None);
+        for docks in [vec![], vec![1; DOCKS + 1]] {
+            let bytes = FromHub::Wake { docks: docks.clone() }.encode();
+            assert_eq!(FromHub::decode(&bytes), None);
+            let bytes = FromWorker::Wake { home: 1, docks }.encode();
+            assert_eq!(FromWorker::decode(&bytes), None);
+        }
     }
 }
