@@ -14,7 +14,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub use report::{Absent, Report, Row, Target};
-pub use stack::{Stack, Tools, host_stacks, node_stack};
+pub use stack::{Stack, Tools, host_stacks, node_stacks};
 
 use crate::host::Host;
 use crate::limit::Limit;
@@ -106,7 +106,7 @@ pub struct Options {
 }
 
 /// Rounds in which matrices are multiplied: it takes the most time of all, and varies the least.
-pub const MATMUL_ROUNDS: u32 = 3;
+pub const MATMUL_ROUNDS: u32 = 2;
 
 impl Default for Options {
     fn default() -> Self {

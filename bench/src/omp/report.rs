@@ -61,10 +61,8 @@ pub struct Row {
     pub p50_us: f64,
     /// Median of the runs' bad hundredths.
     pub p99_us: f64,
-    /// The least and the most of the runs' medians.
-    pub range_us: [f64; 2],
-    /// How many runs of the program, one or more in each round.
-    pub runs: usize,
+    /// The medians of the runs, in their order: one or more in each round.
+    pub runs_us: Vec<f64>,
     /// In how many of them other programs used the processors.
     pub disturbed: usize,
     /// What it cannot be less than on this host, where that is known.
@@ -82,7 +80,8 @@ pub struct Target {
     pub threads: usize,
     /// What is compared.
     pub what: String,
-    /// What was found.
+    /// What was found: the median of the ratios of runs that came after each other, for a hypervisor that moves processors makes those
+    /// of another minute another machine's.
     pub ratio: f64,
     /// What it is to be at most.
     pub at_most: f64,
@@ -122,8 +121,14 @@ const EXCLUSIVE_AT_MOST: f64 = 2.0;
 /// Unlike processors to the split that fits their speeds.
 const NODES_AT_MOST: f64 = 1.15;
 
-/// Overheads below this are those of the loops that they are taken from, and count as so much.
-const LEAST_US: f64 = 0.01;
+/// Overheads below this are those of the loops that they are taken from, and count as so much: ten nanoseconds, and a fiftieth of
+/// a schedule's loop.
+const fn least_us(section: Section) -> f64 {
+    match section {
+        Section::Schedules => 0.25,
+        _ => 0.01,
+    }
+}
 
 /// What is compared with the others of its section.
 const WARM: &str = "empty region, warm";
@@ -186,7 +191,7 @@ impl Report {
         }
         let disturbed: usize = self.rows.iter().map(|row| row.disturbed).sum();
         if disturbed > 0 {
-            let all: usize = self.rows.iter().map(|row| row.runs).sum();
+            let all: usize = self.rows.iter().map(|row| row.runs_us.len()).sum();
             text += &format!(
                 "\ndisturbed: other programs used the processors in {disturbed} of {all} figures; measure again when it is quiet\n"
             );
@@ -272,7 +277,7 @@ fn rows(found: Vec<Found>) -> Vec<Row> {
 }
 
 fn row(runs: &[Found]) -> Option<Row> {
-    let p50s = sorted(runs.iter().map(|figure| figure.p50_us).collect());
+    let runs_us: Vec<f64> = runs.iter().map(|figure| figure.p50_us).collect();
     let p99s = sorted(runs.iter().map(|figure| figure.p99_us).collect());
     let first = runs.first()?;
     Some(Row {
@@ -280,10 +285,9 @@ fn row(runs: &[Found]) -> Option<Row> {
         stack: first.stack.clone(),
         metric: first.metric.clone(),
         threads: first.threads,
-        p50_us: median(&p50s)?,
+        p50_us: median(&sorted(runs_us.clone()))?,
         p99_us: median(&p99s)?,
-        range_us: [*p50s.first()?, *p50s.last()?],
-        runs: p50s.len(),
+        runs_us,
         disturbed: runs.iter().filter(|figure| figure.disturbed).count(),
         limit_us: None,
     })
@@ -331,8 +335,12 @@ fn ideal<'a>(row: &Row, rows: &'a [Row]) -> Option<&'a Row> {
 fn targets(rows: &[Row], processors: usize) -> Vec<Target> {
     let mut targets = Vec::new();
     let mut compare = |row: &Row, what: &str, other: &Row, at_most: f64| {
-        let ratio = row.p50_us.max(LEAST_US) / other.p50_us.max(LEAST_US);
-        let doubtful = |row: &Row| 2 * row.disturbed > row.runs;
+        let ratios = row.runs_us.iter().zip(&other.runs_us).map(|(own, other)| {
+            let least = least_us(row.section);
+            own.max(least) / other.max(least)
+        });
+        let Some(ratio) = median(&sorted(ratios.collect())) else { return };
+        let doubtful = |row: &Row| 2 * row.disturbed > row.runs_us.len();
         targets.push(Target {
             section: row.section,
             metric: row.metric.clone(),
@@ -402,17 +410,18 @@ mod tests {
         let report = report(
             vec![
                 regions(SHARED, 0.5),
-                regions(LIBGOMP, 0.4),
+                regions(LIBGOMP, 0.5),
                 regions(EXCLUSIVE, 0.7),
                 regions(SHARED, 0.42),
-                regions(LIBGOMP, 9.0),
-                regions(SHARED, 0.41),
                 regions(LIBGOMP, 0.4),
+                regions(SHARED, 0.41),
+                // The processors were moved in between: of the medians, the ratio would be another one.
+                regions(LIBGOMP, 0.2),
             ],
             Vec::new(),
         );
         let shared = report.rows.iter().find(|row| row.stack == SHARED).expect("a row");
-        assert_eq!((shared.p50_us, shared.range_us, shared.runs), (0.42, [0.41, 0.5], 3));
+        assert_eq!((shared.p50_us, &shared.runs_us), (0.42, &vec![0.5, 0.42, 0.41]));
         assert_eq!(shared.limit_us, Some(0.1));
         let verdicts: Vec<_> =
             report.targets.iter().map(|target| (target.what.as_str(), target.met)).collect();

@@ -93,25 +93,30 @@ impl Stack {
     /// The program on it, without its arguments.
     pub(super) fn command(&self, program: Program, threads: Option<usize>) -> Command {
         let path = self.programs.join(program.name());
-        let mut command = match self.starter.split_first() {
-            None => Command::new(path),
-            Some((starter, words)) => {
-                let mut command = Command::new(starter);
-                command.args(words).arg(path.with_extension("tbi"));
-                command
+        let mut environment = self.environment.clone();
+        environment.extend(threads.map(|threads| ("OMP_NUM_THREADS", threads.to_string().into())));
+        let Some((starter, words)) = self.starter.split_first() else {
+            let mut command = Command::new(path);
+            // What a user has set for programs of their own is not what is measured.
+            for (name, _) in std::env::vars_os() {
+                let ours = ["OMP_", "GOMP_", "KMP_"];
+                if ours.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
+                    command.env_remove(name);
+                }
             }
+            command.envs(environment);
+            return command;
         };
-        // What a user has set for programs of their own is not what is measured.
-        for (name, _) in std::env::vars_os() {
-            let ours = ["OMP_", "GOMP_", "KMP_"];
-            if ours.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
-                command.env_remove(name);
-            }
+        // A domain has the environment that it is given.
+        let mut command = Command::new(starter);
+        command.args(words);
+        for (name, value) in environment {
+            let mut variable = OsString::from(name);
+            variable.push("=");
+            variable.push(value);
+            command.arg("--env").arg(variable);
         }
-        if let Some(threads) = threads {
-            command.env("OMP_NUM_THREADS", threads.to_string());
-        }
-        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.arg(path.with_extension("tbi"));
         command
     }
 }
@@ -230,37 +235,37 @@ pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
     (stacks, absent)
 }
 
-/// Ours with a worker on this host and one on a node of another instruction set; `node` is its name, if one is up.
-///
-/// # Errors
-/// There is none, or programs cannot be made for it.
-pub fn node_stack(tools: &Tools, node: Option<&str>) -> Result<Stack, Absent> {
+/// Ours with workers on this host and on a node of another instruction set, whose name is `node` if one is up: one on each, and as many
+/// as the run-time makes of their speeds.
+#[must_use]
+pub fn node_stacks(tools: &Tools, node: Option<&str>) -> (Vec<Stack>, Vec<Absent>) {
     let name = format!("host and {}", node.unwrap_or("an Arm node"));
-    let absent = |why| Absent::whole(&name, why);
+    let absent = |why| (Vec::new(), vec![Absent::whole(&name, why)]);
     let Some(node) = node else {
-        let why = "no Arm node that emulates a processor on this kernel is up: --up machines/users.toml brings one up";
-        return Err(absent(why.to_owned()));
+        return absent("no Arm node is up: --up machines/users.toml brings one up".to_owned());
     };
     let tombolo = tools.tombolo.to_string_lossy();
-    let programs = tools
-        .compile("nodes", &[&tombolo, "ompcc"], &[(Program::Figures, ".tbi")])
-        .map_err(|why| absent(format!("{why}; `make omp` puts in place what it takes")))?;
+    let programs = match tools.compile("nodes", &[&tombolo, "ompcc"], &[(Program::Figures, ".tbi")]) {
+        Ok(programs) => programs,
+        Err(why) => return absent(format!("{why}; `make omp` puts in place what it takes")),
+    };
     let mut starter: Vec<OsString> = vec![tools.tombolo.clone().into()];
     if let Some(machine) = &tools.machine {
         starter.extend(["--machine".into(), machine.into()]);
     }
-    let nodes = format!("OMP_TOMBOLO_NODES=host:1,{node}:1");
-    starter.extend(
-        ["--quiet", "run", "--no-input", "--env", "OMP_TOMBOLO=exclusive", "--env", &nodes].map(Into::into),
-    );
-    Ok(Stack {
-        about: format!("Tombolo's run-time with musl, by tombolo ompcc; {nodes}"),
-        name,
-        kind: Kind::Nodes,
-        programs,
-        starter,
-        environment: Vec::new(),
-    })
+    starter.extend(["--quiet", "run", "--no-input"].map(Into::into));
+    let with = |name: String, nodes: String, threads: Option<&str>| {
+        let mut environment =
+            vec![("OMP_TOMBOLO", "exclusive".into()), ("OMP_TOMBOLO_NODES", OsString::from(&nodes))];
+        environment.extend(threads.map(|threads| ("OMP_NUM_THREADS", threads.into())));
+        let said = if threads.is_some() { "two workers" } else { "as many workers as the run-time wants" };
+        let about =
+            format!("Tombolo's run-time with musl, by tombolo ompcc; OMP_TOMBOLO_NODES={nodes}, {said}");
+        let (programs, starter) = (programs.clone(), starter.clone());
+        Stack { name, about, kind: Kind::Nodes, programs, starter, environment }
+    };
+    let one_on_each = with(name.clone(), format!("host:1,{node}:1"), Some("2"));
+    (vec![one_on_each, with(format!("{name}, virtual threads"), node.to_owned(), None)], Vec::new())
 }
 
 #[cfg(test)]
@@ -287,8 +292,9 @@ mod tests {
             assert!(why(own).expect("absent").contains("make kit"), "{absent:?}");
         }
         assert!(stacks.iter().all(|stack| !stack.is_own()));
-        assert!(node_stack(&tools, None).expect_err("no node").why.contains("--up"));
-        let missing = node_stack(&tools, Some("arm-user")).expect_err("no compiler").why;
+        let why = |node| node_stacks(&tools, node).1.remove(0).why;
+        assert!(why(None).contains("--up"));
+        let missing = why(Some("arm-user"));
         assert!(missing.contains("/nonexistent/tombolo cannot be started"), "{missing}");
         std::fs::remove_dir_all(&scratch).expect("removed");
     }
@@ -304,14 +310,18 @@ mod tests {
             environment: vec![("OMP_TOMBOLO", "exclusive".into())],
         };
         assert!(stack.has(Section::Nodes) && !stack.has(Section::Matmul));
+        let words = |command: &Command| {
+            command.get_args().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        };
         let command = stack.command(Program::Figures, Some(3));
-        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
-        assert_eq!(words, ["run", "/p/figures.tbi"]);
-        let set: Vec<_> =
-            command.get_envs().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect();
-        assert_eq!(set, ["OMP_NUM_THREADS", "OMP_TOMBOLO"]);
+        assert_eq!(command.get_program(), "tombolo");
+        assert_eq!(words(&command), "run --env OMP_TOMBOLO=exclusive --env OMP_NUM_THREADS=3 /p/figures.tbi");
         let here = Stack { kind: Kind::Own, starter: Vec::new(), ..stack };
         assert!(here.has(Section::Constructs) && !here.has(Section::Nodes));
-        assert_eq!(here.command(Program::Overheads, None).get_program(), "/p/overheads");
+        let command = here.command(Program::Overheads, None);
+        assert_eq!(command.get_program(), "/p/overheads");
+        let set: Vec<_> =
+            command.get_envs().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect();
+        assert_eq!(set, ["OMP_TOMBOLO"]);
     }
 }

@@ -22,12 +22,12 @@ use crate::failure::Failure;
 /// regions by the number of workers, and matrices multiplied by rows. Figures are medians over the rounds; a run
 /// during which other programs used the processors is taken again.
 ///
-/// Where a node of another instruction set is up, or with `--up`, a program by `tombolo ompcc` multiplies matrices with a worker on this
-/// host and one on the node; beside it is what it would take if each had as many rows as fit its speed. What cannot be measured is
-/// SKIPPED, with the reason.
+/// Where an Arm node is up, or with `--up`, a program by `tombolo ompcc` multiplies matrices with a worker on this host and one on the
+/// node, and with as many as the run-time makes of their speeds; beside it is what it would take if each had as many rows as fit its
+/// speed. What cannot be measured is SKIPPED, with the reason.
 ///
-/// The JSON has, for each of `rows`: section, stack, metric, threads, p50_us, p99_us, range_us and limit_us; and `targets` with
-/// their ratios.
+/// The JSON has, for each of `rows`: section, stack, metric, threads, p50_us, p99_us, runs_us and limit_us; and `targets` with
+/// their ratios, which are medians of those of runs that came after each other.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -138,10 +138,9 @@ fn on_stacks(
 ) -> Result<omp::Report, Failure> {
     let (mut stacks, mut absent) = omp::host_stacks(tools);
     if options.wants(Section::Nodes) {
-        match omp::node_stack(tools, node) {
-            Ok(stack) => stacks.push(stack),
-            Err(missing) => absent.push(missing),
-        }
+        let (some, none) = omp::node_stacks(tools, node);
+        stacks.extend(some);
+        absent.extend(none);
     }
     let run = showing(context, |progress| omp::run(&stacks, absent, options, progress));
     run.map_err(Failure::system("measure the limit of this host"))
