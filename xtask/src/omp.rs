@@ -13,6 +13,9 @@ use crate::workspace::{Workspace, capture, execute, fetch};
 const TARGETS: [(&str, &str); 2] =
     [("x86_64", "x86_64-unknown-linux-musl"), ("aarch64", "aarch64-unknown-linux-musl")];
 
+/// What programs can say to our run-time besides what OpenMP has.
+const HEADER: &str = "models/omp/gomp/tombolo_omp.h";
+
 /// What fetches the C library.
 const SCRIPT: &str = "scripts/fetch-musl.sh";
 
@@ -67,6 +70,7 @@ fn build_run_time(workspace: &Workspace, kit: &Path, (isa, target): (&str, &str)
     execute(&mut cargo)?;
     let library = kit.join("omp").join(isa).join("lib");
     install(&workspace.target.join(target).join("node/libtombolo_gomp.a"), &library.join("libgomp.a"))?;
+    install(&workspace.root.join(HEADER), &kit.join("omp").join(isa).join("include/tombolo_omp.h"))?;
     let sysroot = capture(Command::new("rustc").args(["--print", "sysroot"]))?;
     let own =
         Path::new(sysroot.trim()).join("lib/rustlib").join(target).join("lib/self-contained/libunwind.a");

@@ -13,7 +13,7 @@ use crate::desk;
 use crate::hub::{self, Image};
 use crate::memory::{self, Variables};
 use crate::message::{FromHub, FromWorker, Layout};
-use crate::{JOIN, channel_options, fatal};
+use crate::{JOIN, channel_options, fatal, replica};
 
 /// How long the hub may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -51,12 +51,12 @@ unsafe fn attend_until_lost(
 ) -> Error {
     // SAFETY: the caller says so.
     let joined = unsafe { join(variables, image, settled) };
-    let (mut set, token, _domain, _mapped) = match joined {
+    let (mut set, token, _domain, mapped) = match joined {
         Ok(joined) => joined,
         Err(error) => return error,
     };
     loop {
-        if let Err(error) = step(&mut set, token) {
+        if let Err(error) = step(&mut set, token, &mapped) {
             return error;
         }
     }
@@ -138,7 +138,7 @@ fn send(set: &mut WaitSet, token: Token, message: FromWorker) -> Result<(), Erro
 }
 
 /// Waits for something to do, and does it.
-fn step(set: &mut WaitSet, token: Token) -> Result<(), Error> {
+fn step(set: &mut WaitSet, token: Token, mapped: &memory::Mapped) -> Result<(), Error> {
     match set.wait(IDLE) {
         Ok(Ready::Woken) => {
             let (mut messages, mut asleep) = (Vec::new(), Vec::new());
@@ -146,22 +146,28 @@ fn step(set: &mut WaitSet, token: Token) -> Result<(), Error> {
             desk::take(|dock| messages.push(start(dock)), |dock| asleep.push(dock));
             let wake = |(home, docks)| FromWorker::Wake { home: u64::from(home), docks };
             messages.extend(hub::by_home(asleep).into_iter().map(wake));
+            messages.extend(desk::take_requests().into_iter().map(|request| FromWorker::Ask { request }));
             messages.into_iter().try_for_each(|message| send(set, token, message))
         }
         Ok(Ready::Channel(_)) => {
             let mut bytes = Vec::new();
-            let Some(channel) = set.get_mut(token) else { return Ok(()) };
-            while channel.try_recv_into(&mut bytes)?.is_some() {
-                obey(&bytes);
+            loop {
+                let Some(channel) = set.get_mut(token) else { return Ok(()) };
+                if channel.try_recv_into(&mut bytes)?.is_none() {
+                    return Ok(());
+                }
+                if let Some(answer) = obey(&bytes, mapped) {
+                    send(set, token, answer)?;
+                }
             }
-            Ok(())
         }
         Ok(_) | Err(Error::TimedOut { .. }) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-fn obey(bytes: &[u8]) {
+/// Does as the hub says; what to answer.
+fn obey(bytes: &[u8], mapped: &memory::Mapped) -> Option<FromWorker> {
     match FromHub::decode(bytes) {
         Some(FromHub::Start { thread, stack, length }) => {
             let stack = Stack { memory: stack as *mut u8, size: usize::try_from(length).unwrap_or(0) };
@@ -179,6 +185,11 @@ fn obey(bytes: &[u8]) {
                 }
             }
         }
+        Some(FromHub::Replicate { request, begin, bytes, again }) => {
+            let error = replica::apply(mapped, begin, bytes, again);
+            return Some(FromWorker::Replicated { request, error: u64::from(error) });
+        }
         Some(FromHub::Welcome { .. }) | None => fatal("the hub of the job said something that means nothing"),
     }
+    None
 }

@@ -1,6 +1,7 @@
 //! The first thread of the program: it starts domains for workers, watches them, and passes wake-ups on.
 
 mod process;
+mod replicate;
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,7 +56,8 @@ pub struct Hub {
     processes: Vec<Process>,
     /// Connections that have not said yet whose they are.
     unknown: Vec<Token>,
-    _mapped: Mapped,
+    mapped: Mapped,
+    replicas: replicate::Replicas,
 }
 
 /// What workers are started from.
@@ -139,7 +141,8 @@ impl Hub {
             root,
             processes: Vec::new(),
             unknown: Vec::new(),
-            _mapped: mapped,
+            mapped,
+            replicas: replicate::Replicas::default(),
         };
         // What cannot be said is said now, not in the middle of the program.
         for node in 1..hub.places.len() {
@@ -194,6 +197,9 @@ impl Hub {
         desk::take(|dock| wanted.push(dock), |dock| asleep.push(dock));
         for dock in wanted {
             self.start(std::ptr::from_ref(dock) as u64);
+        }
+        for request in desk::take_requests() {
+            self.replicate(request);
         }
         for (home, docks) in by_home(asleep) {
             self.wake(home, docks);
@@ -254,6 +260,8 @@ impl Hub {
             }
             (Some(FromWorker::Ready), Some(index)) => self.is_ready(index, token),
             (Some(FromWorker::Start { thread }), Some(_)) => self.start(thread),
+            (Some(FromWorker::Ask { request }), Some(_)) => self.replicate(request),
+            (Some(FromWorker::Replicated { request, error }), Some(_)) => self.replicated(request, error),
             (Some(FromWorker::Wake { home, docks }), Some(_)) => {
                 self.wake(u32::try_from(home).unwrap_or(0), docks);
             }
@@ -303,6 +311,8 @@ impl Hub {
     fn is_ready(&mut self, index: usize, channel: Token) {
         let process = &mut self.processes[index];
         process.state = State::Ready { channel };
+        self.replicate_in(index, channel);
+        let process = &mut self.processes[index];
         for thread in std::mem::take(&mut process.waiting) {
             self.start_in(index, thread);
         }

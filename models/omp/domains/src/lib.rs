@@ -15,6 +15,7 @@ pub mod hub;
 pub mod memory;
 pub mod message;
 pub mod place;
+pub mod replica;
 
 /// The environment variable by which a process learns that it is a worker, and of which job.
 pub const JOIN: &str = "TOMBOLO_OMP_JOIN";

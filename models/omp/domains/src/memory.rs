@@ -119,7 +119,32 @@ fn size(place: &Where, variables_bytes: u64, asked: u64) -> Result<u64, MemoryEr
 /// What is mapped of a job. It stays for as long as the process does.
 #[derive(Debug)]
 pub struct Mapped {
-    _file: RegionFile,
+    file: RegionFile,
+    layout: Layout,
+}
+
+impl Mapped {
+    /// What lies where.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Maps what all share, in place of whatever is in a range of it.
+    ///
+    /// # Errors
+    /// The system's.
+    ///
+    /// # Safety
+    /// The range is of pages of the job, and what is there now is the same.
+    pub unsafe fn map_again(&self, begin: usize, length: usize) -> std::io::Result<()> {
+        let Some(offset) = self.layout.offset_of(begin as u64) else {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        };
+        let descriptor = self.file.as_fd().as_raw_fd();
+        // SAFETY: the caller says so.
+        unsafe { exclusive::map_over(descriptor, self.file.offset_bytes() + offset, begin, length) }
+    }
 }
 
 /// Maps the arena, and the program's variables in place of the process's own; `bring` is for the first process, which brings the
@@ -156,7 +181,7 @@ pub unsafe fn map(capability: &Capability, layout: Layout, bring: bool) -> Resul
         // SAFETY: the caller says that nobody uses them, and the file has what they are.
         unsafe { exclusive::map_over(descriptor, offset, variables_address, variables_length)? };
     }
-    Ok(Mapped { _file: file })
+    Ok(Mapped { file, layout })
 }
 
 fn length(bytes: u64) -> Result<usize, MemoryError> {

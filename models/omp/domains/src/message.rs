@@ -19,6 +19,18 @@ pub enum FromWorker {
         /// The worker's record.
         thread: u64,
     },
+    /// One of its threads wants data replicated, or shared again.
+    Ask {
+        /// The request's record.
+        request: u64,
+    },
+    /// It has done as it was told.
+    Replicated {
+        /// The request's record; 0 where nobody waits.
+        request: u64,
+        /// The system's number of an error, or 0.
+        error: u64,
+    },
     /// Threads of another home are to be woken.
     Wake {
         /// That home.
@@ -60,6 +72,17 @@ pub enum FromHub {
         /// Where they sleep: [`DOCKS`] at most.
         docks: Vec<u64>,
     },
+    /// Pages are to be the process's own from now on, and read-only; or to be those that all share, again.
+    Replicate {
+        /// The request's record; 0 where nobody waits.
+        request: u64,
+        /// Where the data begins.
+        begin: u64,
+        /// How many bytes it has.
+        bytes: u64,
+        /// Whether it is to be shared again.
+        again: bool,
+    },
 }
 
 /// Where a job has what its workers share: one region, first the program's variables, then the arena.
@@ -75,11 +98,26 @@ pub struct Layout {
     pub arena_bytes: u64,
 }
 
+impl Layout {
+    /// Where an address is in the region, if it is of what workers share.
+    #[must_use]
+    pub fn offset_of(&self, address: u64) -> Option<u64> {
+        let (variable, block) = (address.wrapping_sub(self.variables), address.wrapping_sub(self.arena));
+        if variable < self.variables_bytes {
+            return Some(variable);
+        }
+        (block < self.arena_bytes).then(|| self.variables_bytes.saturating_add(block))
+    }
+}
+
 const HELLO: u64 = 1;
 const READY: u64 = 2;
 const START: u64 = 3;
 const WAKE: u64 = 4;
 const WELCOME: u64 = 5;
+const ASK: u64 = 6;
+const REPLICATED: u64 = 7;
+const REPLICATE: u64 = 8;
 
 /// How many threads a message wakes at most.
 pub const DOCKS: usize = 8;
@@ -112,6 +150,8 @@ impl FromWorker {
             Self::Ready => encode([READY]),
             Self::Start { thread } => encode([START, thread]),
             Self::Wake { home, ref docks } => encode([&[WAKE, home][..], docks].concat()),
+            Self::Ask { request } => encode([ASK, request]),
+            Self::Replicated { request, error } => encode([REPLICATED, request, error]),
         }
     }
 
@@ -123,6 +163,8 @@ impl FromWorker {
             [READY] => Self::Ready,
             [START, thread] => Self::Start { thread },
             [WAKE, home, ref docks @ ..] if is_few(docks) => Self::Wake { home, docks: docks.to_vec() },
+            [ASK, request] => Self::Ask { request },
+            [REPLICATED, request, error] => Self::Replicated { request, error },
             _ => return None,
         })
     }
@@ -151,6 +193,9 @@ impl FromHub {
             }
             Self::Start { thread, stack, length } => encode([START, thread, stack, length]),
             Self::Wake { ref docks } => encode([&[WAKE][..], docks].concat()),
+            Self::Replicate { request, begin, bytes, again } => {
+                encode([REPLICATE, request, begin, bytes, u64::from(again)])
+            }
         }
     }
 
@@ -175,6 +220,9 @@ impl FromHub {
             }
             [START, thread, stack, length] => Self::Start { thread, stack, length },
             [WAKE, ref docks @ ..] if is_few(docks) => Self::Wake { docks: docks.to_vec() },
+            [REPLICATE, request, begin, bytes, again @ 0..=1] => {
+                Self::Replicate { request, begin, bytes, again: again == 1 }
+            }
             _ => return None,
         })
     }
@@ -192,6 +240,8 @@ mod tests {
             FromHub::Welcome { capability: 7, layout, root: 8, home: 0, several: true, environment: 9 },
             FromHub::Start { thread: 1, stack: 2, length: 3 },
             FromHub::Wake { docks: vec![u64::MAX; DOCKS] },
+            FromHub::Replicate { request: 1, begin: 2, bytes: 3, again: true },
+            FromHub::Replicate { request: 0, begin: 2, bytes: 3, again: false },
         ] {
             let bytes = message.encode();
             assert!(bytes.len() <= LONGEST);
@@ -202,6 +252,8 @@ mod tests {
             FromWorker::Ready,
             FromWorker::Start { thread: 9 },
             FromWorker::Wake { home: 2, docks: vec![3] },
+            FromWorker::Ask { request: 4 },
+            FromWorker::Replicated { request: 4, error: 12 },
         ] {
             assert_eq!(FromWorker::decode(&message.encode()).as_ref(), Some(&message));
         }
@@ -218,5 +270,8 @@ mod tests {
             let bytes = FromWorker::Wake { home: 1, docks }.encode();
             assert_eq!(FromWorker::decode(&bytes), None);
         }
+        let mut again = FromHub::Replicate { request: 1, begin: 2, bytes: 3, again: true }.encode();
+        again[32] = 2;
+        assert_eq!(FromHub::decode(&again), None);
     }
 }

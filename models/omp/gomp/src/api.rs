@@ -10,6 +10,8 @@ use tombolo_omp::root::root;
 use tombolo_omp::thread::{self, Seat, Thread};
 use tombolo_omp::{affinity, env, sys, team};
 
+use crate::target;
+
 fn int(value: u32) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
@@ -44,7 +46,7 @@ questions! {
     /// Threads that a region without `num_threads` would have at most.
     omp_get_max_threads omp_get_max_threads_ me => int(team::threads(me));
     /// Processors that the program may use.
-    omp_get_num_procs omp_get_num_procs_ me => int(me.root().processors());
+    omp_get_num_procs omp_get_num_procs_ me => processors(me);
     /// Whether a region with more than one thread is around.
     omp_in_parallel omp_in_parallel_ me => i32::from(me.team().active_level() > 0);
     /// Whether regions may have fewer threads than asked for.
@@ -79,13 +81,13 @@ questions! {
     /// The device that `target` without a device goes to.
     omp_get_default_device omp_get_default_device_ me => me.task().icv().device;
     /// How many devices there are besides this.
-    omp_get_num_devices omp_get_num_devices_ _me => 0;
-    /// The number of the device that this runs on: the host's.
-    omp_get_device_num omp_get_device_num_ _me => 0;
+    omp_get_num_devices omp_get_num_devices_ me => target::devices(me);
+    /// The number of the device that this runs on.
+    omp_get_device_num omp_get_device_num_ me => target::device_of(me);
     /// The number of the host among devices.
-    omp_get_initial_device omp_get_initial_device_ _me => 0;
+    omp_get_initial_device omp_get_initial_device_ me => target::devices(me);
     /// Whether this runs on the host.
-    omp_is_initial_device omp_is_initial_device_ _me => 1;
+    omp_is_initial_device omp_is_initial_device_ me => i32::from(me.team().only().is_none());
     /// Teams of the league.
     omp_get_num_teams omp_get_num_teams_ me => int(me.league.get().0 + 1);
     /// The number of the team in the league.
@@ -159,6 +161,11 @@ orders! {
     /// Shows the environment on standard error.
     omp_display_env omp_display_env_ omp_display_env_8_ me value =>
         sys::complain(&env::display(me.root(), value != 0));
+}
+
+fn processors(me: &'static Thread) -> i32 {
+    let root = me.root();
+    int(me.team().only().map_or_else(|| root.processors(), |node| root.nodes().at(node).processors()))
 }
 
 fn place(me: &'static Thread) -> i32 {
@@ -460,7 +467,8 @@ pub unsafe extern "C" fn omp_capture_affinity(
 /// Gives up what the runtime holds for a device. Nothing is held that would have to be.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_pause_resource(kind: i32, device: i32) -> i32 {
-    if (1..=2).contains(&kind) && device == 0 { 0 } else { -1 }
+    let devices = target::devices(thread::current());
+    if (1..=2).contains(&kind) && (0..=devices).contains(&device) { 0 } else { -1 }
 }
 
 /// The same for Fortran.

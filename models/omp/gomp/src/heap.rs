@@ -6,6 +6,8 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
+#[cfg(target_env = "musl")]
+use tombolo_omp::device::mapping::Memory;
 use tombolo_omp::store::Store;
 use tombolo_omp::sys;
 
@@ -52,6 +54,25 @@ pub(crate) fn apart<T>(run: impl FnOnce() -> T) -> T {
     let result = run();
     APART.store(false, Ordering::Relaxed);
     result
+}
+
+/// Memory of this process alone, wherever the heap is.
+#[cfg(target_env = "musl")]
+pub(crate) const OWN: Memory = Memory { allocate: own, release: give_own };
+
+#[cfg(target_env = "musl")]
+fn own(size: usize) -> *mut u8 {
+    let Some(size) = size.max(1).checked_next_multiple_of(64) else { return ptr::null_mut() };
+    // SAFETY: any size may be asked for.
+    unsafe { __libc_memalign(64, size) }.cast()
+}
+
+/// # Safety
+/// It came from [`own`].
+#[cfg(target_env = "musl")]
+unsafe fn give_own(memory: *mut u8) {
+    // SAFETY: the caller says so.
+    unsafe { __libc_free(memory.cast()) };
 }
 
 #[inline]

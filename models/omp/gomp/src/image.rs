@@ -5,7 +5,7 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use tombolo_omp::exclusive::stack::{self, Main};
-use tombolo_omp::{env, sys};
+use tombolo_omp::{device, env, sys};
 use tombolo_omp_domains::hub::Image;
 use tombolo_omp_domains::memory::Variables;
 use tombolo_omp_domains::{attendant, hub};
@@ -35,6 +35,17 @@ fn variables() -> Variables {
     }
 }
 
+/// Says which addresses mean the same in all builds: from the beginning of the image to the end of the program's variables. The C
+/// library's variables lie there as well, and each process has its own.
+fn say_what_is_shared() {
+    let end = variables().end;
+    // SAFETY: the kernel's vector.
+    let headers = unsafe { libc::getauxval(libc::AT_PHDR) };
+    // The headers are in the image's first page, if it has them in memory.
+    let begin = usize::try_from(headers).unwrap_or(0) & !0xffff;
+    device::set_shared(if begin > 0 && begin < end { begin } else { variables().start }, end);
+}
+
 fn image() -> Image {
     // SAFETY: the linker has put 32 bytes there, which nobody writes.
     let id = unsafe { __tombolo_omp_layout_id };
@@ -48,6 +59,8 @@ fn image() -> Image {
 /// Becomes a worker, if this process is to be one. Called before the program's own constructors, which are not a worker's to run.
 pub(crate) fn join() {
     if attendant::is_wanted() {
+        device::set_memory(heap::OWN);
+        say_what_is_shared();
         // SAFETY: the variables are those of the program, of which nothing has run.
         unsafe { attendant::attend(variables(), image(), heap::lies_in) }
     }
@@ -73,6 +86,7 @@ pub unsafe extern "C" fn __wrap_main(
         // SAFETY: as the C library would call it.
         return unsafe { __real_main(count, words, environment) };
     }
+    say_what_is_shared();
     // SAFETY: the variables are those of the program, whose `main` has not begun.
     let hub = unsafe { hub::begin(env::read(), variables(), image()) };
     heap::lies_in(hub.root().store);

@@ -14,6 +14,7 @@ pub mod heap;
 pub mod image;
 pub mod memory;
 pub mod region;
+pub mod replicate;
 pub mod start;
 #[cfg(target_env = "gnu")]
 pub mod streams;

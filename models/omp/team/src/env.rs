@@ -111,11 +111,15 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     variables.set("OMP_STACKSIZE", |text| bytes(text, 1 << 10), &mut settings.stack);
     variables.set("OMP_WAIT_POLICY", wait_policy, &mut settings.active_wait);
     variables.set("GOMP_SPINCOUNT", |text| spins(text).map(Some), &mut settings.spins);
-    variables.set("OMP_TARGET_OFFLOAD", offload, &mut settings.offload_mandatory);
+    let mut offload = (false, false);
+    variables.set("OMP_TARGET_OFFLOAD", offload_wanted, &mut offload);
+    (settings.offload_mandatory, settings.offload_disabled) = offload;
+    variables.set("OMP_TOMBOLO_TARGET", target, &mut settings.target_copies);
     let mode = variables.text("OMP_TOMBOLO").unwrap_or_default();
     let mode = Mode::named(mode.as_bytes()).unwrap_or_else(|| {
         sys::fatal(&format!("OMP_TOMBOLO={mode}: there are `shared`, `exclusive` and `hybrid`"))
     });
+    settings.own_memory = mode == Mode::Hybrid;
     let mut group = settings.processors;
     variables.set("OMP_TOMBOLO_GROUP", positive, &mut group);
     let mut display = None;
@@ -256,10 +260,20 @@ fn wait_policy(text: &str) -> Option<Option<bool>> {
     }
 }
 
-fn offload(text: &str) -> Option<bool> {
+/// Whether there has to be a device besides the host, and whether there must not.
+fn offload_wanted(text: &str) -> Option<(bool, bool)> {
     match text.to_ascii_lowercase().as_str() {
-        "mandatory" => Some(true),
-        "disabled" | "default" => Some(false),
+        "mandatory" => Some((true, false)),
+        "disabled" => Some((false, true)),
+        "default" => Some((false, false)),
+        _ => None,
+    }
+}
+
+fn target(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "share" => Some(false),
+        "copy" => Some(true),
         _ => None,
     }
 }
@@ -364,11 +378,17 @@ pub fn display(root: &Root, verbosely: bool) -> String {
     show("OMP_DISPLAY_AFFINITY", &said(settings.display_affinity));
     show("OMP_AFFINITY_FORMAT", &crate::affinity::format(root));
     show("OMP_ALLOCATOR", &icv.allocator);
-    show("OMP_TARGET_OFFLOAD", &if settings.offload_mandatory { "MANDATORY" } else { "DEFAULT" });
+    let offload = match (settings.offload_mandatory, settings.offload_disabled) {
+        (true, _) => "MANDATORY",
+        (_, true) => "DISABLED",
+        _ => "DEFAULT",
+    };
+    show("OMP_TARGET_OFFLOAD", &offload);
     if verbosely {
         show("GOMP_SPINCOUNT", &settings.turns());
         show("OMP_TOMBOLO_REPORT", &report::form().name());
         show("OMP_TOMBOLO_NODES", &show_nodes());
+        show("OMP_TOMBOLO_TARGET", &if settings.target_copies { "COPY" } else { "SHARE" });
     }
     text.push_str("OPENMP DISPLAY ENVIRONMENT END\n");
     text

@@ -126,6 +126,12 @@ pub struct Settings {
     pub spins: Option<u64>,
     /// `OMP_TARGET_OFFLOAD`: whether a region for a device must not run here.
     pub offload_mandatory: bool,
+    /// `OMP_TARGET_OFFLOAD`: whether there is to be no device besides the host.
+    pub offload_disabled: bool,
+    /// `OMP_TOMBOLO_TARGET`: whether devices have a copy of everything, as if they had memory of their own.
+    pub target_copies: bool,
+    /// Whether all threads of a node are of one process, whose memory is the device's.
+    pub own_memory: bool,
     /// `OMP_NUM_TEAMS`.
     pub teams: u32,
     /// `OMP_TEAMS_THREAD_LIMIT`.
@@ -162,6 +168,9 @@ impl Settings {
             active_wait: None,
             spins: None,
             offload_mandatory: false,
+            offload_disabled: false,
+            target_copies: false,
+            own_memory: false,
             teams: 0,
             teams_limit: 0,
             display_affinity: false,

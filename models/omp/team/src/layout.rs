@@ -5,6 +5,8 @@
 
 use std::mem::{align_of, size_of};
 
+use crate::device::mapping::Item;
+use crate::device::{Device, Order};
 use crate::group::Group;
 use crate::icv::{Icv, Settings};
 use crate::nodes::{Node, Nodes};
@@ -21,9 +23,9 @@ macro_rules! shapes {
     ($($record:ty),* $(,)?) => { [$(size_of::<$record>() as u64, align_of::<$record>() as u64),*] };
 }
 
-const SHAPES: [u64; 30] = shapes!(
+const SHAPES: [u64; 36] = shapes!(
     Root, Store, Cache, Settings, Icv, Node, Nodes, Tallies, Thread, Seat, Team, Member, Task, Queue,
-    WorkShare,
+    WorkShare, Device, Order, Item,
 );
 
 const OFFSETS: [u64; 15] = [

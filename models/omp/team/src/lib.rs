@@ -10,6 +10,7 @@ pub mod affinity;
 pub mod barrier;
 pub mod cancel;
 pub mod depend;
+pub mod device;
 pub mod doacross;
 pub mod dock;
 pub mod env;

@@ -134,6 +134,16 @@ fn text(root: &Root, threads: bool, name: impl Fn(usize) -> String) -> String {
     if moved > 0 {
         let _ = writeln!(text, "tombolo omp: outside of regions {moved} bytes were moved");
     }
+    for (node, about) in root.nodes().all() {
+        let (to, from) = root.devices().at(node).moved();
+        if to + from > 0 {
+            let (device, name) = (node.saturating_sub(1), about.name());
+            let _ = writeln!(
+                text,
+                "device {device} (node {name}): {to} bytes moved there, {from} bytes moved back"
+            );
+        }
+    }
     text
 }
 

@@ -5,8 +5,9 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use crate::device::Devices;
 use crate::icv::Settings;
-use crate::lock::{Lock, Spinlock};
+use crate::lock::{Held, Lock, Spinlock};
 use crate::nodes::{About, Isa, NODES, Nodes};
 use crate::park::Lot;
 use crate::places::Places;
@@ -36,6 +37,7 @@ pub struct Root {
     pub changeable: Changeable,
     places: Places,
     nodes: Nodes,
+    devices: Devices,
     idle: Spinlock,
     /// By node.
     idle_threads: [Cell<Option<&'static Thread>>; NODES],
@@ -173,6 +175,7 @@ impl Root {
             places: Places::new(store, &read.places),
             idle: Spinlock::new(),
             nodes: Nodes::new(own_node(settings.processors), settings.turns()),
+            devices: Devices::default(),
             idle_threads: [const { Cell::new(None) }; NODES],
             left_threads: Cell::new(None),
             teams: Spinlock::new(),
@@ -199,6 +202,11 @@ impl Root {
         &self.nodes
     }
 
+    /// The nodes as devices.
+    pub fn devices(&self) -> &Devices {
+        &self.devices
+    }
+
     /// Processors of all nodes.
     pub fn processors(&self) -> u32 {
         self.nodes.processors()
@@ -214,8 +222,19 @@ impl Root {
             idle(*node).get().is_some() || at.made.get() < at.most_threads()
         };
         let node = std::iter::once(node).chain(0..self.nodes.count()).find(can).unwrap_or(0);
-        if let Some(thread) = idle(node).get() {
-            idle(node).set(thread.next_idle.take());
+        self.hire_of(node, held)
+    }
+
+    /// A worker on a node and no other, however many threads it has.
+    pub fn hire_there(&'static self, node: u32) -> &'static Thread {
+        self.hire_of(node, self.idle.hold())
+    }
+
+    /// A worker on a node. The lock of idle threads is held.
+    fn hire_of(&'static self, node: u32, held: Held<'_>) -> &'static Thread {
+        let idle = &self.idle_threads[node as usize % NODES];
+        if let Some(thread) = idle.get() {
+            idle.set(thread.next_idle.take());
             return thread;
         }
         let made = &self.nodes.at(node).made;

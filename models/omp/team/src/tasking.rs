@@ -60,6 +60,14 @@ fn take(me: &'static Thread, within: Option<&'static Task>) -> Option<&'static T
     Some(task)
 }
 
+/// Runs the newest task that the calling thread queued since it began its current one.
+pub fn run_newest(me: &'static Thread) {
+    if let Some(task) = me.member().queue.take_newest(me.task().began.get()) {
+        task.strand.set(task.origin.get().strand);
+        task::run(me, task);
+    }
+}
+
 /// Runs tasks until there are none that wait.
 pub fn run_any(me: &'static Thread) {
     let mut ran = false;

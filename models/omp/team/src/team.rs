@@ -66,6 +66,8 @@ pub struct Team {
     /// Regions around this one, and how many of them are active.
     level: Cell<u32>,
     active: Cell<u32>,
+    /// The node that its threads, and those of all teams within it, are on, plus one; 0 for any.
+    only: Cell<u32>,
     /// Whether tasks were ever created in this region.
     pub tasked: AtomicBool,
     /// Whether the region was cancelled.
@@ -152,6 +154,7 @@ impl Team {
             order,
             level: Cell::new(0),
             active: Cell::new(0),
+            only: Cell::new(0),
             outside: Line(Cell::new(None)),
             icv: Cell::new(icv),
             function: Cell::new(None),
@@ -201,6 +204,12 @@ impl Team {
     /// Of these, how many have more than one thread.
     pub fn active_level(&self) -> u32 {
         self.active.get()
+    }
+
+    /// The node that it must not leave: that of a device, in a region for it.
+    #[inline]
+    pub fn only(&self) -> Option<u32> {
+        self.only.get().checked_sub(1)
     }
 
     /// The master's seat outside; `None` outside of all regions.
@@ -288,8 +297,9 @@ impl Team {
         (0..self.size()).map(|id| self.member(id))
     }
 
-    /// The seat of a thread that OpenMP did not start.
-    pub fn outermost(root: &'static Root, thread: &Thread) -> Seat {
+    /// The seat of a thread that is in no region: one that OpenMP did not start, or one that runs a region for a device, whose teams
+    /// are to stay on the node `only` less one.
+    pub fn outermost(root: &'static Root, thread: &Thread, only: u32) -> Seat {
         let team = Self::obtain(root, 1);
         let mut icv = root.settings.icv;
         icv.threads = root.settings.threads.at(0).unwrap_or(icv.threads);
@@ -297,6 +307,7 @@ impl Team {
         team.size.set(1);
         team.level.set(0);
         team.active.set(0);
+        team.only.set(only);
         team.outside.0.set(None);
         team.open();
         let seat = team.seat(0, thread);
@@ -370,7 +381,7 @@ impl Team {
     }
 
     /// Wakes workers who wait for the next region, after it was given to them.
-    fn call(&self) {
+    pub(crate) fn call(&self) {
         sys::full_fence();
         self.bell.ring(u32::MAX >> 1);
     }

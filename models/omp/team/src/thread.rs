@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::ptr;
 
+use crate::device::Order;
 use crate::dock::Dock;
 use crate::home;
 use crate::park::Parked;
@@ -75,6 +76,8 @@ pub struct Thread {
     pub displayed: Cell<[u32; 4]>,
     /// Number of teams of the league less one, and which of them this is.
     pub league: Cell<(u32, u32)>,
+    /// The `target data` that it is in.
+    pub data: Cell<Option<&'static Order>>,
     /// The kernel's number of this thread.
     pub kernel: Cell<u64>,
     /// Where it sleeps on another's word.
@@ -111,6 +114,7 @@ impl Thread {
             partition: Cell::new((0, root.places().len())),
             displayed: Cell::new([0; 4]),
             league: Cell::new((0, 0)),
+            data: Cell::new(None),
             kernel: Cell::new(0),
             parked: Parked::default(),
         })
@@ -269,7 +273,7 @@ impl Thread {
     /// A thread that OpenMP did not start is a team of its own, in an implicit region that is not active.
     #[cold]
     fn first_seat(&self) -> Seat {
-        Team::outermost(self.root, self)
+        Team::outermost(self.root, self, 0)
     }
 }
 

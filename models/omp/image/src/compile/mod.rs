@@ -25,8 +25,17 @@ pub use error::CompileError;
 
 /// Said after the caller's words, so that it holds: every function and variable in a section of its own, at an address that
 /// is fixed when it is linked, with its types told, and code by this compiler.
-const LAID_OUT: [&str; 7] =
-    ["-ffunction-sections", "-fdata-sections", "-fno-pic", "-fno-pie", "-fno-lto", "-fno-common", "-g"];
+const LAID_OUT: [&str; 8] = [
+    "-ffunction-sections",
+    "-fdata-sections",
+    "-fno-pic",
+    "-fno-pie",
+    "-fno-lto",
+    "-fno-common",
+    // A compiler for accelerators too would make objects that other compilers do not.
+    "-foffload=disable",
+    "-g",
+];
 
 /// What makes objects for all instruction sets.
 const COMMAND: &str = "tombolo ompcc";

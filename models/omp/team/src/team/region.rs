@@ -12,7 +12,7 @@ use crate::root::Root;
 use crate::share::{self, WorkShare};
 use crate::thread::{Function, Seat, Thread};
 use crate::wait::{self, Awake, Sleep};
-use crate::{affinity, exclusive, sys, tally, tasking};
+use crate::{affinity, device, exclusive, sys, tally, tasking};
 
 /// What a region is to be.
 #[derive(Clone, Copy)]
@@ -31,9 +31,13 @@ pub struct Region {
 
 /// Threads that a region gets at most where it does not say how many.
 pub fn threads(me: &'static Thread) -> u32 {
-    match me.task().icv().threads {
-        0 => nodes::settle(me.root()),
-        threads => threads,
+    match (me.task().icv().threads, me.team().only()) {
+        (0, Some(node)) => {
+            let node = me.root().nodes().at(node);
+            node.processors().clamp(1, node.most_threads())
+        }
+        (0, None) => nodes::settle(me.root()),
+        (threads, _) => threads,
     }
 }
 
@@ -47,7 +51,9 @@ pub fn resolve(me: &'static Thread, asked: u32) -> u32 {
     if icv.dynamic {
         size = size.min(root.processors());
     }
-    if root.nodes().several() && size > 1 {
+    if let Some(node) = team.only() {
+        size = size.min(root.nodes().at(node).most_threads());
+    } else if root.nodes().several() && size > 1 {
         nodes::settle(root);
         size = size.min(root.nodes().most_threads());
     }
@@ -90,6 +96,7 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
         size = count_against_limit(root, icv.limit, size);
     }
     let team = assemble(me, size);
+    team.only.set(outside.team.only.get());
     let level = outside.team.level() + 1;
     if let Some(threads) = root.settings.threads.at(level as usize) {
         icv.threads = threads;
@@ -166,14 +173,19 @@ fn recruit(me: &'static Thread, team: &Team, size: u32) {
         return;
     }
     let root = me.root();
-    let mut sequence = root.nodes().several().then(|| Sequence::new(root.nodes(), me.node));
+    let only = team.only();
+    let free = only.is_none() && root.nodes().several();
+    let mut sequence = free.then(|| Sequence::new(root.nodes(), me.node));
     if let Some(sequence) = &mut sequence {
         for thread in (1..crew).filter_map(|id| team.member(id).thread()) {
             sequence.count(thread.node);
         }
     }
     for id in crew..size {
-        let thread = root.hire(sequence.as_mut().map_or(0, Sequence::next_node));
+        let thread = match only {
+            Some(node) => root.hire_there(node),
+            None => root.hire(sequence.as_mut().map_or(0, Sequence::next_node)),
+        };
         team.member(id).thread.store(ptr::from_ref(thread).cast_mut(), Ordering::Relaxed);
     }
     team.crew.set(size);
@@ -317,7 +329,10 @@ pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
 /// Runs what a worker was given. The number of the region.
 fn work(me: &'static Thread) -> u64 {
     // SAFETY: teams live for ever, and a worker is given one before its dock says so.
-    let Some(team) = (unsafe { me.given_team.get().as_ref() }) else { return 0 };
+    let Some(team) = (unsafe { me.given_team.get().as_ref() }) else {
+        device::work(me);
+        return 0;
+    };
     let Some(function) = me.given_function.get() else { return 0 };
     affinity::take_place(me);
     me.sit(team.seat(me.given_id.get(), me));

@@ -1,0 +1,106 @@
+//! Data that nodes behind the window have copies of.
+
+use super::{FromHub, Hub, Kernel, State, Token};
+use crate::replica::{self, Request};
+
+/// What is replicated, and who waits for that.
+#[derive(Default)]
+pub(super) struct Replicas {
+    /// Ranges, for processes that come later.
+    ranges: Vec<(u64, u64)>,
+    /// Requests, and how many processes have not answered yet.
+    waiting: Vec<(u64, usize)>,
+}
+
+impl Hub {
+    /// Whether processes of a node reach shared memory through the window.
+    fn is_behind(&self, node: usize) -> bool {
+        matches!(self.places[node].kernel, Kernel::Virtual(_))
+    }
+
+    /// Has data replicated, or shared again, where it is behind the window.
+    pub(super) fn replicate(&mut self, request: u64) {
+        // SAFETY: a thread of the job made it, or a worker, which is trusted as one is; it is there until it is answered.
+        let Some(asked) = (unsafe { (request as *const Request).as_ref() }) else { return };
+        let (begin, bytes, again) = (asked.begin, asked.bytes, asked.again);
+        let layout = self.mapped.layout();
+        let last = begin.checked_add(bytes.max(1) - 1);
+        let ends = (layout.offset_of(begin), last.and_then(|last| layout.offset_of(last)));
+        let (Some(first), Some(last)) = ends else { return asked.answer(libc_errors::INVALID) };
+        if last.wrapping_sub(first) != bytes.max(1) - 1 {
+            return asked.answer(libc_errors::INVALID);
+        }
+        self.replicas.ranges = without(&self.replicas.ranges, (begin, begin + bytes));
+        if !again {
+            self.replicas.ranges.push((begin, begin + bytes));
+        }
+        if self.is_behind(0) {
+            asked.fail(replica::apply(&self.mapped, begin, bytes, again).into());
+        }
+        let concerned = |hub: &Self, index: usize| {
+            let process = &hub.processes[index];
+            matches!(process.state, State::Ready { .. }) && hub.is_behind(process.node)
+        };
+        let all: Vec<usize> = (0..self.processes.len()).filter(|&index| concerned(self, index)).collect();
+        if all.is_empty() {
+            return asked.answer(0);
+        }
+        self.replicas.waiting.push((request, all.len()));
+        for index in all {
+            if let Some(channel) = self.processes[index].channel() {
+                self.say(index, channel, FromHub::Replicate { request, begin, bytes, again });
+            }
+        }
+    }
+
+    /// A process has answered.
+    pub(super) fn replicated(&mut self, request: u64, error: u64) {
+        let waiting = &mut self.replicas.waiting;
+        let Some(index) = waiting.iter().position(|(waits, _)| *waits == request) else { return };
+        // SAFETY: it is there until it is answered, which happens below.
+        let Some(asked) = (unsafe { (request as *const Request).as_ref() }) else { return };
+        asked.fail(error);
+        waiting[index].1 -= 1;
+        if waiting[index].1 == 0 {
+            waiting.swap_remove(index);
+            asked.answer(0);
+        }
+    }
+
+    /// Tells a process that has just come what is replicated.
+    pub(super) fn replicate_in(&mut self, index: usize, channel: Token) {
+        if !self.is_behind(self.processes[index].node) {
+            return;
+        }
+        for (begin, end) in self.replicas.ranges.clone() {
+            let message = FromHub::Replicate { request: 0, begin, bytes: end - begin, again: false };
+            self.say(index, channel, message);
+        }
+    }
+}
+
+/// Numbers of errors that the program gets.
+mod libc_errors {
+    /// `EINVAL`.
+    pub(super) const INVALID: u64 = 22;
+}
+
+/// Ranges without another.
+fn without(ranges: &[(u64, u64)], (begin, end): (u64, u64)) -> Vec<(u64, u64)> {
+    let parts = ranges.iter().flat_map(|&(first, last)| [(first, last.min(begin)), (first.max(end), last)]);
+    parts.filter(|(first, last)| first < last).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shared_again_is_taken_out_of_what_was_replicated() {
+        let ranges = [(10, 20), (30, 40)];
+        assert_eq!(without(&ranges, (15, 35)), [(10, 15), (35, 40)]);
+        assert_eq!(without(&ranges, (12, 14)), [(10, 12), (14, 20), (30, 40)]);
+        assert_eq!(without(&ranges, (0, 50)), []);
+        assert_eq!(without(&ranges, (20, 30)), ranges);
+    }
+}

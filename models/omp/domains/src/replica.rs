@@ -1,0 +1,191 @@
+//! Read-only data in a process's own memory: where shared memory lies behind a window, reading it there takes a hundred times as
+//! long.
+//!
+//! Whole pages in the range are replaced, at their addresses, by private ones with a copy of them. The copy is made beside, and moved
+//! over the original by the kernel in one step, so nobody who reads meanwhile sees anything else.
+
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use tombolo_omp::thread::Thread;
+use tombolo_omp::wait::{self, Sleep};
+
+use crate::desk;
+use crate::memory::Mapped;
+
+/// What a thread asks for. It lies in the arena.
+#[repr(C)]
+pub struct Request {
+    /// Where the data begins.
+    pub begin: u64,
+    /// How many bytes it has.
+    pub bytes: u64,
+    /// Whether it is to be shared again.
+    pub again: bool,
+    error: AtomicU32,
+    done: AtomicU32,
+    caller: &'static Thread,
+}
+
+impl Request {
+    /// Keeps an error, unless there is one.
+    pub(crate) fn fail(&self, error: u64) {
+        let error = u32::try_from(error).unwrap_or(u32::MAX);
+        let _ = self.error.compare_exchange(0, error, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Says that it is done; the record may be gone afterwards.
+    pub(crate) fn answer(&self, error: u64) {
+        self.fail(error);
+        let caller = self.caller;
+        self.done.store(1, Ordering::Release);
+        caller.dock.tell();
+    }
+}
+
+/// Has data replicated on all nodes behind the window, or shared again, and waits until it is. 0, or the system's number of an error.
+pub fn ask(me: &'static Thread, begin: usize, bytes: usize, again: bool) -> i32 {
+    let request = me.store().place(Request {
+        begin: begin as u64,
+        bytes: bytes as u64,
+        again,
+        error: AtomicU32::new(0),
+        done: AtomicU32::new(0),
+        caller: me,
+    });
+    desk::replicate(request);
+    wait::until(me, Sleep::Alone, || request.done.load(Ordering::Acquire) != 0, || false);
+    let error = request.error.load(Ordering::Relaxed).cast_signed();
+    // SAFETY: it came from the store, and whoever answered does not look at it again.
+    unsafe { me.store().release(ptr::from_ref(request).cast_mut().cast()) };
+    error
+}
+
+/// Replaces pages of this process, or has them shared again. 0, or the system's number of an error.
+pub(crate) fn apply(mapped: &Mapped, begin: u64, bytes: u64, again: bool) -> u32 {
+    let Some((first, length)) = pages(begin, bytes, page()) else { return 0 };
+    // SAFETY: whole pages of what the job shares, which the program says nobody writes to.
+    let done = unsafe { if again { mapped.map_again(first, length) } else { replace(first, length) } };
+    match done {
+        Ok(()) if again => forget(first, length),
+        Ok(()) => remember(first, length),
+        Err(error) => return error.raw_os_error().unwrap_or(22).cast_unsigned(),
+    }
+    0
+}
+
+fn page() -> usize {
+    // SAFETY: the call has no pointers.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// The whole pages in a range: where they begin, and how long they are.
+fn pages(begin: u64, bytes: u64, page: usize) -> Option<(usize, usize)> {
+    let (begin, bytes) = (usize::try_from(begin).ok()?, usize::try_from(bytes).ok()?);
+    let first = begin.checked_next_multiple_of(page)?;
+    let end = begin.checked_add(bytes)? & !(page - 1);
+    (first < end).then(|| (first, end - first))
+}
+
+/// # Safety
+/// The range is of whole pages, there, that nobody writes to.
+unsafe fn replace(first: usize, length: usize) -> std::io::Result<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping, filled before anybody knows it, takes the place of what has the same bytes.
+    unsafe {
+        let aside = libc::mmap(ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        if aside == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        ptr::copy_nonoverlapping(first as *const u8, aside.cast::<u8>(), length);
+        let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        if libc::mprotect(aside, length, libc::PROT_READ) != 0
+            || libc::mremap(aside, length, length, how, first as *mut libc::c_void) == libc::MAP_FAILED
+        {
+            let error = std::io::Error::last_os_error();
+            libc::munmap(aside, length);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Ranges that are kept for the message to who writes to one; more get the usual one.
+const KEPT: usize = 64;
+static RANGES: [(AtomicUsize, AtomicUsize); KEPT] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; KEPT];
+static WATCH: Once = Once::new();
+
+fn remember(first: usize, length: usize) {
+    WATCH.call_once(watch);
+    if let Some((begin, end)) = RANGES.iter().find(|(_, end)| end.load(Ordering::Relaxed) == 0) {
+        begin.store(first, Ordering::Relaxed);
+        end.store(first + length, Ordering::Release);
+    }
+}
+
+fn forget(first: usize, length: usize) {
+    for (begin, end) in &RANGES {
+        if begin.load(Ordering::Relaxed) >= first && end.load(Ordering::Relaxed) <= first + length {
+            end.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// Has whoever writes to replicated data told.
+fn watch() {
+    // SAFETY: an action object is plain data; the handler takes what such handlers are given.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = explain as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_RESETHAND | libc::SA_NODEFER;
+        libc::sigaction(libc::SIGSEGV, &raw const action, ptr::null_mut());
+    }
+}
+
+/// Says what was wrong, if it was that. The signal comes again then, and ends the process.
+extern "C" fn explain(_signal: i32, about: *const libc::siginfo_t, _context: *mut libc::c_void) {
+    const TEXT: &str = "tombolo omp: the program writes to data that tombolo_omp_replicate has made read-only on this node; \
+                        tombolo_omp_restore has it shared again\n";
+    // SAFETY: the kernel says so.
+    let address = unsafe { (*about).si_addr() } as usize;
+    let holds = |(begin, end): &(AtomicUsize, AtomicUsize)| {
+        (begin.load(Ordering::Relaxed)..end.load(Ordering::Acquire)).contains(&address)
+    };
+    if RANGES.iter().any(holds) {
+        // SAFETY: a text of ours, to standard error; a signal handler may.
+        unsafe { libc::write(2, TEXT.as_ptr().cast(), TEXT.len()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_that_are_no_whole_pages_are_left_out() {
+        assert_eq!(pages(4096, 8192, 4096), Some((4096, 8192)));
+        assert_eq!(pages(4095, 8192, 4096), Some((4096, 4096)));
+        assert_eq!(pages(4097, 8192, 4096), Some((8192, 4096)));
+        assert_eq!(pages(1, 4096, 4096), None);
+        assert_eq!(pages(0, 0, 4096), None);
+        assert_eq!(pages(u64::MAX - 10, 4096, 4096), None);
+    }
+
+    #[test]
+    fn pages_are_replaced_where_they_are() {
+        let page = page();
+        let memory = tombolo_omp::sys::reserve(4 * page).unwrap();
+        // SAFETY: fresh memory of that size, and only this test's.
+        unsafe {
+            for at in 0..4 * page {
+                memory.add(at).write(u8::try_from(at % 251).unwrap());
+            }
+            replace(memory as usize + page, 2 * page).unwrap();
+            assert!((0..4 * page).all(|at| memory.add(at).read() == u8::try_from(at % 251).unwrap()));
+            memory.write(1);
+            memory.add(3 * page).write(1);
+        }
+    }
+}

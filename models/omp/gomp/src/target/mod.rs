@@ -1,0 +1,427 @@
+//! `target`: regions and data for devices, which are the job's other nodes. Where there are none, and where the program says so,
+//! regions run here, as OpenMP says they do.
+
+mod host;
+mod kinds;
+pub mod memory;
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use tombolo_omp::device::mapping::{Item, What};
+use tombolo_omp::device::{self, Construct, Kind, Order};
+use tombolo_omp::task::{self, Create};
+use tombolo_omp::thread::{self, Function, Thread};
+use tombolo_omp::{depend, sys, tasking};
+
+use self::host::Copies;
+use crate::tasks::dependences;
+
+/// GCC's number of the device that nothing was said of.
+const DEFAULT: i32 = -1;
+/// GCC's number of the host where `if` says that a region is to run here.
+const FALLBACK: i32 = -2;
+/// GCC's flags of constructs for devices.
+const NOWAIT: u32 = 1;
+const EXIT: u32 = 2;
+
+const ARGUMENT_FOLLOWS: usize = 1 << 7;
+const ARGUMENT_ID: usize = 0xff << 8;
+const THREAD_LIMIT: usize = 2 << 8;
+
+/// How many devices there are besides the host.
+pub(crate) fn devices(me: &'static Thread) -> i32 {
+    i32::try_from(device::count(me.root())).unwrap_or(i32::MAX)
+}
+
+/// The device that a thread is on.
+pub(crate) fn device_of(me: &'static Thread) -> i32 {
+    me.team().only().map_or_else(|| devices(me), |node| i32::try_from(node).unwrap_or(1) - 1)
+}
+
+/// The node that a construct goes to; `None`: it stays here.
+fn node_of(me: &'static Thread, device: i32, construct: Construct) -> Option<u32> {
+    if device == FALLBACK {
+        return None;
+    }
+    let devices = devices(me);
+    if devices == 0 {
+        if me.root().settings.offload_mandatory {
+            sys::fatal("OMP_TARGET_OFFLOAD is mandatory, and there is no device besides the host");
+        }
+        return None;
+    }
+    if me.team().only().is_some() {
+        // OpenMP leaves open what a construct for a device does on a device.
+        return None;
+    }
+    let number = if device == DEFAULT { me.task().icv().device } else { device };
+    match u32::try_from(number) {
+        Ok(number) if number.cast_signed() < devices => Some(number + 1),
+        Ok(number) if number.cast_signed() == devices => None,
+        _ => sys::fatal(&format!(
+            "{}: there is no device {number}: the other nodes of the job are devices 0 to {}, and the host is {devices}",
+            construct.name(),
+            devices - 1
+        )),
+    }
+}
+
+/// The thread limit among the arguments of a region.
+///
+/// # Safety
+/// The words end in a zero.
+unsafe fn thread_limit(mut words: *const usize) -> u32 {
+    let mut limit = 0;
+    if words.is_null() {
+        return limit;
+    }
+    // SAFETY: the caller says so.
+    unsafe {
+        while *words != 0 {
+            let word = *words;
+            words = words.add(1);
+            let value = if word & ARGUMENT_FOLLOWS != 0 {
+                words = words.add(1);
+                *words.sub(1)
+            } else {
+                word.cast_signed().wrapping_shr(16).cast_unsigned()
+            };
+            if word & ARGUMENT_ID == THREAD_LIMIT {
+                limit = u32::try_from(value).unwrap_or(0);
+            }
+        }
+    }
+    limit
+}
+
+/// Waits for what a construct depends on. It then runs at once, so nobody has to wait for it.
+///
+/// # Safety
+/// The words are null or as GCC passes them.
+unsafe fn wait_for(words: *const usize) {
+    if words.is_null() {
+        return;
+    }
+    let me = thread::current();
+    // SAFETY: the caller says so.
+    let depend = unsafe { dependences(words) };
+    depend::wait_for(me, me.task(), &depend);
+}
+
+/// What a construct says to a device, unless it has nothing to do: all data is where both reach it.
+///
+/// # Safety
+/// There are `count` entries in each list, with such sizes at such addresses.
+unsafe fn order(
+    me: &'static Thread,
+    (node, construct, kind): (u32, Construct, Kind),
+    count: usize,
+    addresses: *mut *mut c_void,
+    (sizes, kinds): (*const usize, *const u16),
+) -> Option<&'static Order> {
+    let root = me.root();
+    // SAFETY: the caller says so.
+    let items = unsafe { kinds::read(root, construct, count, addresses, sizes, kinds) };
+    let idle = !root.settings.target_copies
+        && root.devices().at(node).is_empty()
+        && items.iter().all(|item| item.seen == item.host);
+    (kind == Kind::Run || !idle).then(|| Order::new(root, node, construct, kind, &items))
+}
+
+/// Has an order carried out, and brings back what came back.
+///
+/// # Safety
+/// What its items say is there.
+unsafe fn carry_out(me: &'static Thread, order: &'static Order) {
+    order.carry_out(me);
+    for item in order.items() {
+        // SAFETY: the caller says so.
+        unsafe { kinds::stage_out(item) };
+        item.came_back = 0;
+    }
+}
+
+/// Has a construct carried out that is done with then.
+///
+/// # Safety
+/// As [`order`].
+unsafe fn carry_out_once(
+    me: &'static Thread,
+    what: (u32, Construct, Kind),
+    count: usize,
+    addresses: *mut *mut c_void,
+    lists: (*const usize, *const u16),
+) {
+    // SAFETY: the caller says so.
+    unsafe {
+        if let Some(order) = order(me, what, count, addresses, lists) {
+            carry_out(me, order);
+            order.release(me.store());
+        }
+    }
+}
+
+/// What `target` with `nowait` waits for, and then runs: the order, in a task that ends with it.
+///
+/// The name is C's, as any worker may run the task, and builds agree on where such functions are.
+///
+/// # Safety
+/// The words are those of [`defer`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tombolo_omp_target_task(words: *mut c_void) {
+    // SAFETY: the caller says so.
+    let [event, order] = unsafe { *words.cast::<[usize; 2]>() };
+    // SAFETY: orders lie in the store, and this one is there until it is carried out.
+    if let Some(order) = unsafe { (order as *const Order).as_ref::<'static>() } {
+        order.carry_out_for(thread::current(), event);
+    }
+}
+
+/// Has an order carried out in a task of its own.
+fn defer(me: &'static Thread, order: &'static Order, depend: Option<&[depend::Dependence]>) {
+    let mut words = [0, ptr::from_ref(order) as usize];
+    let event = words.as_mut_ptr();
+    let create = Create {
+        function: tombolo_omp_target_task,
+        data: event.cast(),
+        copy: None,
+        size: size_of_val(&words),
+        align: align_of::<usize>(),
+        deferred: true,
+        last: false,
+        priority: 0,
+        depend,
+        event: Some(event),
+        bounds: None,
+    };
+    task::create(me, create);
+    if depend.is_none() {
+        // It can begin now, which takes no time here.
+        tasking::run_newest(me);
+    }
+}
+
+/// `target`.
+///
+/// # Safety
+/// All pointers are null or as GCC passes them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_target_ext(
+    device: i32,
+    function: Function,
+    count: usize,
+    addresses: *mut *mut c_void,
+    sizes: *const usize,
+    kinds: *const u16,
+    flags: u32,
+    depend: *const usize,
+    arguments: *const usize,
+) {
+    let me = thread::current();
+    // SAFETY: the caller says so.
+    unsafe {
+        let limit = thread_limit(arguments);
+        let Some(node) = node_of(me, device, Construct::Target) else {
+            wait_for(depend);
+            let copies = Copies::make(count, addresses, sizes, kinds);
+            host::run(function, addresses, limit);
+            return copies.end();
+        };
+        let nowait = flags & NOWAIT != 0;
+        if !nowait {
+            wait_for(depend);
+        }
+        let what = (node, Construct::Target, Kind::Run);
+        let Some(order) = order(me, what, count, addresses, (sizes, kinds)) else { return };
+        order.runs(function, limit);
+        if nowait && order.items().iter().all(|item| item.seen == item.host) {
+            let depend = (!depend.is_null()).then(|| dependences(depend));
+            return defer(me, order, depend.as_deref());
+        }
+        if nowait {
+            // What only this process has is handed over in a copy, of what it is when the region begins: nobody else can make it.
+            wait_for(depend);
+            order.items().iter().for_each(|item| kinds::stage_in(item));
+        }
+        carry_out(me, order);
+        order.release(me.store());
+    }
+}
+
+/// `target` as GCC before 5 has it, on the host.
+///
+/// # Safety
+/// All pointers are null or as GCC passes them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_target(
+    _device: i32,
+    function: Function,
+    _unused: *const c_void,
+    _count: usize,
+    addresses: *mut *mut c_void,
+    _sizes: *const usize,
+    _kinds: *const u8,
+) {
+    host::run(function, addresses, 0);
+}
+
+/// `target data`.
+///
+/// # Safety
+/// All pointers are null or as GCC passes them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_target_data_ext(
+    device: i32,
+    count: usize,
+    addresses: *mut *mut c_void,
+    sizes: *const usize,
+    kinds: *const u16,
+) {
+    let me = thread::current();
+    // SAFETY: the caller says so.
+    let order = unsafe {
+        node_of(me, device, Construct::Data).and_then(|node| {
+            order(me, (node, Construct::Data, Kind::Begin), count, addresses, (sizes, kinds))
+        })
+    };
+    if let Some(order) = order {
+        order.carry_out(me);
+        for (index, item) in order.items().iter().enumerate().filter(|(_, item)| item.what == What::Use) {
+            // SAFETY: there is a place for each, which the construct's body reads.
+            unsafe { addresses.add(index).write(item.result as *mut c_void) };
+        }
+    }
+    enter_data(me, order);
+}
+
+/// From here on the thread is in a `target data`; one without an order has nothing to do at its end.
+fn enter_data(me: &'static Thread, order: Option<&'static Order>) {
+    let order = order.unwrap_or_else(|| Order::new(me.root(), 0, Construct::Data, Kind::End, &[]));
+    order.around.set(me.data.replace(Some(order)));
+}
+
+/// `target data` as GCC before 5 has it, on the host.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_target_data(
+    _device: i32,
+    _unused: *const c_void,
+    _count: usize,
+    _addresses: *mut *mut c_void,
+    _sizes: *const usize,
+    _kinds: *const u8,
+) {
+    enter_data(thread::current(), None);
+}
+
+/// The end of `target data`.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_target_end_data() {
+    let me = thread::current();
+    let Some(order) = me.data.take() else { return };
+    me.data.set(order.around.get());
+    if order.node() > 0 {
+        let stage = |item: &mut Item| {
+            // SAFETY: what the construct named is there until its end.
+            unsafe { kinds::stage_in(item) };
+        };
+        order.items().iter_mut().for_each(stage);
+        order.becomes(Kind::End);
+        // SAFETY: as above.
+        unsafe { carry_out(me, order) };
+    }
+    order.release(me.store());
+}
+
+/// `target update`.
+///
+/// # Safety
+/// All pointers are null or as GCC passes them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_target_update_ext(
+    device: i32,
+    count: usize,
+    addresses: *mut *mut c_void,
+    sizes: *const usize,
+    kinds: *const u16,
+    _flags: u32,
+    depend: *const usize,
+) {
+    let me = thread::current();
+    // SAFETY: the caller says so.
+    unsafe {
+        wait_for(depend);
+        if let Some(node) = node_of(me, device, Construct::Update) {
+            carry_out_once(me, (node, Construct::Update, Kind::Update), count, addresses, (sizes, kinds));
+        }
+    }
+}
+
+/// `target update` as GCC before 5 has it, on the host.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_target_update(
+    _device: i32,
+    _unused: *const c_void,
+    _count: usize,
+    _addresses: *mut *mut c_void,
+    _sizes: *const usize,
+    _kinds: *const u8,
+) {
+}
+
+/// `target enter data` and `target exit data`.
+///
+/// # Safety
+/// All pointers are null or as GCC passes them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn GOMP_target_enter_exit_data(
+    device: i32,
+    count: usize,
+    addresses: *mut *mut c_void,
+    sizes: *const usize,
+    kinds: *const u16,
+    flags: u32,
+    depend: *const usize,
+) {
+    let me = thread::current();
+    let (construct, kind) = if flags & EXIT == 0 {
+        (Construct::EnterData, Kind::Begin)
+    } else {
+        (Construct::ExitData, Kind::Exit)
+    };
+    // SAFETY: the caller says so.
+    unsafe {
+        wait_for(depend);
+        if let Some(node) = node_of(me, device, construct) {
+            carry_out_once(me, (node, construct, kind), count, addresses, (sizes, kinds));
+        }
+    }
+}
+
+/// Tables of code for accelerators: there are none that they could be for.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_offload_register_ver(
+    _version: u32,
+    _host: *const c_void,
+    _type: c_int,
+    _data: *const c_void,
+) {
+}
+
+/// As above.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_offload_register(_host: *const c_void, _type: c_int, _data: *const c_void) {}
+
+/// As above.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_offload_unregister_ver(
+    _version: u32,
+    _host: *const c_void,
+    _type: c_int,
+    _data: *const c_void,
+) {
+}
+
+/// As above.
+#[unsafe(no_mangle)]
+pub extern "C" fn GOMP_offload_unregister(_host: *const c_void, _type: c_int, _data: *const c_void) {}

@@ -1,0 +1,28 @@
+/* What programs can say to Tombolo's run-time of OpenMP besides what OpenMP has. All of it is weak, so that a program links with any
+   libgomp: test a function before calling it, as in `if (tombolo_omp_replicate) tombolo_omp_replicate(data, sizeof data);`. */
+#ifndef TOMBOLO_OMP_H
+#define TOMBOLO_OMP_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Says that nobody writes to this memory until tombolo_omp_restore. Nodes whose memory is behind a window get a copy of their own, at
+   the same addresses: reading that is faster by orders of magnitude. It has to be memory that workers share: variables, or what
+   malloc gave. Whole pages are copied; edges stay shared. All have it when this returns. Who writes to it ends the job. Returns 0, or
+   EINVAL where the memory is not shared, or ENOMEM. Does nothing where all workers have the same memory. */
+int tombolo_omp_replicate(const void *begin, size_t bytes) __attribute__((weak));
+
+/* Has all share it again. To be called before it is written to, or freed. */
+int tombolo_omp_restore(const void *begin, size_t bytes) __attribute__((weak));
+
+/* The name of the node that a device is, or that of the host's: as much of it as fits, with a zero behind. Returns how long it is, or
+   -1 if there is no such device. */
+int tombolo_omp_device_name(int device, char *name, size_t bytes) __attribute__((weak));
+
+#ifdef __cplusplus
+}
+#endif
+#endif
