@@ -96,7 +96,7 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
         size = count_against_limit(root, icv.limit, size);
     }
     let team = assemble(me, size);
-    team.only.set(outside.team.only.get());
+    change(&team.only, outside.team.only.get());
     let level = outside.team.level() + 1;
     if let Some(threads) = root.settings.threads.at(level as usize) {
         icv.threads = threads;
