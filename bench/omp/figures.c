@@ -93,6 +93,7 @@ static void sharing(void) {
         const char *metric;
         size_t bytes;
     } buffers[] = {{"4 KiB", PAGE}, {"32 MiB", 32 << 20}};
+    settle();
     for (int i = 0; i < 2; i++) {
         share(buffers[i].metric, buffers[i].bytes, 0);
         if (tombolo_omp_replicate != NULL) share(buffers[i].metric, buffers[i].bytes, 1);
@@ -104,7 +105,7 @@ static void sharing(void) {
 
 static void regions(void) {
     enum { BATCH = 64 };
-    for (int i = 0; i < 4 * BATCH; i++) empty_region();
+    settle();
     double first = now();
     for (int i = 0; i < 40 * repeat && now() - first < WARM_US; i++) {
         double began = now();

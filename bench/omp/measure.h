@@ -48,6 +48,15 @@ static void report(const char *metric, int threads) {
     taken = 0;
 }
 
+/* Regions for a twentieth of a second, after which the scheduler has put workers where they stay. */
+static void settle(void) {
+    double began = now();
+    while (now() - began < 50e3) {
+#pragma omp parallel
+        __asm__ volatile("" : : : "memory");
+    }
+}
+
 /* A figure of a program that computes something else is none. */
 static void check(int right, const char *what) {
     if (right) return;

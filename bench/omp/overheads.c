@@ -284,6 +284,7 @@ int main(int argc, char **argv) {
     if (threads > MOST) return fprintf(stderr, "at most %d threads\n", MOST), 2;
     calibrate();
     omp_init_lock(&lock);
+    settle();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int wanted = from >= argc;
         for (int k = from; k < argc; k++) wanted |= strcmp(argv[k], rows[i].section) == 0;
