@@ -40,8 +40,9 @@ static void start(double began) {
 
 /* --- 7.2 --------------------------------------------------------------------------------------------- */
 
-/* If the runtime has it, memory that is read in each node's own copy from then on. */
-extern int tombolo_omp_replicate(const void *from, size_t bytes) __attribute__((weak));
+/* If the run-time has them: memory that is only read, of which nodes get copies of their own, and the end of that. As in tombolo_omp.h. */
+extern int tombolo_omp_replicate(const void *begin, size_t bytes) __attribute__((weak));
+extern int tombolo_omp_restore(const void *begin, size_t bytes) __attribute__((weak));
 
 static void not_replicated(const char *metric) {
     printf("{\"metric\": \"%s, replicated\", \"threads\": %d, \"skipped\": \"the run-time has no tombolo_omp_replicate\"}\n", metric,
@@ -84,7 +85,10 @@ static void share(const char *metric, size_t bytes, int replicated) {
         snprintf(name, sizeof name, "%s, read again", metric);
         report(name, threads);
     }
-    for (int i = 0; i < times; i++) free(all[i]);
+    for (int i = 0; i < times; i++) {
+        if (replicated && all[i] != NULL) tombolo_omp_restore(all[i], bytes);
+        free(all[i]);
+    }
     free(all);
 }
 
@@ -235,6 +239,8 @@ static void matmul(void) {
     } else if (tombolo_omp_replicate(a, bytes) == 0 && tombolo_omp_replicate(b, bytes) == 0) {
         multiply("matmul, dynamic, replicated", a, b, c, right, 1);
         ideals[count++] = ideal(a, b, c);
+        tombolo_omp_restore(a, bytes);
+        tombolo_omp_restore(b, bytes);
     }
     take(median_of(ideals, count));
     report("matmul, ideal", threads);

@@ -301,7 +301,7 @@ fn find<'a>(rows: &'a [Row], stack: &str, like: &Row) -> Option<&'a Row> {
 }
 
 /// A word from the master to the workers and one back, where each has a processor; rows computed at the speed of one processor by
-/// as many as there are, or by unlike ones at theirs; a copy.
+/// as many as there are, or by unlike ones at theirs.
 fn limit_of(row: &Row, rows: &[Row], processors: usize, limit: &Limit) -> Option<f64> {
     let there_and_back = 2.0 * limit.line_ns / 1e3;
     match row.section {
@@ -310,9 +310,6 @@ fn limit_of(row: &Row, rows: &[Row], processors: usize, limit: &Limit) -> Option
             meets.contains(&row.metric.as_str()).then_some(there_and_back)
         }
         Section::Regions if row.metric == WARM && row.threads <= processors => Some(there_and_back),
-        Section::Sharing if row.metric == "32 MiB, replicated" => {
-            Some(f64::from(32 << 20) / (limit.copy_gb_s * 1e3))
-        }
         Section::Matmul if row.metric != IDEAL => {
             let alone = |other: &&Row| {
                 other.section == Section::Matmul
