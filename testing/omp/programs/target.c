@@ -73,6 +73,15 @@ static void loops(void) {
 #pragma omp target teams num_teams(3) map(tofrom : teams)
     teams += omp_get_num_teams();
     EQUAL(teams, 9);
+    /* All threads of a team know which it is. */
+    int wrong = 0;
+#pragma omp target teams num_teams(3) map(tofrom : wrong)
+    {
+        int number = omp_get_team_num();
+#pragma omp parallel num_threads(3) reduction(+ : wrong)
+        wrong += omp_get_team_num() != number || omp_get_num_teams() != 3;
+    }
+    EQUAL(wrong, 0);
 #pragma omp target firstprivate(copied) map(tofrom : sum)
     sum = copied++;
     EQUAL(sum, 5);

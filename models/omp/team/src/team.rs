@@ -66,6 +66,8 @@ pub struct Team {
     /// Regions around this one, and how many of them are active.
     level: Cell<u32>,
     active: Cell<u32>,
+    /// The league around: the number of its teams less one, and which of them this is within.
+    league: Cell<(u32, u32)>,
     /// The node that its threads, and those of all teams within it, are on, plus one; 0 for any.
     only: Cell<u32>,
     /// Whether tasks were ever created in this region.
@@ -154,6 +156,7 @@ impl Team {
             order,
             level: Cell::new(0),
             active: Cell::new(0),
+            league: Cell::new((0, 0)),
             only: Cell::new(0),
             outside: Line(Cell::new(None)),
             icv: Cell::new(icv),

@@ -25,6 +25,9 @@ use crate::thread::{Function, Thread};
 use crate::wait::{self, Sleep};
 use crate::{barrier, exclusive, share, sys, tally, task};
 
+/// Threads that a team on a device has at most. Programs that are made for cards ask for thousands, which is too many for a node's processors.
+pub const MOST_THREADS: u32 = 256;
+
 /// What is known of a node as a device.
 #[repr(C, align(64))]
 pub struct Device {

@@ -52,7 +52,7 @@ pub fn resolve(me: &'static Thread, asked: u32) -> u32 {
         size = size.min(root.processors());
     }
     if let Some(node) = team.only() {
-        size = size.min(root.nodes().at(node).most_threads());
+        size = size.min(root.nodes().at(node).most_threads()).min(device::MOST_THREADS);
     } else if root.nodes().several() && size > 1 {
         nodes::settle(root);
         size = size.min(root.nodes().most_threads());
@@ -96,6 +96,7 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
         size = count_against_limit(root, icv.limit, size);
     }
     let team = assemble(me, size);
+    change(&team.league, me.league.get());
     change(&team.only, outside.team.only.get());
     let level = outside.team.level() + 1;
     if let Some(threads) = root.settings.threads.at(level as usize) {
@@ -335,6 +336,7 @@ fn work(me: &'static Thread) -> u64 {
     };
     let Some(function) = me.given_function.get() else { return 0 };
     affinity::take_place(me);
+    me.league.set(team.league.get());
     me.sit(team.seat(me.given_id.get(), me));
     affinity::display(me);
     // SAFETY: the program's function, with the argument that the program gave for it.
