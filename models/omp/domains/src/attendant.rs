@@ -147,22 +147,30 @@ fn step(set: &mut WaitSet, token: Token, mapped: &memory::Mapped) -> Result<(), 
             let wake = |(home, docks)| FromWorker::Wake { home: u64::from(home), docks };
             messages.extend(hub::by_home(asleep).into_iter().map(wake));
             messages.extend(desk::take_requests().into_iter().map(|request| FromWorker::Ask { request }));
-            messages.into_iter().try_for_each(|message| send(set, token, message))
-        }
-        Ok(Ready::Channel(_)) => {
-            let mut bytes = Vec::new();
-            loop {
-                let Some(channel) = set.get_mut(token) else { return Ok(()) };
-                if channel.try_recv_into(&mut bytes)?.is_none() {
-                    return Ok(());
-                }
-                if let Some(answer) = obey(&bytes, mapped) {
-                    send(set, token, answer)?;
-                }
+            for message in messages {
+                // The hub answers while there is more to say: unless it is heard meanwhile, each may wait for the other.
+                hear(set, token, mapped)?;
+                send(set, token, message)?;
             }
+            Ok(())
         }
+        Ok(Ready::Channel(_)) => hear(set, token, mapped),
         Ok(_) | Err(Error::TimedOut { .. }) => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// Does all that the hub has said.
+fn hear(set: &mut WaitSet, token: Token, mapped: &memory::Mapped) -> Result<(), Error> {
+    let mut bytes = Vec::new();
+    loop {
+        let Some(channel) = set.get_mut(token) else { return Ok(()) };
+        if channel.try_recv_into(&mut bytes)?.is_none() {
+            return Ok(());
+        }
+        if let Some(answer) = obey(&bytes, mapped) {
+            send(set, token, answer)?;
+        }
     }
 }
 
