@@ -221,6 +221,13 @@ fn a_job_ends_whole_however_one_of_it_ends() {
         }
     }
     assert_eq!(machine.domains_on("arm-user"), []);
+    // A stream that the program has opened is every worker's, on whatever node, and nothing of it is lost.
+    for mode in MODES {
+        let mode = format!("OMP_TOMBOLO={mode}");
+        machine
+            .tombolo(run("host", &[&mode, "OMP_TOMBOLO_NODES=host:1,arm-user"], &["ends.tbi", "file"]))
+            .ok();
+    }
     machine.down();
 }
 

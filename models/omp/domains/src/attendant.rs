@@ -13,7 +13,7 @@ use crate::desk;
 use crate::hub::{self, Image};
 use crate::memory::{self, Variables};
 use crate::message::{FromHub, FromWorker, Layout};
-use crate::{JOIN, channel_options, fatal, replica};
+use crate::{JOIN, channel_options, fatal, replica, request};
 
 /// How long the hub may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -146,7 +146,7 @@ fn step(set: &mut WaitSet, token: Token, mapped: &memory::Mapped) -> Result<(), 
             desk::take(|dock| messages.push(start(dock)), |dock| asleep.push(dock));
             let wake = |(home, docks)| FromWorker::Wake { home: u64::from(home), docks };
             messages.extend(hub::by_home(asleep).into_iter().map(wake));
-            messages.extend(desk::take_requests().into_iter().map(|request| FromWorker::Ask { request }));
+            request::take(|request| messages.push(FromWorker::Ask { request }));
             for message in messages {
                 // The hub answers while there is more to say: unless it is heard meanwhile, each may wait for the other.
                 hear(set, token, mapped)?;

@@ -1,7 +1,7 @@
 //! Where threads of a process leave what its first thread is to send for them. Nobody waits here: whoever has something sent may be
 //! what others wait for, and the memory of lists comes from a heap that others may hold.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use tombolo::Waker;
 use tombolo_omp::dock::Dock;
@@ -12,8 +12,6 @@ use tombolo_omp::thread::Thread;
 static ASLEEP: List = List::new();
 /// Workers that are to be started.
 static WANTED: List = List::new();
-/// Requests for data to be replicated, or shared again, by the addresses of their records.
-static REQUESTS: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 static WAKER: OnceLock<Waker> = OnceLock::new();
 
 /// Says how the first thread is told.
@@ -32,17 +30,6 @@ pub fn ring() {
 pub fn wake(dock: &'static Dock) {
     ASLEEP.enter(dock);
     ring();
-}
-
-/// Has data replicated, or shared again.
-pub(crate) fn replicate(request: &crate::replica::Request) {
-    REQUESTS.lock().unwrap_or_else(PoisonError::into_inner).push(std::ptr::from_ref(request) as u64);
-    ring();
-}
-
-/// Requests that were left since the last call.
-pub(crate) fn take_requests() -> Vec<u64> {
-    std::mem::take(&mut *REQUESTS.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Has a worker started. It is an error of the whole job if it cannot be, which is not waited for.

@@ -22,7 +22,7 @@ use crate::desk;
 use crate::memory::{self, Mapped, Variables};
 use crate::message::{DOCKS, FromHub, FromWorker, Layout};
 use crate::place::{self, Kernel, Place, Where};
-use crate::{JOIN, channel_options, fatal};
+use crate::{JOIN, channel_options, fatal, request};
 
 /// How long a worker's process may take until it has everything mapped.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -198,8 +198,10 @@ impl Hub {
         for dock in wanted {
             self.start(std::ptr::from_ref(dock) as u64);
         }
-        for request in desk::take_requests() {
-            self.replicate(request);
+        let mut requests = Vec::new();
+        request::take(|request| requests.push(request));
+        for request in requests {
+            self.asked(request);
         }
         for (home, docks) in by_home(asleep) {
             self.wake(home, docks);
@@ -260,7 +262,7 @@ impl Hub {
             }
             (Some(FromWorker::Ready), Some(index)) => self.is_ready(index, token),
             (Some(FromWorker::Start { thread }), Some(_)) => self.start(thread),
-            (Some(FromWorker::Ask { request }), Some(_)) => self.replicate(request),
+            (Some(FromWorker::Ask { request }), Some(_)) => self.asked(request),
             (Some(FromWorker::Replicated { request, error }), Some(_)) => self.replicated(request, error),
             (Some(FromWorker::Wake { home, docks }), Some(_)) => {
                 self.wake(u32::try_from(home).unwrap_or(0), docks);

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod message;
 pub mod place;
 pub mod replica;
+pub mod request;
 
 /// The environment variable by which a process learns that it is a worker, and of which job.
 pub const JOIN: &str = "TOMBOLO_OMP_JOIN";

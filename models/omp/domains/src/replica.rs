@@ -6,60 +6,17 @@
 
 use std::ptr;
 use std::sync::Once;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tombolo_omp::thread::Thread;
-use tombolo_omp::wait::{self, Sleep};
 
-use crate::desk;
 use crate::memory::Mapped;
-
-/// What a thread asks for. It lies in the arena.
-#[repr(C)]
-pub struct Request {
-    /// Where the data begins.
-    pub begin: u64,
-    /// How many bytes it has.
-    pub bytes: u64,
-    /// Whether it is to be shared again.
-    pub again: bool,
-    error: AtomicU32,
-    done: AtomicU32,
-    caller: &'static Thread,
-}
-
-impl Request {
-    /// Keeps an error, unless there is one.
-    pub(crate) fn fail(&self, error: u64) {
-        let error = u32::try_from(error).unwrap_or(u32::MAX);
-        let _ = self.error.compare_exchange(0, error, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    /// Says that it is done; the record may be gone afterwards.
-    pub(crate) fn answer(&self, error: u64) {
-        self.fail(error);
-        let caller = self.caller;
-        self.done.store(1, Ordering::Release);
-        caller.dock.tell();
-    }
-}
+use crate::request::{self, Kind};
 
 /// Has data replicated on all nodes behind the window, or shared again, and waits until it is. 0, or the system's number of an error.
 pub fn ask(me: &'static Thread, begin: usize, bytes: usize, again: bool) -> i32 {
-    let request = me.store().place(Request {
-        begin: begin as u64,
-        bytes: bytes as u64,
-        again,
-        error: AtomicU32::new(0),
-        done: AtomicU32::new(0),
-        caller: me,
-    });
-    desk::replicate(request);
-    wait::until(me, Sleep::Alone, || request.done.load(Ordering::Acquire) != 0, || false);
-    let error = request.error.load(Ordering::Relaxed).cast_signed();
-    // SAFETY: it came from the store, and whoever answered does not look at it again.
-    unsafe { me.store().release(ptr::from_ref(request).cast_mut().cast()) };
-    error
+    let kind = if again { Kind::Share } else { Kind::Replicate };
+    request::ask(me, kind, [begin as u64, bytes as u64, 0, 0]).0
 }
 
 /// Replaces pages of this process, or has them shared again. 0, or the system's number of an error.

@@ -10,7 +10,7 @@ use tombolo_omp_domains::hub::Image;
 use tombolo_omp_domains::memory::Variables;
 use tombolo_omp_domains::{attendant, hub};
 
-use crate::heap;
+use crate::{files, heap};
 
 // SAFETY: the linker defines these, as `tombolo ompcc` has it; the functions are the program's and the C library's.
 unsafe extern "C" {
@@ -87,6 +87,7 @@ pub unsafe extern "C" fn __wrap_main(
         return unsafe { __real_main(count, words, environment) };
     }
     say_what_is_shared();
+    files::serve();
     // SAFETY: the variables are those of the program, whose `main` has not begun.
     let hub = unsafe { hub::begin(env::read(), variables(), image()) };
     heap::lies_in(hub.root().store);

@@ -8,6 +8,8 @@
 pub mod api;
 #[cfg(target_env = "gnu")]
 pub mod entry;
+#[cfg(target_env = "musl")]
+pub mod files;
 pub mod fortran;
 pub mod heap;
 #[cfg(target_env = "musl")]

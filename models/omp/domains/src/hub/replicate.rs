@@ -1,7 +1,8 @@
 //! Data that nodes behind the window have copies of.
 
 use super::{FromHub, Hub, Kernel, State, Token};
-use crate::replica::{self, Request};
+use crate::replica;
+use crate::request::{Kind, Request};
 
 /// What is replicated, and who waits for that.
 #[derive(Default)]
@@ -18,11 +19,21 @@ impl Hub {
         matches!(self.places[node].kernel, Kernel::Virtual(_))
     }
 
-    /// Has data replicated, or shared again, where it is behind the window.
-    pub(super) fn replicate(&mut self, request: u64) {
+    /// Does what a thread asks for.
+    pub(super) fn asked(&mut self, request: u64) {
         // SAFETY: a thread of the job made it, or a worker, which is trusted as one is; it is there until it is answered.
         let Some(asked) = (unsafe { (request as *const Request).as_ref() }) else { return };
-        let (begin, bytes, again) = (asked.begin, asked.bytes, asked.again);
+        match asked.kind() {
+            Some(Kind::Replicate) => self.replicate(asked, false),
+            Some(Kind::Share) => self.replicate(asked, true),
+            Some(Kind::Call) => asked.serve(),
+            None => asked.answer(libc_errors::INVALID),
+        }
+    }
+
+    /// Has data replicated, or shared again, where it is behind the window.
+    fn replicate(&mut self, asked: &Request, again: bool) {
+        let [begin, bytes, ..] = asked.words;
         let layout = self.mapped.layout();
         let last = begin.checked_add(bytes.max(1) - 1);
         let ends = (layout.offset_of(begin), last.and_then(|last| layout.offset_of(last)));
@@ -45,6 +56,7 @@ impl Hub {
         if all.is_empty() {
             return asked.answer(0);
         }
+        let request = std::ptr::from_ref(asked) as u64;
         self.replicas.waiting.push((request, all.len()));
         for index in all {
             if let Some(channel) = self.processes[index].channel() {

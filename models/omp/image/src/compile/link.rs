@@ -25,9 +25,9 @@ const OWN_SYMBOLS: &str = "\
 .size __tombolo_omp_thread,8\n.balign 64\n__tombolo_omp_thread: .zero 8\n\
 .section .note.GNU-stack,\"\",%progbits\n";
 
-/// Functions of the C library that the run-time takes in hand: where the program begins, its heap, and the storage of threads that
-/// have their stacks in the arena.
-const RUN_TIME_TAKES: [&str; 12] = [
+/// Functions of the C library that the run-time takes in hand: where the program begins, its heap, the storage of threads that
+/// have their stacks in the arena, and what streams read and write by.
+const RUN_TIME_TAKES: [&str; 19] = [
     "main",
     "fork",
     "__mmap",
@@ -40,6 +40,13 @@ const RUN_TIME_TAKES: [&str; 12] = [
     "posix_memalign",
     "valloc",
     "malloc_usable_size",
+    "fdopen",
+    "__fdopen",
+    "__lockfile",
+    "__stdio_read",
+    "__stdio_write",
+    "__stdio_seek",
+    "__stdio_close",
 ];
 
 /// The bytes of a layout's id.
