@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use tombolo_omp::thread::Thread;
-use tombolo_omp::wait::{self, Sleep};
+use tombolo_omp::wait;
 
 use crate::desk;
 
@@ -87,7 +87,7 @@ pub fn ask(me: &'static Thread, kind: Kind, words: [u64; 4]) -> (i32, u64) {
     });
     ASKED.enter(request);
     desk::ring();
-    wait::until(me, Sleep::Alone, || request.done.load(Ordering::Acquire) != 0, || false);
+    wait::until_surely(me, || request.done.load(Ordering::Acquire) != 0);
     let answer =
         (request.error.load(Ordering::Relaxed).cast_signed(), request.result.load(Ordering::Relaxed));
     // SAFETY: it came from the store, and whoever answered does not look at it again.

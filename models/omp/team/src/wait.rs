@@ -129,6 +129,13 @@ pub fn until(
     }
 }
 
+/// Waits until the condition holds, however often something else wakes this thread. Whoever makes it true wakes its dock.
+pub fn until_surely(me: &Thread, mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        until(me, Sleep::Alone, &mut condition, || false);
+    }
+}
+
 /// As [`until`], between regions: nobody counts how long.
 #[inline]
 pub fn at_dock(

@@ -167,7 +167,7 @@ unsafe fn carry_out_once(
 /// The name is C's, as any worker may run the task, and builds agree on where such functions are.
 ///
 /// # Safety
-/// The words are those of [`defer`].
+/// The words are those of `defer`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_omp_target_task(words: *mut c_void) {
     // SAFETY: the caller says so.

@@ -22,7 +22,7 @@ use crate::root::Root;
 use crate::store::Store;
 use crate::team::Team;
 use crate::thread::{Function, Thread};
-use crate::wait::{self, Sleep};
+use crate::wait;
 use crate::{barrier, exclusive, share, sys, tally, task};
 
 /// Threads that a team on a device has at most. Programs that are made for cards ask for thousands, which is too many for a node's processors.
@@ -273,7 +273,7 @@ impl Order {
         self.event.set(0);
         self.caller.set(Some(me));
         self.hand_over(me.root());
-        wait::until(me, Sleep::Alone, || self.done.load(Ordering::Acquire) != 0, || false);
+        wait::until_surely(me, || self.done.load(Ordering::Acquire) != 0);
     }
 
     /// Has it done by a thread of its node, which then ends the task that has this event, and gives the order back.
