@@ -31,7 +31,7 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     link.arg("-Wl,--whole-archive").arg(workspace.target.join("release/libtombolo_gomp.a"));
     // It never goes: threads run in it, and its word of thread-local storage has a fixed place.
     link.args(["-Wl,--no-whole-archive", "-Wl,--gc-sections", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"]);
-    link.args(["-Wl,-z,now", "-Wl,-z,relro", "-lpthread", "-ldl", "-lgcc_s"]);
+    link.args(["-Wl,-z,now", "-Wl,-z,relro", "-lpthread", "-ldl", "-static-libgcc"]);
     execute(&mut link)?;
     install(&library, &kit.join("gomp").join(isa).join("libgomp.so.1"))
 }

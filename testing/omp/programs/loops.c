@@ -1,6 +1,7 @@
 /* Loops: every iteration once, whatever the schedule, the step and the type of the variable. */
 #include <limits.h>
 #include <omp.h>
+#include <unistd.h>
 #include "check.h"
 
 enum { MOST = 1000 };
@@ -98,6 +99,32 @@ static void without_waiting(void) {
     for (int at = 0; at < 3; at++) EQUAL(sums[at], 19000);
 }
 
+/* Threads are up to 150 loops ahead of the one that comes late, and begin the next region with what they have of this one. */
+static void ahead(void) {
+    for (int region = 0; region < 6; region++) {
+        long sum = 0;
+        int taken[150] = {0};
+#pragma omp parallel reduction(+ : sum)
+        {
+            if (omp_get_thread_num() == region % omp_get_num_threads()) usleep(2000);
+            for (int loop = 0; loop < 150; loop++) {
+#pragma omp for schedule(dynamic) nowait
+                for (int at = 0; at < 3 + region; at++) sum += loop;
+#pragma omp sections nowait
+                {
+#pragma omp section
+                    taken[loop]++;
+                }
+                if (loop % 50 == 20) {
+#pragma omp barrier
+                }
+            }
+        }
+        EQUAL(sum, (3 + region) * 150 * 149 / 2);
+        for (int loop = 0; loop < 150; loop++) EQUAL(taken[loop], 1);
+    }
+}
+
 static void last(void) {
     int at_last = -1, conditional = -1;
 #pragma omp parallel for schedule(dynamic, 3) lastprivate(at_last)
@@ -125,6 +152,7 @@ int main(void) {
     steps();
     collapsed();
     without_waiting();
+    ahead();
     last();
     puts("loops: right");
     return 0;

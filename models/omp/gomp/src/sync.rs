@@ -23,13 +23,13 @@ pub extern "C" fn GOMP_barrier_cancel() -> bool {
 /// `critical`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_critical_start() {
-    root().critical.acquire();
+    root().critical.0.acquire();
 }
 
 /// The end of `critical`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_critical_end() {
-    root().critical.release();
+    root().critical.0.release();
 }
 
 /// The lock of a named `critical`: the first half of a word that GCC puts into the program's data, zero at first.
@@ -64,13 +64,13 @@ pub unsafe extern "C" fn GOMP_critical_name_end(word: *mut *mut c_void) {
 /// `atomic` on what the processor has no instruction for, and reductions of more than one variable.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_atomic_start() {
-    root().atomic.acquire();
+    root().atomic.0.acquire();
 }
 
 /// The end of such an `atomic`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_atomic_end() {
-    root().atomic.release();
+    root().atomic.0.release();
 }
 
 /// `ordered`.

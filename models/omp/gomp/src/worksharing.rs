@@ -208,9 +208,9 @@ impl Extras {
         let memory = unsafe { self.memory.as_mut() };
         if let Some(place) = memory {
             if first {
-                share.memory.set(zeroed(me.store(), *place as usize));
+                share.set_memory(zeroed(me.store(), *place as usize));
             }
-            *place = share.memory.get().cast();
+            *place = share.memory().cast();
         }
         if first {
             share.set_ready();

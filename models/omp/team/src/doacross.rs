@@ -98,7 +98,7 @@ pub fn start(me: &'static Thread, counts: &[u64], (kind, chunk): (Kind, u64)) ->
     let range = Range::counted(counts.first().copied().unwrap_or(0));
     let (share, first) = loops::start(me, range, (kind, chunk));
     if first {
-        share.doacross.set(Some(Doacross::create(me, counts, kind, chunk.max(1))));
+        share.set_doacross(Doacross::create(me, counts, kind, chunk.max(1)));
         share.set_ready();
     } else {
         share.wait_until_ready();
@@ -108,13 +108,13 @@ pub fn start(me: &'static Thread, counts: &[u64], (kind, chunk): (Kind, u64)) ->
 
 /// How many loops the nest has that the thread is in.
 pub fn depth(me: &'static Thread) -> usize {
-    me.seat().share.doacross.get().map_or(0, Doacross::depth)
+    me.seat().share.doacross().map_or(0, Doacross::depth)
 }
 
 /// Says that an iteration has come so far.
 pub fn post(me: &'static Thread, iteration: &[u64]) {
     let seat = me.seat();
-    let Some(doacross) = seat.share.doacross.get() else { return };
+    let Some(doacross) = seat.share.doacross() else { return };
     let index = match doacross.chunk {
         0 => u64::from(seat.id),
         chunk => iteration[0] / chunk,
@@ -129,7 +129,7 @@ pub fn post(me: &'static Thread, iteration: &[u64]) {
 pub fn wait(me: &'static Thread, iteration: &[u64]) {
     let seat = me.seat();
     let share = seat.share;
-    let Some(doacross) = share.doacross.get() else { return };
+    let Some(doacross) = share.doacross() else { return };
     let index = match doacross.chunk {
         0 => owner(share, u64::from(seat.team.size()), iteration[0]),
         chunk => iteration[0] / chunk,

@@ -180,13 +180,23 @@ impl Settings {
         }
     }
 
-    /// How many turns a thread spins at most before it sleeps.
+    /// How many turns a thread spins at most before it sleeps: where nothing is said as many as with GCC's library.
     pub fn turns(&self) -> u64 {
+        self.turns_or(300_000)
+    }
+
+    /// The same for jobs on several nodes. Their processors may be others' too, of which nobody knows here: those of an emulator are
+    /// threads of its host.
+    pub fn turns_of_several(&self) -> u64 {
+        self.turns_or(20_000)
+    }
+
+    fn turns_or(&self, unsaid: u64) -> u64 {
         match (self.spins, self.active_wait) {
             (Some(spins), _) => spins,
             (None, Some(true)) => 30_000_000_000,
             (None, Some(false)) => 0,
-            (None, None) => 20_000,
+            (None, None) => unsaid,
         }
     }
 }

@@ -14,6 +14,9 @@ const HELD: u32 = 1;
 /// Held, and somebody may sleep.
 const AWAITED: u32 = 2;
 
+/// Turns between two looks at a lock, at most.
+const LONGEST_PAUSE: u32 = 8;
+
 /// A lock in one word, zero when nobody has it.
 #[repr(transparent)]
 #[derive(Debug, Default)]
@@ -42,13 +45,18 @@ impl Lock {
     #[cold]
     fn acquire_slowly(&self) {
         let mut spin = wait::budget_for_locks();
-        loop {
+        // Whoever has it writes to it again before long, and is held up by each look.
+        let mut pause = 1;
+        'spinning: loop {
             if self.0.load(Ordering::Relaxed) == OPEN && self.try_acquire() {
                 return;
             }
-            if !spin.turn() {
-                break;
+            for _ in 0..pause {
+                if !spin.turn() {
+                    break 'spinning;
+                }
             }
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
         while self.0.swap(AWAITED, Ordering::Acquire) != OPEN {
             park::sleep(&self.0, AWAITED);

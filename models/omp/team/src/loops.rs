@@ -10,9 +10,6 @@ use crate::tally;
 use crate::thread::Thread;
 use crate::wait::{self, Sleep};
 
-/// Beyond this many iterations, or with longer chunks, the next one is not taken by adding.
-const EASY: u64 = 1 << 62;
-
 /// A schedule as a construct has it: with the chunk of the clause, or of `run-sched-var` for `schedule(runtime)`.
 pub fn runtime(me: &'static Thread) -> (Kind, u64) {
     let schedule = me.task().icv().schedule;
@@ -47,19 +44,29 @@ pub fn start(me: &'static Thread, range: Range, (kind, chunk): (Kind, u64)) -> (
 #[inline]
 pub fn next(me: &'static Thread) -> Option<(u64, u64)> {
     let share = me.share();
-    let (low, high) = match share.kind.get() {
-        _ if me.team().is_special() => next_specially(me)?,
-        Kind::Dynamic => next_dynamic(share)?,
-        Kind::Guided => next_guided(me)?,
-        Kind::Static | Kind::Auto => next_static(me)?,
+    let (low, high) = if share.by_adding.get() && !me.team().is_special() {
+        next_added(share)?
+    } else {
+        next_otherwise(me)?
     };
     Some(share.range.get().bounds(low, high))
+}
+
+/// As [`next`], by iteration, of loops whose chunks are not taken by adding.
+#[inline(never)]
+fn next_otherwise(me: &'static Thread) -> Option<(u64, u64)> {
+    match me.share().kind() {
+        _ if me.team().is_special() => next_specially(me),
+        Kind::Dynamic => next_dynamic(me.share()),
+        Kind::Guided => next_guided(me),
+        Kind::Static | Kind::Auto => next_static(me),
+    }
 }
 
 /// As [`next`], by iteration, where threads are not equally fast or what they do is reported.
 #[cold]
 fn next_specially(me: &'static Thread) -> Option<(u64, u64)> {
-    let (low, high) = match me.share().kind.get() {
+    let (low, high) = match me.share().kind() {
         Kind::Dynamic if me.team().is_skewed() => next_dynamic_skewed(me)?,
         Kind::Dynamic => next_dynamic(me.share())?,
         Kind::Guided => next_guided(me)?,
@@ -75,7 +82,7 @@ fn next_specially(me: &'static Thread) -> Option<(u64, u64)> {
 pub fn next_ordered(me: &'static Thread) -> Option<(u64, u64)> {
     finish_chunk(me);
     let share = me.share();
-    let taken = match share.kind.get() {
+    let taken = match share.kind() {
         Kind::Dynamic => next_dynamic(share),
         Kind::Guided => next_guided(me),
         Kind::Static | Kind::Auto => next_static(me),
@@ -89,24 +96,30 @@ pub fn next_ordered(me: &'static Thread) -> Option<(u64, u64)> {
 
 #[inline]
 fn next_dynamic(share: &WorkShare) -> Option<(u64, u64)> {
-    let (count, chunk) = (share.range.get().count, share.chunk.get());
-    let taken = &share.taken.0;
-    let seen = taken.load(Ordering::Relaxed);
-    if seen >= count || share.cancelled.load(Ordering::Relaxed) {
+    if share.by_adding.get() {
+        return next_added(share);
+    }
+    if share.cancelled.load(Ordering::Relaxed) {
         return None;
     }
-    if count < EASY && chunk < 1 << 32 {
-        let low = taken.fetch_add(chunk, Ordering::Relaxed);
-        return (low < count).then(|| (low, count.min(low + chunk)));
-    }
+    let chunk = share.chunk.get();
     take(share, |left| left.min(chunk))
+}
+
+/// As [`next_dynamic`], of loops whose chunks are taken by adding. The counter is not looked at before: its line comes once, to be
+/// written. Threads go on adding behind the end once each, which is far from 2⁶⁴.
+#[inline]
+fn next_added(share: &WorkShare) -> Option<(u64, u64)> {
+    let (count, chunk) = (share.range.get().count, share.chunk.get());
+    let low = share.taken.0.fetch_add(chunk, Ordering::Relaxed);
+    (low < count && !share.cancelled.load(Ordering::Relaxed)).then(|| (low, count.min(low + chunk)))
 }
 
 /// As [`next_dynamic`] in a team whose threads are not equally fast: those that are faster take several chunks at once, where that was left to us.
 fn next_dynamic_skewed(me: &'static Thread) -> Option<(u64, u64)> {
     let (share, team) = (me.share(), me.team());
     let weight = team.weight(me.id());
-    let whole = share.chunk.get() > 1 || share.doacross.get().is_some() || weight.own < 2 * weight.least;
+    let whole = share.chunk.get() > 1 || share.doacross().is_some() || weight.own < 2 * weight.least;
     if whole || share.cancelled.load(Ordering::Relaxed) {
         return next_dynamic(share);
     }
@@ -119,7 +132,7 @@ fn next_guided(me: &'static Thread) -> Option<(u64, u64)> {
         return None;
     }
     let (chunk, size) = (share.chunk.get(), u64::from(team.size()));
-    if share.doacross.get().is_some() {
+    if share.doacross().is_some() {
         // What was posted is kept by chunk, so each has to be of one thread.
         return take(share, |left| {
             let part = left.div_ceil(size);
@@ -157,7 +170,7 @@ fn next_static(me: &'static Thread) -> Option<(u64, u64)> {
     let trip = me.count_trip();
     let part = match share.chunk.get() {
         0 if trip > 0 => None,
-        0 if share.kind.get() == Kind::Auto && me.team().is_skewed() => {
+        0 if share.kind() == Kind::Auto && me.team().is_skewed() => {
             Some(skew::part(count, me.team().weight(me.id())))
         }
         0 => Some(equal_part(count, size, id)),
@@ -181,7 +194,7 @@ pub fn equal_part(count: u64, size: u64, id: u64) -> (u64, u64) {
 pub fn wait_for_turn(me: &'static Thread) {
     let seat = me.seat();
     let (low, high) = seat.chunk;
-    let turn = &seat.share.turn.0;
+    let turn = &seat.share.turn;
     if low == high || turn.load(Ordering::Acquire) == low {
         return;
     }
@@ -206,8 +219,8 @@ fn finish_chunk(me: &'static Thread) {
         return;
     }
     wait_for_turn(me);
-    seat.share.turn.0.store(high, Ordering::SeqCst);
     me.set_chunk((0, 0));
+    seat.share.turn.store(high, Ordering::Release);
     if seat.team.size() == 1 {
         return;
     }

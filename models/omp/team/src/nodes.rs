@@ -121,6 +121,7 @@ pub struct Nodes {
     adding: Spinlock,
     settling: Spinlock,
     measuring: Spinlock,
+    /// How long threads spin once there are several nodes.
     turns: Cell<u64>,
     list: [Node; NODES],
 }
@@ -141,22 +142,6 @@ const _: () = {
 };
 
 impl Node {
-    fn empty() -> Self {
-        Self {
-            name: UnsafeCell::new([0; NAME]),
-            name_length: Cell::new(0),
-            isa: Cell::new(0),
-            processors: Cell::new(1),
-            threads: Cell::new(0),
-            runs_on: Cell::new(0),
-            made: Cell::new(0),
-            speed: AtomicU32::new(0),
-            unused: 0,
-            unused_too: [0; 4],
-            awake: Awake::default(),
-        }
-    }
-
     /// What the machine calls it.
     pub fn name(&self) -> String {
         // SAFETY: nobody writes the name of a node that is counted.
@@ -218,23 +203,24 @@ impl Node {
 }
 
 impl Nodes {
-    /// A table of the master's node alone. `turns` is how long threads spin.
-    pub fn new(own: About<'_>, turns: u64) -> Self {
-        let nodes = Self {
-            count: AtomicU32::new(0),
-            team: AtomicU32::new(0),
-            adding: Spinlock::new(),
-            settling: Spinlock::new(),
-            measuring: Spinlock::new(),
-            turns: Cell::new(turns),
-            list: std::array::from_fn(|_| Node::empty()),
-        };
-        let first = &nodes.list[0];
+    /// Makes a table of the master's node alone of one that is all zero. `turns` is how long threads spin, alone and once there are
+    /// several nodes.
+    pub fn begin(&self, own: About<'_>, turns: (u64, u64)) {
+        self.turns.set(turns.1);
+        let first = &self.list[0];
         first.write(0, own);
-        first.awake.configure(first.processors(), turns);
+        first.awake.configure(first.processors(), turns.0);
         // The master.
         first.made.set(1);
-        nodes.count.store(1, Ordering::Release);
+        self.count.store(1, Ordering::Release);
+    }
+
+    /// A table outside of a job.
+    #[cfg(test)]
+    pub(crate) fn table(own: About<'_>) -> Box<Self> {
+        // SAFETY: all zero is a table without nodes.
+        let nodes = unsafe { Box::<Self>::new_zeroed().assume_init() };
+        nodes.begin(own, (0, 0));
         nodes
     }
 
@@ -260,7 +246,9 @@ impl Nodes {
         }
         let node = &self.list[count as usize];
         node.write(count, about);
-        node.awake.configure(node.processors(), self.turns.get());
+        for node in [node, &self.list[0]] {
+            node.awake.configure(node.processors(), self.turns.get());
+        }
         self.count.store(count + 1, Ordering::Release);
         Ok(count)
     }
@@ -439,7 +427,7 @@ mod tests {
     /// Nodes with so many processors, threads at most, and a speed.
     fn table(list: &[(u32, u32, u32)]) -> Box<Nodes> {
         let (first, others) = list.split_first().expect("a node");
-        let nodes = Box::new(Nodes::new(About { isa: Isa::own(), ..about("host", first.0, first.1) }, 0));
+        let nodes = Nodes::table(About { isa: Isa::own(), ..about("host", first.0, first.1) });
         for (index, &(processors, threads, _)) in others.iter().enumerate() {
             nodes.add(about(&format!("node{index}"), processors, threads)).expect("there is room");
         }

@@ -19,16 +19,9 @@ const LISTS: usize = 64;
 /// After how long a thread without a dock looks again, in microseconds.
 const LOOK_AGAIN_US: u32 = 50;
 
-/// All lists. They lie in the root.
+/// All lists. They lie in the root; all zero is empty ones.
 pub struct Lot {
     lists: [List; LISTS],
-}
-
-impl Default for Lot {
-    fn default() -> Self {
-        let list = || List { held: AtomicU32::new(0), first: Cell::new(None), last: Cell::new(None) };
-        Self { lists: std::array::from_fn(|_| list()) }
-    }
 }
 
 #[repr(C, align(64))]

@@ -12,6 +12,7 @@ use crate::nodes::{About, Isa, NODES, Nodes};
 use crate::park::Lot;
 use crate::places::Places;
 use crate::report;
+use crate::share::Line;
 use crate::store::{SPAN, Store};
 use crate::tally::Tallies;
 use crate::team::Team;
@@ -28,9 +29,9 @@ pub struct Root {
     /// Where all that is shared lies.
     pub store: &'static Store,
     /// The lock of `critical` without a name.
-    pub critical: Lock,
+    pub critical: Line<Lock>,
     /// The lock of `atomic` where the processor cannot.
-    pub atomic: Lock,
+    pub atomic: Line<Lock>,
     /// What was set for the whole program.
     pub settings: Settings,
     /// What the program may still change of it, for all threads.
@@ -99,6 +100,7 @@ fn make() -> &'static Root {
         );
     }
     read.has_one_node();
+    sys::keep_futexes();
     install(ordinary_store(&read), read, start_thread)
 }
 
@@ -107,7 +109,7 @@ pub fn install(store: &'static Store, read: env::Read, start_worker: StartWorker
     let display = read.display;
     report::ask_for(read.report.clone());
     env::keep(&read);
-    let root = Root::create(store, read);
+    let root = Root::create(store, &read);
     attach(root, start_worker);
     if let Some(verbosely) = display {
         sys::complain(&env::display(root, verbosely));
@@ -155,35 +157,25 @@ fn start_thread(thread: &'static Thread) -> Result<(), String> {
 
 impl Root {
     /// Makes a job whose memory is this store.
-    fn create(store: &'static Store, read: env::Read) -> &'static Self {
+    fn create(store: &'static Store, read: &env::Read) -> &'static Self {
+        // Most of it is for jobs that are not like most, and stays zero: no page of that need be touched.
+        let root: *mut Self = store.place_zeroed();
         let settings = read.settings;
-        let mut format = [0; 256];
+        // SAFETY: the memory is the root's alone, and all that is not written is valid as zero: locks that nobody has, empty lists.
+        let root = unsafe {
+            (&raw mut (*root).store).write(store);
+            (&raw mut (*root).settings).write(settings);
+            (&raw mut (*root).places).write(Places::new(store, &read.places));
+            &*root
+        };
+        root.nodes.begin(own_node(settings.processors), (settings.turns(), settings.turns_of_several()));
+        root.changeable.teams.store(settings.teams, Ordering::Relaxed);
+        root.changeable.teams_limit.store(settings.teams_limit, Ordering::Relaxed);
         let given = read.affinity_format.as_bytes();
         let length = given.len().min(255);
-        format[..length].copy_from_slice(&given[..length]);
-        store.place(Self {
-            store,
-            critical: Lock::new(),
-            atomic: Lock::new(),
-            settings,
-            changeable: Changeable {
-                teams: AtomicU32::new(settings.teams),
-                teams_limit: AtomicU32::new(settings.teams_limit),
-                format_lock: Spinlock::new(),
-                format: UnsafeCell::new(format),
-            },
-            places: Places::new(store, &read.places),
-            idle: Spinlock::new(),
-            nodes: Nodes::new(own_node(settings.processors), settings.turns()),
-            devices: Devices::default(),
-            idle_threads: [const { Cell::new(None) }; NODES],
-            left_threads: Cell::new(None),
-            teams: Spinlock::new(),
-            spare_teams: UnsafeCell::new([None; 32]),
-            busy: AtomicU32::new(0),
-            tallies: Tallies::default(),
-            lot: Lot::default(),
-        })
+        // SAFETY: nobody else knows the root yet.
+        unsafe { (&mut *root.changeable.format.get())[..length].copy_from_slice(&given[..length]) };
+        root
     }
 
     /// A word of the store that nobody waits on, to try what the kernel does with such words.

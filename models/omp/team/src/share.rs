@@ -1,8 +1,10 @@
 //! Constructs that share work among a team: which one a thread is at, and what it is.
 //!
 //! The constructs that a team comes to are a list. Each thread goes along it by itself, so one may be ahead of others by as
-//! many constructs without a barrier as it likes. Whoever comes to the end of the list first adds the next; a construct that all
-//! have passed goes back to the store.
+//! many constructs without a barrier as it likes. Whoever comes to the end of the list first adds the next. A record stays with the
+//! member of the team that added it, which uses it again once all have gone on from it: each says in a line of its own how far it
+//! is, and is asked only when a member has [`LEAST`] records out, or one for each thread, so that going along the list writes nothing
+//! that others read.
 
 use std::cell::Cell;
 use std::ptr;
@@ -15,32 +17,135 @@ use crate::sys;
 use crate::team::Team;
 use crate::thread::Thread;
 
-/// A construct that shares work.
+/// Records that a member of a team has out before it looks which of them all have gone on from.
+const LEAST: u32 = 8;
+
+/// Beyond this many iterations, or with longer chunks, the next one is not taken by adding.
+const MOST_ADDED: u64 = 1 << 62;
+
+/// A construct that shares work. What threads look at for each chunk is in the first line.
 #[repr(C, align(64))]
 pub struct WorkShare {
     next: AtomicPtr<WorkShare>,
-    /// Threads that went on to the next one.
-    passed: AtomicU32,
-    /// Whether whoever came first is done with it.
-    ready: AtomicU32,
-    /// Whether `cancel` was said of it.
-    pub cancelled: AtomicBool,
-    /// What kind of schedule its iterations have.
-    pub kind: Cell<Kind>,
     /// Its iterations.
     pub range: Cell<Range>,
     /// How many of them are a chunk; 0 for static schedules without.
     pub chunk: Cell<u64>,
-    /// What it registered for `reduction(task, …)`, and memory that it asked for.
-    pub reductions: Cell<*mut usize>,
-    /// Memory for all threads of the construct.
-    pub memory: Cell<*mut u8>,
-    /// How far which iterations are, where some wait for others.
-    pub doacross: Cell<Option<&'static Doacross>>,
+    /// Whether whoever came first is done with it.
+    ready: AtomicU32,
+    /// What kind of schedule its iterations have, in a byte.
+    kind: Cell<u8>,
+    /// Whether the next iterations are taken by adding a chunk to `taken`.
+    pub by_adding: Cell<bool>,
+    /// Whether `cancel` was said of it.
+    pub cancelled: AtomicBool,
+    /// Whether it has something that goes back to the store when all have gone on from it.
+    has_extras: AtomicBool,
     /// The next iteration that nobody has.
     pub taken: Line<AtomicU64>,
-    /// The iteration whose turn it is, where the order matters.
-    pub turn: Line<AtomicU64>,
+    /// The iteration whose turn it is, where the order matters. From here on is what few constructs have.
+    pub turn: AtomicU64,
+    /// What it registered for `reduction(task, …)`.
+    pub reductions: Cell<*mut usize>,
+    /// Memory for all threads of the construct.
+    memory: Cell<*mut u8>,
+    /// How far which iterations are, where some wait for others.
+    doacross: Cell<Option<&'static Doacross>>,
+    /// Threads that went on to the next one, if it has extras.
+    passed: AtomicU32,
+    /// How many its team came to before, in this region.
+    position: Cell<u64>,
+    /// The next record of the member that added it.
+    newer: Cell<Option<&'static WorkShare>>,
+}
+
+/// What a member of a team knows of the constructs that its team comes to.
+#[repr(C)]
+#[derive(Default)]
+pub struct Progress {
+    /// The number of the region that it is in.
+    region: AtomicU64,
+    /// How many constructs it has gone on from in this region.
+    passed: AtomicU64,
+    /// Records that it added, which others may still look at, and how many.
+    oldest: Cell<Option<&'static WorkShare>>,
+    newest: Cell<Option<&'static WorkShare>>,
+    out: Cell<u32>,
+    /// Records that nobody looks at.
+    free: Cell<Option<&'static WorkShare>>,
+}
+
+// SAFETY: cells are the member's own.
+unsafe impl Sync for Progress {}
+
+impl Progress {
+    /// The member begins its part of a region, before which all have ended the one that it was in before.
+    pub fn begin(&self, region: u64) {
+        self.passed.store(0, Ordering::Relaxed);
+        // Whoever sees the region's number does not see how far it was in the one before.
+        self.region.store(region, Ordering::Release);
+        while let Some(share) = self.take_oldest() {
+            self.keep(share);
+        }
+    }
+
+    /// The member has gone on from one more.
+    fn go_on(&self) {
+        self.passed.store(self.passed.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// How many the member has gone on from in a region.
+    fn passed_in(&self, region: u64) -> u64 {
+        if self.region.load(Ordering::Acquire) == region { self.passed.load(Ordering::Acquire) } else { 0 }
+    }
+
+    fn take_oldest(&self) -> Option<&'static WorkShare> {
+        let share = self.oldest.get()?;
+        self.oldest.set(share.newer.get());
+        self.out.set(self.out.get() - 1);
+        Some(share)
+    }
+
+    fn keep(&self, share: &'static WorkShare) {
+        share.newer.set(self.free.replace(Some(share)));
+    }
+
+    /// Puts a record that was added to the team's list behind those that are out.
+    fn put_out(&self, share: &'static WorkShare) {
+        share.newer.set(None);
+        if self.out.get() == 0 {
+            self.oldest.set(Some(share));
+        } else if let Some(newest) = self.newest.get() {
+            newest.newer.set(Some(share));
+        }
+        self.newest.set(Some(share));
+        self.out.set(self.out.get() + 1);
+    }
+
+    /// A record that nobody looks at, as good as new.
+    fn obtain(&self, me: &'static Thread, team: &'static Team) -> &'static WorkShare {
+        if self.free.get().is_none() && self.out.get() >= team.size().max(LEAST) {
+            self.collect(team);
+        }
+        let Some(share) = self.free.get() else { return me.store().place(WorkShare::default()) };
+        self.free.set(share.newer.get());
+        if share.has_extras.load(Ordering::Relaxed) {
+            // Not all came here, as the region was cancelled.
+            give_back(me, share);
+        }
+        share.begin_anew();
+        share
+    }
+
+    /// Finds out which records all have gone on from.
+    fn collect(&self, team: &'static Team) {
+        let region = self.region.load(Ordering::Relaxed);
+        let all = team.members().map(|member| member.progress.passed_in(region)).min().unwrap_or(0);
+        while let Some(share) = self.oldest.get().filter(|share| share.position.get() < all) {
+            self.take_oldest();
+            self.keep(share);
+        }
+    }
 }
 
 /// A value with a cache line for itself.
@@ -96,39 +201,86 @@ impl Default for WorkShare {
     fn default() -> Self {
         Self {
             next: AtomicPtr::new(ptr::null_mut()),
-            passed: AtomicU32::new(0),
-            ready: AtomicU32::new(0),
-            cancelled: AtomicBool::new(false),
-            kind: Cell::new(Kind::Static),
             range: Cell::new(Range::default()),
             chunk: Cell::new(0),
+            ready: AtomicU32::new(0),
+            kind: Cell::new(Kind::Static as u8),
+            by_adding: Cell::new(false),
+            cancelled: AtomicBool::new(false),
+            has_extras: AtomicBool::new(false),
+            taken: Line(AtomicU64::new(0)),
+            turn: AtomicU64::new(0),
             reductions: Cell::new(ptr::null_mut()),
             memory: Cell::new(ptr::null_mut()),
             doacross: Cell::new(None),
-            taken: Line(AtomicU64::new(0)),
-            turn: Line(AtomicU64::new(0)),
+            passed: AtomicU32::new(0),
+            position: Cell::new(0),
+            newer: Cell::new(None),
         }
     }
 }
 
 impl WorkShare {
-    /// Makes it the beginning of a list.
+    /// Makes it as good as new, but for what is described anyway. Lines that are as they should be stay where they are.
     pub fn begin_anew(&self) {
-        self.next.store(ptr::null_mut(), Ordering::Relaxed);
-        self.passed.store(0, Ordering::Relaxed);
-        self.cancelled.store(false, Ordering::Relaxed);
-        self.reductions.set(ptr::null_mut());
-        self.memory.set(ptr::null_mut());
-        self.doacross.set(None);
-        self.taken.0.store(0, Ordering::Relaxed);
-        self.turn.0.store(0, Ordering::Relaxed);
+        if !self.next.load(Ordering::Relaxed).is_null() {
+            self.next.store(ptr::null_mut(), Ordering::Relaxed);
+        }
+        for said in [&self.cancelled, &self.has_extras] {
+            if said.load(Ordering::Relaxed) {
+                said.store(false, Ordering::Relaxed);
+            }
+        }
+        if self.ready.load(Ordering::Relaxed) != 0 {
+            self.ready.store(0, Ordering::Relaxed);
+            self.reductions.set(ptr::null_mut());
+            self.passed.store(0, Ordering::Relaxed);
+        }
+        // Static schedules leave it alone, and to look at it may take longer than to write.
+        if self.kind() != Kind::Static {
+            self.taken.0.store(0, Ordering::Relaxed);
+        }
+        if self.turn.load(Ordering::Relaxed) != 0 {
+            self.turn.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Says what its iterations are.
+    #[inline]
     pub fn describe(&self, range: Range, kind: Kind, chunk: u64) {
         self.range.set(range);
-        self.kind.set(kind);
+        self.kind.set(kind as u8);
         self.chunk.set(chunk);
+        self.by_adding.set(kind == Kind::Dynamic && range.count < MOST_ADDED && chunk < 1 << 32);
+    }
+
+    /// What kind of schedule its iterations have.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        Kind::from_number(u32::from(self.kind.get())).unwrap_or_default()
+    }
+
+    /// Gives it memory for all threads, before it is said to be ready.
+    pub fn set_memory(&self, memory: *mut u8) {
+        self.memory.set(memory);
+        self.has_extras.store(true, Ordering::Relaxed);
+    }
+
+    /// See [`Self::set_memory`].
+    pub fn memory(&self) -> *mut u8 {
+        self.memory.get()
+    }
+
+    /// Has some iterations wait for others, before it is said to be ready.
+    pub fn set_doacross(&self, doacross: &'static Doacross) {
+        self.doacross.set(Some(doacross));
+        self.has_extras.store(true, Ordering::Relaxed);
+    }
+
+    /// How far which iterations are, where some wait for others.
+    #[inline]
+    pub fn doacross(&self) -> Option<&'static Doacross> {
+        self.has_extras.load(Ordering::Relaxed).then(|| self.doacross.get()).flatten()
     }
 
     /// Whoever came first has done what the others wait for.
@@ -151,51 +303,55 @@ impl WorkShare {
 /// Comes to the next construct. `describe` is for whoever comes first, which the second value says.
 #[inline]
 pub fn enter(me: &'static Thread, describe: impl FnOnce(&WorkShare)) -> (&'static WorkShare, bool) {
-    let last = me.share();
+    let (last, team) = (me.share(), me.team());
+    let progress = &me.member().progress;
     let mut next = last.next.load(Ordering::Acquire);
     let mut first = false;
     if next.is_null() {
-        let mine = me.store().place(WorkShare::default());
+        let mine = progress.obtain(me, team);
+        mine.position.set(progress.passed.load(Ordering::Relaxed) + 1);
         describe(mine);
-        let mine = ptr::from_ref(mine).cast_mut();
-        match last.next.compare_exchange(ptr::null_mut(), mine, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => (next, first) = (mine, true),
+        let pointer = ptr::from_ref(mine).cast_mut();
+        match last.next.compare_exchange(ptr::null_mut(), pointer, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                progress.put_out(mine);
+                (next, first) = (pointer, true);
+            }
             Err(others) => {
+                progress.keep(mine);
                 next = others;
-                // SAFETY: nobody else has seen it.
-                unsafe { me.store().release(mine.cast()) };
             }
         }
     }
-    pass(me, me.team(), last);
-    // SAFETY: a construct is there until all have passed it, and this thread has not.
+    leave(me, team, last);
+    progress.go_on();
+    // SAFETY: records live for ever, and this one is not used again before this thread has gone on from it.
     let share: &'static WorkShare = unsafe { &*next };
     me.set_share(share);
     (share, first)
 }
 
-/// A thread goes on from a construct, to the next or to the end of the region. The first one is part of the team and has nothing that is
-/// given back, so nobody has to know who has passed it.
+/// A thread goes on from a construct, to the next or to the end of the region.
 #[inline]
-pub fn pass(me: &'static Thread, team: &'static Team, share: &'static WorkShare) {
-    if ptr::eq(share, &raw const team.first) {
-        return;
-    }
-    if team.size() == 1 || share.passed.fetch_add(1, Ordering::AcqRel) + 1 == team.size() {
-        forget(me, share);
+pub fn leave(me: &'static Thread, team: &'static Team, share: &'static WorkShare) {
+    if share.has_extras.load(Ordering::Relaxed)
+        && share.passed.fetch_add(1, Ordering::AcqRel) + 1 == team.size()
+    {
+        give_back(me, share);
     }
 }
 
-fn forget(me: &'static Thread, share: &'static WorkShare) {
+/// Gives back what a construct has that all have gone on from.
+#[cold]
+fn give_back(me: &'static Thread, share: &WorkShare) {
     if let Some(doacross) = share.doacross.take() {
         doacross.release(me.store());
     }
-    if !share.memory.get().is_null() {
+    let memory = share.memory.replace(ptr::null_mut());
+    if !memory.is_null() {
         // SAFETY: it came from the store, and all threads have left the construct that it was for.
-        unsafe { me.store().release(share.memory.replace(ptr::null_mut())) };
+        unsafe { me.store().release(memory) };
     }
-    // SAFETY: it came from the store, and all threads have passed it.
-    unsafe { me.store().release(ptr::from_ref(share).cast_mut().cast()) };
 }
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ mod tests {
 
     /// Nodes of so many processors and a speed, the last on the processors of the first if that is said.
     fn table(list: &[(u32, u32)], shared: bool) -> Box<Nodes> {
-        let nodes = Box::new(Nodes::new(about("host", list[0].0), 0));
+        let nodes = Nodes::table(about("host", list[0].0));
         for (index, &(processors, _)) in list.iter().enumerate().skip(1) {
             let runs_on = (shared && index == list.len() - 1).then_some(0);
             let name = index.to_string();

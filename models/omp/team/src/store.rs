@@ -24,6 +24,8 @@ const SMALL: usize = 32 * 1024;
 pub const CLASSES: usize = 64 + 20;
 /// Lists of free runs: by the logarithm of their number of spans.
 const BINS: usize = 32;
+/// Objects that are cut at once, in bytes.
+const PAGE: usize = 4096;
 /// What a thread keeps of a size before it gives half back, in bytes.
 const KEEP: usize = 32 * 1024;
 
@@ -94,6 +96,9 @@ pub struct Store {
 struct Central {
     lock: Spinlock,
     list: Cell<*mut Free>,
+    /// The rest of a span from which nothing was handed out yet: where it begins, and how many objects it is.
+    fresh: Cell<*mut u8>,
+    left: Cell<usize>,
 }
 
 // SAFETY: what is in cells is touched only while the lock beside it is held.
@@ -206,7 +211,7 @@ impl Store {
         let central = &self.central[class];
         let _held = central.lock.hold();
         if central.list.get().is_null() {
-            central.list.set(self.carve(class)?);
+            self.carve(central, class)?;
         }
         let head = central.list.get();
         // SAFETY: what is on the list is free, and the list is locked.
@@ -231,7 +236,7 @@ impl Store {
         let central = &self.central[class];
         let _held = central.lock.hold();
         if central.list.get().is_null() {
-            central.list.set(self.carve(class)?);
+            self.carve(central, class)?;
         }
         let first = central.list.get();
         let (mut last, mut count) = (first, 1);
@@ -261,18 +266,27 @@ impl Store {
         }
     }
 
-    /// Cuts a fresh span into a list of objects.
-    fn carve(&self, class: usize) -> Option<*mut Free> {
-        let base = self.allocate_spans(1, OBJECTS + u32::try_from(class).ok()?)?;
+    /// Cuts objects of a fresh span and makes a list of them, whose lock is held: a page of them at once, as a page that nobody
+    /// needs is not to be touched.
+    fn carve(&self, central: &Central, class: usize) -> Option<()> {
         let size = size_of_class(class);
+        if central.left.get() == 0 {
+            central.fresh.set(self.allocate_spans(1, OBJECTS + u32::try_from(class).ok()?)?);
+            central.left.set(SPAN / size);
+        }
+        let count = (PAGE / size).clamp(1, central.left.get());
+        let base = central.fresh.get();
         let mut head = ptr::null_mut();
-        for object in (0..SPAN / size).rev() {
+        for object in (0..count).rev() {
             let free: *mut Free = base.wrapping_add(object * size).cast();
-            // SAFETY: the object lies in the span, which is ours alone.
+            // SAFETY: the object lies in the span, and nobody has it.
             unsafe { (*free).next = head };
             head = free;
         }
-        Some(head)
+        central.list.set(head);
+        central.fresh.set(base.wrapping_add(count * size));
+        central.left.set(central.left.get() - count);
+        Some(())
     }
 
     fn allocate_run(&self, size: usize, align: usize) -> Option<*mut u8> {
@@ -410,6 +424,17 @@ impl Store {
                 self.link(runs, index, length);
             }
         }
+    }
+
+    /// Memory for a value, all zero. Nothing is touched of it if it is the first that the store hands out.
+    pub fn place_zeroed<T>(&self) -> *mut T {
+        let is_first = self.used() == 0 && size_of::<T>() > SMALL;
+        let Some(memory) = self.allocate(size_of::<T>(), align_of::<T>()) else { self.exhausted() };
+        if !is_first {
+            // SAFETY: the memory is that long, and ours.
+            unsafe { memory.write_bytes(0, size_of::<T>()) };
+        }
+        memory.cast()
     }
 
     /// Places a value for good, or until it is given back by its owner.

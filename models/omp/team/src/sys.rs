@@ -1,6 +1,6 @@
 //! What the runtime asks of Linux and of the processor directly.
 //!
-//! Words that workers wait on may lie in memory that several processes share, so futexes here are not private, unless the kernel
+//! Words that workers wait on may lie in memory that several processes share. Where it does futexes are not private, unless the kernel
 //! knows no pages of that memory.
 
 use std::ptr;
@@ -10,6 +10,11 @@ use crate::thread::Thread;
 
 /// What futexes of this process are: `FUTEX_PRIVATE_FLAG`, or nothing.
 static FUTEX: AtomicI32 = AtomicI32::new(0);
+
+/// Makes futexes the process's own, where all workers are threads of it: the kernel finds these without looking for their pages.
+pub fn keep_futexes() {
+    FUTEX.store(libc::FUTEX_PRIVATE_FLAG, Ordering::Relaxed);
+}
 
 /// Makes futexes the process's own where the kernel has no others for this word, as in memory of a device. Whether it did.
 pub fn keep_futexes_where_they_must_be(word: &AtomicU32) -> bool {
@@ -92,6 +97,32 @@ pub fn now_ns() -> u64 {
 pub fn yield_now() {
     // SAFETY: the call has no arguments and touches no memory.
     unsafe { libc::sched_yield() };
+}
+
+/// How often the kernel had another thread run in place of the calling one although that could go on.
+pub fn times_preempted() -> i64 {
+    // SAFETY: numbers, for which zero is valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the record is ours to write. A kernel that refuses leaves it as it is.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    usage.ru_nivcsw
+}
+
+/// Has the calling thread go on on another of the processors that it may run on, if there is one.
+pub fn leave_processor() {
+    let all = affinity();
+    // SAFETY: the call has no arguments.
+    let here = usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(usize::MAX);
+    if count(&all) < 2 || !includes(&all, here) {
+        return;
+    }
+    let mut others = all;
+    // SAFETY: the number was just found to lie in the mask.
+    unsafe { libc::CPU_CLR(here, &mut others) };
+    // The kernel moves it at once. Where it goes afterwards is again the kernel's business.
+    if bind(&others) {
+        bind(&all);
+    }
 }
 
 /// Processors that this process may run on, as a mask by number.

@@ -141,19 +141,6 @@ pub struct Line {
 }
 
 impl Line {
-    const EMPTY: Self = Self {
-        function: 0,
-        runs: 0,
-        nanoseconds: 0,
-        longest: 0,
-        threads: 0,
-        room: 0,
-        busiest: 0,
-        mean: 0,
-        by_thread: std::ptr::null_mut(),
-        by_node: std::ptr::null_mut(),
-    };
-
     /// What each thread did, by its number.
     pub fn by_thread(&self) -> &[Sum] {
         slice(self.by_thread, self.threads.min(self.room))
@@ -229,7 +216,7 @@ fn slice(sums: *const Sum, count: u32) -> &'static [Sum] {
     unsafe { std::slice::from_raw_parts(sums, count as usize) }
 }
 
-/// What is known of all regions.
+/// What is known of all regions. All zero is nothing.
 #[repr(C)]
 pub struct Tallies {
     lock: Spinlock,
@@ -240,16 +227,6 @@ pub struct Tallies {
 
 // SAFETY: the lines are touched only while the lock is held.
 unsafe impl Sync for Tallies {}
-
-impl Default for Tallies {
-    fn default() -> Self {
-        Self {
-            lock: Spinlock::new(),
-            outside: AtomicU64::new(0),
-            lines: UnsafeCell::new([const { Line::EMPTY }; KEPT]),
-        }
-    }
-}
 
 impl Tallies {
     /// Looks at all regions that ran, the longest first.

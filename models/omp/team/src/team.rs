@@ -17,7 +17,7 @@ use crate::icv::Icv;
 use crate::nodes::NODES;
 use crate::queue::{Queue, Urgent};
 use crate::root::Root;
-use crate::share::{Line, WorkShare};
+use crate::share::{Line, Progress, WorkShare};
 use crate::skew::{self, Weight};
 use crate::tally::Tally;
 use crate::task::Task;
@@ -49,6 +49,8 @@ pub struct Member {
     /// What threads with lower numbers weigh, and what it does, where they are not equally fast.
     ahead: Cell<u64>,
     weight: Cell<u64>,
+    /// Which constructs it came to.
+    pub progress: Progress,
     /// What it does, for the report.
     pub tally: Tally,
     /// The region's own task.
@@ -313,7 +315,7 @@ impl Team {
         team.only.set(only);
         team.outside.0.set(None);
         team.open();
-        let seat = team.seat(0, thread);
+        let seat = team.seat(0, thread, team.number());
         thread.sit(seat);
         seat
     }
@@ -342,7 +344,7 @@ impl Team {
 
     /// Where a thread with this number begins; its task is made ready.
     #[inline]
-    fn seat(&self, id: u32, thread: &Thread) -> Seat {
+    fn seat(&self, id: u32, thread: &Thread, region: u64) -> Seat {
         // SAFETY: teams live for ever.
         let team: &'static Self = unsafe { &*ptr::from_ref(self) };
         let member = team.member(id);
@@ -352,6 +354,7 @@ impl Team {
             member.thread.store(pointer, Ordering::Relaxed);
         }
         member.task.begin_implicit(team.icv.get(), team.group.get(), thread);
+        member.progress.begin(region);
         if thread.root().settings.report {
             member.tally.begin();
         }

@@ -13,7 +13,7 @@ use crate::store::{Cache, Store};
 use crate::sys;
 use crate::task::Task;
 use crate::team::{Member, Team};
-use crate::wait::Awake;
+use crate::wait::{Asking, Awake};
 
 /// An outlined function, with the address of its frame as its argument.
 pub type Function = unsafe extern "C" fn(*mut libc::c_void);
@@ -80,6 +80,8 @@ pub struct Thread {
     pub data: Cell<Option<&'static Order>>,
     /// The kernel's number of this thread.
     pub kernel: Cell<u64>,
+    /// When it asks whether somebody wants its processor.
+    pub asking: Asking,
     /// Where it sleeps on another's word.
     pub parked: Parked,
 }
@@ -116,6 +118,7 @@ impl Thread {
             league: Cell::new((0, 0)),
             data: Cell::new(None),
             kernel: Cell::new(0),
+            asking: Asking::default(),
             parked: Parked::default(),
         })
     }

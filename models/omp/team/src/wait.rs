@@ -2,6 +2,7 @@
 //!
 //! What threads sleep on, and why no wake-up is lost, is in [`crate::dock`].
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::dock::{Bell, Sleepers};
@@ -35,6 +36,51 @@ static PATIENCE: Awake = Awake {
 
 /// Turns when there are more threads than processors.
 const CROWDED: u64 = 16;
+
+/// Turns before a thread asks whether somebody wants its processor: at first, and at most, where nobody did.
+const ASKS_FIRST: u64 = 1024;
+const ASKS_LAST: u64 = 1 << 16;
+/// Nanoseconds from one move to another processor to the next.
+const STAYS: u64 = 1_000_000;
+
+/// When a thread that spins asks whether somebody wants its processor. The thread's own.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Asking {
+    after: Cell<u64>,
+    moved: Cell<u64>,
+}
+
+impl Default for Asking {
+    fn default() -> Self {
+        Self { after: Cell::new(ASKS_FIRST), moved: Cell::new(0) }
+    }
+}
+
+impl Asking {
+    /// Lets others run on this processor, if there are any, and whether to go on spinning on it. The kernel may have put whom this thread waits for
+    /// onto the same processor, and leaves both there as long as others are busy too: then this one goes to another. If it was
+    /// somebody else who ran, that one is not to be kept from it.
+    #[cold]
+    fn ask(&self, condition: &mut impl FnMut() -> bool) -> bool {
+        let before = sys::times_preempted();
+        sys::yield_now();
+        if sys::times_preempted() == before {
+            self.after.set((self.after.get() * 2).min(ASKS_LAST));
+            return true;
+        }
+        self.after.set(ASKS_FIRST);
+        if !condition() {
+            return false;
+        }
+        let now = sys::now_ns();
+        if now - self.moved.get() > STAYS {
+            self.moved.set(now);
+            sys::leave_processor();
+        }
+        true
+    }
+}
 
 impl Awake {
     /// Says how many processors there are, and how long to spin.
@@ -158,6 +204,7 @@ fn until_slowly(
     let awake = me.awake();
     let turns = awake.turns.load(Ordering::Relaxed);
     let mut spun = 0_u64;
+    let mut asks_at = me.asking.after.get();
     while spun < turns {
         if condition() {
             return;
@@ -170,6 +217,12 @@ fn until_slowly(
             }
             if spun >= CROWDED && awake.crowded() {
                 break;
+            }
+            if spun >= asks_at {
+                if !me.asking.ask(condition) {
+                    break;
+                }
+                asks_at = spun * 2;
             }
         }
     }

@@ -42,20 +42,8 @@ pub struct Device {
 // SAFETY: the table is touched only while the lock is held.
 unsafe impl Sync for Device {}
 
-/// All devices, by node.
+/// All devices, by node. All zero is devices that have nothing.
 pub struct Devices([Device; NODES]);
-
-impl Default for Devices {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| Device {
-            lock: Lock::new(),
-            table: UnsafeCell::default(),
-            entries: AtomicUsize::new(0),
-            moved_to: AtomicU64::new(0),
-            moved_from: AtomicU64::new(0),
-        }))
-    }
-}
 
 impl Devices {
     /// That which a node is.
@@ -430,7 +418,7 @@ pub fn alone(me: &'static Thread, only: u32, limit: u32, run: impl FnOnce()) {
     run();
     barrier::barrier(me, false);
     let seat = me.seat();
-    share::pass(me, seat.team, seat.share);
+    share::leave(me, seat.team, seat.share);
     seat.task.end_implicit();
     root.give_team(seat.team);
     me.stand();

@@ -139,7 +139,7 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
         team.call();
     }
     places.assign_master(me);
-    me.sit(team.seat(0, me));
+    me.sit(team.seat(0, me, team.number()));
     affinity::display(me);
 }
 
@@ -305,7 +305,7 @@ fn finish_region(me: &'static Thread, team: &'static Team) {
 /// A thread leaves the last construct it came to.
 fn leave_share(me: &'static Thread) {
     let seat = me.seat();
-    share::pass(me, seat.team, seat.share);
+    share::leave(me, seat.team, seat.share);
 }
 
 /// What a worker runs: what it is given, for ever.
@@ -337,7 +337,7 @@ fn work(me: &'static Thread) -> u64 {
     let Some(function) = me.given_function.get() else { return 0 };
     affinity::take_place(me);
     me.league.set(team.league.get());
-    me.sit(team.seat(me.given_id.get(), me));
+    me.sit(team.seat(me.given_id.get(), me, me.given_region.get()));
     affinity::display(me);
     // SAFETY: the program's function, with the argument that the program gave for it.
     unsafe { function(me.given_data.get()) };
