@@ -17,18 +17,20 @@ import sys
 import suites
 
 SECONDS = 60
-#: Parts of OpenMP_VV that GCC 12 or a host without devices has nothing to do with.
-VV_WITHOUT = ["target", "device", "/6.0/", "/5.2/"]
+#: Parts of OpenMP_VV that GCC 12 has nothing to do with, and those that want a device.
+VV_LATER = ["/6.0/", "/5.2/"]
+VV_DEVICES = ["target", "device"]
 
 
-def tests_of(suite, folder):
+def tests_of(suite, folder, devices):
     """The tests, by name."""
     if suite == "uh":
         # Programs whose names begin with `ctest` or `orph_ctest` are to fail: they check the checks.
         files = sorted(folder.glob("bin/c/test_*.c")) + sorted(folder.glob("bin/c/orph_test_*.c"))
         return {file.stem: file for file in files}
     files = sorted((folder / "tests").rglob("*.c"))
-    kept = [file for file in files if not any(word in str(file) for word in VV_WITHOUT)]
+    wants = {file: any(word in str(file.relative_to(folder)) for word in VV_DEVICES) for file in files}
+    kept = [file for file in files if wants[file] == devices and not any(word in str(file) for word in VV_LATER)]
     return {str(file.relative_to(folder / "tests").with_suffix("")): file for file in kept}
 
 
@@ -76,10 +78,11 @@ def main():
     """Compiles, runs, judges."""
     parser = suites.parser(__doc__, ["uh", "vv"], "shared", "4")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--devices", action="store_true", help="OpenMP_VV's tests that want a device, in place of the others")
     options = parser.parse_args()
     folder, work, library = options.folder.resolve(), options.work.resolve(), options.library.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    tests = {name: file for name, file in tests_of(options.suite, folder).items() if options.only in name}
+    tests = {name: file for name, file in tests_of(options.suite, folder, options.devices).items() if options.only in name}
     wrong, results = 0, {}
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         programs = dict(zip(tests, pool.map(lambda name: compile_test(options.suite, folder, work, name, tests[name]), tests)))

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the tests of OpenMP_VV that need no device on our libgomp.so.1.
+# Runs the tests of OpenMP_VV on our libgomp.so.1: those that need no device, or with `--devices` the others.
 #
 # usage: vv.sh SOURCE [TARGET] [options of run_validation.py]
 #
