@@ -12,12 +12,13 @@ use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
 use crate::text::{self, Table};
 
-/// Compiles an OpenMP program in C for every instruction set, with everything at equal addresses
+/// Compiles an OpenMP program in C or C++ for every instruction set, with everything at equal addresses
 ///
 /// Takes what gcc takes. All functions and variables of the program, the C library's included, have the same address in all
 /// builds, so that workers of one team can run on unlike processors and hand each other plain pointers. What cannot be equal is
 /// refused by name. The program comes out twice: built for this host at the place that -o names, and as an image with a build for
-/// every instruction set, `.tbi` behind it. Programs are static, with musl as their C library.
+/// every instruction set, `.tbi` behind it. Programs are static, with musl as their C library. C++ is what g++ compiles, without its streams and
+/// locales, which are made for another C library.
 #[derive(Args, Debug)]
 #[command(
     disable_help_flag = true,

@@ -19,7 +19,8 @@ fn machine(file: &MachineFile, programs: &[&str]) -> Option<Machine> {
     let machine = Machine::up(file);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../omp/programs");
     for program in programs {
-        let source = folder.join(program).with_extension("c");
+        let source = ["c", "cpp"].map(|end| folder.join(program).with_extension(end));
+        let source = source.iter().find(|source| source.is_file()).expect("a program of testing/omp");
         compile(&machine, &source.to_string_lossy(), program, &[]);
     }
     Some(machine)
@@ -63,6 +64,17 @@ fn constructs_do_what_they_should_with_workers_on_unlike_processors() {
     let Some(machine) = machine(&with_users(), &programs) else { return };
     all_are_right(&machine, "host", "OMP_TOMBOLO_NODES=arm-user", &programs, &["3"]);
     all_are_right(&machine, "arm-user", "OMP_TOMBOLO_NODES=host:2", &["regions", "tasks"], &["4"]);
+    machine.down();
+}
+
+#[test]
+fn objects_of_cpp_are_objects_to_workers_on_unlike_processors() {
+    let programs = ["classes", "objects"];
+    let Some(machine) = machine(&with_users(), &programs) else { return };
+    all_are_right(&machine, "host", "OMP_TOMBOLO_NODES=arm-user", &programs, &["2", "5"]);
+    all_are_right(&machine, "arm-user", "OMP_TOMBOLO_NODES=host:2", &["classes"], &["3"]);
+    let said = machine.tombolo(run("host", &["OMP_NUM_THREADS=3"], &["classes.tbi"])).ok();
+    assert!(said.ends_with("classes: right\n8 names\n"), "{said}");
     machine.down();
 }
 

@@ -296,7 +296,10 @@ fn what_only_one_thread_has_is_not_refused_and_owners_may_know_better() {
 
 #[test]
 fn mistakes_and_what_cannot_be_followed_are_told() {
-    let sources = [("main.c", "int main(void) { return nowhere(); }\n"), ("main.cpp", "int main() {}\n")];
+    let sources = [
+        ("main.c", "int main(void) { return nowhere(); }\n"),
+        ("main.cpp", "#include <iostream>\nint main() {}\n"),
+    ];
     let Some(machine) = machine(&sources) else { return };
     let says = |words: &[&str], status, texts: &[&str]| {
         machine.tombolo([&["ompcc"], words].concat()).fails_with(status, texts);
@@ -312,7 +315,7 @@ fn mistakes_and_what_cannot_be_followed_are_told() {
         1,
         &["for x86_64 and aarch64:\n", "main.c:1:", "implicit declaration"],
     );
-    says(&["main.cpp"], 1, &["programs in C++ cannot be laid out alike"]);
+    says(&["main.cpp"], 1, &["streams and locales of C++ are not there"]);
     says(
         &["-Ofast", "main.c"],
         1,

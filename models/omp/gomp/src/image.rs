@@ -17,6 +17,8 @@ unsafe extern "C" {
     static __tombolo_omp_shared_start: [u8; 0];
     static __tombolo_omp_shared_end: [u8; 0];
     static __tombolo_omp_layout_id: [u8; 32];
+    static __tombolo_omp_constructors_start: [u8; 0];
+    static __tombolo_omp_constructors_end: [u8; 0];
     fn __real_main(count: c_int, words: *mut *mut c_char, environment: *mut *mut c_char) -> c_int;
     fn __real___mmap(
         address: *mut c_void,
@@ -72,6 +74,28 @@ pub(crate) fn is_wanted() -> bool {
     env::Mode::named(mode.trim().as_bytes()).is_some_and(|mode| mode != env::Mode::Shared)
 }
 
+/// What runs before the program's `main`, and then that. All that constructors allocate is allocated when the heap is where workers have it too.
+///
+/// # Safety
+/// As the C library calls `main`.
+unsafe extern "C" fn main_of_program(
+    count: c_int,
+    words: *mut *mut c_char,
+    environment: *mut *mut c_char,
+) -> c_int {
+    let mut at = (&raw const __tombolo_omp_constructors_start).cast::<extern "C" fn()>();
+    let end = (&raw const __tombolo_omp_constructors_end).cast::<extern "C" fn()>();
+    while at < end {
+        // SAFETY: between the two are addresses of functions without arguments, as compilers list them for the C library.
+        unsafe {
+            (*at)();
+            at = at.add(1);
+        }
+    }
+    // SAFETY: the caller says so.
+    unsafe { __real_main(count, words, environment) }
+}
+
 /// What the C library calls as the program's `main`.
 ///
 /// # Safety
@@ -84,7 +108,7 @@ pub unsafe extern "C" fn __wrap_main(
 ) -> c_int {
     if !is_wanted() {
         // SAFETY: as the C library would call it.
-        return unsafe { __real_main(count, words, environment) };
+        return unsafe { main_of_program(count, words, environment) };
     }
     say_what_is_shared();
     files::serve();
@@ -92,7 +116,7 @@ pub unsafe extern "C" fn __wrap_main(
     let hub = unsafe { hub::begin(env::read(), variables(), image()) };
     heap::lies_in(hub.root().store);
     // SAFETY: the two types differ in whether characters are signed, which pointers to them do not show.
-    let main: Main = unsafe { std::mem::transmute(__real_main as *const ()) };
+    let main: Main = unsafe { std::mem::transmute(main_of_program as *const ()) };
     // SAFETY: as the C library gave them.
     unsafe { hub.run(main, count, words) }
 }

@@ -233,6 +233,8 @@ impl Object {
                 (_, true) if has(SHF_TLS) => Area::ThreadZeros,
                 // Constants that hold addresses: nobody writes them, and each process has them from its own file.
                 _ if name.starts_with(".data.rel.ro") => Area::PrivateData,
+                // Words for tables of exceptions, which not every compiler makes for the same things.
+                _ if first.is_some_and(|first| first.symbol.starts_with("DW.ref.")) => Area::PrivateData,
                 (Owner::Library, false) => Area::PrivateData,
                 (Owner::Library, true) => Area::PrivateZeros,
                 (Owner::Program, false) => Area::SharedData,
@@ -351,11 +353,13 @@ pub fn members<'a>(archive: &'a [u8], path: &str, name: &str) -> Result<Vec<&'a 
     if found.is_empty() { Err(malformed(format!("it has no member {name}"))) } else { Ok(found) }
 }
 
-/// What parts of a program ask of OpenMP.
+/// What parts of a program ask of OpenMP and of C++.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Calls {
     /// Whether any calls a function of OpenMP's.
     pub some: bool,
+    /// Whether any calls a function of C++'s library, by a name as C++ makes them.
+    pub cxx: bool,
     /// Whether any defines what starts a region: it brings a run-time of its own.
     pub own: bool,
 }
@@ -385,6 +389,7 @@ impl Calls {
             let name = symbol.name_bytes().unwrap_or_default();
             if symbol.is_undefined() {
                 self.some |= name.starts_with(b"GOMP_") || name.starts_with(b"omp_");
+                self.cxx |= [&b"_Z"[..], b"__cxa_", b"__gxx_"].iter().any(|begin| name.starts_with(begin));
             } else {
                 self.own |= name == b"GOMP_parallel";
             }

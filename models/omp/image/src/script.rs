@@ -12,6 +12,12 @@ use crate::plan::{BASE, Plan, Range};
 pub const SHARED_START: &str = "__tombolo_omp_shared_start";
 /// See [`SHARED_START`].
 pub const SHARED_END: &str = "__tombolo_omp_shared_end";
+/// Where the list of the program's own constructors begins and ends, which the run-time calls when memory that workers share is there.
+pub const CONSTRUCTORS_START: &str = "__tombolo_omp_constructors_start";
+/// See [`CONSTRUCTORS_START`].
+pub const CONSTRUCTORS_END: &str = "__tombolo_omp_constructors_end";
+/// What the names of files begin with that are the program's own.
+pub const PROGRAM_FILE: &str = "program";
 /// 32 bytes that are equal in the builds of one image and no other.
 pub const LAYOUT_ID: &str = "__tombolo_omp_layout_id";
 
@@ -30,9 +36,9 @@ pub struct Input<'a> {
     pub object: &'a Object,
 }
 
-/// What goes where in the build for `isa`.
+/// What goes where in the build for `isa`. With the run-time the program's constructors are a list of their own.
 #[must_use]
-pub fn script(plan: &Plan, isa: Isa, inputs: &[Input<'_>]) -> String {
+pub fn script(plan: &Plan, isa: Isa, inputs: &[Input<'_>], has_run_time: bool) -> String {
     let mut text = String::new();
     let shared = !plan.shared.is_empty();
     text.push_str(
@@ -67,7 +73,7 @@ pub fn script(plan: &Plan, isa: Isa, inputs: &[Input<'_>]) -> String {
     // The block begins where the plan says in every build, also where it begins with zeros.
     slots.write(&mut text, Area::ThreadData, ".tdata", ":linker :thread", Some(data.len()));
     slots.write(&mut text, Area::ThreadZeros, ".tbss", ":linker :thread", Some(zeros.len()));
-    linker_sections(&mut text, plan.linker.start);
+    linker_sections(&mut text, plan.linker.start, has_run_time);
     slots.write(&mut text, Area::PrivateData, ".data", ":private", None);
     slots.write(&mut text, Area::PrivateZeros, ".bss", ":private", None);
     if shared {
@@ -101,11 +107,22 @@ fn loose(text: &mut String, (isa, range): (Isa, Range), own: Option<&[Input<'_>]
 }
 
 /// What linkers make, and lists that libraries go through by the symbols at their ends.
-fn linker_sections(text: &mut String, start: u64) {
+fn linker_sections(text: &mut String, start: u64, has_run_time: bool) {
     let _ = writeln!(text, "  .preinit_array {start:#x} : {{");
     text.push_str(
         "    PROVIDE_HIDDEN(__preinit_array_start = .);\n    KEEP(*(.preinit_array))\n    \
-         PROVIDE_HIDDEN(__preinit_array_end = .);\n  } :linker\n  .init_array : {\n    \
+         PROVIDE_HIDDEN(__preinit_array_end = .);\n  } :linker\n",
+    );
+    if has_run_time {
+        let _ = writeln!(
+            text,
+            "  .constructors : {{\n    {CONSTRUCTORS_START} = .;\n    \
+             KEEP({PROGRAM_FILE}*.o(SORT_BY_INIT_PRIORITY(.init_array.*)))\n    KEEP({PROGRAM_FILE}*.o(.init_array))\n    \
+             {CONSTRUCTORS_END} = .;\n  }} :linker"
+        );
+    }
+    text.push_str(
+        "  .init_array : {\n    \
          PROVIDE_HIDDEN(__init_array_start = .);\n    KEEP(*(SORT_BY_INIT_PRIORITY(.init_array.*)))\n    \
          KEEP(*(.init_array))\n    PROVIDE_HIDDEN(__init_array_end = .);\n  } :linker\n  .fini_array : {\n    \
          PROVIDE_HIDDEN(__fini_array_start = .);\n    KEEP(*(SORT_BY_INIT_PRIORITY(.fini_array.*)))\n    \

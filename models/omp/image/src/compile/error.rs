@@ -14,12 +14,6 @@ pub enum CompileError {
     /// What may be with every program that is compiled several times.
     #[error(transparent)]
     Gcc(#[from] gcc::CompileError),
-    /// C++ takes libraries that are not there.
-    #[error(
-        "programs in C++ cannot be laid out alike: their library is made for another C library (glibc), whose parts cannot be \
-         moved; compile them for one processor with g++ -fopenmp"
-    )]
-    Cxx,
     /// An option that cannot be followed.
     #[error("{option} cannot be followed: {why}")]
     Option {

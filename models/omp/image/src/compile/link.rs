@@ -9,11 +9,14 @@ use sha2::{Digest, Sha256};
 use tombolo_base::Isa;
 use tombolo_machine::build::gcc::{Outcome, file_error, for_each, start};
 
-use super::{Build, CompileError, Part, print_file_name};
+use super::{Build, CompileError, Part, cxx, print_file_name};
 use crate::input::{Calls, Common, Object, ObjectError, Owner, Section, Taken, members, taken};
 use crate::plan::{Demand, PAGE_BYTES, Plan};
 use crate::report::Report;
-use crate::script::{Input, LAYOUT_ID, SHARED_END, SHARED_START, loose_section, script};
+use crate::script::{
+    CONSTRUCTORS_END, CONSTRUCTORS_START, Input, LAYOUT_ID, PROGRAM_FILE, SHARED_END, SHARED_START,
+    loose_section, script,
+};
 use crate::symbols::{Agreement, Symbols, address_in_file, agreement, names, section_in_file};
 use crate::types::{self, Refusal};
 
@@ -136,10 +139,16 @@ impl Linking<'_> {
     fn link_once(&self, build: &Build) -> Result<(std::process::Output, PathBuf), CompileError> {
         let folder = self.folder(build);
         fs::create_dir_all(&folder).map_err(file_error("write", &folder))?;
-        assemble(build, &folder, "own", &OWN_SYMBOLS.replace("@ID@", LAYOUT_ID))?;
+        let is_cxx = build.calls()?.cxx;
+        let mut own = OWN_SYMBOLS.replace("@ID@", LAYOUT_ID);
+        if is_cxx {
+            own.push_str(cxx::SYMBOLS);
+            own.push_str(cxx::random(build.isa()));
+        }
+        assemble(build, &folder, "own", &own)?;
         let library = |name: &str| build.installation.library(name).into_os_string();
         let mut command = linker(build, &folder, "once")?;
-        for symbol in [SHARED_START, SHARED_END] {
+        for symbol in [SHARED_START, SHARED_END, CONSTRUCTORS_START, CONSTRUCTORS_END] {
             command.arg(format!("-Wl,--defsym={symbol}=0"));
         }
         command.args(["-Wl,-t,-t"]).arg(library("crt1.o")).arg(library("crti.o"));
@@ -159,7 +168,14 @@ impl Linking<'_> {
         }
         // The C library and the compiler's first: the run-time brings arithmetic of Rust's, for where there is no other.
         command.arg(library("libc.a")).arg(print_file_name(&build.tool, "libgcc.a")?);
-        if build.has_run_time()? {
+        let has_run_time = build.has_run_time()?;
+        if is_cxx {
+            command.arg(print_file_name(&build.tool, "libstdc++.a")?);
+            if !has_run_time {
+                command.arg(library("libunwind.a"));
+            }
+        }
+        if has_run_time {
             command.args(build.installation.run_time());
         }
         command.arg("-Wl,--end-group").arg(library("crtn.o"));
@@ -202,7 +218,8 @@ impl Linking<'_> {
                 }
             };
             let object = Object::read(&bytes, &id, owner)?;
-            let file = format!("object{number}.o");
+            let whose = if owner == Owner::Program { PROGRAM_FILE } else { "library" };
+            let file = format!("{whose}{number}.o");
             let path = folder.join(&file);
             fs::write(&path, &bytes).map_err(file_error("write", &path))?;
             objects.push(Linked { file, object });
@@ -271,7 +288,8 @@ impl Linking<'_> {
         let inputs: Vec<Input<'_>> =
             seen.objects.iter().map(|linked| Input { file: &linked.file, object: &linked.object }).collect();
         let path = folder.join("layout.ld");
-        fs::write(&path, script(plan, build.isa(), &inputs)).map_err(file_error("write", &path))?;
+        fs::write(&path, script(plan, build.isa(), &inputs, build.has_run_time()?))
+            .map_err(file_error("write", &path))?;
         let mut command = linker(build, &folder, "program")?;
         if !self.keep_types {
             command.arg("-Wl,-S");
@@ -302,11 +320,11 @@ impl Linking<'_> {
         let own = |linked: &&Linked| linked.file == "commons.o" || linked.object.owner == Owner::Program;
         let of_program: BTreeSet<&String> =
             seen[0].objects.iter().filter(own).flat_map(|linked| &linked.object.defines).collect();
-        match agreement
-            .different
-            .iter()
-            .find(|different| different.file.is_none() && of_program.contains(&different.name))
-        {
+        match agreement.different.iter().find(|different| {
+            different.file.is_none()
+                && of_program.contains(&different.name)
+                && !cxx::is_of_tables(&different.name)
+        }) {
             Some(different) => Err(CompileError::Moved {
                 isa: programs[programs.len() - 1].0,
                 what: format!("`{}` is at {:#x?}", different.name, different.addresses),
@@ -326,13 +344,18 @@ impl Build {
         if self.installation.run_time().next().is_none() {
             return Ok(false);
         }
+        let calls = self.calls()?;
+        Ok(calls.some && !calls.own)
+    }
+
+    fn calls(&self) -> Result<Calls, CompileError> {
         let mut calls = Calls::default();
         for part in &self.parts {
             let (Part::Object(path) | Part::Archive(path)) = part;
             let bytes = fs::read(path).map_err(file_error("read", path))?;
             calls.look(&bytes, &path.to_string_lossy())?;
         }
-        Ok(calls.some && !calls.own)
+        Ok(calls)
     }
 }
 

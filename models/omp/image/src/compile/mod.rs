@@ -1,8 +1,9 @@
-//! What `tombolo ompcc` does: one OpenMP program in C, compiled for every instruction set, with everything at equal addresses.
+//! What `tombolo ompcc` does: one OpenMP program in C or C++, compiled for every instruction set, with everything at equal addresses.
 //!
 //! The words are those of gcc. Objects are compiled as a user would, but for words that make processors compute alike and give
 //! each function and variable a section of its own; linking is done here, and twice (`link`).
 
+mod cxx;
 mod error;
 mod link;
 
@@ -41,7 +42,8 @@ const LAID_OUT: [&str; 8] = [
 const COMMAND: &str = "tombolo ompcc";
 
 /// Libraries that are in the C library, or are linked in any case.
-const OWN_LIBRARIES: [&str; 9] = ["c", "m", "pthread", "rt", "dl", "util", "resolv", "gomp", "gcc"];
+const OWN_LIBRARIES: [&str; 11] =
+    ["c", "m", "pthread", "rt", "dl", "util", "resolv", "gomp", "gcc", "stdc++", "supc++"];
 
 /// What to compile, and for what.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -110,7 +112,7 @@ impl Compilation {
         // One processor's text is as good as another's, and nobody wants it twice.
         let count = if compilation.line.goal == Goal::Text { 1 } else { installations.len() };
         for installation in installations.into_iter().take(count) {
-            let tool = installed_compiler(Language::C, installation.isa())?;
+            let tool = installed_compiler(compilation.line.language, installation.isa())?;
             match compilation.line.goal {
                 Goal::Text => compilation.ask(&installation, tool)?,
                 Goal::Objects => {
@@ -236,7 +238,12 @@ impl Compilation {
     fn first_words(&self, installation: &Installation, tool: &str) -> Result<Vec<String>, CompileError> {
         let mut words = first_words(self.request.colour);
         words.push("-nostdinc".to_owned());
-        for folder in [installation.include(), print_file_name(tool, "include")?] {
+        let mut folders = vec![installation.include(), print_file_name(tool, "include")?];
+        if self.line.language == Language::Cxx {
+            words.extend(cxx::WORDS.map(str::to_owned));
+            folders.splice(..0, cxx::headers(tool)?);
+        }
+        for folder in folders {
             words.extend(["-isystem".to_owned(), folder.to_string_lossy().into_owned()]);
         }
         Ok(words)
@@ -261,7 +268,13 @@ impl Compilation {
     /// # Errors
     /// [`CompileError`], but not for what compilers and linkers find: that is [`Outcome::failed`].
     pub fn run(&self) -> Result<Compiled, CompileError> {
-        let outcome = run_all(&self.runs, |_, output| Ok(output))?;
+        let is_cxx = self.line.language == Language::Cxx;
+        let outcome = run_all(&self.runs, |_, mut output| {
+            if is_cxx {
+                cxx::explain(&mut output.stderr);
+            }
+            Ok(output)
+        })?;
         let mut compiled = Compiled { outcome, ..Compiled::default() };
         if self.line.goal == Goal::Program && compiled.outcome.failed.is_empty() {
             self.link(&mut compiled)?;
@@ -291,9 +304,6 @@ impl Compilation {
 fn check(line: &CommandLine) -> Result<(), CompileError> {
     if line.goal == Goal::Text {
         return Ok(());
-    }
-    if line.language == Language::Cxx {
-        return Err(CompileError::Cxx);
     }
     for word in &line.words {
         let Word::Option(words) = word else { continue };

@@ -172,7 +172,7 @@ impl<'a> Comparison<'a> {
                 }
                 self.differ_in_bytes(path, entries)
             }
-            dw::DW_TAG_pointer_type | dw::DW_TAG_reference_type => {
+            dw::DW_TAG_pointer_type | dw::DW_TAG_reference_type | dw::DW_TAG_rvalue_reference_type => {
                 // By reference, in frames, is how variables are shared.
                 let path = if one.tag == dw::DW_TAG_pointer_type && !path.is_empty() {
                     format!("*{path}")
@@ -191,7 +191,9 @@ impl<'a> Comparison<'a> {
                 }
                 self.differ(&format!("{path}[]"), [one.of, other.of])
             }
-            dw::DW_TAG_structure_type | dw::DW_TAG_union_type => self.differ_in_members(path, entries),
+            dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
+                self.differ_in_members(path, entries)
+            }
             dw::DW_TAG_enumeration_type => self.differ_in_bytes(path, entries),
             _ => None,
         }
@@ -244,10 +246,11 @@ impl<'a> Comparison<'a> {
         self.differ_in_bytes(path, entries)
     }
 
+    /// Of classes, what they inherit as well.
     fn members(&self, build: usize, entry: &Entry) -> Vec<&'a Entry> {
         let unit: &'a Unit = self.units[build];
         let children = entry.children.iter().filter_map(|child| unit.entries.get(child));
-        children.filter(|child| child.tag == dw::DW_TAG_member).collect()
+        children.filter(|child| matches!(child.tag, dw::DW_TAG_member | dw::DW_TAG_inheritance)).collect()
     }
 
     /// How many elements an array has in all, 0 where only the running program knows.

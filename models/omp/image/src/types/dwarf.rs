@@ -95,7 +95,7 @@ impl Program {
 }
 
 impl Unit {
-    /// Reads a unit; nothing of one in another language than C.
+    /// Reads a unit; nothing of one in another language than C or C++.
     fn read<'a>(
         dwarf: &gimli::Dwarf<Slice<'a>>,
         unit: &gimli::Unit<Slice<'a>>,
@@ -108,7 +108,15 @@ impl Unit {
             if found.tag() == dw::DW_TAG_compile_unit {
                 match found.attr_value(dw::DW_AT_language) {
                     Some(AttributeValue::Language(
-                        dw::DW_LANG_C | dw::DW_LANG_C89 | dw::DW_LANG_C99 | dw::DW_LANG_C11 | dw::DW_LANG_C17,
+                        dw::DW_LANG_C
+                        | dw::DW_LANG_C89
+                        | dw::DW_LANG_C99
+                        | dw::DW_LANG_C11
+                        | dw::DW_LANG_C17
+                        | dw::DW_LANG_C_plus_plus
+                        | dw::DW_LANG_C_plus_plus_03
+                        | dw::DW_LANG_C_plus_plus_11
+                        | dw::DW_LANG_C_plus_plus_14,
                     )) => {}
                     _ => return Ok(None),
                 }

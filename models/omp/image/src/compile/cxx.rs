@@ -1,0 +1,62 @@
+//! Programs in C++: what they take besides.
+//!
+//! The library is the compiler's `libstdc++.a`, which is made for another C library, glibc. Containers, strings, exceptions and what types say of
+//! themselves ask little of it. Streams and locales look into tables that only glibc has, and are not there.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use tombolo_base::Isa;
+use tombolo_machine::build::gcc::start;
+
+use super::CompileError;
+
+/// What the library's headers take from glibc's.
+pub(super) const WORDS: [&str; 3] =
+    ["-nostdinc++", "-D__GLIBC_PREREQ(major,minor)=0", "-D__locale_t=locale_t"];
+
+/// What the library takes from glibc: whether there is one thread, which would make it do without atomic operations, and what it has random numbers of.
+/// And what destructors of a program file are registered with.
+pub(super) const SYMBOLS: &str = "\
+.section .rodata.__libc_single_threaded,\"a\",%progbits\n.globl __libc_single_threaded\n.type __libc_single_threaded,%object\n\
+.size __libc_single_threaded,1\n__libc_single_threaded: .zero 1\n\
+.section .rodata.__dso_handle,\"a\",%progbits\n.globl __dso_handle\n.type __dso_handle,%object\n\
+.size __dso_handle,8\n.balign 8\n__dso_handle: .zero 8\n\
+.section .text.arc4random,\"ax\",%progbits\n.globl arc4random\n.type arc4random,%function\narc4random:\n";
+
+/// `arc4random`, of what musl has.
+pub(super) const fn random(isa: Isa) -> &'static str {
+    match isa {
+        Isa::Aarch64 => {
+            "stp x29, x30, [sp, #-32]!\nadd x0, sp, #16\nmov x1, #4\nbl getentropy\nldr w0, [sp, #16]\nldp x29, x30, [sp], #32\nret\n"
+        }
+        _ => {
+            "sub $24, %rsp\nmov %rsp, %rdi\nmov $4, %esi\ncall getentropy\nmov (%rsp), %eax\nadd $24, %rsp\nret\n"
+        }
+    }
+}
+
+/// Whether a symbol is one that only tables of virtual functions name, and each process has its own of those: what adjusts `this` lies behind
+/// the function that it is for, wherever that ends.
+pub(super) fn is_of_tables(symbol: &str) -> bool {
+    ["_ZTh", "_ZTv", "_ZTc"].iter().any(|begin| symbol.starts_with(begin))
+}
+
+/// Adds why streams and locales are not there, where a compiler did not find them.
+pub(super) fn explain(said: &mut Vec<u8>) {
+    if String::from_utf8_lossy(said).contains("/ctype_base.h:") {
+        said.extend(
+            b"streams and locales of C++ are not there: libstdc++ has them for glibc alone, and these programs have musl; \
+              printf and its like are in <cstdio>\n",
+        );
+    }
+}
+
+/// Where the compiler has the library's headers, in the order in which it looks.
+pub(super) fn headers(tool: &str) -> Result<Vec<PathBuf>, CompileError> {
+    let output = start(Command::new(tool).args(["-E", "-v", "-x", "c++", "-"]).stdin(Stdio::null()))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let list = said.lines().skip_while(|line| !line.starts_with("#include <")).skip(1);
+    let folders = list.take_while(|line| line.starts_with(' ')).map(str::trim);
+    Ok(folders.filter(|folder| folder.contains("c++")).map(PathBuf::from).collect())
+}
