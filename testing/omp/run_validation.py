@@ -5,7 +5,8 @@
 
 SUITE is `uh` or `vv`; FOLDER has the tests (`uh.sh` and `vv.sh` beside this prepare it). A mode is what programs run on: `shared` and
 `exclusive` and `hybrid` are ours, and `libgomp` is GCC's, to compare with. `hybrid@arm0`, or `exclusive@arm0,arm-user` as
-`exclusive@arm0+arm-user`, has workers on those nodes of a machine that is up (TOMBOLO_MACHINE says which), with images by `tombolo ompcc`. What is expected to fail is listed in expected/SUITE.txt with its
+`exclusive@arm0+arm-user`, has workers on those nodes of a machine that is up (TOMBOLO_MACHINE says which), with images by `tombolo ompcc`;
+`hybrid@arm0/copy` has devices copy what is mapped. What is expected to fail is listed in expected/SUITE.txt with its
 reason. Ends with 1 if another test fails in ours, or if one that is listed passes.
 """
 
@@ -59,7 +60,8 @@ def run_on_nodes(options, folder, work, tests, mode):
     it was run."""
     tombolo = str(options.library.resolve().parents[2] / "release" / "tombolo")
     how, nodes = mode.split("@")
-    variables = [f"OMP_TOMBOLO={how}", f"OMP_TOMBOLO_NODES={nodes.replace('+', ',')}", f"OMP_NUM_THREADS={options.threads}"]
+    nodes, _, target = nodes.partition("/")
+    variables = [f"OMP_TOMBOLO_TARGET={target or 'share'}", f"OMP_TOMBOLO={how}", f"OMP_TOMBOLO_NODES={nodes.replace('+', ',')}", f"OMP_NUM_THREADS={options.threads}"]
     words = [tombolo, "run", "--on", "host", *(word for variable in variables for word in ("--env", variable))]
 
     def one(name):

@@ -54,8 +54,10 @@ def expected_of(suite):
 
 
 def kind(mode):
-    """What is listed of a mode: all that have workers on nodes are alike."""
-    return "nodes" if "@" in mode else mode
+    """What is listed of a mode: all that have workers on nodes are alike, but for whether devices copy."""
+    if "@" not in mode:
+        return mode
+    return "copies" if mode.endswith("/copy") else "nodes"
 
 
 def judge(suite, mode, failures, passed):
