@@ -341,3 +341,29 @@ impl Spin {
 pub fn full_fence() {
     std::sync::atomic::fence(Ordering::SeqCst);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leaves_a_processor_may_come_back() {
+        let before = affinity();
+        leave_processor();
+        let after = affinity();
+        let numbers = |set: &Processors| (0..limit()).filter(|&at| includes(set, at)).collect::<Vec<_>>();
+        assert_eq!(numbers(&before), numbers(&after));
+        // Where there is one processor to stay on, it stays.
+        std::thread::spawn(move || {
+            let first = numbers(&before)[0];
+            // SAFETY: an empty mask is a valid value, all of whose bytes are zero.
+            let mut one: Processors = unsafe { std::mem::zeroed() };
+            include(&mut one, first);
+            assert!(bind(&one));
+            leave_processor();
+            assert_eq!(numbers(&affinity()), [first]);
+        })
+        .join()
+        .expect("no panic");
+    }
+}

@@ -60,3 +60,31 @@ pub(super) fn headers(tool: &str) -> Result<Vec<PathBuf>, CompileError> {
     let folders = list.take_while(|line| line.starts_with(' ')).map(str::trim);
     Ok(folders.filter(|folder| folder.contains("c++")).map(PathBuf::from).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thunks_are_of_tables_and_functions_are_not() {
+        for thunk in ["_ZTv0_n32_N5BlockD0Ev", "_ZThn16_N1B1fEv", "_ZTch0_h16_N1B1fEv"] {
+            assert!(is_of_tables(thunk), "{thunk}");
+        }
+        for other in ["_ZTV5Block", "_ZTI5Block", "_ZTS5Block", "_ZTT5Block", "_ZN5BlockD0Ev", "main"] {
+            assert!(!is_of_tables(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn why_there_are_no_streams_is_said_where_they_are_missed() {
+        let explained = |text: &str| {
+            let mut said = text.as_bytes().to_vec();
+            explain(&mut said);
+            said.len() > text.len()
+        };
+        assert!(explained(
+            "/usr/include/c++/12/bits/ctype_base.h:49:35: error: '_ISupper' was not declared\n"
+        ));
+        assert!(!explained("main.cpp:1:1: error: 'x' does not name a type\n"));
+    }
+}
