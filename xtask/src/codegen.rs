@@ -65,6 +65,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "protocol/capability/src/capabilities.rs", cost: Cost::Built, generate: owned },
     Generator { path: "protocol/control/src/machine.rs", cost: Cost::Built, generate: owned },
     Generator { path: "protocol/control/src/monitor.rs", cost: Cost::Built, generate: owned },
+    Generator { path: "protocol/control/src/observation.rs", cost: Cost::Built, generate: owned },
     Generator { path: "protocol/control/src/agent.rs", cost: Cost::Built, generate: owned },
     Generator { path: "runtime/tombolo/src/files/messages.rs", cost: Cost::Built, generate: owned_by_facade },
     Generator {
@@ -210,18 +211,19 @@ const HELD: [(&str, &str); 17] = [
     ("machine", "Side=tombolo_link::Side"),
     ("machine", "ChannelConfig=tombolo_link::ChannelConfig"),
     ("machine", "Variable=pair"),
-    ("monitor", "WindowBytes=pair"),
+    ("machine", "WindowBytes=pair"),
 ];
 
 /// The files of the monitors' interfaces, each with all that it includes.
-const INCLUDED: [(&str, &[&str]); 7] = [
+const INCLUDED: [(&str, &[&str]); 8] = [
     ("capabilities", &["capabilities"]),
     ("records", &["records"]),
     ("name_faults", &["records"]),
     ("names", &["records", "names"]),
     ("machine", &["capabilities", "records", "names", "machine"]),
-    ("monitor", &["capabilities", "records", "names", "machine", "monitor"]),
-    ("agent", &["capabilities", "records", "names", "machine"]),
+    ("observation", &["capabilities", "records", "names", "machine", "observation"]),
+    ("monitor", &["capabilities", "records", "names", "machine", "observation", "monitor"]),
+    ("agent", &["capabilities", "records", "names", "machine", "observation"]),
 ];
 
 /// Types that own, of the interface file of the same name that monitors have.

@@ -13,6 +13,8 @@ use super::name_faults::*;
 #[allow(unused_imports, reason = "not all of a file is used")]
 use super::names::*;
 #[allow(unused_imports, reason = "not all of a file is used")]
+use super::observation::*;
+#[allow(unused_imports, reason = "not all of a file is used")]
 use super::records::*;
 
 rt::record_view! {
@@ -112,7 +114,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Agent` can notice.
-pub const AGENT_FINGERPRINT: u64 = 0x2ad2cab5afcdb4d6;
+pub const AGENT_FINGERPRINT: u64 = 0x82a41c5e4204582f;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Agent`.
@@ -277,6 +279,31 @@ rt::owned_messages! {
         /// Which.
         region @ 0: crate::RegionId => RegionIdView<'m>,
     };
+    /// Answer with `probed`, at once.
+    Message 60 => Probe, 8 {
+        /// For the answer.
+        ticket @ 0: u64 => u64,
+    };
+    /// Set how fast processors run, and remember what was.
+    Message 61 => SetFrequency, 48 {
+        /// For the answer.
+        ticket @ 0: u64 => u64,
+        /// Which; all if none.
+        cores @ 8: rt::Vec<u16> => rt::List<'m, u16, 1024>,
+        /// The governor to have; as it is if none.
+        governor @ 16: Option<rt::String> => Option<rt::Text<'m, 32>>,
+        /// The slowest they may run, in kHz; as it is if none.
+        min_khz @ 32: Option<u32> => Option<u32>,
+        /// The fastest they may run, in kHz; as it is if none.
+        max_khz @ 40: Option<u32> => Option<u32>,
+    };
+    /// Give all processors back what they had before anything was set.
+    Message 62 => RestoreFrequency;
+    /// Take samples, and report what has changed.
+    Message 63 => Sample, 8 {
+        /// The time from one to the next, in ms, unless that costs too much; 0 to stop.
+        period_ms @ 0: u32 => u32,
+    };
 }
 
 impl AgentRequest {
@@ -322,6 +349,14 @@ impl AgentRequest {
     pub const REGION_SEAL: u16 = 51;
     /// The ordinal of `region_forget`.
     pub const REGION_FORGET: u16 = 52;
+    /// The ordinal of `probe`.
+    pub const PROBE: u16 = 60;
+    /// The ordinal of `set_frequency`.
+    pub const SET_FREQUENCY: u16 = 61;
+    /// The ordinal of `restore_frequency`.
+    pub const RESTORE_FREQUENCY: u16 = 62;
+    /// The ordinal of `sample`.
+    pub const SAMPLE: u16 = 63;
 }
 
 rt::owned_messages! {
@@ -453,5 +488,26 @@ rt::owned_messages! {
         region @ 0: crate::RegionId => RegionIdView<'m>,
         /// Why not.
         failed @ 8: Option<rt::String> => Option<rt::Text<'m, 61440>>,
+    };
+    /// To `probe`.
+    Message 160 => Probed, 8 {
+        /// Its number.
+        ticket @ 0: u64 => u64,
+    };
+    /// Frequencies were set, or not.
+    Message 161 => FrequencySet, 24 {
+        /// Its number.
+        ticket @ 0: u64 => u64,
+        /// Why not.
+        failed @ 8: Option<rt::String> => Option<rt::Text<'m, 61440>>,
+    };
+    /// What samples showed that is not as it was told before. One round may take several reports.
+    Message 162 => Sampled, 80 {
+        /// The node; in the last report of a round.
+        node @ 0: Option<NodeSample> => Option<NodeSampleView<'m>>,
+        /// Domains.
+        domains @ 64: rt::Vec<DomainSample> => rt::List<'m, DomainSampleView<'m>, 256>,
+        /// Ends of channels.
+        ends @ 72: rt::Vec<EndSample> => rt::List<'m, EndSampleView<'m>, 256>,
     };
 }

@@ -18,6 +18,8 @@ mod held;
 pub mod machine;
 #[rustfmt::skip]
 pub mod monitor;
+#[rustfmt::skip]
+pub mod observation;
 pub mod wire;
 
 pub use tombolo_capability::{
@@ -29,10 +31,10 @@ pub use tombolo_interface::{Malformed, Unsendable};
 pub use tombolo_naming::{MAX_NAME_BYTES, is_name, name_faults, names, records};
 
 pub use agent::{AgentReply as Report, AgentRequest as Order, Attachment, StartOrder};
-pub use machine::{Exit, Fault, Seat};
+pub use machine::{Exit, Fault, NodeInfo, Seat};
 pub use monitor::{
-    DomainInfo, ForeignPlace, Grant, MonitorReply as Reply, MonitorRequest as Request, NodeInfo, RegionMap,
-    RegionPlace, SpawnRequest, TracedInfo, WindowPlace,
+    DomainInfo, ForeignPlace, Grant, MonitorReply as Reply, MonitorRequest as Request, RegionMap, RegionPlace,
+    SpawnRequest, TracedInfo, WindowPlace,
 };
 pub use wire::{
     ClientMessage, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Wire, is_about_names, told,

@@ -93,6 +93,46 @@ rt::owned_record! {
     number @ 0: u64 => u64,
 }
 
+rt::owned_pair! {
+    WindowBytes => WindowBytesView<'m>, inline 16 / 8;
+    /// Those that are lent.
+    lent @ 0: u64 => u64,
+    /// All.
+    all @ 8: u64 => u64,
+}
+
+rt::owned_record! {
+    /// A node, for lists.
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    pub struct NodeInfo => NodeInfoView<'m>, inline 88 / 8;
+    /// Its id.
+    id @ 0: tombolo_base::NodeId => NodeIdView<'m>,
+    /// Its name.
+    name @ 8: rt::String => rt::Text<'m, 1024>,
+    /// Its kind, as machine files say it.
+    kind @ 16: rt::String => rt::Text<'m, 1024>,
+    /// What it runs.
+    isa @ 24: tombolo_base::Isa => Isa,
+    /// How often it was started.
+    generation @ 26: u16 => u16,
+    /// Whether it runs.
+    up @ 28: bool => bool,
+    /// Why not.
+    cause @ 32: rt::String => rt::Text<'m, 61440>,
+    /// Processors, as its monitor says; 0 while unknown.
+    cores @ 40: u16 => u16,
+    /// Live domains.
+    domains @ 44: u32 => u32,
+    /// What links it to the host.
+    transport @ 48: Option<tombolo_link::TransportKind> => Option<TransportKind>,
+    /// Bytes of the window lent and in all; zeros without a window.
+    window_bytes @ 56: (u64, u64) => WindowBytesView<'m>,
+    /// Time from start to ready.
+    boot @ 72: core::time::Duration => DurationView<'m>,
+    /// Process of its emulator or monitor on the host.
+    pid @ 80: i32 => i32,
+}
+
 rt::owned_record! {
     /// The shape of a channel's rings.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]

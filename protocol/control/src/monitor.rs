@@ -12,6 +12,8 @@ use super::name_faults::*;
 #[allow(unused_imports, reason = "not all of a file is used")]
 use super::names::*;
 #[allow(unused_imports, reason = "not all of a file is used")]
+use super::observation::*;
+#[allow(unused_imports, reason = "not all of a file is used")]
 use super::records::*;
 
 rt::owned_record! {
@@ -91,46 +93,6 @@ rt::owned_record! {
     age @ 48: core::time::Duration => DurationView<'m>,
     /// Channels that it has opened or accepted so far.
     channels @ 56: u32 => u32,
-}
-
-rt::owned_pair! {
-    WindowBytes => WindowBytesView<'m>, inline 16 / 8;
-    /// Those that are lent.
-    lent @ 0: u64 => u64,
-    /// All.
-    all @ 8: u64 => u64,
-}
-
-rt::owned_record! {
-    /// A node, for lists.
-    #[derive(Clone, PartialEq, Eq, Debug)]
-    pub struct NodeInfo => NodeInfoView<'m>, inline 88 / 8;
-    /// Its id.
-    id @ 0: tombolo_base::NodeId => NodeIdView<'m>,
-    /// Its name.
-    name @ 8: rt::String => rt::Text<'m, 1024>,
-    /// Its kind, as machine files say it.
-    kind @ 16: rt::String => rt::Text<'m, 1024>,
-    /// What it runs.
-    isa @ 24: tombolo_base::Isa => Isa,
-    /// How often it was started.
-    generation @ 26: u16 => u16,
-    /// Whether it runs.
-    up @ 28: bool => bool,
-    /// Why not.
-    cause @ 32: rt::String => rt::Text<'m, 61440>,
-    /// Processors, as its monitor says; 0 while unknown.
-    cores @ 40: u16 => u16,
-    /// Live domains.
-    domains @ 44: u32 => u32,
-    /// What links it to the host.
-    transport @ 48: Option<tombolo_link::TransportKind> => Option<TransportKind>,
-    /// Bytes of the window lent and in all; zeros without a window.
-    window_bytes @ 56: (u64, u64) => WindowBytesView<'m>,
-    /// Time from start to ready.
-    boot @ 72: core::time::Duration => DurationView<'m>,
-    /// Process of its emulator or monitor on the host.
-    pid @ 80: i32 => i32,
 }
 
 rt::owned_record! {
@@ -233,7 +195,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0xd885de303fffafe8;
+pub const MONITOR_FINGERPRINT: u64 = 0xdc4f1fa0622dede0;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.
@@ -464,6 +426,82 @@ rt::owned_messages! {
         /// Who was at its other end.
         granter @ 8: rt::DomainId => rt::Domain,
     };
+    /// What has changed of the machine since a version: first everything, then what is new. Answered at once if there is
+    /// anything, else when there is, or when the time is up. A version is good for as long as the connection; after the
+    /// monitor forgot what is gone since then it starts anew, and says so.
+    Call 80 => Observe, 16 {
+        /// What the caller has: `until` of the answer before, 0 at first.
+        since @ 0: u64 => u64,
+        /// How long to wait for something new.
+        timeout @ 8: core::time::Duration => DurationView<'m>,
+    };
+    /// What a part of the machine was like, as far as it is remembered.
+    Call 81 => History, 24 {
+        /// Which part.
+        part @ 0: Part => PartView<'m>,
+        /// What of it.
+        measure @ 16: Measure => Measure,
+        /// How finely, in ms: the finest that is remembered that is no finer than this.
+        step_ms @ 20: u32 => u32,
+    };
+    /// What a domain wrote to its output and errors, as far as it is remembered, whoever takes it otherwise. Also of domains
+    /// that have ended, for a while.
+    Call 82 => RememberedOutput, 16 {
+        /// Whose.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// Bytes that the caller has: `next` of the answer before, 0 at first.
+        after @ 8: u64 => u64,
+    };
+    /// Stop a domain with all its processes where it is, or let it go on.
+    Call 83 => Pause, 16 {
+        /// Which.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// Stop it, rather than let it go on.
+        paused @ 8: bool => bool,
+    };
+    /// Start the same program again with the same arguments, as a child of the caller. The domain may have ended, as long as it
+    /// is remembered.
+    Call 84 => Repeat, 24 {
+        /// As which.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// On which node; on the same if none.
+        node @ 8: Option<rt::String> => Option<rt::Text<'m, 1024>>,
+    };
+    /// End a domain whose image can be restarted, then start the same elsewhere, as a child of the caller.
+    Call 85 => MoveTo, 24 {
+        /// Which.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// To which node.
+        node @ 8: rt::String => rt::Text<'m, 1024>,
+        /// How long it may take to end before it is killed.
+        grace @ 16: core::time::Duration => DurationView<'m>,
+    };
+    /// Set how fast processors of a node run. What was before comes back when the caller leaves, when it says so, and when the
+    /// machine goes down.
+    Call 86 => SetFrequency, 48 {
+        /// Of which node.
+        node @ 0: rt::String => rt::Text<'m, 1024>,
+        /// Which processors; all if none.
+        cores @ 8: rt::Vec<u16> => rt::List<'m, u16, 1024>,
+        /// The governor to have; as it is if none.
+        governor @ 16: Option<rt::String> => Option<rt::Text<'m, 32>>,
+        /// The slowest they may run, in kHz; as it is if none.
+        min_khz @ 32: Option<u32> => Option<u32>,
+        /// The fastest they may run, in kHz; as it is if none.
+        max_khz @ 40: Option<u32> => Option<u32>,
+    };
+    /// Give all processors of a node back what they had before the caller set anything.
+    Call 87 => RestoreFrequency, 8 {
+        /// Of which node.
+        node @ 0: rt::String => rt::Text<'m, 1024>,
+    };
+    /// Up to a page of the capabilities to a region, from an id on.
+    Call 88 => Holders, 16 {
+        /// Which.
+        region @ 0: crate::RegionId => RegionIdView<'m>,
+        /// Numbers above this one; 0 from the start.
+        after @ 8: u64 => u64,
+    };
 }
 
 impl MonitorRequest {
@@ -533,6 +571,24 @@ impl MonitorRequest {
     pub const CAPABILITY_TAKE_BACK: u16 = 71;
     /// The ordinal of `capability_forget`.
     pub const CAPABILITY_FORGET: u16 = 72;
+    /// The ordinal of `observe`.
+    pub const OBSERVE: u16 = 80;
+    /// The ordinal of `history`.
+    pub const HISTORY: u16 = 81;
+    /// The ordinal of `remembered_output`.
+    pub const REMEMBERED_OUTPUT: u16 = 82;
+    /// The ordinal of `pause`.
+    pub const PAUSE: u16 = 83;
+    /// The ordinal of `repeat`.
+    pub const REPEAT: u16 = 84;
+    /// The ordinal of `move_to`.
+    pub const MOVE_TO: u16 = 85;
+    /// The ordinal of `set_frequency`.
+    pub const SET_FREQUENCY: u16 = 86;
+    /// The ordinal of `restore_frequency`.
+    pub const RESTORE_FREQUENCY: u16 = 87;
+    /// The ordinal of `holders`.
+    pub const HOLDERS: u16 = 88;
 }
 
 rt::owned_messages! {
@@ -701,10 +757,64 @@ rt::owned_messages! {
         /// What it is.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
     };
+    /// Answers [`MonitorRequest::Observe`].
+    Reply 80 => Observe, 40 {
+        /// A page of it, in the order in which it changed.
+        observations @ 0: rt::Vec<Observation> => rt::List<'m, ObservationView<'m>, 256>,
+        /// What the caller has now.
+        until @ 8: u64 => u64,
+        /// There is more at once.
+        more @ 16: bool => bool,
+        /// What the caller had is to be forgotten: this is everything anew.
+        anew @ 17: bool => bool,
+        /// The monitor's clock, by which everything here is dated; it never jumps.
+        now_ns @ 24: u64 => u64,
+        /// The same instant since 1970 in UTC, by the host's clock, which may jump.
+        wall_ns @ 32: u64 => u64,
+    };
+    /// Answers [`MonitorRequest::History`].
+    Reply 81 => History, 24 {
+        /// The time from a point to the next.
+        step_ms @ 0: u32 => u32,
+        /// When the last point was.
+        last_ns @ 8: u64 => u64,
+        /// The points, oldest first, in the unit of the measure; the largest number where nothing was known.
+        points @ 16: rt::Vec<u64> => rt::List<'m, u64, 512>,
+    };
+    /// Answers [`MonitorRequest::RememberedOutput`].
+    Reply 82 => RememberedOutput, 32 {
+        /// A page of it, in order.
+        pieces @ 0: rt::Vec<OutputPiece> => rt::List<'m, OutputPieceView<'m>, 256>,
+        /// What the caller has now.
+        next @ 8: u64 => u64,
+        /// Bytes before these that are not remembered.
+        lost @ 16: u64 => u64,
+        /// There is more at once.
+        more @ 24: bool => bool,
+        /// No more will come.
+        ended @ 25: bool => bool,
+    };
+    /// Answers [`MonitorRequest::Repeat`].
+    Reply 84 => Repeat, 8 {
+        /// Who.
+        domain @ 0: rt::DomainId => rt::Domain,
+    };
+    /// Answers [`MonitorRequest::MoveTo`].
+    Reply 85 => MoveTo, 8 {
+        /// Who it is there.
+        domain @ 0: rt::DomainId => rt::Domain,
+    };
+    /// Answers [`MonitorRequest::Holders`].
+    Reply 88 => Holders, 16 {
+        /// A page of them, by number.
+        capabilities @ 0: rt::Vec<CapabilityInfo> => rt::List<'m, CapabilityInfoView<'m>, 256>,
+        /// There are others.
+        more @ 8: bool => bool,
+    };
     /// Answers a call without results: it is done.
-    Reply 3 | 6 | 9 | 10 | 13 | 14 | 15 | 40 | 62 | 63 | 69 | 72 => Done;
+    Reply 3 | 6 | 9 | 10 | 13 | 14 | 15 | 40 | 62 | 63 | 69 | 72 | 83 | 86 | 87 => Done;
     /// Answers a call that was declined.
-    Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14 | 15 | 30 | 40 | 41 | 42 | 60 | 61 | 62 | 63 | 64 | 65 | 66 | 67 | 68 | 69 | 70 | 71 | 72 => Failed, 16 {
+    Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14 | 15 | 30 | 40 | 41 | 42 | 60 | 61 | 62 | 63 | 64 | 65 | 66 | 67 | 68 | 69 | 70 | 71 | 72 | 80 | 81 | 82 | 83 | 84 | 85 | 86 | 87 | 88 => Failed, 16 {
         /// `fault`.
         fault @ 0: Fault => FaultView<'m>,
     };
