@@ -44,6 +44,7 @@ pub mod interface;
 mod latency;
 mod monitor;
 mod names;
+pub mod observe;
 mod options;
 mod region;
 mod side;
