@@ -280,6 +280,13 @@ impl<B: Board> Leaf<B> {
                 self.report(&Report::RegionSealed { region, failed });
             }
             Order::RegionForget { .. } => {}
+            Order::Probe { ticket } => self.report(&Report::Probed { ticket }),
+            Order::SetFrequency { ticket, .. } => {
+                let failed = Some("a board runs as fast as it does: it has no governors".into());
+                self.report(&Report::FrequencySet { ticket, failed });
+            }
+            // No kernel tells anything of a board, and nothing of it was set.
+            Order::Sample { .. } | Order::RestoreFrequency => {}
             Order::Admitted { .. } | Order::ServeNames { .. } | Order::NamesLeft { .. } => {}
             // Programs on boards are not traced: there is no memory that both they and the monitor write.
             Order::Trace { .. } | Order::TraceForget { .. } | Order::Signal { .. } => {}

@@ -10,6 +10,7 @@ mod lifelines;
 mod orphans;
 mod programs;
 mod regions;
+mod sensing;
 mod traces;
 
 use std::collections::HashMap;
@@ -242,6 +243,11 @@ impl Agent {
                 Action::ForgetRegion { region } => {
                     self.regions.remove(&region);
                 }
+                Action::SetFrequency { ticket, change } => self.set_frequency(ticket, &change),
+                Action::RestoreFrequency => self.restore_frequency(),
+                Action::StartSampling => self.start_sampling(),
+                Action::Sample => self.sample(),
+                Action::StopSampling => self.stop_sampling(),
             }
         }
     }

@@ -114,7 +114,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Agent` can notice.
-pub const AGENT_FINGERPRINT: u64 = 0x82a41c5e4204582f;
+pub const AGENT_FINGERPRINT: u64 = 0xe70a2d1c6a8b295a;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Agent`.

@@ -33,8 +33,8 @@ pub use tombolo_naming::{MAX_NAME_BYTES, is_name, name_faults, names, records};
 pub use agent::{AgentReply as Report, AgentRequest as Order, Attachment, StartOrder};
 pub use machine::{Exit, Fault, NodeInfo, Seat};
 pub use monitor::{
-    DomainInfo, ForeignPlace, Grant, MonitorReply as Reply, MonitorRequest as Request, RegionMap, RegionPlace,
-    SpawnRequest, TracedInfo, WindowPlace,
+    DomainInfo, ForeignPlace, Grant, MonitorReply as Reply, MonitorRequest as Request, RegionMap,
+    RegionPlace, SpawnRequest, TracedInfo, WindowPlace,
 };
 pub use wire::{
     ClientMessage, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Wire, is_about_names, told,

@@ -195,7 +195,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0xdc4f1fa0622dede0;
+pub const MONITOR_FINGERPRINT: u64 = 0xf3dbec1c4dd5c861;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.

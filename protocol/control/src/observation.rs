@@ -90,17 +90,21 @@ rt::number! {
 rt::owned_record! {
     /// A processor of a node, since the sample before.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub struct CoreSample => CoreSampleView<'m>, inline 16 / 4;
+    pub struct CoreSample => CoreSampleView<'m>, inline 24 / 4;
     /// How much of the time it did something, in thousandths.
     load_permille @ 0: u16 => u16,
     /// Its governor: a place in the node's list, 255 if it has none that can be seen.
     governor @ 2: u8 => u8,
     /// How fast it runs, in kHz; 0 where nothing tells.
     frequency_khz @ 4: u32 => u32,
-    /// The slowest it may run, in kHz; 0 where nothing tells.
+    /// The slowest it can run, in kHz; 0 where nothing tells.
     min_khz @ 8: u32 => u32,
-    /// The fastest it may run, in kHz; 0 where nothing tells.
+    /// The fastest it can run, in kHz; 0 where nothing tells.
     max_khz @ 12: u32 => u32,
+    /// The slowest it may run as it is set now, in kHz; 0 where nothing tells.
+    floor_khz @ 16: u32 => u32,
+    /// The fastest it may run as it is set now, in kHz; 0 where nothing tells.
+    ceiling_khz @ 20: u32 => u32,
 }
 
 rt::owned_record! {
@@ -128,7 +132,7 @@ rt::owned_record! {
     /// What draws power, where the hardware tells.
     power @ 32: rt::Vec<PowerSample> => rt::List<'m, PowerSampleView<'m>, 32>,
     /// How fast one of its processors is: rounds of a short loop of integer arithmetic in a millisecond, measured once. Compares
-    /// nodes; says nothing by itself.
+    /// nodes; says nothing by itself. 0 where an emulator runs the programs: what that costs is not measured.
     speed @ 40: u32 => u32,
     /// Time from this sample to the next, in ms. It grows with what a sample costs.
     period_ms @ 44: u32 => u32,

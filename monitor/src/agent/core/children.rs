@@ -67,6 +67,7 @@ impl<D> AgentCore<D> {
         let inputs =
             inputs.iter().map(|stream| InputRecord { stream: *stream, feeding: VecDeque::new() }).collect();
         self.children.insert(domain, ChildRecord { pid, outputs, inputs, exit: None });
+        self.sampling.started(domain, pid);
         self.report(Report::Started { domain, pid });
     }
 
@@ -169,6 +170,7 @@ impl<D> AgentCore<D> {
     pub fn ended(&mut self, domain: DomainId, exit: Exit) {
         let Some(child) = self.children.get_mut(&domain) else { return };
         child.exit = Some(exit);
+        self.sampling.ended(domain);
         self.expect_orphans();
         self.domain_left_names(domain);
         self.report_end_if_complete(domain);
@@ -186,6 +188,7 @@ impl<D> AgentCore<D> {
 
     /// Every domain has been killed.
     pub fn children_destroyed(&mut self) {
+        self.children.keys().for_each(|domain| self.sampling.ended(*domain));
         self.children.clear();
     }
 }

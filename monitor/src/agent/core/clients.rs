@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use tombolo_base::DomainId;
 use tombolo_control::{MAX_MESSAGE_BYTES, Report};
 
 use super::{Action, AgentCore};
@@ -24,6 +25,9 @@ pub const MAX_QUEUED_DESCRIPTORS: usize = 1024;
 /// A client's connection.
 #[derive(Debug, Default)]
 pub(super) struct ClientRecord {
+    pid: i32,
+    /// Who it is, once the root has said so.
+    domain: Option<DomainId>,
     /// Bytes and descriptors of each message that it has not taken yet.
     queue: VecDeque<(usize, usize)>,
     queued_bytes: usize,
@@ -41,7 +45,7 @@ impl<D> AgentCore<D> {
         let connection = self.next_connection;
         self.next_connection = self.next_connection.wrapping_add(1);
         let domain = self.children.iter().find(|(_, child)| child.pid() == pid).map(|(id, _)| *id);
-        self.clients.insert(connection, ClientRecord::default());
+        self.clients.insert(connection, ClientRecord { pid, ..ClientRecord::default() });
         self.report(Report::Joined { connection, pid, domain });
         Some(connection)
     }
@@ -63,12 +67,29 @@ impl<D> AgentCore<D> {
 
     /// A client closed its connection, or is to lose it.
     pub fn client_gone(&mut self, connection: u32) {
-        if self.clients.remove(&connection).is_some() {
+        if let Some(client) = self.clients.remove(&connection) {
             self.actions.push_back(Action::Close { connection });
+            self.client_is_nobody(&client);
             self.own_client_left_names(connection);
             if !tombolo_base::canary!("agent forgets who left") {
                 self.report(Report::Left { connection });
             }
+        }
+    }
+
+    /// A client is this domain from now on.
+    pub(super) fn client_is_domain(&mut self, connection: u32, domain: DomainId) {
+        let Some(client) = self.clients.get_mut(&connection) else { return };
+        let (pid, before) = (client.pid, client.domain.replace(domain));
+        self.sampling.connected(domain, pid);
+        if let Some(before) = before {
+            self.sampling.disconnected(before);
+        }
+    }
+
+    fn client_is_nobody(&mut self, client: &ClientRecord) {
+        if let Some(domain) = client.domain {
+            self.sampling.disconnected(domain);
         }
     }
 
@@ -107,8 +128,9 @@ impl<D> AgentCore<D> {
 
     /// The root wants no more of a client, and knows that it is gone.
     pub(super) fn dismiss(&mut self, connection: u32) {
-        if self.clients.remove(&connection).is_some() {
+        if let Some(client) = self.clients.remove(&connection) {
             self.actions.push_back(Action::Close { connection });
+            self.client_is_nobody(&client);
             self.own_client_left_names(connection);
         }
     }

@@ -14,6 +14,7 @@ mod children;
 mod clients;
 mod names;
 mod orphans;
+mod samples;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,8 @@ pub use children::PIECE_BYTES;
 use clients::ClientRecord;
 pub use clients::{MAX_QUEUED_BYTES, MAX_QUEUED_DESCRIPTORS, PAUSE_QUEUED_BYTES, QUEUED_OVERHEAD_BYTES};
 pub use orphans::Kin;
+use samples::Sampling;
+pub use samples::{Round, SHARE_PPM};
 
 use crate::names::{NameDesk, limits};
 
@@ -193,6 +196,35 @@ pub enum Action<D> {
         /// Which.
         region: RegionId,
     },
+    /// Set how fast processors run; answered by [`AgentCore::frequency_set`].
+    SetFrequency {
+        /// For the answer.
+        ticket: u64,
+        /// How.
+        change: FrequencyChange,
+    },
+    /// Give all processors back what they had before anything was set.
+    RestoreFrequency,
+    /// Look for the first time, to have something to compare with.
+    StartSampling,
+    /// Look at the node, at what [`AgentCore::processes`] are, and at their trace pages; answered by
+    /// [`AgentCore::sampled`].
+    Sample,
+    /// No more samples are taken: let go of what they need.
+    StopSampling,
+}
+
+/// How fast processors are to run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FrequencyChange {
+    /// Which; all if none.
+    pub cores: Vec<u16>,
+    /// The governor to have; as it is if none.
+    pub governor: Option<String>,
+    /// The slowest they may run, in kHz; as it is if none.
+    pub min_khz: Option<u32>,
+    /// The fastest they may run, in kHz; as it is if none.
+    pub max_khz: Option<u32>,
 }
 
 /// The state of an agent.
@@ -208,6 +240,7 @@ pub struct AgentCore<D> {
     orphans_expected: bool,
     /// The names of this node, once the root has said which it is.
     names: Option<NameDesk>,
+    sampling: Sampling,
     /// What time it is, as far as it was said.
     now: Nanos,
     actions: VecDeque<Action<D>>,
@@ -226,6 +259,7 @@ impl<D> AgentCore<D> {
             lifelines: BTreeSet::new(),
             orphans_expected: false,
             names: None,
+            sampling: Sampling::default(),
             now: 0,
             actions: VecDeque::new(),
             reports: VecDeque::new(),
@@ -242,7 +276,8 @@ impl<D> AgentCore<D> {
             ("actions", self.actions.len()),
             ("reports", self.reports.len()),
         ];
-        own.into_iter().chain(self.names.iter().flat_map(NameDesk::held)).collect()
+        let names = self.names.iter().flat_map(NameDesk::held);
+        own.into_iter().chain(self.sampling.held()).chain(names).collect()
     }
 
     /// The next thing to be done.
@@ -307,7 +342,17 @@ impl<D> AgentCore<D> {
             }
             Order::RegionSeal { region, seal } => self.actions.push_back(Action::SealRegion { region, seal }),
             Order::RegionForget { region } => self.actions.push_back(Action::ForgetRegion { region }),
-            Order::Stop => return Err(Stopped),
+            Order::Probe { ticket } => self.report(Report::Probed { ticket }),
+            Order::SetFrequency { ticket, cores, governor, min_khz, max_khz } => {
+                let change = FrequencyChange { cores, governor, min_khz, max_khz };
+                self.actions.push_back(Action::SetFrequency { ticket, change });
+            }
+            Order::RestoreFrequency => self.actions.push_back(Action::RestoreFrequency),
+            Order::Sample { period_ms } => self.sample(period_ms),
+            Order::Stop => {
+                self.actions.push_back(Action::RestoreFrequency);
+                return Err(Stopped);
+            }
         }
         Ok(())
     }
@@ -327,6 +372,25 @@ impl<D> AgentCore<D> {
     pub fn region_made(&mut self, region: RegionId, made: Result<bool, String>) {
         let (read_only, failed) = made.map_or_else(|why| (false, Some(why)), |read_only| (read_only, None));
         self.report(Report::RegionMade { region, failed, read_only });
+    }
+
+    /// Processors run as was asked for, or why not.
+    pub fn frequency_set(&mut self, ticket: u64, set: Result<(), String>) {
+        self.report(Report::FrequencySet { ticket, failed: set.err() });
+    }
+
+    /// When [`tick`](Self::tick) is due.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Nanos> {
+        let names = self.names.as_ref().and_then(NameDesk::next_tick);
+        names.into_iter().chain(self.sampling.next_at()).min()
+    }
+
+    /// Says what time it is, and does what is due. Whatever comes in until the next time is taken to happen now.
+    pub fn tick(&mut self, now: Nanos) {
+        self.now = now;
+        self.tick_names();
+        self.tick_samples();
     }
 
     /// The memory of a region is sealed, or why it is not.

@@ -2,21 +2,14 @@
 
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::{ClientMessage, NODE_LISTENERS, Reply, Report, Request, Wire, told};
-use tombolo_naming::{Nanos, Operation, Scope};
+use tombolo_naming::{Operation, Scope};
 
 use super::{Action, AgentCore};
 use crate::names::{Client, NameDesk};
 
 impl<D> AgentCore<D> {
-    /// When [`tick`](Self::tick) is due.
-    #[must_use]
-    pub fn next_tick(&self) -> Option<Nanos> {
-        self.names.as_ref().and_then(NameDesk::next_tick)
-    }
-
-    /// Says what time it is, and does what is due. Whatever comes in until the next time is taken to happen now.
-    pub fn tick(&mut self, now: Nanos) {
-        self.now = now;
+    pub(super) fn tick_names(&mut self) {
+        let now = self.now;
         if let Some(names) = self.names.as_mut().filter(|names| names.next_tick().is_some_and(|at| at <= now))
         {
             names.tick(now);
@@ -26,6 +19,7 @@ impl<D> AgentCore<D> {
 
     /// A client is this domain from now on.
     pub(super) fn admitted(&mut self, connection: u32, domain: DomainId) {
+        self.client_is_domain(connection, domain);
         if let Some(names) = self.names.as_mut().filter(|_| self.clients.contains_key(&connection)) {
             names.admit((domain.node(), connection), domain);
         }
