@@ -8,6 +8,9 @@ SCRIPT=run
 . scripts/lib.sh
 
 : "${TOMBOLO:?the command tombolo}" "${KIT:?the folder of the kit}" "${MACHINE:?a machine file}"
+# Beside the kit, which is under the build folder.
+DRAWING=$(cd "$KIT/.." && pwd)/communities.svg
+set -- --svg "$DRAWING" "$@"
 if [ -n "${GRAPH:-}" ]; then
     [ -r "$GRAPH" ] || fail "cannot read the graph $GRAPH"
     # The job reads what it is granted, on whatever node it runs.
@@ -35,3 +38,4 @@ trap 'exit 130' INT TERM
 # A node whose memory cannot be trusted gives wrong answers, and not always. That a busy host cuts the test short (3) is said.
 "$TOMBOLO" litmus --rounds 20000 || [ $? -eq 3 ]
 "$TOMBOLO" run --on host "$@"
+echo "The largest communities are drawn in $DRAWING."

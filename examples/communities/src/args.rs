@@ -31,6 +31,7 @@ The answer depends on the graph and the seed alone, never on who works:
 Output:
   --top N          show the N largest communities (default 10)
   --output FILE    write `vertex<TAB>community` lines; community 1 is the largest
+  --svg FILE       draw the largest communities and what joins them
   --json           print the report as JSON
   -h, --help       print this
 
@@ -40,6 +41,8 @@ Examples:
   tombolo run --on arm0 --grant friends.txt communities.tbi -- --json friends.txt
   tombolo run communities.tbi -- --rmat 18 --compare-spreading
   communities --threads 2 --seed 7 --output labels.tsv friends.txt
+
+In a machine, progress and the drawn result are records that `tombolo names 'job/*'` and `tombolo web` show.
 
 Memory: each worker holds the whole graph, in 8 bytes per edge (16 with weights, 24 if a weight reaches 2^32)
 and 32 bytes per vertex, and graphs contracted from it, which have weights: 32 MiB for 2 million edges between
@@ -83,6 +86,8 @@ pub struct Request {
     pub json: bool,
     /// Where the labels go.
     pub output: Option<PathBuf>,
+    /// Where the drawing goes.
+    pub svg: Option<PathBuf>,
 }
 
 /// Where the graph comes from.
@@ -155,6 +160,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
         compare_spreading: false,
         json: false,
         output: None,
+        svg: None,
     };
     let mut source: Option<(String, Source)> = None;
     let mut staff: Option<&'static str> = None;
@@ -186,6 +192,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
                 request.top = number("--top", value("--top")?, "a whole number", 0..=limit)? as usize;
             }
             "--output" => request.output = Some(value("--output")?.into()),
+            "--svg" => request.svg = Some(value("--svg")?.into()),
             "--verify" => request.verify = true,
             "--compare-spreading" => request.compare_spreading = true,
             "--json" => request.json = true,

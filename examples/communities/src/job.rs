@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::args::{Request, Source, Staff};
 use crate::crew::{Account, Identity, MemberReport, Options, Workers};
+use crate::figure::{self, Figure};
 use crate::graph::{Input, Progress, ReadError, debian, rmat};
 use crate::launch::{self, LaunchError};
 use crate::port::{LocalHub, LocalPort, Port};
+use crate::publish::Publisher;
 use crate::report::{self, Report, Times};
 use crate::search::{Alone, Communities, Search, SearchError, Step};
 use crate::{store, worker};
@@ -30,7 +32,7 @@ pub enum JobError {
     /// The search contradicts itself.
     #[error(transparent)]
     Search(#[from] SearchError),
-    /// Labels cannot be written.
+    /// Labels or the drawing cannot be written.
     #[error("cannot write {path}: {source}")]
     Output {
         /// The file.
@@ -54,6 +56,10 @@ pub fn run(request: &Request) -> Result<(), JobError> {
     let mut screen = Screen::new();
     // Found out now rather than after the search.
     let output = request.output.as_deref().map(create).transpose()?;
+    let drawing = request.svg.as_deref().map(create).transpose()?;
+    let mut publisher = publisher(request);
+    let mut tell = |phase: &str| publisher.iter_mut().for_each(|publisher| publisher.phase(phase));
+    tell("reading");
     let start = Instant::now();
     let input = read(&request.source, &mut screen)?;
     let mut times = Times { read_seconds: start.elapsed().as_secs_f64(), ..Times::default() };
@@ -63,9 +69,13 @@ pub fn run(request: &Request) -> Result<(), JobError> {
         input.graph.vertices(),
         input.graph.edges()
     ));
-    let (found, crew) = search(request, &input, &mut times, &mut screen)?;
+    tell("starting workers");
+    let (found, crew) = search(request, &input, &mut times, &mut screen, &mut publisher)?;
     let ranking = report::rank(&found);
-    let mut report = Report::new(&input, request.seed, &found, &ranking, crew, times, request.top);
+    let described = figure::described(request.top);
+    let mut report = Report::new(&input, request.seed, &found, &ranking, crew, times, described);
+    let figure = Figure::new(&input, &found, &ranking, &report)?;
+    report.largest.truncate(request.top);
     if request.verify {
         screen.status("verifying: the same search in one thread");
         let start = Instant::now();
@@ -78,8 +88,24 @@ pub fn run(request: &Request) -> Result<(), JobError> {
         report::write_labels(&mut BufWriter::new(file), &input.names, &found, &ranking)
             .map_err(|source| JobError::Output { path: path.clone(), source })?;
     }
+    if let (Some(mut file), Some(path)) = (drawing, &request.svg) {
+        let written = figure.write_svg(&mut file);
+        written.map_err(|source| JobError::Output { path: path.clone(), source })?;
+    }
+    if let Some(Err(error)) = publisher.as_mut().map(|publisher| publisher.figure(&figure)) {
+        screen.line(&format!("warning: the machine does not take the drawn result: {error}"));
+    }
     print(&report, request.json).map_err(JobError::Report)?;
     if report.verified == Some(false) { Err(JobError::NotVerified) } else { Ok(()) }
+}
+
+/// Who tells the machine, where there is one.
+fn publisher(request: &Request) -> Option<Publisher> {
+    match request.staff {
+        Staff::Threads(_) => None,
+        // That there is none is said by whoever needs it.
+        Staff::EveryNode | Staff::Nodes(_) => launch::domain().ok().map(Publisher::new),
+    }
 }
 
 fn create(path: &Path) -> Result<Box<dyn Write>, JobError> {
@@ -125,6 +151,7 @@ fn search(
     input: &Input,
     times: &mut Times,
     screen: &mut Screen,
+    publisher: &mut Option<Publisher>,
 ) -> Result<Outcome, JobError> {
     let start = Instant::now();
     if let Staff::Threads(count) = request.staff {
@@ -135,7 +162,7 @@ fn search(
     times.start_seconds = start.elapsed().as_secs_f64();
     let nodes: Vec<&str> = started.ports.iter().map(|(identity, _)| identity.node.as_str()).collect();
     screen.line(&format!("{} workers: {}", nodes.len(), nodes.join(", ")));
-    let outcome = search_with(request, input, started.ports, times, screen);
+    let outcome = search_with(request, input, started.ports, times, screen, publisher);
     launch::end(&started.children);
     outcome
 }
@@ -165,7 +192,7 @@ fn search_with_threads(
             )
         });
         let ports: Vec<(Identity, LocalPort)> = ports.collect();
-        search_with(request, input, ports, times, screen)
+        search_with(request, input, ports, times, screen, &mut None)
     })
 }
 
@@ -175,13 +202,17 @@ fn search_with<P: Port>(
     ports: Vec<(Identity, P)>,
     times: &mut Times,
     screen: &mut Screen,
+    publisher: &mut Option<Publisher>,
 ) -> Result<Outcome, JobError> {
     let start = Instant::now();
     let screen = std::cell::RefCell::new(screen);
     let warn = |text: &str| screen.borrow_mut().line(&format!("warning: {text}"));
     let options = Options { compare_spreading: request.compare_spreading, ..Options::default() };
     let mut crew = Workers::new(ports, options, warn);
-    let watch = |step: Step| screen.borrow_mut().progress(&describe(&step, start.elapsed()));
+    let watch = |step: Step| {
+        screen.borrow_mut().progress(&describe(&step, start.elapsed()));
+        publisher.iter_mut().for_each(|publisher| publisher.step(&step));
+    };
     let found = Search::new(request.seed).watched(watch).run(&input.graph, &mut crew)?;
     times.search_seconds = start.elapsed().as_secs_f64();
     times.spreading = crew.spreading();

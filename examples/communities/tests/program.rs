@@ -44,6 +44,22 @@ fn a_search_is_reported_verified_and_written() {
 }
 
 #[test]
+fn the_result_can_be_drawn() {
+    let (graph, drawing) = (karate("karate-svg.txt"), file("karate.svg", ""));
+    let output = run(&["--workers", "none", "--top", "1", "--svg", &drawing, &graph]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let svg = std::fs::read_to_string(drawing).unwrap();
+    let communities = stdout(&output);
+    let line = communities.lines().find(|line| line.starts_with("communities")).unwrap();
+    let count: usize = line.split_whitespace().nth(1).unwrap().trim_end_matches(':').parse().unwrap();
+    assert_eq!(svg.matches("<circle").count(), count, "one for each, however few the text shows\n{svg}");
+    assert!(svg.contains("34 vertices, 78 edges") && svg.trim_end().ends_with("</svg>"), "{svg}");
+    let nowhere = run(&["--workers", "none", "--svg", "/nonexistent/a.svg", &graph]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert!(stderr(&nowhere).contains("cannot write /nonexistent/a.svg"), "{}", stderr(&nowhere));
+}
+
+#[test]
 fn the_seed_alone_decides_and_json_has_the_figures() {
     let graph = karate("karate-json.txt");
     let report = |staff: &[&str]| -> serde_json::Value {

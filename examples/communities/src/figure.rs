@@ -1,0 +1,163 @@
+//! The result as a figure: the largest communities as circles, what joins them as lines. Laid out here, so that a file and a page show
+//! the same.
+
+mod layout;
+mod svg;
+
+use std::collections::BTreeMap;
+use std::io;
+
+use serde::Serialize;
+
+use crate::graph::Input;
+use crate::report::{Ranking, Report};
+use crate::search::{Communities, SearchError, contract};
+
+/// Communities that are drawn.
+const DRAWN: usize = 40;
+
+/// Lines that are drawn: the heaviest.
+const MAX_LINES: usize = 160;
+
+/// Central vertices that name a community.
+const NAMES: usize = 3;
+
+/// Bytes of one of those names, at most: a figure has to fit a record.
+const NAME_BYTES: usize = 32;
+
+/// Side of the square that it lies in. Nothing has a unit.
+pub const SIDE: f64 = 1000.0;
+
+/// A clustered graph, drawn. The fields are the keys of the JSON.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Figure {
+    /// What this is, for whoever finds several kinds.
+    pub kind: &'static str,
+    /// What the graph is of.
+    pub title: String,
+    /// Vertices of the graph.
+    pub vertices: usize,
+    /// Edges of the graph.
+    pub edges: u64,
+    /// How good the communities are.
+    pub modularity: f64,
+    /// How many there are, drawn or not.
+    pub communities: usize,
+    /// Those that are drawn, the largest first.
+    pub circles: Vec<Circle>,
+    /// What joins them, the heaviest first: two places in `circles`, and the weight of the edges between them.
+    pub lines: Vec<(usize, usize, u64)>,
+    /// Who found them: a node, its instruction set, and its part of the work from 0 to 1.
+    pub nodes: Vec<(String, String, f64)>,
+}
+
+/// A community.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Circle {
+    /// Its middle, from 0 to [`SIDE`].
+    pub x: f64,
+    /// Downwards.
+    pub y: f64,
+    /// Its radius: areas are as sizes.
+    pub r: f64,
+    /// Its vertices.
+    pub size: usize,
+    /// The vertices with most edges within it.
+    pub names: Vec<String>,
+}
+
+impl Figure {
+    /// Draws what was found. `report` describes the largest communities at least as far as they are drawn, see [`described`].
+    ///
+    /// # Errors
+    /// None that a search within its limits leaves.
+    pub fn new(
+        input: &Input,
+        found: &Communities,
+        ranking: &Ranking,
+        report: &Report,
+    ) -> Result<Figure, SearchError> {
+        let drawn = DRAWN.min(found.count).min(report.largest.len());
+        let whole = contract(&input.graph, &found.members, found.count)?;
+        let mut lines = Vec::new();
+        for (rank, &community) in ranking.order.iter().take(drawn).enumerate() {
+            for (other, weight) in whole.arcs_of(community) {
+                let other = ranking.rank_of[other as usize] as usize;
+                if rank < other && other < drawn {
+                    lines.push((rank, other, weight));
+                }
+            }
+        }
+        lines.sort_by_key(|&(a, b, weight)| (std::cmp::Reverse(weight), a, b));
+        lines.truncate(MAX_LINES);
+        let sizes = &ranking.sizes[..drawn];
+        let circles = layout::lay_out(sizes, &lines).into_iter().zip(&report.largest);
+        let circles = circles.map(|((x, y, r), community)| Circle {
+            x: tenths(x),
+            y: tenths(y),
+            r: tenths(r),
+            size: community.size,
+            names: community.central.iter().take(NAMES).map(|name| shortened(name)).collect(),
+        });
+        let mut shares: BTreeMap<(&str, &str), f64> = BTreeMap::new();
+        for worker in &report.workers {
+            *shares.entry((&worker.node, &worker.isa)).or_default() += worker.share;
+        }
+        Ok(Figure {
+            kind: "clustered-graph",
+            title: input.origin.clone(),
+            vertices: report.vertices,
+            edges: report.edges,
+            modularity: report.modularity,
+            communities: report.communities,
+            circles: circles.collect(),
+            lines,
+            nodes: shares
+                .into_iter()
+                .map(|((node, isa), share)| (node.to_owned(), isa.to_owned(), (share * 1e4).round() / 1e4))
+                .collect(),
+        })
+    }
+
+    /// Writes it as a picture, for dark and for light screens.
+    ///
+    /// # Errors
+    /// Those of `output`.
+    pub fn write_svg(&self, output: &mut impl io::Write) -> io::Result<()> {
+        svg::write(self, output)
+    }
+}
+
+/// How many communities a report has to describe for a figure.
+#[must_use]
+pub fn described(top: usize) -> usize {
+    top.max(DRAWN)
+}
+
+fn tenths(length: f64) -> f64 {
+    (length * 10.0).round() / 10.0
+}
+
+/// As much of a name as there is room for.
+fn shortened(name: &str) -> String {
+    if name.len() <= NAME_BYTES {
+        return name.to_owned();
+    }
+    let mut end = NAME_BYTES - '…'.len_utf8();
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…", &name[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_cut_between_characters() {
+        assert_eq!(shortened("libc6"), "libc6");
+        let long = shortened(&"ä".repeat(40));
+        assert!(long.len() <= NAME_BYTES && long.ends_with('…'), "{long}");
+    }
+}

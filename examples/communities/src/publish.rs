@@ -1,0 +1,87 @@
+//! Progress and result as records among the machine's names, where `tombolo names 'job/*'` and the page of `tombolo web` find them.
+//!
+//! `job/DOMAIN` says how far it is and goes with the domain. `job/DOMAIN/figure` holds the result, drawn, and stays until the machine goes
+//! down; of these the latest are kept.
+
+use std::time::{Duration, Instant};
+
+use tombolo::{Domain, Error, NewRecord};
+
+use crate::figure::Figure;
+use crate::search::Step;
+
+/// Time from one message about progress to the next.
+const EVERY: Duration = Duration::from_millis(200);
+
+/// Figures that stay.
+const KEPT: usize = 8;
+
+/// Tells the machine how a job goes. To whom that matters is not known, so what cannot be told is no reason to fail.
+pub struct Publisher {
+    domain: Domain,
+    name: String,
+    began: Instant,
+    told: Option<Instant>,
+}
+
+impl Publisher {
+    /// For this domain.
+    #[must_use]
+    pub fn new(domain: Domain) -> Publisher {
+        let name = format!("job/{}", domain.id());
+        Publisher { domain, name, began: Instant::now(), told: None }
+    }
+
+    /// What it does now, and nothing about how far it is.
+    pub fn phase(&mut self, phase: &str) {
+        let _ = self.set(self.record(phase));
+    }
+
+    /// How far the search is; not more often than somebody could see.
+    pub fn step(&mut self, step: &Step) {
+        if self.told.is_some_and(|at| at.elapsed() < EVERY) {
+            return;
+        }
+        self.told = Some(Instant::now());
+        let phase = if step.refining { "refining" } else { "searching" };
+        let record = self
+            .record(phase)
+            .with("level", step.level as i64)
+            .with("vertices", step.vertices as i64)
+            .with("edges", step.edges as i64)
+            .with("rounds", i64::from(step.rounds))
+            .with("modularity", step.modularity);
+        let _ = self.set(record);
+    }
+
+    /// The result.
+    ///
+    /// # Errors
+    /// The machine does not take it.
+    pub fn figure(&mut self, figure: &Figure) -> Result<(), Error> {
+        let json = serde_json::to_string(figure).unwrap_or_default();
+        let names = self.domain.names();
+        let record = NewRecord::new(&format!("{}/figure", self.name))
+            .with("title", figure.title.as_str())
+            .with("figure", json.as_str())
+            .persistent();
+        let version = names.set(&record)?.version;
+        let mut before = names.find("job/*/figure")?;
+        before.retain(|record| record.version < version && record.owner.is_none());
+        before.sort_by_key(|record| record.version);
+        let excess = before.len().saturating_sub(KEPT - 1);
+        // Another job may have been quicker to delete it.
+        before.iter().take(excess).for_each(|record| drop(names.delete(&record.name)));
+        self.phase("done");
+        Ok(())
+    }
+
+    fn record(&self, phase: &str) -> NewRecord {
+        let elapsed_ms = i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX);
+        NewRecord::new(&self.name).with("phase", phase).with("elapsed_ms", elapsed_ms)
+    }
+
+    fn set(&self, record: NewRecord) -> Result<(), Error> {
+        self.domain.names().set(&record).map(|_| ())
+    }
+}
