@@ -40,11 +40,17 @@ pub enum Limit {
     MappingsPerDomain,
     /// Time that a domain has to let revoked memory go, in milliseconds.
     RevokeMs,
+    /// Output of one domain that the monitor remembers, in KiB.
+    OutputKibPerDomain,
+    /// Output of all domains that the monitor remembers, in MiB.
+    OutputMib,
+    /// Memory for what nodes, domains, channels and links were like, in MiB.
+    HistoryMib,
 }
 
 impl Limit {
     /// All of them, in the order in which tables list them.
-    pub const ALL: [Limit; 15] = [
+    pub const ALL: [Limit; 18] = [
         Limit::DomainsPerNode,
         Limit::ConnectionsPerNode,
         Limit::ConnectionsPerProcess,
@@ -60,6 +66,9 @@ impl Limit {
         Limit::Mappings,
         Limit::MappingsPerDomain,
         Limit::RevokeMs,
+        Limit::OutputKibPerDomain,
+        Limit::OutputMib,
+        Limit::HistoryMib,
     ];
 
     /// Its key in machine files.
@@ -81,6 +90,9 @@ impl Limit {
             Limit::Mappings => "mappings",
             Limit::MappingsPerDomain => "mappings_per_domain",
             Limit::RevokeMs => "revoke_ms",
+            Limit::OutputKibPerDomain => "output_kib_per_domain",
+            Limit::OutputMib => "output_mib",
+            Limit::HistoryMib => "history_mib",
         }
     }
 
@@ -103,6 +115,9 @@ impl Limit {
             Limit::Mappings => "places where regions are mapped",
             Limit::MappingsPerDomain => "places where one domain has regions mapped",
             Limit::RevokeMs => "milliseconds that a domain has to let revoked memory go",
+            Limit::OutputKibPerDomain => "KiB of output remembered of one domain",
+            Limit::OutputMib => "MiB of output remembered of all domains",
+            Limit::HistoryMib => "MiB of memory for what was",
         }
     }
 
@@ -124,6 +139,9 @@ impl Limit {
             Limit::RegionMibPerDomain => 65_536,
             Limit::CapabilitiesPerDomain => 16_384,
             Limit::RevokeMs => 1000,
+            Limit::OutputKibPerDomain => 64,
+            Limit::OutputMib => 16,
+            Limit::HistoryMib => 32,
         }
     }
 
@@ -134,6 +152,8 @@ impl Limit {
             Limit::Backlog => 65_536,
             // Beyond that a monitor runs out of descriptors.
             Limit::DomainsPerNode | Limit::ConnectionsPerNode | Limit::Regions | Limit::Mappings => 65_536,
+            // The monitor's own memory.
+            Limit::OutputKibPerDomain | Limit::OutputMib | Limit::HistoryMib => 65_536,
             _ => 1_000_000,
         }
     }

@@ -192,6 +192,14 @@ impl NameDesk {
         self.naming.record(name)
     }
 
+    /// Records whose names begin so.
+    pub fn records_under<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a Attributes)> + 'a {
+        self.naming.records_under(prefix)
+    }
+
     /// Records that go with a client.
     #[must_use]
     pub fn records_of(&self, (node, connection): Client) -> usize {

@@ -15,6 +15,10 @@ pub(super) const ENTRY_BYTES: usize = 64;
 pub(super) const ALIGN_BYTES: usize = 64;
 
 const ID: std::ops::Range<usize> = 24..56;
+const FLAGS: std::ops::Range<usize> = 60..64;
+
+/// The flag of a program that can be ended and started again elsewhere. Those before it had none.
+const RESTARTABLE: u32 = 1;
 const NAME: std::ops::Range<usize> = 64..64 + MAX_NAME_BYTES;
 
 /// Why bytes are no image.
@@ -89,16 +93,19 @@ pub(super) struct Section {
 pub(super) struct Contents {
     pub(super) name: String,
     pub(super) id: ImageId,
+    pub(super) restartable: bool,
     pub(super) sections: Vec<Section>,
 }
 
 /// Lays out an image of `programs`, which are sorted by instruction set and checked by the caller.
-pub(super) fn encode(name: &str, programs: &[(Target, &[u8])]) -> Vec<u8> {
+pub(super) fn encode(name: &str, restartable: bool, programs: &[(Target, &[u8])]) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES + programs.len() * ENTRY_BYTES];
     bytes[0..8].copy_from_slice(&MAGIC);
     bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
     bytes[12..16].copy_from_slice(&(programs.len() as u32).to_le_bytes());
     bytes[56..60].copy_from_slice(&(name.len() as u32).to_le_bytes());
+    let flags = if restartable { RESTARTABLE } else { 0 };
+    bytes[FLAGS].copy_from_slice(&flags.to_le_bytes());
     bytes[NAME][..name.len()].copy_from_slice(name.as_bytes());
     for (index, (target, program)) in programs.iter().enumerate() {
         let offset = bytes.len();
@@ -129,7 +136,7 @@ fn hash_of_header(header: &[u8]) -> [u8; 32] {
 
 /// Checks every byte of an image.
 pub(super) fn decode(bytes: &[u8]) -> Result<Contents, FormatError> {
-    let (sections_count, name) = decode_header(bytes)?;
+    let (sections_count, name, restartable) = decode_header(bytes)?;
     let table_end = HEADER_BYTES + sections_count * ENTRY_BYTES;
     let header = bytes.get(..table_end).ok_or(FormatError::Damaged("the section table is cut short"))?;
     let id = hash_of_header(header);
@@ -159,11 +166,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Contents, FormatError> {
     if expected_offset != bytes.len() {
         return Err(FormatError::Damaged("there are bytes after the last section"));
     }
-    Ok(Contents { name, id: ImageId(id), sections })
+    Ok(Contents { name, id: ImageId(id), restartable, sections })
 }
 
-/// Checks the fixed part; returns how many sections follow, and the name.
-fn decode_header(bytes: &[u8]) -> Result<(usize, String), FormatError> {
+/// Checks the fixed part; returns how many sections follow, the name, and whether the program can be restarted.
+fn decode_header(bytes: &[u8]) -> Result<(usize, String, bool), FormatError> {
     if !bytes.starts_with(&MAGIC) {
         return Err(FormatError::NotAnImage);
     }
@@ -181,8 +188,9 @@ fn decode_header(bytes: &[u8]) -> Result<(usize, String), FormatError> {
     if !(1..=Target::ALL.len()).contains(&count) {
         return Err(FormatError::Damaged("it has no section, or more than there are targets"));
     }
-    if header[60..64] != [0; 4] {
-        return Err(FormatError::Damaged("a reserved field is not zero"));
+    let flags = u32_at(header, FLAGS.start);
+    if flags & !RESTARTABLE != 0 {
+        return Err(FormatError::Damaged("it has a flag that this version does not know"));
     }
     let name_bytes = u32_at(header, 56) as usize;
     let field = &header[NAME];
@@ -190,7 +198,7 @@ fn decode_header(bytes: &[u8]) -> Result<(usize, String), FormatError> {
         return Err(FormatError::Damaged("the name does not fit its field"));
     }
     match std::str::from_utf8(&field[..name_bytes]) {
-        Ok(name) if super::name_is_valid(name) => Ok((count, name.to_owned())),
+        Ok(name) if super::name_is_valid(name) => Ok((count, name.to_owned(), flags & RESTARTABLE != 0)),
         _ => Err(FormatError::Damaged("the name is empty or has characters that no name may have")),
     }
 }

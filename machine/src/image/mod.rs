@@ -45,6 +45,7 @@ impl fmt::Debug for ImageId {
 pub struct Image {
     name: String,
     id: ImageId,
+    restartable: bool,
     bytes: Arc<[u8]>,
     sections: Vec<container::Section>,
 }
@@ -148,8 +149,8 @@ impl Image {
         }
         let contents = container::decode(&bytes)
             .map_err(|source| ImageError::Format { name: origin.to_owned(), source })?;
-        let container::Contents { name, id, sections } = contents;
-        Ok(Image { name, id, bytes: bytes.into(), sections })
+        let container::Contents { name, id, restartable, sections } = contents;
+        Ok(Image { name, id, restartable, bytes: bytes.into(), sections })
     }
 
     /// What the image is called: 1 to 64 bytes, no `/` and no control characters.
@@ -162,6 +163,12 @@ impl Image {
     #[must_use]
     pub fn id(&self) -> ImageId {
         self.id
+    }
+
+    /// Its program says of itself that it can be ended and started again elsewhere.
+    #[must_use]
+    pub fn is_restartable(&self) -> bool {
+        self.restartable
     }
 
     /// The whole file, as `tombolo build` writes it.
@@ -210,6 +217,7 @@ impl fmt::Debug for Image {
 #[derive(Debug)]
 pub struct ImageBuilder {
     name: String,
+    restartable: bool,
     programs: BTreeMap<Target, Vec<u8>>,
 }
 
@@ -222,7 +230,14 @@ impl ImageBuilder {
         if name.is_empty() {
             name.push('_');
         }
-        ImageBuilder { name, programs: BTreeMap::new() }
+        ImageBuilder { name, restartable: false, programs: BTreeMap::new() }
+    }
+
+    /// Says that the program can be ended and started again elsewhere.
+    #[must_use]
+    pub fn restartable(mut self, restartable: bool) -> ImageBuilder {
+        self.restartable = restartable;
+        self
     }
 
     /// Adds an ELF executable, in place of an earlier one for the same target, which its headers tell.
@@ -241,7 +256,7 @@ impl ImageBuilder {
     /// [`ImageError::Format`] when there is no program in it, or they are together too long.
     pub fn finish(self) -> Result<Image, ImageError> {
         let programs: Vec<_> = self.programs.iter().map(|(target, elf)| (*target, elf.as_slice())).collect();
-        let bytes = container::encode(&self.name, &programs);
+        let bytes = container::encode(&self.name, self.restartable, &programs);
         Image::from_bytes(&self.name, bytes)
     }
 }

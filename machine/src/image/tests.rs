@@ -178,16 +178,16 @@ fn forged_sections_are_refused() {
 #[test]
 fn sections_are_sorted_and_each_isa_comes_once() {
     let (x86, arm) = (smallest(Isa::X86_64), smallest(Isa::Aarch64));
-    let twice = container::encode("x", &[(Isa::X86_64.into(), &x86), (Isa::X86_64.into(), &x86)]);
+    let twice = container::encode("x", false, &[(Isa::X86_64.into(), &x86), (Isa::X86_64.into(), &x86)]);
     assert_eq!(refusal(twice), FormatError::DuplicateIsa(Isa::X86_64.into()));
-    let backwards = container::encode("x", &[(Isa::Aarch64.into(), &arm), (Isa::X86_64.into(), &x86)]);
+    let backwards = container::encode("x", false, &[(Isa::Aarch64.into(), &arm), (Isa::X86_64.into(), &x86)]);
     assert_eq!(refusal(backwards), FormatError::Damaged("the sections are not in order"));
-    let mislabelled = container::encode("x", &[(Isa::S390x.into(), &arm)]);
+    let mislabelled = container::encode("x", false, &[(Isa::S390x.into(), &arm)]);
     assert_eq!(
         refusal(mislabelled),
         FormatError::WrongIsa { declared: Isa::S390x.into(), actual: Isa::Aarch64.into() }
     );
-    let no_elf = container::encode("x", &[(Isa::S390x.into(), b"#!/bin/sh")]);
+    let no_elf = container::encode("x", false, &[(Isa::S390x.into(), b"#!/bin/sh")]);
     assert_eq!(refusal(no_elf), FormatError::Program { target: Isa::S390x.into(), source: ElfError::NotElf });
 }
 
@@ -198,7 +198,7 @@ fn forged_headers_are_refused() {
         |change: fn(&mut Vec<u8>)| matches!(refusal(forged(&image, change)), FormatError::Damaged(_));
     assert!(damaged(|bytes| bytes[12] = 0), "no section");
     assert!(damaged(|bytes| bytes[12] = 5), "more sections than instruction sets");
-    assert!(damaged(|bytes| bytes[60] = 1), "reserved");
+    assert!(damaged(|bytes| bytes[60] = 2), "a flag to come");
     assert!(damaged(|bytes| bytes[56] = 0), "empty name");
     assert!(damaged(|bytes| bytes[56] = 65), "name longer than its field");
     assert!(damaged(|bytes| bytes[70] = b'y'), "text after the name");

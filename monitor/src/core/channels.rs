@@ -50,6 +50,7 @@ impl Core {
         for domain in [domain, record.owner] {
             if let Some(record) = self.domains.get_mut(&domain) {
                 record.channels += 1;
+                self.domain_changed(domain);
             }
         }
         // The accepting side first: it is the one that may have to be woken.
@@ -124,6 +125,7 @@ impl Core {
             .map_err(|full| Fault::Limit { what: format!("no room for a channel to node {name}: {full}") })?;
         window.vectors.pop();
         self.effects.push(Effect::ClearWindow { node: vm, range });
+        self.node_changed(vm);
         let held_by = vec![from, to];
         self.channels.insert(channel, WindowChannel { opener, window: vm, range, vector, held_by });
         let place = |ring| {
@@ -161,7 +163,9 @@ impl Core {
     pub(super) fn channel_released(&mut self, node: NodeId, channel: ChannelId) {
         let Some(record) = self.channels.get_mut(&channel) else {
             // Regions that are mapped have lifelines too.
-            self.regions.table.released(node, channel);
+            if self.regions.table.released(node, channel) {
+                self.observing.regions.changed();
+            }
             return;
         };
         let before = record.held_by.len();
@@ -180,6 +184,7 @@ impl Core {
         {
             window.allocator.take_back(record.range);
             window.vectors.push(record.vector);
+            self.node_changed(record.window);
         }
     }
 

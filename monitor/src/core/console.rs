@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use tombolo_base::NodeId;
 use tombolo_control::{Fault, Reply};
 
-use super::{Client, Core, Effect, NodeState, shown};
+use super::{Client, Core, Effect, NodeState};
 
 /// Console output that is remembered, in bytes.
 pub(super) const REMEMBERED_BYTES: usize = 256 * 1024;
@@ -103,10 +103,7 @@ impl Core {
     }
 
     fn console_node(&self, name: &str) -> Result<NodeId, Fault> {
-        let node = self.machine.node_named(name).ok_or_else(|| Fault::NoSuchNode {
-            name: shown(name),
-            available: self.machine.nodes().iter().map(|node| node.name.clone()).collect(),
-        })?;
+        let node = self.machine.node_named(name).ok_or_else(|| self.no_such_node(name))?;
         if !node.behind_window() {
             let why = format!(
                 "node {name} has no console: it is a {} node, and only a vm or a board has one",

@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use tombolo_base::{DomainId, NodeId, Target};
+use tombolo_control::observation::Happening;
 use tombolo_control::{Exit, Fault, Order, Reply, SpawnRequest, StartOrder, streams};
 use tombolo_machine::image::Image;
 
+use super::observing::{WatchedDomain, how};
+use super::steering::{Launch, started};
 use super::{
     Client, Core, DomainRecord, Effect, MAX_PROGRAM_CHARS, MAX_PROGRAMS, Nanos, NodeState, Resource, shown,
 };
@@ -37,8 +40,11 @@ impl Core {
                 channels: 0,
                 starting: None,
                 feeding: Vec::new(),
+                watched: WatchedDomain::default(),
             },
         );
+        self.domain_changed(domain);
+        self.node_changed(node);
         Ok(domain)
     }
 
@@ -63,7 +69,7 @@ impl Core {
         }
     }
 
-    fn try_spawn(
+    pub(super) fn try_spawn(
         &mut self,
         now: Nanos,
         client: Client,
@@ -93,6 +99,16 @@ impl Core {
             Some(parent) if spawn.own_image => parent.program.clone(),
             _ => program_name(&spawn.image_name),
         };
+        let launch = Launch {
+            image: image.clone(),
+            name: name.clone(),
+            arguments: spawn.arguments.clone(),
+            environment: spawn.environment.clone(),
+            directory: spawn.directory.clone(),
+            seat: spawn.seat.clone(),
+            side: spawn.side.is_some(),
+        };
+        let watched = WatchedDomain::starting(launch);
         self.domains.insert(
             domain,
             DomainRecord {
@@ -105,8 +121,11 @@ impl Core {
                 channels: 0,
                 starting: Some(request),
                 feeding: Vec::new(),
+                watched,
             },
         );
+        self.domain_changed(domain);
+        self.node_changed(node);
         let SpawnRequest { arguments, environment, directory, stdin, seat, side, .. } = spawn;
         let order =
             StartOrder { domain, program: hash, name, arguments, environment, directory, stdin, seat, side };
@@ -114,11 +133,8 @@ impl Core {
         Ok(())
     }
 
-    fn startable_node(&mut self, name: &str) -> Result<(NodeId, Target), Fault> {
-        let node = self.machine.node_named(name).ok_or_else(|| Fault::NoSuchNode {
-            name: shown(name),
-            available: self.machine.nodes().iter().map(|node| node.name.clone()).collect(),
-        })?;
+    pub(super) fn startable_node(&mut self, name: &str) -> Result<(NodeId, Target), Fault> {
+        let node = self.machine.node_named(name).ok_or_else(|| self.no_such_node(name))?;
         let (id, target) = (node.id, node.target());
         match self.node(id).map(|node| node.state.clone()) {
             Some(NodeState::Up) => Ok((id, target)),
@@ -177,6 +193,7 @@ impl Core {
                 what: format!("a program of {length_bytes} bytes cannot travel: {full}"),
             })?;
             window.programs.push_back((hash, range));
+            self.node_changed(id);
             let image = image.clone();
             self.effects.push(Effect::WriteProgram { node: id, range, image, target });
             Some(range.offset_bytes)
@@ -206,6 +223,7 @@ impl Core {
             && let Some((_, range)) = window.programs.remove(first)
         {
             window.allocator.take_back(range);
+            self.node_changed(node);
         }
     }
 
@@ -222,18 +240,27 @@ impl Core {
     pub(super) fn domain_started(&mut self, domain: DomainId, pid: i32) {
         let Some(record) = self.domains.get_mut(&domain) else { return };
         record.pid = pid;
-        if let (Some(request), Some((_, Some(client)))) = (record.starting.take(), record.parent) {
-            self.answer(client, request, Ok(Reply::Spawn { domain }));
+        let program = record.program.clone();
+        let asked = record.starting.take().zip(record.parent.and_then(|(_, client)| client));
+        self.domain_changed(domain);
+        self.happened_to(domain, Happening::DOMAIN_STARTED, program);
+        if let Some((request, client)) = asked {
+            self.answer(client, request, Ok(started(request, domain)));
         }
     }
 
     pub(super) fn domain_not_started(&mut self, domain: DomainId, why: String) {
-        let Some(record) = self.domains.remove(&domain) else { return };
+        let Some(mut record) = self.domains.remove(&domain) else { return };
         self.regions_of_ended(domain);
         self.forget_program(domain.node(), record.build);
+        let watched = std::mem::take(&mut record.watched);
+        self.forget_watched(domain, watched.output, watched.history);
+        self.node_changed(domain.node());
+        self.happened_to(domain, Happening::DOMAIN_NOT_STARTED, format!("{}: {why}", record.program));
+        self.go_on_moving(domain);
         if let (Some(request), Some((_, Some(client)))) = (record.starting, record.parent) {
-            let node = self.node_name(domain.node());
-            self.answer(client, request, Err(Fault::StartFailed { node, why }));
+            let fault = self.start_failed(request, domain.node(), why);
+            self.answer(client, request, Err(fault));
         }
     }
 
@@ -251,7 +278,7 @@ impl Core {
 
     /// A domain has ended: its parent hears of it, its children end.
     pub(super) fn domain_ended(&mut self, domain: DomainId, exit: Exit) {
-        let Some(record) = self.domains.remove(&domain) else { return };
+        let Some(mut record) = self.domains.remove(&domain) else { return };
         self.trace_owner_gone(domain);
         self.regions_of_ended(domain);
         if !tombolo_base::canary!("core keeps the names of the dead") {
@@ -262,20 +289,25 @@ impl Core {
         // Its connection may still be there: a channel to it would be one to the dead.
         let clients = &self.clients;
         self.waiting.retain(|waiting| clients.get(&waiting.client).and_then(|of| of.domain) != Some(domain));
-        for (_, client, request) in record.feeding {
+        for (_, client, request) in std::mem::take(&mut record.feeding) {
             self.answer(client, request, Err(Fault::NoSuchDomain { domain }));
         }
         if let Some((_, Some(client))) = record.parent {
             match record.starting {
                 Some(request) => {
-                    let node = self.node_name(domain.node());
                     let why = "it ended before it was seen to start".into();
-                    self.answer(client, request, Err(Fault::StartFailed { node, why }));
+                    let fault = self.start_failed(request, domain.node(), why);
+                    self.answer(client, request, Err(fault));
                 }
                 None if tombolo_base::canary!("core tells nobody of a death") => {}
-                None => self.deliver(client, 0, Reply::Ended { domain, exit }),
+                None => self.deliver(client, 0, Reply::Ended { domain, exit: exit.clone() }),
             }
         }
+        if record.parent.is_some() {
+            self.happened_to(domain, Happening::DOMAIN_ENDED, format!("{} {}", record.program, how(&exit)));
+        }
+        self.domain_gone(domain, record, exit);
+        self.go_on_moving(domain);
         let is_child = |record: &DomainRecord| record.parent.is_some_and(|(parent, _)| parent == domain);
         let children: Vec<DomainId> =
             self.domains.iter().filter(|(_, record)| is_child(record)).map(|(id, _)| *id).collect();
@@ -294,20 +326,12 @@ impl Core {
         signal: u8,
         grace: Duration,
     ) -> Result<Reply, Fault> {
-        let record = self.domains.get(&domain).ok_or(Fault::NoSuchDomain { domain })?;
-        if record.parent.is_none() {
-            return Err(Fault::Refused {
-                why: format!(
-                    "domain {domain} was not started by the machine: stop it yourself (process {} on node {})",
-                    record.pid,
-                    self.node_name(domain.node())
-                ),
-            });
-        }
+        self.started_here(domain)?;
         if !(1..=64).contains(&signal) {
             return Err(Fault::Refused { why: format!("{signal} is no signal: they go from 1 to 64") });
         }
         self.order(domain.node(), Order::Signal { domain, signal });
+        self.was_signalled(now, domain, signal);
         if signal != SIGKILL && grace > Duration::ZERO {
             let grace_ns = Nanos::try_from(grace.as_nanos()).unwrap_or(Nanos::MAX);
             let at = now.saturating_add(grace_ns);
@@ -345,6 +369,7 @@ impl Core {
     }
 
     pub(super) fn domain_output(&mut self, domain: DomainId, stream: u8, bytes: Vec<u8>) {
+        self.remember_output(domain, stream, &bytes);
         match self.output_owner(domain, stream) {
             Some(client) => self.deliver(client, 0, Reply::Output { domain, stream, bytes }),
             None => {

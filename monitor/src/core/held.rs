@@ -31,6 +31,8 @@ impl Core {
         held.extend(self.remote_names.held());
         held.extend(self.traces.held());
         held.extend(self.regions.held());
+        held.extend(self.observing.held());
+        held.extend(self.steering.held());
         held
     }
 }

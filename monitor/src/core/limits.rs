@@ -33,7 +33,7 @@ impl Core {
 
     /// A node takes another domain.
     pub(super) fn node_has_room(&self, node: NodeId) -> Result<(), Fault> {
-        let used = self.domains.keys().filter(|domain| domain.node() == node).count();
+        let used = self.domains_of(node).count();
         self.within(Limit::DomainsPerNode, used, format_args!("node {}", self.node_name(node)))
     }
 
@@ -58,6 +58,7 @@ impl Core {
 
     /// Tells a client that it is not served, and why, and ends its connection.
     pub(super) fn turn_away(&mut self, client: Client, fault: Fault) {
+        self.limit_was_met(None, &fault);
         self.deliver(client, 0, Reply::TurnedAway { fault });
         let (node, connection) = client;
         self.order(node, Order::Dismiss { connection });

@@ -12,9 +12,11 @@ mod held;
 mod limits;
 mod names;
 mod nodes;
+mod observing;
 mod regions;
 mod remote_names;
 mod requests;
+mod steering;
 #[cfg(test)]
 mod tests;
 mod traces;
@@ -30,8 +32,10 @@ use tombolo_machine::image::Image;
 use tombolo_machine::{Limit, Machine};
 
 use console::ConsoleRecord;
+use observing::{Observed, Observing, WatchedDomain};
 use regions::Regions;
 use remote_names::RemoteNames;
+use steering::Steering;
 use traces::Traces;
 
 use crate::names::{NameDesk, limits as name_limits};
@@ -193,6 +197,7 @@ struct ClientRecord {
     next_listener: u32,
     /// Channels that were granted to its listeners and that it has not accepted.
     unaccepted: usize,
+    observed: Observed,
 }
 
 /// A live domain.
@@ -211,6 +216,7 @@ struct DomainRecord {
     starting: Option<u32>,
     /// The requests to be answered once its inputs have been taken, by stream.
     feeding: Vec<(u8, Client, u32)>,
+    watched: WatchedDomain,
 }
 
 /// A name that is exported.
@@ -265,6 +271,12 @@ pub struct Core {
     executions: Vec<(Nanos, DomainId)>,
     traces: Traces,
     regions: Regions,
+    observing: Observing,
+    steering: Steering,
+    /// The last instant that was heard of.
+    now: Nanos,
+    /// What the wall clock says at instant 0.
+    wall_offset_ns: u64,
     /// Since when nobody has used the machine.
     idle_since: Option<Nanos>,
     effects: Vec<Effect>,
@@ -307,6 +319,7 @@ impl Core {
             .collect();
         let limits = machine.limits();
         let regions = Regions::new(limits);
+        let observing = Observing::new(&machine, limits);
         let limits = name_limits(limits.of(Limit::NamesPerDomain), limits.of(Limit::WaitingPerDomain));
         Core {
             names: NameDesk::new(None, limits, 1),
@@ -322,6 +335,10 @@ impl Core {
             executions: Vec::new(),
             traces: Traces::default(),
             regions,
+            observing,
+            steering: Steering::default(),
+            now,
+            wall_offset_ns: 0,
             idle_since: Some(now),
             effects: Vec::new(),
         }
@@ -348,17 +365,20 @@ impl Core {
             .chain(self.traces.ends_at())
             .chain(self.regions.table.next_tick())
             .chain(self.executions.iter().map(|(at, _)| *at))
+            .chain(self.observing_due())
             .min()
     }
 
     /// Does what is due.
     pub fn tick(&mut self, now: Nanos) {
+        self.now = now;
         self.give_up_waiting(now);
         self.names.tick(now);
         self.trace_tick(now);
         self.regions.table.tick(now);
         self.execute_sentences(now);
         self.give_up_booting(now);
+        self.observing_tick(now);
     }
 
     /// Since when nobody has been attached; `None` while somebody is.
@@ -369,6 +389,7 @@ impl Core {
 
     /// Takes in what an agent reports. `image` is what a descriptor that came along held.
     pub fn report(&mut self, now: Nanos, node: NodeId, report: Report, image: Option<Result<Image, String>>) {
+        self.now = now;
         if !self.may_report(node, &report) {
             return;
         }
@@ -402,6 +423,9 @@ impl Core {
             Report::TraceBytes { ticket, bytes } => self.trace_was_read(node, ticket, bytes),
             Report::RegionMade { region, failed, read_only } => self.region_made(region, failed, read_only),
             Report::RegionSealed { region, failed } => self.region_sealed(region, failed),
+            Report::Sampled { node: sample, domains, ends } => self.sampled(now, node, sample, domains, ends),
+            Report::Probed { ticket } => self.probed(now, node, ticket),
+            Report::FrequencySet { ticket, failed } => self.frequency_set(node, ticket, failed),
         }
         if self.clients.is_empty() && self.domains.is_empty() {
             self.idle_since.get_or_insert(now);
@@ -461,6 +485,10 @@ impl Core {
 
     fn answer(&mut self, client: Client, request: u32, result: Result<Reply, Fault>) {
         // A request numbered 0 wants no answer.
+        if let Err(fault) = &result {
+            let domain = self.clients.get(&client).and_then(|record| record.domain);
+            self.limit_was_met(domain, fault);
+        }
         if request != 0 {
             let body = result.unwrap_or_else(|fault| Reply::Failed { fault });
             self.deliver(client, request, body);

@@ -90,8 +90,7 @@ impl Core {
     /// The node of that name, which must be up.
     pub(super) fn running_node(&self, name: &str) -> Result<NodeId, Fault> {
         let Some(node) = self.machine.node_named(name).map(|node| node.id) else {
-            let available = self.machine.nodes().iter().map(|node| node.name.clone()).collect();
-            return Err(Fault::NoSuchNode { name: shown(name), available });
+            return Err(self.no_such_node(name));
         };
         match self.nodes.get(usize::from(node.0)).map(|record| &record.state) {
             Some(NodeState::Up) => Ok(node),

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use tombolo_base::{DomainId, Isa, NodeId};
 use tombolo_control::FINGERPRINT;
+use tombolo_control::observation::Happening;
 use tombolo_control::{Exit, Fault, NodeInfo, Order, Reply};
 use tombolo_link::window::{WindowAllocator, heap_offset_bytes};
-use tombolo_machine::Limit;
+use tombolo_machine::{Limit, Node};
 
-use super::{BOOT_TIMEOUT, Client, Core, Effect, Nanos, NodeState, WindowRecord, shown};
+use super::{BOOT_TIMEOUT, Client, Core, Effect, Nanos, NodeRecord, NodeState, WindowRecord, shown};
 
 impl Core {
     /// Starts every node.
@@ -24,6 +25,8 @@ impl Core {
         node.console.restarted();
         let generation = node.generation;
         self.effects.push(Effect::Boot { node: id, generation });
+        self.node_changed(id);
+        self.happened(Happening::NODE_STARTING, Some(id), None, "");
     }
 
     /// A node's process has been started, with a window of that many bytes and doorbells if it has one.
@@ -37,6 +40,7 @@ impl Core {
             vectors_total: vectors.saturating_sub(1),
             programs: Default::default(),
         });
+        self.node_changed(id);
     }
 
     pub(super) fn node_ready(
@@ -80,6 +84,9 @@ impl Core {
             waits_per_domain: limits.of(Limit::WaitingPerDomain),
         };
         self.order(id, order);
+        self.watch_node(id);
+        self.node_changed(id);
+        self.happened(Happening::NODE_UP, Some(id), None, "");
         if let Some((client, request)) = restarting {
             self.answer(client, request, Ok(Reply::Done));
         }
@@ -99,6 +106,9 @@ impl Core {
         (node.pid, node.cores) = (0, 0);
         node.window = None;
         node.programs.clear();
+        self.watched_lost(id);
+        self.happened(Happening::NODE_DOWN, Some(id), None, cause);
+        let Some(node) = self.node(id) else { return };
         let restarting = node.restarting.take();
         if let Some((client, request)) = restarting {
             let fault = Fault::NodeDown { node: self.node_name(id), cause: cause.to_owned() };
@@ -106,12 +116,12 @@ impl Core {
         }
         let clients: Vec<Client> = self.clients.keys().copied().filter(|(node, _)| *node == id).collect();
         clients.into_iter().for_each(|client| self.client_left(client));
-        let domains: Vec<DomainId> =
-            self.domains.keys().copied().filter(|domain| domain.node() == id).collect();
+        let domains: Vec<DomainId> = self.domains_of(id).collect();
         for domain in domains {
             self.domain_ended(domain, Exit::NodeLost { cause: cause.to_owned() });
         }
         self.trace_node_lost(id);
+        self.steering_node_lost(id, cause);
         self.channels_lost(id);
         self.regions_lost(id, cause);
         self.remote_names_lost(id, cause);
@@ -137,8 +147,7 @@ impl Core {
 
     pub(super) fn restart(&mut self, now: Nanos, client: Client, request: u32, name: &str) {
         let Some(id) = self.machine.node_named(name).map(|node| node.id) else {
-            let available = self.machine.nodes().iter().map(|node| node.name.clone()).collect();
-            let fault = Fault::NoSuchNode { name: shown(name), available };
+            let fault = self.no_such_node(name);
             return self.answer(client, request, Err(fault));
         };
         match self.node(id).map(|node| &node.state) {
@@ -171,36 +180,49 @@ impl Core {
     }
 
     pub(super) fn list_nodes(&self) -> Vec<NodeInfo> {
-        let host = NodeId::HOST;
         self.machine
             .nodes()
             .iter()
             .zip(&self.nodes)
-            .map(|(node, record)| NodeInfo {
-                id: node.id,
-                name: node.name.clone(),
-                kind: node.kind.name().to_owned(),
-                isa: node.isa,
-                generation: record.generation.get(),
-                up: record.state == NodeState::Up,
-                cause: match &record.state {
-                    NodeState::Down { cause } => cause.clone(),
-                    NodeState::Booting { .. } => "starting".into(),
-                    NodeState::Up => String::new(),
-                },
-                cores: record.cores,
-                domains: self.domains.keys().filter(|domain| domain.node() == node.id).count() as u32,
-                transport: (node.id != host).then(|| self.machine.link_between(host, node.id)).flatten(),
-                window_bytes: record
-                    .window
-                    .as_ref()
-                    .map_or((0, 0), |window| (window.allocator.lent_bytes(), window.allocator.total_bytes())),
-                boot: record.boot,
-                pid: record.pid,
-            })
+            .map(|(node, record)| self.node_info(node, record))
             .collect()
     }
+
+    pub(super) fn node_info(&self, node: &Node, record: &NodeRecord) -> NodeInfo {
+        let host = NodeId::HOST;
+        NodeInfo {
+            id: node.id,
+            name: node.name.clone(),
+            kind: node.kind.name().to_owned(),
+            isa: node.isa,
+            generation: record.generation.get(),
+            up: record.state == NodeState::Up,
+            cause: match &record.state {
+                NodeState::Down { cause } => cause.clone(),
+                NodeState::Booting { .. } => "starting".into(),
+                NodeState::Up => String::new(),
+            },
+            cores: record.cores,
+            domains: self.domains_of(node.id).count() as u32,
+            transport: (node.id != host).then(|| self.machine.link_between(host, node.id)).flatten(),
+            window_bytes: record
+                .window
+                .as_ref()
+                .map_or((0, 0), |window| (window.allocator.lent_bytes(), window.allocator.total_bytes())),
+            boot: record.boot,
+            pid: record.pid,
+        }
+    }
+
+    /// What whoever names a node is told that there is none of that name.
+    pub(super) fn no_such_node(&self, name: &str) -> Fault {
+        let available = self.machine.nodes().iter().take(MAX_NAMED).map(|node| node.name.clone()).collect();
+        Fault::NoSuchNode { name: shown(name), available }
+    }
 }
+
+/// Nodes that are named to whoever named one that there is not.
+const MAX_NAMED: usize = 256;
 
 /// How far a machine is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -13,7 +13,7 @@ use tombolo_link::link::Coherence;
 use tombolo_link::window::WindowRange;
 use tombolo_machine::{Limit, Limits};
 
-use super::{Client, Core, Effect, Nanos, NodeState, Resource, shown};
+use super::{Client, Core, Effect, Nanos, NodeState, Resource};
 
 /// Entries of one answer to a listing.
 const PAGE: usize = 100;
@@ -162,16 +162,13 @@ impl Core {
     }
 
     /// The node whose kernel a node's programs run under: the host's for foreign programs on it.
-    fn kernel_of(&self, node: NodeId) -> NodeId {
+    pub(super) fn kernel_of(&self, node: NodeId) -> NodeId {
         if self.behind_window(node) { node } else { NodeId::HOST }
     }
 
     /// A node that is up, by its name.
     fn node_up(&self, name: &str) -> Result<NodeId, Fault> {
-        let node = self.machine.node_named(name).ok_or_else(|| Fault::NoSuchNode {
-            name: shown(name),
-            available: self.machine.nodes().iter().map(|node| node.name.clone()).collect(),
-        })?;
+        let node = self.machine.node_named(name).ok_or_else(|| self.no_such_node(name))?;
         match &self.nodes[usize::from(node.id.0)].state {
             NodeState::Up => Ok(node.id),
             NodeState::Down { cause } => Err(Fault::NodeDown { node: name.to_owned(), cause: cause.clone() }),
@@ -260,6 +257,7 @@ impl Core {
             }
         };
         self.effects.push(Effect::ClearWindow { node: new.node, range });
+        self.node_changed(new.node);
         let memory = Memory::Window { offset_bytes: range.offset_bytes };
         self.region_is_there(client, request, id, NewRegion { memory, ..new });
         Ok(())
@@ -269,15 +267,18 @@ impl Core {
         if let Some(window) = self.node(node).and_then(|node| node.window.as_mut()) {
             window.allocator.take_back(range);
         }
+        self.node_changed(node);
     }
 
     fn region_is_there(&mut self, client: Client, request: u32, id: RegionId, new: NewRegion) {
+        self.observing.regions.changed();
         let capability = self.regions.table.create(id, new);
         self.answer(client, request, Ok(Reply::RegionCreate { capability }));
     }
 
     /// An agent made memory for a region, or did not.
     pub(super) fn region_made(&mut self, region: RegionId, failed: Option<String>, read_only: bool) {
+        self.observing.regions.changed();
         let Some((waits, new)) = self.regions.making.remove(&region) else { return };
         let Some((client, request)) = waits.filter(|_| self.domains.contains_key(&new.maker)) else {
             if failed.is_none() {
@@ -389,6 +390,13 @@ impl Core {
         Reply::Capabilities { capabilities, more: rest.next().is_some() }
     }
 
+    /// Who has capabilities to a region.
+    pub(super) fn holders(&self, region: RegionId, after: u64) -> Reply {
+        let mut rest = self.regions.table.capabilities_to(region, CapabilityId(after));
+        let capabilities = rest.by_ref().take(PAGE).collect();
+        Reply::Holders { capabilities, more: rest.next().is_some() }
+    }
+
     pub(super) fn list_regions(&self, after: u64) -> Reply {
         let mut rest = self.regions.table.regions(after);
         let regions = rest.by_ref().take(PAGE).collect();
@@ -494,6 +502,7 @@ impl Core {
 
     pub(super) fn region_sealed(&mut self, region: RegionId, failed: Option<String>) {
         self.regions.table.sealed(region, failed.is_none());
+        self.observing.regions.changed();
         if let Some((client, request)) = self.regions.sealing.remove(&region) {
             let result = failed.map_or(Ok(Reply::Done), |what| Err(Fault::System { what }));
             self.answer(client, request, result);
@@ -502,12 +511,14 @@ impl Core {
 
     /// A domain is known no more.
     pub(super) fn regions_of_ended(&mut self, domain: DomainId) {
+        self.observing.regions.changed();
         self.regions.table.domain_ended(domain);
         self.regions.table.foreign_lost(domain);
     }
 
     /// A node is lost, and the memory that its agent kept.
     pub(super) fn regions_lost(&mut self, node: NodeId, cause: &str) {
+        self.observing.regions.changed();
         self.regions.table.node_lost(node);
         let mut waiting: Vec<(Client, u32)> = Vec::new();
         self.regions.making.retain(|region, (waits, _)| {
@@ -530,6 +541,7 @@ impl Core {
     /// Does what follows from what happened to regions.
     pub(super) fn settle_regions(&mut self) {
         for consequence in self.regions.table.take_consequences() {
+            self.observing.regions.changed();
             match consequence {
                 Consequence::HangUp { node, mapping } => {
                     self.order_if_up(node, Order::HangUp { channel: mapping });

@@ -5,10 +5,11 @@ use std::time::Duration;
 use tombolo_base::DomainId;
 use tombolo_capability::Way;
 use tombolo_control::FINGERPRINT;
-use tombolo_control::{ClientMessage, DomainInfo, Fault, Order, Reply, Request, Wire};
+use tombolo_control::{ClientMessage, DomainInfo, Exit, Fault, Order, Reply, Request, Wire};
 use tombolo_machine::image::Image;
 
 use super::regions::Refusal;
+use super::steering::Frequency;
 use super::{Client, ClientRecord, Core, MAX_PROGRAM_CHARS, Nanos};
 
 /// Entries of one answer to a listing; the rest follows on demand.
@@ -116,7 +117,39 @@ impl Core {
             Request::TraceRead { domain, offset_bytes, length_bytes } => {
                 return self.read_trace(client, request, domain, offset_bytes, length_bytes);
             }
+            body @ (Request::Observe { .. }
+            | Request::History { .. }
+            | Request::RememberedOutput { .. }
+            | Request::Pause { .. }
+            | Request::Repeat { .. }
+            | Request::MoveTo { .. }
+            | Request::SetFrequency { .. }
+            | Request::RestoreFrequency { .. }
+            | Request::Holders { .. }) => return self.asked_to_watch(now, client, request, domain, body),
             body => return self.asked_about_regions(now, client, request, domain, body),
+        };
+        self.answer(client, request, result);
+    }
+
+    fn asked_to_watch(&mut self, now: Nanos, client: Client, request: u32, by: DomainId, body: Request) {
+        let result = match body {
+            Request::Observe { since, timeout } => {
+                return self.observe(now, client, request, since, timeout);
+            }
+            Request::History { part, measure, step_ms } => self.history(&part, measure, step_ms),
+            Request::RememberedOutput { domain, after } => self.remembered_output(domain, after),
+            Request::Pause { domain, paused } => self.pause(now, domain, paused),
+            Request::Repeat { domain, node } => return self.repeat(now, client, request, by, domain, node),
+            Request::MoveTo { domain, node, grace } => {
+                return self.move_to(now, (client, request), by, domain, node, grace);
+            }
+            Request::SetFrequency { node, cores, governor, min_khz, max_khz } => {
+                let setting = Frequency { cores, governor, min_khz, max_khz };
+                return self.set_frequency(client, request, &node, setting);
+            }
+            Request::RestoreFrequency { node } => self.restore_frequency(client, &node),
+            Request::Holders { region, after } => Ok(self.holders(region, after)),
+            _ => return,
         };
         self.answer(client, request, result);
     }
@@ -129,6 +162,8 @@ impl Core {
         domain: DomainId,
         body: Request,
     ) {
+        // What only looks changes nothing; then one look is in vain.
+        self.observing.regions.changed();
         let result = match body {
             Request::RegionCreate { place, length_bytes } => {
                 return self.region_create(client, request, domain, place, length_bytes);
@@ -251,6 +286,8 @@ impl Core {
             self.node_exports.retain(|_, record| record.client != client);
         }
         self.remote_names_left(client);
+        self.observing.client_left(client);
+        self.steering_client_left(client);
         self.waiting.retain(|waiting| waiting.client != client);
         // A node that starts anew numbers its connections anew: what this one still awaits is not for the next.
         for node in &mut self.nodes {
@@ -282,7 +319,9 @@ impl Core {
             && record.spawned.is_none()
         {
             // Nobody's child: with its connection goes what we know of it.
-            self.domains.remove(&domain);
+            if let Some(record) = self.domains.remove(&domain) {
+                self.domain_gone(domain, record, Exit::Left);
+            }
             self.trace_owner_gone(domain);
             self.regions_of_ended(domain);
         }

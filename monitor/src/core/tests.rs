@@ -16,6 +16,7 @@ use super::{Client, Core, Effect, Resource};
 
 mod held;
 mod names;
+mod observing;
 pub(super) mod regions;
 mod streams;
 mod traces;

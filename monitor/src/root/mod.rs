@@ -10,7 +10,7 @@ mod node;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tombolo_base::{ChannelId, Isa, NodeId};
 use tombolo_control::{ClientMessage, NodeInfo, Order, Report, Request, Wire};
@@ -186,6 +186,7 @@ impl Root {
     /// Passes reports and effects around until nothing is left to do at once, or others should get their turn.
     fn settle(&mut self) {
         self.unsettled = true;
+        self.core.set_wall_clock(now_ns(), wall_ns());
         self.core.tick(now_ns());
         self.agent.tick();
         for _ in 0..BURST {
@@ -424,6 +425,12 @@ impl Drop for Root {
         self.nodes.values_mut().for_each(RunningNode::destroy);
         orphans::end_all();
     }
+}
+
+/// Nanoseconds since 1970 in UTC; 0 by a clock that is set to a time before.
+fn wall_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The connection and number of a request for a region of the file that comes with it. Other files are images.

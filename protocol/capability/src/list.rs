@@ -50,6 +50,17 @@ impl Table {
         listed.filter_map(|id| Some(self.capabilities.get(&id)?.info(id)))
     }
 
+    /// The capabilities to a region with numbers above `after`, by number, whoever holds them.
+    pub fn capabilities_to(
+        &self,
+        region: RegionId,
+        after: CapabilityId,
+    ) -> impl Iterator<Item = CapabilityInfo> {
+        let all = self.regions.get(&region).into_iter().flat_map(|region| &region.capabilities);
+        let listed = all.copied().filter(move |id| *id > after);
+        listed.filter_map(|id| Some(self.capabilities.get(&id)?.info(id)))
+    }
+
     /// The regions whose bits are above `after`, by id.
     pub fn regions(&self, after: u64) -> impl Iterator<Item = RegionInfo> {
         let listed = self.regions.iter().filter(move |(id, _)| id.to_bits() > after);

@@ -37,7 +37,8 @@ pub use monitor::{
     RegionPlace, SpawnRequest, TracedInfo, WindowPlace,
 };
 pub use wire::{
-    ClientMessage, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Wire, is_about_names, told,
+    ClientMessage, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Wire, is_about_names,
+    observation_bytes, told,
 };
 
 /// Numbers of a domain's streams, as [`Request::Input`] and [`Reply::Output`] have them.

@@ -4,11 +4,13 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use tombolo_interface::message::Header;
-use tombolo_interface::{Envelope, Malformed, Messages, Unsendable, owned};
+use tombolo_interface::view::View;
+use tombolo_interface::{Envelope, Holds, Malformed, Messages, OverLimit, Unsendable, owned};
 
 use crate::agent::{AgentReply, AgentRequest};
 use crate::machine::Fault;
 use crate::monitor::{MonitorReply, MonitorRequest};
+use crate::observation::{Observation, ObservationView};
 
 /// The longest encoded control message. What may be long (output, arguments) is cut or refused before.
 pub const MAX_MESSAGE_BYTES: usize = 60 * 1024;
@@ -75,6 +77,15 @@ pub fn told(message: &MonitorMessage) -> Vec<u8> {
         // Short, so only the number of a call that the interface does not have is left as a reason.
         Envelope { request: message.request, body }.to_bytes().unwrap_or_default()
     })
+}
+
+/// What an observation takes of a message that tells of several, in bytes.
+///
+/// # Errors
+/// Something in it is longer than the interface allows.
+pub fn observation_bytes(observation: &Observation) -> Result<usize, OverLimit> {
+    let outside = <ObservationView<'_> as Holds<Observation>>::outside(observation, "observations")?;
+    Ok(ObservationView::BYTES as usize + outside)
 }
 
 /// Whether the bytes of a [`ClientMessage`] may be something for the names of the node, as far as their header says.

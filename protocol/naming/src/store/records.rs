@@ -67,6 +67,16 @@ impl Naming {
         self.stored(name).map(|stored| stored.show(name))
     }
 
+    /// Records whose names begin so, by name, and what is known under them.
+    pub fn records_under<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a Attributes)> + 'a {
+        let from = self.records.range(NaturalName(prefix.to_string())..);
+        let under = from.take_while(move |(name, _)| name.0.starts_with(prefix));
+        under.map(|(name, stored)| (name.0.as_str(), &stored.attributes))
+    }
+
     /// Who exports a name.
     #[must_use]
     pub fn endpoint(&self, name: &str) -> Option<Endpoint> {

@@ -1,0 +1,152 @@
+//! Whoever watches: asks for what is new since a version, and waits for it.
+
+use std::time::Duration;
+
+use tombolo_control::observation::{MAX_OBSERVATIONS, Observation};
+use tombolo_control::{Fault, MAX_MESSAGE_BYTES, Reply};
+
+use super::versions::Key;
+use crate::core::{Client, Core, Nanos};
+
+/// The time from one answer to a client to the next, in nanoseconds, unless there is more at once: what changes in between is
+/// told together.
+pub(in crate::core) const PAUSE_NS: Nanos = 50_000_000;
+
+/// Bytes of an answer without what it tells.
+const AROUND_BYTES: usize = 256;
+
+/// What is known of a client that watches.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::core) struct Observed {
+    /// When it may be answered next.
+    not_before: Nanos,
+    /// Where the page before ended, if there was more, and which version was the newest when the first of these pages was made.
+    page: Option<(u64, u64)>,
+}
+
+/// Somebody who waits for something new.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    request: u32,
+    since: u64,
+    until: Nanos,
+}
+
+/// What an answer is made of.
+struct Page {
+    observations: Vec<Observation>,
+    keys: Vec<Key>,
+    until: u64,
+    more: bool,
+}
+
+impl Core {
+    /// A client wants to know what is new since a version.
+    pub(in crate::core) fn observe(
+        &mut self,
+        now: Nanos,
+        client: Client,
+        request: u32,
+        since: u64,
+        timeout: Duration,
+    ) {
+        if let Some(before) = self.observing.waiting.remove(&client) {
+            // Who asks twice has the first answered with what there is.
+            self.answer_observer(now, client, before);
+        }
+        let timeout_ns = Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX);
+        let waiting = Waiting { request, since, until: now.saturating_add(timeout_ns) };
+        self.observing.waiting.insert(client, waiting);
+        self.answer_observers(now);
+    }
+
+    /// When somebody who waits is to be answered.
+    pub(super) fn observers_due(&self) -> Option<Nanos> {
+        self.observing.waiting.iter().map(|(client, waiting)| self.due_at(*client, waiting)).min()
+    }
+
+    fn due_at(&self, client: Client, waiting: &Waiting) -> Nanos {
+        if waiting.since == self.observing.versions.newest() {
+            return waiting.until;
+        }
+        let not_before = self.clients.get(&client).map_or(0, |record| record.observed.not_before);
+        not_before.min(waiting.until)
+    }
+
+    /// Answers whoever waits for something that there is, or has waited long enough.
+    pub(super) fn answer_observers(&mut self, now: Nanos) {
+        let waiting = &self.observing.waiting;
+        let due: Vec<(Client, Waiting)> = waiting
+            .iter()
+            .filter(|(client, waiting)| self.due_at(**client, waiting) <= now)
+            .map(|(client, waiting)| (*client, *waiting))
+            .collect();
+        for (client, waiting) in due {
+            self.observing.waiting.remove(&client);
+            self.answer_observer(now, client, waiting);
+        }
+    }
+
+    fn answer_observer(&mut self, now: Nanos, client: Client, waiting: Waiting) {
+        let Some(observed) = self.clients.get(&client).map(|record| record.observed) else { return };
+        let versions = &self.observing.versions;
+        let newest = versions.newest();
+        let (mut since, mut began) = match observed.page {
+            Some((ended, began)) if ended == waiting.since => (waiting.since, began),
+            _ if waiting.since == 0 => (0, newest),
+            _ => (waiting.since, waiting.since),
+        };
+        let anew = since != 0 && (began < versions.forgotten() || since > newest);
+        if anew {
+            (since, began) = (0, newest);
+        }
+        let Page { observations, keys, until, more } = self.page(since, began);
+        self.observing.versions.were_told(keys, until);
+        if let Some(record) = self.clients.get_mut(&client) {
+            record.observed = Observed {
+                not_before: if more { now } else { now.saturating_add(PAUSE_NS) },
+                page: more.then_some((until, began)),
+            };
+        }
+        let wall_ns = now.wrapping_add(self.wall_offset_ns);
+        let reply = Reply::Observe { observations, until, more, anew, now_ns: now, wall_ns };
+        self.answer(client, waiting.request, Ok(reply));
+    }
+
+    /// As much of what changed after a version as a message has room for. Of what was gone when the first page was made its reader
+    /// has not heard.
+    fn page(&self, since: u64, began: u64) -> Page {
+        let mut page = Page { observations: Vec::new(), keys: Vec::new(), until: since, more: false };
+        let mut length_bytes = AROUND_BYTES;
+        for (version, key, gone) in self.observing.versions.after(since) {
+            if !(gone && version <= began) {
+                let part = key.into();
+                let observation = if gone { None } else { self.see(key) };
+                let observation = observation.unwrap_or(Observation::Gone { part });
+                // What cannot be told is not there: it would keep everything after it from being told.
+                let Ok(bytes) = tombolo_control::observation_bytes(&observation) else { continue };
+                page.more = page.observations.len() as u64 == MAX_OBSERVATIONS
+                    || length_bytes + bytes > MAX_MESSAGE_BYTES;
+                if page.more {
+                    return page;
+                }
+                length_bytes += bytes;
+                page.observations.push(observation);
+                page.keys.push(key);
+            }
+            page.until = version;
+        }
+        page.until = self.observing.versions.newest();
+        page
+    }
+
+    /// What the wall clock says at an instant of the monitor's clock.
+    pub fn set_wall_clock(&mut self, now: Nanos, wall_ns: u64) {
+        self.wall_offset_ns = wall_ns.wrapping_sub(now);
+    }
+
+    /// A node by the name that a client gives.
+    pub(in crate::core) fn node_by_name(&self, name: &str) -> Result<tombolo_base::NodeId, Fault> {
+        self.machine.node_named(name).map(|node| node.id).ok_or_else(|| self.no_such_node(name))
+    }
+}

@@ -1,0 +1,388 @@
+//! Channels as their ends tell, and links by the channels that they carry.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use tombolo_base::{ChannelId, DomainId, NodeId};
+use tombolo_control::observation::{EndSample, Flow, Happening, SeenChannel, SeenLink};
+use tombolo_link::TransportKind;
+use tombolo_machine::Machine;
+
+use super::History;
+use super::versions::Key;
+use crate::core::{Core, Nanos};
+
+/// Channels that are seen.
+pub(in crate::core) const MAX_CHANNELS: usize = 65_536;
+
+/// Ends of channels that are seen of one domain.
+const MAX_ENDS_PER_DOMAIN: usize = 16_384;
+
+/// How long a channel is shown that is closed.
+const CLOSED_NS: Nanos = 10_000_000_000;
+
+/// More than any link carries, and so little that the sum of all channels is still a number.
+const MAX_RATE: u64 = 100_000_000_000_000;
+
+const STILL: Flow = Flow { rate_mhz: 0, bytes_per_s: 0 };
+
+/// One end, and what went through it of late.
+#[derive(Clone, Debug)]
+struct End {
+    sample: EndSample,
+    sent: Flow,
+    received: Flow,
+}
+
+/// A channel.
+#[derive(Debug, Default)]
+pub(super) struct Channel {
+    /// The end that connected, and the one that accepted.
+    ends: [Option<End>; 2],
+    /// The link that it is counted with, and what it adds to that.
+    counted: Option<((NodeId, NodeId), Flow, Flow)>,
+    closing: bool,
+    pub(super) history: Option<History>,
+}
+
+impl Channel {
+    fn flows(&self) -> (Flow, Flow) {
+        if !self.is_open() {
+            return (STILL, STILL);
+        }
+        let [connecting, accepting] = &self.ends;
+        let way = |from: &Option<End>, to: &Option<End>| match (from, to) {
+            (Some(end), _) => end.sent,
+            (None, Some(end)) => end.received,
+            (None, None) => STILL,
+        };
+        (way(connecting, accepting), way(accepting, connecting))
+    }
+
+    fn is_open(&self) -> bool {
+        self.ends.iter().flatten().all(|end| end.sample.open) && self.ends.iter().any(Option::is_some)
+    }
+
+    /// Messages that are between the ends; nothing where only one tells.
+    pub(super) fn depth(&self) -> Option<u64> {
+        let [Some(a), Some(b)] = &self.ends else { return None };
+        let forth = a.sample.sent.saturating_sub(b.sample.received);
+        Some(forth.saturating_add(b.sample.sent.saturating_sub(a.sample.received)))
+    }
+
+    pub(super) fn rates(&self) -> (u64, u64) {
+        let (forth, back) = self.flows();
+        (forth.rate_mhz + back.rate_mhz, forth.bytes_per_s + back.bytes_per_s)
+    }
+
+    /// The nodes of its ends: of the one that connected, and of the other.
+    fn nodes(&self) -> Option<(NodeId, NodeId)> {
+        let node = |own: &Option<End>, other: &Option<End>| {
+            let own = own.as_ref().map(|end| end.sample.domain);
+            own.or(other.as_ref().and_then(|end| end.sample.peer)).map(DomainId::node)
+        };
+        let [a, b] = &self.ends;
+        Some((node(a, b)?, node(b, a)?))
+    }
+}
+
+/// A link.
+#[derive(Debug)]
+pub(super) struct Link {
+    transport: TransportKind,
+    open: u32,
+    forth: Flow,
+    back: Flow,
+    round_trip_ns: u64,
+    pub(super) history: Option<History>,
+}
+
+impl Link {
+    fn new(transport: TransportKind) -> Self {
+        Link { transport, open: 0, forth: STILL, back: STILL, round_trip_ns: 0, history: None }
+    }
+
+    pub(super) fn rates(&self) -> (u64, u64) {
+        let sum = |a: u64, b: u64| a.saturating_add(b);
+        (sum(self.forth.rate_mhz, self.back.rate_mhz), sum(self.forth.bytes_per_s, self.back.bytes_per_s))
+    }
+}
+
+/// The channels of the machine, as far as they are told of, and its links.
+#[derive(Debug)]
+pub(in crate::core) struct Channels {
+    pub(super) channels: BTreeMap<ChannelId, Channel>,
+    of_domain: BTreeSet<(DomainId, ChannelId)>,
+    pub(super) links: BTreeMap<(NodeId, NodeId), Link>,
+    /// Channels that are closed, and when they are shown no more.
+    closing: VecDeque<(Nanos, ChannelId)>,
+    pub(super) probes: u64,
+    /// Somebody was told that there is no room for more.
+    told_full: bool,
+}
+
+impl Channels {
+    /// None, and the links from the host.
+    pub(super) fn new(machine: &Machine) -> Self {
+        let host = NodeId::HOST;
+        let others = machine.nodes().iter().map(|node| node.id).filter(|id| *id != host);
+        let links = others.filter_map(|id| Some(((host, id), Link::new(machine.link_between(host, id)?))));
+        Channels {
+            channels: BTreeMap::new(),
+            of_domain: BTreeSet::new(),
+            links: links.collect(),
+            closing: VecDeque::new(),
+            probes: 0,
+            told_full: false,
+        }
+    }
+
+    pub(super) fn links(&self) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
+        self.links.keys().copied()
+    }
+
+    pub(super) fn ends(&self) -> usize {
+        self.of_domain.len()
+    }
+
+    pub(super) fn see(&self, id: ChannelId) -> Option<SeenChannel> {
+        let channel = self.channels.get(&id)?;
+        let (forth, back) = channel.flows();
+        let [connecting, accepting] = channel.ends.clone().map(|end| end.map(|end| end.sample));
+        Some(SeenChannel { id, connecting, accepting, forth, back })
+    }
+
+    pub(super) fn see_link(&self, a: NodeId, b: NodeId) -> Option<SeenLink> {
+        let Link { transport, open, forth, back, round_trip_ns, .. } = *self.links.get(&(a, b))?;
+        Some(SeenLink { a, b, transport, channels: open, forth, back, round_trip_ns })
+    }
+
+    fn ends_of(&self, domain: DomainId) -> impl Iterator<Item = ChannelId> + '_ {
+        let all = (domain, ChannelId(0))..=(domain, ChannelId(u64::MAX));
+        self.of_domain.range(all).map(|(_, channel)| *channel)
+    }
+
+    /// There is room for an end of a channel.
+    fn has_room(&self, domain: DomainId, channel: ChannelId) -> bool {
+        let is_new = !self.channels.contains_key(&channel);
+        (!is_new || self.channels.len() < MAX_CHANNELS)
+            && (self.of_domain.contains(&(domain, channel))
+                || self.ends_of(domain).take(MAX_ENDS_PER_DOMAIN).count() < MAX_ENDS_PER_DOMAIN)
+    }
+}
+
+/// So many more in so much time: per second, in units of which there are `units` in one.
+fn per_second(more: u64, time_ns: Nanos, units: u64) -> u64 {
+    let scaled = u128::from(more) * u128::from(units) * 1_000_000_000 / u128::from(time_ns.max(1));
+    u64::try_from(scaled).unwrap_or(MAX_RATE).min(MAX_RATE)
+}
+
+fn flow((messages, bytes): (u64, u64), (messages_before, bytes_before): (u64, u64), time_ns: Nanos) -> Flow {
+    // A count that is less than before says nothing.
+    Flow {
+        rate_mhz: per_second(messages.saturating_sub(messages_before), time_ns, 1000),
+        bytes_per_s: per_second(bytes.saturating_sub(bytes_before), time_ns, 1),
+    }
+}
+
+impl Core {
+    /// A domain of a node has an end of a channel, as that node says.
+    pub(super) fn end_sampled(&mut self, now: Nanos, node: NodeId, sample: EndSample) {
+        let (domain, id, side) = (sample.domain, sample.channel, usize::from(sample.accepting));
+        let channels = &mut self.observing.channels;
+        if id.0 == 0 || !(sample.open || channels.channels.contains_key(&id)) {
+            // Closed before anybody was told that it was open, or a while ago.
+            return;
+        }
+        if !channels.has_room(domain, id) {
+            return self.no_room_for(domain);
+        }
+        let Some(watched) = self.observing.nodes.get_mut(usize::from(node.0)) else { return };
+        let record = channels.channels.entry(id).or_default();
+        if record.ends[side].as_ref().is_some_and(|end| end.sample.domain != domain) {
+            // The other lives, or its ends would be gone: who came first is believed.
+            return;
+        }
+        // What was as it is told was so until the round before.
+        let period_ns = watched.sample.as_ref().map_or(0, |sample| Nanos::from(sample.period_ms) * 1_000_000);
+        let time_ns = now.saturating_sub(watched.sampled_ns).max(period_ns / 2);
+        let (sent, received) = match &record.ends[side] {
+            Some(End { sample: before, .. }) if watched.sampled_ns > 0 => (
+                flow((sample.sent, sample.sent_bytes), (before.sent, before.sent_bytes), time_ns),
+                flow(
+                    (sample.received, sample.received_bytes),
+                    (before.received, before.received_bytes),
+                    time_ns,
+                ),
+            ),
+            _ => (STILL, STILL),
+        };
+        let key = (id, sample.accepting);
+        if sample.open && (sent != STILL || received != STILL) {
+            watched.moving.insert(key, watched.rounds);
+        } else {
+            watched.moving.remove(&key);
+        }
+        record.ends[side] = Some(End { sample, sent, received });
+        channels.of_domain.insert((domain, id));
+        self.channel_changed(now, id);
+    }
+
+    fn no_room_for(&mut self, domain: DomainId) {
+        if !std::mem::replace(&mut self.observing.channels.told_full, true) {
+            let what = format!(
+                "more channels than the monitor shows: {MAX_CHANNELS} of the machine, {MAX_ENDS_PER_DOMAIN} of a domain"
+            );
+            self.happened_to(domain, Happening::LIMIT_MET, what);
+        }
+    }
+
+    /// Through ends of a node of which the last round told nothing, nothing went.
+    pub(super) fn still_ends(&mut self, node: NodeId) {
+        let Some(watched) = self.observing.nodes.get_mut(usize::from(node.0)) else { return };
+        let rounds = watched.rounds;
+        let still: Vec<(ChannelId, bool)> =
+            watched.moving.iter().filter(|(_, of)| **of + 1 < rounds).map(|(key, _)| *key).collect();
+        still.into_iter().for_each(|key| self.still_end(node, key));
+    }
+
+    /// A node has told nothing for long: what its domains do is not known.
+    pub(super) fn still_node(&mut self, node: NodeId) {
+        let Some(watched) = self.observing.nodes.get(usize::from(node.0)) else { return };
+        let all: Vec<(ChannelId, bool)> = watched.moving.keys().copied().collect();
+        all.into_iter().for_each(|key| self.still_end(node, key));
+    }
+
+    fn still_end(&mut self, node: NodeId, (id, accepting): (ChannelId, bool)) {
+        if let Some(watched) = self.observing.node(node) {
+            watched.moving.remove(&(id, accepting));
+        }
+        let channel = self.observing.channels.channels.get_mut(&id);
+        if let Some(end) = channel.and_then(|channel| channel.ends[usize::from(accepting)].as_mut())
+            && end.sample.domain.node() == node
+        {
+            (end.sent, end.received) = (STILL, STILL);
+            self.channel_changed(self.now, id);
+        }
+    }
+
+    /// Counts a channel anew with its link.
+    fn channel_changed(&mut self, now: Nanos, id: ChannelId) {
+        let Some(channel) = self.observing.channels.channels.get_mut(&id) else { return };
+        let (open, (forth, back)) = (channel.is_open(), channel.flows());
+        let nodes = channel.nodes().filter(|(a, b)| open && a != b);
+        // A link runs from the lower number to the higher.
+        let counted = nodes.map(|(a, b)| if a < b { ((a, b), forth, back) } else { ((b, a), back, forth) });
+        let before = std::mem::replace(&mut channel.counted, counted);
+        if !open && !std::mem::replace(&mut channel.closing, true) {
+            self.observing.channels.closing.push_back((now.saturating_add(CLOSED_NS), id));
+        }
+        self.observing.versions.changed(Key::Channel(id));
+        if before != counted {
+            self.count_channel(before, false);
+            self.count_channel(counted, true);
+        }
+    }
+
+    fn count_channel(&mut self, counted: Option<((NodeId, NodeId), Flow, Flow)>, comes: bool) {
+        let Some(((a, b), forth, back)) = counted else { return };
+        let Some(transport) = self.machine.link_between(a, b) else { return };
+        let links = &mut self.observing.channels.links;
+        let link = links.entry((a, b)).or_insert_with(|| Link::new(transport));
+        let count = |sum: &mut u64, part: u64| {
+            *sum = if comes { sum.wrapping_add(part) } else { sum.wrapping_sub(part) };
+        };
+        for (sum, part) in [(&mut link.forth, forth), (&mut link.back, back)] {
+            count(&mut sum.rate_mhz, part.rate_mhz);
+            count(&mut sum.bytes_per_s, part.bytes_per_s);
+        }
+        link.open = if comes { link.open + 1 } else { link.open.saturating_sub(1) };
+        // Links of the host are shown whether they are used or not.
+        if link.open == 0 && a != NodeId::HOST {
+            if let Some(link) = links.remove(&(a, b))
+                && let Some(history) = &link.history
+            {
+                self.observing.budget.give_back(history);
+            }
+            self.observing.versions.gone(Key::Link(a, b));
+        } else {
+            self.observing.versions.changed(Key::Link(a, b));
+        }
+    }
+
+    /// A domain is gone, and its ends of channels.
+    pub(super) fn channels_of_ended(&mut self, domain: DomainId) {
+        let theirs: Vec<ChannelId> = self.observing.channels.ends_of(domain).collect();
+        for id in theirs {
+            let channels = &mut self.observing.channels;
+            channels.of_domain.remove(&(domain, id));
+            let Some(channel) = channels.channels.get_mut(&id) else { continue };
+            for end in &mut channel.ends {
+                end.take_if(|end| end.sample.domain == domain);
+            }
+            for accepting in [false, true] {
+                if let Some(watched) = self.observing.node(domain.node()) {
+                    watched.moving.remove(&(id, accepting));
+                }
+            }
+            self.channel_dead(id);
+        }
+    }
+
+    /// A channel that lost an end carries nothing any more.
+    fn channel_dead(&mut self, id: ChannelId) {
+        let Some(channel) = self.observing.channels.channels.get_mut(&id) else { return };
+        let left = channel.ends.iter_mut().flatten();
+        left.for_each(|end| end.sample.open = false);
+        if channel.ends.iter().all(Option::is_none) {
+            self.remove_channel(id);
+        } else {
+            self.channel_changed(self.now, id);
+        }
+    }
+
+    fn remove_channel(&mut self, id: ChannelId) {
+        let Some(channel) = self.observing.channels.channels.remove(&id) else { return };
+        for end in channel.ends.iter().flatten() {
+            self.observing.channels.of_domain.remove(&(end.sample.domain, id));
+        }
+        if let Some(history) = &channel.history {
+            self.observing.budget.give_back(history);
+        }
+        self.observing.channels.told_full = false;
+        self.count_channel(channel.counted, false);
+        self.observing.versions.gone(Key::Channel(id));
+    }
+
+    /// Channels that were closed a while ago are shown no more.
+    pub(super) fn remove_closed_channels(&mut self, now: Nanos) {
+        while let Some((at, id)) = self.observing.channels.closing.front().copied()
+            && at <= now
+        {
+            self.observing.channels.closing.pop_front();
+            let channel = self.observing.channels.channels.get_mut(&id);
+            match channel.map(|channel| (channel.is_open(), channel)) {
+                Some((true, channel)) => channel.closing = false,
+                Some((false, _)) => self.remove_channel(id),
+                None => {}
+            }
+        }
+    }
+
+    /// How long a node took to answer.
+    pub(super) fn round_trip(&mut self, id: NodeId, time_ns: u64) {
+        if let Some(link) = self.observing.channels.links.get_mut(&(NodeId::HOST, id)) {
+            link.round_trip_ns = time_ns;
+            self.observing.versions.changed(Key::Link(NodeId::HOST, id));
+        }
+    }
+
+    /// A node is lost: how long it took is not known of the next.
+    pub(super) fn link_lost(&mut self, id: NodeId) {
+        if let Some(link) = self.observing.channels.links.get_mut(&(NodeId::HOST, id))
+            && link.round_trip_ns != 0
+        {
+            link.round_trip_ns = 0;
+            self.observing.versions.changed(Key::Link(NodeId::HOST, id));
+        }
+    }
+}

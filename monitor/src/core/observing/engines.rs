@@ -1,0 +1,48 @@
+//! What copies memory on a node: as programs of the node measured it, and keep it among the machine's names.
+
+use std::str::FromStr;
+
+use tombolo_base::NodeId;
+use tombolo_control::observation::SeenEngine;
+use tombolo_engine::{Curve, Reach, Route};
+use tombolo_naming::Value;
+
+use crate::core::Core;
+
+/// Engines that are told of a node.
+const MAX_ENGINES: usize = 16;
+
+/// The most bytes of an engine's name that are told.
+const MAX_NAME_BYTES: usize = 64;
+
+/// A copy that is long enough for what it takes to be all in its bytes.
+const LONG_BYTES: u64 = 64 << 20;
+
+impl Core {
+    /// Looks what is known of the engines of a node.
+    pub(super) fn look_at_engines(&mut self, id: NodeId) {
+        let prefix = format!("copy.costs/{}/", self.node_name(id));
+        let route = Route::copy(Reach::Mapped, Reach::Mapped).to_string();
+        let engines: Vec<SeenEngine> = self
+            .names
+            .records_under(&prefix)
+            .filter_map(|(name, attributes)| {
+                let name = name.strip_prefix(&prefix)?.to_owned();
+                let Some(Value::Text(text)) = attributes.get(&route) else { return None };
+                // Any program may set a record: what makes no sense is passed over.
+                let curve = Curve::from_str(text).ok().filter(|_| name.len() <= MAX_NAME_BYTES)?;
+                let time_ns = curve.time_ns(LONG_BYTES).max(1);
+                let bytes_per_s = u128::from(LONG_BYTES) * 1_000_000_000 / u128::from(time_ns);
+                let bytes_per_s = u64::try_from(bytes_per_s).unwrap_or(u64::MAX);
+                Some(SeenEngine { name, latency_ns: curve.time_ns(0), bytes_per_s })
+            })
+            .take(MAX_ENGINES)
+            .collect();
+        if let Some(watched) = self.observing.node(id)
+            && watched.engines != engines
+        {
+            watched.engines = engines;
+            self.node_changed(id);
+        }
+    }
+}

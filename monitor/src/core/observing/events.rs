@@ -1,0 +1,93 @@
+//! What happened, the last of it.
+
+use std::collections::VecDeque;
+
+use tombolo_base::{DomainId, NodeId};
+use tombolo_control::observation::{Happening, SeenEvent};
+use tombolo_control::{Exit, Fault};
+
+use super::show::cut;
+use super::versions::Key;
+use crate::core::{Core, Nanos};
+
+/// Events that are remembered.
+pub(in crate::core) const MAX_EVENTS: usize = 1024;
+
+/// The most bytes of what an event says.
+const MAX_TEXT_BYTES: usize = 512;
+
+/// How long the same limit may be met again before that is another event.
+const SAME_LIMIT_NS: Nanos = 1_000_000_000;
+
+/// The last events.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Events {
+    last: VecDeque<SeenEvent>,
+    count: u64,
+    limit: Option<(Nanos, String)>,
+}
+
+impl Events {
+    pub(super) fn of(&self, number: u64) -> Option<&SeenEvent> {
+        let first = self.last.front()?.number;
+        self.last.get(usize::try_from(number.checked_sub(first)?).ok()?)
+    }
+}
+
+impl Core {
+    /// Something happened.
+    pub(in crate::core) fn happened(
+        &mut self,
+        happening: Happening,
+        node: Option<NodeId>,
+        domain: Option<DomainId>,
+        text: impl Into<String>,
+    ) {
+        let events = &mut self.observing.events;
+        events.count += 1;
+        let number = events.count;
+        let text = cut(text.into(), MAX_TEXT_BYTES);
+        events.last.push_back(SeenEvent { number, at_ns: self.now, happening, node, domain, text });
+        self.observing.versions.changed(Key::Event(number));
+        if self.observing.events.last.len() > MAX_EVENTS
+            && let Some(oldest) = self.observing.events.last.pop_front()
+        {
+            self.observing.versions.gone(Key::Event(oldest.number));
+        }
+    }
+
+    /// Something happened to a domain.
+    pub(in crate::core) fn happened_to(
+        &mut self,
+        domain: DomainId,
+        happening: Happening,
+        text: impl Into<String>,
+    ) {
+        self.happened(happening, Some(domain.node()), Some(domain), text);
+    }
+
+    /// Somebody is told that a limit was met. Who meets one again and again makes one event of it.
+    pub(in crate::core) fn limit_was_met(&mut self, domain: Option<DomainId>, fault: &Fault) {
+        let Fault::Limit { what } = fault else { return };
+        let events = &mut self.observing.events;
+        let again = events.limit.take().filter(|(at, before)| {
+            *before == *what && self.now.saturating_sub(*at) < SAME_LIMIT_NS && *at <= self.now
+        });
+        if again.is_some() {
+            events.limit = again;
+            return;
+        }
+        events.limit = Some((self.now, what.clone()));
+        self.happened(Happening::LIMIT_MET, domain.map(DomainId::node), domain, what.clone());
+    }
+}
+
+/// How a domain ended, in a few words.
+pub(in crate::core) fn how(exit: &Exit) -> String {
+    match exit {
+        Exit::Exited { status } => format!("with status {status}"),
+        Exit::Signalled { signal } => format!("by signal {signal}"),
+        Exit::NodeLost { cause } => format!("with its node: {cause}"),
+        Exit::Left => "by itself".into(),
+    }
+}

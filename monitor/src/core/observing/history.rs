@@ -1,0 +1,261 @@
+//! What parts of the machine were like, second by second for a while, and more roughly for longer.
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+
+use tombolo_control::observation::{Measure, Part};
+use tombolo_control::{Fault, Reply};
+use tombolo_machine::Limit;
+
+use super::pulse::BEAT_NS;
+use crate::core::{Core, Nanos};
+
+/// Beats from a point to the next, and how many points are remembered, from the finest on.
+const STEPS: [(u64, usize); 3] = [(1, 120), (10, 180), (60, 240)];
+
+/// How much is remembered of a part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Depth {
+    /// Only the finest points.
+    Finest,
+    /// All.
+    All,
+}
+
+impl Depth {
+    fn steps(self) -> usize {
+        match self {
+            Depth::Finest => 1,
+            Depth::All => STEPS.len(),
+        }
+    }
+
+    /// What one series takes.
+    fn bytes(self) -> usize {
+        STEPS[..self.steps()].iter().map(|(_, points)| points * size_of::<f32>()).sum()
+    }
+}
+
+/// A measure of a part, if it is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point {
+    measure: Measure,
+    value: f32,
+}
+
+impl Point {
+    pub(super) fn new(measure: Measure, value: u64) -> Self {
+        // Seven digits are enough for what is looked at.
+        Point { measure, value: value as f32 }
+    }
+
+    pub(super) fn none(measure: Measure) -> Self {
+        Point { measure, value: f32::NAN }
+    }
+}
+
+/// One measure of a part.
+#[derive(Debug)]
+struct Series {
+    measure: Measure,
+    rings: [VecDeque<f32>; 3],
+}
+
+impl Series {
+    fn push(&mut self, depth: Depth, beat: u64, value: f32) {
+        let mut point = value;
+        for step in 0..depth.steps() {
+            let (beats, limit) = STEPS[step];
+            if !beat.is_multiple_of(beats) {
+                return;
+            }
+            if step > 0 {
+                let count = (beats / STEPS[step - 1].0) as usize;
+                let finer = &self.rings[step - 1];
+                point = mean(finer.iter().skip(finer.len().saturating_sub(count)));
+            }
+            let ring = &mut self.rings[step];
+            if ring.len() == limit {
+                ring.pop_front();
+            }
+            ring.push_back(point);
+        }
+    }
+}
+
+/// The mean of those that are known.
+fn mean<'a>(values: impl Iterator<Item = &'a f32>) -> f32 {
+    let known = values.filter(|value| !value.is_nan());
+    let (count, sum) = known.fold((0, 0.0), |(count, sum), value| (count + 1, sum + f64::from(*value)));
+    if count == 0 { f32::NAN } else { (sum / f64::from(count)) as f32 }
+}
+
+/// What a part was like.
+#[derive(Debug)]
+pub(in crate::core) struct History {
+    depth: Depth,
+    series: Vec<Series>,
+}
+
+impl History {
+    /// Adds a point of each measure; those that are not named are not known. The first makes a history, if there is room.
+    pub(super) fn add(
+        history: &mut Option<History>,
+        budget: &mut Budget,
+        depth: Depth,
+        beat: u64,
+        points: &[Point],
+    ) {
+        if history.is_none() && points.is_empty() {
+            return;
+        }
+        let kept = history.get_or_insert_with(|| History { depth, series: Vec::new() });
+        for point in points {
+            let is_new = !kept.series.iter().any(|series| series.measure == point.measure);
+            if is_new && budget.take(depth.bytes()) {
+                kept.series.push(Series { measure: point.measure, rings: Default::default() });
+            }
+        }
+        kept.push(beat, points);
+    }
+
+    /// Nothing was known in these beats.
+    pub(super) fn miss(&mut self, beats: RangeInclusive<u64>) {
+        let count = beats.end().saturating_sub(*beats.start());
+        if count <= STEPS[1].1 as u64 {
+            return beats.into_iter().for_each(|beat| self.push(beat, &[]));
+        }
+        for series in &mut self.series {
+            for (ring, (step, limit)) in series.rings.iter_mut().zip(STEPS).take(self.depth.steps()) {
+                let missed = beats.end() / step - (beats.start() - 1) / step;
+                let missed = usize::try_from(missed).unwrap_or(limit).min(limit);
+                let excess = (ring.len() + missed).saturating_sub(limit);
+                ring.drain(..excess);
+                ring.extend(std::iter::repeat_n(f32::NAN, missed));
+            }
+        }
+    }
+
+    pub(super) fn push(&mut self, beat: u64, points: &[Point]) {
+        let depth = self.depth;
+        for series in &mut self.series {
+            let point = points.iter().find(|point| point.measure == series.measure);
+            series.push(depth, beat, point.map_or(f32::NAN, |point| point.value));
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.series.len() * self.depth.bytes()
+    }
+
+    /// The points of a measure, no finer than `step_ms` if there are such: their step in beats, and they.
+    fn points(&self, measure: Measure, step_ms: u32) -> Option<(u64, Vec<u64>)> {
+        let series = self.series.iter().find(|series| series.measure == measure)?;
+        let steps = self.depth.steps();
+        let wanted = STEPS[..steps].iter().position(|(beats, _)| beats * 1000 >= u64::from(step_ms));
+        let step = wanted.unwrap_or(steps - 1);
+        let known = |value: &f32| if value.is_nan() { u64::MAX } else { value.round() as u64 };
+        Some((STEPS[step].0, series.rings[step].iter().map(known).collect()))
+    }
+}
+
+/// How much all histories take, and may take.
+#[derive(Debug)]
+pub(in crate::core) struct Budget {
+    used_bytes: usize,
+    all_bytes: usize,
+}
+
+impl Budget {
+    pub(super) fn new(mib: u32) -> Self {
+        Budget { used_bytes: 0, all_bytes: (mib as usize) << 20 }
+    }
+
+    fn take(&mut self, bytes: usize) -> bool {
+        let has_room = self.used_bytes + bytes <= self.all_bytes;
+        if has_room {
+            self.used_bytes += bytes;
+        }
+        has_room
+    }
+
+    pub(super) fn give_back(&mut self, history: &History) {
+        self.used_bytes -= history.bytes();
+    }
+
+    #[cfg(test)]
+    pub(in crate::core) fn used_bytes(&self) -> usize {
+        self.used_bytes
+    }
+}
+
+impl Core {
+    /// Tells what a part was like.
+    pub(in crate::core) fn history(
+        &self,
+        part: &Part,
+        measure: Measure,
+        step_ms: u32,
+    ) -> Result<Reply, Fault> {
+        let refused = |why: String| Err(Fault::Refused { why });
+        let last = self.observing.pulse.last();
+        let (what, found) = match part {
+            Part::Node(id) => {
+                let node = self.observing.nodes.get(usize::from(id.0));
+                (id.to_string(), node.map(|node| node.history.as_ref().map(|history| (history, last))))
+            }
+            Part::Domain { domain } => {
+                let found = self.history_of_domain(*domain);
+                (format!("domain {domain}"), Some(found.ok_or(Fault::NoSuchDomain { domain: *domain })?))
+            }
+            Part::Channel(id) => (id.to_string(), self.history_of_channel(*id)),
+            Part::Link { a, b } => {
+                let link = self.observing.channels.links.get(&(*a.min(b), *a.max(b)));
+                let found = link.map(|link| link.history.as_ref().map(|history| (history, last)));
+                (format!("link between {a} and {b}"), found)
+            }
+            Part::Region(_) | Part::Event { .. } => {
+                return refused("regions and events have no measures of which there is a history".into());
+            }
+        };
+        let Some(found) = found else {
+            return refused(format!("the machine has no {what}: it is gone, or never was"));
+        };
+        if !has(part, measure) {
+            return refused(format!("{what} has no such measure"));
+        }
+        match found {
+            Some((history, last_ns)) => Ok(match history.points(measure, step_ms) {
+                Some((beats, points)) => {
+                    let step_ns = beats * BEAT_NS;
+                    let ago = (self.observing.pulse.beats() % beats) * BEAT_NS;
+                    let last_ns = last_ns.saturating_sub(ago);
+                    Reply::History { step_ms: (step_ns / 1_000_000) as u32, last_ns, points }
+                }
+                None => nothing(last),
+            }),
+            None if self.observing.budget.used_bytes + Depth::All.bytes() * 3
+                > self.observing.budget.all_bytes =>
+            {
+                Err(self.limit_met(Limit::HistoryMib, "what is remembered of the past"))
+            }
+            None => Ok(nothing(last)),
+        }
+    }
+}
+
+/// Nothing is known yet.
+fn nothing(last_ns: Nanos) -> Reply {
+    Reply::History { step_ms: 1000, last_ns, points: Vec::new() }
+}
+
+/// Whether a part has a measure.
+fn has(part: &Part, measure: Measure) -> bool {
+    match part {
+        Part::Node(_) => matches!(measure, Measure::Load | Measure::Memory | Measure::Power),
+        Part::Domain { .. } => matches!(measure, Measure::Load | Measure::Memory),
+        Part::Channel(_) => matches!(measure, Measure::Rate | Measure::Bytes | Measure::Depth),
+        Part::Link { .. } => matches!(measure, Measure::Rate | Measure::Bytes),
+        Part::Region(_) | Part::Event { .. } => false,
+    }
+}

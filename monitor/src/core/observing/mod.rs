@@ -1,0 +1,108 @@
+//! What the root tells whoever watches the machine: every part of it as it is now, and what it was like.
+//!
+//! A part is shown from what the core knows when it is told; what is kept for that is in which order parts changed
+//! ([`versions`]). So a change costs next to nothing until somebody asks, and watching nothing for each watcher.
+//!
+//! What agents say of domains and channels is an allegation of theirs: of those of their own node they are believed, of others
+//! not heard.
+
+mod ask;
+mod channels;
+mod ended;
+mod engines;
+mod events;
+mod history;
+mod output;
+mod pulse;
+mod regions;
+mod samples;
+mod show;
+pub(super) mod versions;
+
+use std::collections::BTreeMap;
+
+use tombolo_base::NodeId;
+use tombolo_control::Order;
+use tombolo_machine::{Limit, Limits, Machine};
+
+pub(super) use ask::Observed;
+pub(super) use channels::Channels;
+use ended::Ended;
+use events::Events;
+pub(super) use events::how;
+pub(super) use history::{Budget, History};
+pub(super) use output::{Outputs, Tail};
+use pulse::Pulse;
+use regions::SeenRegions;
+pub(super) use samples::{WatchedDomain, WatchedNode};
+use versions::{Key, Versions};
+
+use super::{Client, Core};
+
+/// The time from one sample of a node to the next, in ms, unless it costs too much there.
+const SAMPLE_MS: u32 = 1000;
+
+/// What is kept for whoever watches.
+#[derive(Debug)]
+pub(super) struct Observing {
+    pub(super) versions: Versions,
+    waiting: BTreeMap<Client, ask::Waiting>,
+    pub(super) nodes: Vec<WatchedNode>,
+    pub(super) ended: Ended,
+    pub(super) events: Events,
+    pub(super) channels: Channels,
+    pub(super) regions: SeenRegions,
+    pub(super) outputs: Outputs,
+    pub(super) budget: Budget,
+    pulse: Pulse,
+}
+
+impl Observing {
+    pub(super) fn new(machine: &Machine, limits: &Limits) -> Self {
+        let mut versions = Versions::default();
+        machine.nodes().iter().for_each(|node| versions.changed(Key::Node(node.id)));
+        let channels = Channels::new(machine);
+        channels.links().for_each(|(a, b)| versions.changed(Key::Link(a, b)));
+        Observing {
+            versions,
+            waiting: BTreeMap::new(),
+            nodes: machine.nodes().iter().map(|_| WatchedNode::default()).collect(),
+            ended: Ended::default(),
+            events: Events::default(),
+            channels,
+            regions: SeenRegions::default(),
+            outputs: Outputs::new(limits),
+            budget: Budget::new(limits.of(Limit::HistoryMib)),
+            pulse: Pulse::default(),
+        }
+    }
+
+    /// What has to be as it was when those are gone who came. What is remembered of the past is bounded, and stays.
+    pub(super) fn held(&self) -> [(&'static str, usize); 2] {
+        [("observers that wait", self.waiting.len()), ("ends of channels", self.channels.ends())]
+    }
+
+    pub(super) fn node(&mut self, id: NodeId) -> Option<&mut WatchedNode> {
+        self.nodes.get_mut(usize::from(id.0))
+    }
+
+    /// A client is gone.
+    pub(super) fn client_left(&mut self, client: Client) {
+        self.waiting.remove(&client);
+    }
+}
+
+impl Core {
+    /// A node is up: from now on it takes samples.
+    pub(super) fn watch_node(&mut self, id: NodeId) {
+        self.order(id, Order::Sample { period_ms: SAMPLE_MS });
+    }
+
+    pub(super) fn node_changed(&mut self, id: NodeId) {
+        self.observing.versions.changed(Key::Node(id));
+    }
+
+    pub(super) fn domain_changed(&mut self, id: tombolo_base::DomainId) {
+        self.observing.versions.changed(Key::Domain(id));
+    }
+}

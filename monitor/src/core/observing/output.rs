@@ -1,0 +1,233 @@
+//! What domains wrote, the end of it, whoever reads it otherwise.
+
+use std::collections::VecDeque;
+
+use tombolo_base::DomainId;
+use tombolo_control::observation::{MAX_PIECES, OutputPiece};
+use tombolo_control::{Fault, Reply, streams};
+use tombolo_machine::{Limit, Limits};
+
+use crate::core::Core;
+
+/// Bytes of output in one answer: with what is around its pieces, a message.
+const PAGE_BYTES: usize = 48 * 1024;
+
+/// What a piece takes beside its bytes.
+const RUN_BYTES: usize = size_of::<(u8, u32)>();
+
+/// The end of what a domain wrote to its output and errors, as it came.
+#[derive(Debug, Default)]
+pub(in crate::core) struct Tail {
+    bytes: VecDeque<u8>,
+    /// Bytes in a row that went to one stream: which, and how many.
+    runs: VecDeque<(u8, u32)>,
+    written: u64,
+}
+
+impl Tail {
+    /// Bytes written so far.
+    pub(in crate::core) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// What it takes.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.bytes.len() + self.runs.len() * RUN_BYTES
+    }
+
+    fn write(&mut self, stream: u8, bytes: &[u8], max_bytes: usize) {
+        self.written += bytes.len() as u64;
+        // What would be dropped at once is not copied.
+        let bytes = &bytes[bytes.len().saturating_sub(max_bytes)..];
+        self.bytes.extend(bytes);
+        match self.runs.back_mut() {
+            Some((last, length)) if *last == stream => *length += bytes.len() as u32,
+            _ => self.runs.push_back((stream, bytes.len() as u32)),
+        }
+        self.keep(max_bytes);
+    }
+
+    /// Keeps no more than the last of it.
+    fn keep(&mut self, max_bytes: usize) {
+        loop {
+            let excess = self.kept_bytes().saturating_sub(max_bytes) as u32;
+            let Some((_, length)) = self.runs.front_mut().filter(|_| excess > 0) else { return };
+            let dropped = (*length).min(excess);
+            *length -= dropped;
+            let emptied = *length == 0;
+            self.bytes.drain(..dropped as usize);
+            if emptied {
+                self.runs.pop_front();
+            }
+        }
+    }
+
+    /// Keeps nothing; how much that frees.
+    pub(super) fn forget(&mut self) -> usize {
+        let freed_bytes = self.kept_bytes();
+        (self.bytes, self.runs) = (VecDeque::new(), VecDeque::new());
+        freed_bytes
+    }
+
+    /// A page of it after a position: pieces, where they end, and what is lost before them.
+    fn page(&self, after: u64) -> (Vec<OutputPiece>, u64, u64) {
+        let oldest = self.written - self.bytes.len() as u64;
+        let start = after.clamp(oldest, self.written);
+        let lost = oldest.saturating_sub(after);
+        let (mut pieces, mut at, mut room) = (Vec::new(), oldest, PAGE_BYTES);
+        let mut next = start;
+        for (stream, length) in &self.runs {
+            let end = at + u64::from(*length);
+            if end > start {
+                if pieces.len() as u64 == MAX_PIECES || room == 0 {
+                    break;
+                }
+                let from = at.max(start);
+                let taken = ((end - from) as usize).min(room);
+                let skipped = (from - oldest) as usize;
+                let bytes: Vec<u8> = self.bytes.range(skipped..skipped + taken).copied().collect();
+                pieces.push(OutputPiece { stream: *stream, bytes });
+                (next, room) = (from + taken as u64, room - taken);
+            }
+            at = end;
+        }
+        (pieces, next, lost)
+    }
+}
+
+/// How much is remembered, and may be.
+#[derive(Debug)]
+pub(in crate::core) struct Outputs {
+    kept_bytes: usize,
+    each_bytes: usize,
+    all_bytes: usize,
+}
+
+impl Outputs {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Outputs {
+            kept_bytes: 0,
+            each_bytes: (limits.of(Limit::OutputKibPerDomain) as usize) << 10,
+            all_bytes: (limits.of(Limit::OutputMib) as usize) << 20,
+        }
+    }
+
+    pub(super) fn freed(&mut self, bytes: usize) {
+        self.kept_bytes -= bytes;
+    }
+
+    #[cfg(test)]
+    pub(in crate::core) fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+}
+
+impl Core {
+    /// A domain wrote something.
+    pub(in crate::core) fn remember_output(&mut self, domain: DomainId, stream: u8, bytes: &[u8]) {
+        if !matches!(stream, streams::OUTPUT | streams::ERROR) || bytes.is_empty() {
+            return;
+        }
+        let Some(record) = self.domains.get_mut(&domain) else { return };
+        let tail = &mut record.watched.output;
+        let before = tail.kept_bytes();
+        tail.write(stream, bytes, self.observing.outputs.each_bytes);
+        let after = tail.kept_bytes();
+        let outputs = &mut self.observing.outputs;
+        outputs.kept_bytes = outputs.kept_bytes - before + after;
+        self.domain_changed(domain);
+        while self.observing.outputs.kept_bytes > self.observing.outputs.all_bytes
+            && self.forget_some_output()
+        {}
+    }
+
+    /// Makes room: of the domain that ended first, else half of what is kept of the one that has most.
+    fn forget_some_output(&mut self) -> bool {
+        let freed_bytes = match self.observing.ended.take_oldest_output() {
+            Some((_, freed_bytes)) => freed_bytes,
+            None => {
+                let tails = self.domains.values_mut().map(|record| &mut record.watched.output);
+                let Some(longest) = tails.max_by_key(|tail| tail.kept_bytes()) else { return false };
+                let before = longest.kept_bytes();
+                longest.keep(before / 2);
+                before - longest.kept_bytes()
+            }
+        };
+        self.observing.outputs.kept_bytes -= freed_bytes;
+        freed_bytes > 0
+    }
+
+    /// Tells what a domain wrote.
+    pub(in crate::core) fn remembered_output(&self, domain: DomainId, after: u64) -> Result<Reply, Fault> {
+        let (tail, over) = match (self.domains.get(&domain), self.observing.ended.of(domain)) {
+            (Some(record), _) => (&record.watched.output, false),
+            (None, Some(ended)) => (&ended.output, true),
+            (None, None) => return Err(Fault::NoSuchDomain { domain }),
+        };
+        let (pieces, next, lost) = tail.page(after);
+        let more = next < tail.written;
+        Ok(Reply::RememberedOutput { pieces, next, lost, more, ended: over && !more })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(pieces: &[OutputPiece]) -> String {
+        let shown =
+            |piece: &OutputPiece| format!("{}:{}", piece.stream, String::from_utf8_lossy(&piece.bytes));
+        pieces.iter().map(shown).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn streams_come_as_they_were_written() {
+        let mut tail = Tail::default();
+        for (stream, bytes) in [(1, "one "), (1, "two "), (2, "oh "), (1, "three")] {
+            tail.write(stream, bytes.as_bytes(), 1024);
+        }
+        let (pieces, next, lost) = tail.page(0);
+        assert_eq!((text(&pieces).as_str(), next, lost), ("1:one two  2:oh  1:three", 16, 0));
+        let (pieces, next, lost) = tail.page(9);
+        assert_eq!((text(&pieces).as_str(), next, lost), ("2:h  1:three", 16, 0));
+        assert_eq!(tail.page(16), (vec![], 16, 0));
+        assert_eq!(tail.page(u64::MAX), (vec![], 16, 0), "whoever says that he has more has all");
+    }
+
+    #[test]
+    fn the_last_of_it_is_kept() {
+        let room = 100;
+        for written in [room - RUN_BYTES - 1, room - RUN_BYTES, room - RUN_BYTES + 1, 3 * room] {
+            let mut tail = Tail::default();
+            let bytes: Vec<u8> = (0..written).map(|index| index as u8).collect();
+            bytes.chunks(7).for_each(|chunk| tail.write(1, chunk, room));
+            let kept = written.min(room - RUN_BYTES);
+            let (pieces, next, lost) = tail.page(0);
+            assert_eq!(pieces[0].bytes, bytes[written - kept..]);
+            assert_eq!((next, lost), (written as u64, (written - kept) as u64), "{written}");
+        }
+        let mut tail = Tail::default();
+        (0..100).for_each(|index| tail.write(1 + index % 2, b"x", room));
+        assert!(tail.kept_bytes() <= room && tail.page(0).0.len() == room / (RUN_BYTES + 1));
+        assert_eq!(tail.runs.iter().map(|(_, length)| *length as usize).sum::<usize>(), tail.bytes.len());
+    }
+
+    #[test]
+    fn what_is_long_comes_in_pages() {
+        let mut tail = Tail::default();
+        (0..1000_u32).for_each(|index| tail.write(1 + (index % 2) as u8, &[b'x'; 100], 1 << 20));
+        let (mut at, mut pages, mut bytes) = (0, 0, 0);
+        loop {
+            let (pieces, next, lost) = tail.page(at);
+            if pieces.is_empty() {
+                break;
+            }
+            assert!(pieces.len() as u64 <= MAX_PIECES && lost == 0);
+            let length: usize = pieces.iter().map(|piece| piece.bytes.len()).sum();
+            assert!(length <= PAGE_BYTES);
+            (at, pages, bytes) = (next, pages + 1, bytes + length);
+        }
+        assert_eq!((at, bytes), (100_000, 100_000));
+        assert!(pages >= 4);
+    }
+}

@@ -1,0 +1,65 @@
+//! Regions as they were when they were last looked at.
+//!
+//! What happens to regions and capabilities is not followed step by step: when something did, all are looked at, and not more
+//! often than that may cost.
+
+use std::collections::BTreeMap;
+
+use tombolo_capability::RegionInfo;
+use tombolo_control::RegionId;
+
+use super::versions::Key;
+use crate::core::{Core, Nanos};
+
+/// The shortest time between two looks.
+const PERIOD_NS: Nanos = 1_000_000_000;
+
+/// The time between two looks for each region: a hundred times and more what it takes to look at one.
+const PERIOD_PER_REGION_NS: Nanos = 60_000;
+
+/// The regions of the machine, as they were.
+#[derive(Debug, Default)]
+pub(in crate::core) struct SeenRegions {
+    seen: BTreeMap<RegionId, RegionInfo>,
+    /// Something has happened to one since.
+    changed: bool,
+    not_before: Nanos,
+}
+
+impl SeenRegions {
+    pub(super) fn of(&self, region: RegionId) -> Option<&RegionInfo> {
+        self.seen.get(&region)
+    }
+
+    /// Something happened to regions.
+    pub(in crate::core) fn changed(&mut self) {
+        self.changed = true;
+    }
+}
+
+impl Core {
+    /// When regions are to be looked at: not where there is none, and was none.
+    pub(super) fn regions_due(&self) -> Option<Nanos> {
+        let regions = &self.observing.regions;
+        let any = !regions.seen.is_empty() || self.regions.table.regions(0).next().is_some();
+        (regions.changed && any).then_some(regions.not_before)
+    }
+
+    pub(super) fn look_at_regions(&mut self, now: Nanos) {
+        if self.regions_due().is_none_or(|at| at > now) {
+            return;
+        }
+        let (seen, versions) = (&mut self.observing.regions.seen, &mut self.observing.versions);
+        let mut before = std::mem::take(seen);
+        for info in self.regions.table.regions(0) {
+            if before.remove(&info.id).as_ref() != Some(&info) {
+                versions.changed(Key::Region(info.id));
+            }
+            seen.insert(info.id, info);
+        }
+        before.into_keys().for_each(|region| versions.gone(Key::Region(region)));
+        let period_ns = PERIOD_NS.max(PERIOD_PER_REGION_NS * seen.len() as Nanos);
+        self.observing.regions.changed = false;
+        self.observing.regions.not_before = now.saturating_add(period_ns);
+    }
+}

@@ -1,0 +1,408 @@
+//! Steering: pausing domains, starting them again, moving them, and setting how fast processors run.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tombolo_base::{DomainId, NodeId};
+use tombolo_control::observation::Happening;
+use tombolo_control::{Fault, Order, Reply, Request, Seat, SpawnRequest};
+use tombolo_machine::image::Image;
+
+use super::{Client, Core, DomainRecord, Nanos, NodeState};
+
+const SIGKILL: u8 = 9;
+const SIGTERM: u8 = 15;
+/// Signals that a domain which is paused need not go on for: that it cannot handle, or that mean nothing to it.
+const SIGCHLD: u8 = 17;
+const SIGCONT: u8 = 18;
+const SIGSTOP: u8 = 19;
+
+/// What it takes to start a domain again.
+#[derive(Clone, Debug)]
+pub(super) struct Launch {
+    pub(super) image: Image,
+    pub(super) name: String,
+    pub(super) arguments: Vec<String>,
+    pub(super) environment: Vec<(String, String)>,
+    pub(super) directory: String,
+    pub(super) seat: Seat,
+    /// It has a side stream to whoever started it, which nobody else can take part in.
+    pub(super) side: bool,
+}
+
+impl Launch {
+    /// What it takes beside the image.
+    pub(super) fn length_bytes(&self) -> usize {
+        let arguments: usize = self.arguments.iter().map(String::len).sum();
+        let environment: usize = self.environment.iter().map(|(name, value)| name.len() + value.len()).sum();
+        arguments + environment + self.directory.len() + self.name.len()
+    }
+
+    /// The request that starts it on a node.
+    fn request(&self, node: String) -> SpawnRequest {
+        SpawnRequest {
+            node,
+            own_image: false,
+            image_name: self.name.clone(),
+            arguments: self.arguments.clone(),
+            environment: self.environment.clone(),
+            directory: self.directory.clone(),
+            stdin: false,
+            seat: self.seat.clone(),
+            side: None,
+        }
+    }
+}
+
+/// A domain that is to start elsewhere when it has ended.
+#[derive(Debug)]
+struct Move {
+    client: Client,
+    request: u32,
+    to: String,
+    launch: Launch,
+}
+
+/// What was asked for and has not happened, and what has to be undone.
+#[derive(Debug, Default)]
+pub(super) struct Steering {
+    moves: BTreeMap<DomainId, Move>,
+    /// Orders to set frequencies that were not answered.
+    setting: BTreeMap<u64, (Client, u32, NodeId)>,
+    /// Whose leaving gives the processors of a node back what they had.
+    set_by: BTreeMap<NodeId, Client>,
+    tickets: u64,
+}
+
+impl Steering {
+    pub(super) fn held(&self) -> [(&'static str, usize); 3] {
+        [
+            ("domains that move", self.moves.len()),
+            ("frequencies being set", self.setting.len()),
+            ("nodes with frequencies set", self.set_by.len()),
+        ]
+    }
+}
+
+impl DomainRecord {
+    /// The machine can start the same again.
+    pub(super) fn is_repeatable(&self) -> bool {
+        self.watched.launch.as_ref().is_some_and(|launch| !launch.side)
+    }
+}
+
+/// The answer to a request that started a domain.
+pub(super) fn started(request: u32, domain: DomainId) -> Reply {
+    match (request >> 24) as u16 {
+        Request::REPEAT => Reply::Repeat { domain },
+        Request::MOVE_TO => Reply::MoveTo { domain },
+        _ => Reply::Spawn { domain },
+    }
+}
+
+impl Core {
+    /// A domain that lives and that the machine started under a kernel, so that it can be stopped and let go on.
+    fn pausable(&self, domain: DomainId) -> Result<&DomainRecord, Fault> {
+        let record = self.started_here(domain)?;
+        let node = self.machine.node(domain.node());
+        if node.is_some_and(|node| node.as_bare().is_some()) {
+            let why = format!(
+                "domain {domain} runs on a board, {}, which has no kernel that could stop it and let it go on",
+                self.node_name(domain.node())
+            );
+            return Err(Fault::Refused { why });
+        }
+        Ok(record)
+    }
+
+    /// A domain that lives and that the machine started.
+    pub(super) fn started_here(&self, domain: DomainId) -> Result<&DomainRecord, Fault> {
+        let record = self.domains.get(&domain).ok_or(Fault::NoSuchDomain { domain })?;
+        if record.parent.is_none() {
+            return Err(Fault::Refused {
+                why: format!(
+                    "domain {domain} was not started by the machine: stop it yourself (process {} on node {})",
+                    record.pid,
+                    self.node_name(domain.node())
+                ),
+            });
+        }
+        Ok(record)
+    }
+
+    /// Stops a domain where it is, or lets it go on.
+    pub(super) fn pause(&mut self, now: Nanos, domain: DomainId, paused: bool) -> Result<Reply, Fault> {
+        self.pausable(domain)?;
+        self.order(domain.node(), Order::Signal { domain, signal: if paused { SIGSTOP } else { SIGCONT } });
+        self.is_paused(now, domain, paused);
+        Ok(Reply::Done)
+    }
+
+    /// A signal was sent to a domain. One that asks it to do something lets it go on, so that it can.
+    pub(super) fn was_signalled(&mut self, now: Nanos, domain: DomainId, signal: u8) {
+        let Ok(record) = self.pausable(domain) else { return };
+        match signal {
+            SIGSTOP => self.is_paused(now, domain, true),
+            SIGCONT => self.is_paused(now, domain, false),
+            SIGKILL | SIGCHLD => {}
+            _ if record.watched.paused => {
+                self.order(domain.node(), Order::Signal { domain, signal: SIGCONT });
+                self.is_paused(now, domain, false);
+            }
+            _ => {}
+        }
+    }
+
+    fn is_paused(&mut self, now: Nanos, domain: DomainId, paused: bool) {
+        let Some(record) = self.domains.get_mut(&domain) else { return };
+        record.watched.paused_at = Some(now);
+        if std::mem::replace(&mut record.watched.paused, paused) != paused {
+            let program = record.program.clone();
+            let happening = if paused { Happening::DOMAIN_PAUSED } else { Happening::DOMAIN_RESUMED };
+            self.domain_changed(domain);
+            self.happened_to(domain, happening, program);
+        }
+    }
+
+    /// How to start the same again as a domain that lives or is remembered.
+    fn launch_of(&self, domain: DomainId) -> Result<Launch, Fault> {
+        let launch = match (self.domains.get(&domain), self.observing.ended.of(domain)) {
+            (Some(_), _) => self.started_here(domain)?.watched.launch.as_ref(),
+            (None, Some(ended)) => ended.launch.as_ref(),
+            (None, None) => return Err(Fault::NoSuchDomain { domain }),
+        };
+        let why = match launch {
+            Some(launch) if !launch.side => return Ok(launch.clone()),
+            Some(_) => format!(
+                "domain {domain} had a side stream to whoever started it, as ranks of a job do: start the job again"
+            ),
+            None => {
+                format!("how domain {domain} was started is not remembered any more: start it from its image")
+            }
+        };
+        Err(Fault::Refused { why })
+    }
+
+    /// Starts the same program again.
+    pub(super) fn repeat(
+        &mut self,
+        now: Nanos,
+        client: Client,
+        request: u32,
+        by: DomainId,
+        domain: DomainId,
+        node: Option<String>,
+    ) {
+        let node = node.unwrap_or_else(|| self.node_name(domain.node()));
+        match self.launch_of(domain) {
+            Ok(launch) => {
+                self.spawn(now, client, request, by, launch.request(node), Some(Ok(launch.image)));
+            }
+            Err(fault) => self.answer(client, request, Err(fault)),
+        }
+    }
+
+    /// Ends a domain, to start the same elsewhere.
+    pub(super) fn move_to(
+        &mut self,
+        now: Nanos,
+        (client, request): (Client, u32),
+        by: DomainId,
+        domain: DomainId,
+        node: String,
+        grace: Duration,
+    ) {
+        let launch = match self.may_move(by, domain, &node) {
+            Ok(launch) => launch,
+            Err(fault) => return self.answer(client, request, Err(fault)),
+        };
+        let signal = if grace.is_zero() { SIGKILL } else { SIGTERM };
+        if let Err(fault) = self.kill(now, domain, signal, grace) {
+            return self.answer(client, request, Err(fault));
+        }
+        self.steering.moves.insert(domain, Move { client, request, to: node, launch });
+    }
+
+    /// Everything that can be known before a domain is ended is looked at before.
+    fn may_move(&mut self, by: DomainId, domain: DomainId, to: &str) -> Result<Launch, Fault> {
+        self.started_here(domain)?;
+        let launch = self.launch_of(domain)?;
+        let refused = |why: String| Err(Fault::Refused { why });
+        if !launch.image.is_restartable() {
+            return refused(format!(
+                "the image of domain {domain}, {}, does not say that it can be ended and started again: build it with \
+                 `tombolo build --restartable` if it can",
+                launch.image.name()
+            ));
+        }
+        if self.steering.moves.contains_key(&domain) {
+            return refused(format!("domain {domain} moves already"));
+        }
+        if domain == by {
+            return refused("a domain cannot move itself: it would not be there to hear of it".into());
+        }
+        let (node, target) = self.startable_node(to)?;
+        if node == domain.node() {
+            return refused(format!("domain {domain} runs on node {to} already"));
+        }
+        if launch.image.program(target).is_err() {
+            let (image, available) = (launch.image.name().to_owned(), launch.image.targets());
+            return Err(Fault::NoBuildForIsa { image, node: to.to_owned(), isa: target, available });
+        }
+        self.node_has_room(node)?;
+        self.may_have_child(by)?;
+        Ok(launch)
+    }
+
+    /// A domain has ended. If it was to move, the same starts elsewhere.
+    pub(super) fn go_on_moving(&mut self, domain: DomainId) {
+        let Some(Move { client, request, to, launch }) = self.steering.moves.remove(&domain) else { return };
+        let Some(by) = self.clients.get(&client).and_then(|record| record.domain) else { return };
+        self.happened_to(domain, Happening::DOMAIN_MOVED, format!("{} to node {to}", launch.name));
+        let spawn = launch.request(to.clone());
+        let started = self.try_spawn(self.now, client, request, by, spawn, Some(Ok(launch.image)));
+        if let Err(fault) = started {
+            let why = format!("{fault}; domain {domain}, which was to move there, has ended");
+            self.answer(client, request, Err(Fault::StartFailed { node: to, why }));
+        }
+    }
+
+    /// Why a domain did not start, which a request asked for.
+    pub(super) fn start_failed(&self, request: u32, node: NodeId, why: String) -> Fault {
+        let moved = (request >> 24) as u16 == Request::MOVE_TO;
+        let why = if moved { format!("{why}; the domain that was to move there has ended") } else { why };
+        Fault::StartFailed { node: self.node_name(node), why }
+    }
+
+    /// Sets how fast processors of a node run.
+    pub(super) fn set_frequency(&mut self, client: Client, request: u32, node: &str, setting: Frequency) {
+        let id = match self.may_set_frequency(client, node, &setting) {
+            Ok(id) => id,
+            Err(fault) => return self.answer(client, request, Err(fault)),
+        };
+        self.steering.tickets += 1;
+        let ticket = self.steering.tickets;
+        self.steering.setting.insert(ticket, (client, request, id));
+        // Also if it fails: some processors may have been set by then.
+        self.steering.set_by.insert(id, client);
+        let Frequency { cores, governor, min_khz, max_khz } = setting;
+        self.order(id, Order::SetFrequency { ticket, cores, governor, min_khz, max_khz });
+    }
+
+    fn may_set_frequency(
+        &mut self,
+        client: Client,
+        name: &str,
+        setting: &Frequency,
+    ) -> Result<NodeId, Fault> {
+        let (id, _) = self.startable_node(name)?;
+        let refused = |why: String| Err(Fault::Refused { why });
+        if self.kernel_of(id) != id {
+            let host = self.node_name(NodeId::HOST);
+            return refused(format!("processors of node {name} are those of node {host}: set them there"));
+        }
+        if setting.governor.is_none() && setting.min_khz.is_none() && setting.max_khz.is_none() {
+            return refused("say a governor, or the slowest or fastest that processors may run".into());
+        }
+        if let (Some(min), Some(max)) = (setting.min_khz, setting.max_khz)
+            && min > max
+        {
+            return refused(format!("the slowest, {min} kHz, is faster than the fastest, {max} kHz"));
+        }
+        match self.steering.set_by.get(&id) {
+            Some(other) if *other != client => refused(format!(
+                "{} has set how fast processors of node {name} run: they are given back when it leaves",
+                match self.clients.get(other).and_then(|record| record.domain) {
+                    Some(domain) => format!("domain {domain}"),
+                    None => "another client".into(),
+                }
+            )),
+            _ => Ok(id),
+        }
+    }
+
+    /// A node has set how fast its processors run, or has not.
+    pub(super) fn frequency_set(&mut self, node: NodeId, ticket: u64, failed: Option<String>) {
+        let of_node = |(_, _, of): &(Client, u32, NodeId)| *of == node;
+        if !self.steering.setting.get(&ticket).is_some_and(of_node) {
+            return;
+        }
+        let Some((client, request, _)) = self.steering.setting.remove(&ticket) else { return };
+        let result = match failed {
+            None => {
+                self.happened(Happening::FREQUENCY_CHANGED, Some(node), None, "set");
+                Ok(Reply::Done)
+            }
+            Some(what) => Err(Fault::System { what }),
+        };
+        self.answer(client, request, result);
+    }
+
+    /// Gives processors of a node back what they had before a client set anything.
+    pub(super) fn restore_frequency(&mut self, client: Client, name: &str) -> Result<Reply, Fault> {
+        let id = self.node_by_name(name)?;
+        match self.steering.set_by.get(&id) {
+            Some(by) if *by == client => {
+                self.steering.set_by.remove(&id);
+                self.restore(id);
+                Ok(Reply::Done)
+            }
+            Some(_) => Err(Fault::Refused {
+                why: format!(
+                    "another client has set how fast processors of node {name} run, and gives them back"
+                ),
+            }),
+            None => Ok(Reply::Done),
+        }
+    }
+
+    fn restore(&mut self, node: NodeId) {
+        if self.is_up(node) {
+            self.order(node, Order::RestoreFrequency);
+            self.happened(Happening::FREQUENCY_CHANGED, Some(node), None, "as before");
+        }
+    }
+
+    /// A client is gone: what it set comes back, and nobody waits for what it asked for.
+    pub(super) fn steering_client_left(&mut self, client: Client) {
+        self.steering.moves.retain(|_, moving| moving.client != client);
+        self.steering.setting.retain(|_, (by, _, _)| *by != client);
+        let theirs: Vec<NodeId> =
+            self.steering.set_by.iter().filter(|(_, by)| **by == client).map(|(node, _)| *node).collect();
+        for node in theirs {
+            self.steering.set_by.remove(&node);
+            self.restore(node);
+        }
+    }
+
+    /// A node is lost, and what its processors were set to.
+    pub(super) fn steering_node_lost(&mut self, node: NodeId, cause: &str) {
+        self.steering.set_by.remove(&node);
+        let waiting: Vec<u64> = self
+            .steering
+            .setting
+            .iter()
+            .filter(|(_, (_, _, of))| *of == node)
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in waiting {
+            if let Some((client, request, _)) = self.steering.setting.remove(&ticket) {
+                let fault = Fault::NodeDown { node: self.node_name(node), cause: cause.to_owned() };
+                self.answer(client, request, Err(fault));
+            }
+        }
+    }
+
+    pub(super) fn is_up(&self, id: NodeId) -> bool {
+        self.nodes.get(usize::from(id.0)).is_some_and(|node| node.state == NodeState::Up)
+    }
+}
+
+/// How fast processors are to run; what is not said stays as it is.
+pub(super) struct Frequency {
+    /// Which; all if none.
+    pub(super) cores: Vec<u16>,
+    pub(super) governor: Option<String>,
+    pub(super) min_khz: Option<u32>,
+    pub(super) max_khz: Option<u32>,
+}
