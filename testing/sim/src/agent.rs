@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tombolo_base::{ChannelId, DomainId};
+use tombolo_control::observation::{DomainSample, NodeSample};
 use tombolo_control::{Exit, Order, RegionId, Seal, StartOrder, streams};
 use tombolod::agent::core::{
-    Action, AgentCore, Item, Outgoing, PIECE_BYTES, ProgramSource, RegionSource, Stopped,
+    Action, AgentCore, Item, Outgoing, PIECE_BYTES, ProgramSource, RegionSource, Round, Stopped,
 };
 
 use crate::descriptor::{Actor, End, Fd};
@@ -311,8 +312,37 @@ impl SimAgent {
                 Action::ForgetRegion { region } => {
                     self.regions.remove(&region);
                 }
+                Action::Sample => self.sample(shared.now),
+                Action::StartSampling | Action::StopSampling | Action::RestoreFrequency => {}
+                Action::SetFrequency { ticket, .. } => {
+                    self.core.frequency_set(ticket, Err("no processors are simulated".into()));
+                }
             }
         }
+    }
+
+    /// Says something of every domain, which is another thing from one round to the next.
+    fn sample(&mut self, now: u64) {
+        let load_of = |domain: DomainId| (domain.to_bits() ^ now / 1_000_000_000) as u32 % 1000;
+        let sampled = |(domain, _): (DomainId, i32)| DomainSample {
+            domain,
+            load_permille: load_of(domain),
+            resident_bytes: 1 << 20,
+            threads: 1,
+            stopped: false,
+        };
+        let domains: Vec<DomainSample> = self.core.processes().map(sampled).collect();
+        let node = NodeSample {
+            cores: Vec::new(),
+            governors: Vec::new(),
+            memory_used_bytes: domains.len() as u64 * (1 << 20),
+            memory_bytes: 1 << 30,
+            power: Vec::new(),
+            speed: 1,
+            period_ms: 0,
+            cost_ppm: 0,
+        };
+        self.core.sampled(Round { node, domains: &domains, ends: &[], cost_ns: 1000 });
     }
 
     fn send(
@@ -488,7 +518,8 @@ impl SimAgent {
 
 /// What the tables of a monitor hold beside what so many clients, each a domain that asks for nothing, have in them.
 pub fn left_in(held: &[(&'static str, usize)], clients: usize) -> Option<String> {
-    const OF_EACH_CLIENT: [&str; 5] = ["clients", "domains", "clients of names", "sessions", "trace pages"];
+    const OF_EACH_CLIENT: [&str; 6] =
+        ["clients", "domains", "clients of names", "sessions", "trace pages", "sampled processes"];
     let due = |what: &str| if OF_EACH_CLIENT.contains(&what) { clients } else { 0 };
     let left: Vec<String> = held
         .iter()

@@ -154,7 +154,10 @@ impl Audit {
             | Report::NamesSay { .. }
             | Report::Exported { .. }
             | Report::Withdrawn { .. }
-            | Report::RegionMade { .. } => {}
+            | Report::RegionMade { .. }
+            | Report::Sampled { .. }
+            | Report::Probed { .. }
+            | Report::FrequencySet { .. } => {}
             Report::RegionSealed { region, failed } => self.rights.sealed(*region, failed.is_none()),
         }
         self.hear_rights();

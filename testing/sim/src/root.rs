@@ -257,7 +257,18 @@ impl Root {
         }
     }
 
+    /// From now on no node takes samples, so that there is a time at which nothing happens any more.
+    pub fn end_samples(&mut self, shared: &mut Shared) {
+        let nodes: Vec<u16> = [0].into_iter().chain(self.nodes.keys().copied()).collect();
+        for node in nodes {
+            self.give_order(shared, node, Order::Sample { period_ms: 0 }, &[]);
+        }
+    }
+
     fn give_order(&mut self, shared: &mut Shared, node: u16, order: Order, passed: &[Resource]) {
+        if shared.healed && matches!(order, Order::Sample { period_ms: 1.. }) {
+            return;
+        }
         shared.note(&[3, node.into(), shared.now], || format!("the root orders node {node}: {order:?}"));
         let fds: Vec<Fd> = passed.iter().filter_map(|resource| self.resource(shared, *resource)).collect();
         if node == 0 {

@@ -340,6 +340,7 @@ impl World {
     fn heal(&mut self) {
         self.shared.note(&[12], || "everything heals".to_owned());
         self.shared.healed = true;
+        self.root.end_samples(&mut self.shared);
         self.shared.slow.clear();
         for number in 1..=self.shared.plan.nodes.len() as u16 {
             for to_node in [true, false] {

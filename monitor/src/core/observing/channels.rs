@@ -140,6 +140,11 @@ impl Channels {
         self.links.keys().copied()
     }
 
+    /// Closed channels are to be shown no more, soon.
+    pub(super) fn closes(&self) -> bool {
+        !self.closing.is_empty()
+    }
+
     pub(super) fn ends(&self) -> usize {
         self.of_domain.len()
     }

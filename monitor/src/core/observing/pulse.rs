@@ -81,8 +81,9 @@ impl Core {
         let mut sampling = false;
         for id in ids {
             let Some(watched) = self.observing.nodes.get(usize::from(id.0)) else { continue };
-            sampling |= watched.sample.is_some();
-            if watched.fresh(now).is_none() && !watched.moving.is_empty() {
+            let fresh = watched.fresh(now).is_some();
+            sampling |= fresh;
+            if !fresh && !watched.moving.is_empty() {
                 self.still_node(id);
             }
             if (beats + u64::from(id.0)).is_multiple_of(PROBE_BEATS) && self.is_up(id) {
@@ -94,7 +95,8 @@ impl Core {
         }
         self.remove_closed_channels(now);
         self.remember(now);
-        self.observing.pulse.next = sampling.then_some(at.saturating_add(BEAT_NS));
+        let goes_on = sampling || self.observing.channels.closes();
+        self.observing.pulse.next = goes_on.then_some(at.saturating_add(BEAT_NS));
     }
 
     /// Nothing was known for a while.
