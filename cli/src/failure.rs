@@ -66,6 +66,9 @@ pub(crate) enum Failure {
     /// A part of the installation is missing.
     #[error(transparent)]
     Kit(#[from] KitError),
+    /// A page cannot be served.
+    #[error(transparent)]
+    Web(#[from] tombolo_web::ServeError),
     /// Nothing to look at.
     #[error("no machine is up")]
     NothingUp,

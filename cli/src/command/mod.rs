@@ -31,6 +31,7 @@ mod run;
 mod status;
 mod trace;
 mod up;
+mod web;
 
 use clap::Subcommand;
 
@@ -48,6 +49,7 @@ pub(crate) enum Command {
     Mpirun(mpirun::Options),
     Ps(ps::Options),
     Kill(kill::Options),
+    Web(web::Options),
     Names(names::Options),
     Channels(channels::Options),
     Regions(regions::Options),
@@ -76,6 +78,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Mpirun(options) => mpirun::run(context, &options)?,
         Command::Ps(options) => ps::run(context, &options)?,
         Command::Kill(options) => kill::run(context, &options)?,
+        Command::Web(options) => web::run(context, &options)?,
         Command::Names(options) => names::run(context, &options)?,
         Command::Channels(options) => channels::run(context, &options)?,
         Command::Regions(options) => regions::run(context, &options)?,

@@ -180,6 +180,18 @@ impl Domain {
         self.link.ask(stop, ANSWER_TIMEOUT).map(|_| ())
     }
 
+    /// Whether the machine traces now.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn is_tracing(&self) -> Result<bool, Error> {
+        // After the last of all domains there is none to tell of.
+        match self.link.ask(Request::Traced { after: u64::MAX }, ANSWER_TIMEOUT)?.0 {
+            Reply::Traced { on, .. } => Ok(on),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Who has a trace page.
     ///
     /// # Errors

@@ -1,0 +1,60 @@
+//! The page's files, in the program itself.
+
+use axum::extract::Path;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+/// A file of the page.
+struct Asset {
+    name: &'static str,
+    kind: &'static str,
+    bytes: &'static [u8],
+}
+
+macro_rules! assets {
+    ($($name:literal $kind:ident),* $(,)?) => {
+        &[$(Asset { name: $name, kind: $kind, bytes: include_bytes!(concat!("../page/", $name)) }),*]
+    };
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// All of them. Whoever adds one adds it here.
+const ASSETS: &[Asset] = assets![
+    "index.html" HTML,
+];
+
+/// `GET /`
+pub(crate) async fn page() -> Response {
+    find("index.html")
+}
+
+/// `GET /assets/NAME`
+pub(crate) async fn asset(Path(name): Path<String>) -> Response {
+    find(&name)
+}
+
+fn find(name: &str) -> Response {
+    match ASSETS.iter().find(|asset| asset.name == name) {
+        Some(asset) => ([(header::CONTENT_TYPE, asset.kind)], asset.bytes).into_response(),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_page_is_served() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/page");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        files.sort();
+        let mut served: Vec<&str> = ASSETS.iter().map(|asset| asset.name).collect();
+        served.sort_unstable();
+        assert_eq!(files, served);
+    }
+}

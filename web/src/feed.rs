@@ -1,0 +1,384 @@
+//! What is asked of the monitor for a page, again and again: what the picture does not have.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+use tombolo::observe::{Measure, OutputPiece, Part, RememberedOutput};
+use tombolo::{Console, Domain, DomainId, Error, NodeId, Record, RegionId, Value};
+
+use crate::keeper::{Keeper, Picture};
+use crate::rows::{Row, Rows, quoted};
+use crate::text::Decoder;
+use crate::view::{self, Cut};
+
+/// Time between two looks at what is remembered of the past, at least.
+const HISTORY_EVERY: Duration = Duration::from_secs(1);
+
+/// Time between two looks at names, and at who holds a region.
+const LISTS_EVERY: Duration = Duration::from_secs(1);
+
+/// Time between two looks at output, and between attempts when something is not there.
+const OUTPUT_EVERY: Duration = Duration::from_millis(250);
+
+/// How long a console is waited for at a time: how soon it shows that nobody looks any more.
+const CONSOLE_WAIT: Duration = Duration::from_millis(500);
+
+/// Which names.
+#[derive(Deserialize, Clone, PartialEq, Eq, Debug)]
+#[serde(default)]
+pub(crate) struct NamesQuery {
+    /// A pattern, as `tombolo names` takes it.
+    pattern: String,
+    /// `machine`, or a node.
+    scope: String,
+    #[serde(flatten)]
+    cut: Cut,
+}
+
+impl Default for NamesQuery {
+    fn default() -> Self {
+        NamesQuery { pattern: "*".into(), scope: "machine".into(), cut: Cut::default() }
+    }
+}
+
+/// Whose past, and how fine.
+#[derive(Deserialize, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct HistoryQuery {
+    /// `node:NAME`, `domain:ID`, `channel:N` or `link:A-B`.
+    part: String,
+    measure: MeasureName,
+    #[serde(default)]
+    step_ms: u32,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+enum MeasureName {
+    Load,
+    Memory,
+    Rate,
+    Bytes,
+    Depth,
+    Power,
+}
+
+impl From<MeasureName> for Measure {
+    fn from(name: MeasureName) -> Measure {
+        match name {
+            MeasureName::Load => Measure::Load,
+            MeasureName::Memory => Measure::Memory,
+            MeasureName::Rate => Measure::Rate,
+            MeasureName::Bytes => Measure::Bytes,
+            MeasureName::Depth => Measure::Depth,
+            MeasureName::Power => Measure::Power,
+        }
+    }
+}
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub(crate) enum Feed {
+    Holders { region: String },
+    Names(NamesQuery),
+    History(HistoryQuery),
+    Output { domain: String },
+    Console { node: String },
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Fed {
+    Rows(Rows),
+    Failed(String),
+    /// Members of an object of JSON.
+    Members(String),
+}
+
+/// What came of it, and for which watch.
+#[derive(Debug)]
+pub(crate) struct Parcel {
+    pub(crate) number: u64,
+    pub(crate) fed: Fed,
+}
+
+/// Where it goes. It waits until the page takes it.
+struct Door {
+    number: u64,
+    feeder: mpsc::Sender<Parcel>,
+}
+
+impl Door {
+    /// `None` when the page is gone.
+    async fn send(&self, fed: Fed) -> Option<()> {
+        self.feeder.send(Parcel { number: self.number, fed }).await.ok()
+    }
+}
+
+/// A piece of what a program wrote.
+#[derive(Serialize)]
+struct Piece {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<u8>,
+    text: String,
+}
+
+impl Feed {
+    /// Asks again and again, until the page is gone or there is no more to come.
+    pub(crate) async fn run(self, keeper: Keeper, number: u64, feeder: mpsc::Sender<Parcel>) {
+        let door = Door { number, feeder };
+        // `None` is that the page is gone.
+        let _: Option<()> = match self {
+            Feed::Holders { region } => {
+                repeat(&door, &keeper, LISTS_EVERY, move |picture, domain| holders(picture, domain, &region)).await
+            }
+            Feed::Names(query) => {
+                repeat(&door, &keeper, LISTS_EVERY, move |_, domain| names(domain, &query)).await
+            }
+            Feed::History(query) => {
+                let every = HISTORY_EVERY.max(Duration::from_millis(query.step_ms.into()));
+                repeat(&door, &keeper, every, move |picture, domain| history(picture, domain, &query)).await
+            }
+            Feed::Output { domain } => output(&door, &keeper, &domain).await,
+            Feed::Console { node } => console(&door, &keeper, &node).await,
+        };
+    }
+}
+
+/// What a question comes to: rows, or why there are none.
+type Answer = Result<Rows, String>;
+
+fn told(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Asks something again and again.
+async fn repeat(
+    door: &Door,
+    keeper: &Keeper,
+    every: Duration,
+    ask: impl Fn(&Picture, &Domain) -> Answer + Send + Sync + 'static,
+) -> Option<()> {
+    let ask = Arc::new(ask);
+    loop {
+        let (picture, ask) = (keeper.picture(), Arc::clone(&ask));
+        let asked = spawn_blocking(move || match &picture.domain {
+            Some(domain) => ask(&picture, domain),
+            None => Err("the machine has not been reached yet".to_owned()),
+        });
+        let fed = match asked.await.ok()? {
+            Ok(rows) => Fed::Rows(rows),
+            Err(why) => Fed::Failed(why),
+        };
+        door.send(fed).await?;
+        sleep(every).await;
+    }
+}
+
+fn holders(picture: &Picture, domain: &Domain, region: &str) -> Answer {
+    let id = region_id(region).ok_or_else(|| told(view::Missing(format!("region '{region}'"))))?;
+    let holders = view::holders(&picture.seen, &domain.holders(id).map_err(told)?);
+    let rows: Vec<Row> = holders.iter().map(|row| Row::new(row.key.clone(), row)).collect();
+    Ok(Rows { total: rows.len(), rows })
+}
+
+/// A region's id, as pages write it: as a domain's.
+fn region_id(text: &str) -> Option<RegionId> {
+    let id: DomainId = text.parse().ok()?;
+    RegionId::from_bits(id.to_bits())
+}
+
+/// A record.
+#[derive(Serialize)]
+struct NameRow<'a> {
+    key: &'a str,
+    owner: Option<String>,
+    endpoint: bool,
+    attributes: BTreeMap<&'a str, String>,
+    version: u64,
+}
+
+fn names(domain: &Domain, query: &NamesQuery) -> Answer {
+    let pattern = if query.pattern.trim().is_empty() { "*" } else { query.pattern.trim() };
+    let text = match query.scope.as_str() {
+        "" | "machine" => pattern.to_owned(),
+        node => format!("@{node}/{pattern}"),
+    };
+    let records = domain.names().find(&text).map_err(told)?;
+    let row = |record: &Record| {
+        let shown = |value: &Value| match value {
+            Value::Text(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let attributes = record.attributes.iter().map(|(name, value)| (name.as_str(), shown(value))).collect();
+        let owner = record.owner.map(|owner| owner.to_string());
+        let (key, endpoint, version) = (record.name.as_str(), record.endpoint, record.version);
+        Row::new(record.name.clone(), &NameRow { key, owner, endpoint, attributes, version })
+    };
+    let page = query.cut.of(&records, row);
+    Ok(Rows { total: page.total, rows: page.rows })
+}
+
+#[derive(Serialize)]
+struct HistoryRow {
+    key: &'static str,
+    step_ms: u64,
+    last_ms: u64,
+    points: Vec<Option<u64>>,
+}
+
+fn history(picture: &Picture, domain: &Domain, query: &HistoryQuery) -> Answer {
+    let part = part(picture, &query.part).ok_or_else(|| told(view::Missing(query.part.clone())))?;
+    let step = Duration::from_millis(query.step_ms.into());
+    let history = domain.history(part, query.measure.into(), step).map_err(told)?;
+    let row = HistoryRow {
+        key: "points",
+        step_ms: u64::try_from(history.step.as_millis()).unwrap_or(u64::MAX),
+        last_ms: history.last_ns / 1_000_000,
+        points: history.points,
+    };
+    Ok(Rows { total: 1, rows: vec![Row::new(row.key.to_owned(), &row)] })
+}
+
+/// What a page means by a part.
+fn part(picture: &Picture, text: &str) -> Option<Part> {
+    let (kind, name) = text.split_once(':')?;
+    let nodes = || picture.seen.nodes.values();
+    let node = |name: &str| -> Option<NodeId> {
+        nodes().find(|node| node.info.name == name).map(|node| node.info.id)
+    };
+    match kind {
+        "node" => node(name).map(Part::Node),
+        "domain" => view::domain_id(name).ok().map(|domain| Part::Domain { domain }),
+        "channel" => view::channel_id(name).ok().map(Part::Channel),
+        // Names may have dashes themselves.
+        "link" => name.match_indices('-').find_map(|(at, _)| {
+            let (a, b) = (node(&name[..at])?, node(&name[at + 1..])?);
+            Some(Part::Link { a: a.min(b), b: a.max(b) })
+        }),
+        _ => None,
+    }
+}
+
+/// What a domain wrote, from what is remembered on.
+async fn output(door: &Door, keeper: &Keeper, domain: &str) -> Option<()> {
+    let id = match view::domain_id(domain) {
+        Ok(id) => id,
+        Err(missing) => return door.send(Fed::Failed(missing.to_string())).await,
+    };
+    let mut pictures = keeper.pictures();
+    let mut decoders = [Decoder::default(), Decoder::default()];
+    let (mut after, mut first) = (0, true);
+    loop {
+        let picture = Arc::clone(&pictures.borrow_and_update());
+        let Some(asked) = picture.domain.clone() else {
+            pictures.changed().await.ok()?;
+            continue;
+        };
+        let before = written(&picture, id);
+        match spawn_blocking(move || asked.remembered_output(id, after)).await.ok()? {
+            Ok(output) => {
+                after = output.next;
+                let (ended, more) = (output.ended && !output.more, output.more);
+                if first || ended || output.lost_bytes > 0 || !output.pieces.is_empty() {
+                    door.send(Fed::Members(members(output, &mut decoders, ended))).await?;
+                }
+                first = false;
+                if ended {
+                    return Some(());
+                }
+                if more {
+                    continue;
+                }
+            }
+            // The page has what there was.
+            Err(Error::MonitorLost { .. }) => {}
+            Err(error) => return door.send(Fed::Failed(error.to_string())).await,
+        }
+        // Not more often than that, whatever changes.
+        sleep(OUTPUT_EVERY).await;
+        drop(pictures.wait_for(|picture| written(picture, id) != before).await.ok()?);
+    }
+}
+
+/// How much a domain has written, and whether it lives; both `None` when it is not known any more.
+fn written(picture: &Picture, id: DomainId) -> Option<(u64, bool)> {
+    picture.seen.domains.get(&id).map(|domain| (domain.output_bytes, domain.exit.is_none()))
+}
+
+fn members(output: RememberedOutput, decoders: &mut [Decoder; 2], ended: bool) -> String {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for OutputPiece { stream, bytes } in output.pieces {
+        let stream = if stream == 2 { 2 } else { 1 };
+        let text = decoders[usize::from(stream) - 1].decode(&bytes);
+        pieces.push(Piece { stream: Some(stream), text });
+    }
+    if ended {
+        let ends = decoders.iter_mut().zip(1..).map(|(decoder, stream)| (decoder.finish(), stream));
+        let ends = ends.filter(|(text, _)| !text.is_empty());
+        pieces.extend(ends.map(|(text, stream)| Piece { stream: Some(stream), text: text.to_owned() }));
+    }
+    let binary = decoders.iter().any(|decoder| decoder.binary);
+    said(&pieces, output.lost_bytes, ended, binary)
+}
+
+fn said(pieces: &[Piece], lost: u64, ended: bool, binary: bool) -> String {
+    format!("\"pieces\":{},\"lost\":{lost},\"ended\":{ended},\"binary\":{binary}", quoted(pieces))
+}
+
+/// Says so when nobody looks any more.
+struct Leaving(Arc<AtomicBool>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What a node's console shows. It takes a domain of its own, for what comes says not of which node it is.
+async fn console(door: &Door, keeper: &Keeper, node: &str) -> Option<()> {
+    let (machine, node) = (keeper.picture().machine.clone(), node.to_owned());
+    let opened = spawn_blocking(move || Domain::attach_to_machine(&machine)?.console(&node)).await.ok()?;
+    let console = match opened {
+        Ok(console) => console,
+        Err(error) => return door.send(Fed::Failed(error.to_string())).await,
+    };
+    let left = Arc::new(AtomicBool::new(false));
+    let _leaving = Leaving(Arc::clone(&left));
+    let (sender, mut read) = mpsc::channel(1);
+    // A thread of the runtime's: it ends within a moment of the watch.
+    spawn_blocking(move || read_console(&console, &left, &sender));
+    let mut decoder = Decoder::default();
+    door.send(Fed::Members(said(&[], 0, false, false))).await?;
+    while let Some(result) = read.recv().await {
+        let (bytes, lost) = match result {
+            Ok(output) => output,
+            Err(why) => return door.send(Fed::Failed(why)).await,
+        };
+        let piece = Piece { stream: None, text: decoder.decode(&bytes) };
+        door.send(Fed::Members(said(&[piece], lost, false, decoder.binary))).await?;
+    }
+    Some(())
+}
+
+/// Bytes that a console showed and how many were lost before, or why no more come.
+type ConsoleRead = Result<(Vec<u8>, u64), String>;
+
+fn read_console(console: &Console, left: &AtomicBool, sender: &mpsc::Sender<ConsoleRead>) {
+    while !left.load(Ordering::Relaxed) {
+        let read = match console.read(CONSOLE_WAIT) {
+            Ok(output) => Ok((output.bytes, output.dropped_bytes)),
+            Err(Error::TimedOut { .. }) => continue,
+            Err(error) => Err(error.to_string()),
+        };
+        let over = read.is_err();
+        if sender.blocking_send(read).is_err() || over {
+            return;
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! `/live`: what pages look at, as it changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Extension;
+use axum::extract::State;
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use crate::connection::Seat;
+use crate::feed::{Fed, Feed, HistoryQuery, NamesQuery, Parcel};
+use crate::keeper::{Keeper, Looker, Picture};
+use crate::rows::{Row, Rows, Sent, quoted};
+use crate::server::{Site, ended};
+use crate::view::{self, ChannelsQuery, DomainsQuery, EventsQuery, Page, RegionsQuery};
+
+/// Time between two updates of a page.
+const PACE: Duration = Duration::from_millis(250);
+
+/// The most things that a page looks at.
+pub(crate) const MAX_WATCHES: usize = 32;
+
+/// The longest message of a page, in bytes.
+const MAX_MESSAGE_BYTES: usize = 64 << 10;
+
+/// Time between two pings.
+const PING_EVERY: Duration = Duration::from_secs(30);
+
+/// After this long without a sign the page is taken for gone.
+const SILENCE: Duration = Duration::from_secs(100);
+
+/// A page that takes longer to take something sleeps: the machine is not looked at for it.
+const SLEEPS_AFTER: Duration = Duration::from_secs(5);
+
+/// How long a page that comes waits for the present, before it is shown the past.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// What a page says.
+#[derive(Deserialize)]
+struct Wanted {
+    watch: Vec<Value>,
+}
+
+/// What a page looks at.
+#[derive(Deserialize, Clone, PartialEq, Debug)]
+#[serde(tag = "view", rename_all = "lowercase")]
+enum View {
+    Machine,
+    Nodes,
+    Links,
+    Node { node: String },
+    Domains(DomainsQuery),
+    Domain { domain: String },
+    Channels(ChannelsQuery),
+    Regions(RegionsQuery),
+    Events(EventsQuery),
+    Holders { region: String },
+    Names(NamesQuery),
+    History(HistoryQuery),
+    Output { domain: String },
+    Console { node: String },
+}
+
+impl View {
+    /// The rows of a view that is made of a picture alone; `None` for others.
+    fn rows(&self, picture: &Picture, steer: bool) -> Option<Result<Rows, view::Missing>> {
+        let seen = &picture.seen;
+        Some(Ok(match self {
+            View::Machine => all([view::machine(picture, steer)], |row| row.key.to_owned()),
+            View::Nodes => all(view::nodes(seen), |row| row.key.clone()),
+            View::Links => all(view::links(seen), |row| row.key.clone()),
+            View::Node { node } => match view::node(seen, node) {
+                Ok(node) => all([node], |row| row.node.key.clone()),
+                Err(missing) => return Some(Err(missing)),
+            },
+            View::Domains(query) => some(view::domains(seen, query), |row| row.key.clone()),
+            View::Domain { domain } => {
+                match view::domain_id(domain).and_then(|id| view::domain(seen, id)) {
+                    Ok(domain) => all([domain], |row| row.domain.key.clone()),
+                    Err(missing) => return Some(Err(missing)),
+                }
+            }
+            View::Channels(query) => match view::channels(seen, query) {
+                Ok(page) => some(page, |row| row.key.clone()),
+                Err(missing) => return Some(Err(missing)),
+            },
+            View::Regions(query) => match view::regions(seen, query) {
+                Ok(page) => some(page, |row| row.key.clone()),
+                Err(missing) => return Some(Err(missing)),
+            },
+            View::Events(query) => some(view::events(seen, query), |row| row.key.clone()),
+            _ => return None,
+        }))
+    }
+
+    /// What is asked of the monitor for it, again and again.
+    fn feed(&self) -> Option<Feed> {
+        Some(match self.clone() {
+            View::Holders { region } => Feed::Holders { region },
+            View::Names(query) => Feed::Names(query),
+            View::History(query) => Feed::History(query),
+            View::Output { domain } => Feed::Output { domain },
+            View::Console { node } => Feed::Console { node },
+            _ => return None,
+        })
+    }
+}
+
+fn all<T: Serialize>(rows: impl IntoIterator<Item = T>, key: impl Fn(&T) -> String) -> Rows {
+    let rows: Vec<Row> = rows.into_iter().map(|row| Row::new(key(&row), &row)).collect();
+    Rows { total: rows.len(), rows }
+}
+
+fn some<T: Serialize>(page: Page<T>, key: impl Fn(&T) -> String) -> Rows {
+    let rows = page.rows.iter().map(|row| Row::new(key(row), row)).collect();
+    Rows { total: page.total, rows }
+}
+
+/// Something that a page looks at, and what it has of it.
+struct Watch {
+    view: View,
+    sent: Sent,
+    /// Tells what was fed to it from what was fed to one before of the same id.
+    number: u64,
+    /// What feeds it; ends with it.
+    task: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+/// A page that looks.
+struct Session {
+    site: Arc<Site>,
+    watches: BTreeMap<String, Watch>,
+    last_number: u64,
+    feeder: mpsc::Sender<Parcel>,
+}
+
+impl Session {
+    /// Takes in what a page says that it wants to see; what is to be said about that at once.
+    fn want(&mut self, text: &str) -> Vec<String> {
+        let wanted: Wanted = match serde_json::from_str(text) {
+            Ok(wanted) => wanted,
+            Err(error) => return vec![complaint(&Value::Null, &format!("this is not understood: {error}"))],
+        };
+        let mut complaints = Vec::new();
+        let mut before = std::mem::take(&mut self.watches);
+        for (index, value) in wanted.watch.into_iter().enumerate() {
+            let id = value.get("id").cloned().unwrap_or_default();
+            let Value::String(name) = &id else {
+                complaints.push(complaint(&id, "each watch has an id, which is a text"));
+                continue;
+            };
+            if index >= MAX_WATCHES {
+                complaints.push(complaint(&id, &format!("a page looks at up to {MAX_WATCHES} things at a time")));
+                continue;
+            }
+            let view: View = match View::deserialize(&value) {
+                Ok(view) => view,
+                Err(error) => {
+                    complaints.push(complaint(&id, &error.to_string()));
+                    continue;
+                }
+            };
+            let kept = before.remove(name).filter(|watch| watch.view == view);
+            let watch = kept.unwrap_or_else(|| self.begin(view));
+            self.watches.insert(name.clone(), watch);
+        }
+        complaints
+    }
+
+    fn begin(&mut self, view: View) -> Watch {
+        self.last_number += 1;
+        let number = self.last_number;
+        let feed = view.feed();
+        let task = feed.map(|feed| tokio::spawn(feed.run(self.site.keeper.clone(), number, self.feeder.clone())));
+        Watch { view, sent: Sent::default(), number, task }
+    }
+
+    /// What is new in what is looked at under this id.
+    fn update(&mut self, id: &str, picture: &Picture) -> Option<String> {
+        let watch = self.watches.get_mut(id)?;
+        match watch.view.rows(picture, self.site.guard.steers())? {
+            Ok(rows) => watch.sent.update(id, rows),
+            Err(missing) => watch.sent.fail(id, &missing.to_string()),
+        }
+    }
+
+    /// What is to be said of something that was fed.
+    fn fed(&mut self, parcel: Parcel) -> Option<String> {
+        let (id, watch) = self.watches.iter_mut().find(|(_, watch)| watch.number == parcel.number)?;
+        match parcel.fed {
+            Fed::Rows(rows) => watch.sent.update(id, rows),
+            Fed::Failed(why) => watch.sent.fail(id, &why),
+            Fed::Members(members) => Some(format!("{{\"id\":{},{members}}}", quoted(id))),
+        }
+    }
+}
+
+fn complaint(id: &Value, text: &str) -> String {
+    format!("{{\"id\":{id},\"error\":{}}}", quoted(text))
+}
+
+/// `GET /live`
+pub(crate) async fn live(
+    upgrade: WebSocketUpgrade,
+    State(site): State<Arc<Site>>,
+    Extension(seat): Extension<Seat>,
+) -> Response {
+    upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES).on_upgrade(
+        async move |socket| {
+            // How a page goes is its own affair.
+            let _: Option<()> = serve(socket, site).await;
+            drop(seat);
+        },
+    )
+}
+
+/// The socket of a page, and whether the machine is looked at for it.
+struct Line {
+    socket: WebSocket,
+    keeper: Keeper,
+    looker: Option<Looker>,
+    looks: bool,
+}
+
+impl Line {
+    /// Sends something, however long that takes; `None` when the page is gone.
+    async fn send(&mut self, message: Message) -> Option<()> {
+        let sent = {
+            let mut sending = std::pin::pin!(self.socket.send(message));
+            match timeout(SLEEPS_AFTER, sending.as_mut()).await {
+                Ok(sent) => sent,
+                Err(_) => {
+                    self.looker = None;
+                    sending.await
+                }
+            }
+        };
+        self.look(self.looks);
+        sent.ok()
+    }
+
+    fn look(&mut self, looks: bool) {
+        self.looks = looks;
+        if looks {
+            self.looker.get_or_insert_with(|| self.keeper.look());
+        } else {
+            self.looker = None;
+        }
+    }
+}
+
+/// Serves a page until it goes.
+async fn serve(socket: WebSocket, site: Arc<Site>) -> Option<()> {
+    let keeper = site.keeper.clone();
+    let mut pictures = keeper.pictures();
+    let (feeder, mut parcels) = mpsc::channel(1);
+    let mut over = std::pin::pin!(ended(site.over.clone()));
+    let mut line = Line { socket, keeper: keeper.clone(), looker: None, looks: false };
+    let mut session = Session { site, watches: BTreeMap::new(), last_number: 0, feeder };
+    let mut ticks = interval(PACE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut heard, mut pinged) = (Instant::now(), Instant::now());
+    loop {
+        tokio::select! {
+            message = line.socket.recv() => {
+                heard = Instant::now();
+                match message?.ok()? {
+                    Message::Text(text) => {
+                        for complaint in session.want(&text) {
+                            line.send(Message::Text(complaint.into())).await?;
+                        }
+                        line.look(!session.watches.is_empty());
+                        if line.looks {
+                            keeper.fresh(FRESH).await;
+                        }
+                    }
+                    Message::Binary(_) => line.send(Message::Text(complaint(&Value::Null, "write text").into())).await?,
+                    Message::Close(_) => return None,
+                    Message::Ping(_) | Message::Pong(_) => continue,
+                }
+            }
+            parcel = parcels.recv() => {
+                if let Some(text) = session.fed(parcel?) {
+                    line.send(Message::Text(text.into())).await?;
+                }
+                continue;
+            }
+            _ = ticks.tick() => {
+                if pinged.elapsed() > PING_EVERY {
+                    pinged = Instant::now();
+                    line.send(Message::Ping(Vec::new().into())).await?;
+                }
+                if heard.elapsed() > SILENCE {
+                    return None;
+                }
+                if !line.looks || !pictures.has_changed().ok()? {
+                    continue;
+                }
+            }
+            () = &mut over => {
+                let frame = CloseFrame { code: close_code::AWAY, reason: Utf8Bytes::from_static("tombolo web ends") };
+                return line.send(Message::Close(Some(frame))).await;
+            }
+        }
+        let ids: Vec<String> = session.watches.keys().cloned().collect();
+        for id in ids {
+            // The present, however long the page took what came before.
+            let picture = Arc::clone(&pictures.borrow_and_update());
+            if let Some(text) = session.update(&id, &picture) {
+                line.send(Message::Text(text.into())).await?;
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What a page was sent of a view, and what it has to be sent to see what there is now.
+
+use std::collections::{HashMap, HashSet};
+
+use serde::Serialize;
+
+/// A row, as the page gets it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Row {
+    pub(crate) key: String,
+    /// An object of JSON, with its key.
+    pub(crate) json: String,
+}
+
+impl Row {
+    /// Of something that has a member `key` of the same value.
+    pub(crate) fn new(key: String, row: &impl Serialize) -> Row {
+        // Rows have no maps with keys that are no text, and nothing else that cannot be written.
+        Row { key, json: serde_json::to_string(row).unwrap_or_else(|_| "null".to_owned()) }
+    }
+}
+
+/// All rows of a view that the page is to have, in order, and how many match in all.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) total: usize,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// What a page has of one of its views.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    rows: HashMap<String, String>,
+    order: Vec<String>,
+    total: usize,
+    /// What cannot be had was said with these words.
+    trouble: Option<String>,
+    any: bool,
+}
+
+impl Sent {
+    /// What the page has to be told to have `rows`; nothing if it has them.
+    pub(crate) fn update(&mut self, id: &str, rows: Rows) -> Option<String> {
+        let full = !self.any || self.trouble.is_some();
+        if full {
+            *self = Sent::default();
+        }
+        let mut changed = Vec::new();
+        let order: Vec<String> = rows.rows.iter().map(|row| row.key.clone()).collect();
+        for Row { key, json } in rows.rows {
+            if self.rows.get(&key) != Some(&json) {
+                changed.push(json.clone());
+                self.rows.insert(key, json);
+            }
+        }
+        let gone = self.forget_all_but(&order);
+        let moved = full || order != self.order;
+        if !full && !moved && changed.is_empty() && gone.is_empty() && rows.total == self.total {
+            return None;
+        }
+        let mut text = format!("{{\"id\":{}", quoted(id));
+        if full {
+            text.push_str(",\"full\":true");
+        }
+        text.push_str(&format!(",\"total\":{}", rows.total));
+        if moved {
+            text.push_str(&format!(",\"order\":{}", quoted(&order)));
+        }
+        text.push_str(&format!(",\"set\":[{}]", changed.join(",")));
+        if !gone.is_empty() {
+            text.push_str(&format!(",\"gone\":{}", quoted(&gone)));
+        }
+        text.push('}');
+        (self.order, self.total, self.any) = (order, rows.total, true);
+        Some(text)
+    }
+
+    /// What the page has to be told when a view cannot be had; nothing if it was.
+    pub(crate) fn fail(&mut self, id: &str, why: &str) -> Option<String> {
+        if self.trouble.as_deref() == Some(why) {
+            return None;
+        }
+        *self = Sent { trouble: Some(why.to_owned()), any: true, ..Sent::default() };
+        Some(format!("{{\"id\":{},\"error\":{}}}", quoted(id), quoted(why)))
+    }
+
+    fn forget_all_but(&mut self, keys: &[String]) -> Vec<String> {
+        if self.rows.len() == keys.len() {
+            return Vec::new();
+        }
+        let kept: HashSet<&str> = keys.iter().map(String::as_str).collect();
+        let mut gone: Vec<String> =
+            self.rows.keys().filter(|key| !kept.contains(key.as_str())).cloned().collect();
+        gone.iter().for_each(|key| drop(self.rows.remove(key)));
+        gone.sort_unstable();
+        gone
+    }
+}
+
+/// As JSON.
+pub(crate) fn quoted<T: Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn rows(all: &[(&str, u32)]) -> Rows {
+        let row = |(key, load): &(&str, u32)| Row {
+            key: (*key).to_owned(),
+            json: format!("{{\"key\":\"{key}\",\"load\":{load}}}"),
+        };
+        Rows { total: all.len(), rows: all.iter().map(row).collect() }
+    }
+
+    #[test]
+    fn first_all_then_what_changed() {
+        let mut sent = Sent::default();
+        assert_eq!(
+            sent.update("d", rows(&[("a", 1), ("b", 2)])).unwrap(),
+            r#"{"id":"d","full":true,"total":2,"order":["a","b"],"set":[{"key":"a","load":1},{"key":"b","load":2}]}"#
+        );
+        assert_eq!(sent.update("d", rows(&[("a", 1), ("b", 2)])), None);
+        assert_eq!(
+            sent.update("d", rows(&[("a", 1), ("b", 3)])).unwrap(),
+            r#"{"id":"d","total":2,"set":[{"key":"b","load":3}]}"#
+        );
+        assert_eq!(
+            sent.update("d", rows(&[("b", 3), ("c", 1)])).unwrap(),
+            r#"{"id":"d","total":2,"order":["b","c"],"set":[{"key":"c","load":1}],"gone":["a"]}"#
+        );
+        assert_eq!(sent.update("d", rows(&[("c", 1), ("b", 3)])).unwrap(), r#"{"id":"d","total":2,"order":["c","b"],"set":[]}"#);
+        assert_eq!(
+            sent.update("d", Rows { total: 9, ..rows(&[("c", 1), ("b", 3)]) }).unwrap(),
+            r#"{"id":"d","total":9,"set":[]}"#
+        );
+    }
+
+    #[test]
+    fn a_view_without_rows_is_said_once() {
+        let mut sent = Sent::default();
+        assert_eq!(sent.update("d", rows(&[])).unwrap(), r#"{"id":"d","full":true,"total":0,"order":[],"set":[]}"#);
+        assert_eq!(sent.update("d", rows(&[])), None);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_said_once_and_comes_back_whole() {
+        let mut sent = Sent::default();
+        sent.update("d", rows(&[("a", 1)]));
+        assert_eq!(sent.fail("d", "no \"x\"").unwrap(), r#"{"id":"d","error":"no \"x\""}"#);
+        assert_eq!(sent.fail("d", "no \"x\""), None);
+        assert!(sent.update("d", rows(&[("a", 1)])).unwrap().contains("\"full\":true"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_page_that_follows_has_what_there_is(
+            states in prop::collection::vec(prop::collection::btree_map("[a-f]", 0_u32..3, 0..6), 1..8),
+        ) {
+            let mut sent = Sent::default();
+            let mut page: HashMap<String, Value> = HashMap::new();
+            let mut order: Vec<String> = Vec::new();
+            for state in states {
+                let all: Vec<(&str, u32)> = state.iter().map(|(key, load)| (key.as_str(), *load)).collect();
+                if let Some(text) = sent.update("d", rows(&all)) {
+                    let message: Value = serde_json::from_str(&text).unwrap();
+                    if message["full"] == true {
+                        page.clear();
+                    }
+                    for row in message["set"].as_array().unwrap() {
+                        page.insert(row["key"].as_str().unwrap().to_owned(), row.clone());
+                    }
+                    for key in message["gone"].as_array().into_iter().flatten() {
+                        page.remove(key.as_str().unwrap());
+                    }
+                    if let Some(keys) = message["order"].as_array() {
+                        order = keys.iter().map(|key| key.as_str().unwrap().to_owned()).collect();
+                    }
+                }
+                let has: Vec<(&str, u32)> =
+                    order.iter().map(|key| (key.as_str(), page[key]["load"].as_u64().unwrap() as u32)).collect();
+                prop_assert_eq!(has, all);
+                prop_assert_eq!(page.len(), state.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What programs wrote, as text for a page, and ends of programs in words.
+
+use signal_hook::low_level::signal_name;
+use tombolo::Exit;
+
+/// How a domain ended, in words, and whether that is a failure.
+pub(crate) fn exit(exit: &Exit) -> (String, bool) {
+    match exit {
+        Exit::Exited { status: 0 } => ("ended well".to_owned(), false),
+        Exit::Left => ("left".to_owned(), false),
+        Exit::Exited { status } => (format!("ended with status {status}"), true),
+        Exit::Signalled { signal } => {
+            let named = signal_name(i32::from(*signal)).map(str::to_owned);
+            (format!("killed by {}", named.unwrap_or_else(|| format!("signal {signal}"))), true)
+        }
+        Exit::NodeLost { cause } if cause.is_empty() => ("lost with its node".to_owned(), true),
+        Exit::NodeLost { cause } => (format!("lost with its node: {cause}"), true),
+    }
+}
+
+/// Makes text of a stream of bytes that comes in pieces.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    /// The beginning of a character whose end has not come yet.
+    begun: Vec<u8>,
+    /// There were bytes that are no text.
+    pub(crate) binary: bool,
+}
+
+impl Decoder {
+    /// The text of a piece; what is no UTF-8 is U+FFFD.
+    pub(crate) fn decode(&mut self, piece: &[u8]) -> String {
+        let mut bytes = std::mem::take(&mut self.begun);
+        bytes.extend_from_slice(piece);
+        let mut text = String::with_capacity(bytes.len());
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let error = match std::str::from_utf8(rest) {
+                Ok(good) => {
+                    text.push_str(good);
+                    break;
+                }
+                Err(error) => error,
+            };
+            let (good, bad) = rest.split_at(error.valid_up_to());
+            text.push_str(&String::from_utf8_lossy(good));
+            let Some(length) = error.error_len() else {
+                self.begun = bad.to_vec();
+                break;
+            };
+            self.binary = true;
+            text.push('\u{fffd}');
+            rest = &bad[length..];
+        }
+        text
+    }
+
+    /// What is left when no more comes.
+    pub(crate) fn finish(&mut self) -> &'static str {
+        if std::mem::take(&mut self.begun).is_empty() {
+            return "";
+        }
+        self.binary = true;
+        "\u{fffd}"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn characters_may_be_cut_by_pieces() {
+        let mut decoder = Decoder::default();
+        let bytes = "grün ✓".as_bytes();
+        let text: String = bytes.iter().map(|byte| decoder.decode(&[*byte])).collect();
+        assert_eq!((text.as_str(), decoder.finish(), decoder.binary), ("grün ✓", "", false));
+    }
+
+    #[test]
+    fn what_is_no_text_is_said_to_be_none() {
+        let mut decoder = Decoder::default();
+        assert_eq!(decoder.decode(b"\x7fELF\xff\xfe\x00x"), "\x7fELF\u{fffd}\u{fffd}\0x");
+        assert!(decoder.binary);
+        let mut decoder = Decoder::default();
+        assert_eq!((decoder.decode(b"a\xe2\x9c").as_str(), decoder.binary), ("a", false));
+        assert_eq!((decoder.finish(), decoder.binary), ("\u{fffd}", true));
+    }
+
+    #[test]
+    fn ends_are_told_in_words() {
+        assert_eq!(exit(&Exit::Exited { status: 0 }), ("ended well".into(), false));
+        assert_eq!(exit(&Exit::Exited { status: 3 }), ("ended with status 3".into(), true));
+        assert_eq!(exit(&Exit::Signalled { signal: 9 }), ("killed by SIGKILL".into(), true));
+        assert_eq!(exit(&Exit::Signalled { signal: 250 }), ("killed by signal 250".into(), true));
+        assert_eq!(exit(&Exit::NodeLost { cause: "died".into() }).0, "lost with its node: died");
+    }
+
+    proptest! {
+        #[test]
+        fn cutting_changes_nothing(bytes: Vec<u8>, cut in 0_usize..64) {
+            let mut whole = Decoder::default();
+            let mut cutting = Decoder::default();
+            let all = whole.decode(&bytes) + whole.finish();
+            let (first, second) = bytes.split_at(cut.min(bytes.len()));
+            let mut pieces = cutting.decode(first) + &cutting.decode(second);
+            pieces.push_str(cutting.finish());
+            prop_assert_eq!(&all, &pieces);
+            prop_assert_eq!(&all, &String::from_utf8_lossy(&bytes));
+        }
+    }
+}

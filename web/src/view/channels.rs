@@ -1,0 +1,164 @@
+//! Channels, by what their ends tell.
+
+use serde::{Deserialize, Serialize};
+use tombolo::observe::{EndSample, Flow, Seen, SeenChannel};
+use tombolo::{DomainId, NodeId};
+
+use super::{Cut, Filter, Missing, Page, domain_id, node_name, node_named, program_of};
+
+/// Which channels, in which order.
+#[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[serde(default)]
+pub struct ChannelsQuery {
+    /// A word in the number, transport, programs or ids.
+    pub filter: String,
+    /// With an end on this node.
+    pub node: Option<String>,
+    /// With an end of this domain.
+    pub domain: Option<String>,
+    /// By what.
+    pub sort: ChannelSort,
+    /// The greatest first.
+    pub descending: bool,
+    /// Which of these.
+    #[serde(flatten)]
+    pub cut: Cut,
+}
+
+/// What channels are sorted by; those that are equal in it, by number.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "they say what they are")]
+pub enum ChannelSort {
+    #[default]
+    Id,
+    Rate,
+    Bytes,
+    Depth,
+}
+
+/// A channel. `a` is the end that connected.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "docs/specs/web.md")]
+pub struct ChannelRow {
+    pub key: String,
+    pub transport: Option<&'static str>,
+    pub a: Option<String>,
+    pub b: Option<String>,
+    pub a_program: String,
+    pub b_program: String,
+    pub a_node: Option<String>,
+    pub b_node: Option<String>,
+    pub forth: FlowRow,
+    pub back: FlowRow,
+}
+
+/// One way through a channel.
+#[derive(Serialize, Clone, PartialEq, Debug, Default)]
+#[allow(missing_docs, reason = "docs/specs/web.md")]
+pub struct FlowRow {
+    pub sent: u64,
+    pub received: u64,
+    pub sent_bytes: u64,
+    pub depth: u64,
+    pub per_s: f64,
+    pub bytes_per_s: u64,
+    pub rings: u64,
+    pub sleeps: u64,
+    pub stalls: u64,
+    pub slots: Option<u32>,
+    pub credit: Option<u32>,
+}
+
+impl FlowRow {
+    /// From one end to the other, as far as they tell.
+    fn new(from: Option<&EndSample>, to: Option<&EndSample>, flow: Flow) -> FlowRow {
+        let known = from.filter(|from| from.slots != 0);
+        FlowRow {
+            sent: from.map_or(0, |from| from.sent),
+            received: to.map_or(0, |to| to.received),
+            sent_bytes: from.map_or(0, |from| from.sent_bytes),
+            depth: depth(from, to),
+            per_s: flow.rate_mhz as f64 / 1000.0,
+            bytes_per_s: flow.bytes_per_s,
+            rings: from.map_or(0, |from| from.rings),
+            sleeps: to.map_or(0, |to| to.sleeps),
+            stalls: from.map_or(0, |from| from.stalls),
+            slots: known.map(|from| from.slots),
+            credit: known.map(|from| from.credit_slots),
+        }
+    }
+}
+
+/// Messages on their way. The ends are not asked at the same moment, and say what they like.
+fn depth(from: Option<&EndSample>, to: Option<&EndSample>) -> u64 {
+    from.zip(to).map_or(0, |(from, to)| from.sent.saturating_sub(to.received))
+}
+
+fn depths(channel: &SeenChannel) -> u64 {
+    let (a, b) = (channel.connecting.as_ref(), channel.accepting.as_ref());
+    depth(a, b).saturating_add(depth(b, a))
+}
+
+/// Who is at the ends of a channel: the one that connected, and the one that accepted.
+fn ends(channel: &SeenChannel) -> (Option<DomainId>, Option<DomainId>) {
+    let (a, b) = (channel.connecting.as_ref(), channel.accepting.as_ref());
+    let told = |own: Option<&EndSample>, other: Option<&EndSample>| {
+        own.map(|end| end.domain).or_else(|| other.and_then(|end| end.peer))
+    };
+    (told(a, b), told(b, a))
+}
+
+fn row(seen: &Seen, channel: &SeenChannel) -> ChannelRow {
+    let (from, to) = (channel.connecting.as_ref(), channel.accepting.as_ref());
+    let (a, b) = ends(channel);
+    let program = |end: Option<DomainId>| end.map_or("", |end| program_of(seen, end)).to_owned();
+    let node = |end: Option<DomainId>| end.map(|end| node_name(seen, end.node()));
+    ChannelRow {
+        key: channel.id.0.to_string(),
+        transport: from.or(to).map(|end| end.transport.name()),
+        a: a.map(|id| id.to_string()),
+        b: b.map(|id| id.to_string()),
+        a_program: program(a),
+        b_program: program(b),
+        a_node: node(a),
+        b_node: node(b),
+        forth: FlowRow::new(from, to, channel.forth),
+        back: FlowRow::new(to, from, channel.back),
+    }
+}
+
+/// The channels that a query wants.
+///
+/// # Errors
+/// When it names a node or domain that there is not.
+pub fn channels(seen: &Seen, query: &ChannelsQuery) -> Result<Page<ChannelRow>, Missing> {
+    let filter = Filter::new(&query.filter);
+    let node: Option<NodeId> =
+        query.node.as_deref().map(|name| node_named(seen, name).map(|node| node.info.id)).transpose()?;
+    let domain = query.domain.as_deref().map(domain_id).transpose()?;
+    let wanted = |channel: &&SeenChannel| {
+        let (a, b) = ends(channel);
+        let both = [a, b].into_iter().flatten();
+        node.is_none_or(|node| both.clone().any(|end| end.node() == node))
+            && domain.is_none_or(|domain| both.clone().any(|end| end == domain))
+            && (filter.0.is_empty()
+                || filter.takes(both.clone().map(|end| program_of(seen, end)))
+                || both.clone().any(|end| filter.takes([end.to_string().as_str()]))
+                || both.clone().any(|end| filter.takes([node_name(seen, end.node()).as_str()]))
+                || filter.takes([channel.id.0.to_string().as_str()]))
+    };
+    let mut all: Vec<&SeenChannel> = seen.channels.values().filter(wanted).collect();
+    let key = |channel: &SeenChannel| match query.sort {
+        ChannelSort::Id => channel.id.0,
+        ChannelSort::Rate => channel.forth.rate_mhz.saturating_add(channel.back.rate_mhz),
+        ChannelSort::Bytes => channel.forth.bytes_per_s.saturating_add(channel.back.bytes_per_s),
+        ChannelSort::Depth => depths(channel),
+    };
+    all.sort_by(|a, b| {
+        let order = key(a).cmp(&key(b));
+        let order = if query.descending { order.reverse() } else { order };
+        order.then(a.id.cmp(&b.id))
+    });
+    Ok(query.cut.of(&all, |channel| row(seen, channel)))
+}

@@ -1,0 +1,180 @@
+//! Domains, live and ended.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use tombolo::DomainId;
+use tombolo::observe::{Seen, SeenDomain};
+
+use super::{Cut, Filter, Missing, Page, ms, node_name};
+use crate::text;
+
+/// Which domains, in which order.
+#[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[serde(default)]
+pub struct DomainsQuery {
+    /// A word in the id, program, arguments or node.
+    pub filter: String,
+    /// On this node only.
+    pub node: Option<String>,
+    /// Live, ended, or all.
+    pub state: DomainState,
+    /// By what.
+    pub sort: DomainSort,
+    /// The greatest first.
+    pub descending: bool,
+    /// Which of these.
+    #[serde(flatten)]
+    pub cut: Cut,
+}
+
+/// Which domains.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "they say what they are")]
+pub enum DomainState {
+    #[default]
+    Live,
+    Ended,
+    All,
+}
+
+/// What domains are sorted by; those that are equal in it, by id.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs, reason = "they say what they are")]
+pub enum DomainSort {
+    #[default]
+    Id,
+    Program,
+    Node,
+    Load,
+    Memory,
+    Since,
+}
+
+/// A domain. What its kernel has not told is null.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "docs/specs/web.md")]
+pub struct DomainRow {
+    pub key: String,
+    pub program: String,
+    pub arguments: String,
+    pub node: String,
+    pub isa: Option<&'static str>,
+    pub pid: i32,
+    pub parent: Option<String>,
+    pub since_ms: u64,
+    pub ended_ms: Option<u64>,
+    pub exit: Option<String>,
+    pub failed: bool,
+    pub paused: bool,
+    pub load: Option<u32>,
+    pub memory_bytes: Option<u64>,
+    pub threads: Option<u32>,
+    pub channels: u32,
+    pub restartable: bool,
+    pub repeatable: bool,
+    pub steerable: bool,
+}
+
+/// A domain, with all that is known of it.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "docs/specs/web.md")]
+pub struct DomainDetail {
+    #[serde(flatten)]
+    pub domain: DomainRow,
+    pub output_bytes: u64,
+    pub children: Vec<String>,
+    pub regions: Vec<String>,
+}
+
+fn row(seen: &Seen, domain: &SeenDomain) -> DomainRow {
+    let exit = domain.exit.as_ref().map(text::exit);
+    let (exit, failed) = exit.map_or((None, false), |(exit, failed)| (Some(exit), failed));
+    let sample = domain.sample.filter(|_| domain.exit.is_none());
+    DomainRow {
+        key: domain.id.to_string(),
+        program: domain.program.clone(),
+        arguments: domain.arguments.clone(),
+        node: node_name(seen, domain.node),
+        isa: seen.nodes.get(&domain.node).map(|node| node.info.isa.name()),
+        pid: domain.pid,
+        parent: domain.parent.map(|parent| parent.to_string()),
+        since_ms: ms(domain.since_ns),
+        ended_ms: domain.exit.is_some().then(|| ms(domain.ended_ns)),
+        // Only what a machine started can be paused, and only that is its to end.
+        steerable: exit.is_none() && domain.parent.is_some(),
+        exit,
+        failed,
+        paused: domain.paused,
+        load: sample.map(|sample| sample.load_permille),
+        memory_bytes: sample.map(|sample| sample.resident_bytes),
+        threads: sample.map(|sample| sample.threads),
+        channels: domain.channels,
+        restartable: domain.restartable,
+        repeatable: domain.repeatable,
+    }
+}
+
+/// The domains that a query wants.
+#[must_use]
+pub fn domains(seen: &Seen, query: &DomainsQuery) -> Page<DomainRow> {
+    let filter = Filter::new(&query.filter);
+    let node = query.node.as_deref().map(|name| seen.nodes.values().find(|node| node.info.name == name));
+    let node = node.map(|found| found.map(|node| node.info.id));
+    let wanted = |domain: &&SeenDomain| {
+        let state = match query.state {
+            DomainState::Live => domain.exit.is_none(),
+            DomainState::Ended => domain.exit.is_some(),
+            DomainState::All => true,
+        };
+        let name = || seen.nodes.get(&domain.node).map_or("", |node| node.info.name.as_str());
+        state
+            && node.is_none_or(|node| node == Some(domain.node))
+            && (filter.0.is_empty()
+                || filter.takes([domain.program.as_str(), &domain.arguments, name()])
+                || filter.takes([domain.id.to_string().as_str()]))
+    };
+    let mut all: Vec<&SeenDomain> = seen.domains.values().filter(wanted).collect();
+    sort(&mut all, query.sort, query.descending);
+    query.cut.of(&all, |domain| row(seen, domain))
+}
+
+fn sort(domains: &mut [&SeenDomain], by: DomainSort, descending: bool) {
+    let load = |domain: &SeenDomain| domain.sample.map_or(0, |sample| sample.load_permille);
+    let memory = |domain: &SeenDomain| domain.sample.map_or(0, |sample| sample.resident_bytes);
+    let compare = |a: &SeenDomain, b: &SeenDomain| match by {
+        DomainSort::Id => Ordering::Equal,
+        DomainSort::Program => a.program.cmp(&b.program),
+        DomainSort::Node => a.node.cmp(&b.node),
+        DomainSort::Load => load(a).cmp(&load(b)),
+        DomainSort::Memory => memory(a).cmp(&memory(b)),
+        DomainSort::Since => a.since_ns.cmp(&b.since_ns),
+    };
+    domains.sort_by(|a, b| {
+        let order = compare(a, b);
+        // Equal ones do not change places when their neighbours do, whatever the direction.
+        let order = if descending { order.reverse() } else { order };
+        let by_id = a.id.cmp(&b.id);
+        order.then(if descending && by == DomainSort::Id { by_id.reverse() } else { by_id })
+    });
+}
+
+/// A domain, with all that is known of it.
+///
+/// # Errors
+/// When it is not remembered, or never was.
+pub fn domain(seen: &Seen, id: DomainId) -> Result<DomainDetail, Missing> {
+    let domain = seen.domains.get(&id).ok_or_else(|| Missing(format!("domain {id}")))?;
+    let children = seen.domains.values().filter(|other| other.parent == Some(id));
+    let regions: BTreeSet<_> =
+        seen.regions.values().filter(|region| region.info.maker == id).map(|region| region.info.id).collect();
+    Ok(DomainDetail {
+        domain: row(seen, domain),
+        output_bytes: domain.output_bytes,
+        children: children.map(|child| child.id.to_string()).collect(),
+        regions: regions.iter().map(ToString::to_string).collect(),
+    })
+}

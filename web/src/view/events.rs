@@ -1,0 +1,73 @@
+//! What happened.
+
+use serde::{Deserialize, Serialize};
+use tombolo::observe::{Happening, Seen, SeenEvent};
+
+use super::{Cut, Filter, Page, ms, node_name};
+
+/// Which events.
+#[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[serde(default)]
+pub struct EventsQuery {
+    /// A word in what happened, where, to whom, or its text.
+    pub filter: String,
+    /// Which of these.
+    #[serde(flatten)]
+    pub cut: Cut,
+}
+
+/// Something that happened.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "docs/specs/web.md")]
+pub struct EventRow {
+    pub key: String,
+    pub at_ms: u64,
+    pub what: &'static str,
+    pub node: Option<String>,
+    pub domain: Option<String>,
+    pub text: String,
+}
+
+/// What happened, in words.
+fn what(happening: Happening) -> &'static str {
+    match happening {
+        Happening::NODE_STARTING => "node starting",
+        Happening::NODE_UP => "node up",
+        Happening::NODE_DOWN => "node down",
+        Happening::DOMAIN_STARTED => "domain started",
+        Happening::DOMAIN_NOT_STARTED => "domain not started",
+        Happening::DOMAIN_ENDED => "domain ended",
+        Happening::DOMAIN_PAUSED => "domain paused",
+        Happening::DOMAIN_RESUMED => "domain resumed",
+        Happening::DOMAIN_MOVED => "domain moved",
+        Happening::LIMIT_MET => "limit met",
+        Happening::FREQUENCY_CHANGED => "frequency changed",
+        // A monitor of a later release may know more.
+        _ => "something else",
+    }
+}
+
+fn row(seen: &Seen, event: &SeenEvent) -> EventRow {
+    EventRow {
+        key: event.number.to_string(),
+        at_ms: ms(event.at_ns),
+        what: what(event.happening),
+        node: event.node.map(|node| node_name(seen, node)),
+        domain: event.domain.map(|domain| domain.to_string()),
+        text: event.text.clone(),
+    }
+}
+
+/// The events that a query wants, the newest first.
+#[must_use]
+pub fn events(seen: &Seen, query: &EventsQuery) -> Page<EventRow> {
+    let filter = Filter::new(&query.filter);
+    let wanted = |event: &&SeenEvent| {
+        filter.0.is_empty()
+            || filter.takes([what(event.happening), &event.text])
+            || event.domain.is_some_and(|domain| filter.takes([domain.to_string().as_str()]))
+            || event.node.is_some_and(|node| filter.takes([node_name(seen, node).as_str()]))
+    };
+    let all: Vec<&SeenEvent> = seen.events.values().rev().filter(wanted).collect();
+    query.cut.of(&all, |event| row(seen, event))
+}

@@ -1,0 +1,109 @@
+//! Memory, and who may do what with it.
+
+use serde::{Deserialize, Serialize};
+use tombolo::observe::{Seen, SeenRegion};
+use tombolo::{Backing, CapabilityInfo, Seal};
+
+use super::{Cut, Filter, Missing, Page, domain_id, node_name, node_named, program_of};
+
+/// Which regions.
+#[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+#[serde(default)]
+pub struct RegionsQuery {
+    /// A word in the id, the maker or its program.
+    pub filter: String,
+    /// Of this node.
+    pub node: Option<String>,
+    /// Made by this domain.
+    pub domain: Option<String>,
+    /// Which of these.
+    #[serde(flatten)]
+    pub cut: Cut,
+}
+
+/// A region.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "docs/specs/web.md")]
+pub struct RegionRow {
+    pub key: String,
+    pub node: String,
+    pub backing: &'static str,
+    pub bytes: u64,
+    pub maker: String,
+    pub maker_program: String,
+    pub seal: &'static str,
+    pub capabilities: u32,
+    pub mappings: u32,
+}
+
+/// A capability.
+#[derive(Serialize, Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "docs/specs/web.md")]
+pub struct HolderRow {
+    pub key: String,
+    pub holder: String,
+    pub holder_program: String,
+    pub rights: String,
+    pub offset_bytes: u64,
+    pub bytes: u64,
+    pub parent: Option<u64>,
+}
+
+fn row(seen: &Seen, region: &SeenRegion) -> RegionRow {
+    let info = &region.info;
+    RegionRow {
+        key: info.id.to_string(),
+        node: node_name(seen, info.id.node()),
+        backing: match info.backing {
+            Backing::Memory => "memory",
+            Backing::Window => "window",
+            Backing::File => "file",
+            Backing::Foreign => "foreign",
+        },
+        bytes: info.length_bytes,
+        maker: info.maker.to_string(),
+        maker_program: program_of(seen, info.maker).to_owned(),
+        seal: match info.seal {
+            Seal::Open => "open",
+            Seal::SoleWriter => "sole writer",
+            Seal::Frozen => "frozen",
+        },
+        capabilities: info.capabilities,
+        mappings: info.mappings,
+    }
+}
+
+/// The regions that a query wants, by id.
+///
+/// # Errors
+/// When it names a node or domain that there is not.
+pub fn regions(seen: &Seen, query: &RegionsQuery) -> Result<Page<RegionRow>, Missing> {
+    let filter = Filter::new(&query.filter);
+    let node = query.node.as_deref().map(|name| node_named(seen, name)).transpose()?;
+    let domain = query.domain.as_deref().map(domain_id).transpose()?;
+    let wanted = |region: &&SeenRegion| {
+        let info = &region.info;
+        node.is_none_or(|node| node.info.id == info.id.node())
+            && domain.is_none_or(|domain| domain == info.maker)
+            && (filter.0.is_empty()
+                || filter.takes([program_of(seen, info.maker)])
+                || filter.takes([info.id.to_string().as_str(), &info.maker.to_string()]))
+    };
+    let all: Vec<&SeenRegion> = seen.regions.values().filter(wanted).collect();
+    Ok(query.cut.of(&all, |region| row(seen, region)))
+}
+
+/// The capabilities to a region.
+#[must_use]
+pub fn holders(seen: &Seen, capabilities: &[CapabilityInfo]) -> Vec<HolderRow> {
+    let row = |capability: &CapabilityInfo| HolderRow {
+        key: capability.id.0.to_string(),
+        holder: capability.holder.to_string(),
+        holder_program: program_of(seen, capability.holder).to_owned(),
+        rights: capability.rights.to_string(),
+        offset_bytes: capability.extent.offset_bytes,
+        bytes: capability.extent.length_bytes,
+        parent: capability.parent.map(|parent| parent.0),
+    };
+    capabilities.iter().map(row).collect()
+}
