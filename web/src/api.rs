@@ -42,9 +42,9 @@ impl IntoResponse for Problem {
 impl From<Error> for Problem {
     fn from(error: Error) -> Problem {
         let status = match &error {
-            Error::Monitor(Fault::NoSuchNode { .. } | Fault::NoSuchDomain { .. } | Fault::NoSuchName { .. }) => {
-                StatusCode::NOT_FOUND
-            }
+            Error::Monitor(
+                Fault::NoSuchNode { .. } | Fault::NoSuchDomain { .. } | Fault::NoSuchName { .. },
+            ) => StatusCode::NOT_FOUND,
             Error::Monitor(Fault::System { .. }) => StatusCode::INTERNAL_SERVER_ERROR,
             Error::Monitor(_) => StatusCode::CONFLICT,
             Error::TooLong { .. } | Error::Text(_) => StatusCode::BAD_REQUEST,

@@ -135,7 +135,8 @@ impl Feed {
         // `None` is that the page is gone.
         let _: Option<()> = match self {
             Feed::Holders { region } => {
-                repeat(&door, &keeper, LISTS_EVERY, move |picture, domain| holders(picture, domain, &region)).await
+                repeat(&door, &keeper, LISTS_EVERY, move |picture, domain| holders(picture, domain, &region))
+                    .await
             }
             Feed::Names(query) => {
                 repeat(&door, &keeper, LISTS_EVERY, move |_, domain| names(domain, &query)).await
@@ -215,7 +216,8 @@ fn names(domain: &Domain, query: &NamesQuery) -> Answer {
             Value::Text(text) => text.clone(),
             other => other.to_string(),
         };
-        let attributes = record.attributes.iter().map(|(name, value)| (name.as_str(), shown(value))).collect();
+        let attributes =
+            record.attributes.iter().map(|(name, value)| (name.as_str(), shown(value))).collect();
         let owner = record.owner.map(|owner| owner.to_string());
         let (key, endpoint, version) = (record.name.as_str(), record.endpoint, record.version);
         Row::new(record.name.clone(), &NameRow { key, owner, endpoint, attributes, version })

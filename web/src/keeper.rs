@@ -163,7 +163,8 @@ impl Keeper {
     pub(crate) async fn fresh(&self, timeout: Duration) -> Arc<Picture> {
         let looker = self.look();
         let mut pictures = self.pictures();
-        let is_fresh = |picture: &Arc<Picture>| picture.taken.is_some_and(|taken| taken.elapsed() < WAIT + PACE);
+        let is_fresh =
+            |picture: &Arc<Picture>| picture.taken.is_some_and(|taken| taken.elapsed() < WAIT + PACE);
         let picture = tokio::time::timeout(timeout, pictures.wait_for(is_fresh)).await;
         drop(looker);
         match picture {
@@ -270,8 +271,9 @@ fn come_back(shared: &Shared) -> Option<Observer> {
                 listen(&domain);
                 return Some(domain.observe());
             }
-            Err(error) => shared
-                .publish(|picture| picture.monitor = MonitorState::Gone { why: error.to_string() }),
+            Err(error) => {
+                shared.publish(|picture| picture.monitor = MonitorState::Gone { why: error.to_string() })
+            }
         }
     }
 }

@@ -80,12 +80,10 @@ impl View {
                 Err(missing) => return Some(Err(missing)),
             },
             View::Domains(query) => some(view::domains(seen, query), |row| row.key.clone()),
-            View::Domain { domain } => {
-                match view::domain_id(domain).and_then(|id| view::domain(seen, id)) {
-                    Ok(domain) => all([domain], |row| row.domain.key.clone()),
-                    Err(missing) => return Some(Err(missing)),
-                }
-            }
+            View::Domain { domain } => match view::domain_id(domain).and_then(|id| view::domain(seen, id)) {
+                Ok(domain) => all([domain], |row| row.domain.key.clone()),
+                Err(missing) => return Some(Err(missing)),
+            },
             View::Channels(query) => match view::channels(seen, query) {
                 Ok(page) => some(page, |row| row.key.clone()),
                 Err(missing) => return Some(Err(missing)),
@@ -164,7 +162,8 @@ impl Session {
                 continue;
             };
             if index >= MAX_WATCHES {
-                complaints.push(complaint(&id, &format!("a page looks at up to {MAX_WATCHES} things at a time")));
+                complaints
+                    .push(complaint(&id, &format!("a page looks at up to {MAX_WATCHES} things at a time")));
                 continue;
             }
             let view: View = match View::deserialize(&value) {
@@ -185,7 +184,8 @@ impl Session {
         self.last_number += 1;
         let number = self.last_number;
         let feed = view.feed();
-        let task = feed.map(|feed| tokio::spawn(feed.run(self.site.keeper.clone(), number, self.feeder.clone())));
+        let task =
+            feed.map(|feed| tokio::spawn(feed.run(self.site.keeper.clone(), number, self.feeder.clone())));
         Watch { view, sent: Sent::default(), number, task }
     }
 

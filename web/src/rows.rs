@@ -133,7 +133,10 @@ mod tests {
             sent.update("d", rows(&[("b", 3), ("c", 1)])).unwrap(),
             r#"{"id":"d","total":2,"order":["b","c"],"set":[{"key":"c","load":1}],"gone":["a"]}"#
         );
-        assert_eq!(sent.update("d", rows(&[("c", 1), ("b", 3)])).unwrap(), r#"{"id":"d","total":2,"order":["c","b"],"set":[]}"#);
+        assert_eq!(
+            sent.update("d", rows(&[("c", 1), ("b", 3)])).unwrap(),
+            r#"{"id":"d","total":2,"order":["c","b"],"set":[]}"#
+        );
         assert_eq!(
             sent.update("d", Rows { total: 9, ..rows(&[("c", 1), ("b", 3)]) }).unwrap(),
             r#"{"id":"d","total":9,"set":[]}"#
@@ -143,7 +146,10 @@ mod tests {
     #[test]
     fn a_view_without_rows_is_said_once() {
         let mut sent = Sent::default();
-        assert_eq!(sent.update("d", rows(&[])).unwrap(), r#"{"id":"d","full":true,"total":0,"order":[],"set":[]}"#);
+        assert_eq!(
+            sent.update("d", rows(&[])).unwrap(),
+            r#"{"id":"d","full":true,"total":0,"order":[],"set":[]}"#
+        );
         assert_eq!(sent.update("d", rows(&[])), None);
     }
 

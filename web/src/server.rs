@@ -62,7 +62,9 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Others could reach it.
-    #[error("{0} is no loopback address: others could reach the page; use 127.0.0.1 or ::1, and ssh -L from elsewhere")]
+    #[error(
+        "{0} is no loopback address: others could reach the page; use 127.0.0.1 or ::1, and ssh -L from elsewhere"
+    )]
     NotLoopback(IpAddr),
     /// The address cannot be had.
     #[error("cannot listen on {address}: {source}")]

@@ -67,7 +67,8 @@ struct Report {
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let domain = context.attach_running()?;
     let images = if options.images.is_empty() { vec![PathBuf::from(".")] } else { options.images.clone() };
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(Failure::system("listen for signals"))?;
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(Failure::system("listen for signals"))?;
     let server = Server::bind(
         &domain,
         WebOptions {

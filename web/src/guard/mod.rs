@@ -97,9 +97,15 @@ impl Refusal {
     /// In words.
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Refusal::Stranger => "only processes of the user who started `tombolo web`, on the same computer, are answered",
-            Refusal::OtherHost => "ask for 127.0.0.1, [::1] or localhost, with the port that `tombolo web` printed",
-            Refusal::OtherOrigin => "this was asked for by a page of another site, or by one that does not say which",
+            Refusal::Stranger => {
+                "only processes of the user who started `tombolo web`, on the same computer, are answered"
+            }
+            Refusal::OtherHost => {
+                "ask for 127.0.0.1, [::1] or localhost, with the port that `tombolo web` printed"
+            }
+            Refusal::OtherOrigin => {
+                "this was asked for by a page of another site, or by one that does not say which"
+            }
             Refusal::NoToken => {
                 "open the link that `tombolo web` printed where it was started; the token in it changes with each start"
             }
@@ -120,10 +126,6 @@ pub(crate) enum Admission {
 impl Guard {
     pub(crate) fn new(token: Token, port: u16, steer: bool) -> Guard {
         Guard { token, port, user: rustix::process::getuid().as_raw(), steer }
-    }
-
-    pub(crate) fn port(&self) -> u16 {
-        self.port
     }
 
     pub(crate) fn steers(&self) -> bool {
@@ -191,7 +193,8 @@ impl Guard {
         }
         let name = self.cookie_name();
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-        let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let mut pairs =
+            cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
         pairs.any(|(key, value)| key == name && self.token.is(value)).then_some(Admission::Granted)
     }
 }
@@ -269,7 +272,9 @@ mod tests {
 
     #[test]
     fn names_that_were_made_to_mean_loopback_are_refused() {
-        for host in ["evil.example:7420", "127.0.0.1", "127.0.0.1:7421", "127.0.0.1.evil.example:7420", "[::1]", ""] {
+        for host in
+            ["evil.example:7420", "127.0.0.1", "127.0.0.1:7421", "127.0.0.1.evil.example:7420", "[::1]", ""]
+        {
             assert_eq!(asked(Method::GET, "/", &[("host", host), COOKIE]), Err(Refusal::OtherHost), "{host}");
         }
         assert_eq!(asked(Method::GET, "/", &[COOKIE]), Err(Refusal::OtherHost));
@@ -286,10 +291,16 @@ mod tests {
             assert_eq!(refused, Err(Refusal::OtherOrigin), "{origin}");
         }
         let upgrade = ("upgrade", "websocket");
-        assert_eq!(asked(Method::GET, "/live", &[("host", HOST), upgrade, COOKIE]), Err(Refusal::OtherOrigin));
+        assert_eq!(
+            asked(Method::GET, "/live", &[("host", HOST), upgrade, COOKIE]),
+            Err(Refusal::OtherOrigin)
+        );
         assert_eq!(asked(Method::POST, "/api/kill", &[("host", HOST), COOKIE]), Err(Refusal::OtherOrigin));
         let own = ("origin", "http://127.0.0.1:7420");
-        assert_eq!(asked(Method::GET, "/live", &[("host", HOST), upgrade, own, COOKIE]), Ok(Admission::Granted));
+        assert_eq!(
+            asked(Method::GET, "/live", &[("host", HOST), upgrade, own, COOKIE]),
+            Ok(Admission::Granted)
+        );
     }
 
     #[test]

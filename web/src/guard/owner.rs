@@ -121,7 +121,11 @@ mod tests {
             let ours = Some(rustix::process::getuid().as_raw());
             assert_eq!(owner(peer, accepted.local_addr().unwrap()), ours, "{address}");
             drop(client);
-            assert_eq!(owner(peer, accepted.local_addr().unwrap()), None, "nobody is at the other end of {address}");
+            assert_eq!(
+                owner(peer, accepted.local_addr().unwrap()),
+                None,
+                "nobody is at the other end of {address}"
+            );
         }
     }
 

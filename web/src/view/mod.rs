@@ -8,8 +8,8 @@ mod nodes;
 mod regions;
 
 use serde::Deserialize;
-use tombolo::{ChannelId, DomainId, NodeId};
 use tombolo::observe::Seen;
+use tombolo::{ChannelId, DomainId, NodeId};
 
 pub use channels::{ChannelRow, ChannelSort, ChannelsQuery, FlowRow, channels};
 pub use domains::{DomainDetail, DomainRow, DomainSort, DomainState, DomainsQuery, domain, domains};
