@@ -18,10 +18,42 @@ macro_rules! assets {
 }
 
 const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLE: &str = "text/css; charset=utf-8";
+const PICTURE: &str = "image/svg+xml";
 
 /// All of them. Whoever adds one adds it here.
 const ASSETS: &[Asset] = assets![
+    "bound.js" SCRIPT,
+    "channels.js" SCRIPT,
+    "chart.js" SCRIPT,
+    "dialog.js" SCRIPT,
+    "dom.js" SCRIPT,
+    "domain.js" SCRIPT,
+    "domains.js" SCRIPT,
+    "events.js" SCRIPT,
+    "facts.js" SCRIPT,
+    "field.js" SCRIPT,
+    "format.js" SCRIPT,
     "index.html" HTML,
+    "isa.js" SCRIPT,
+    "job.js" SCRIPT,
+    "live.js" SCRIPT,
+    "main.js" SCRIPT,
+    "map.js" SCRIPT,
+    "mark.svg" PICTURE,
+    "memory.js" SCRIPT,
+    "names.js" SCRIPT,
+    "node.js" SCRIPT,
+    "output.js" SCRIPT,
+    "plots.js" SCRIPT,
+    "results.js" SCRIPT,
+    "start.js" SCRIPT,
+    "style.css" STYLE,
+    "table.js" SCRIPT,
+    "text.js" SCRIPT,
+    "theme.js" SCRIPT,
+    "trace.js" SCRIPT,
 ];
 
 /// `GET /`
