@@ -35,6 +35,15 @@ pub struct Stats {
     pub sleeps: u64,
 }
 
+/// Room to send, where sending takes slots of a ring. All zero where it does not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Room {
+    /// Slots of the ring.
+    pub slots: u32,
+    /// Of these, how many this end knows to be free without looking: there may be more.
+    pub free_slots: u32,
+}
+
 /// What an announcement of a sleep still lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Announced {
@@ -105,6 +114,11 @@ pub trait Transport {
 
     /// What has passed so far.
     fn stats(&self) -> Stats;
+
+    /// Room to send.
+    fn room(&self) -> Room {
+        Room::default()
+    }
 
     /// What was sent so far: of [`stats`](Self::stats) what is asked for after every message.
     #[inline]

@@ -11,7 +11,7 @@ use tombolo_ring::{Glimpse, Look, Producer, RecvError, SendError, Sleeper, WakeO
 
 use crate::capabilities::Capabilities;
 use crate::connection::Connection;
-use crate::contract::{Announced, Limits, Now, Stats, Tally, Transport};
+use crate::contract::{Announced, Limits, Now, Room, Stats, Tally, Transport};
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, Message};
 
@@ -371,6 +371,12 @@ impl Transport for MemoryChannel {
             rings: self.rings,
             sleeps: self.sleeps,
         }
+    }
+
+    fn room(&self) -> Room {
+        let producer = &self.ends.producer;
+        // A ring has at most 65,536 slots.
+        Room { slots: producer.config().slot_count().get(), free_slots: producer.known_free_slots() as u32 }
     }
 
     #[inline(always)]

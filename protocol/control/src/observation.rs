@@ -186,9 +186,10 @@ rt::owned_record! {
     sleeps @ 88: u64 => u64,
     /// How often it found no room to send.
     stalls @ 96: u64 => u64,
-    /// Slots of the ring that it sends by; 0 where that is not known.
+    /// Slots of the ring that it sends by; 0 where there are none, or that is not known.
     slots @ 104: u32 => u32,
-    /// Of these the free ones when it last sent.
+    /// Of these, how many it knew to be free when it last rang the other, slept or found no room: there may have been more.
+    /// What is on its way now is told by the counts of both ends.
     credit_slots @ 108: u32 => u32,
     /// The longest message so far, in bytes.
     max_message_bytes @ 112: u64 => u64,

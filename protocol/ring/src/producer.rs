@@ -406,6 +406,12 @@ impl Producer {
         Ok(self.limit - self.position)
     }
 
+    /// How many slots this end knows that it can write, without looking: there may be more. None once it has ended.
+    #[must_use]
+    pub fn known_free_slots(&self) -> u64 {
+        self.limit - self.position
+    }
+
     /// Whether a message of one slot would be refused for want of room. Looks for room if none is known.
     ///
     /// # Errors

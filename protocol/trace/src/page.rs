@@ -32,6 +32,15 @@ pub fn control(head: &SharedMemory, word: u64) {
     head.store_le(CONTROL_WORD, word, Ordering::Release);
 }
 
+/// How many rows of a page are or were in use, as its domain says; never more than `shape` has.
+///
+/// `head` is the first [`HEAD_BYTES`] of the page.
+#[must_use]
+pub fn rows_in_use(head: &SharedMemory, shape: &Shape) -> usize {
+    let used = head.load_le(USED_WORD, Ordering::Acquire);
+    usize::try_from(used).unwrap_or(usize::MAX).min(shape.rows)
+}
+
 /// Who writes a page, and how its clock relates to others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Identity {
@@ -291,6 +300,8 @@ pub struct Described {
     pub max_message_bytes: u64,
     /// When it was opened, on the monotonic clock.
     pub opened_ns: u64,
+    /// Slots of the ring that it sends by; 0 where it does not send by slots.
+    pub slots: u32,
 }
 
 /// How an end of a channel is.
@@ -330,6 +341,10 @@ pub(crate) const ROW_OPENED: usize = 3;
 pub(crate) const ROW_COUNTERS: usize = 4;
 /// Word of a row: the longest message.
 pub(crate) const ROW_MAX: usize = 10;
+/// Word of a row: how often there was no room to send.
+pub(crate) const ROW_STALLS: usize = 11;
+/// Word of a row: slots of the ring that it sends by, and how many of them it knew to be free at last.
+pub(crate) const ROW_SLOTS: usize = 12;
 
 /// The counters of one end of a channel, in memory that others read.
 #[derive(Clone, Debug)]
@@ -354,6 +369,8 @@ impl Row {
         self.line.store_le(ROW_PEER, described.peer, Ordering::Relaxed);
         self.line.store_le(ROW_OPENED, described.opened_ns, Ordering::Relaxed);
         self.line.store_le(ROW_MAX, described.max_message_bytes, Ordering::Relaxed);
+        self.line.store_le(ROW_STALLS, 0, Ordering::Relaxed);
+        self.set_room(described.slots, described.slots);
         let rest = u64::from(described.accepting) << 8 | u64::from(described.transport) << 16;
         self.line.store_le(ROW_STATE, rest | RowState::Open as u64, Ordering::Release);
     }
@@ -381,6 +398,17 @@ impl Row {
     /// Says how often the peer was rung and how often this end slept.
     pub fn set_rings_and_sleeps(&self, rings: u64, sleeps: u64) {
         self.set_pair(ROW_COUNTERS + 4, rings, sleeps);
+    }
+
+    /// Says how often there was no room to send.
+    pub fn set_stalls(&self, stalls: u64) {
+        self.line.store_le(ROW_STALLS, stalls, Ordering::Relaxed);
+    }
+
+    /// Says how many slots there are to send by, and how many of them are known to be free.
+    pub fn set_room(&self, slots: u32, free_slots: u32) {
+        let word = u64::from(slots) | u64::from(free_slots) << 32;
+        self.line.store_le(ROW_SLOTS, word, Ordering::Relaxed);
     }
 
     #[inline]

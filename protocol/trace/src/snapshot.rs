@@ -11,7 +11,10 @@ use crate::layout::{
     BASE_WORD, CONTROL_KEEP_FIRST, CONTROL_WORD, EVENT_BYTES, HEAD_BYTES, IDENTITY_WORD, LANE_LINE_WORDS,
     LANE_WORD, LOSS_WORD, NotAPage, ROW_BYTES, Shape, USED_WORD,
 };
-use crate::page::{Identity, ROW_CHANNEL, ROW_COUNTERS, ROW_MAX, ROW_OPENED, ROW_PEER, ROW_STATE, RowState};
+use crate::page::{
+    Identity, ROW_CHANNEL, ROW_COUNTERS, ROW_MAX, ROW_OPENED, ROW_PEER, ROW_SLOTS, ROW_STALLS, ROW_STATE,
+    RowState,
+};
 
 /// The longest text that is read; a name that is longer is cut.
 pub const MAX_TEXT_CHARS: usize = 256;
@@ -175,9 +178,15 @@ pub struct RowInfo {
     pub sleeps: u64,
     /// The longest message.
     pub max_message_bytes: u64,
+    /// How often there was no room to send. This and what follows is not in trace files: 0 there.
+    pub stalls: u64,
+    /// Slots of the ring that it sends by; 0 where it does not send by slots.
+    pub slots: u32,
+    /// Of these, how many it knew to be free when it last rang its peer, slept or found no room. There may have been more.
+    pub free_slots: u32,
 }
 
-/// Words of a row that mean something.
+/// Words of a row that trace files have.
 pub(crate) const ROW_WORDS: usize = 11;
 
 impl RowInfo {
@@ -201,10 +210,13 @@ impl RowInfo {
             rings: counters[4],
             sleeps: counters[5],
             max_message_bytes: word(bytes, ROW_MAX),
+            stalls: word(bytes, ROW_STALLS),
+            slots: word(bytes, ROW_SLOTS) as u32,
+            free_slots: (word(bytes, ROW_SLOTS) >> 32) as u32,
         })
     }
 
-    /// As the first words of a row.
+    /// As the first words of a row, which trace files have.
     #[must_use]
     pub fn to_words(&self) -> [u64; ROW_WORDS] {
         let state = self.state as u64 | u64::from(self.accepting) << 8 | u64::from(self.transport) << 16;
@@ -352,12 +364,15 @@ mod tests {
             transport: 2,
             max_message_bytes: 3584,
             opened_ns: 77,
+            slots: 256,
         };
         let row = page.row(1).unwrap();
         row.describe(&described);
         row.set_sent(3, 24);
         row.set_received(2, 16);
         row.set_rings_and_sleeps(1, 4);
+        row.set_stalls(6);
+        row.set_room(256, 31);
         row.set_state(RowState::PeerDied);
         row.set_state(RowState::Closed);
         page.set_rows_used(2);
@@ -380,6 +395,12 @@ mod tests {
         assert_eq!(found.len(), 1);
         let golden = [9, 0x2_0104, 0x1_0001_0000_0001, 77, 3, 24, 2, 16, 1, 4, 3584];
         assert_eq!(found[0].to_words(), golden);
+        assert_eq!((found[0].stalls, found[0].slots, found[0].free_slots), (6, 256, 31));
+        let row = &bytes[SHAPE.rows_offset() + ROW_BYTES..][..ROW_BYTES];
+        assert_eq!(words::<3>(row, 11), [6, 0x1f_0000_0100, 0], "as the specification has it");
+        assert_eq!(crate::page::rows_in_use(&memory, &SHAPE), 2);
+        page.set_rows_used(usize::MAX);
+        assert_eq!(crate::page::rows_in_use(&memory, &SHAPE), SHAPE.rows);
         let text = &bytes[SHAPE.text_offset()..SHAPE.text_offset() + used];
         assert_eq!(texts(text)[1], (3, "the second".to_owned()));
         assert_eq!(texts(text).len(), 3);

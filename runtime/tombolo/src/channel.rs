@@ -16,7 +16,7 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::traced::{End, Traced};
 use tombolo_transport::wrap::{Guarded, guarded, unguarded};
 use tombolo_transport::{
-    Batch, Capabilities, ChannelError, Draft, Limits, MemoryChannel, Message, Stats, StreamChannel,
+    Batch, Capabilities, ChannelError, Draft, Limits, MemoryChannel, Message, Room, Stats, StreamChannel,
     Transport, shm, window,
 };
 
@@ -85,6 +85,10 @@ impl Transport for Plain {
 
     fn stats(&self) -> Stats {
         on_carrier!(self, channel => channel.stats())
+    }
+
+    fn room(&self) -> Room {
+        on_carrier!(self, channel => channel.room())
     }
 
     #[inline(always)]

@@ -29,6 +29,10 @@ macro_rules! forward {
         fn stats(&self) -> $crate::contract::Stats {
             $crate::contract::Transport::stats(&self.$inner)
         }
+
+        fn room(&self) -> $crate::contract::Room {
+            $crate::contract::Transport::room(&self.$inner)
+        }
     };
     (@tallies $inner:ident) => {
         #[inline]

@@ -9,7 +9,7 @@ use tombolo_trace::event::{AWAITS_MESSAGE, AWAITS_ROOM, GONE_BROKEN, GONE_CLOSED
 use tombolo_trace::page::{Described, Row, RowState, Switch};
 
 use crate::capabilities::Capabilities;
-use crate::contract::{Now, Stats, Transport, one_by_one};
+use crate::contract::{Now, Room, Transport, one_by_one};
 use crate::error::ChannelError;
 use crate::message::{Batch, Draft, Message};
 use crate::trace::{Happening, Kind, Recorder};
@@ -43,6 +43,9 @@ struct Probe {
     recorder: Arc<Recorder>,
     end: End,
     rings: u64,
+    stalls: u64,
+    /// How many messages had been sent when there was no room last.
+    stalled_at: Option<u64>,
     /// A sleep was noted and not its end.
     asleep: bool,
     gone: bool,
@@ -71,7 +74,7 @@ impl Probe {
         let sent = inner.sent();
         self.row.set_sent(sent.messages, sent.bytes);
         if inner.rings() != self.rings {
-            self.count_waits(inner.stats(), ticks);
+            self.count_waits(inner, ticks);
         }
     }
 
@@ -81,13 +84,31 @@ impl Probe {
         let received = inner.received();
         self.row.set_received(received.messages, received.bytes);
         if inner.rings() != self.rings {
-            self.count_waits(inner.stats(), 0);
+            self.count_waits(inner, 0);
         }
     }
 
-    /// Publishes rings and sleeps. A ring is stamped `ticks`, so as not to come after what it causes; 0 for now.
+    /// Counts that there was no room: once for each message that found none, however often it was tried.
     #[cold]
-    fn count_waits(&mut self, stats: Stats, ticks: u64) {
+    fn stalled(&mut self, inner: &impl Transport) {
+        let sent = Some(inner.sent().messages);
+        if self.stalled_at != sent {
+            self.stalled_at = sent;
+            self.stalls += 1;
+            self.row.set_stalls(self.stalls);
+            self.say_room(inner);
+        }
+    }
+
+    fn say_room(&self, inner: &impl Transport) {
+        let Room { slots, free_slots } = inner.room();
+        self.row.set_room(slots, free_slots);
+    }
+
+    /// Publishes rings, sleeps and room. A ring is stamped `ticks`, so as not to come after what it causes; 0 for now.
+    #[cold]
+    fn count_waits(&mut self, inner: &impl Transport, ticks: u64) {
+        let stats = inner.stats();
         if stats.rings != self.rings {
             self.rings = stats.rings;
             if self.is_on() {
@@ -96,6 +117,7 @@ impl Probe {
             }
         }
         self.row.set_rings_and_sleeps(stats.rings, stats.sleeps);
+        self.say_room(inner);
     }
 
     /// Takes note of an error that is an end.
@@ -146,6 +168,7 @@ impl<T: Transport> Traced<T> {
             transport: number_of(inner.kind()),
             max_message_bytes: inner.limits().max_message_bytes as u64,
             opened_ns: now_ns(),
+            slots: inner.room().slots,
         };
         let (row, row_number) = recorder.take_row(&described);
         let probe = Probe {
@@ -155,6 +178,8 @@ impl<T: Transport> Traced<T> {
             recorder: Arc::clone(recorder),
             end,
             rings: inner.stats().rings,
+            stalls: 0,
+            stalled_at: None,
             asleep: false,
             gone: false,
             closed: false,
@@ -177,19 +202,19 @@ impl<T: Transport> Traced<T> {
 
     #[inline(never)]
     fn send_slow(&mut self, message: &[u8]) -> Result<(), ChannelError> {
-        if self.probe.is_on() {
-            return self.try_send_traced(message).inspect_err(|error| self.probe.failed(error));
-        }
-        match self.inner.try_send(message) {
-            Ok(()) => {
-                self.probe.count_sent(&self.inner, 0);
-                Ok(())
-            }
-            Err(ChannelError::WouldBlock) => Err(ChannelError::WouldBlock),
-            Err(error) => {
-                self.probe.failed(&error);
-                Err(error)
-            }
+        let result = match self.probe.is_on() {
+            true => self.try_send_traced(message),
+            false => self.inner.try_send(message).inspect(|()| self.probe.count_sent(&self.inner, 0)),
+        };
+        result.inspect_err(|error| self.not_sent(error))
+    }
+
+    /// Takes note of why something was not sent.
+    #[cold]
+    fn not_sent(&mut self, error: &ChannelError) {
+        match error {
+            ChannelError::WouldBlock => self.probe.stalled(&self.inner),
+            error => self.probe.failed(error),
         }
     }
 
@@ -363,8 +388,7 @@ impl<T: Transport> Transport for Traced<T> {
         match &result {
             Ok(()) if traced => self.note_send(ticks, length_bytes, &result),
             Ok(()) => self.probe.count_sent(&self.inner, 0),
-            Err(ChannelError::WouldBlock) => {}
-            Err(error) => self.probe.failed(error),
+            Err(error) => self.not_sent(error),
         }
         result
     }
@@ -390,7 +414,11 @@ impl<T: Transport> Transport for Traced<T> {
     fn may_sleep(&mut self, awaited: Interest) -> bool {
         let may_sleep = self.inner.may_sleep(awaited);
         if may_sleep {
-            self.probe.count_waits(self.inner.stats(), 0);
+            if awaited == Interest::Write {
+                // What a batch had no room for shows here alone.
+                self.probe.stalled(&self.inner);
+            }
+            self.probe.count_waits(&self.inner, 0);
             if self.probe.is_on() {
                 let what = if awaited == Interest::Write { AWAITS_ROOM } else { AWAITS_MESSAGE };
                 self.probe.record(Kind::Sleep, 0, what);

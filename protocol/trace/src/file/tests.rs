@@ -33,6 +33,9 @@ fn chunks() -> Vec<Chunk> {
         rings: 0,
         sleeps: 0,
         max_message_bytes: 3584,
+        stalls: 0,
+        slots: 0,
+        free_slots: 0,
     };
     let node = NodeHead { id: 0, name: "host".into(), kind: "host".into(), isa: "x86_64".into() };
     vec![
