@@ -15,6 +15,7 @@ pub mod event;
 pub mod futex;
 pub mod guest;
 pub mod memory;
+pub mod meters;
 pub mod process;
 pub mod sealed;
 pub mod socket;

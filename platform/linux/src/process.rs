@@ -130,7 +130,8 @@ pub fn place(command: &mut Command, cpus: Vec<usize>, scheduling: Option<Schedul
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Takes up a descriptor that this process inherited under a number which it was told.
+/// Takes up a descriptor that this process inherited under a number which it was told. No program that this process starts
+/// has it, under either number.
 ///
 /// # Errors
 /// `EBADF` when there is none under that number.
@@ -138,8 +139,9 @@ pub fn inherited(number: i32) -> Result<OwnedFd, OsError> {
     if number < 0 {
         return Err(OsError::new("take up an inherited descriptor", Errno::BADF));
     }
-    // SAFETY: the number is only used to copy the descriptor, which fails if there is none; nothing is closed.
+    // SAFETY: the number is only used to mark and copy the descriptor, which fails if there is none; nothing is closed.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    rustix::io::fcntl_setfd(borrowed, FdFlags::CLOEXEC).context("take up an inherited descriptor")?;
     rustix::io::fcntl_dupfd_cloexec(borrowed, 3).context("take up an inherited descriptor")
 }
 

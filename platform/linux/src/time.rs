@@ -16,6 +16,14 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Processor time that this thread has had, in nanoseconds.
+#[must_use]
+pub fn thread_cpu_ns() -> u64 {
+    let spent = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    // It starts at zero with the thread.
+    spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
+}
+
 impl Deadline {
     /// `timeout` from now; a time-out past the end of the clock is the end of the clock.
     #[must_use]

@@ -1,0 +1,236 @@
+//! How fast processors run.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use super::Folders;
+use super::read::{Reader, lines, narrow, number, open};
+
+/// The most governors that are known.
+pub const MAX_GOVERNORS: usize = 16;
+
+/// Bytes of the longest name of a governor.
+const MAX_GOVERNOR_BYTES: usize = 32;
+
+/// Processors that are looked at in one go; others have their turn in the next.
+const PER_LOOK: usize = 16;
+
+/// `/proc/cpuinfo` is read once in so many looks: it is long, and asks every processor.
+const CPUINFO_LOOKS: u32 = 16;
+
+/// How fast a processor runs. 0 is not known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Frequency {
+    /// Now, in kHz.
+    pub khz: u32,
+    /// The slowest it can, in kHz.
+    pub min_khz: u32,
+    /// The fastest it can, in kHz.
+    pub max_khz: u32,
+    /// The slowest it may as it is set, in kHz.
+    pub floor_khz: u32,
+    /// The fastest it may as it is set, in kHz.
+    pub ceiling_khz: u32,
+    /// Its governor: a place in [`Frequencies::governors`].
+    pub governor: Option<u8>,
+}
+
+#[derive(Debug)]
+struct Processor {
+    folder: Option<PathBuf>,
+    frequency: Frequency,
+}
+
+/// How fast the processors of a machine run.
+#[derive(Debug)]
+pub struct Frequencies {
+    folder: PathBuf,
+    processors: Vec<Processor>,
+    governors: Vec<String>,
+    next: usize,
+    /// Read where processors have no folders, as long as it tells.
+    cpuinfo: Option<OwnedFd>,
+    looks: u32,
+    /// For the names of files.
+    path: PathBuf,
+}
+
+/// The folder of processors.
+pub(super) fn folder(folders: &Folders) -> PathBuf {
+    folders.sys.join("devices/system/cpu")
+}
+
+/// The folder of one processor's frequencies.
+pub(super) fn folder_of(processors: &Path, index: usize) -> PathBuf {
+    processors.join(format!("cpu{index}/cpufreq"))
+}
+
+impl Frequencies {
+    /// Begins to look.
+    #[must_use]
+    pub fn open(folders: &Folders) -> Frequencies {
+        Frequencies {
+            folder: folder(folders),
+            processors: Vec::new(),
+            governors: Vec::new(),
+            next: 0,
+            cpuinfo: open(&folders.proc.join("cpuinfo")),
+            looks: 0,
+            path: PathBuf::new(),
+        }
+    }
+
+    /// Looks at the first `count` processors, at some of them if they are many.
+    pub fn look(&mut self, reader: &mut Reader, count: usize) {
+        self.processors.truncate(count);
+        while self.processors.len() < count {
+            let processor = self.find(reader, self.processors.len());
+            self.processors.push(processor);
+        }
+        for _ in 0..count.min(PER_LOOK) {
+            let index = self.next % count;
+            self.next = index + 1;
+            self.look_at(reader, index);
+        }
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks % CPUINFO_LOOKS == 1 && self.processors.iter().all(|each| each.folder.is_none()) {
+            self.look_at_cpuinfo(reader);
+        }
+    }
+
+    /// How fast each processor runs.
+    pub fn processors(&self) -> impl Iterator<Item = &Frequency> {
+        self.processors.iter().map(|processor| &processor.frequency)
+    }
+
+    /// The governors that processors can have.
+    #[must_use]
+    pub fn governors(&self) -> &[String] {
+        &self.governors
+    }
+
+    /// What of a processor does not change.
+    fn find(&mut self, reader: &mut Reader, index: usize) -> Processor {
+        let folder = Some(folder_of(&self.folder, index)).filter(|folder| folder.is_dir());
+        let mut frequency = Frequency::default();
+        if let Some(folder) = &folder {
+            let mut khz = |name: &str| reader.number(&folder.join(name)).map_or(0, narrow);
+            (frequency.min_khz, frequency.max_khz) = (khz("cpuinfo_min_freq"), khz("cpuinfo_max_freq"));
+            let offered = reader.text(&folder.join("scaling_available_governors")).unwrap_or_default();
+            for name in offered.split_ascii_whitespace() {
+                governor(&mut self.governors, name.as_bytes());
+            }
+        }
+        Processor { folder, frequency }
+    }
+
+    fn look_at(&mut self, reader: &mut Reader, index: usize) {
+        let Some(Processor { folder: Some(folder), frequency }) = self.processors.get_mut(index) else {
+            return;
+        };
+        self.path.clone_from(folder);
+        let mut file = |name: &str| {
+            self.path.push(name);
+            let khz = reader.number(&self.path).map_or(0, narrow);
+            self.path.pop();
+            khz
+        };
+        frequency.khz = file("scaling_cur_freq");
+        frequency.floor_khz = file("scaling_min_freq");
+        frequency.ceiling_khz = file("scaling_max_freq");
+        self.path.push("scaling_governor");
+        frequency.governor = reader.file(&self.path).and_then(|name| governor(&mut self.governors, name));
+    }
+
+    fn look_at_cpuinfo(&mut self, reader: &mut Reader) {
+        let Some(bytes) = self.cpuinfo.as_ref().and_then(|file| reader.records(file)) else { return };
+        let mut tells = false;
+        parse_cpuinfo(bytes, |index, khz| {
+            tells = true;
+            if let Some(processor) = self.processors.get_mut(index) {
+                processor.frequency.khz = khz;
+            }
+        });
+        if !tells {
+            self.cpuinfo = None;
+        }
+    }
+}
+
+/// The place of a governor among those that are known; one that is met for the first time is known from then on.
+fn governor(known: &mut Vec<String>, name: &[u8]) -> Option<u8> {
+    let index = known.iter().position(|other| other.as_bytes() == name);
+    let index = index.or_else(|| {
+        let is_name = (1..=MAX_GOVERNOR_BYTES).contains(&name.len()) && known.len() < MAX_GOVERNORS;
+        let name = std::str::from_utf8(name).ok().filter(|_| is_name)?;
+        known.push(name.to_owned());
+        Some(known.len() - 1)
+    })?;
+    u8::try_from(index).ok()
+}
+
+/// Reads `/proc/cpuinfo`: `tell` hears of each processor that says how fast it is.
+fn parse_cpuinfo(bytes: &[u8], mut tell: impl FnMut(usize, u32)) {
+    let mut index = None;
+    for line in lines(bytes) {
+        let mut parts = line.splitn(2, |byte| *byte == b':').map(<[u8]>::trim_ascii);
+        let (Some(name), Some(value)) = (parts.next(), parts.next()) else { continue };
+        match name {
+            b"processor" => index = number(value).and_then(|index| usize::try_from(index).ok()),
+            b"cpu MHz" => {
+                if let (Some(index), Some(khz)) = (index, khz(value)) {
+                    tell(index, khz);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// From a number of MHz with a point in it.
+fn khz(megahertz: &[u8]) -> Option<u32> {
+    let mut parts = megahertz.splitn(2, |byte| *byte == b'.');
+    let whole = parts.next().and_then(number)?;
+    let thousandths = parts.next().map_or(Some(0), |digits| {
+        let mut padded = *b"000";
+        padded.iter_mut().zip(digits).for_each(|(place, digit)| *place = *digit);
+        number(&padded)
+    })?;
+    Some(narrow(whole.saturating_mul(1000).saturating_add(thousandths)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn megahertz_have_a_point() {
+        let mut found = Vec::new();
+        let text =
+            b"processor\t: 0\nmodel name\t: A: B\ncpu MHz\t\t: 2596.124\n\nprocessor\t: 7\ncpu MHz\t: 800\n\
+                     processor : x\ncpu MHz : 5\n";
+        parse_cpuinfo(text, |index, khz| found.push((index, khz)));
+        assert_eq!(found, [(0, 2_596_124), (7, 800_000)]);
+        assert_eq!((khz(b"1.5"), khz(b"1.x"), khz(b".5")), (Some(1500), None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_nothing(noise in "(processor\t: [0-9]{0,25}\n|cpu MHz: [0-9.]{0,25}\n|[ -~]{0,30}\n){0,9}") {
+            parse_cpuinfo(noise.as_bytes(), |_, _| {});
+        }
+
+        #[test]
+        fn governors_are_few_and_short(names in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..40)) {
+            let mut known = Vec::new();
+            for name in &names {
+                let place = governor(&mut known, name);
+                prop_assert_eq!(place.map(|place| known[usize::from(place)].as_bytes()).unwrap_or(name), name.as_slice());
+            }
+            prop_assert!(known.len() <= MAX_GOVERNORS);
+            prop_assert!(known.iter().all(|name| name.len() <= MAX_GOVERNOR_BYTES));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What the machine draws, where its hardware tells.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use super::Folders;
+use super::read::{Reader, narrow, number, open};
+
+/// The most meters that are read.
+pub const MAX_METERS: usize = 32;
+
+/// Bytes of the longest name of a meter.
+const MAX_NAME_BYTES: usize = 64;
+
+/// Sensors of one device that are looked for.
+const MAX_SENSORS: usize = 16;
+
+/// What one meter says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Meter<'a> {
+    /// What the hardware calls it.
+    pub name: &'a str,
+    /// Since the last look, in milliwatts.
+    pub power_mw: u32,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// Counts energy in microjoules, and starts anew behind this.
+    Energy { wraps_at: u64, before: Option<(u64, u64)> },
+    /// Says the power in microwatts.
+    Power,
+}
+
+#[derive(Debug)]
+struct Source {
+    name: String,
+    file: OwnedFd,
+    kind: Kind,
+    power_mw: u32,
+}
+
+/// The meters of a machine.
+#[derive(Debug)]
+pub struct Power {
+    sources: Vec<Source>,
+}
+
+impl Power {
+    /// Finds the meters that this user may read. Of those of processors it takes whole packages, and their memory, which is
+    /// not in the package: parts of a package are in it already.
+    #[must_use]
+    pub fn open(folders: &Folders, reader: &mut Reader) -> Power {
+        let mut sources = Vec::new();
+        for zone in children(&folders.sys.join("class/powercap")) {
+            sources.extend(energy(&zone, reader));
+        }
+        for device in children(&folders.sys.join("class/hwmon")) {
+            sensors(&device, reader, &mut sources);
+        }
+        sources.truncate(MAX_METERS);
+        Power { sources }
+    }
+
+    /// Reads them at `now_ns` of the monotonic clock. What counts energy says nothing the first time.
+    pub fn look(&mut self, reader: &mut Reader, now_ns: u64) {
+        for source in &mut self.sources {
+            let said = reader.record(&source.file).map(<[u8]>::trim_ascii).and_then(number);
+            source.power_mw = match (&mut source.kind, said) {
+                (_, None) => 0,
+                (Kind::Power, Some(microwatts)) => narrow(microwatts / 1000),
+                (Kind::Energy { wraps_at, before }, Some(energy)) => {
+                    let before = before.replace((energy, now_ns));
+                    before.map_or(0, |before| milliwatts(before, (energy, now_ns), *wraps_at))
+                }
+            };
+        }
+    }
+
+    /// What they said.
+    pub fn meters(&self) -> impl Iterator<Item = Meter<'_>> {
+        self.sources.iter().map(|source| Meter { name: &source.name, power_mw: source.power_mw })
+    }
+}
+
+/// From two readings of a counter of microjoules, with their times in nanoseconds.
+fn milliwatts(before: (u64, u64), now: (u64, u64), wraps_at: u64) -> u32 {
+    let energy = match now.0.checked_sub(before.0) {
+        Some(energy) => energy,
+        None if before.0 <= wraps_at => wraps_at - before.0 + now.0,
+        // It never says as much as that: another counter.
+        None => 0,
+    };
+    let elapsed = u128::from(now.1.saturating_sub(before.1));
+    let power = (u128::from(energy) * 1_000_000).checked_div(elapsed).unwrap_or(0);
+    u32::try_from(power).unwrap_or(u32::MAX)
+}
+
+/// What is in a folder of sysfs, in the order of its names.
+fn children(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    found.sort();
+    found
+}
+
+fn named(name: String) -> Option<String> {
+    (1..=MAX_NAME_BYTES).contains(&name.len()).then_some(name)
+}
+
+/// A counter of energy: `intel-rapl:0`, which others than Intel have too, and its `intel-rapl:0:2` if that is memory.
+fn energy(zone: &Path, reader: &mut Reader) -> Option<Source> {
+    let file_name = zone.file_name()?.to_str()?;
+    let (_, numbers) = file_name.strip_prefix("intel-rapl").and_then(|rest| rest.split_once(':'))?;
+    // A second way to the same counters.
+    if file_name.starts_with("intel-rapl-mmio") {
+        return None;
+    }
+    let mut name = reader.text(&zone.join("name"))?;
+    if let Some((package, _)) = numbers.split_once(':') {
+        if name != "dram" {
+            return None;
+        }
+        let package = zone.with_file_name(format!("intel-rapl:{package}"));
+        name = format!("{} {name}", reader.text(&package.join("name"))?);
+    } else if !name.starts_with("package") {
+        // The whole board, packages and all.
+        return None;
+    }
+    let wraps_at = reader.number(&zone.join("max_energy_range_uj")).unwrap_or(0);
+    let file = open(&zone.join("energy_uj"))?;
+    Some(Source { name: named(name)?, file, kind: Kind::Energy { wraps_at, before: None }, power_mw: 0 })
+}
+
+/// The sensors of a device that tell power.
+fn sensors(device: &Path, reader: &mut Reader, found: &mut Vec<Source>) {
+    let Some(name) = reader.text(&device.join("name")) else { return };
+    for number in 1..=MAX_SENSORS {
+        let file = |what: &str| device.join(format!("power{number}_{what}"));
+        let Some(sensor) = open(&file("average")).or_else(|| open(&file("input"))) else { continue };
+        let label = reader.text(&file("label")).unwrap_or_else(|| format!("power{number}"));
+        if let Some(name) = named(format!("{name} {label}")) {
+            found.push(Source { name, file: sensor, kind: Kind::Power, power_mw: 0 });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_counter_that_starts_anew_is_followed() {
+        // 3 J in a second and a half.
+        assert_eq!(milliwatts((1_000_000, 0), (4_000_000, 1_500_000_000), 10_000_000), 2000);
+        assert_eq!(milliwatts((9_000_000, 0), (2_000_000, 1_000_000_000), 10_000_000), 3000);
+        assert_eq!(milliwatts((9_000_000, 0), (2_000_000, 1_000_000_000), 0), 0);
+        assert_eq!(milliwatts((9_000_000, 5), (9_000_001, 5), 0), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn no_readings_overflow(before: (u64, u64), now: (u64, u64), wraps_at: u64) {
+            let now = (now.0.min(wraps_at), now.1);
+            let _ = milliwatts(before, now, wraps_at);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What a process takes.
+
+use std::os::fd::OwnedFd;
+
+use rustix::time::ClockId;
+
+use super::Folders;
+use super::read::{Reader, narrow, number, open, words};
+
+/// What a process has taken so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stat {
+    /// A letter.
+    state: u8,
+    /// Of all threads, those that ended too, in ticks of the kernel's interface.
+    ticks: u64,
+    threads: u64,
+    /// When it started, in ticks since the kernel did.
+    start_ticks: u64,
+    resident_pages: u64,
+}
+
+/// What a process takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Usage {
+    /// Processor time of all its threads since the last look, in thousandths of one processor. At the first look since it
+    /// started. The kernel tells in hundredths of a second.
+    pub load_permille: u32,
+    /// Its memory that is not swapped out, in bytes, as exact as the kernel keeps it.
+    pub resident_bytes: u64,
+    /// Its threads.
+    pub threads: u32,
+    /// A signal has stopped it.
+    pub is_stopped: bool,
+}
+
+/// Looks at one process. It is named by an open file, so never mistaken for another that got its number.
+#[derive(Debug)]
+pub struct ProcessMeter {
+    file: OwnedFd,
+    /// Ticks and time at the last look.
+    before: Option<(u64, u64)>,
+}
+
+impl ProcessMeter {
+    /// For a process; none if there is no such one.
+    #[must_use]
+    pub fn open(folders: &Folders, pid: i32) -> Option<ProcessMeter> {
+        let file = open(&folders.proc.join(pid.to_string()).join("stat"))?;
+        Some(ProcessMeter { file, before: None })
+    }
+
+    /// What it takes at `now_ns` of the monotonic clock; none once it has ended.
+    pub fn look(&mut self, reader: &mut Reader, now_ns: u64) -> Option<Usage> {
+        let stat = reader.record(&self.file).and_then(parse_stat)?;
+        if matches!(stat.state, b'Z' | b'X') {
+            return None;
+        }
+        let ticks_per_s = rustix::param::clock_ticks_per_second().max(1);
+        let (ticks, elapsed_ns) = match self.before.replace((stat.ticks, now_ns)) {
+            Some((ticks, at_ns)) => (stat.ticks.saturating_sub(ticks), now_ns.saturating_sub(at_ns)),
+            None => (stat.ticks, since_boot_ns(stat.start_ticks, ticks_per_s)),
+        };
+        let spent_ns = u128::from(ticks) * 1_000_000_000 / u128::from(ticks_per_s);
+        let load = (spent_ns * 1000).checked_div(u128::from(elapsed_ns)).unwrap_or(0);
+        Some(Usage {
+            load_permille: u32::try_from(load).unwrap_or(u32::MAX),
+            resident_bytes: stat.resident_pages.saturating_mul(rustix::param::page_size() as u64),
+            threads: narrow(stat.threads),
+            is_stopped: matches!(stat.state, b'T' | b't'),
+        })
+    }
+}
+
+/// How long ago that was, in nanoseconds.
+fn since_boot_ns(ticks: u64, ticks_per_s: u64) -> u64 {
+    let now = rustix::time::clock_gettime(ClockId::Boottime);
+    let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    let then_ns = u128::from(ticks) * 1_000_000_000 / u128::from(ticks_per_s);
+    now_ns.saturating_sub(u64::try_from(then_ns).unwrap_or(u64::MAX))
+}
+
+/// Reads `/proc/PID/stat`. The name in it, between parentheses, may hold anything.
+fn parse_stat(bytes: &[u8]) -> Option<Stat> {
+    let end = bytes.iter().rposition(|byte| *byte == b')')?;
+    let mut fields = words(bytes.get(end + 1..)?);
+    let state = *fields.next()?.first()?;
+    // Of the rest: 10 user, 11 system, 16 threads, 18 start, 20 resident; all as the manual numbers them, less 4.
+    let mut rest = [0_u64; 21];
+    for value in &mut rest {
+        let field = fields.next()?;
+        // Some are negative; none that is used here.
+        *value = number(field).unwrap_or(0);
+    }
+    Some(Stat {
+        state,
+        ticks: rest[10].saturating_add(rest[11]),
+        threads: rest[16],
+        start_ticks: rest[18],
+        resident_pages: rest[20],
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::time::now_ns;
+
+    #[test]
+    fn the_name_of_a_program_does_not_confuse() {
+        let line = b"17 (a) R 1 (b) T 5 17 17 0 -1 4194304 99 0 0 0 40 2 0 0 20 0 3 0 5463113 3133440 360 1844 1 2 3\n";
+        let expected =
+            Stat { state: b'T', ticks: 42, threads: 3, start_ticks: 5_463_113, resident_pages: 360 };
+        assert_eq!(parse_stat(line), Some(expected));
+        assert_eq!(parse_stat(b"17 (a) R 1 2 3"), None);
+        assert_eq!(parse_stat(b"17 (a)"), None);
+    }
+
+    #[test]
+    fn this_process_is_seen_to_work() {
+        let mut reader = Reader::default();
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let mut meter = ProcessMeter::open(&Folders::default(), own).expect("it runs");
+        let first = meter.look(&mut reader, now_ns()).expect("it runs");
+        assert!(first.threads >= 1 && first.resident_bytes > 4096 && !first.is_stopped);
+        let (start, until) = (now_ns(), Instant::now() + Duration::from_secs(60));
+        let mut seen = 0;
+        while seen == 0 && Instant::now() < until {
+            (0..1_000_000_u64).for_each(|round| {
+                std::hint::black_box(round);
+            });
+            seen = meter.look(&mut reader, now_ns()).map_or(0, |usage| usage.load_permille);
+        }
+        assert!(seen > 0, "{start}");
+    }
+
+    #[test]
+    fn one_that_is_stopped_or_gone_is_seen_to_be() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().expect("sleep starts");
+        let pid = rustix::process::Pid::from_child(&child);
+        let mut meter = ProcessMeter::open(&Folders::default(), pid.as_raw_nonzero().get()).expect("it runs");
+        let mut reader = Reader::default();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        let mut is_stopped = || meter.look(&mut reader, now_ns()).is_some_and(|usage| usage.is_stopped);
+        while !is_stopped() && Instant::now() < until {
+            std::thread::yield_now();
+        }
+        assert!(is_stopped());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(meter.look(&mut reader, now_ns()), None);
+        assert!(ProcessMeter::open(&Folders::default(), -5).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_nothing_or_numbers(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = parse_stat(&noise);
+        }
+
+        #[test]
+        fn long_numbers_are_no_numbers(noise in "1 \\(x\\) [RSDTZ]( -?[0-9]{1,25}){18,30}") {
+            if let Some(stat) = parse_stat(noise.as_bytes()) {
+                prop_assert!(stat.state.is_ascii_uppercase());
+            }
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! A machine of files that has everything: the one that runs this may have nothing of it.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use super::*;
+
+/// A made-up machine, gone when dropped.
+struct Machine {
+    root: PathBuf,
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+impl Machine {
+    fn new(name: &str) -> Machine {
+        let root = std::env::temp_dir().join(format!("tombolo-meters-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir_all(root.join("proc")).unwrap();
+        fs::create_dir_all(root.join("sys")).unwrap();
+        Machine { root }
+    }
+
+    fn folders(&self) -> Folders {
+        Folders { proc: self.root.join("proc"), sys: self.root.join("sys") }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.root.join(path)
+    }
+
+    fn write(&self, path: &str, text: impl AsRef<str>) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text.as_ref()).unwrap();
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path(path)).unwrap().trim().to_owned()
+    }
+
+    /// With processors of 1 to 3 GHz that run as fast as they like.
+    fn with_processors(name: &str, count: usize) -> Machine {
+        let machine = Machine::new(name);
+        for index in 0..count {
+            for (file, text) in [
+                ("cpuinfo_min_freq", "1000000"),
+                ("cpuinfo_max_freq", "3000000"),
+                ("scaling_min_freq", "1000000"),
+                ("scaling_max_freq", "3000000"),
+                ("scaling_cur_freq", "2000000"),
+                ("scaling_governor", "schedutil"),
+                ("scaling_available_governors", "performance powersave schedutil"),
+            ] {
+                machine.write(&cpu(index, file), format!("{text}\n"));
+            }
+        }
+        machine
+    }
+
+    /// Its settings: governor, slowest and fastest, of each of its first `count` processors.
+    fn settings(&self, count: usize) -> Vec<[String; 3]> {
+        let files = ["scaling_governor", "scaling_min_freq", "scaling_max_freq"];
+        (0..count).map(|index| files.map(|file| self.read(&cpu(index, file)))).collect()
+    }
+}
+
+fn cpu(index: usize, file: &str) -> String {
+    format!("sys/devices/system/cpu/cpu{index}/cpufreq/{file}")
+}
+
+fn ledger() -> OwnedFd {
+    rustix::fs::memfd_create("ledger", rustix::fs::MemfdFlags::CLOEXEC).unwrap()
+}
+
+#[test]
+fn loads_are_since_the_last_look() {
+    let machine = Machine::new("loads");
+    machine.write("proc/stat", "cpu 1 1 1 1\ncpu0 100 0 0 300 0 0 0 0\ncpu1 0 0 0 10 0 0 0 0\nintr 5\n");
+    machine.write("proc/meminfo", "MemTotal: 100 kB\nMemAvailable: 40 kB\n");
+    let (mut reader, mut loads) = (Reader::default(), Loads::open(&machine.folders()));
+    assert_eq!(loads.processors(&mut reader), [250, 0]);
+    machine.write("proc/stat", "cpu 1 1 1 1\ncpu0 175 0 0 325 0 0 0 0\ncpu1 0 0 0 10 0 0 0 0\nintr 5\n");
+    assert_eq!(loads.processors(&mut reader), [750, 0]);
+    // A processor that was not there before, and one that counts from the start again.
+    machine.write("proc/stat", "cpu0 1 0 0 1\ncpu1 0 0 0 11\ncpu2 5 0 0 5\n");
+    assert_eq!(loads.processors(&mut reader), [750, 0, 500]);
+    assert_eq!(loads.memory(&mut reader), Memory { used_bytes: 60 * 1024, total_bytes: 100 * 1024 });
+    fs::remove_dir_all(machine.path("proc")).unwrap();
+    let mut nothing = Loads::open(&machine.folders());
+    assert_eq!(nothing.processors(&mut reader), []);
+    assert_eq!(nothing.memory(&mut reader), Memory::default());
+}
+
+#[test]
+fn frequencies_are_read_in_turns() {
+    let machine = Machine::with_processors("turns", 20);
+    let (mut reader, mut frequencies) = (Reader::default(), Frequencies::open(&machine.folders()));
+    frequencies.look(&mut reader, 20);
+    let seen = |frequencies: &Frequencies| frequencies.processors().filter(|each| each.khz > 0).count();
+    assert_eq!(seen(&frequencies), 16);
+    frequencies.look(&mut reader, 20);
+    assert_eq!(seen(&frequencies), 20);
+    assert_eq!(frequencies.governors(), ["performance", "powersave", "schedutil"]);
+    let expected = Frequency {
+        khz: 2_000_000,
+        min_khz: 1_000_000,
+        max_khz: 3_000_000,
+        floor_khz: 1_000_000,
+        ceiling_khz: 3_000_000,
+        governor: Some(2),
+    };
+    assert!(frequencies.processors().all(|each| *each == expected));
+    // One that offers no list has its governor known nevertheless.
+    machine.write(&cpu(12, "scaling_governor"), "own\n");
+    frequencies.look(&mut reader, 20);
+    assert_eq!(frequencies.governors().last().map(String::as_str), Some("own"));
+    assert_eq!(frequencies.processors().nth(12).and_then(|each| each.governor), Some(3));
+    frequencies.look(&mut reader, 0);
+    assert_eq!(frequencies.processors().count(), 0);
+}
+
+#[test]
+fn without_them_the_list_of_processors_tells() {
+    let machine = Machine::new("cpuinfo");
+    machine.write("proc/cpuinfo", "processor: 0\ncpu MHz: 2400.5\n\nprocessor: 9\ncpu MHz: 1\n");
+    let (mut reader, mut frequencies) = (Reader::default(), Frequencies::open(&machine.folders()));
+    frequencies.look(&mut reader, 2);
+    let khz: Vec<u32> = frequencies.processors().map(|each| each.khz).collect();
+    assert_eq!(khz, [2_400_500, 0]);
+    assert!(frequencies.governors().is_empty());
+}
+
+#[test]
+fn power_is_that_of_packages_memory_and_sensors() {
+    let machine = Machine::new("power");
+    let zone = |zone: &str, name: &str, energy: &str| {
+        machine.write(&format!("sys/class/powercap/{zone}/name"), name);
+        machine.write(&format!("sys/class/powercap/{zone}/energy_uj"), energy);
+        machine.write(&format!("sys/class/powercap/{zone}/max_energy_range_uj"), "1000000");
+    };
+    zone("intel-rapl:0", "package-0\n", "900000\n");
+    zone("intel-rapl:0:0", "core\n", "1\n");
+    zone("intel-rapl:0:1", "dram\n", "5000\n");
+    zone("intel-rapl:1", "psys\n", "1\n");
+    zone("intel-rapl-mmio:0", "package-0\n", "900000\n");
+    zone("dtpm", "tree\n", "1\n");
+    machine.write("sys/class/hwmon/hwmon3/name", "gpu\n");
+    machine.write("sys/class/hwmon/hwmon3/power1_average", "12345678\n");
+    machine.write("sys/class/hwmon/hwmon3/power2_input", "nonsense\n");
+    machine.write("sys/class/hwmon/hwmon3/power2_label", "PPT\n");
+    let mut reader = Reader::default();
+    let mut power = Power::open(&machine.folders(), &mut reader);
+    let said = |power: &Power| -> Vec<(String, u32)> {
+        power.meters().map(|meter| (meter.name.to_owned(), meter.power_mw)).collect()
+    };
+    let expected = |package, memory| {
+        [("package-0", package), ("package-0 dram", memory), ("gpu power1", 12_345), ("gpu PPT", 0)]
+            .map(|(name, power)| (name.to_owned(), power))
+    };
+    power.look(&mut reader, 5_000_000_000);
+    assert_eq!(said(&power), expected(0, 0));
+    // It starts anew at a joule; both in a tenth of a second.
+    zone("intel-rapl:0", "package-0\n", "100000\n");
+    zone("intel-rapl:0:1", "dram\n", "6000\n");
+    power.look(&mut reader, 5_100_000_000);
+    assert_eq!(said(&power), expected(2000, 10));
+    for meter in 0..40 {
+        machine.write(&format!("sys/class/hwmon/hwmon{meter}/name"), "many\n");
+        machine.write(&format!("sys/class/hwmon/hwmon{meter}/power1_input"), "1000\n");
+    }
+    assert_eq!(Power::open(&machine.folders(), &mut reader).meters().count(), MAX_METERS);
+}
+
+#[test]
+fn what_was_is_given_back() {
+    let machine = Machine::with_processors("back", 3);
+    let before = machine.settings(3);
+    let mut steering = Steering::new(&machine.folders(), None);
+    let fast = Change { governor: Some("performance".into()), min_khz: Some(2_000_000), ..Change::default() };
+    steering.set(&fast).unwrap();
+    let one = Change {
+        processors: vec![1],
+        min_khz: Some(1_200_000),
+        max_khz: Some(1_500_000),
+        ..Change::default()
+    };
+    steering.set(&one).unwrap();
+    let text = |words: [&str; 3]| words.map(str::to_owned);
+    let others = text(["performance", "2000000", "3000000"]);
+    let expected = [others.clone(), text(["performance", "1200000", "1500000"]), others];
+    assert_eq!(machine.settings(3), expected);
+    assert!(steering.has_changed());
+    steering.restore();
+    assert_eq!(machine.settings(3), before);
+    assert!(!steering.has_changed());
+    steering.set(&fast).unwrap();
+    drop(steering);
+    assert_eq!(machine.settings(3), before);
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_says_why() {
+    let machine = Machine::with_processors("refused", 2);
+    let before = machine.settings(2);
+    let mut steering = Steering::new(&machine.folders(), None);
+    let mut refused = |change: Change| steering.set(&change).unwrap_err().to_string();
+    let turbo = refused(Change { governor: Some("turbo".into()), ..Change::default() });
+    assert_eq!(turbo, "processor 0 can have these governors: performance powersave schedutil; not turbo");
+    let range = refused(Change { min_khz: Some(500_000), ..Change::default() });
+    assert_eq!(range, "processor 0 can run from 1000000 to 3000000 kHz; not from 500000 to 3000000");
+    assert!(
+        refused(Change { min_khz: Some(2), max_khz: Some(1), ..Change::default() }).contains("can run from")
+    );
+    let third = refused(Change { processors: vec![0, 2], max_khz: Some(1_500_000), ..Change::default() });
+    assert!(third.starts_with("how fast processor 2 runs cannot be set: there is no "), "{third}");
+    assert_eq!(machine.settings(2), before);
+    let nothing = Machine::new("nothing");
+    let mut steering = Steering::new(&nothing.folders(), None);
+    let said = steering.set(&Change::default()).unwrap_err().to_string();
+    assert!(said.starts_with("its kernel offers no way to set how fast processors run"), "{said}");
+}
+
+#[test]
+fn all_of_a_change_is_made_or_nothing() {
+    let machine = Machine::with_processors("all", 3);
+    // A file that says something and that nobody, not even root, can write.
+    let path = machine.path(&cpu(2, "scaling_governor"));
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/proc/version", &path).unwrap();
+    let before = machine.settings(3);
+    let ledger = ledger();
+    let mut steering = Steering::new(&machine.folders(), Some(ledger.try_clone().unwrap()));
+    let change = Change { governor: Some("powersave".into()), max_khz: Some(2_000_000), ..Change::default() };
+    let said = steering.set(&change).unwrap_err().to_string();
+    assert!(
+        said.contains("cpu2/cpufreq/scaling_governor: ") && said.contains("nothing was changed"),
+        "{said}"
+    );
+    assert_eq!(machine.settings(3), before);
+    assert!(!steering.has_changed());
+    assert_eq!(rustix::fs::fstat(&ledger).unwrap().st_size, 0);
+    // What was changed before stays, and is still known.
+    let others = Change { processors: vec![0, 1], ..change.clone() };
+    steering.set(&others).unwrap();
+    let changed = machine.settings(3);
+    assert!(steering.set(&Change { min_khz: Some(1_500_000), ..change }).is_err());
+    assert_eq!(machine.settings(3), changed);
+    steering.restore();
+    assert_eq!(machine.settings(3), before);
+    assert!(!steering.has_changed());
+}
+
+#[test]
+fn whoever_outlives_the_one_who_changed_it_gives_it_back() {
+    let machine = Machine::with_processors("ledger", 2);
+    let before = machine.settings(2);
+    let ledger = ledger();
+    let mut steering = Steering::new(&machine.folders(), Some(ledger.try_clone().unwrap()));
+    steering.set(&Change { max_khz: Some(1_000_000), ..Change::default() }).unwrap();
+    steering.set(&Change { governor: Some("powersave".into()), ..Change::default() }).unwrap();
+    // As if killed: nobody drops it before the other has given back.
+    give_back(&machine.folders(), &ledger).unwrap();
+    assert_eq!(machine.settings(2), before);
+    drop(steering);
+    assert_eq!(rustix::fs::fstat(&ledger).unwrap().st_size, 0);
+    // Only what it has settings for is written.
+    rustix::io::pwrite(
+        &ledger,
+        b"0 scaling_setspeed 5\n1 scaling_governor performance\n0 ../x y\nnoise\n",
+        0,
+    )
+    .unwrap();
+    give_back(&machine.folders(), &ledger).unwrap();
+    assert_eq!(machine.read(&cpu(1, "scaling_governor")), "performance");
+    rustix::io::pwrite(&ledger, b"7 scaling_governor performance\n", 0).unwrap();
+    assert!(give_back(&machine.folders(), &ledger).is_err());
+}
