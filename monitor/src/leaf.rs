@@ -86,7 +86,7 @@ pub fn run_guest() -> Result<(), LeafError> {
 
 fn run(mut line: Line, emulator: Option<Emulator>, window: Option<GuestWindow>) -> Result<(), LeafError> {
     let (name, machine) = await_welcome(&mut line)?;
-    let mut agent = Agent::new(&machine, Some(&name), emulator)?;
+    let mut agent = Agent::new(&machine, Some(&name), emulator, None)?;
     if let Some(window) = window {
         agent.set_window(window);
     }

@@ -28,12 +28,12 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["local"] | ["up", _] => keep(&words),
-        ["serve", "local"] => serve(Ok(Machine::local()), true),
-        ["serve", "up", file] => {
+        ["serve", ledger, "local"] => serve(ledger, Ok(Machine::local()), true),
+        ["serve", ledger, "up", file] => {
             // A node that starts again finds what the file names wherever this process is by then.
             let file = std::path::absolute(file).map_err(|error| error.to_string());
             let machine = file.and_then(|file| Machine::open(&file).map_err(|error| error.to_string()));
-            serve(machine, false)
+            serve(ledger, machine, false)
         }
         ["guest"] => {
             tombolod::allow_many_descriptors();
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
 
 /// Starts the root monitor, and waits in the background until it has ended and nothing is left of it.
 fn keep(words: &[&str]) -> ExitCode {
-    let started = keeper::start(["serve"].into_iter().chain(words.iter().copied()));
+    let started = keeper::start(words.iter().copied());
     let ended = started.and_then(|root| {
         // It alone says how things go: whoever listens should hear the end when it ends.
         let_go_of_terminal();
@@ -74,13 +74,13 @@ fn keep(words: &[&str]) -> ExitCode {
 }
 
 /// Serves a machine: says on standard output how it goes, then lets go of it.
-fn serve(machine: Result<Machine, String>, idle_exit: bool) -> ExitCode {
+fn serve(ledger: &str, machine: Result<Machine, String>, idle_exit: bool) -> ExitCode {
     tombolod::allow_many_descriptors();
     let outcome = machine.and_then(|machine| {
         let kit = Kit::locate().ok();
-        let watched = keeper::watch().map_err(|error| error.to_string())?;
+        let keeper = keeper::watch(ledger).map_err(|error| error.to_string())?;
         let mut root =
-            Root::new(machine, kit, watched, idle_exit).map_err(|error: RootError| error.to_string())?;
+            Root::new(machine, kit, keeper, idle_exit).map_err(|error: RootError| error.to_string())?;
         root.boot(say).map_err(|error| error.to_string())?;
         Ok(root)
     });

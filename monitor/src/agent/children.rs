@@ -9,6 +9,7 @@ use tombolo_base::DomainId;
 use tombolo_control::{Exit, Seat, StartOrder, streams};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::Interest;
+use tombolo_platform::meters::SYSFS_VARIABLE;
 use tombolo_platform::process::{Ended, Process};
 use tombolo_platform::socket::{self, Kind};
 use tombolo_platform::thread::{self, Scheduling};
@@ -19,7 +20,8 @@ use super::orphans::DOMAIN_VARIABLE;
 use super::{Agent, Token};
 
 /// Variables that belong to the monitor, not to the domains that it starts.
-const OWN_VARIABLES: [&str; 4] = ["TOMBOLO_MONITOR", "TOMBOLO_MACHINE", "TOMBOLO_KIT", "TOMBOLO_TOMBOLOD"];
+const OWN_VARIABLES: [&str; 5] =
+    ["TOMBOLO_MONITOR", "TOMBOLO_MACHINE", "TOMBOLO_KIT", "TOMBOLO_TOMBOLOD", SYSFS_VARIABLE];
 
 /// The process of a domain that this agent started, and its pipes.
 #[derive(Debug)]

@@ -28,6 +28,7 @@ use children::ChildProcess;
 use clients::ClientConnection;
 pub use programs::program_from_bytes;
 use regions::RegionMemory;
+use sensing::Sensing;
 use traces::TracePage;
 
 /// What foreign programs are run by.
@@ -96,14 +97,21 @@ pub struct Agent {
     regions: HashMap<RegionId, RegionMemory>,
     /// Killed, not yet reaped, by process id.
     orphans: HashMap<i32, OwnedFd>,
+    sensing: Sensing,
 }
 
 impl Agent {
-    /// An agent that serves the clients of `node`, or of the machine's host if none is named.
+    /// An agent that serves the clients of `node`, or of the machine's host if none is named. How fast processors ran
+    /// before it changes that it notes down in `ledger`, a memory file, for whoever outlives it.
     ///
     /// # Errors
     /// `EADDRINUSE` when another serves them already.
-    pub fn new(machine: &str, node: Option<&str>, emulator: Option<Emulator>) -> Result<Self, OsError> {
+    pub fn new(
+        machine: &str,
+        node: Option<&str>,
+        emulator: Option<Emulator>,
+        ledger: Option<OwnedFd>,
+    ) -> Result<Self, OsError> {
         let socket_name = socket_name(process::user_id(), machine, node);
         process::adopt_orphans();
         Ok(Agent {
@@ -122,6 +130,7 @@ impl Agent {
             trace_word: 0,
             regions: HashMap::new(),
             orphans: HashMap::new(),
+            sensing: Sensing::new(ledger),
         })
     }
 
@@ -143,7 +152,11 @@ impl Agent {
 
     /// The next report to the root.
     pub fn next_report(&mut self) -> Option<Outgoing<OwnedFd>> {
-        self.core.next_report()
+        let report = self.core.next_report();
+        if report.is_none() {
+            self.told();
+        }
+        report
     }
 
     /// When [`tick`](Self::tick) is due, in nanoseconds of the monotonic clock.

@@ -7,7 +7,7 @@ use tombolo_base::{DomainId, SharedMemory};
 use tombolo_control::MAX_TRACE_READ_BYTES;
 use tombolo_platform::error::Context;
 use tombolo_platform::{OsError, memory};
-use tombolo_trace::layout::HEAD_BYTES;
+use tombolo_trace::layout::{HEAD_BYTES, ROW_BYTES};
 use tombolo_trace::{Shape, page};
 
 use super::Agent;
@@ -28,6 +28,20 @@ impl TracePage {
         page::format(&head, &shape);
         page::control(&head, word);
         Ok(TracePage { file, head })
+    }
+}
+
+impl TracePage {
+    /// How many rows are or were in use, as the domain says; never more than there are.
+    pub(super) fn rows_in_use(&self) -> usize {
+        page::rows_in_use(&self.head, &Shape::default())
+    }
+
+    /// Copies rows from `first` on to `rows`; how many bytes of them there are.
+    pub(super) fn read_rows(&self, first: usize, rows: &mut [u8]) -> usize {
+        let offset_bytes = Shape::default().rows_offset() + first * ROW_BYTES;
+        // Of memory it comes whole. What is not read is not compared.
+        rustix::io::pread(&self.file, rows, offset_bytes as u64).unwrap_or(0)
     }
 }
 

@@ -21,6 +21,7 @@ use tombolo_platform::{OsError, memory, socket};
 
 use crate::agent::{Agent, program_from_bytes};
 use crate::core::{Core, Effect, Resource};
+use crate::keeper::Keeper;
 use crate::orphans;
 use boot::BootImage;
 use images::ImageReader;
@@ -96,17 +97,17 @@ pub struct Root {
 }
 
 impl Root {
-    /// A root for `machine`, which serves clients from now on, for as long as the process `keeper` lives.
+    /// A root for `machine`, which serves clients from now on, for as long as its `keeper` lives.
     ///
     /// # Errors
     /// [`RootError::AlreadyUp`].
     pub fn new(
         machine: Machine,
         kit: Option<Kit>,
-        keeper: OwnedFd,
+        keeper: Keeper,
         idle_exit: bool,
     ) -> Result<Self, RootError> {
-        let agent = Agent::new(machine.name(), None, None).map_err(|error| {
+        let agent = Agent::new(machine.name(), None, None, Some(keeper.ledger)).map_err(|error| {
             if error.errno == tombolo_platform::Errno::ADDRINUSE {
                 RootError::AlreadyUp(machine.name().to_owned())
             } else {
@@ -127,7 +128,7 @@ impl Root {
             losses: HashMap::new(),
             stopping: false,
             unsettled: false,
-            keeper,
+            keeper: keeper.gone,
             idle_exit,
         })
     }

@@ -1,33 +1,215 @@
-//! What the kernel of this node tells, and domains' trace pages, once in a period.
+//! What the kernel of this node tells, and the rows of domains' trace pages, once in a period; and setting how fast its
+//! processors run.
+//!
+//! When that is due, and what of it the root has not heard yet, [`core`](super::core) decides. Here is what it costs: the
+//! processor time of each round is measured, until the root has been told.
 
-use tombolo_control::observation::NodeSample;
+mod page;
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+
+use tombolo_base::DomainId;
+use tombolo_control::observation::{CoreSample, DomainSample, EndSample, NodeSample, PowerSample};
+use tombolo_platform::meters::{
+    Change, Folders, Frequencies, Loads, MAX_METERS, Power, ProcessMeter, Reader, Steering, rounds_per_ms,
+};
+use tombolo_platform::time::{now_ns, thread_cpu_ns};
 
 use super::Agent;
 use super::core::{FrequencyChange, Round};
+use page::RowsSeen;
 
-impl Agent {
-    pub(super) fn start_sampling(&mut self) {}
+/// Stands for a governor that cannot be seen.
+const NO_GOVERNOR: u8 = 255;
 
-    pub(super) fn stop_sampling(&mut self) {}
+/// The meters of a node's kernel.
+#[derive(Debug)]
+struct NodeMeters {
+    loads: Loads,
+    frequencies: Frequencies,
+    power: Power,
+}
 
-    pub(super) fn sample(&mut self) {
-        let node = NodeSample {
-            cores: Vec::new(),
-            governors: Vec::new(),
-            memory_used_bytes: 0,
-            memory_bytes: 0,
-            power: Vec::new(),
-            speed: 0,
+/// What is kept of a domain from one round to the next.
+#[derive(Debug, Default)]
+struct DomainSeen {
+    pid: i32,
+    /// None when there is no such process, or it has ended.
+    process: Option<ProcessMeter>,
+    rows: RowsSeen,
+    /// When it was looked at last.
+    round: u64,
+}
+
+/// A round whose cost is not known yet, in processor time of this thread.
+#[derive(Clone, Copy, Debug)]
+struct Measuring {
+    began_ns: u64,
+    looked_ns: u64,
+}
+
+/// What an agent has to look at its node with.
+#[derive(Debug)]
+pub(super) struct Sensing {
+    folders: Folders,
+    steering: Steering,
+    reader: Reader,
+    /// While samples are taken.
+    node: Option<NodeMeters>,
+    domains: HashMap<DomainId, DomainSeen>,
+    round: u64,
+    /// As [`rounds_per_ms`] says, once it was asked.
+    speed: Option<u32>,
+    measuring: Option<Measuring>,
+    /// What a round finds, in memory that the next one uses again.
+    found_domains: Vec<DomainSample>,
+    found_ends: Vec<EndSample>,
+    rows: Vec<u8>,
+}
+
+impl Sensing {
+    /// Notes down in `ledger`, a memory file, how fast processors ran before that was changed.
+    pub(super) fn new(ledger: Option<OwnedFd>) -> Sensing {
+        let folders = Folders::from_environment();
+        Sensing {
+            steering: Steering::new(&folders, ledger),
+            folders,
+            reader: Reader::default(),
+            node: None,
+            domains: HashMap::new(),
+            round: 0,
+            speed: None,
+            measuring: None,
+            found_domains: Vec::new(),
+            found_ends: Vec::new(),
+            rows: Vec::new(),
+        }
+    }
+
+    fn look_at_node(&mut self, now_ns: u64) -> NodeSample {
+        let Sensing { reader, folders, .. } = self;
+        let node = self.node.get_or_insert_with(|| NodeMeters {
+            loads: Loads::open(folders),
+            frequencies: Frequencies::open(folders),
+            power: Power::open(folders, reader),
+        });
+        let memory = node.loads.memory(reader);
+        node.power.look(reader, now_ns);
+        let loads = node.loads.processors(reader);
+        node.frequencies.look(reader, loads.len());
+        let cores = loads.iter().zip(node.frequencies.processors()).map(|(load, frequency)| CoreSample {
+            load_permille: *load,
+            governor: frequency.governor.unwrap_or(NO_GOVERNOR),
+            frequency_khz: frequency.khz,
+            min_khz: frequency.min_khz,
+            max_khz: frequency.max_khz,
+            floor_khz: frequency.floor_khz,
+            ceiling_khz: frequency.ceiling_khz,
+        });
+        let power = node.power.meters().take(MAX_METERS);
+        NodeSample {
+            cores: cores.collect(),
+            governors: node.frequencies.governors().to_vec(),
+            memory_used_bytes: memory.used_bytes,
+            memory_bytes: memory.total_bytes,
+            power: power
+                .map(|meter| PowerSample { name: meter.name.to_owned(), power_mw: meter.power_mw })
+                .collect(),
+            speed: self.speed.unwrap_or(0),
             period_ms: 0,
             cost_ppm: 0,
+        }
+    }
+
+    fn look_at_domain(&mut self, domain: DomainId, pid: i32, now_ns: u64) {
+        let seen = self.domains.entry(domain).or_default();
+        seen.round = self.round;
+        if seen.pid != pid {
+            seen.pid = pid;
+            seen.process = ProcessMeter::open(&self.folders, pid);
+        }
+        let Some(usage) = seen.process.as_mut().and_then(|meter| meter.look(&mut self.reader, now_ns)) else {
+            // It has ended, and its number may be another's: this is not looked for again.
+            seen.process = None;
+            return;
         };
-        self.core.sampled(Round { node, domains: &[], ends: &[], cost_ns: 0 });
+        self.found_domains.push(DomainSample {
+            domain,
+            load_permille: usage.load_permille,
+            resident_bytes: usage.resident_bytes,
+            threads: usage.threads,
+            stopped: usage.is_stopped,
+        });
+    }
+}
+
+impl Agent {
+    /// Looks at everything for the first time: what counts since the kernel started would say nothing of now.
+    pub(super) fn start_sampling(&mut self) {
+        // What an emulator costs the programs that it runs is not measured.
+        let is_native = self.emulator.is_none();
+        let sensing = &mut self.sensing;
+        sensing.speed.get_or_insert_with(|| if is_native { rounds_per_ms() } else { 0 });
+        sensing.look_at_node(now_ns());
     }
 
-    pub(super) fn set_frequency(&mut self, ticket: u64, _change: &FrequencyChange) {
-        self.core
-            .frequency_set(ticket, Err("its kernel offers no way to set how fast processors run".into()));
+    pub(super) fn stop_sampling(&mut self) {
+        self.sensing.node = None;
+        self.sensing.domains.clear();
     }
 
-    pub(super) fn restore_frequency(&mut self) {}
+    pub(super) fn sample(&mut self) {
+        let began_ns = thread_cpu_ns();
+        let sensing = &mut self.sensing;
+        sensing.round += 1;
+        sensing.found_domains.clear();
+        sensing.found_ends.clear();
+        let now_ns = now_ns();
+        for (domain, pid) in self.core.processes() {
+            sensing.look_at_domain(domain, pid, now_ns);
+        }
+        let round = sensing.round;
+        for (domain, seen) in &mut sensing.domains {
+            // Those that have ended too, once more.
+            if let Some(trace) = self.traces.get(domain) {
+                seen.rows.look(*domain, trace, &mut sensing.rows, &mut sensing.found_ends);
+            }
+        }
+        sensing.domains.retain(|_, seen| seen.round == round);
+        let node = sensing.look_at_node(now_ns);
+        let looked_ns = thread_cpu_ns();
+        sensing.measuring = Some(Measuring { began_ns, looked_ns });
+        self.core.sampled(Round {
+            node,
+            domains: &sensing.found_domains,
+            ends: &sensing.found_ends,
+            cost_ns: looked_ns.saturating_sub(began_ns),
+        });
+    }
+
+    /// The root was told everything there is to tell.
+    pub(super) fn told(&mut self) {
+        if let Some(Measuring { began_ns, looked_ns }) = self.sensing.measuring.take() {
+            let now_ns = thread_cpu_ns();
+            self.core.round_took(now_ns.saturating_sub(began_ns), now_ns.saturating_sub(looked_ns));
+        }
+    }
+
+    pub(super) fn set_frequency(&mut self, ticket: u64, change: &FrequencyChange) {
+        let set = match &self.emulator {
+            // Two who each remember what was, and give it back, would give back what the other had set.
+            Some(_) => Err("its processors are those of the host: set how fast they run there".to_owned()),
+            None => {
+                let FrequencyChange { cores, governor, min_khz, max_khz } = change.clone();
+                let change = Change { processors: cores, governor, min_khz, max_khz };
+                self.sensing.steering.set(&change).map_err(|refusal| refusal.to_string())
+            }
+        };
+        self.core.frequency_set(ticket, set);
+    }
+
+    pub(super) fn restore_frequency(&mut self) {
+        self.sensing.steering.restore();
+    }
 }
