@@ -255,7 +255,9 @@ impl Machine {
             return self.node(a).filter(|node| node.as_bare().is_none()).map(|_| TransportKind::Shm);
         }
         let (a, b) = (a.min(b), a.max(b));
-        self.links.iter().find(|link| (link.a, link.b) == (a, b)).map(|link| link.transport)
+        // They are in this order.
+        let found = self.links.binary_search_by_key(&(a, b), |link| (link.a, link.b)).ok()?;
+        self.links.get(found).map(|link| link.transport)
     }
 }
 

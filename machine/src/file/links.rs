@@ -48,6 +48,7 @@ pub(super) fn read<'t, 'i: 't>(
             apply(reader, &mut links, ends, [&a.text, &b.text], transport, span);
         }
     }
+    links.sort_by_key(|link| (link.a, link.b));
     links
 }
 

@@ -26,7 +26,7 @@ use values::{Reader, Text, Value, with_article};
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The most nodes that a machine has.
-pub const MAX_NODES: usize = 256;
+pub const MAX_NODES: usize = 1024;
 
 const KEYS: [&str; 4] = ["name", "node", "link", "limits"];
 const HOST_NOTE: &str = "a machine has exactly one host: [[node]] name = \"host\", kind = \"host\"";

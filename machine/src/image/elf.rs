@@ -223,9 +223,10 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The smallest file that counts as an executable for `isa`: a header and one loaded, empty segment.
-#[cfg(test)]
-pub(crate) fn smallest(isa: Isa) -> Vec<u8> {
+/// The smallest file that counts as an executable for `isa`: a header and one loaded, empty segment. It can be packed and read, for
+/// tests, and not run.
+#[must_use]
+pub fn smallest(isa: Isa) -> Vec<u8> {
     let mut bytes = vec![0_u8; 120];
     bytes[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, if isa.big_endian() { 2 } else { 1 }, 1, 0]);
     let mut put = |at: usize, value: u64, width: usize| {

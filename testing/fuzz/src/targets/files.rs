@@ -36,28 +36,6 @@ pub(super) fn machine_file_seeds() -> Vec<Vec<u8>> {
     vec![text.into(), tombolo_machine::file::DEFAULT_MACHINE_FILE.into()]
 }
 
-/// The smallest file that counts as an executable.
-fn executable(isa: Isa) -> Vec<u8> {
-    let mut bytes = vec![0_u8; 120];
-    bytes[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, if isa.big_endian() { 2 } else { 1 }, 1, 0]);
-    let fields = [
-        (16, 2, 2),
-        (18, u64::from(isa.elf_machine()), 2),
-        (20, 1, 4),
-        (32, 64, 8),
-        (52, 64, 2),
-        (54, 56, 2),
-        (56, 1, 2),
-        (64, 1, 4),
-    ];
-    for (at, value, width) in fields {
-        let (be, le) = (u64::to_be_bytes(value), u64::to_le_bytes(value));
-        let field = if isa.big_endian() { &be[8 - width..] } else { &le[..width] };
-        bytes[at..at + width].copy_from_slice(field);
-    }
-    bytes
-}
-
 pub(super) fn image(input: &[u8]) {
     let Ok(image) = Image::from_bytes("fuzz", input.to_vec()) else { return };
     for program in image.programs() {
@@ -72,7 +50,7 @@ pub(super) fn image(input: &[u8]) {
 pub(super) fn image_seeds() -> Vec<Vec<u8>> {
     let built = [Isa::X86_64, Isa::S390x]
         .into_iter()
-        .try_fold(ImageBuilder::new("fuzz"), |image, isa| image.with_program(executable(isa)));
+        .try_fold(ImageBuilder::new("fuzz"), |image, isa| image.with_program(elf_format::smallest(isa)));
     let image = built.ok().and_then(|builder| builder.finish().ok());
     let mut seeds = vec![executable(Isa::Aarch64)];
     seeds.extend(image.map(|image| image.as_bytes().to_vec()));
