@@ -21,7 +21,7 @@ pub(super) struct TracePage {
 }
 
 impl TracePage {
-    fn create(word: u64) -> Result<TracePage, OsError> {
+    pub(super) fn create(word: u64) -> Result<TracePage, OsError> {
         let shape = Shape::default();
         let file = memory::create_sealed("tombolo-trace", shape.length_bytes() as u64)?;
         let head = memory::map(&file, 0, HEAD_BYTES)?;
@@ -32,6 +32,12 @@ impl TracePage {
 }
 
 impl TracePage {
+    /// All of it, as its domain has it.
+    #[cfg(test)]
+    pub(super) fn map_to_write(&self) -> SharedMemory {
+        memory::map(&self.file, 0, Shape::default().length_bytes()).expect("it is as long as that")
+    }
+
     /// How many rows are or were in use, as the domain says; never more than there are.
     pub(super) fn rows_in_use(&self) -> usize {
         page::rows_in_use(&self.head, &Shape::default())

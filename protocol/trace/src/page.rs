@@ -356,7 +356,13 @@ impl Row {
     /// A row that nobody reads.
     #[must_use]
     pub fn private() -> Row {
-        Row { line: SharedMemory::zeroed(ROW_BYTES) }
+        Row::on(SharedMemory::zeroed(ROW_BYTES))
+    }
+
+    /// A row in this memory, of [`ROW_BYTES`].
+    #[must_use]
+    pub fn on(line: SharedMemory) -> Row {
+        Row { line }
     }
 
     /// Starts to count for an end of a channel.

@@ -219,6 +219,45 @@ fn a_sleep_shows_and_whoever_ends_it() {
 }
 
 #[test]
+fn a_message_that_finds_no_room_is_counted_once() {
+    let traces = Traces::new();
+    let (near, far) = pair();
+    let mut near = Traced::new(near, &traces.recorder, NEAR);
+    let mut far = Traced::new(far, &traces.recorder, FAR);
+    let room = |traces: &Traces| {
+        let row = traces.rows()[0];
+        (row.stalls, row.free_slots)
+    };
+    let slots = traces.rows()[0].slots;
+    assert_eq!(slots, ChannelConfig::default().slots);
+    assert_eq!(room(&traces), (0, slots));
+    let fill = |near: &mut Traced<MemoryChannel>| while near.try_send(b"x").is_ok() {};
+    fill(&mut near);
+    assert_eq!(room(&traces), (1, 0));
+    // Tried again and slept for, it is the same message.
+    near.try_send_in_place(1, |_| {}).unwrap_err();
+    assert!(near.about_to_sleep(tombolo_platform::event::Interest::Write));
+    near.wake_up();
+    assert_eq!(room(&traces).0, 1);
+    let mut buffer = Vec::new();
+    while far.try_recv_into(&mut buffer).unwrap().is_some() {}
+    fill(&mut near);
+    assert_eq!(room(&traces).0, 2);
+    // While somebody traces too.
+    while far.try_recv_into(&mut buffer).unwrap().is_some() {}
+    traces.start();
+    fill(&mut near);
+    assert_eq!(room(&traces).0, 3);
+    // What a batch has no room for shows when its sender goes to sleep.
+    control(&traces.memory, 0);
+    while far.try_recv_into(&mut buffer).unwrap().is_some() {}
+    near.try_send_batch(|batch| while batch.push(b"x").is_ok() {}).unwrap();
+    assert!(near.about_to_sleep(tombolo_platform::event::Interest::Write));
+    near.wake_up();
+    assert_eq!(room(&traces).0, 4);
+}
+
+#[test]
 fn rows_and_names_that_find_no_room_are_counted() {
     let traces = Traces::new();
     let channels: Vec<_> = (0..2)

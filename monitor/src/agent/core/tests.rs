@@ -11,6 +11,7 @@ use super::{
 };
 
 mod names;
+mod samples;
 
 type Agent = AgentCore<u32>;
 

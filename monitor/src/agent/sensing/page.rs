@@ -97,3 +97,150 @@ fn end_of(domain: DomainId, row: &[u8; ROW_BYTES]) -> Option<EndSample> {
         max_message_bytes: row.max_message_bytes,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU16;
+
+    use proptest::prelude::*;
+    use tombolo_base::{NodeId, SharedMemory};
+    use tombolo_trace::page::{Described, Row};
+
+    use super::*;
+
+    fn domain() -> DomainId {
+        DomainId::new(NodeId(1), NonZeroU16::MIN, 5)
+    }
+
+    /// The bytes of a row that was written as domains do.
+    fn row(channel: u64, write: impl FnOnce(&Row)) -> Vec<u8> {
+        let memory = SharedMemory::zeroed(ROW_BYTES);
+        let row = Row::on(memory.clone());
+        row.describe(&Described {
+            channel,
+            peer: domain().to_bits(),
+            accepting: true,
+            transport: 1,
+            max_message_bytes: 99,
+            opened_ns: 5,
+            slots: 8,
+        });
+        write(&row);
+        let mut bytes = vec![0; ROW_BYTES];
+        memory.copy_out(0, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn compare(seen: &mut RowsSeen, first: usize, rows: &[Vec<u8>]) -> Vec<EndSample> {
+        let mut found = Vec::new();
+        seen.compare(domain(), first, &rows.concat(), &mut found);
+        found
+    }
+
+    #[test]
+    fn rows_that_changed_are_told_in_full() {
+        let mut seen = RowsSeen::default();
+        let quiet = row(3, |_| {});
+        let busy = row(4, |row| {
+            row.set_sent(5, 50);
+            row.set_received(6, 60);
+            row.set_rings_and_sleeps(7, 8);
+            row.set_stalls(9);
+            row.set_room(8, 2);
+        });
+        let expected = EndSample {
+            domain: domain(),
+            channel: ChannelId(4),
+            accepting: true,
+            transport: TransportKind::Window,
+            peer: Some(domain()),
+            open: true,
+            sent: 5,
+            sent_bytes: 50,
+            received: 6,
+            received_bytes: 60,
+            rings: 7,
+            sleeps: 8,
+            stalls: 9,
+            slots: 8,
+            credit_slots: 2,
+            max_message_bytes: 99,
+        };
+        assert_eq!(compare(&mut seen, 0, &[quiet.clone(), vec![0; ROW_BYTES], busy.clone()])[1], expected);
+        assert_eq!(compare(&mut seen, 0, &[quiet.clone(), vec![0; ROW_BYTES], busy]), []);
+        let closed = row(4, |row| row.set_state(RowState::PeerDied));
+        let found = compare(&mut seen, 2, &[closed]);
+        assert_eq!((found.len(), found[0].open), (1, false));
+    }
+
+    #[test]
+    fn whoever_had_a_row_before_is_told_to_be_closed() {
+        let mut seen = RowsSeen::default();
+        compare(&mut seen, 1, &[row(3, |row| row.set_sent(1, 2))]);
+        let found = compare(&mut seen, 1, &[row(4, |_| {})]);
+        let brief: Vec<(u64, bool, u64)> =
+            found.iter().map(|end| (end.channel.0, end.open, end.sent)).collect();
+        assert_eq!(brief, [(3, false, 1), (4, true, 0)]);
+        // Closed when it was seen last: that was told.
+        compare(&mut seen, 1, &[row(4, |row| row.set_state(RowState::Closed))]);
+        assert_eq!(compare(&mut seen, 1, &[row(5, |_| {})]).len(), 1);
+        // Garbage in its place.
+        let found = compare(&mut seen, 1, &[vec![0xff; ROW_BYTES]]);
+        assert_eq!((found.len(), found[0].channel, found[0].open), (1, ChannelId(5), false));
+    }
+
+    #[test]
+    fn a_page_of_many_rows_is_looked_at_in_turns() {
+        let trace = TracePage::create(0).unwrap();
+        let file = trace.map_to_write();
+        let page = tombolo_trace::page::Page::open(file).unwrap();
+        let count = 2 * ROWS_PER_ROUND + 10;
+        for index in 0..count {
+            page.row(index).unwrap().describe(&Described {
+                channel: 1 + index as u64,
+                peer: 0,
+                accepting: false,
+                transport: 0,
+                max_message_bytes: 1,
+                opened_ns: 1,
+                slots: 0,
+            });
+        }
+        let (mut seen, mut memory) = (RowsSeen::default(), Vec::new());
+        let mut look = || {
+            let mut found = Vec::new();
+            seen.look(domain(), &trace, &mut memory, &mut found);
+            found.len()
+        };
+        assert_eq!(look(), 0, "it says that none is in use");
+        page.set_rows_used(count);
+        assert_eq!((look(), look(), look(), look()), (ROWS_PER_ROUND, ROWS_PER_ROUND, 10, 0));
+        page.row(3).unwrap().set_sent(1, 1);
+        assert_eq!((look(), look(), look()), (0, 0, 1));
+        // More than there can be.
+        page.set_rows_used(usize::MAX);
+        let told: usize = (0..100).map(|_| look()).sum();
+        assert_eq!(told, 0);
+        page.set_rows_used(0);
+        assert_eq!(look(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_domain_writes_it_speaks_for_itself_alone(
+            rounds in prop::collection::vec((0..4_usize, prop::collection::vec(any::<u8>(), 0..600)), 0..8),
+        ) {
+            let mut seen = RowsSeen::default();
+            for (first, bytes) in rounds {
+                let mut found = Vec::new();
+                seen.compare(domain(), first, &bytes, &mut found);
+                // At most one that was there, and one that is.
+                prop_assert!(found.len() <= 2 * (bytes.len() / ROW_BYTES));
+                prop_assert!(found.iter().all(|end| end.domain == domain() && end.channel.0 != 0));
+                let mut again = Vec::new();
+                seen.compare(domain(), first, &bytes, &mut again);
+                prop_assert!(again.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Samples: when they are due, and what of them is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use tombolo_base::ChannelId;
+use tombolo_control::observation::{
+    CoreSample, DomainSample, EndSample, MAX_METERS, MAX_SAMPLES, NodeSample, PowerSample,
+};
+use tombolo_control::{MAX_ORDER_BYTES, Wire};
+use tombolo_link::TransportKind;
+
+use super::*;
+use crate::agent::core::{FrequencyChange, Round, SHARE_PPM};
+
+const MS: u64 = 1_000_000;
+
+fn node(cores: usize) -> NodeSample {
+    let core = CoreSample {
+        load_permille: 5,
+        governor: 255,
+        frequency_khz: 1,
+        min_khz: 1,
+        max_khz: 1,
+        floor_khz: 1,
+        ceiling_khz: 1,
+    };
+    NodeSample {
+        cores: vec![core; cores],
+        governors: Vec::new(),
+        memory_used_bytes: 1,
+        memory_bytes: 2,
+        power: Vec::new(),
+        speed: 3,
+        period_ms: 0,
+        cost_ppm: 0,
+    }
+}
+
+fn sample(index: u32, load_permille: u32) -> DomainSample {
+    DomainSample { domain: domain(index), load_permille, resident_bytes: 4096, threads: 1, stopped: false }
+}
+
+fn end(index: u32, channel: u64, sent: u64) -> EndSample {
+    EndSample {
+        domain: domain(index),
+        channel: ChannelId(channel),
+        accepting: false,
+        transport: TransportKind::Shm,
+        peer: Some(domain(9)),
+        open: true,
+        sent,
+        sent_bytes: sent,
+        received: 0,
+        received_bytes: 0,
+        rings: 0,
+        sleeps: 0,
+        stalls: 0,
+        slots: 256,
+        credit_slots: 256,
+        max_message_bytes: 3584,
+    }
+}
+
+fn round<'a>(domains: &'a [DomainSample], ends: &'a [EndSample], cost_ns: u64) -> Round<'a> {
+    Round { node: node(1), domains, ends, cost_ns }
+}
+
+/// An agent with domains 1 and 2, processes 51 and 52, that samples every 100 ms.
+fn sampling() -> Agent {
+    let mut agent = Agent::new();
+    agent.tick(1000 * MS);
+    agent.started(domain(1), 51, &[]);
+    agent.started(domain(2), 52, &[]);
+    agent.execute(Order::Sample { period_ms: 100 }, vec![]).unwrap();
+    assert_eq!(actions(&mut agent), [Action::StartSampling]);
+    reports(&mut agent);
+    agent
+}
+
+/// What was told: of how many reports, of which domains and ends, and what the node said.
+fn told(agent: &mut Agent) -> (usize, Vec<DomainSample>, Vec<EndSample>, NodeSample) {
+    let all = reports(agent);
+    let (mut domains, mut ends, mut last) = (Vec::new(), Vec::new(), None);
+    for report in &all {
+        assert!(last.is_none(), "the node comes last");
+        assert!(report.to_bytes().unwrap().len() <= MAX_ORDER_BYTES);
+        let Report::Sampled { node, domains: some, ends: others } = report else { panic!("{report:?}") };
+        domains.extend(some.iter().copied());
+        ends.extend(others.iter().cloned());
+        last.clone_from(node);
+    }
+    (all.len(), domains, ends, last.expect("the node is told every time"))
+}
+
+#[test]
+fn rounds_are_due_until_they_are_not_wanted() {
+    let mut agent = sampling();
+    assert_eq!(agent.next_tick(), Some(1100 * MS));
+    agent.tick(1099 * MS);
+    assert!(actions(&mut agent).is_empty());
+    agent.tick(1105 * MS);
+    assert_eq!(actions(&mut agent), [Action::Sample]);
+    assert_eq!(agent.next_tick(), Some(1205 * MS));
+    // A root that is behind is spared one.
+    agent.let_clients_ask(false);
+    agent.tick(1205 * MS);
+    assert!(actions(&mut agent).is_empty());
+    agent.let_clients_ask(true);
+    // Another period counts from the last round, and what was told is not told again.
+    agent.execute(Order::Sample { period_ms: 0 }, vec![]).unwrap();
+    agent.execute(Order::Sample { period_ms: 0 }, vec![]).unwrap();
+    assert_eq!(actions(&mut agent), [Action::StopSampling]);
+    assert_eq!(agent.next_tick(), None);
+    agent.tick(5000 * MS);
+    agent.execute(Order::Sample { period_ms: 1 }, vec![]).unwrap();
+    agent.execute(Order::Sample { period_ms: 2 }, vec![]).unwrap();
+    assert_eq!(actions(&mut agent), [Action::StartSampling]);
+    assert_eq!(agent.next_tick(), Some(5010 * MS), "not quicker than a hundred times a second");
+}
+
+#[test]
+fn a_round_is_paid_for_before_the_next() {
+    let mut agent = sampling();
+    agent.tick(1100 * MS);
+    actions(&mut agent);
+    agent.sampled(round(&[], &[], 3 * MS));
+    let (_, _, _, node) = told(&mut agent);
+    assert_eq!((node.period_ms, u64::from(node.cost_ppm)), (1000, SHARE_PPM));
+    assert_eq!(agent.next_tick(), Some(2100 * MS));
+    // Then it turns out what telling cost; of the next round that is expected beforehand.
+    agent.round_took(6 * MS, 3 * MS);
+    assert_eq!(agent.next_tick(), Some(3100 * MS));
+    agent.tick(3100 * MS);
+    agent.sampled(round(&[], &[], 0));
+    assert_eq!(told(&mut agent).3.period_ms, 1000);
+    agent.round_took(150_000, 50_000);
+    assert_eq!(agent.next_tick(), Some(3200 * MS), "what is wanted, if it costs less");
+    agent.tick(3200 * MS);
+    agent.sampled(round(&[], &[], u64::MAX / 2));
+    assert_eq!(told(&mut agent).3.period_ms, u32::MAX);
+}
+
+#[test]
+fn what_was_told_is_not_told_again() {
+    let mut agent = sampling();
+    let one_round = |agent: &mut Agent, domains: &[DomainSample], ends: &[EndSample]| {
+        agent.sampled(round(domains, ends, 0));
+        told(agent)
+    };
+    let (count, domains, ends, _) =
+        one_round(&mut agent, &[sample(1, 5), sample(2, 6)], &[end(1, 7, 0), end(2, 8, 0)]);
+    assert_eq!((count, domains.len(), ends.len()), (1, 2, 2));
+    let (count, domains, ends, _) =
+        one_round(&mut agent, &[sample(1, 5), sample(2, 7)], &[end(1, 7, 0), end(2, 8, 3)]);
+    assert_eq!((count, domains, ends), (1, vec![sample(2, 7)], vec![end(2, 8, 3)]));
+    // Who is not one of this agent's is nobody.
+    let (_, domains, ends, _) = one_round(&mut agent, &[sample(3, 5)], &[end(3, 7, 0)]);
+    assert_eq!((domains, ends), (vec![], vec![]));
+    // A closed end is told once; what was opened and closed between rounds too.
+    let closed = |end| EndSample { open: false, ..end };
+    let (_, _, ends, _) = one_round(&mut agent, &[], &[closed(end(1, 7, 4)), closed(end(1, 9, 1))]);
+    assert_eq!(ends, [closed(end(1, 7, 4)), closed(end(1, 9, 1))]);
+    // After a stop it is all new.
+    agent.execute(Order::Sample { period_ms: 0 }, vec![]).unwrap();
+    agent.execute(Order::Sample { period_ms: 100 }, vec![]).unwrap();
+    let (_, domains, ends, _) = one_round(&mut agent, &[sample(2, 7)], &[end(2, 8, 3)]);
+    assert_eq!((domains.len(), ends.len()), (1, 1));
+}
+
+#[test]
+fn the_ends_of_a_domain_that_is_gone_are_closed() {
+    let mut agent = sampling();
+    agent.sampled(round(&[sample(1, 5)], &[end(1, 7, 1), end(1, 8, 1), end(2, 9, 1)], 0));
+    reports(&mut agent);
+    agent.ended(domain(1), Exit::Exited { status: 0 });
+    reports(&mut agent);
+    // Of one its page told more in the end; of the other nothing more is known.
+    agent.sampled(round(&[sample(1, 9)], &[end(1, 7, 2)], 0));
+    let (_, domains, ends, _) = told(&mut agent);
+    let closed = |end| EndSample { open: false, ..end };
+    assert_eq!((domains, ends), (vec![], vec![closed(end(1, 7, 2)), closed(end(1, 8, 1))]));
+    agent.sampled(round(&[], &[end(1, 7, 3)], 0));
+    assert_eq!(told(&mut agent).2, []);
+    let held: usize =
+        agent.held().iter().filter(|(name, _)| name.starts_with("sampled")).map(|(_, n)| n).sum();
+    assert_eq!(held, 2, "domain 2 and its end");
+}
+
+#[test]
+fn domains_are_children_and_clients_as_long_as_they_are_either() {
+    let mut agent = sampling();
+    let pids = |agent: &Agent| agent.processes().map(|(_, pid)| pid).collect::<Vec<i32>>();
+    let admit = |agent: &mut Agent, pid, index| {
+        let connection = agent.client_connected(pid, true).unwrap();
+        agent.execute(Order::Admitted { connection, domain: domain(index) }, vec![]).unwrap();
+        connection
+    };
+    let child = admit(&mut agent, 51, 1);
+    let (first, second) = (admit(&mut agent, 90, 3), admit(&mut agent, 91, 3));
+    assert_eq!(pids(&agent), [51, 52, 90]);
+    agent.ended(domain(1), Exit::Exited { status: 0 });
+    assert_eq!(pids(&agent), [51, 52, 90], "its connection is still there");
+    agent.client_gone(child);
+    agent.client_gone(first);
+    assert_eq!(pids(&agent), [52, 90]);
+    agent.execute(Order::Dismiss { connection: second }, vec![]).unwrap();
+    assert_eq!(pids(&agent), [52]);
+    let other = admit(&mut agent, 92, 4);
+    agent.execute(Order::Admitted { connection: other, domain: domain(5) }, vec![]).unwrap();
+    assert_eq!(agent.processes().collect::<Vec<_>>(), [(domain(2), 52), (domain(5), 92)]);
+    agent.children_destroyed();
+    agent.client_gone(other);
+    assert!(pids(&agent).is_empty());
+}
+
+#[test]
+fn a_round_takes_as_many_reports_as_it_needs() {
+    let mut agent = sampling();
+    for index in 3..900 {
+        agent.started(domain(index), index as i32, &[]);
+    }
+    reports(&mut agent);
+    let domains: Vec<DomainSample> = (1..900).map(|index| sample(index, 1)).collect();
+    let ends: Vec<EndSample> = (0..2000).map(|channel| end(1, channel, 1)).collect();
+    let power = PowerSample { name: "x".repeat(64), power_mw: 1 };
+    let node = NodeSample {
+        governors: vec!["y".repeat(32); 16],
+        power: vec![power; MAX_METERS as usize],
+        ..node(1024)
+    };
+    agent.sampled(Round { node: node.clone(), domains: &domains, ends: &ends, cost_ns: 0 });
+    let (count, told_domains, told_ends, told_node) = told(&mut agent);
+    assert!((9..16).contains(&count), "{count}");
+    assert_eq!((told_domains, told_ends), (domains, ends));
+    assert_eq!(told_node.cores, node.cores);
+    // At every number of ends the last report has what is left and the node.
+    for ends in [1, 150, 255, 256, 257, 400] {
+        let ends: Vec<EndSample> = (0..ends).map(|channel| end(2, 5000 + channel, ends)).collect();
+        agent.sampled(Round { node: node.clone(), domains: &[], ends: &ends, cost_ns: 0 });
+        assert_eq!(told(&mut agent).2.len(), ends.len());
+    }
+    assert_eq!(MAX_SAMPLES, 256);
+}
+
+#[test]
+fn what_the_root_asks_is_answered() {
+    let mut agent = Agent::new();
+    agent.execute(Order::Probe { ticket: 4 }, vec![]).unwrap();
+    assert_eq!(reports(&mut agent), [Report::Probed { ticket: 4 }]);
+    let order = Order::SetFrequency {
+        ticket: 5,
+        cores: vec![1],
+        governor: Some("powersave".into()),
+        min_khz: None,
+        max_khz: Some(7),
+    };
+    agent.execute(order, vec![]).unwrap();
+    agent.execute(Order::RestoreFrequency, vec![]).unwrap();
+    assert_eq!(agent.execute(Order::Stop, vec![]), Err(Stopped));
+    let change = FrequencyChange {
+        cores: vec![1],
+        governor: Some("powersave".into()),
+        min_khz: None,
+        max_khz: Some(7),
+    };
+    let expected =
+        [Action::SetFrequency { ticket: 5, change }, Action::RestoreFrequency, Action::RestoreFrequency];
+    assert_eq!(actions(&mut agent), expected, "nothing stays set when it stops");
+    agent.frequency_set(5, Err("no".into()));
+    agent.frequency_set(6, Ok(()));
+    let set = |ticket, failed: Option<&str>| Report::FrequencySet { ticket, failed: failed.map(Into::into) };
+    assert_eq!(reports(&mut agent), [set(5, Some("no")), set(6, None)]);
+}
+
+/// Something that happens to an agent that samples.
+#[derive(Clone, Debug)]
+enum Step {
+    Start(u32),
+    End(u32),
+    Round(Vec<(u32, u32)>, Vec<(u32, u64, u64, bool)>),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let index = 1..9_u32;
+    prop_oneof![
+        index.clone().prop_map(Step::Start),
+        index.clone().prop_map(Step::End),
+        (
+            prop::collection::vec((index.clone(), 0..3_u32), 0..6),
+            prop::collection::vec((index, 1..4_u64, 0..3_u64, any::<bool>()), 0..8)
+        )
+            .prop_map(|(domains, ends)| Step::Round(domains, ends)),
+    ]
+}
+
+proptest! {
+    /// Whoever takes in only what is told knows what was seen last of all that live, and nothing is open of the others.
+    #[test]
+    fn differences_come_to_the_whole(steps in prop::collection::vec(step(), 0..60)) {
+        let mut agent = Agent::new();
+        agent.execute(Order::Sample { period_ms: 100 }, vec![]).unwrap();
+        let (mut seen_domains, mut seen_ends) = (BTreeMap::new(), BTreeMap::new());
+        let (mut known_domains, mut known_ends) = (BTreeMap::new(), BTreeMap::new());
+        // No domain has the number of one before it.
+        let (mut live, mut ever) = (BTreeSet::new(), BTreeSet::new());
+        for step in steps {
+            match step {
+                Step::Start(index) => if ever.insert(index) {
+                    live.insert(index);
+                    agent.started(domain(index), index as i32, &[]);
+                },
+                Step::End(index) => if live.remove(&index) {
+                    agent.ended(domain(index), Exit::Exited { status: 0 });
+                    for stream in [1, 2] {
+                        agent.output_read(domain(index), stream, Vec::new());
+                    }
+                    seen_domains.retain(|of, _| *of != domain(index));
+                    known_domains.retain(|of, _| *of != domain(index));
+                    seen_ends.retain(|(of, _), _| *of != domain(index));
+                },
+                Step::Round(domains, ends) => {
+                    let domains: Vec<DomainSample> =
+                        domains.into_iter().map(|(index, load)| sample(index, load)).collect();
+                    let ends: Vec<EndSample> = ends.into_iter()
+                        .map(|(index, channel, sent, open)| EndSample { open, ..end(index, channel, sent) })
+                        .collect();
+                    for sample in domains.iter().filter(|one| live.contains(&one.domain.index())) {
+                        seen_domains.insert(sample.domain, *sample);
+                    }
+                    for end in ends.iter().filter(|one| live.contains(&one.domain.index())) {
+                        match end.open {
+                            true => seen_ends.insert((end.domain, end.channel), end.clone()),
+                            false => seen_ends.remove(&(end.domain, end.channel)),
+                        };
+                    }
+                    reports(&mut agent);
+                    agent.sampled(round(&domains, &ends, 0));
+                    let (_, domains, ends, _) = told(&mut agent);
+                    known_domains.extend(domains.into_iter().map(|sample| (sample.domain, sample)));
+                    for end in ends {
+                        match end.open {
+                            true => known_ends.insert((end.domain, end.channel), end.clone()),
+                            false => known_ends.remove(&(end.domain, end.channel)),
+                        };
+                    }
+                    prop_assert_eq!(&known_domains, &seen_domains);
+                    prop_assert_eq!(&known_ends, &seen_ends);
+                }
+            }
+        }
+    }
+}
