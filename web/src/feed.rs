@@ -14,6 +14,7 @@ use tombolo::{Console, Domain, DomainId, Error, NodeId, Record, RegionId, Value}
 
 use crate::keeper::{Keeper, Picture};
 use crate::rows::{Row, Rows, quoted};
+use crate::server::Site;
 use crate::text::Decoder;
 use crate::view::{self, Cut};
 
@@ -130,23 +131,23 @@ struct Piece {
 
 impl Feed {
     /// Asks again and again, until the page is gone or there is no more to come.
-    pub(crate) async fn run(self, keeper: Keeper, number: u64, feeder: mpsc::Sender<Parcel>) {
-        let door = Door { number, feeder };
+    pub(crate) async fn run(self, site: Arc<Site>, number: u64, feeder: mpsc::Sender<Parcel>) {
+        let (door, keeper) = (Door { number, feeder }, &site.keeper);
         // `None` is that the page is gone.
         let _: Option<()> = match self {
             Feed::Holders { region } => {
-                repeat(&door, &keeper, LISTS_EVERY, move |picture, domain| holders(picture, domain, &region))
+                repeat(&door, keeper, LISTS_EVERY, move |picture, domain| holders(picture, domain, &region))
                     .await
             }
             Feed::Names(query) => {
-                repeat(&door, &keeper, LISTS_EVERY, move |_, domain| names(domain, &query)).await
+                repeat(&door, keeper, LISTS_EVERY, move |_, domain| names(domain, &query)).await
             }
             Feed::History(query) => {
                 let every = HISTORY_EVERY.max(Duration::from_millis(query.step_ms.into()));
-                repeat(&door, &keeper, every, move |picture, domain| history(picture, domain, &query)).await
+                repeat(&door, keeper, every, move |picture, domain| history(picture, domain, &query)).await
             }
-            Feed::Output { domain } => output(&door, &keeper, &domain).await,
-            Feed::Console { node } => console(&door, &keeper, &node).await,
+            Feed::Output { domain } => output(&door, keeper, &domain).await,
+            Feed::Console { node } => console(&door, &site, &node).await,
         };
     }
 }
@@ -343,8 +344,11 @@ impl Drop for Leaving {
 }
 
 /// What a node's console shows. It takes a domain of its own, for what comes says not of which node it is.
-async fn console(door: &Door, keeper: &Keeper, node: &str) -> Option<()> {
-    let (machine, node) = (keeper.picture().machine.clone(), node.to_owned());
+async fn console(door: &Door, site: &Site, node: &str) -> Option<()> {
+    let Ok(permit) = Arc::clone(&site.consoles).try_acquire_owned() else {
+        return door.send(Fed::Failed("too many consoles are looked at: close one".to_owned())).await;
+    };
+    let (machine, node) = (site.keeper.picture().machine.clone(), node.to_owned());
     let opened = spawn_blocking(move || Domain::attach_to_machine(&machine)?.console(&node)).await.ok()?;
     let console = match opened {
         Ok(console) => console,
@@ -354,7 +358,10 @@ async fn console(door: &Door, keeper: &Keeper, node: &str) -> Option<()> {
     let _leaving = Leaving(Arc::clone(&left));
     let (sender, mut read) = mpsc::channel(1);
     // A thread of the runtime's: it ends within a moment of the watch.
-    spawn_blocking(move || read_console(&console, &left, &sender));
+    spawn_blocking(move || {
+        read_console(&console, &left, &sender);
+        drop(permit);
+    });
     let mut decoder = Decoder::default();
     door.send(Fed::Members(said(&[], 0, false, false))).await?;
     while let Some(result) = read.recv().await {

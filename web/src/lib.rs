@@ -16,8 +16,11 @@ mod feed;
 mod guard;
 mod keeper;
 mod live;
+mod metrics;
 mod rows;
 mod server;
+#[cfg(test)]
+mod testing;
 mod text;
 pub mod view;
 

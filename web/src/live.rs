@@ -185,7 +185,7 @@ impl Session {
         let number = self.last_number;
         let feed = view.feed();
         let task =
-            feed.map(|feed| tokio::spawn(feed.run(self.site.keeper.clone(), number, self.feeder.clone())));
+            feed.map(|feed| tokio::spawn(feed.run(Arc::clone(&self.site), number, self.feeder.clone())));
         Watch { view, sent: Sent::default(), number, task }
     }
 

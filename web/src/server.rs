@@ -14,16 +14,22 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tombolo::Domain;
 
-use crate::api::{self, Problem};
+use crate::api::{self, Images, Problem};
 use crate::guard::{Admission, Guard, Peer, Refusal, Token};
 use crate::keeper::Keeper;
 use crate::{assets, connection, live};
 
 /// The port that is taken when none is named and it is free.
 pub(crate) const USUAL_PORT: u16 = 7420;
+
+/// The most consoles of nodes that are looked at, by all pages together.
+const MAX_CONSOLES: usize = 8;
+
+/// The most threads for what blocks.
+const MAX_THREADS: usize = 64;
 
 /// How long whoever is being answered gets when the server stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
@@ -94,6 +100,9 @@ pub(crate) struct Site {
     pub(crate) guard: Guard,
     pub(crate) keeper: Keeper,
     pub(crate) options: Options,
+    pub(crate) images: Images,
+    /// Those that are looked at take a thread each.
+    pub(crate) consoles: Arc<Semaphore>,
     /// Is true once it is over.
     pub(crate) over: watch::Receiver<bool>,
 }
@@ -166,13 +175,19 @@ impl Server {
     /// # Errors
     /// [`ServeError::System`].
     pub fn run(self) -> Result<(), ServeError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(MAX_THREADS)
+            .build();
         let runtime = runtime.map_err(system("start to serve"))?;
         let over = self.over.subscribe();
         let site = Arc::new(Site {
             guard: Guard::new(self.token, self.address.port(), self.options.steer),
             keeper: self.keeper,
             options: self.options,
+            images: Images::default(),
+            consoles: Arc::new(Semaphore::new(MAX_CONSOLES)),
             over: over.clone(),
         });
         let listener = self.listener;

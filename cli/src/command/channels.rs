@@ -8,7 +8,6 @@ use tombolo::{DomainId, TracedInfo, TransportKind};
 use tombolo_trace::page::RowState;
 use tombolo_trace::snapshot::RowInfo;
 
-use super::trace::all_rows;
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
 use crate::text::{self, Table};
@@ -69,7 +68,7 @@ type Ends = [Option<End>; 2];
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let domain = context.attach_running()?;
     let mut channels: BTreeMap<u64, Ends> = BTreeMap::new();
-    for (info, rows) in all_rows(&domain)? {
+    for (info, rows) in domain.channel_rows()? {
         for row in rows {
             let ends = channels.entry(row.channel).or_default();
             ends[usize::from(row.accepting)] = Some((info.clone(), row));

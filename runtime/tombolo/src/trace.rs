@@ -12,6 +12,8 @@
 //! sort(&mut [3, 1, 2]);
 //! ```
 
+mod collect;
+
 use std::fs::File;
 use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
@@ -25,7 +27,9 @@ use tombolo_trace::layout::HEAD_BYTES;
 use tombolo_trace::snapshot::Head;
 use tombolo_transport::trace::{Happening, Kind, Recorder};
 
+pub use collect::{CollectError, Collector, Summary};
 pub use tombolo_control::MAX_TRACE_READ_BYTES;
+pub use tombolo_trace::snapshot::RowInfo;
 use tombolo_control::TracedInfo;
 
 use crate::domain::Domain;

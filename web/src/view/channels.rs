@@ -101,7 +101,7 @@ fn depths(channel: &SeenChannel) -> u64 {
 }
 
 /// Who is at the ends of a channel: the one that connected, and the one that accepted.
-fn ends(channel: &SeenChannel) -> (Option<DomainId>, Option<DomainId>) {
+pub(crate) fn ends(channel: &SeenChannel) -> (Option<DomainId>, Option<DomainId>) {
     let (a, b) = (channel.connecting.as_ref(), channel.accepting.as_ref());
     let told = |own: Option<&EndSample>, other: Option<&EndSample>| {
         own.map(|end| end.domain).or_else(|| other.and_then(|end| end.peer))

@@ -15,6 +15,8 @@ pub use channels::{ChannelRow, ChannelSort, ChannelsQuery, FlowRow, channels};
 pub use domains::{DomainDetail, DomainRow, DomainSort, DomainState, DomainsQuery, domain, domains};
 pub use events::{EventRow, EventsQuery, events};
 pub use machine::{MachineRow, machine};
+pub(crate) use channels::ends as channel_ends;
+pub(crate) use nodes::{load, power_mw};
 pub use nodes::{CoreRow, EngineRow, LinkRow, NodeDetail, NodeRow, PowerRow, links, node, nodes};
 pub use regions::{HolderRow, RegionRow, RegionsQuery, holders, regions};
 
@@ -81,8 +83,13 @@ impl Filter {
     }
 }
 
+/// A domain's id, as text.
+pub(crate) fn domain_name(id: DomainId) -> String {
+    id.to_string()
+}
+
 /// What is known of a node by its number.
-fn node_name(seen: &Seen, node: NodeId) -> String {
+pub(crate) fn node_name(seen: &Seen, node: NodeId) -> String {
     seen.nodes.get(&node).map_or_else(|| node.to_string(), |node| node.info.name.clone())
 }
 

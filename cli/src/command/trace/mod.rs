@@ -1,6 +1,5 @@
 //! `tombolo trace`
 
-mod collect;
 mod cost;
 mod export;
 mod file;
@@ -13,8 +12,6 @@ use clap::{Args, Subcommand};
 
 use crate::context::Context;
 use crate::failure::Failure;
-
-pub(super) use collect::all_rows;
 
 /// Records what happens on a machine, and shows it
 ///

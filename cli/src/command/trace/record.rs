@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tombolo::trace::Recording;
+use tombolo::trace::{CollectError, Collector, Recording, Summary};
 use tombolo::{Domain, NodeInfo};
 
-use super::collect::{Collector, Summary};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::text::count;
@@ -106,6 +105,14 @@ fn create(path: &Path) -> Result<BufWriter<File>, Failure> {
     Ok(BufWriter::with_capacity(1 << 20, file))
 }
 
+/// A failure to write, with what.
+fn failed(path: &Path) -> impl Fn(CollectError) -> Failure {
+    move |error| match error {
+        CollectError::Machine(error) => error.into(),
+        CollectError::Write(error) => Failure::system(format!("write {}", path.display()))(error),
+    }
+}
+
 fn say(context: &Context, path: &Path, summary: &Summary) {
     let events = count(summary.events as usize, "event");
     let domains = count(summary.domains, "domain");
@@ -122,7 +129,8 @@ fn say(context: &Context, path: &Path, summary: &Summary) {
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let domain = if options.command.is_empty() { context.attach_running()? } else { context.attach()? };
-    let mut collector = Collector::new(domain.clone(), options.output.clone(), create(&options.output)?)?;
+    let failed = failed(&options.output);
+    let mut collector = Collector::new(domain.clone(), create(&options.output)?).map_err(&failed)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&interrupted))
@@ -132,12 +140,12 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let mut command = Meanwhile::start(&domain, &options.command)?;
     let until = options.time.map(|time| Instant::now() + time);
     let status = loop {
-        let found = collector.collect()?;
+        let found = collector.collect().map_err(&failed)?;
         if let Some(status) = command.ended()? {
             break Some(status);
         }
         // Somebody else stopped it: the machine goes down when this has read the rest and left.
-        if !collector.on {
+        if !collector.is_on() {
             break None;
         }
         let over = until.is_some_and(|until| Instant::now() >= until);
@@ -146,7 +154,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
             break Some(0);
         }
         if found == 0 {
-            collector.flush()?;
+            collector.flush().map_err(&failed)?;
             let left = until.map_or(PAUSE, |until| until.saturating_duration_since(Instant::now()));
             std::thread::sleep(PAUSE.min(left));
         }
@@ -154,8 +162,8 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     if status.is_some() {
         domain.stop_trace()?;
     }
-    while collector.collect()? > 0 {}
-    let summary = collector.finish()?;
+    while collector.collect().map_err(&failed)? > 0 {}
+    let summary = collector.finish().map_err(&failed)?;
     let let_go = domain.stop_trace();
     if status.is_some() {
         let_go?;
@@ -228,9 +236,10 @@ pub(super) fn stop(context: &Context) -> Result<(), Failure> {
 
 pub(super) fn dump(context: &Context, options: &DumpOptions) -> Result<(), Failure> {
     let domain = context.attach_running()?;
-    let mut collector = Collector::new(domain.clone(), options.output.clone(), create(&options.output)?)?;
-    collector.collect()?;
-    let summary = collector.finish()?;
+    let failed = failed(&options.output);
+    let mut collector = Collector::new(domain.clone(), create(&options.output)?).map_err(&failed)?;
+    collector.collect().map_err(&failed)?;
+    let summary = collector.finish().map_err(&failed)?;
     if !domain.traced()?.on {
         domain.stop_trace()?;
     }

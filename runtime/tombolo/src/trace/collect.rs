@@ -1,17 +1,18 @@
 //! Reading what domains wrote, from outside of them, into a file.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{self, Write};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tombolo::trace::MAX_TRACE_READ_BYTES;
-use tombolo::{Domain, DomainId, Error, TracedInfo};
+use tombolo_base::DomainId;
+use tombolo_control::TracedInfo;
 use tombolo_trace::file::{self, Chunk, DomainHead, Fate, NodeHead};
 use tombolo_trace::layout::{EVENT_BYTES, HEAD_BYTES, ROW_BYTES};
 use tombolo_trace::snapshot::{self, Head, RowInfo};
 
-use crate::failure::Failure;
+use super::MAX_TRACE_READ_BYTES;
+use crate::domain::Domain;
+use crate::error::Error;
 
 /// Rows in one chunk.
 const ROWS_TOGETHER: usize = 4096;
@@ -34,37 +35,62 @@ struct Followed {
     rows_at: Instant,
 }
 
-/// Reads the pages of a machine's domains into a file.
-pub(super) struct Collector<W: Write> {
+/// Why a trace is not collected.
+#[derive(Debug, thiserror::Error)]
+pub enum CollectError {
+    /// The machine said no.
+    #[error(transparent)]
+    Machine(#[from] Error),
+    /// What was read cannot be written.
+    #[error("the trace cannot be written: {0}")]
+    Write(#[source] io::Error),
+}
+
+/// Reads what a machine's domains trace into a file of traces, while they go on or after they were stopped.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use tombolo::trace::{Collector, Recording};
+///
+/// let domain = tombolo::Domain::attach()?;
+/// let mut collector = Collector::new(domain.clone(), std::fs::File::create("job.tbt")?)?;
+/// domain.start_trace(Recording { keep_first: false, while_attached: true })?;
+/// // For as long as is wanted, again and again:
+/// collector.collect()?;
+/// domain.stop_trace()?;
+/// while collector.collect()? > 0 {}
+/// println!("{} events", collector.finish()?.events);
+/// domain.stop_trace()?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Collector<W: Write> {
     domain: Domain,
-    path: PathBuf,
     out: W,
     chunks: u64,
     followed: BTreeMap<DomainId, Followed>,
     /// Whether the machine traced when it was last looked at.
-    pub(super) on: bool,
+    on: bool,
     /// Domains that went with their node while they were followed.
     lost: usize,
     /// Events written.
-    pub(super) events: u64,
+    events: u64,
     /// Events known to be missing.
-    pub(super) missed: u64,
+    missed: u64,
 }
 
 impl<W: Write> Collector<W> {
-    /// Starts a file; `path` is what it is called in messages.
-    pub(super) fn new(domain: Domain, path: PathBuf, out: W) -> Result<Self, Failure> {
-        let mut collector = Collector {
-            domain,
-            path,
-            out,
-            chunks: 0,
-            followed: BTreeMap::new(),
-            on: false,
-            lost: 0,
-            events: 0,
-            missed: 0,
-        };
+    fn of(domain: Domain, out: W) -> Self {
+        let followed = BTreeMap::new();
+        Collector { domain, out, chunks: 0, followed, on: false, lost: 0, events: 0, missed: 0 }
+    }
+
+    /// Starts a file.
+    ///
+    /// # Errors
+    /// [`CollectError`].
+    pub fn new(domain: Domain, out: W) -> Result<Self, CollectError> {
+        let mut collector = Self::of(domain, out);
         let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let header = file::header(u64::try_from(created.as_nanos()).unwrap_or(0));
         collector.write_bytes(&header)?;
@@ -83,23 +109,29 @@ impl<W: Write> Collector<W> {
         Ok(collector)
     }
 
-    /// How many domains were met.
-    pub(super) fn domains(&self) -> usize {
-        self.followed.len()
+    /// Whether the machine traced when it was last looked at.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.on
     }
 
-    fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        let path = &self.path;
-        self.out.write_all(bytes).map_err(|error| Failure::system(format!("write {}", path.display()))(error))
+    /// How many events were collected.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events
     }
 
-    fn write(&mut self, chunk: &Chunk) -> Result<(), Failure> {
+    fn write_bytes(&mut self, bytes: &[u8]) -> Result<(), CollectError> {
+        self.out.write_all(bytes).map_err(CollectError::Write)
+    }
+
+    fn write(&mut self, chunk: &Chunk) -> Result<(), CollectError> {
         self.chunks += 1;
         self.write_bytes(&chunk.to_bytes())
     }
 
     /// A part of a page; `None` when it is gone, as its node is.
-    fn read(&self, id: DomainId, offset: usize, length: usize) -> Result<Option<Vec<u8>>, Failure> {
+    fn read(&self, id: DomainId, offset: usize, length: usize) -> Result<Option<Vec<u8>>, Error> {
         let mut bytes = Vec::with_capacity(length);
         while bytes.len() < length {
             let wanted = (length - bytes.len()).min(MAX_TRACE_READ_BYTES as usize) as u32;
@@ -107,20 +139,23 @@ impl<W: Write> Collector<W> {
                 Ok(piece) if piece.is_empty() => return Ok(None),
                 Ok(piece) => bytes.extend(piece),
                 Err(Error::Monitor(_)) => return Ok(None),
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
         }
         Ok(Some(bytes))
     }
 
-    fn head(&self, id: DomainId) -> Result<Option<Head>, Failure> {
+    fn head(&self, id: DomainId) -> Result<Option<Head>, Error> {
         let bytes = self.read(id, 0, HEAD_BYTES)?;
         // A domain that wrote over its own head is not traced.
         Ok(bytes.and_then(|bytes| Head::from_bytes(&bytes).ok()))
     }
 
     /// Reads what is new; says how many events that was.
-    pub(super) fn collect(&mut self) -> Result<u64, Failure> {
+    ///
+    /// # Errors
+    /// [`CollectError`].
+    pub fn collect(&mut self) -> Result<u64, CollectError> {
         let before = self.events;
         let traced = self.domain.traced()?;
         self.on = traced.on;
@@ -139,11 +174,14 @@ impl<W: Write> Collector<W> {
     }
 
     /// Writes out what was collected.
-    pub(super) fn flush(&mut self) -> Result<(), Failure> {
-        self.out.flush().map_err(Failure::system(format!("write {}", self.path.display())))
+    ///
+    /// # Errors
+    /// [`CollectError::Write`].
+    pub fn flush(&mut self) -> Result<(), CollectError> {
+        self.out.flush().map_err(CollectError::Write)
     }
 
-    fn follow(&mut self, info: &TracedInfo) -> Result<(), Failure> {
+    fn follow(&mut self, info: &TracedInfo) -> Result<(), CollectError> {
         let Some(head) = self.head(info.id)? else { return Ok(()) };
         if !self.followed.contains_key(&info.id) {
             // A domain that was started and has not come up to its page yet will be there the next time.
@@ -175,7 +213,7 @@ impl<W: Write> Collector<W> {
         Ok(())
     }
 
-    fn take_texts(&mut self, id: DomainId, head: &Head) -> Result<(), Failure> {
+    fn take_texts(&mut self, id: DomainId, head: &Head) -> Result<(), CollectError> {
         let Some(followed) = self.followed.get(&id) else { return Ok(()) };
         let (number, from, to) = (followed.number, followed.text_bytes, head.text_used_bytes);
         if to <= from {
@@ -192,7 +230,7 @@ impl<W: Write> Collector<W> {
     }
 
     /// Reads the new events of a lane, piece by piece. What was written over meanwhile is missing.
-    fn take_lane(&mut self, id: DomainId, head: &Head, lane: usize) -> Result<(), Failure> {
+    fn take_lane(&mut self, id: DomainId, head: &Head, lane: usize) -> Result<(), CollectError> {
         let Some(followed) = self.followed.get(&id) else { return Ok(()) };
         let (number, cursor) = (followed.number, followed.cursors.get(lane).copied().unwrap_or(0));
         let unread = head.unread(lane, cursor);
@@ -219,14 +257,17 @@ impl<W: Write> Collector<W> {
     }
 
     /// Reads the counters of a domain's channels.
-    fn rows(&self, id: DomainId) -> Result<Vec<RowInfo>, Failure> {
+    fn rows(&self, id: DomainId) -> Result<Vec<RowInfo>, Error> {
         let Some(head) = self.head(id)? else { return Ok(Vec::new()) };
         let bytes = self.read(id, head.shape.rows_offset(), head.rows_used * ROW_BYTES)?;
         Ok(snapshot::rows(&bytes.unwrap_or_default()))
     }
 
     /// Ends the file: counters, how each domain is, and the mark that it is whole.
-    pub(super) fn finish(mut self) -> Result<Summary, Failure> {
+    ///
+    /// # Errors
+    /// [`CollectError`].
+    pub fn finish(mut self) -> Result<Summary, CollectError> {
         let ends: Vec<(DomainId, u32, Fate)> =
             self.followed.iter().map(|(id, followed)| (*id, followed.number, followed.fate)).collect();
         for (id, domain, fate) in ends {
@@ -244,33 +285,32 @@ impl<W: Write> Collector<W> {
         let chunks = self.chunks;
         self.write(&Chunk::End { chunks })?;
         self.flush()?;
-        let (domains, lost) = (self.domains(), self.lost);
+        let (domains, lost) = (self.followed.len(), self.lost);
         Ok(Summary { events: self.events, missed: self.missed, domains, lost })
     }
 }
 
-/// What a file holds.
-pub(super) struct Summary {
-    pub(super) events: u64,
-    pub(super) missed: u64,
-    pub(super) domains: usize,
+/// What a file of traces holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Summary {
+    /// Events.
+    pub events: u64,
+    /// Events that are known to be missing: they came faster than they were read.
+    pub missed: u64,
+    /// Domains.
+    pub domains: usize,
     /// Of these the ones whose last moments went with their node.
-    pub(super) lost: usize,
+    pub lost: usize,
 }
 
-/// The counters of every channel end of a machine, with whose it is.
-pub(crate) fn all_rows(domain: &Domain) -> Result<Vec<(TracedInfo, Vec<RowInfo>)>, Failure> {
-    let reader = Collector {
-        domain: domain.clone(),
-        path: PathBuf::new(),
-        out: std::io::sink(),
-        chunks: 0,
-        followed: BTreeMap::new(),
-        on: false,
-        lost: 0,
-        events: 0,
-        missed: 0,
-    };
-    let traced = domain.traced()?.domains.into_iter().filter(|info| info.id != domain.id());
-    traced.map(|info| Ok((info.clone(), reader.rows(info.id)?))).collect()
+impl Domain {
+    /// The counters of every end of a channel of a machine, with whose it is.
+    ///
+    /// # Errors
+    /// [`Error::MonitorLost`].
+    pub fn channel_rows(&self) -> Result<Vec<(TracedInfo, Vec<RowInfo>)>, Error> {
+        let reader = Collector::of(self.clone(), io::sink());
+        let traced = self.traced()?.domains.into_iter().filter(|info| info.id != self.id());
+        traced.map(|info| Ok((info.clone(), reader.rows(info.id)?))).collect()
+    }
 }

@@ -1,0 +1,188 @@
+//! What changes something. That the server was started to steer was seen to before ([`crate::guard`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use serde::{Deserialize, Serialize};
+use tombolo::observe::Frequency;
+use tombolo::{DomainId, SpawnOptions};
+
+use super::{Answer, FRESH, Problem, ask, body, json, suggest};
+use crate::server::Site;
+use crate::view;
+
+/// What a domain gets to end by itself, unless it is said.
+const GRACE_MS: u64 = 2000;
+
+/// The longest that can be said.
+const MAX_GRACE_MS: u64 = 60_000;
+
+/// Asks to end.
+const TERM: u8 = 15;
+/// Ends for certain.
+const KILL: u8 = 9;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Start {
+    image: String,
+    node: Option<String>,
+    #[serde(default)]
+    arguments: Vec<String>,
+    directory: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    domain: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Stop {
+    domain: String,
+    grace_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Repeat {
+    domain: String,
+    node: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Move {
+    domain: String,
+    node: String,
+    grace_ms: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SetFrequency {
+    node: String,
+    #[serde(default)]
+    cores: Vec<u16>,
+    governor: Option<String>,
+    min_khz: Option<u32>,
+    max_khz: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Node {
+    node: String,
+}
+
+/// What was started, or to which something was done.
+#[derive(Serialize)]
+struct Done {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    domain: Option<String>,
+}
+
+fn done(domain: Option<DomainId>) -> Answer {
+    Ok(json(&Done { domain: domain.map(|id| id.to_string()) }))
+}
+
+/// A domain that can be steered: any but this server's own.
+fn steered(site: &Site, text: &str) -> Result<DomainId, Problem> {
+    let id = view::domain_id(text).map_err(|missing| Problem::not_found(missing.to_string()))?;
+    if site.keeper.picture().observer() == Some(id) {
+        let text = "that is the server of this page itself; Ctrl-C ends it where it was started";
+        return Err(Problem::new(StatusCode::CONFLICT, text));
+    }
+    Ok(id)
+}
+
+fn grace(ms: Option<u64>) -> Duration {
+    Duration::from_millis(ms.unwrap_or(GRACE_MS).min(MAX_GRACE_MS))
+}
+
+/// `POST /api/start`
+pub(super) async fn start(State(site): State<Arc<Site>>, request: Request) -> Answer {
+    let Start { image, node, arguments, directory } = body(request).await?;
+    let found = site.images.find(&site.options.images, &image).await?;
+    let node = match node {
+        Some(node) => node,
+        None => suggest::best(&site.keeper.fresh(FRESH).await.seen, &found)?.node,
+    };
+    let mut options = SpawnOptions::image(&found.path).on(node).args(arguments);
+    if let Some(directory) = directory.filter(|directory| !directory.is_empty()) {
+        options = options.directory(directory);
+    }
+    done(Some(ask(&site, move |domain| domain.spawn(&options)).await?.id()))
+}
+
+/// `POST /api/pause`
+pub(super) async fn pause(State(site): State<Arc<Site>>, request: Request) -> Answer {
+    let id = steered(&site, &body::<Which>(request).await?.domain)?;
+    ask(&site, move |domain| domain.pause(id)).await?;
+    done(Some(id))
+}
+
+/// `POST /api/resume`
+pub(super) async fn resume(State(site): State<Arc<Site>>, request: Request) -> Answer {
+    let id = steered(&site, &body::<Which>(request).await?.domain)?;
+    ask(&site, move |domain| domain.resume(id)).await?;
+    done(Some(id))
+}
+
+/// `POST /api/stop`
+pub(super) async fn stop(State(site): State<Arc<Site>>, request: Request) -> Answer {
+    let Stop { domain, grace_ms } = body(request).await?;
+    let id = steered(&site, &domain)?;
+    ask(&site, move |domain| domain.kill(id, TERM, grace(grace_ms))).await?;
+    done(Some(id))
+}
+
+/// `POST /api/kill`
+pub(super) async fn kill(State(site): State<Arc<Site>>, request: Request) -> Answer {
+    let id = steered(&site, &body::<Which>(request).await?.domain)?;
+    ask(&site, move |domain| domain.kill(id, KILL, Duration::ZERO)).await?;
+    done(Some(id))
+}
+
+/// `POST /api/repeat`
+pub(super) async fn repeat(State(site): State<Arc<Site>>, request: Request) -> Answer {
+    let Repeat { domain, node } = body(request).await?;
+    let id = steered(&site, &domain)?;
+    done(Some(ask(&site, move |domain| domain.repeat(id, node.as_deref())).await?))
+}
+
+/// `POST /api/move`
+pub(super) async fn move_to(State(site): State<Arc<Site>>, request: Request) -> Answer {
+    let Move { domain, node, grace_ms } = body(request).await?;
+    let id = steered(&site, &domain)?;
+    done(Some(ask(&site, move |domain| domain.move_to(id, &node, grace(grace_ms))).await?))
+}
+
+/// `POST /api/frequency`
+pub(super) async fn frequency(State(site): State<Arc<Site>>, request: Request) -> Answer {
+    let SetFrequency { node, cores, governor, min_khz, max_khz } = body(request).await?;
+    let frequency = Frequency { cores, governor, min_khz, max_khz };
+    if frequency == (Frequency { cores: frequency.cores.clone(), ..Frequency::default() }) {
+        return Err(Problem::bad_request("say a governor, the slowest or the fastest"));
+    }
+    ask(&site, move |domain| domain.set_frequency(&node, frequency)).await?;
+    done(None)
+}
+
+/// `POST /api/restore`
+pub(super) async fn restore(State(site): State<Arc<Site>>, request: Request) -> Answer {
+    let Node { node } = body(request).await?;
+    ask(&site, move |domain| domain.restore_frequency(&node)).await?;
+    done(None)
+}
+
+/// `POST /api/restart`
+pub(super) async fn restart(State(site): State<Arc<Site>>, request: Request) -> Answer {
+    let Node { node } = body(request).await?;
+    ask(&site, move |domain| domain.restart_node(&node)).await?;
+    done(None)
+}

@@ -1,0 +1,124 @@
+//! A trace of a few seconds, for Perfetto.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::extract::{Query, State};
+use axum::http::{HeaderValue, header};
+use axum::response::IntoResponse;
+use serde::Deserialize;
+use tombolo::Domain;
+use tombolo::trace::{CollectError, Collector, Recording};
+use tombolo_trace::file::salvage;
+use tombolo_trace::merge::merge;
+use tombolo_trace::perfetto::Export;
+
+use super::{Answer, Problem, blocking};
+use crate::guard::Refusal;
+use crate::server::Site;
+
+/// The longest time to record, in seconds.
+const MAX_SECONDS: u64 = 60;
+
+/// Recording ends earlier when it has come to so many events, some 40 bytes each: it is put in order in memory.
+const MAX_EVENTS: u64 = 4_000_000;
+
+/// Between two looks at what domains have written.
+const PAUSE: Duration = Duration::from_millis(2);
+
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    seconds: u64,
+}
+
+/// Says so when nobody waits for the trace any more.
+struct Leaving(Arc<AtomicBool>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// `GET /trace?seconds=N`
+pub(super) async fn trace(State(site): State<Arc<Site>>, asked: Option<Query<Asked>>) -> Answer {
+    if !site.guard.steers() {
+        // It costs every domain something.
+        return Err(Problem::new(Refusal::ReadOnly.status(), Refusal::ReadOnly.text()));
+    }
+    let seconds = asked.map(|asked| asked.seconds).filter(|seconds| (1..=MAX_SECONDS).contains(seconds));
+    let wrong = || Problem::bad_request(format!("say for how long: /trace?seconds=1 to {MAX_SECONDS}"));
+    let time = Duration::from_secs(seconds.ok_or_else(wrong)?);
+    let picture = site.keeper.picture();
+    let domain = picture.domain.clone().ok_or_else(|| Problem::internal("the machine has not been reached yet"))?;
+    let left = Arc::new(AtomicBool::new(false));
+    let _leaving = Leaving(Arc::clone(&left));
+    let bytes = blocking(move || record(&domain, time, &left)).await?;
+    // Names of machines have letters, digits, dashes and underscores.
+    let file = format!("attachment; filename=\"{}.pftrace\"", picture.machine);
+    let disposition = HeaderValue::from_str(&file).unwrap_or(HeaderValue::from_static("attachment"));
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
+        (header::CONTENT_DISPOSITION, disposition),
+    ];
+    Ok((headers, bytes).into_response())
+}
+
+impl From<CollectError> for Problem {
+    fn from(error: CollectError) -> Problem {
+        match error {
+            CollectError::Machine(error) => error.into(),
+            CollectError::Write(error) => Problem::internal(error.to_string()),
+        }
+    }
+}
+
+/// Stops tracing, whatever happens, and lets go of what the dead left.
+struct Tracing<'a>(&'a Domain);
+
+impl Drop for Tracing<'_> {
+    fn drop(&mut self) {
+        // Where the monitor is gone, so is the trace. The first stops, the second lets go.
+        let _ = self.0.stop_trace().and_then(|()| self.0.stop_trace());
+    }
+}
+
+fn record(domain: &Domain, time: Duration, left: &AtomicBool) -> Result<Vec<u8>, Problem> {
+    let mut file = Vec::new();
+    let mut collector = Collector::new(domain.clone(), &mut file)?;
+    domain.start_trace(Recording { keep_first: false, while_attached: true })?;
+    let tracing = Tracing(domain);
+    let until = Instant::now() + time;
+    loop {
+        let found = collector.collect()?;
+        let over = Instant::now() >= until || collector.events() >= MAX_EVENTS || left.load(Ordering::Relaxed);
+        // Somebody else may have stopped it.
+        if over || !collector.is_on() {
+            break;
+        }
+        if found == 0 {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    domain.stop_trace()?;
+    while collector.collect()? > 0 {}
+    collector.finish()?;
+    drop(tracing);
+    perfetto(&file)
+}
+
+/// What was recorded, in the order of cause and effect, as Perfetto reads it.
+fn perfetto(file: &[u8]) -> Result<Vec<u8>, Problem> {
+    let (recording, error) = salvage(file);
+    if let Some(error) = error {
+        return Err(Problem::internal(format!("what was recorded cannot be read: {error}")));
+    }
+    let timeline = merge(&recording).map_err(|error| Problem::internal(error.to_string()))?;
+    let mut export = Export::new(&recording, &timeline);
+    let mut bytes = export.tracks();
+    while let Some(piece) = export.next_piece() {
+        bytes.extend(piece);
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,335 @@
+//! What is seen of a machine, for Prometheus: its text format, version 0.0.4.
+
+use std::fmt::{Display, Write};
+
+use tombolo::observe::{EndSample, NodePhase, NodeSample, Seen, SeenChannel, SeenDomain, SeenNode};
+
+use crate::keeper::{MonitorState, Picture};
+use crate::view::{channel_ends, domain_name, node_name};
+
+/// What the format is called.
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The most domains, and the most channels, that are told of: those of the lowest numbers. A scraper keeps a series for each.
+const MAX_PARTS: usize = 2000;
+
+/// The longest value of a label, in characters.
+const MAX_LABEL_CHARS: usize = 128;
+
+/// A text that grows by families of series.
+struct Exposition(String);
+
+impl Exposition {
+    /// Begins a family.
+    fn family(&mut self, name: &str, kind: &str, help: &str) -> Family<'_> {
+        let head = self.0.len();
+        // Writing to a string does not fail.
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        let name = name.to_owned();
+        Family { text: &mut self.0, name, head, empty: true }
+    }
+
+    fn gauge(&mut self, name: &str, help: &str) -> Family<'_> {
+        self.family(name, "gauge", help)
+    }
+
+    fn counter(&mut self, name: &str, help: &str) -> Family<'_> {
+        self.family(name, "counter", help)
+    }
+}
+
+/// The series of one name. Without any there is no head either.
+struct Family<'a> {
+    text: &'a mut String,
+    name: String,
+    head: usize,
+    empty: bool,
+}
+
+impl Family<'_> {
+    fn series(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.empty = false;
+        self.text.push_str(&self.name);
+        for (index, (name, value)) in labels.iter().enumerate() {
+            let before = if index == 0 { '{' } else { ',' };
+            let _ = write!(self.text, "{before}{name}=\"");
+            escape(self.text, value);
+            self.text.push('"');
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
+}
+
+impl Drop for Family<'_> {
+    fn drop(&mut self) {
+        if self.empty {
+            self.text.truncate(self.head);
+        }
+    }
+}
+
+/// Writes the value of a label: whatever it is, it stays one.
+fn escape(text: &mut String, value: &str) {
+    for c in value.chars().take(MAX_LABEL_CHARS) {
+        match c {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            c => text.push(c),
+        }
+    }
+}
+
+/// All there is to tell.
+pub(crate) fn render(picture: &Picture) -> String {
+    let mut all = Exposition(String::new());
+    let up = picture.monitor == MonitorState::Connected && picture.taken.is_some();
+    all.gauge("tombolo_monitor_up", "Whether the machine's monitor answers; without it nothing else is told")
+        .series(&[("machine", &picture.machine)], u8::from(up));
+    if up {
+        let seen = &picture.seen;
+        nodes(&mut all, seen);
+        cores(&mut all, seen);
+        links(&mut all, seen);
+        domains(&mut all, seen);
+        channels(&mut all, seen);
+        let regions = seen.regions.values().map(|region| region.info.length_bytes);
+        all.gauge("tombolo_region_bytes", "Bytes of all regions").series(&[], regions.sum::<u64>());
+        let last = seen.events.keys().next_back().copied().unwrap_or(0);
+        all.counter("tombolo_events_total", "Events that the monitor has told of").series(&[], last);
+        left_out(&mut all, seen);
+    }
+    own(&mut all);
+    all.0
+}
+
+fn thousandth(value: impl Into<u64>) -> f64 {
+    value.into() as f64 / 1000.0
+}
+
+fn nodes(all: &mut Exposition, seen: &Seen) {
+    let mut family = all.gauge("tombolo_node_up", "Whether a node is up");
+    for node in seen.nodes.values() {
+        let info = &node.info;
+        let labels = [("node", &*info.name), ("isa", info.isa.name()), ("kind", &info.kind)];
+        family.series(&labels, u8::from(node.phase == NodePhase::Up));
+    }
+    drop(family);
+    let mut each = |name, help, value: &dyn Fn(&SeenNode) -> Option<f64>| {
+        let mut family = all.gauge(name, help);
+        for node in seen.nodes.values() {
+            if let Some(value) = value(node) {
+                family.series(&[("node", &node.info.name)], value);
+            }
+        }
+    };
+    let sampled = |value: fn(&NodeSample) -> f64| move |node: &SeenNode| node.sample.as_ref().map(value);
+    each("tombolo_node_domains", "Live domains of a node", &|node| Some(f64::from(node.info.domains)));
+    each("tombolo_node_memory_used_bytes", "Memory in use on a node", &sampled(|sample| sample.memory_used_bytes as f64));
+    each("tombolo_node_memory_bytes", "All memory of a node", &sampled(|sample| sample.memory_bytes as f64));
+    each("tombolo_node_window_lent_bytes", "What of a node's window is lent to channels and regions", &|node| {
+        (node.info.window_bytes.1 != 0).then_some(node.info.window_bytes.0 as f64)
+    });
+    each("tombolo_node_window_bytes", "A node's window", &|node| {
+        (node.info.window_bytes.1 != 0).then_some(node.info.window_bytes.1 as f64)
+    });
+    each(
+        "tombolo_node_sampling_cpu_ratio",
+        "What it costs to look at a node, in processors",
+        &sampled(|sample| f64::from(sample.cost_ppm) / 1e6),
+    );
+    let mut family = all.gauge("tombolo_node_power_watts", "What a part of a node draws, by its meter");
+    for (node, sample) in samples(seen) {
+        for meter in &sample.power {
+            family.series(&[("node", &node.info.name), ("meter", &meter.name)], thousandth(meter.power_mw));
+        }
+    }
+}
+
+fn samples(seen: &Seen) -> impl Iterator<Item = (&SeenNode, &NodeSample)> {
+    seen.nodes.values().filter_map(|node| Some((node, node.sample.as_ref()?)))
+}
+
+fn cores(all: &mut Exposition, seen: &Seen) {
+    let mut family = all.gauge("tombolo_node_core_load_ratio", "How much of the time a processor does something");
+    for (node, sample) in samples(seen) {
+        for (number, core) in sample.cores.iter().enumerate() {
+            let labels = [("node", &*node.info.name), ("core", &number.to_string())];
+            family.series(&labels, thousandth(core.load_permille));
+        }
+    }
+    drop(family);
+    let mut family = all.gauge("tombolo_node_core_frequency_hertz", "How fast a processor runs");
+    for (node, sample) in samples(seen) {
+        let told = sample.cores.iter().enumerate().filter(|(_, core)| core.frequency_khz != 0);
+        for (number, core) in told {
+            let labels = [("node", &*node.info.name), ("core", &number.to_string())];
+            family.series(&labels, u64::from(core.frequency_khz) * 1000);
+        }
+    }
+}
+
+fn links(all: &mut Exposition, seen: &Seen) {
+    let mut each = |name, help, value: &dyn Fn(&tombolo::observe::SeenLink) -> Option<f64>| {
+        let mut family = all.gauge(name, help);
+        for link in seen.links.values() {
+            let (a, b) = (node_name(seen, link.a), node_name(seen, link.b));
+            if let Some(value) = value(link) {
+                family.series(&[("a", &a), ("b", &b), ("transport", link.transport.name())], value);
+            }
+        }
+    };
+    each("tombolo_link_channels", "Open channels between two nodes", &|link| Some(f64::from(link.channels)));
+    each("tombolo_link_round_trip_seconds", "There and back between two nodes' monitors", &|link| {
+        (link.round_trip_ns != 0).then_some(link.round_trip_ns as f64 / 1e9)
+    });
+}
+
+fn domains(all: &mut Exposition, seen: &Seen) {
+    all.gauge("tombolo_domains", "Live domains").series(&[], seen.live().count());
+    let mut each = |name, help, value: fn(&tombolo::observe::DomainSample) -> f64| {
+        let mut family = all.gauge(name, help);
+        let told = seen.live().take(MAX_PARTS);
+        for (domain, sample) in told.filter_map(|domain| Some((domain, domain.sample.as_ref()?))) {
+            let SeenDomain { id, program, node, .. } = domain;
+            let labels = [("domain", &*id.to_string()), ("program", program), ("node", &node_name(seen, *node))];
+            family.series(&labels, value(sample));
+        }
+    };
+    each("tombolo_domain_cpu_ratio", "Processor time of a domain, in processors", |sample| {
+        thousandth(sample.load_permille)
+    });
+    each("tombolo_domain_memory_bytes", "Memory that a domain has in use", |sample| sample.resident_bytes as f64);
+    each("tombolo_domain_threads", "Threads of a domain", |sample| f64::from(sample.threads));
+}
+
+/// The two ways through a channel: from whom, to whom, and by what the sending end tells.
+fn ways(channel: &SeenChannel) -> [(Option<tombolo::DomainId>, Option<tombolo::DomainId>, Option<&EndSample>); 2] {
+    let (a, b) = channel_ends(channel);
+    [(a, b, channel.connecting.as_ref()), (b, a, channel.accepting.as_ref())]
+}
+
+fn channels(all: &mut Exposition, seen: &Seen) {
+    all.gauge("tombolo_channels", "Channels").series(&[], seen.channels.len());
+    let mut each = |name, help, value: fn(&EndSample) -> u64| {
+        let mut family = all.counter(name, help);
+        for channel in seen.channels.values().take(MAX_PARTS) {
+            for (from, to, end) in ways(channel) {
+                let Some(end) = end else { continue };
+                let (from, to) = (from.map(domain_name), to.map(domain_name));
+                let labels = [
+                    ("channel", &*channel.id.0.to_string()),
+                    ("from", from.as_deref().unwrap_or_default()),
+                    ("to", to.as_deref().unwrap_or_default()),
+                    ("transport", end.transport.name()),
+                ];
+                family.series(&labels, value(end));
+            }
+        }
+    };
+    each("tombolo_channel_messages_total", "Messages sent through a channel", |end| end.sent);
+    each("tombolo_channel_bytes_total", "Bytes of messages sent through a channel", |end| end.sent_bytes);
+    each("tombolo_channel_stalls_total", "How often a sender found no room", |end| end.stalls);
+    each("tombolo_channel_wakeups_total", "How often a sender woke the receiver", |end| end.rings);
+}
+
+fn left_out(all: &mut Exposition, seen: &Seen) {
+    let mut family =
+        all.gauge("tombolo_metrics_left_out", "Parts of the machine that are not told of, since there are so many");
+    for (part, count) in [("domain", seen.live().count()), ("channel", seen.channels.len())] {
+        family.series(&[("part", part)], count.saturating_sub(MAX_PARTS));
+    }
+}
+
+/// What this server costs.
+fn own(all: &mut Exposition) {
+    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let seconds = spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9;
+    all.counter("process_cpu_seconds_total", "Processor time of this server").series(&[], seconds);
+    let resident = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = resident.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    if let Some(pages) = pages {
+        let bytes = pages * rustix::param::page_size() as u64;
+        all.gauge("process_resident_memory_bytes", "Memory that this server has in use").series(&[], bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use super::*;
+    use crate::testing::{channel, domain, ended, id, node, seen};
+
+    fn picture(seen: Seen, monitor: MonitorState) -> Picture {
+        Picture {
+            machine: "duo".into(),
+            now_ns: seen.now_ns,
+            wall_ns: seen.wall_ns,
+            seen: Arc::new(seen),
+            monitor,
+            tracing: false,
+            domain: None,
+            taken: Some(Instant::now()),
+        }
+    }
+
+    /// What is said of the machine, without what is said of this process.
+    fn text(seen: Seen) -> String {
+        let all = render(&picture(seen, MonitorState::Connected));
+        all.split("# HELP process_").next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_machine_is_told_in_base_units() {
+        let mut machine = seen([node(0, "host", "x86_64", &[250, 1000], 4000)]);
+        for one in [domain(0, 1, "tombolo", 5), domain(0, 2, "work", 1500)] {
+            machine.domains.insert(one.id, one);
+        }
+        let gone = ended(domain(0, 3, "gone", 0), tombolo::Exit::Left);
+        machine.domains.insert(gone.id, gone);
+        let one = channel(7, id(0, 1), id(0, 2), 10);
+        machine.channels.insert(one.id, one);
+        assert_eq!(text(machine), GOLDEN);
+    }
+
+    const GOLDEN: &str = include_str!("metrics/golden.txt");
+
+    #[test]
+    fn hostile_names_stay_values() {
+        let mut machine = seen([]);
+        let program = format!("a\"}} 1\nevil{{x=\"\\{}", "é".repeat(1000));
+        let one = domain(0, 2, &program, 1);
+        machine.domains.insert(one.id, one);
+        let text = text(machine);
+        let line = text.lines().find(|line| line.starts_with("tombolo_domain_cpu_ratio{")).unwrap();
+        let start = "tombolo_domain_cpu_ratio{domain=\"0.1.2\",program=\"a\\\"} 1\\nevil{x=\\\"\\\\é";
+        assert!(line.starts_with(start), "{line}");
+        assert!(line.ends_with("é\",node=\"node 0\"} 0.001"), "{line}");
+        assert!(line.chars().count() < 300, "{line}");
+    }
+
+    #[test]
+    fn what_is_too_much_is_left_out_and_counted() {
+        let mut machine = seen([]);
+        for index in 1..=MAX_PARTS as u32 + 3 {
+            let one = domain(0, index, "one", 1);
+            machine.domains.insert(one.id, one);
+        }
+        let text = text(machine);
+        assert!(text.contains("tombolo_metrics_left_out{part=\"domain\"} 3\n"));
+        assert_eq!(text.matches("tombolo_domain_threads{").count(), MAX_PARTS);
+    }
+
+    #[test]
+    fn of_a_monitor_that_is_gone_nothing_is_told() {
+        let machine = seen([node(0, "host", "x86_64", &[250], 4000)]);
+        let all = render(&picture(machine, MonitorState::Gone { why: "gone".into() }));
+        assert!(all.contains("tombolo_monitor_up{machine=\"duo\"} 0\n") && !all.contains("tombolo_node_up"));
+        assert!(all.contains("process_cpu_seconds_total "));
+    }
+}

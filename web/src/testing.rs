@@ -1,0 +1,127 @@
+//! Made-up machines, to look at.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use tombolo::observe::{
+    CoreSample, DomainSample, EndSample, Flow, NodePhase, NodeSample, PowerSample, Seen, SeenChannel,
+    SeenDomain, SeenNode,
+};
+use tombolo::{ChannelId, DomainId, Exit, NodeId, NodeInfo, Target, TransportKind};
+
+/// A machine of these nodes.
+pub(crate) fn seen(nodes: impl IntoIterator<Item = SeenNode>) -> Seen {
+    let mut seen = Seen { now_ns: 60_000_000_000, wall_ns: 1_700_000_060_000_000_000, ..Seen::default() };
+    seen.nodes.extend(nodes.into_iter().map(|node| (node.info.id, node)));
+    seen
+}
+
+/// A node that is up, with processors that have these loads.
+pub(crate) fn node(id: u16, name: &str, target: &str, loads: &[u16], speed: u32) -> SeenNode {
+    let target = Target::from_name(target).unwrap();
+    let core = |load: &u16| CoreSample {
+        load_permille: *load,
+        governor: 0,
+        frequency_khz: 2_000_000,
+        min_khz: 1_000_000,
+        max_khz: 3_000_000,
+    };
+    SeenNode {
+        info: NodeInfo {
+            id: NodeId(id),
+            name: name.into(),
+            kind: if id == 0 { "host" } else { "vm" }.into(),
+            isa: target.isa,
+            generation: 1,
+            up: true,
+            cause: String::new(),
+            cores: loads.len() as u16,
+            domains: 1,
+            transport: None,
+            window_bytes: (0, 0),
+            boot: Duration::from_millis(2900),
+            pid: 7,
+        },
+        phase: NodePhase::Up,
+        target,
+        sample: Some(NodeSample {
+            cores: loads.iter().map(core).collect(),
+            governors: vec!["performance".into()],
+            memory_used_bytes: 1 << 30,
+            memory_bytes: 4 << 30,
+            power: vec![PowerSample { name: "package-0".into(), power_mw: 12_500 }],
+            speed,
+            period_ms: 1000,
+            cost_ppm: 150,
+        }),
+        sampled_ns: 59_000_000_000,
+        engines: Vec::new(),
+    }
+}
+
+/// The id of a domain of the first generation of a node.
+pub(crate) fn id(node: u16, index: u32) -> DomainId {
+    DomainId::new(NodeId(node), NonZeroU16::MIN, index)
+}
+
+/// A domain that lives and has this load.
+pub(crate) fn domain(node: u16, index: u32, program: &str, load_permille: u32) -> SeenDomain {
+    let id = id(node, index);
+    SeenDomain {
+        id,
+        node: NodeId(node),
+        program: program.into(),
+        arguments: "--fast".into(),
+        pid: 100 + index as i32,
+        parent: (index > 1).then(|| self::id(0, 1)),
+        since_ns: u64::from(index) * 1_000_000_000,
+        exit: None,
+        ended_ns: 0,
+        paused: false,
+        restartable: false,
+        repeatable: true,
+        channels: 1,
+        output_bytes: 12,
+        sample: Some(DomainSample {
+            domain: id,
+            load_permille,
+            resident_bytes: u64::from(index) << 20,
+            threads: 2,
+            stopped: false,
+        }),
+    }
+}
+
+/// The same, ended.
+pub(crate) fn ended(domain: SeenDomain, exit: Exit) -> SeenDomain {
+    SeenDomain { exit: Some(exit), ended_ns: 50_000_000_000, ..domain }
+}
+
+/// A channel between two domains, by which the first has sent so many messages, of which the other has half.
+pub(crate) fn channel(number: u64, a: DomainId, b: DomainId, sent: u64) -> SeenChannel {
+    let end = |domain, peer, accepting, sent, received| EndSample {
+        domain,
+        channel: ChannelId(number),
+        accepting,
+        transport: TransportKind::Shm,
+        peer: Some(peer),
+        open: true,
+        sent,
+        sent_bytes: sent * 8,
+        received,
+        received_bytes: received * 8,
+        rings: 1,
+        sleeps: 2,
+        stalls: 3,
+        slots: 64,
+        credit_slots: 60,
+        max_message_bytes: 8,
+    };
+    SeenChannel {
+        id: ChannelId(number),
+        connecting: Some(end(a, b, false, sent, 0)),
+        accepting: Some(end(b, a, true, 0, sent / 2)),
+        forth: Flow { rate_mhz: sent * 1000, bytes_per_s: sent * 8 },
+        back: Flow { rate_mhz: 0, bytes_per_s: 0 },
+    }
+}
