@@ -128,11 +128,17 @@ fn nodes(all: &mut Exposition, seen: &Seen) {
     };
     let sampled = |value: fn(&NodeSample) -> f64| move |node: &SeenNode| node.sample.as_ref().map(value);
     each("tombolo_node_domains", "Live domains of a node", &|node| Some(f64::from(node.info.domains)));
-    each("tombolo_node_memory_used_bytes", "Memory in use on a node", &sampled(|sample| sample.memory_used_bytes as f64));
+    each(
+        "tombolo_node_memory_used_bytes",
+        "Memory in use on a node",
+        &sampled(|sample| sample.memory_used_bytes as f64),
+    );
     each("tombolo_node_memory_bytes", "All memory of a node", &sampled(|sample| sample.memory_bytes as f64));
-    each("tombolo_node_window_lent_bytes", "What of a node's window is lent to channels and regions", &|node| {
-        (node.info.window_bytes.1 != 0).then_some(node.info.window_bytes.0 as f64)
-    });
+    each(
+        "tombolo_node_window_lent_bytes",
+        "What of a node's window is lent to channels and regions",
+        &|node| (node.info.window_bytes.1 != 0).then_some(node.info.window_bytes.0 as f64),
+    );
     each("tombolo_node_window_bytes", "A node's window", &|node| {
         (node.info.window_bytes.1 != 0).then_some(node.info.window_bytes.1 as f64)
     });
@@ -154,7 +160,8 @@ fn samples(seen: &Seen) -> impl Iterator<Item = (&SeenNode, &NodeSample)> {
 }
 
 fn cores(all: &mut Exposition, seen: &Seen) {
-    let mut family = all.gauge("tombolo_node_core_load_ratio", "How much of the time a processor does something");
+    let mut family =
+        all.gauge("tombolo_node_core_load_ratio", "How much of the time a processor does something");
     for (node, sample) in samples(seen) {
         for (number, core) in sample.cores.iter().enumerate() {
             let labels = [("node", &*node.info.name), ("core", &number.to_string())];
@@ -195,19 +202,24 @@ fn domains(all: &mut Exposition, seen: &Seen) {
         let told = seen.live().take(MAX_PARTS);
         for (domain, sample) in told.filter_map(|domain| Some((domain, domain.sample.as_ref()?))) {
             let SeenDomain { id, program, node, .. } = domain;
-            let labels = [("domain", &*id.to_string()), ("program", program), ("node", &node_name(seen, *node))];
+            let labels =
+                [("domain", &*id.to_string()), ("program", program), ("node", &node_name(seen, *node))];
             family.series(&labels, value(sample));
         }
     };
     each("tombolo_domain_cpu_ratio", "Processor time of a domain, in processors", |sample| {
         thousandth(sample.load_permille)
     });
-    each("tombolo_domain_memory_bytes", "Memory that a domain has in use", |sample| sample.resident_bytes as f64);
+    each("tombolo_domain_memory_bytes", "Memory that a domain has in use", |sample| {
+        sample.resident_bytes as f64
+    });
     each("tombolo_domain_threads", "Threads of a domain", |sample| f64::from(sample.threads));
 }
 
 /// The two ways through a channel: from whom, to whom, and by what the sending end tells.
-fn ways(channel: &SeenChannel) -> [(Option<tombolo::DomainId>, Option<tombolo::DomainId>, Option<&EndSample>); 2] {
+fn ways(
+    channel: &SeenChannel,
+) -> [(Option<tombolo::DomainId>, Option<tombolo::DomainId>, Option<&EndSample>); 2] {
     let (a, b) = channel_ends(channel);
     [(a, b, channel.connecting.as_ref()), (b, a, channel.accepting.as_ref())]
 }
@@ -237,8 +249,10 @@ fn channels(all: &mut Exposition, seen: &Seen) {
 }
 
 fn left_out(all: &mut Exposition, seen: &Seen) {
-    let mut family =
-        all.gauge("tombolo_metrics_left_out", "Parts of the machine that are not told of, since there are so many");
+    let mut family = all.gauge(
+        "tombolo_metrics_left_out",
+        "Parts of the machine that are not told of, since there are so many",
+    );
     for (part, count) in [("domain", seen.live().count()), ("channel", seen.channels.len())] {
         family.series(&[("part", part)], count.saturating_sub(MAX_PARTS));
     }

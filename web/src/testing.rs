@@ -25,6 +25,8 @@ pub(crate) fn node(id: u16, name: &str, target: &str, loads: &[u16], speed: u32)
         frequency_khz: 2_000_000,
         min_khz: 1_000_000,
         max_khz: 3_000_000,
+        floor_khz: 800_000,
+        ceiling_khz: 3_500_000,
     };
     SeenNode {
         info: NodeInfo {

@@ -29,8 +29,8 @@ use tombolo_transport::trace::{Happening, Kind, Recorder};
 
 pub use collect::{CollectError, Collector, Summary};
 pub use tombolo_control::MAX_TRACE_READ_BYTES;
-pub use tombolo_trace::snapshot::RowInfo;
 use tombolo_control::TracedInfo;
+pub use tombolo_trace::snapshot::RowInfo;
 
 use crate::domain::Domain;
 use crate::error::Error;

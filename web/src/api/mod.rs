@@ -141,7 +141,9 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| Problem::internal("this failed in a way that it should not; the server's output says how"))?
+    done.map_err(|_| {
+        Problem::internal("this failed in a way that it should not; the server's output says how")
+    })?
 }
 
 /// Asks the machine for something.

@@ -57,7 +57,8 @@ pub(super) async fn file(State(site): State<Arc<Site>>, UrlPath(name): UrlPath<S
         // Looked for in the list: what is asked for is never a part of a path.
         let found = files.into_iter().find(|path| path.file_name().is_some_and(|file| *file == *name));
         let path = found.ok_or_else(|| Problem::not_found(format!("there is no result '{name}'")))?;
-        std::fs::read(&path).map_err(|error| Problem::internal(format!("cannot read {}: {error}", path.display())))
+        std::fs::read(&path)
+            .map_err(|error| Problem::internal(format!("cannot read {}: {error}", path.display())))
     });
     Ok(([(header::CONTENT_TYPE, "application/json")], bytes.await?).into_response())
 }
@@ -91,14 +92,20 @@ mod tests {
     fn what_is_json_and_an_object_is_listed() {
         let folder = std::env::temp_dir().join(format!("tombolo-results-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("b.json"), r#"{"label": "<b>here</b>", "taken_at": 7, "rows": []}"#).unwrap();
+        std::fs::write(folder.join("b.json"), r#"{"label": "<b>here</b>", "taken_at": 7, "rows": []}"#)
+            .unwrap();
         std::fs::write(folder.join("a.json"), r#"{"kind": "clustered-graph"}"#).unwrap();
         std::fs::write(folder.join("c.json"), "[").unwrap();
         std::fs::write(folder.join("d.txt"), "{}").unwrap();
         let all: Vec<Listed> = files(&folder).iter().filter_map(|path| listed(path)).collect();
-        let shown: Vec<_> =
-            all.iter().map(|one| (one.file.as_str(), one.label.as_str(), one.kind.as_str(), one.taken)).collect();
-        assert_eq!(shown, [("a.json", "a.json", "clustered-graph", None), ("b.json", "<b>here</b>", "bench", Some(7))]);
+        let shown: Vec<_> = all
+            .iter()
+            .map(|one| (one.file.as_str(), one.label.as_str(), one.kind.as_str(), one.taken))
+            .collect();
+        assert_eq!(
+            shown,
+            [("a.json", "a.json", "clustered-graph", None), ("b.json", "<b>here</b>", "bench", Some(7))]
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

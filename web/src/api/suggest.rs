@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -38,8 +39,11 @@ struct Suggestion {
 }
 
 /// `GET /api/suggest`
-pub(super) async fn suggest(State(site): State<Arc<Site>>, asked: Option<Query<Asked>>) -> Answer {
-    let asked = asked.ok_or_else(|| Problem::bad_request("say which: /api/suggest?image=FILE"))?;
+pub(super) async fn suggest(
+    State(site): State<Arc<Site>>,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Answer {
+    let asked = asked.map_err(|_| Problem::bad_request("say which: /api/suggest?image=FILE"))?;
     let image = site.images.find(&site.options.images, &asked.image).await?;
     let mut candidates = candidates(&site.keeper.fresh(FRESH).await.seen, &image);
     if candidates.is_empty() {
@@ -86,7 +90,8 @@ fn why(seen: &Seen, node: &SeenNode) -> String {
     let (Some(sample), Some(free)) = (&node.sample, free_permille(node)) else {
         return "nothing is known of its processors yet".to_owned();
     };
-    let fastest = seen.nodes.values().filter_map(|node| node.sample.as_ref()).map(|sample| sample.speed).max();
+    let fastest =
+        seen.nodes.values().filter_map(|node| node.sample.as_ref()).map(|sample| sample.speed).max();
     let fastest = fastest.unwrap_or(0).max(1);
     let idle = match sample.cores.len() {
         1 => format!("{} % of its one processor is free", free / 10),
@@ -128,8 +133,14 @@ mod tests {
         let names: Vec<(&str, u64)> = found.iter().map(|found| (found.node.as_str(), found.score)).collect();
         assert_eq!(names, [("host", 800), ("arm1", 750), ("arm0", 500)]);
         assert_eq!(found[0].why, "0.2 of its 4 processors are free, and none here is faster");
-        assert_eq!(found[1].why, "1.5 of its 2 processors are free; each does 12 % of what the fastest here does");
-        assert_eq!(found[2].why, "100 % of its one processor is free; each does 12 % of what the fastest here does");
+        assert_eq!(
+            found[1].why,
+            "1.5 of its 2 processors are free; each does 12 % of what the fastest here does"
+        );
+        assert_eq!(
+            found[2].why,
+            "100 % of its one processor is free; each does 12 % of what the fastest here does"
+        );
     }
 
     #[test]

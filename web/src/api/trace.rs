@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderValue, header};
 use axum::response::IntoResponse;
@@ -42,16 +43,20 @@ impl Drop for Leaving {
 }
 
 /// `GET /trace?seconds=N`
-pub(super) async fn trace(State(site): State<Arc<Site>>, asked: Option<Query<Asked>>) -> Answer {
+pub(super) async fn trace(
+    State(site): State<Arc<Site>>,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Answer {
     if !site.guard.steers() {
         // It costs every domain something.
         return Err(Problem::new(Refusal::ReadOnly.status(), Refusal::ReadOnly.text()));
     }
-    let seconds = asked.map(|asked| asked.seconds).filter(|seconds| (1..=MAX_SECONDS).contains(seconds));
+    let seconds = asked.ok().map(|asked| asked.seconds).filter(|seconds| (1..=MAX_SECONDS).contains(seconds));
     let wrong = || Problem::bad_request(format!("say for how long: /trace?seconds=1 to {MAX_SECONDS}"));
     let time = Duration::from_secs(seconds.ok_or_else(wrong)?);
     let picture = site.keeper.picture();
-    let domain = picture.domain.clone().ok_or_else(|| Problem::internal("the machine has not been reached yet"))?;
+    let domain =
+        picture.domain.clone().ok_or_else(|| Problem::internal("the machine has not been reached yet"))?;
     let left = Arc::new(AtomicBool::new(false));
     let _leaving = Leaving(Arc::clone(&left));
     let bytes = blocking(move || record(&domain, time, &left)).await?;
@@ -92,7 +97,8 @@ fn record(domain: &Domain, time: Duration, left: &AtomicBool) -> Result<Vec<u8>,
     let until = Instant::now() + time;
     loop {
         let found = collector.collect()?;
-        let over = Instant::now() >= until || collector.events() >= MAX_EVENTS || left.load(Ordering::Relaxed);
+        let over =
+            Instant::now() >= until || collector.events() >= MAX_EVENTS || left.load(Ordering::Relaxed);
         // Somebody else may have stopped it.
         if over || !collector.is_on() {
             break;

@@ -11,12 +11,12 @@ use serde::Deserialize;
 use tombolo::observe::Seen;
 use tombolo::{ChannelId, DomainId, NodeId};
 
+pub(crate) use channels::ends as channel_ends;
 pub use channels::{ChannelRow, ChannelSort, ChannelsQuery, FlowRow, channels};
 pub use domains::{DomainDetail, DomainRow, DomainSort, DomainState, DomainsQuery, domain, domains};
 pub use events::{EventRow, EventsQuery, events};
 pub use machine::{MachineRow, machine};
-pub(crate) use channels::ends as channel_ends;
-pub(crate) use nodes::{load, power_mw};
+pub(crate) use nodes::load;
 pub use nodes::{CoreRow, EngineRow, LinkRow, NodeDetail, NodeRow, PowerRow, links, node, nodes};
 pub use regions::{HolderRow, RegionRow, RegionsQuery, holders, regions};
 

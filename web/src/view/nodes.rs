@@ -37,6 +37,8 @@ pub struct CoreRow {
     pub khz: Option<u32>,
     pub min_khz: Option<u32>,
     pub max_khz: Option<u32>,
+    pub floor_khz: Option<u32>,
+    pub ceiling_khz: Option<u32>,
     pub governor: Option<String>,
 }
 
@@ -98,7 +100,7 @@ pub(crate) fn load(sample: &NodeSample) -> u64 {
 }
 
 /// Power of all meters together, where there are any, in mW.
-pub(crate) fn power_mw(sample: &NodeSample) -> Option<u64> {
+fn power_mw(sample: &NodeSample) -> Option<u64> {
     let meters = sample.power.iter().map(|meter| u64::from(meter.power_mw));
     (!sample.power.is_empty()).then(|| meters.sum())
 }
@@ -186,6 +188,8 @@ fn cores(sample: &NodeSample) -> Vec<CoreRow> {
         khz: told(core.frequency_khz),
         min_khz: told(core.min_khz),
         max_khz: told(core.max_khz),
+        floor_khz: told(core.floor_khz),
+        ceiling_khz: told(core.ceiling_khz),
         governor: sample.governors.get(usize::from(core.governor)).cloned(),
     };
     sample.cores.iter().map(row).collect()
