@@ -49,6 +49,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     machine_file: Option<PathBuf>,
 
+    /// Say of the program that it can be ended at any time and started again elsewhere: then `tombolo web` and others can
+    /// move it to another node
+    #[arg(long)]
+    restartable: bool,
+
     /// The binary, where the package has several
     #[arg(long, value_name = "NAME", conflicts_with = "example")]
     bin: Option<String>,
@@ -179,6 +184,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
             profile: options.profile.clone(),
             arguments: options.arguments.clone(),
             output: options.output.clone(),
+            restartable: options.restartable,
         };
         // What is missing is found before anything is compiled, so trying again with less costs nothing.
         match build(&request, &mut |progress| tell(context, progress)) {

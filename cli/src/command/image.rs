@@ -49,6 +49,8 @@ struct ImageReport {
     name: String,
     id: String,
     bytes: u64,
+    /// It says of itself that it can be ended and started again elsewhere.
+    restartable: bool,
     programs: Vec<ProgramReport>,
 }
 
@@ -79,13 +81,17 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 }
 
 fn inspect(file: &Path) -> Result<ImageReport, Failure> {
-    let image = Image::open(file)?;
-    Ok(ImageReport {
+    Ok(report(&Image::open(file)?))
+}
+
+fn report(image: &Image) -> ImageReport {
+    ImageReport {
         name: image.name().to_owned(),
         id: image.id().to_string(),
         bytes: image.as_bytes().len() as u64,
+        restartable: image.is_restartable(),
         programs: image.programs().map(ProgramReport::from).collect(),
-    })
+    }
 }
 
 fn render(report: &ImageReport, colour: bool) -> String {
@@ -98,7 +104,8 @@ fn render(report: &ImageReport, colour: bool) -> String {
         table.row([program.isa.to_owned(), text::bytes(program.bytes), linked, program.sha256.clone()]);
     }
     let size = text::bytes(report.bytes);
-    format!("image {}, {size}\nid    {}\n\n{}", report.name, report.id, table.render(colour))
+    let restartable = if report.restartable { ", can be restarted elsewhere" } else { "" };
+    format!("image {}, {size}{restartable}\nid    {}\n\n{}", report.name, report.id, table.render(colour))
 }
 
 #[cfg(test)]
@@ -118,5 +125,20 @@ mod tests {
     fn a_folder_gets_a_hint() {
         let failure = inspect(Path::new("src")).err().unwrap();
         assert_eq!(failure.status(), 1);
+    }
+
+    #[test]
+    fn an_image_says_whether_it_can_be_restarted() {
+        let program = tombolo_machine::image::elf::smallest(tombolo::Isa::Aarch64);
+        for restartable in [false, true] {
+            let builder = tombolo_machine::image::ImageBuilder::new("x").restartable(restartable);
+            let image = builder.with_program(program.clone()).unwrap().finish().unwrap();
+            let text = render(&report(&image), false);
+            assert_eq!(
+                text.lines().next().unwrap().ends_with(", can be restarted elsewhere"),
+                restartable,
+                "{text}"
+            );
+        }
     }
 }

@@ -92,6 +92,8 @@ pub struct Request {
     pub arguments: Vec<String>,
     /// The image file; `<program>.tbi` in the current folder when `None`.
     pub output: Option<PathBuf>,
+    /// The program can be ended and started again elsewhere.
+    pub restartable: bool,
 }
 
 impl Request {
@@ -104,6 +106,7 @@ impl Request {
             profile: "release".to_owned(),
             arguments: Vec::new(),
             output: None,
+            restartable: false,
         }
     }
 }
@@ -172,7 +175,7 @@ pub fn build(request: &Request, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
     };
     let path = request.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.tbi", builder.name())));
     let tools = targets.iter().map(|target| builder.prepare(*target)).collect::<Result<Vec<_>, _>>()?;
-    let mut image = ImageBuilder::new(builder.name());
+    let mut image = ImageBuilder::new(builder.name()).restartable(request.restartable);
     for (index, (target, with)) in targets.iter().copied().zip(&tools).enumerate() {
         progress(Progress::Building { target, with, index, total: targets.len() });
         let start = Instant::now();

@@ -53,6 +53,22 @@ fn what_was_packed_comes_out() {
     assert_eq!(read.program(Isa::S390x).unwrap().target, Isa::S390x.into());
 }
 
+#[test]
+fn a_program_that_can_be_restarted_says_so() {
+    let plain = packed("x", &[Isa::Aarch64]);
+    let builder = ImageBuilder::new("x").with_program(smallest(Isa::Aarch64)).unwrap();
+    let image = builder.restartable(true).finish().unwrap();
+    assert!(!plain.is_restartable() && image.is_restartable());
+    assert_ne!(plain.id(), image.id());
+    assert_eq!(image.as_bytes()[60..64], [1, 0, 0, 0]);
+    assert!(Image::from_bytes("x.tbi", image.as_bytes().to_vec()).unwrap().is_restartable());
+    // One that was made before there were flags is another image, and is read as before.
+    assert_eq!(plain.as_bytes()[60..64], [0; 4]);
+    assert!(!Image::from_bytes("x", smallest(Isa::Aarch64)).unwrap().is_restartable());
+    let unknown = refusal(forged(&image, |bytes| bytes[60] = 3));
+    assert_eq!(unknown, FormatError::Damaged("it has a flag that this version does not know"));
+}
+
 /// The smallest executable with the note of a program for boards.
 fn smallest_bare(isa: Isa) -> Vec<u8> {
     let mut bytes = smallest(isa);

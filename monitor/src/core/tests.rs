@@ -18,6 +18,7 @@ mod held;
 mod names;
 mod observing;
 pub(super) mod regions;
+mod steering;
 mod streams;
 mod traces;
 
@@ -63,9 +64,10 @@ impl Bench {
         let mut bench = Bench { core, delivered: vec![], orders: vec![], effects: vec![] };
         bench.core.boot_all(0);
         bench.collect();
-        for (node, isa) in [(HOST, Isa::X86_64), (ARM0, Isa::Aarch64), (ARM1, Isa::Aarch64)] {
-            bench.core.node_started(node, 100, (node != HOST).then_some((1 << 20, vectors)));
-            bench.report(node, Report::Ready { version: FINGERPRINT, isa, cores: 2, pid: 100 });
+        for node in bench.core.machine.nodes().to_vec() {
+            bench.core.node_started(node.id, 100, node.behind_window().then_some((1 << 20, vectors)));
+            let ready = Report::Ready { version: FINGERPRINT, isa: node.isa, cores: 2, pid: 100 };
+            bench.report(node.id, ready);
         }
         assert!(bench.core.boot_progress().booting.is_empty());
         bench
@@ -268,14 +270,22 @@ fn image() -> tombolo_machine::Image {
 
 /// Starts a domain on arm0 for a client and returns its id.
 pub(super) fn start(bench: &mut Bench, client: Client) -> tombolo_base::DomainId {
-    let domain = order_start(bench, client).domain;
-    bench.report(ARM0, Report::Started { domain, pid: 55 });
+    start_at(bench, 0, client)
+}
+
+fn start_at(bench: &mut Bench, now: u64, client: Client) -> tombolo_base::DomainId {
+    let domain = order_start_at(bench, now, client, image()).domain;
+    bench.report_at(now, ARM0, Report::Started { domain, pid: 55 });
     assert_eq!(bench.answer(client), Some(Reply::Spawn { domain }));
     domain
 }
 
 /// What the agent is told to start when a client asks for a domain.
 fn order_start(bench: &mut Bench, client: Client) -> StartOrder {
+    order_start_at(bench, 0, client, image())
+}
+
+fn order_start_at(bench: &mut Bench, now: u64, client: Client, image: tombolo_machine::Image) -> StartOrder {
     let spawn = Request::Spawn {
         spawn: SpawnRequest {
             node: "arm0".into(),
@@ -292,7 +302,7 @@ fn order_start(bench: &mut Bench, client: Client) -> StartOrder {
     let message = ClientMessage { request: 9, body: spawn }.to_bytes().unwrap();
     let report = Report::Asked { connection: client.1, message };
     bench.delivered.clear();
-    bench.core.report(0, client.0, report, Some(Ok(image())));
+    bench.core.report(now, client.0, report, Some(Ok(image)));
     bench.collect();
     let Some((ARM0, Order::Start { order })) = bench.orders.last() else { panic!("{:?}", bench.delivered) };
     order.clone()

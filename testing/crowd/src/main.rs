@@ -98,7 +98,7 @@ fn run(options: &Options) -> Result<(), String> {
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(|error| error.to_string())?;
     }
     tombolod::allow_many_descriptors();
-    let mut agent = Agent::new(&options.machine, None, None)
+    let mut agent = Agent::new(&options.machine, None, None, None)
         .map_err(|error| format!("machine '{}' cannot be served: {error}", options.machine))?;
     let mut crowd = Crowd::new(plan(options), now_ns())?;
     let (mut said, mut costs) = (false, Costs { since_ns: now_ns(), ..Costs::default() });

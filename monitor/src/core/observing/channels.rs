@@ -111,7 +111,7 @@ impl Link {
 #[derive(Debug)]
 pub(in crate::core) struct Channels {
     pub(super) channels: BTreeMap<ChannelId, Channel>,
-    of_domain: BTreeSet<(DomainId, ChannelId)>,
+    of_domain: BTreeMap<DomainId, BTreeSet<ChannelId>>,
     pub(super) links: BTreeMap<(NodeId, NodeId), Link>,
     /// Channels that are closed, and when they are shown no more.
     closing: VecDeque<(Nanos, ChannelId)>,
@@ -128,7 +128,7 @@ impl Channels {
         let links = others.filter_map(|id| Some(((host, id), Link::new(machine.link_between(host, id)?))));
         Channels {
             channels: BTreeMap::new(),
-            of_domain: BTreeSet::new(),
+            of_domain: BTreeMap::new(),
             links: links.collect(),
             closing: VecDeque::new(),
             probes: 0,
@@ -146,7 +146,7 @@ impl Channels {
     }
 
     pub(super) fn ends(&self) -> usize {
-        self.of_domain.len()
+        self.of_domain.values().map(BTreeSet::len).sum()
     }
 
     pub(super) fn see(&self, id: ChannelId) -> Option<SeenChannel> {
@@ -161,17 +161,20 @@ impl Channels {
         Some(SeenLink { a, b, transport, channels: open, forth, back, round_trip_ns })
     }
 
-    fn ends_of(&self, domain: DomainId) -> impl Iterator<Item = ChannelId> + '_ {
-        let all = (domain, ChannelId(0))..=(domain, ChannelId(u64::MAX));
-        self.of_domain.range(all).map(|(_, channel)| *channel)
+    fn forget_end(&mut self, domain: DomainId, channel: ChannelId) {
+        if let Some(ends) = self.of_domain.get_mut(&domain) {
+            ends.remove(&channel);
+            if ends.is_empty() {
+                self.of_domain.remove(&domain);
+            }
+        }
     }
 
     /// There is room for an end of a channel.
     fn has_room(&self, domain: DomainId, channel: ChannelId) -> bool {
-        let is_new = !self.channels.contains_key(&channel);
-        (!is_new || self.channels.len() < MAX_CHANNELS)
-            && (self.of_domain.contains(&(domain, channel))
-                || self.ends_of(domain).take(MAX_ENDS_PER_DOMAIN).count() < MAX_ENDS_PER_DOMAIN)
+        let theirs = self.of_domain.get(&domain);
+        (self.channels.contains_key(&channel) || self.channels.len() < MAX_CHANNELS)
+            && theirs.is_none_or(|ends| ends.len() < MAX_ENDS_PER_DOMAIN || ends.contains(&channel))
     }
 }
 
@@ -228,7 +231,7 @@ impl Core {
             watched.moving.remove(&key);
         }
         record.ends[side] = Some(End { sample, sent, received });
-        channels.of_domain.insert((domain, id));
+        channels.of_domain.entry(domain).or_default().insert(id);
         self.channel_changed(now, id);
     }
 
@@ -316,11 +319,9 @@ impl Core {
 
     /// A domain is gone, and its ends of channels.
     pub(super) fn channels_of_ended(&mut self, domain: DomainId) {
-        let theirs: Vec<ChannelId> = self.observing.channels.ends_of(domain).collect();
-        for id in theirs {
-            let channels = &mut self.observing.channels;
-            channels.of_domain.remove(&(domain, id));
-            let Some(channel) = channels.channels.get_mut(&id) else { continue };
+        let theirs = self.observing.channels.of_domain.remove(&domain);
+        for id in theirs.into_iter().flatten() {
+            let Some(channel) = self.observing.channels.channels.get_mut(&id) else { continue };
             for end in &mut channel.ends {
                 end.take_if(|end| end.sample.domain == domain);
             }
@@ -348,7 +349,7 @@ impl Core {
     fn remove_channel(&mut self, id: ChannelId) {
         let Some(channel) = self.observing.channels.channels.remove(&id) else { return };
         for end in channel.ends.iter().flatten() {
-            self.observing.channels.of_domain.remove(&(end.sample.domain, id));
+            self.observing.channels.forget_end(end.sample.domain, id);
         }
         if let Some(history) = &channel.history {
             self.observing.budget.give_back(history);

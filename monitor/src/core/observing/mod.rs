@@ -28,7 +28,11 @@ use tombolo_machine::{Limit, Limits, Machine};
 pub(super) use ask::Observed;
 pub(super) use channels::Channels;
 use ended::Ended;
+#[cfg(test)]
+pub(super) use ended::{MAX_ENDED, MAX_IMAGES};
 use events::Events;
+#[cfg(test)]
+pub(super) use events::MAX_EVENTS;
 pub(super) use events::how;
 pub(super) use history::{Budget, History};
 pub(super) use output::{Outputs, Tail};

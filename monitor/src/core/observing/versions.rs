@@ -71,9 +71,9 @@ impl Versions {
         self.forgotten
     }
 
-    #[cfg(test)]
     /// How many parts there are, and how many are gone and remembered.
-    pub(super) fn counts(&self) -> (usize, usize) {
+    #[cfg(test)]
+    pub(in crate::core) fn counts(&self) -> (usize, usize) {
         (self.entries.len() - self.gone.len(), self.gone.len())
     }
 

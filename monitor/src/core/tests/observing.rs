@@ -3,10 +3,16 @@
 use std::collections::BTreeMap;
 
 use tombolo_control::observation::{
-    Flow, Happening, NodePhase, Observation, Part, SeenChannel, SeenDomain, SeenEvent, SeenLink, SeenNode,
+    Happening, NodePhase, Observation, Part, SeenChannel, SeenDomain, SeenEvent, SeenLink, SeenNode,
 };
 
+use proptest::prelude::*;
+use tombolo_control::RegionPlace;
+
+use super::super::observing::{MAX_ENDED, MAX_EVENTS};
 use super::*;
+
+mod samples;
 
 /// What somebody has who takes in every answer.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -233,4 +239,302 @@ fn clocks_are_told_apart() {
     }
 }
 
-const _: Flow = Flow { rate_mhz: 0, bytes_per_s: 0 };
+/// A domain on arm0 that is started and ends at once.
+fn come_and_go(bench: &mut Bench) {
+    let domain = start(bench, WATCHER);
+    bench.report(ARM0, Report::Ended { domain, exit: Exit::Exited { status: 0 } });
+}
+
+#[test]
+fn who_missed_too_much_hears_everything_anew() {
+    let mut bench = Bench::up(4);
+    bench.attach(WATCHER);
+    bench.attach((HOST, 2));
+    let first = bench.replica(0, WATCHER);
+    // One that keeps up never has to begin again, however much is gone by then.
+    let (mut late, mut close) = (first.clone(), first);
+    for _ in 0..6000 {
+        come_and_go(&mut bench);
+        bench.refresh(0, (HOST, 2), &mut close);
+    }
+    assert_eq!(close.anew, 0);
+    bench.refresh(0, WATCHER, &mut late);
+    assert_eq!((late.anew, &late.parts), (1, &close.parts));
+    // A version that this monitor never gave out is of another's.
+    let Some(Reply::Observe { anew: true, .. }) = bench.observe(SECOND, WATCHER, u64::MAX, WAIT) else {
+        panic!()
+    };
+}
+
+#[test]
+fn what_nobody_heard_of_leaves_nothing() {
+    let mut bench = Bench::up(4);
+    bench.attach(WATCHER);
+    for _ in 0..3000 {
+        come_and_go(&mut bench);
+    }
+    let replica = bench.replica(0, WATCHER);
+    assert_eq!(replica.events().len(), MAX_EVENTS);
+    assert_eq!(replica.parts.keys().filter(|key| key.starts_with("domain")).count(), 1 + MAX_ENDED);
+    let (there, gone) = bench.core.observing.versions.counts();
+    assert_eq!((there, gone), (replica.parts.len(), 0));
+}
+
+#[test]
+fn the_last_that_ended_and_the_last_events_are_remembered() {
+    for ended in [MAX_ENDED - 1, MAX_ENDED, MAX_ENDED + 1] {
+        let mut bench = Bench::up(4);
+        bench.attach(WATCHER);
+        let mut replica = bench.replica(0, WATCHER);
+        for _ in 0..ended {
+            come_and_go(&mut bench);
+            bench.refresh(0, WATCHER, &mut replica);
+        }
+        let remembered = replica.parts.keys().filter(|key| key.starts_with("domain")).count() - 1;
+        assert_eq!(remembered, ended.min(MAX_ENDED));
+        // Those of the nodes, and two of each domain.
+        assert_eq!(replica.events().len(), (6 + 2 * ended).min(MAX_EVENTS));
+        assert_eq!(replica.events().last().unwrap().number, 6 + 2 * ended as u64);
+    }
+}
+
+#[test]
+fn a_storm_is_told_in_few_answers_to_each_of_two() {
+    let mut bench = Bench::up(4);
+    let watchers = [WATCHER, (HOST, 2)];
+    let mut replicas: Vec<Replica> = watchers
+        .iter()
+        .map(|watcher| {
+            bench.attach(*watcher);
+            bench.replica(0, *watcher)
+        })
+        .collect();
+    let mut answers = [0; 2];
+    for (watcher, replica) in watchers.iter().zip(&replicas) {
+        assert_eq!(bench.observe(1, *watcher, replica.since, WAIT), None);
+    }
+    for now in (1..1000).map(|ms| ms * MS) {
+        come_and_go(&mut bench);
+        bench.delivered.clear();
+        bench.tick(now);
+        let told = watchers.map(|watcher| bench.answer(watcher));
+        for (which, reply) in told.into_iter().enumerate() {
+            let Some(mut reply) = reply else { continue };
+            answers[which] += 1;
+            // Where there is more it comes at once; then it is waited again.
+            while replicas[which].take(reply.clone()) {
+                let since = replicas[which].since;
+                reply = bench.observe(now, watchers[which], since, WAIT).unwrap();
+            }
+            let since = replicas[which].since;
+            assert_eq!(bench.observe(now, watchers[which], since, WAIT), None);
+        }
+    }
+    assert!(answers.iter().all(|answers| (15..=20).contains(answers)), "{answers:?}");
+    bench.delivered.clear();
+    bench.tick(2000 * MS);
+    // Each has one request that waits, and hears of the rest.
+    let told = watchers.map(|watcher| bench.answer(watcher).unwrap());
+    for ((watcher, replica), told) in watchers.iter().zip(&mut replicas).zip(told) {
+        replica.take(told);
+        bench.refresh(3000 * MS, *watcher, replica);
+    }
+    assert_eq!(replicas[0].parts, replicas[1].parts);
+}
+
+#[test]
+fn one_request_of_a_client_waits_and_goes_with_it() {
+    let mut bench = Bench::up(4);
+    bench.attach(WATCHER);
+    bench.attach((HOST, 2));
+    let replica = bench.replica(0, (HOST, 2));
+    let before = bench.core.held();
+    assert_eq!(bench.observe(SECOND, (HOST, 2), replica.since, WAIT), None);
+    // The second has the first answered, which is one answer.
+    let other = Reply::Observe {
+        observations: vec![],
+        until: replica.since,
+        more: false,
+        anew: false,
+        now_ns: SECOND,
+        wall_ns: SECOND,
+    };
+    assert_eq!(bench.observe(SECOND, (HOST, 2), replica.since, WAIT), Some(other));
+    assert_ne!(bench.core.held(), before);
+    bench.report(HOST, Report::Left { connection: 2 });
+    assert!(bench.core.held().iter().all(|(what, count)| *what != "observers that wait" || *count == 0));
+    assert_eq!(bench.core.next_tick(), None);
+}
+
+#[test]
+fn pages_are_cut_by_length_and_by_number() {
+    let mut bench = Bench::up_with(4, "[limits]\nconnections_per_process = 1000\n");
+    (1..=600).for_each(|connection| {
+        bench.attach((HOST, connection));
+    });
+    let (mut replica, mut pages) = (Replica::default(), 0);
+    loop {
+        let reply = bench.observe(0, WATCHER, replica.since, Duration::ZERO).unwrap();
+        let Reply::Observe { observations, .. } = &reply else { panic!() };
+        assert!(observations.len() as u64 <= tombolo_control::observation::MAX_OBSERVATIONS);
+        let message = MonitorMessage { request: 9 | 80 << 24, body: reply.clone() };
+        assert!(message.to_bytes().unwrap().len() <= tombolo_control::MAX_MESSAGE_BYTES);
+        pages += 1;
+        if !replica.take(reply) {
+            break;
+        }
+    }
+    assert!(pages >= 3, "{pages}");
+    assert_eq!(replica.parts.keys().filter(|key| key.starts_with("domain")).count(), 600);
+}
+
+#[test]
+fn a_limit_that_is_met_is_an_event_once_a_while() {
+    let mut bench = Bench::up_with(4, "[limits]\nnames_per_domain = 1\n");
+    bench.attach(WATCHER);
+    bench.export(WATCHER, "one");
+    for (now, events) in [(0, 1), (1, 1), (999 * MS, 1), (1001 * MS, 2)] {
+        let more = Request::Export { scope: Scope::Machine, name: "two".into() };
+        assert!(matches!(
+            bench.ask_at(now, WATCHER, more),
+            Some(Reply::Failed { fault: Fault::Limit { .. } })
+        ));
+        let replica = bench.replica(now, WATCHER);
+        assert_eq!(replica.happened(Happening::LIMIT_MET).len(), events, "{now}");
+    }
+    assert!(bench.replica(0, WATCHER).happened(Happening::LIMIT_MET)[0].text.contains("names_per_domain"));
+}
+
+#[test]
+fn regions_are_looked_at_once_a_second() {
+    let mut bench = Bench::up(4);
+    bench.attach(WATCHER);
+    let make = |bench: &mut Bench, now| {
+        let place = RegionPlace::Window { node: "arm0".into(), alignment_bytes: 0, coherent: false };
+        match bench.ask_at(now, WATCHER, Request::RegionCreate { place, length_bytes: 4096 }) {
+            Some(Reply::RegionCreate { capability }) => capability,
+            other => panic!("{other:?}"),
+        }
+    };
+    let first = make(&mut bench, SECOND);
+    bench.tick(SECOND);
+    let mut replica = bench.replica(SECOND, WATCHER);
+    assert!(replica.parts.contains_key(&format!("region {}", first.region)));
+    assert_eq!(replica.node(ARM0).info.window_bytes.0, 4096);
+    let second = make(&mut bench, SECOND + 1);
+    assert_eq!(bench.core.next_tick(), Some(2 * SECOND));
+    bench.tick(2 * SECOND - 1);
+    bench.refresh(2 * SECOND - 1, WATCHER, &mut replica);
+    assert!(!replica.parts.contains_key(&format!("region {}", second.region)));
+    bench.tick(2 * SECOND);
+    let delete = Request::CapabilityDelete { capability: first.id };
+    assert_eq!(bench.ask_at(2 * SECOND + 1, WATCHER, delete), Some(Reply::Done));
+    bench.tick(3 * SECOND);
+    bench.refresh(3 * SECOND, WATCHER, &mut replica);
+    let regions: Vec<&String> = replica.parts.keys().filter(|key| key.starts_with("region")).collect();
+    assert_eq!(regions, [&format!("region {}", second.region)]);
+    let Some(Reply::Holders { capabilities, more: false }) =
+        bench.ask_at(3 * SECOND, WATCHER, Request::Holders { region: second.region, after: 0 })
+    else {
+        panic!()
+    };
+    assert_eq!(capabilities, [second.clone()]);
+    let after = Request::Holders { region: second.region, after: second.id.0 };
+    let none = Reply::Holders { capabilities: vec![], more: false };
+    assert_eq!(bench.ask_at(3 * SECOND, WATCHER, after), Some(none));
+}
+
+/// Something that can happen while two watch.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Start,
+    End(usize),
+    Attach(u32),
+    Leave(u32),
+    Sample(usize, u32),
+    Write(usize),
+    Lose,
+    Restart,
+    /// One of the two asks for a page.
+    Ask(bool),
+    Pass,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => Just(Step::Start),
+        3 => (0..8_usize).prop_map(Step::End),
+        1 => (10..14_u32).prop_map(Step::Attach),
+        1 => (10..14_u32).prop_map(Step::Leave),
+        3 => (0..8_usize, 0..1000_u32).prop_map(|(which, load)| Step::Sample(which, load)),
+        2 => (0..8_usize).prop_map(Step::Write),
+        1 => Just(Step::Lose),
+        1 => Just(Step::Restart),
+        8 => any::<bool>().prop_map(Step::Ask),
+        2 => Just(Step::Pass),
+    ]
+}
+
+proptest! {
+    /// Whoever takes in differences, in whatever order things happen and pages are asked for, has what somebody has who asks
+    /// for everything.
+    #[test]
+    fn differences_add_up(steps in proptest::collection::vec(step(), 1..60)) {
+        let mut bench = Bench::up(4);
+        let watchers = [WATCHER, (HOST, 2)];
+        watchers.iter().for_each(|watcher| {
+            bench.attach(*watcher);
+        });
+        let mut replicas = [Replica::default(), Replica::default()];
+        let (mut domains, mut now) = (Vec::new(), SECOND);
+        for step in steps {
+            let pick = |which: usize| domains.get(which % domains.len().max(1)).copied();
+            match step {
+                Step::Start if bench.core.is_up(ARM0) => domains.push(start_at(&mut bench, now, WATCHER)),
+                Step::End(which) => {
+                    if let Some(domain) = pick(which) {
+                        bench.report_at(now, ARM0, Report::Ended { domain, exit: Exit::Exited { status: 1 } });
+                    }
+                }
+                Step::Attach(connection) => {
+                    bench.attach((ARM1, connection));
+                }
+                Step::Leave(connection) => bench.report_at(now, ARM1, Report::Left { connection }),
+                Step::Sample(which, load_permille) => {
+                    let samples = pick(which).map(|domain| samples::of_domain(domain, load_permille));
+                    bench.report_at(now, ARM0, samples::sampled(samples.into_iter().collect(), vec![]));
+                }
+                Step::Write(which) => {
+                    if let Some(domain) = pick(which) {
+                        bench.report_at(now, ARM0, Report::Output { domain, stream: 1, bytes: vec![b'x'; 10] });
+                    }
+                }
+                Step::Lose => {
+                    bench.core.node_lost(ARM0, "lost");
+                    bench.collect();
+                }
+                Step::Restart if !bench.core.is_up(ARM0) => {
+                    bench.ask_at(now, WATCHER, Request::Restart { node: "arm0".into() });
+                    bench.core.node_started(ARM0, 100, Some((1 << 20, 4)));
+                    bench.report_at(now, ARM0, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 2, pid: 1 });
+                }
+                Step::Ask(second) => {
+                    let which = usize::from(second);
+                    let reply = bench.observe(now, watchers[which], replicas[which].since, Duration::ZERO).unwrap();
+                    replicas[which].take(reply);
+                }
+                Step::Pass => {
+                    now += SECOND;
+                    bench.tick(now);
+                }
+                _ => {}
+            }
+        }
+        let mut all = Replica::default();
+        bench.refresh(now, WATCHER, &mut all);
+        for (watcher, replica) in watchers.iter().zip(&mut replicas) {
+            bench.refresh(now, *watcher, replica);
+            prop_assert_eq!(&replica.parts, &all.parts);
+        }
+    }
+}
