@@ -9,6 +9,7 @@ use tombolo_control::{Exit, Fault, NodeInfo, Order, Reply};
 use tombolo_link::window::{WindowAllocator, heap_offset_bytes};
 use tombolo_machine::{Limit, Node};
 
+use super::observing::cut;
 use super::{BOOT_TIMEOUT, Client, Core, Effect, Nanos, NodeRecord, NodeState, WindowRecord, shown};
 
 impl Core {
@@ -188,6 +189,21 @@ impl Core {
             .collect()
     }
 
+    /// As many of them, from a number on, as a message has room for.
+    pub(super) fn page_of_nodes(&self, from: u32) -> Reply {
+        let mut rest = self.machine.nodes().iter().zip(&self.nodes).skip(from as usize).peekable();
+        let (mut nodes, mut length_bytes) = (Vec::new(), 0);
+        while nodes.len() < MAX_PAGE
+            && let Some((node, record)) = rest.next_if(|_| length_bytes < PAGE_BYTES)
+        {
+            let mut info = self.node_info(node, record);
+            info.cause = cut(info.cause, MAX_CAUSE_BYTES);
+            length_bytes += INFO_BYTES + info.name.len() + info.cause.len();
+            nodes.push(info);
+        }
+        Reply::Nodes { nodes, more: rest.peek().is_some() }
+    }
+
     pub(super) fn node_info(&self, node: &Node, record: &NodeRecord) -> NodeInfo {
         let host = NodeId::HOST;
         NodeInfo {
@@ -220,6 +236,16 @@ impl Core {
         Fault::NoSuchNode { name: shown(name), available }
     }
 }
+
+/// Nodes of one answer to a listing, and what they may take: with one more, a message.
+const MAX_PAGE: usize = 200;
+const PAGE_BYTES: usize = 48 * 1024;
+
+/// What a node takes beside its name and why it is down, or somewhat more.
+const INFO_BYTES: usize = 128;
+
+/// The most bytes of why a node is down.
+pub(super) const MAX_CAUSE_BYTES: usize = 2048;
 
 /// Nodes that are named to whoever named one that there is not.
 const MAX_NAMED: usize = 256;

@@ -86,7 +86,7 @@ impl Core {
                 }
                 return;
             }
-            Request::Nodes => Ok(Reply::Nodes { nodes: self.list_nodes() }),
+            Request::Nodes { from } => Ok(self.page_of_nodes(from)),
             Request::ConsoleOpen { node } => {
                 let result = self.console_open(client, &node);
                 self.answer(client, request, result);

@@ -173,11 +173,41 @@ fn whoever_asks_before_attaching_is_refused() {
     let mut bench = Bench::up(4);
     bench.report(HOST, Report::Joined { connection: 1, pid: 7, domain: None });
     assert!(matches!(
-        bench.ask((HOST, 1), Request::Nodes),
+        bench.ask((HOST, 1), Request::Nodes { from: 0 }),
         Some(Reply::Failed { fault: Fault::Refused { .. } })
     ));
     let old = Request::Attach { version: 999, program: String::new() };
     assert!(matches!(bench.ask((HOST, 1), old), Some(Reply::Failed { fault: Fault::Refused { .. } })));
+}
+
+#[test]
+fn as_many_nodes_as_there_may_be_are_listed_in_pages() {
+    let count = tombolo_machine::file::MAX_NODES;
+    let nodes: String = (3..count)
+        .map(|number| format!("[[node]]\nname = \"n{number}\"\nkind = \"vm\"\nisa = \"aarch64\"\n"))
+        .collect();
+    let mut bench = Bench::up_with(2, &nodes);
+    bench.attach((HOST, 1));
+    // What is long to tell takes no more than its share.
+    (3..40).for_each(|number| bench.core.node_lost(NodeId(number), &"why ".repeat(5000)));
+    bench.collect();
+    let mut all = Vec::new();
+    loop {
+        let Some(Reply::Nodes { nodes, more }) =
+            bench.ask((HOST, 1), Request::Nodes { from: all.len() as u32 })
+        else {
+            panic!("{:?}", bench.delivered)
+        };
+        let page = MonitorMessage { request: 9 | 8 << 24, body: Reply::Nodes { nodes: nodes.clone(), more } };
+        assert!(!nodes.is_empty() && page.to_bytes().is_ok());
+        all.extend(nodes.into_iter().map(|node| node.id.0));
+        if !more {
+            break;
+        }
+    }
+    assert_eq!(all, (0..count as u16).collect::<Vec<u16>>());
+    let unknown = bench.ask((HOST, 1), Request::Restart { node: "mars".into() });
+    assert!(matches!(unknown, Some(Reply::Failed { fault: Fault::NoSuchNode { .. } })), "{unknown:?}");
 }
 
 #[test]

@@ -195,7 +195,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0xf3dbec1c4dd5c861;
+pub const MONITOR_FINGERPRINT: u64 = 0x9a326c548e8fe27a;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.
@@ -250,8 +250,11 @@ rt::owned_messages! {
         /// Ids above this one, as bits; 0 from the start.
         after @ 0: u64 => u64,
     };
-    /// The nodes.
-    Call 8 => Nodes;
+    /// Up to a page of the nodes, from a number on.
+    Call 8 => Nodes, 8 {
+        /// Numbers from this one on; 0 from the start.
+        from @ 0: u32 => u32,
+    };
     /// Show a node's console from now on, and what is remembered of it.
     Call 9 => ConsoleOpen, 8 {
         /// Which.
@@ -441,7 +444,7 @@ rt::owned_messages! {
         part @ 0: Part => PartView<'m>,
         /// What of it.
         measure @ 16: Measure => Measure,
-        /// How finely, in ms: the finest that is remembered that is no finer than this.
+        /// How finely, in ms: the finest that is remembered that is no finer than this, or the coarsest that there is.
         step_ms @ 20: u32 => u32,
     };
     /// What a domain wrote to its output and errors, as far as it is remembered, whoever takes it otherwise. Also of domains
@@ -629,9 +632,11 @@ rt::owned_messages! {
         more @ 8: bool => bool,
     };
     /// Answers [`MonitorRequest::Nodes`].
-    Reply 8 => Nodes, 8 {
-        /// All, by id.
-        nodes @ 0: rt::Vec<NodeInfo> => rt::List<'m, NodeInfoView<'m>, 1024>,
+    Reply 8 => Nodes, 16 {
+        /// A page of them, by number.
+        nodes @ 0: rt::Vec<NodeInfo> => rt::List<'m, NodeInfoView<'m>, 256>,
+        /// There are others.
+        more @ 8: bool => bool,
     };
     /// Answers [`MonitorRequest::Names`].
     Reply 30 => Names, 24 {

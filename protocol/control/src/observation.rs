@@ -317,7 +317,7 @@ rt::owned_record! {
 }
 
 rt::owned_record! {
-    /// Something that happened.
+    /// Something that happened. The last 1,024 are remembered.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct SeenEvent => SeenEventView<'m>, inline 48 / 8;
     /// Its number, from 1.

@@ -22,9 +22,19 @@ impl Domain {
     /// # Errors
     /// [`Error::MonitorLost`].
     pub fn nodes(&self) -> Result<Vec<NodeInfo>, Error> {
-        match self.link.ask(Request::Nodes, ANSWER_TIMEOUT)?.0 {
-            Reply::Nodes { nodes } => Ok(nodes),
-            other => Err(unexpected(&other)),
+        let mut all: Vec<NodeInfo> = Vec::new();
+        loop {
+            let from = all.last().map_or(0, |last| u32::from(last.id.0) + 1);
+            match self.link.ask(Request::Nodes { from }, ANSWER_TIMEOUT)?.0 {
+                Reply::Nodes { nodes, more } => {
+                    let more = more && !nodes.is_empty();
+                    all.extend(nodes);
+                    if !more {
+                        return Ok(all);
+                    }
+                }
+                other => return Err(unexpected(&other)),
+            }
         }
     }
 

@@ -80,28 +80,26 @@ impl Crowd {
         self.nodes.domains()
     }
 
-    /// Has made-up nodes do what is due. Reports of theirs are taken in, and effects that are not theirs come back.
+    /// Has made-up nodes do what is due; the monitor hears of it when things [settle](Self::settle).
     ///
     /// # Errors
-    /// The core and its agents do not understand each other.
-    pub fn step(&mut self, now: Nanos) -> Result<Vec<Effect>, String> {
-        self.core.tick(now);
-        let mut others = self.settle(now)?;
+    /// What is asked of the monitor is too long to be asked.
+    pub fn step(&mut self, now: Nanos) -> Result<(), String> {
         if now >= self.next_churn {
             self.next_churn = now + self.plan.churn_ns();
             self.churn(now)?;
-            others.extend(self.settle(now)?);
         }
         self.nodes.rounds(now, &mut self.reports);
-        others.extend(self.settle(now)?);
-        Ok(others)
+        Ok(())
     }
 
-    /// Passes reports and effects around until there are none.
+    /// Tells the monitor what time it is, and passes reports and effects around until there are none. Effects that are not of made-up
+    /// nodes come back.
     ///
     /// # Errors
-    /// As [`step`](Self::step).
+    /// The monitor and made-up agents do not understand each other.
     pub fn settle(&mut self, now: Nanos) -> Result<Vec<Effect>, String> {
+        self.core.tick(now);
         let mut others = Vec::new();
         loop {
             let effects = self.core.take_effects();

@@ -22,6 +22,7 @@ fn pass(crowd: &mut Crowd, from: Nanos, to: Nanos) {
     let mut now = from;
     while now < to {
         crowd.step(now).unwrap();
+        crowd.settle(now).unwrap();
         let due = crowd.core.next_tick().into_iter().chain([crowd.next_step()]).min().unwrap();
         now = due.max(now + 1_000_000);
     }

@@ -128,7 +128,7 @@ fn requests_with_a_flipped_byte_harm_nobody() {
             scope: Scope::Own,
             operation: Operation::Lock { name: "flipped".into(), timeout: Duration::from_secs(1) },
         },
-        Request::Nodes,
+        Request::Nodes { from: 0 },
         Request::ConsoleOpen { node: "arm0".into() },
         Request::ConsoleTaken { node: "arm0".into(), bytes: 9 },
     ];
@@ -174,7 +174,7 @@ fn a_client_that_asks_and_does_not_listen_is_no_longer_heard() {
     for node in AGENTS {
         let client = connect(&machine, node);
         attach(&client);
-        let question = ClientMessage { request: 7, body: Request::Nodes }.to_bytes().unwrap();
+        let question = ClientMessage { request: 7, body: Request::Nodes { from: 0 } }.to_bytes().unwrap();
         let before = machine.memory_kib(root);
         let mut asked = 0;
         while asked < 400_000 && takes_soon(&client, &question) {
@@ -249,10 +249,10 @@ fn long_messages_and_many_descriptors_harm_nobody() {
         let client = connect(&machine, node);
         attach(&client);
         for count in 1..=8 {
-            let message = ClientMessage { request: 4, body: Request::Nodes }.to_bytes().unwrap();
+            let message = ClientMessage { request: 4, body: Request::Nodes { from: 0 } }.to_bytes().unwrap();
             assert!(send(&client, &message, &vec![&null; count]));
         }
-        let message = ClientMessage { request: 5, body: Request::Nodes }.to_bytes().unwrap();
+        let message = ClientMessage { request: 5, body: Request::Nodes { from: 0 } }.to_bytes().unwrap();
         let (pipe, _writer) = std::io::pipe().expect("a pipe");
         assert!(send(&client, &message, &[&pipe.into()]));
     }

@@ -501,7 +501,7 @@ impl Process {
     fn act_list(&mut self, shared: &mut Shared) {
         self.request(match shared.random.below(3) {
             0 => Request::Domains { after: 0 },
-            1 => Request::Nodes,
+            1 => Request::Nodes { from: 0 },
             _ => {
                 let operation = Operation::Find { query: Query::any(), after: String::new(), limit: 100 };
                 Request::Names { scope: Self::scope(shared), operation }

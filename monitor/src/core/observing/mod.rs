@@ -39,6 +39,7 @@ pub(super) use output::{Outputs, Tail};
 use pulse::Pulse;
 use regions::SeenRegions;
 pub(super) use samples::{WatchedDomain, WatchedNode};
+pub(super) use show::cut;
 use versions::{Key, Versions};
 
 use super::{Client, Core};

@@ -4,10 +4,8 @@ use tombolo_base::{DomainId, NodeId};
 use tombolo_control::observation::{NodePhase, Observation, SeenDomain, SeenNode, SeenRegion};
 
 use super::versions::Key;
+use crate::core::nodes::MAX_CAUSE_BYTES;
 use crate::core::{Core, DomainRecord, NodeState};
-
-/// The most bytes of why a node is down, or how a domain ended.
-const MAX_CAUSE_BYTES: usize = 2048;
 
 /// The most bytes of a domain's arguments.
 const MAX_ARGUMENTS_BYTES: usize = 1000;

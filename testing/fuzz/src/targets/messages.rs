@@ -78,7 +78,7 @@ pub(super) fn requests() -> Vec<Request> {
         Request::Spawn { spawn: spawn() },
         Request::Kill { domain: domain(), signal: 15, grace: Duration::from_secs(1) },
         Request::Domains { after: 0 },
-        Request::Nodes,
+        Request::Nodes { from: 0 },
         Request::ConsoleOpen { node: "arm0".into() },
         Request::ConsoleInput { node: "arm0".into(), bytes: b"ls\n".to_vec() },
         Request::ConsoleTaken { node: "arm0".into(), bytes: 3 },
