@@ -16,7 +16,8 @@ use crate::text::{self, Table};
 ///
 /// A line is a direction of a channel. SENT and BYTES are what the sender has sent since the channel was opened,
 /// RECEIVED what the receiver has taken, DEPTH what is between them. RINGS is how often the sender woke the receiver,
-/// SLEEPS how often that slept. The domains count all the time, whether somebody looks or not.
+/// SLEEPS how often that slept, STALLS how many messages of the sender found no room at first. The domains count all
+/// the time, whether somebody looks or not.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -56,6 +57,7 @@ struct DirectionReport {
     depth: Option<u64>,
     rings: Option<u64>,
     sleeps: Option<u64>,
+    stalls: Option<u64>,
     max_message_bytes: u64,
 }
 
@@ -121,6 +123,7 @@ fn direction(ends: &Ends, from: usize, nodes: &BTreeMap<u16, String>) -> Option<
         depth,
         rings: out.map(|row| row.rings),
         sleeps: into.map(|row| row.sleeps),
+        stalls: out.map(|row| row.stalls),
         max_message_bytes: known.max_message_bytes,
     })
 }
@@ -160,6 +163,7 @@ fn render(reports: &[DirectionReport], colour: bool) -> String {
         "DEPTH>",
         "RINGS>",
         "SLEEPS>",
+        "STALLS>",
     ]);
     let number = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
     let place = |id: &str, node: &Option<String>| match node {
@@ -179,6 +183,7 @@ fn render(reports: &[DirectionReport], colour: bool) -> String {
             number(report.depth),
             number(report.rings),
             number(report.sleeps),
+            number(report.stalls),
         ]);
     }
     table.render(colour)

@@ -377,16 +377,19 @@ impl Producer {
         self.slots.prefetch_for_write(self.position);
     }
 
+    /// The credit that was heard and not yet believed, if there is any and it has one meaning.
+    fn heard(&self) -> Option<u64> {
+        let before = self.piggybacked_credit;
+        let news = self.heard_credit.wrapping_sub(before as u32);
+        let ambiguous = self.published() - before > u64::from(u32::MAX);
+        let none = news == 0 || ambiguous || self.config.variant() == Variant::UsedFlag;
+        (!none).then(|| before + u64::from(news))
+    }
+
     /// Makes room of what was heard.
     fn believe_credit(&mut self) -> Result<(), SendError> {
-        let before = self.piggybacked_credit;
+        let Some(credit) = self.heard() else { return Ok(()) };
         let sent = self.published();
-        let news = self.heard_credit.wrapping_sub(before as u32);
-        let ambiguous = sent - before > u64::from(u32::MAX);
-        if news == 0 || ambiguous || self.config.variant() == Variant::UsedFlag {
-            return Ok(());
-        }
-        let credit = before + u64::from(news);
         if credit > sent {
             return Err(self.violated(Violation::CreditBeyondSent { credit, sent }));
         }
@@ -406,10 +409,17 @@ impl Producer {
         Ok(self.limit - self.position)
     }
 
-    /// How many slots this end knows that it can write, without looking: there may be more. None once it has ended.
+    /// How many slots can be written as far as this end was told, without looking at memory: there may be more. None once it
+    /// has ended. It is to be shown, and nothing is sent for it: what the consumer has told is checked where it is needed.
     #[must_use]
     pub fn known_free_slots(&self) -> u64 {
-        self.limit - self.position
+        let known = self.limit - self.position;
+        match self.heard() {
+            Some(credit) if self.ended.is_none() && credit <= self.published() => {
+                known.max((credit + self.slots.count()).saturating_sub(self.position))
+            }
+            _ => known,
+        }
     }
 
     /// Whether a message of one slot would be refused for want of room. Looks for room if none is known.
@@ -517,6 +527,22 @@ mod tests {
         hear(&mut producer, 0);
         hear(&mut producer, 1);
         assert_eq!(producer.free_slots(), Ok(2));
+    }
+
+    #[test]
+    fn room_is_known_from_what_was_heard_without_a_look() {
+        let mut producer = late_in_life(1 << 40, 1 << 40);
+        let slots = producer.slots.count();
+        producer.limit = producer.position + 1;
+        assert_eq!(producer.known_free_slots(), 1);
+        producer.position += 1;
+        producer.heard_credit = producer.position as u32;
+        assert_eq!(producer.known_free_slots(), slots);
+        // A lie is found where it is needed, and shows nothing until then.
+        producer.heard_credit = producer.position as u32 + 1;
+        assert_eq!(producer.known_free_slots(), 0);
+        producer.close();
+        assert_eq!(producer.known_free_slots(), 0);
     }
 
     #[test]
