@@ -11,10 +11,10 @@ LIBDIR  ?= lib
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup build kit mpi omp mpi4py vm-python install rdf-farm bench bench-mpi bench-omp bench-peers bench-python results clean
+.PHONY: help run test browser-tests setup build kit mpi omp mpi4py vm-python install rdf-farm bench bench-mpi bench-omp bench-peers bench-python results clean
 
 help: ## Lists these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: setup ## Brings a machine up and runs the main job on it; GRAPH=file picks the graph, ARGS= adds options
 	@cargo xtask kit --image communities --image litmus
@@ -23,6 +23,9 @@ run: setup ## Brings a machine up and runs the main job on it; GRAPH=file picks 
 test: ## Runs every check: format, tidy, clippy, tests, loom, miri, foreign instruction sets, whole machines
 	@sh scripts/setup.sh test
 	@cargo xtask ci $(ARGS)
+
+browser-tests: ## Tests the page of `tombolo web` in Chromium (after `make kit`); ARGS=words picks, --pictures draws, --soak takes an hour
+	@sh scripts/browser.sh $(TARGET) $(ARGS)
 
 setup: ## Installs what is missing, and says what
 	@sh scripts/setup.sh

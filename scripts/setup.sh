@@ -6,6 +6,7 @@
 #        setup.sh mpi     also what MPI for every instruction set needs
 #        setup.sh omp     also what OpenMP programs for unlike processors need
 #        setup.sh bench-omp   also what `tombolo bench omp` compares
+#        setup.sh browser     also what tests the page of `tombolo web`
 #        setup.sh test    also what only the checks need
 #
 # Debian packages go in with apt-get, as root or with sudo. Rust: targets and components are added to
@@ -17,7 +18,10 @@ SCRIPT=setup
 . scripts/lib.sh
 
 purpose=${1:-run}
-case $purpose in run | mpi | omp | bench-omp | test) ;; *) fail "unknown purpose '$purpose'; it is 'run', 'mpi', 'omp', 'bench-omp' or 'test'" ;; esac
+case $purpose in
+run | mpi | omp | bench-omp | browser | test) ;;
+*) fail "unknown purpose '$purpose'; it is 'run', 'mpi', 'omp', 'bench-omp', 'browser' or 'test'" ;;
+esac
 
 PATH=$PATH:${HOME:-/root}/.cargo/bin
 # Debian's Rust stands in for rustup's by way of this folder, which the Makefile puts first on the path.
@@ -65,12 +69,20 @@ find_missing_packages() {
         has_libc "$isa-linux-gnu-gcc" || want "libc6-dev-${pair#*:}-cross" "C library for $isa"
     done
     case $purpose in mpi | test) find_missing_for_mpi ;; esac
+    case $purpose in browser | test) find_missing_for_browser ;; esac
     case $purpose in bench-omp)
         have clang || want clang "compiles for LLVM's run-time of OpenMP"
         has_libomp || want libomp-dev "LLVM's run-time of OpenMP"
         ;;
     esac
     [ -e /etc/ssl/certs/ca-certificates.crt ] || want ca-certificates "downloads over TLS"
+}
+
+# What drives a browser is fetched by scripts/browser.sh; it needs Node 18.
+find_missing_for_browser() {
+    have chromium || want chromium "tests of the page of tombolo web"
+    { have node && at_least "$(node --version | cut -c2-)" 18.0; } || want nodejs "drives the browser"
+    have npm || want npm "fetches what drives the browser"
 }
 
 # Whether clang finds LLVM's run-time.

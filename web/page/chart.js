@@ -64,8 +64,8 @@ export class Spark {
 /** A chart of one measure of one part, which looks back as far as `span` says. */
 export class Chart {
   /** `unit` formats a value; `binary` values end at powers of two; `limit` is drawn as a line, and never lies outside. */
-  constructor(live, { part, measure, title, unit, binary = false, limit = null }) {
-    Object.assign(this, { live, part, measure, title, unit, binary, limit });
+  constructor(live, { part, measure, title, unit, binary = false, limit = null, least = 0 }) {
+    Object.assign(this, { live, part, measure, title, unit, binary, limit, least });
     this.now = h('output', { class: 'now' });
     this.area = s('path', { class: 'area' });
     this.line = s('path', { class: 'line' });
@@ -105,7 +105,7 @@ export class Chart {
     this.points = row.points.length < wanted ? [...Array(wanted - row.points.length).fill(null), ...row.points] : row.points;
     this.step = row.step_ms;
     const highest = this.points.reduce((top, value) => Math.max(top, value ?? 0), 0);
-    const most = this.limit ? Math.max(this.limit, highest) : ceiling(highest, this.binary);
+    const most = this.limit ? Math.max(this.limit, highest) : ceiling(Math.max(highest, this.least), this.binary);
     attribute(this.area, 'd', path(this.points, 600, 120, most, true));
     attribute(this.line, 'd', path(this.points, 600, 120, most, false));
     attribute(this.rule, 'visibility', this.limit ? 'visible' : 'hidden');

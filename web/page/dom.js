@@ -72,9 +72,11 @@ export class Keyed {
     this.parent = parent;
     this.make = make;
     this.parts = new Map();
+    this.order = [];
   }
 
   set(keys) {
+    this.order = keys;
     const wanted = new Set(keys);
     for (const [key, part] of this.parts) {
       if (!wanted.has(key)) {
@@ -83,6 +85,8 @@ export class Keyed {
         this.parts.delete(key);
       }
     }
+    const focused = document.activeElement;
+    const inside = this.parent.contains(focused);
     let at = this.parent.firstChild;
     for (const key of keys) {
       let part = this.parts.get(key);
@@ -94,6 +98,8 @@ export class Keyed {
       else this.parent.insertBefore(part.node, at);
       part.update?.(key);
     }
+    // What is moved loses the focus.
+    if (inside && document.activeElement !== focused && this.parent.contains(focused)) focused.focus({ preventScroll: true });
   }
 
   stop() {

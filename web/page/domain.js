@@ -19,7 +19,7 @@ class DomainView {
     Object.assign(this, { live, id, retitle });
     this.buttons = new Map();
     const ended = () => (this.row?.ended_ms !== null && this.row?.ended_ms !== undefined ? 'it has ended' : null);
-    const not = () => ended() ?? (this.row?.steerable === false ? 'its node takes no such requests, or it attached by itself' : null);
+    const not = () => ended() ?? (this.row?.steerable === false ? 'it attached by itself, so it is not the machine’s to steer' : null);
     const bar = h('div', { class: 'deeds', role: 'toolbar', 'aria-label': 'What can be done' },
       this.button('pause', 'pause', 'Pause', 'Pause (p)', () => this.pause(), not),
       this.button('stop', 'stop', 'Stop', 'Ask it to end, and end it if it does not (x)', () => this.halt(), not),
@@ -32,16 +32,16 @@ class DomainView {
     this.note = h('p', { class: 'notice' }, 'Waiting for the domain…');
     const part = `domain:${id}`;
     this.charts = new Charts([
-      new Chart(live, { part, measure: 'load', title: 'Load', unit: format.load }),
+      new Chart(live, { part, measure: 'load', title: 'Load', unit: format.load, least: 100 }),
       new Chart(live, { part, measure: 'memory', title: 'Memory', unit: format.bytes, binary: true }),
     ]);
     this.output = new Output(live, { view: 'output', domain: id }, 'Output');
-    this.channels = new Table(live, { title: 'Channels of the domain', base: { view: 'channels', domain: id }, columns: CHANNEL_COLUMNS, empty: 'It has no channel open.', page: 50 });
-    this.regions = new Table(live, { title: 'Memory of the domain', base: { view: 'regions', domain: id }, columns: REGION_COLUMNS, href: (row) => `#/memory?region=${encodeURIComponent(row.key)}`, empty: 'It holds no regions.', page: 50 });
+    this.channels = new Table(live, { title: 'Channels of the domain', headline: 'Channels', base: { view: 'channels', domain: id }, columns: CHANNEL_COLUMNS, empty: 'It has no channel open.', page: 50 });
+    this.regions = new Table(live, { title: 'Memory of the domain', headline: 'Memory', base: { view: 'regions', domain: id }, columns: REGION_COLUMNS, href: (row) => `#/memory?region=${encodeURIComponent(row.key)}`, empty: 'It holds no regions.', page: 50 });
     this.body = h('div', { class: 'page', hidden: true },
       h('section', { class: 'panel head' }, h('header', null, this.badge, this.title, bar), this.facts.node),
       this.output.node, this.charts.node,
-      h('h2', { class: 'over' }, 'Channels'), this.channels.node, h('h2', { class: 'over' }, 'Memory'), this.regions.node);
+      this.channels.node, this.regions.node);
     root.append(this.note, this.body);
     this.watch = live.watch({ view: 'domain', domain: id }, (watch) => this.show(watch));
     this.jobs = live.watch({ view: 'names', pattern: `job/${id}*`, scope: 'machine', offset: 0, limit: 2 }, () => this.show(this.watch));
@@ -58,8 +58,9 @@ class DomainView {
   show(watch) {
     const row = watch?.first() ?? null;
     this.row = row;
-    this.note.hidden = Boolean(row);
+    this.note.hidden = Boolean(row) && !watch.error;
     this.body.hidden = !row;
+    if (watch?.error) text(this.note, `${watch.error}. What is shown is how it was last.`);
     if (!row) {
       if (watch) text(this.note, watch.error ?? (watch.waiting ? 'Waiting for the domain…' : `There is no domain ${this.id}, and none is remembered.`));
       return;

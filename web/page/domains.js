@@ -4,6 +4,7 @@ import { h, attribute, text } from './dom.js';
 import * as format from './format.js';
 import { isa } from './isa.js';
 import { Table, meter } from './table.js';
+import { visible } from './text.js';
 
 /** What a domain is doing, in a word. */
 export function state(row) {
@@ -24,7 +25,7 @@ function drawState(td, row) {
 
 export const DOMAIN_COLUMNS = [
   { key: 'id', title: 'Id', sort: 'id', cell: (row) => row.key },
-  { key: 'program', title: 'Program', sort: 'program', kind: 'data long', draw: (td, row) => {
+  { key: 'program', title: 'Program', sort: 'program', kind: 'data long named', draw: (td, row) => {
     let parts = td.firstChild;
     if (!(parts instanceof HTMLElement)) {
       parts = h('span', null, h('b', { class: 'data' }), h('span', { class: 'data faint arguments' }));
@@ -32,14 +33,15 @@ export const DOMAIN_COLUMNS = [
     }
     text(parts.firstChild, row.program);
     text(parts.lastChild, row.arguments ?? '');
+    attribute(td, 'title', visible([row.program, row.arguments].filter(Boolean).join(' ')));
   } },
   { key: 'state', title: 'State', draw: drawState },
   { key: 'node', title: 'Node', sort: 'node', minor: true, kind: 'data', cell: (row) => row.node },
   { key: 'isa', title: 'ISA', minor: true, cell: (row) => isa(row.isa).name },
-  { key: 'load', title: 'Load', sort: 'load', number: true, draw: (td, row) => meter(td, row.load / 1000, row.ended_ms ? '–' : format.load(row.load)) },
-  { key: 'memory', title: 'Memory', sort: 'memory', number: true, minor: true, cell: (row) => (row.ended_ms ? '–' : format.bytes(row.memory_bytes)) },
+  { key: 'load', title: 'Load', sort: 'load', number: true, draw: (td, row) => meter(td, (row.load ?? 0) / 1000, format.load(row.load)) },
+  { key: 'memory', title: 'Memory', sort: 'memory', number: true, minor: true, cell: (row) => format.bytes(row.memory_bytes) },
   { key: 'channels', title: 'Channels', number: true, minor: true, cell: (row) => format.count(row.channels) },
-  { key: 'threads', title: 'Threads', number: true, minor: true, cell: (row) => (row.ended_ms ? '–' : format.count(row.threads)) },
+  { key: 'threads', title: 'Threads', number: true, minor: true, cell: (row) => format.count(row.threads) },
 ];
 
 /** The view. */
@@ -68,6 +70,8 @@ export function domains(root, { live, query }) {
   root.append(table.node);
   let said = '';
   const list = live.watch({ view: 'nodes' }, (watch) => {
+    // Which nodes there are does not change; what they do is not shown here.
+    if (!watch.waiting && !watch.error) watch.stop();
     const names = watch.list().map((row) => row.name);
     if (chosen.node && !names.includes(chosen.node)) names.unshift(chosen.node);
     if (names.join('\n') === said) return;

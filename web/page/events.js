@@ -4,12 +4,9 @@ import { h, text, attribute } from './dom.js';
 import * as format from './format.js';
 import { Table } from './table.js';
 
-const WORDS = {
-  node_starting: 'node starts', node_up: 'node is up', node_down: 'node is down', domain_started: 'started', domain_not_started: 'did not start',
-  domain_ended: 'ended', domain_paused: 'paused', domain_resumed: 'goes on', domain_moved: 'moved', limit_met: 'limit met', frequency_changed: 'frequency changed',
-};
-const BAD = new Set(['node_down', 'domain_not_started', 'limit_met']);
-const GOOD = new Set(['node_up']);
+/** What is bad news, and what is good. */
+const BAD = new Set(['node down', 'domain not started', 'limit met']);
+const GOOD = new Set(['node up', 'domain resumed']);
 
 /** When, what, where and more. */
 export function eventColumns(live) {
@@ -35,7 +32,7 @@ export function eventColumns(live) {
         td.append(badge);
       }
       attribute(badge, 'data-state', BAD.has(row.what) ? 'failed' : GOOD.has(row.what) ? 'runs' : 'ended');
-      text(badge, WORDS[row.what] ?? row.what);
+      text(badge, row.what);
     } },
     { key: 'node', title: 'Node', draw: link('node', (name) => `#/node/${encodeURIComponent(name)}`) },
     { key: 'domain', title: 'Domain', draw: link('domain', (id) => `#/domain/${id}`) },

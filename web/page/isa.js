@@ -11,7 +11,7 @@ export function isa(name) {
   return found ? { name: found[1], tone: found[2] } : { name: name ?? '', tone: 'other' };
 }
 
-const KINDS = { host: 'this host', vm: 'virtual machine', user: 'emulated programs', bare: 'board', baremetal: 'board', child: 'own monitor' };
+const KINDS = { host: 'this host', vm: 'virtual machine', user: 'emulated programs', bare: 'board' };
 
 /** What sort of node it is. */
 export function kind(name) {
@@ -20,7 +20,7 @@ export function kind(name) {
 
 /** What carries a link. */
 export function transport(name) {
-  return { shm: 'shared memory', window: 'shared window', ivshmem: 'shared window', tcp: 'TCP', vsock: 'vsock', rdma: 'RDMA' }[name] ?? name ?? '';
+  return { shm: 'shared memory', window: 'shared window', socket: 'socket' }[name] ?? name ?? '';
 }
 
 /** A colour of the scale of loads, for a share from 0 to 1. */

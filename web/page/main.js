@@ -83,7 +83,7 @@ function build() {
   fill(
     app,
     h('header', { class: 'top' },
-      h('a', { class: 'brand', href: '#/', 'aria-label': 'Tombolo: map' }, h('img', { src: '/assets/mark.svg', alt: '', width: 28, height: 28 }), machineName),
+      h('a', { class: 'brand', href: '#/', title: 'Map' }, h('img', { src: '/assets/mark.svg', alt: 'Tombolo', width: 28, height: 28 }), machineName),
       crumbs,
       h('div', { class: 'tools' }, pill, access, startButton, themeButton,
         h('button', { class: 'quiet wide-only', type: 'button', title: 'Keys (?)', 'aria-label': 'Keys', onclick: () => help(PLACES) }, icon('help')))),
@@ -153,7 +153,7 @@ function trouble() {
     default:
   }
   if (row?.monitor === 'gone') {
-    return { text: `The machine's monitor is gone.${row.trouble ? ` ${row.trouble}` : ''} What is shown is how it was last; it is followed again once it is back.` };
+    return { text: 'The machine’s monitor is gone. Bring it up again with tombolo up, and this page follows it. What is shown is how it was last.', about: row.trouble };
   }
   return row?.trouble ? { text: row.trouble } : null;
 }
@@ -172,6 +172,7 @@ function frame() {
   banner.hidden = !wrong;
   if (wrong) {
     text(bannerText, wrong.text);
+    attribute(bannerText, 'title', wrong.about);
     retry.hidden = !wrong.retry;
   }
   const fresh = live.fresh();
@@ -221,7 +222,7 @@ function key(event) {
       break;
     }
     case 'Escape': {
-      const parent = PARENTS[place?.name];
+      const parent = PARENTS[here().parts[0]];
       if (parent === undefined) return;
       location.hash = `#/${parent}`;
       break;

@@ -17,6 +17,8 @@ const CARDS = 60;
 /** Less width than that, and cards stand under each other. */
 const NARROW = 760;
 
+const known = (value) => value !== null && value !== undefined;
+
 /** A machine's figures, over the map. */
 class Figures {
   constructor(live) {
@@ -31,7 +33,7 @@ class Figures {
     if (!row) return;
     const put = (key, value) => text(this.values.get(key), value);
     put('nodes', row.nodes_up === row.nodes ? format.count(row.nodes) : `${row.nodes_up} of ${row.nodes}`);
-    const [load, cores] = nodes.reduce(([sum, all], node) => (node.phase === 'up' ? [sum + (node.load ?? 0), all + node.cores] : [sum, all]), [0, 0]);
+    const [load, cores] = nodes.reduce(([sum, all], node) => (node.phase === 'up' && known(node.load) ? [sum + node.load, all + node.cores] : [sum, all]), [0, 0]);
     put('load', cores ? format.load(load / cores) : '–');
     put('domains', format.count(row.domains));
     put('channels', format.count(row.channels));
@@ -105,6 +107,7 @@ class Card {
       if (!event.target.closest('a')) location.hash = `#/node/${encodeURIComponent(name)}`;
     });
     if (this.spark) {
+      this.detail = map.live.watch({ view: 'node', node: name }, () => this.update());
       this.history = map.live.watch({ view: 'history', part: `node:${name}`, measure: 'load', step_ms: 1000 }, (watch) => {
         const points = watch.first()?.points ?? [];
         this.spark.show(points.length < 60 ? [...Array(60 - points.length).fill(null), ...points] : points);
@@ -125,9 +128,8 @@ class Card {
     else if (row.phase === 'down') fill(this.state, icon('down'), h('strong', null, 'Down'), h('span', { class: 'cause' }, row.cause ?? ''));
     else fill(this.state, h('strong', null, 'Starting…'));
     this.state.hidden = row.phase === 'up';
-    const list = row.core_loads ?? null;
-    this.bars(row, list);
-    text(this.load, row.phase === 'up' ? `${format.load(row.cores ? row.load / row.cores : 0)} of ${format.several(row.cores, 'core')}` : '–');
+    this.bars(row, this.detail?.first()?.core_list ?? null);
+    text(this.load, row.phase === 'up' && known(row.load) ? `${format.load(row.cores ? row.load / row.cores : 0)} of ${format.several(row.cores, 'core')}` : '–');
     style(this.memory, 'width', `${row.memory_bytes ? Math.min(100, (row.memory_used_bytes / row.memory_bytes) * 100) : 0}%`);
     text(this.memoryText, row.memory_bytes ? format.part(row.memory_used_bytes, row.memory_bytes) : '–');
     this.windowRow.hidden = !row.window_bytes;
@@ -135,7 +137,7 @@ class Card {
     text(this.windowText, format.part(row.window_lent_bytes, row.window_bytes));
     text(this.domains, format.several(row.domains, 'domain'));
     attribute(this.domains, 'href', `#/domains?node=${encodeURIComponent(row.name)}`);
-    text(this.power, row.power_mw === null || row.power_mw === undefined ? '' : format.power(row.power_mw));
+    text(this.power, known(row.power_mw) ? format.power(row.power_mw) : '');
     const own = this.map.links.rows.get(`${row.name}-${row.name}`);
     const link = this.map.links.rows.get(`${this.map.centre}-${row.name}`) ?? this.map.links.rows.get(`${row.name}-${this.map.centre}`);
     this.linkRow.hidden = !link || !this.map.crowded || row.name === this.map.centre;
@@ -146,21 +148,17 @@ class Card {
     text(this.local, own?.channels ? `${format.several(own.channels, 'channel')} within, ${format.perSecond(own.forth_per_s + own.back_per_s)}` : '');
   }
 
-  /** A bar for each processor; where only their sum is known, they fill one after the other. */
+  /** A bar for each processor; one for all of them where they are not told apart. */
   bars(row, list) {
-    const shown = Math.min(row.cores, 64);
+    const loads = row.phase !== 'up' ? [] : list?.length ? list.slice(0, 64).map((core) => core.load) : [row.cores ? (row.load ?? 0) / row.cores : 0];
+    const shown = loads.length;
     while (this.cores.children.length > shown) this.cores.lastChild.remove();
     while (this.cores.children.length < shown) this.cores.append(h('span', { class: 'core' }, h('i')));
-    let left = row.load ?? 0;
-    for (let index = 0; index < shown; index += 1) {
-      const value = list ? list[index] ?? 0 : Math.min(1000, left);
-      left -= value;
-      const bar = this.cores.children[index].firstChild;
-      style(bar, 'height', `${Math.max(2, value / 10).toFixed(0)}%`);
-    }
+    for (const [index, value] of loads.entries()) style(this.cores.children[index].firstChild, 'height', `${Math.max(2, value / 10).toFixed(0)}%`);
   }
 
   stop() {
+    this.detail?.stop();
     this.history?.stop();
   }
 }
@@ -230,7 +228,7 @@ class Map_ {
     this.wires = s('svg', { class: 'wires', 'aria-hidden': 'true' });
     this.form = null;
     this.nodes = live.watch({ view: 'nodes' }, () => this.show());
-    this.links = live.watch({ view: 'links' }, () => this.show());
+    this.links = null;
     this.place = () => this.lay();
     this.resized = new ResizeObserver(() => soon(this.place));
     this.resized.observe(this.space);
@@ -277,10 +275,13 @@ class Map_ {
     attribute(this.space, 'data-form', form);
     fill(this.space);
     if (form === 'field') {
+      this.links?.stop();
+      this.links = null;
       this.field = new Field(this.space, this.live);
       return;
     }
     this.field = null;
+    this.links ??= this.live.watch({ view: 'links' }, () => this.show());
     const cards = h('div', { class: 'nodes' });
     const labels = h('div', { class: 'labels' });
     this.space.append(this.wires, cards, labels);
@@ -424,7 +425,7 @@ class Map_ {
 
   stop() {
     this.nodes.stop();
-    this.links.stop();
+    this.links?.stop();
     this.jobs.stop();
     this.busiest.stop();
     this.latest.stop();

@@ -46,7 +46,7 @@ const HOLDER_COLUMNS = [
 export function memory(root, { live, query }) {
   let region = query.get('region');
   let holders = null;
-  const place = h('div');
+  const place = h('div', { class: 'below' });
   const table = new Table(live, {
     title: 'Regions', base: { view: 'regions' }, columns: REGION_COLUMNS, href: (row) => `#/memory?region=${encodeURIComponent(row.key)}`, query, hash: 'memory', filter: 'Filter by node, program or domain', empty: 'No domain has made a region.',
   });
@@ -56,8 +56,8 @@ export function memory(root, { live, query }) {
     holders = null;
     place.replaceChildren();
     if (!id) return;
-    holders = new Table(live, { title: `Holders of region ${id}`, base: { view: 'holders', region: id }, columns: HOLDER_COLUMNS, empty: 'Nobody holds a right to it.' });
-    place.append(h('h2', { class: 'over' }, `Who holds region ${id}`), holders.node);
+    holders = new Table(live, { title: `Holders of region ${id}`, headline: `Who holds region ${id}`, base: { view: 'holders', region: id }, columns: HOLDER_COLUMNS, empty: 'Nobody holds a right to it.' });
+    place.append(holders.node);
   };
   root.append(table.node, place);
   look(region);

@@ -53,6 +53,8 @@ export function names(root, { live, query }) {
   });
   let said = null;
   const list = live.watch({ view: 'nodes' }, (watch) => {
+    // Which nodes there are does not change; what they do is not shown here.
+    if (!watch.waiting && !watch.error) watch.stop();
     const found = ['machine', ...watch.list().map((row) => row.name)];
     if (found.join('\n') === said) return;
     said = found.join('\n');

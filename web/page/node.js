@@ -19,19 +19,19 @@ class NodeView {
     this.state = h('div', { class: 'alert', hidden: true });
     this.restart = h('button', { class: 'primary', type: 'button', onclick: () => this.again() }, icon('repeat'), 'Restart');
     this.bound = new Bound(live, this.restart, `Restart ${id}`, () => (this.row?.can_restart ? null : 'it runs, or is not the monitor’s to restart'));
-    this.facts = new Facts(['Instruction set', 'Kind', 'Phase', 'Up for', 'Process', 'Speed', 'Memory', 'Window', 'Domains', 'Power', 'Watching costs']);
+    this.facts = new Facts(['Instruction set', 'Kind', 'Phase', 'Booted in', 'Process', 'Speed', 'Memory', 'Window', 'Domains', 'Power', 'Watching costs']);
     this.cores = h('div', { class: 'corelist' });
     this.bars = new Keyed(this.cores, (key) => core(key));
     this.coreNote = h('p', { class: 'faint' });
     this.adjust = h('button', { type: 'button', onclick: () => this.frequency() }, 'Frequency…');
-    this.adjustBound = new Bound(live, this.adjust, 'Set governor and frequencies', () => (this.row?.governors?.length ? null : 'this hardware tells no frequencies that could be set'));
+    this.adjustBound = new Bound(live, this.adjust, 'Set governor and frequencies', () => (settable(this.row) ? null : 'this hardware tells no frequencies that could be set'));
     this.power = h('ul', { class: 'plainlist' });
     this.engines = h('table');
     this.enginePanel = h('section', { class: 'panel', hidden: true }, h('header', null, h('h2', null, 'Engines')), h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Engines' }, this.engines));
     this.note = h('p', { class: 'notice' }, 'Waiting for the node…');
     const part = `node:${id}`;
     this.charts = new Charts([
-      new Chart(live, { part, measure: 'load', title: 'Load', unit: format.load }),
+      new Chart(live, { part, measure: 'load', title: 'Load', unit: format.load, least: 100 }),
       new Chart(live, { part, measure: 'memory', title: 'Memory', unit: format.bytes, binary: true }),
     ]);
     this.powerChart = null;
@@ -43,23 +43,22 @@ class NodeView {
       this.charts.node, this.enginePanel);
     root.append(this.note, this.body);
     this.domains = new Table(live, {
-      title: 'Domains of the node', base: { view: 'domains', node: id, state: 'live' }, columns: DOMAIN_COLUMNS.filter((column) => column.key !== 'node'),
+      title: 'Domains of the node', headline: 'Domains', base: { view: 'domains', node: id, state: 'live' }, columns: DOMAIN_COLUMNS.filter((column) => column.key !== 'node'),
       href: (row) => `#/domain/${row.key}`, empty: 'No domain runs here.', page: 50,
     });
     this.channels = new Table(live, {
-      title: 'Channels of the node', base: { view: 'channels', node: id }, columns: CHANNEL_COLUMNS, empty: 'No channel of this node is open.', page: 50,
+      title: 'Channels of the node', headline: 'Channels', base: { view: 'channels', node: id }, columns: CHANNEL_COLUMNS, empty: 'No channel of this node is open.', page: 50,
     });
-    this.body.append(h('h2', { class: 'over' }, 'Domains'), this.domains.node, h('h2', { class: 'over' }, 'Channels'), this.channels.node);
+    this.body.append(this.domains.node, this.channels.node);
     this.watch = live.watch({ view: 'node', node: id }, (watch) => this.show(watch));
-    this.tick = () => this.ages();
-    live.listeners.add(this.tick);
   }
 
   show(watch) {
     const row = watch.first();
     this.row = row;
-    this.note.hidden = Boolean(row);
+    this.note.hidden = Boolean(row) && !watch.error;
     this.body.hidden = !row;
+    if (watch.error) text(this.note, watch.error);
     if (!row) {
       text(this.note, watch.error ?? (watch.waiting ? 'Waiting for the node…' : `There is no node ${this.id} on this machine.`));
       return;
@@ -69,9 +68,10 @@ class NodeView {
     attribute(this.state, 'data-phase', row.phase);
     attribute(this.body, 'data-tone', isa(row.isa).tone);
     const { facts } = this;
-    facts.put('Instruction set', isa(row.isa).name + (row.target ? ` (${row.target})` : ''));
+    facts.put('Instruction set', isa(row.isa).name + (row.target?.endsWith('-none') ? ', no operating system' : ''));
     facts.put('Kind', kind(row.kind));
     facts.put('Phase', row.generation > 1 ? `${row.phase}, started ${row.generation} times` : row.phase);
+    facts.put('Booted in', row.phase === 'up' && row.boot_ms ? format.duration(row.boot_ms) : null);
     facts.put('Process', row.pid ? String(row.pid) : null);
     facts.put('Speed', row.speed ? `${format.count(row.speed)} rounds of arithmetic per ms and processor` : null);
     facts.put('Memory', row.memory_bytes ? format.part(row.memory_used_bytes, row.memory_bytes) : null);
@@ -95,12 +95,6 @@ class NodeView {
     this.restart.hidden = row.phase === 'up' && !row.can_restart;
     this.bound.show();
     this.adjustBound.show();
-    this.ages();
-  }
-
-  ages() {
-    const { row } = this;
-    if (row) this.facts.put('Up for', row.phase === 'up' && row.boot_ms !== null && row.boot_ms !== undefined ? format.duration(this.live.age(row.boot_ms)) : null);
   }
 
   showCores(row) {
@@ -126,16 +120,16 @@ class NodeView {
 
   frequency() {
     const { row } = this;
-    if (!row?.governors?.length) return;
+    if (!settable(row)) return;
     const cores = row.core_list ?? [];
-    const lowest = Math.min(...cores.map((each) => each.min_khz).filter(Boolean));
-    const highest = Math.max(...cores.map((each) => each.max_khz).filter(Boolean));
+    const lowest = Math.min(...cores.map((each) => each.floor_khz ?? each.min_khz).filter(Boolean));
+    const highest = Math.max(...cores.map((each) => each.ceiling_khz ?? each.max_khz).filter(Boolean));
     const governor = h('select', { id: 'governor' }, h('option', { value: '' }, 'as it is'), row.governors.map((name) => h('option', { value: name }, name)));
-    const field = (id, hint) => h('input', { id, type: 'number', min: lowest || 0, max: highest || null, step: 1000, placeholder: hint, inputmode: 'numeric' });
-    const least = field('least', Number.isFinite(lowest) ? String(lowest) : '');
-    const most = field('most', Number.isFinite(highest) ? String(highest) : '');
+    const field = (id, hint) => h('input', { id, type: 'number', min: Number.isFinite(lowest) ? lowest : 0, max: Number.isFinite(highest) ? highest : null, step: 'any', placeholder: hint, inputmode: 'numeric' });
+    const least = field('least', `now ${cores[0]?.min_khz ?? 'not told'}`);
+    const most = field('most', `now ${cores[0]?.max_khz ?? 'not told'}`);
     const which = h('fieldset', null, h('legend', null, 'Processors'), cores.map((_, index) => h('label', { class: 'check' }, h('input', { type: 'checkbox', name: 'core', value: index, checked: true }), String(index))));
-    const number = (input) => (input.value === '' ? null : Number(input.value));
+    const number = (input) => (input.value === '' ? null : Math.round(Number(input.value)));
     const form = h('form', { class: 'fields' }, which, h('label', { for: 'governor' }, 'Governor'), governor, h('label', { for: 'least' }, 'At least (kHz)'), least, h('label', { for: 'most' }, 'At most (kHz)'), most,
       h('p', { class: 'faint' }, 'What it was before is kept by the monitor, which puts it back when the machine goes down, or when you ask for it.'),
       h('footer', null,
@@ -155,13 +149,17 @@ class NodeView {
   }
 
   stop() {
-    this.live.listeners.delete(this.tick);
     this.watch.stop();
     this.charts.stop();
     this.domains.stop();
     this.channels.stop();
     this.console?.stop();
   }
+}
+
+/** Whether a kernel lets frequencies be set, as far as it tells. */
+function settable(row) {
+  return Boolean(row?.governors?.length) || (row?.core_list ?? []).some((each) => each.ceiling_khz);
 }
 
 function core(index) {

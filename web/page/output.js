@@ -58,32 +58,35 @@ export class Output {
       if (!this.filters.has(kind)) this.filters.set(kind, new Plain());
       this.add(kind, this.filters.get(kind).take(piece));
     }
-    this.lost = message.lost ?? this.lost;
+    this.lost += message.lost ?? 0;
     this.ended = message.ended ?? this.ended;
     this.binary ||= Boolean(message.binary);
     soon(this.paint);
   }
 
   add(stream, given) {
-    for (const [index, part] of given.split('\n').entries()) {
-      if (index > 0) this.open = null;
-      if (part === '' && index === given.split('\n').length - 1) continue;
+    const parts = given.split('\n');
+    const last = parts.length - 1;
+    for (const [index, part] of parts.entries()) {
+      // After the last newline nothing has begun.
+      if (index === last && part === '') break;
       if (!this.open || this.open.stream !== stream) {
         this.open = { stream, text: '', node: null };
         this.fresh.push(this.open);
+      } else if (this.open.node) this.fresh.push(this.open);
+      const { open } = this;
+      open.text = turned(open.text + part);
+      if (open.text.length > LONGEST_LINE) {
+        this.left += open.text.length - LONGEST_LINE;
+        open.text = open.text.slice(-LONGEST_LINE);
       }
-      this.open.text = turned(this.open.text + part);
-      if (this.open.text.length > LONGEST_LINE) {
-        this.left += this.open.text.length - LONGEST_LINE;
-        this.open.text = this.open.text.slice(-LONGEST_LINE);
-      }
-      if (this.open.node) this.fresh.push(this.open);
-      if (index < given.split('\n').length - 1) this.open = null;
+      if (index < last) this.open = null;
     }
     // A flood that comes faster than it is painted: only its end will be.
     if (this.fresh.length > MOST_LINES) {
       const gone = this.fresh.splice(0, this.fresh.length - MOST_LINES);
       this.left += gone.reduce((sum, line) => sum + (line.node ? 0 : line.text.length + 1), 0);
+      if (gone.includes(this.open)) this.open = null;
     }
   }
 

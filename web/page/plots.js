@@ -12,7 +12,7 @@ export function figure(title, about, drawing, head, rows) {
     h('thead', null, h('tr', null, head.map((name, index) => h('th', { scope: 'col', class: index ? 'number' : null }, name)))),
     h('tbody', null, rows.map((row) => h('tr', null, row.map((cell, index) => (index ? h('td', { class: 'number' }, cell) : h('th', { scope: 'row', class: 'data' }, cell)))))));
   return h('figure', { class: 'panel plotted' },
-    h('figcaption', null, h('h3', null, title), about ? h('p', { class: 'faint' }, about) : null),
+    h('figcaption', null, h('h2', null, title), about ? h('p', { class: 'faint' }, about) : null),
     drawing ? h('div', { class: 'drawing', tabindex: '0', role: 'region', 'aria-label': `${title}, drawn` }, drawing) : null,
     h('details', { open: drawing ? null : true }, h('summary', null, 'As a table'), h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `${title}, as a table` }, table)));
 }

@@ -46,6 +46,8 @@ export async function start(live) {
     h('footer', null, h('button', { type: 'button', onclick: () => box.close() }, 'Cancel'), go));
   const box = dialog('Start an image', form);
   let images = [];
+  const unusable = h('p', { class: 'faint', hidden: true });
+  about.after(unusable);
   let suggestion = null;
   let asked = 0;
   const explain = () => {
@@ -98,7 +100,10 @@ export async function start(live) {
     }
   });
   try {
-    images = (await ask('/api/images')).images;
+    const listing = await ask('/api/images');
+    images = listing.images;
+    unusable.hidden = !listing.unusable?.length;
+    text(unusable, (listing.unusable ?? []).slice(0, 5).join('; '));
   } catch (error) {
     text(about, error.message);
     return;

@@ -10,7 +10,7 @@ const PAGE = 100;
  * there is little room. `href(row)` is where a row leads. `extra` are more controls.
  */
 export class Table {
-  constructor(live, { title, base, columns, href = null, query = null, hash = null, filter = null, extra = null, empty, page = PAGE, onrow = null, heading = null, sort = null }) {
+  constructor(live, { title, base, columns, href = null, query = null, hash = null, filter = null, extra = null, empty, page = PAGE, onrow = null, heading = null, headline = null, sort = null }) {
     Object.assign(this, { live, base, columns, href, hash, empty, page, onrow });
     this.sort = query?.get('sort') ?? sort;
     this.descending = query ? query.get('desc') === '1' : sort !== null;
@@ -42,8 +42,14 @@ export class Table {
       parts.push(h('label', { class: 'search' }, icon('search'), this.field));
     }
     this.node = h('section', { class: 'panel list' },
-      heading ?? h('header', { class: 'controls' }, parts, extra, h('div', { class: 'pages' }, this.where, this.before, this.after)),
+      heading ?? h('header', { class: 'controls' }, headline ? h('h2', null, headline) : null, parts, extra, h('div', { class: 'pages' }, this.where, this.before, this.after)),
       h('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': title }, this.table), this.note);
+    // Rows stay where they are while somebody points at them, or they would be gone at the click.
+    this.body.addEventListener('pointerenter', (event) => { this.held = event.pointerType === 'mouse'; });
+    this.body.addEventListener('pointerleave', () => {
+      this.held = false;
+      this.show();
+    });
     this.rows = new Keyed(this.body, (key) => this.row(key));
     this.heads(heading);
     this.watch = live.watch(this.parameters(), () => this.show());
@@ -88,6 +94,7 @@ export class Table {
 
   /** Asks anew, and keeps in the address what is asked. */
   again() {
+    this.anew = true;
     this.watch.ask(this.parameters());
     if (!this.hash) return;
     const query = new URLSearchParams(this.query ?? '');
@@ -148,10 +155,20 @@ export class Table {
 
   show() {
     const { watch } = this;
-    const keys = watch.order.filter((key) => watch.rows.has(key));
+    let keys = watch.order.filter((key) => watch.rows.has(key));
+    if (this.held && !this.anew) {
+      const now = new Set(keys);
+      const stay = this.rows.order.filter((key) => now.has(key));
+      const known = new Set(stay);
+      keys = [...stay, ...keys.filter((key) => !known.has(key))];
+    }
+    if (!watch.waiting) this.anew = false;
     this.rows.set(keys);
     const last = Math.min(this.offset + keys.length, watch.total);
-    text(this.where, watch.total ? `${format.count(this.offset + 1)}–${format.count(last)} of ${format.count(watch.total)}` : '');
+    text(this.where, watch.total === 0 ? '' : watch.total <= this.page && !this.offset ? format.count(watch.total) : `${format.count(this.offset + 1)}–${format.count(last)} of ${format.count(watch.total)}`);
+    const one = watch.total <= this.page && this.offset === 0;
+    this.before.hidden = one;
+    this.after.hidden = one;
     attribute(this.before, 'disabled', this.offset === 0);
     attribute(this.after, 'disabled', last >= watch.total);
     // Rows went while a late page was shown.

@@ -137,6 +137,9 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step<'_>>, Failure> {
     let mut wheel = Command::new("sh");
     wheel.current_dir(&workspace.root).arg("scripts/wheel.sh").arg(&workspace.target);
     let wheel = Step { name: "wheel", command: wheel, lane: Lane::Front, again: None };
+    let mut browser = Command::new("sh");
+    browser.current_dir(&workspace.root).arg("scripts/browser.sh").arg(&workspace.target);
+    let browser = Step { name: "browser", command: browser, lane: Lane::Front, again: None };
     // Computes on its own, in a target folder of its own: it takes what processor time the front leaves, which is a
     // good deal while compilers link and machines boot, and disturbs nobody.
     let beside = |name, words: &[&str]| {
@@ -176,6 +179,7 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step<'_>>, Failure> {
         tests("litmus", litmus),
         tests("end to end", end_to_end),
         wheel,
+        browser,
         beside("loom models", &["model"]),
         beside("simulation", &["sim", "--seeds", "3000"]),
         beside("canaries", &["sim", "--canaries"]),
