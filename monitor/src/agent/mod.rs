@@ -153,9 +153,7 @@ impl Agent {
     /// The next report to the root.
     pub fn next_report(&mut self) -> Option<Outgoing<OwnedFd>> {
         let report = self.core.next_report();
-        if report.is_none() {
-            self.told();
-        }
+        self.handing_out(report.as_ref().map(|(report, _)| report));
         report
     }
 

@@ -2,7 +2,7 @@
 //! processors run.
 //!
 //! When that is due, and what of it the root has not heard yet, [`core`](super::core) decides. Here is what it costs: the
-//! processor time of each round is measured, until the root has been told.
+//! processor time of each round is measured, with that of telling the root.
 
 mod page;
 
@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use tombolo_base::DomainId;
+use tombolo_control::Report;
 use tombolo_control::observation::{CoreSample, DomainSample, EndSample, NodeSample, PowerSample};
 use tombolo_platform::meters::{
     Change, Folders, Frequencies, Loads, MAX_METERS, Power, ProcessMeter, Reader, Steering, rounds_per_ms,
@@ -42,11 +43,16 @@ struct DomainSeen {
     round: u64,
 }
 
-/// A round whose cost is not known yet, in processor time of this thread.
+/// A round whose cost is not known yet, in processor time of this thread. What the thread does for others in between, as to
+/// start a program, is not in it.
 #[derive(Clone, Copy, Debug)]
 struct Measuring {
-    began_ns: u64,
-    looked_ns: u64,
+    /// What looking cost.
+    looking_ns: u64,
+    /// What it has cost so far to tell the root.
+    telling_ns: u64,
+    /// When a report of the round was handed out, and whether it was the last: it is being told until the next is asked for.
+    handed_out: Option<(u64, bool)>,
 }
 
 /// What an agent has to look at its node with.
@@ -178,21 +184,31 @@ impl Agent {
         }
         sensing.domains.retain(|_, seen| seen.round == round);
         let node = sensing.look_at_node(now_ns);
-        let looked_ns = thread_cpu_ns();
-        sensing.measuring = Some(Measuring { began_ns, looked_ns });
+        let cost_ns = thread_cpu_ns().saturating_sub(began_ns);
         self.core.sampled(Round {
             node,
             domains: &sensing.found_domains,
             ends: &sensing.found_ends,
-            cost_ns: looked_ns.saturating_sub(began_ns),
+            cost_ns,
         });
+        let looking_ns = thread_cpu_ns().saturating_sub(began_ns);
+        sensing.measuring = Some(Measuring { looking_ns, telling_ns: 0, handed_out: None });
     }
 
-    /// The root was told everything there is to tell.
-    pub(super) fn told(&mut self) {
-        if let Some(Measuring { began_ns, looked_ns }) = self.sensing.measuring.take() {
-            let now_ns = thread_cpu_ns();
-            self.core.round_took(now_ns.saturating_sub(began_ns), now_ns.saturating_sub(looked_ns));
+    /// Takes note of the next report that the root is told.
+    pub(super) fn handing_out(&mut self, report: Option<&Report>) {
+        let Some(measuring) = &mut self.sensing.measuring else { return };
+        let now_ns = thread_cpu_ns();
+        if let Some((at_ns, is_last)) = measuring.handed_out.take() {
+            measuring.telling_ns += now_ns.saturating_sub(at_ns);
+            if is_last {
+                let Measuring { looking_ns, telling_ns, .. } = *measuring;
+                self.sensing.measuring = None;
+                return self.core.round_took(looking_ns + telling_ns, telling_ns);
+            }
+        }
+        if let Some(Report::Sampled { node, .. }) = report {
+            measuring.handed_out = Some((now_ns, node.is_some()));
         }
     }
 
