@@ -10,9 +10,10 @@ mod plan;
 mod random;
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use tombolo_base::NodeId;
-use tombolo_control::{ClientMessage, Order, Report, Request, Wire};
+use tombolo_control::{ClientMessage, MonitorMessage, Order, Reply, Report, Request, Wire};
 use tombolo_machine::Image;
 use tombolod::core::{Core, Effect, Nanos};
 
@@ -21,6 +22,9 @@ pub use plan::Plan;
 
 /// Where clients are that start the domains of the crowd: the first node that is not the host.
 const STARTERS_NODE: NodeId = NodeId(1);
+
+/// The connection of the first watcher that is made up.
+const FIRST_WATCHER: u32 = 10_000;
 
 /// Children that a starter has at most.
 const CHILDREN: usize = 1000;
@@ -42,6 +46,20 @@ pub struct Crowd {
     down_since: Option<Nanos>,
     next_down: Nanos,
     next_churn: Nanos,
+    /// Made-up watchers that have begun, and what all of them were told.
+    watchers: u32,
+    told: Told,
+}
+
+/// What made-up watchers were told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Told {
+    /// Answers.
+    pub answers: u64,
+    /// Parts in them.
+    pub parts: u64,
+    /// Their bytes.
+    pub bytes: u64,
 }
 
 impl Crowd {
@@ -64,6 +82,8 @@ impl Crowd {
             down_since: None,
             next_down: now + plan.down_every_ns,
             next_churn: now,
+            watchers: 0,
+            told: Told::default(),
             plan,
         })
     }
@@ -90,7 +110,36 @@ impl Crowd {
             self.churn(now)?;
         }
         self.nodes.rounds(now, &mut self.reports);
+        if self.watchers < self.plan.watchers && self.nodes.is_up(STARTERS_NODE) {
+            let connection = FIRST_WATCHER + self.watchers;
+            self.watchers += 1;
+            let joined = Report::Joined { connection, pid: connection as i32, domain: None };
+            self.reports.push_back((STARTERS_NODE, joined, None));
+            let version = tombolo_control::FINGERPRINT;
+            self.ask_by(connection, Request::Attach { version, program: "watcher".into() }, None)?;
+        }
         Ok(())
+    }
+
+    /// What made-up watchers were told so far.
+    #[must_use]
+    pub fn told(&self) -> Told {
+        self.told
+    }
+
+    /// A watcher that is made up is told something, and asks for what comes next.
+    fn watch(&mut self, connection: u32, message: &[u8]) -> Result<(), String> {
+        let since = match MonitorMessage::from_bytes(message).map_err(|error| error.to_string())?.body {
+            Reply::Attach { .. } => 0,
+            Reply::Observe { until, observations, .. } => {
+                self.told.answers += 1;
+                self.told.parts += observations.len() as u64;
+                self.told.bytes += message.len() as u64;
+                until
+            }
+            _ => return Ok(()),
+        };
+        self.ask_by(connection, Request::Observe { since, timeout: Duration::from_secs(10) }, None)
     }
 
     /// Tells the monitor what time it is, and passes reports and effects around until there are none. Effects that are not of made-up
@@ -107,7 +156,7 @@ impl Crowd {
                 return Ok(others);
             }
             for effect in effects {
-                others.extend(self.perform(now, effect));
+                others.extend(self.perform(now, effect)?);
             }
             while let Some((node, report, image)) = self.reports.pop_front() {
                 // As the root has it from a line: encoded and checked.
@@ -119,12 +168,17 @@ impl Crowd {
     }
 
     /// Does something, if it is of a made-up node.
-    fn perform(&mut self, now: Nanos, effect: Effect) -> Option<Effect> {
+    fn perform(&mut self, now: Nanos, effect: Effect) -> Result<Option<Effect>, String> {
         match effect {
             Effect::Boot { node, .. } if node != NodeId::HOST => {
                 self.core.node_started(node, 1000 + i32::from(node.0), self.nodes.window(node));
                 self.reports.push_back((node, self.nodes.boot(now, node), None));
             }
+            Effect::Order {
+                node: STARTERS_NODE,
+                order: Order::Deliver { connection: connection @ FIRST_WATCHER.., message, .. },
+                ..
+            } => self.watch(connection, &message)?,
             Effect::Order { node, order, .. } if node != NodeId::HOST => {
                 self.nodes.execute(node, order, &mut self.reports);
             }
@@ -134,9 +188,9 @@ impl Crowd {
                 if node != NodeId::HOST => {}
             Effect::Destroy { node } => self.nodes.lose(node),
             Effect::ConsoleWrite { .. } => {}
-            other => return Some(other),
+            other => return Ok(Some(other)),
         }
-        None
+        Ok(None)
     }
 
     /// A few domains end and others start; now and then a node goes down, and comes back.
@@ -196,8 +250,12 @@ impl Crowd {
     }
 
     fn ask(&mut self, starter: usize, body: Request, image: Option<Image>) -> Result<(), String> {
+        self.ask_by(1 + starter as u32, body, image)
+    }
+
+    fn ask_by(&mut self, connection: u32, body: Request, image: Option<Image>) -> Result<(), String> {
         let message = ClientMessage { request: 1, body }.to_bytes().map_err(|error| error.to_string())?;
-        let asked = Report::Asked { connection: 1 + starter as u32, message };
+        let asked = Report::Asked { connection, message };
         self.reports.push_back((STARTERS_NODE, asked, image));
         Ok(())
     }

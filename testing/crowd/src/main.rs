@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo_base::{Isa, NodeId};
 use tombolo_control::{FINGERPRINT, Report};
-use tombolo_crowd::{Crowd, Plan};
+use tombolo_crowd::{Crowd, Plan, Told};
 use tombolo_machine::Image;
 use tombolo_machine::image::MAX_IMAGE_BYTES;
 use tombolo_platform::event::poll;
@@ -52,6 +52,10 @@ struct Options {
     #[arg(long, value_name = "SECONDS", default_value = "60")]
     down_every: u32,
 
+    /// Watchers that are made up as well, and ask for all that is new as fast as they are told
+    #[arg(long, value_name = "COUNT", default_value = "0")]
+    watchers: u32,
+
     /// What decides everything that is not said
     #[arg(long, default_value = "1")]
     seed: u64,
@@ -69,6 +73,7 @@ struct Costs {
     crowd_ns: u64,
     clients_ns: u64,
     answers: usize,
+    told: Told,
 }
 
 fn main() -> ExitCode {
@@ -89,6 +94,7 @@ fn plan(options: &Options) -> Plan {
         ends_per_second: options.ends as usize,
         down_every_ns: u64::from(options.down_every) * 1_000_000_000,
         down_for_ns: 10_000_000_000,
+        watchers: options.watchers,
         seed: options.seed,
     }
 }
@@ -130,7 +136,7 @@ fn run(options: &Options) -> Result<(), String> {
         costs.crowd_ns += served - made_up;
         costs.clients_ns += processor_ns() - served;
         if options.costs {
-            costs.say();
+            costs.say(&crowd);
         }
         if !said && crowd.domains() >= options.domains as usize {
             said = true;
@@ -197,7 +203,7 @@ fn wait(agent: &mut Agent, crowd: &Crowd) -> Result<(), String> {
 }
 
 impl Costs {
-    fn say(&mut self) {
+    fn say(&mut self, crowd: &Crowd) {
         let time_ns = now_ns() - self.since_ns;
         if time_ns < 1_000_000_000 {
             return;
@@ -210,7 +216,14 @@ impl Costs {
             percent(self.clients_ns),
             self.answers
         );
-        *self = Costs { since_ns: now_ns(), ..Costs::default() };
+        let told = crowd.told();
+        let kib = (told.bytes - self.told.bytes) >> 10;
+        eprintln!(
+            "made-up watchers were told {} parts in {} answers of {kib} KiB",
+            told.parts - self.told.parts,
+            told.answers - self.told.answers
+        );
+        *self = Costs { since_ns: now_ns(), told, ..Costs::default() };
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Plan {
     pub down_every_ns: Nanos,
     /// How long it is down, in ns.
     pub down_for_ns: Nanos,
+    /// Watchers that are made up, beside those that there are.
+    pub watchers: u32,
     /// What decides everything that is not said.
     pub seed: u64,
 }

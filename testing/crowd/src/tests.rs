@@ -12,6 +12,7 @@ fn crowd(nodes: u16, domains: usize) -> Crowd {
         ends_per_second: 10,
         down_every_ns: 20 * SECOND,
         down_for_ns: 5 * SECOND,
+        watchers: 2,
         seed: 1,
     };
     Crowd::new(plan, SECOND).unwrap()
@@ -38,8 +39,9 @@ fn all_are_there_after_a_while_and_a_node_comes_and_goes() {
         let held = crowd.core.held();
         held.iter().find(|(what, _)| *what == "domains").map_or(0, |(_, count)| *count)
     };
-    // The starters are domains too.
-    assert_eq!(lives(&crowd), 500 + crowd.plan.starters().min(1));
+    // Starters and watchers are domains too.
+    assert_eq!(lives(&crowd), 500 + 1 + 2);
+    assert!(crowd.told().parts > 500 && crowd.told().answers > 20, "{:?}", crowd.told());
     pass(&mut crowd, 12 * SECOND, 23 * SECOND);
     assert_eq!(up(&crowd), 19);
     pass(&mut crowd, 23 * SECOND, 35 * SECOND);

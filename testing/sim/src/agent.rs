@@ -323,7 +323,7 @@ impl SimAgent {
 
     /// Says something of every domain, which is another thing from one round to the next.
     fn sample(&mut self, now: u64) {
-        let load_of = |domain: DomainId| (domain.to_bits() ^ now / 1_000_000_000) as u32 % 1000;
+        let load_of = |domain: DomainId| (domain.to_bits() ^ (now / 1_000_000_000)) as u32 % 1000;
         let sampled = |(domain, _): (DomainId, i32)| DomainSample {
             domain,
             load_permille: load_of(domain),

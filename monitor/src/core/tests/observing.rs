@@ -438,7 +438,7 @@ fn regions_are_looked_at_once_a_second() {
     else {
         panic!()
     };
-    assert_eq!(capabilities, [second.clone()]);
+    assert_eq!(capabilities, std::slice::from_ref(&second));
     let after = Request::Holders { region: second.region, after: second.id.0 };
     let none = Reply::Holders { capabilities: vec![], more: false };
     assert_eq!(bench.ask_at(3 * SECOND, WATCHER, after), Some(none));

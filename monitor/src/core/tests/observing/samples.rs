@@ -431,9 +431,8 @@ fn no_more_ends_are_seen_than_may_be() {
     assert_eq!((count(&bench), full(&mut bench)), (16_384, 0));
     tell(&mut bench, vec![end_of(domains[0], 20_000, false, (1, 1))]);
     assert_eq!((count(&bench), full(&mut bench)), (16_384, 1));
-    for which in 1..4 {
-        let first = 100_000 * which as u64;
-        tell(&mut bench, (0..16_384).map(|id| end_of(domains[which], first + id, false, (1, 1))).collect());
+    for (first, domain) in (100_000..).step_by(100_000).zip(&domains[1..4]) {
+        tell(&mut bench, (0..16_384).map(|id| end_of(*domain, first + id, false, (1, 1))).collect());
     }
     assert_eq!(count(&bench), 65_536);
     tell(&mut bench, vec![end_of(domains[4], 999_999, false, (1, 1))]);
