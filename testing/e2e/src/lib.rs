@@ -15,6 +15,7 @@ mod machine;
 pub mod mpi;
 pub mod omp;
 pub mod python;
+pub mod web;
 
 pub use command::{Finished, Running, eventually};
 pub use kit::{actor_image, host_actor, image, libgomp, tombolo};
@@ -30,7 +31,7 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 pub const DEATH_IS_KNOWN: Duration = Duration::from_secs(10);
 
 /// Says past the harness, which shows nothing of a test that passes, what was left out and why.
-pub(crate) fn skipped(what: &str) {
+pub fn skipped(what: &str) {
     // A terminal that is gone is no reason to fail.
     let _ = writeln!(std::io::stdout(), "\nSKIPPED {what}");
 }

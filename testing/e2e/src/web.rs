@@ -1,0 +1,301 @@
+//! `tombolo web`, and a client of it that shows nothing but what it is told to.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::{Finished, Machine, PATIENCE, Running};
+
+/// A server that runs, and what it takes to ask it.
+pub struct Web {
+    running: Running,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What it wants to see.
+    pub token: String,
+}
+
+/// What was answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The head, in lower case.
+    pub head: String,
+    /// What follows it.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// The body as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    #[track_caller]
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.head, self.text()))
+    }
+
+    /// Asserts that it went well, and returns the body as JSON.
+    #[track_caller]
+    #[must_use]
+    pub fn ok(&self) -> Value {
+        assert_eq!(self.status, 200, "{}\n{}", self.head, self.text());
+        self.json()
+    }
+}
+
+impl Web {
+    /// Starts a server for a machine, on any port.
+    #[track_caller]
+    #[must_use]
+    pub fn start(machine: &Machine, words: &[&str]) -> Web {
+        let running = machine.start(["web", "--json", "--port", "0"].iter().chain(words));
+        let said: Value = serde_json::from_str(&running.wait_for("}\n")).expect("JSON");
+        let text = |key: &str| said[key].as_str().expect("a text").to_owned();
+        let address = text("address").trim_start_matches("http://").parse().expect("an address");
+        Web { running, address, token: text("token") }
+    }
+
+    /// A request as the page would make it: the parts that a test leaves out are missing.
+    #[must_use]
+    pub fn head(&self, method: &str, path: &str, without: &[&str]) -> Vec<(String, String)> {
+        let _ = (method, path);
+        let all = [
+            ("Host", self.address.to_string()),
+            ("Origin", format!("http://{}", self.address)),
+            ("Cookie", format!("tombolo-{}={}", self.address.port(), self.token)),
+        ];
+        let kept = all.into_iter().filter(|(name, _)| !without.contains(name));
+        kept.map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// Connects.
+    #[must_use]
+    pub fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time is no mistake");
+        stream
+    }
+
+    /// Asks with exactly these headers.
+    #[track_caller]
+    #[must_use]
+    pub fn ask(&self, method: &str, path: &str, headers: &[(String, String)], body: &[u8]) -> Answer {
+        let mut stream = self.connect();
+        let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+        headers.iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
+        text.push_str("\r\n");
+        // One that refuses early may close before it has read all.
+        let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.write_all(body));
+        let mut all = Vec::new();
+        if let Err(error) = stream.read_to_end(&mut all) {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{method} {path}: {error}");
+        }
+        parse(&all).unwrap_or_else(|| panic!("{method} {path}: {:?}", String::from_utf8_lossy(&all)))
+    }
+
+    /// Asks as the page does.
+    #[track_caller]
+    #[must_use]
+    pub fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, &self.head("GET", path, &[]), b"")
+    }
+
+    /// Has something done, as the page does.
+    #[track_caller]
+    #[must_use]
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
+        let mut headers = self.head("POST", path, &[]);
+        headers.push(("Content-Type".into(), "application/json".into()));
+        self.ask("POST", path, &headers, body.to_string().as_bytes())
+    }
+
+    /// Looks, as the page does.
+    #[track_caller]
+    #[must_use]
+    pub fn look(&self, watches: &Value) -> Live {
+        let mut stream = self.connect();
+        let mut text = "GET /live HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            .to_owned();
+        self.head("GET", "/live", &[])
+            .iter()
+            .for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
+        text.push_str("\r\n");
+        stream.write_all(text.as_bytes()).expect("it reads");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("an answer");
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8_lossy(&head).into_owned();
+        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+        // What RFC 6455 says for this key.
+        assert!(head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
+        let mut live = Live { stream };
+        live.want(watches);
+        live
+    }
+
+    /// The process id of the server.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.running.pid()
+    }
+
+    /// Ends it as Ctrl-C does.
+    #[track_caller]
+    #[must_use]
+    pub fn stop(self) -> Finished {
+        self.running.signal(Signal::INT);
+        self.running.finish()
+    }
+}
+
+/// An answer of HTTP, whole.
+fn parse(all: &[u8]) -> Option<Answer> {
+    let end = all.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&all[..end]).to_lowercase();
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    let mut body = all[end + 4..].to_vec();
+    if head.contains("transfer-encoding: chunked") {
+        body = unchunked(&body)?;
+    }
+    Some(Answer { status, head, body })
+}
+
+fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let line = rest.windows(2).position(|window| window == b"\r\n")?;
+        let length = usize::from_str_radix(std::str::from_utf8(&rest[..line]).ok()?, 16).ok()?;
+        rest = &rest[line + 2..];
+        if length == 0 {
+            return Some(body);
+        }
+        body.extend_from_slice(rest.get(..length)?);
+        rest = rest.get(length + 2..)?;
+    }
+}
+
+/// A WebSocket.
+pub struct Live {
+    stream: TcpStream,
+}
+
+impl Live {
+    /// Says what is to be seen.
+    pub fn want(&mut self, watches: &Value) {
+        self.say(&json!({ "watch": watches }).to_string());
+    }
+
+    /// Says anything.
+    pub fn say(&mut self, text: &str) {
+        self.frame(1, text.as_bytes());
+    }
+
+    fn frame(&mut self, code: u8, bytes: &[u8]) {
+        let mut frame = vec![0x80 | code];
+        match bytes.len() {
+            short @ 0..126 => frame.push(0x80 | short as u8),
+            middle @ 126..0x1_0000 => {
+                frame.push(0x80 | 126);
+                frame.extend((middle as u16).to_be_bytes());
+            }
+            long => {
+                frame.push(0x80 | 127);
+                frame.extend((long as u64).to_be_bytes());
+            }
+        }
+        // A mask of zeros leaves everything as it is.
+        frame.extend([0; 4]);
+        frame.extend(bytes);
+        self.stream.write_all(&frame).expect("it reads");
+    }
+
+    /// What comes next; `None` when it was closed.
+    ///
+    /// # Panics
+    /// When nothing comes in time.
+    #[track_caller]
+    #[must_use]
+    pub fn next(&mut self) -> Option<Value> {
+        loop {
+            let mut head = [0; 2];
+            match self.stream.read_exact(&mut head) {
+                Ok(()) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
+                    return None;
+                }
+                Err(error) => panic!("nothing came: {error}"),
+            }
+            let length = match head[1] & 0x7f {
+                126 => u64::from(u16::from_be_bytes(self.bytes())),
+                127 => u64::from_be_bytes(self.bytes()),
+                short => u64::from(short),
+            };
+            let mut body = vec![0; usize::try_from(length).expect("it fits")];
+            self.stream.read_exact(&mut body).expect("a whole frame");
+            match head[0] & 0x0f {
+                1 => return Some(serde_json::from_slice(&body).expect("JSON")),
+                8 => return None,
+                9 => self.frame(10, &body),
+                _ => {}
+            }
+        }
+    }
+
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.stream.read_exact(&mut bytes).expect("a whole frame");
+        bytes
+    }
+
+    /// Takes what comes until a message is what is looked for, and returns that.
+    #[track_caller]
+    #[must_use]
+    pub fn until(&mut self, what: &str, mut is: impl FnMut(&Value) -> bool) -> Value {
+        let until = Instant::now() + PATIENCE;
+        let mut last = Value::Null;
+        while Instant::now() < until {
+            let message = self.next().unwrap_or_else(|| panic!("closed before {what}; last: {last}"));
+            if is(&message) {
+                return message;
+            }
+            last = message;
+        }
+        panic!("not {what}; last: {last}")
+    }
+
+    /// Takes what comes until a row of a view is what is looked for, and returns the row.
+    #[track_caller]
+    #[must_use]
+    pub fn row(&mut self, id: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
+        let rows = |message: &Value| {
+            let of_it = message["id"] == id;
+            let rows = message["set"].as_array().filter(|_| of_it);
+            rows.and_then(|rows| rows.iter().find(|row| is(row)).cloned())
+        };
+        let message = self.until(what, |message| rows(message).is_some());
+        rows(&message).expect("it was there")
+    }
+
+    /// Takes all that comes for a while.
+    pub fn rest(&mut self, time: Duration) {
+        let until = Instant::now() + time;
+        self.stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a time is no mistake");
+        let mut piece = [0; 4096];
+        while Instant::now() < until {
+            let _ = self.stream.read(&mut piece);
+        }
+    }
+}
