@@ -57,6 +57,35 @@ pub struct Picture {
 }
 
 impl Picture {
+    /// One of a machine that nobody was asked about.
+    #[must_use]
+    pub fn of(machine: &str, seen: Seen, monitor: MonitorState) -> Picture {
+        Picture {
+            machine: machine.to_owned(),
+            now_ns: seen.now_ns,
+            wall_ns: seen.wall_ns,
+            seen: Arc::new(seen),
+            monitor,
+            tracing: false,
+            domain: None,
+            taken: Some(Instant::now()),
+        }
+    }
+
+    /// By whom the machine is asked.
+    #[must_use]
+    pub fn domain(&self) -> Option<&Domain> {
+        self.domain.as_ref()
+    }
+
+    /// Whether the monitor has answered at all.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.taken.is_some()
+    }
+}
+
+impl Picture {
     /// Who looks, as a domain of the machine.
     #[must_use]
     pub fn observer(&self) -> Option<tombolo::DomainId> {

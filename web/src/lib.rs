@@ -26,3 +26,4 @@ pub mod view;
 
 pub use keeper::{Keeper, Looker, MonitorState, Picture};
 pub use server::{Options, ServeError, Server, Stopper};
+pub use text::Decoder;

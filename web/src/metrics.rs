@@ -273,23 +273,11 @@ fn own(all: &mut Exposition) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::time::Instant;
-
     use super::*;
     use crate::testing::{channel, domain, ended, id, node, seen};
 
     fn picture(seen: Seen, monitor: MonitorState) -> Picture {
-        Picture {
-            machine: "duo".into(),
-            now_ns: seen.now_ns,
-            wall_ns: seen.wall_ns,
-            seen: Arc::new(seen),
-            monitor,
-            tracing: false,
-            domain: None,
-            taken: Some(Instant::now()),
-        }
+        Picture::of("duo", seen, monitor)
     }
 
     /// What is said of the machine, without what is said of this process.

@@ -20,16 +20,16 @@ pub(crate) fn exit(exit: &Exit) -> (String, bool) {
 
 /// Makes text of a stream of bytes that comes in pieces.
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {
+pub struct Decoder {
     /// The beginning of a character whose end has not come yet.
     begun: Vec<u8>,
     /// There were bytes that are no text.
-    pub(crate) binary: bool,
+    pub binary: bool,
 }
 
 impl Decoder {
     /// The text of a piece; what is no UTF-8 is U+FFFD.
-    pub(crate) fn decode(&mut self, piece: &[u8]) -> String {
+    pub fn decode(&mut self, piece: &[u8]) -> String {
         let mut bytes = std::mem::take(&mut self.begun);
         bytes.extend_from_slice(piece);
         let mut text = String::with_capacity(bytes.len());
@@ -56,7 +56,7 @@ impl Decoder {
     }
 
     /// What is left when no more comes.
-    pub(crate) fn finish(&mut self) -> &'static str {
+    pub fn finish(&mut self) -> &'static str {
         if std::mem::take(&mut self.begun).is_empty() {
             return "";
         }

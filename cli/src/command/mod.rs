@@ -29,6 +29,7 @@ mod replay;
 mod restart;
 mod run;
 mod status;
+mod top;
 mod trace;
 mod up;
 mod web;
@@ -49,6 +50,7 @@ pub(crate) enum Command {
     Mpirun(mpirun::Options),
     Ps(ps::Options),
     Kill(kill::Options),
+    Top(top::Options),
     Web(web::Options),
     Names(names::Options),
     Channels(channels::Options),
@@ -78,6 +80,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Mpirun(options) => mpirun::run(context, &options)?,
         Command::Ps(options) => ps::run(context, &options)?,
         Command::Kill(options) => kill::run(context, &options)?,
+        Command::Top(options) => top::run(context, &options)?,
         Command::Web(options) => web::run(context, &options)?,
         Command::Names(options) => names::run(context, &options)?,
         Command::Channels(options) => channels::run(context, &options)?,

@@ -40,7 +40,8 @@ impl Answer {
     #[track_caller]
     #[must_use]
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.head, self.text()))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {}\n{}", self.head, self.text()))
     }
 
     /// Asserts that it went well, and returns the body as JSON.
@@ -90,7 +91,8 @@ impl Web {
     #[must_use]
     pub fn ask(&self, method: &str, path: &str, headers: &[(String, String)], body: &[u8]) -> Answer {
         let mut stream = self.connect();
-        let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
+        let mut text =
+            format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
         headers.iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
         text.push_str("\r\n");
         // One that refuses early may close before it has read all.
@@ -233,7 +235,9 @@ impl Live {
             let mut head = [0; 2];
             match self.stream.read_exact(&mut head) {
                 Ok(()) => {}
-                Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) =>
+                {
                     return None;
                 }
                 Err(error) => panic!("nothing came: {error}"),

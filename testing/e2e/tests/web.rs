@@ -53,8 +53,12 @@ fn only_who_holds_the_link_is_let_in() {
     assert_eq!(status("/metrics", &with(&["Cookie", "Origin"], &[("Authorization", &bearer)])), 200);
 
     // No token, a wrong one, one of another port.
-    for cookie in ["", "tombolo-1=0", &format!("tombolo-{}=0123456789abcdef0123456789abcdef", web.address.port())] {
-        for path in ["/", "/live", "/metrics", "/api/images", "/assets/index.html", "/nothing", "/trace?seconds=1"] {
+    for cookie in
+        ["", "tombolo-1=0", &format!("tombolo-{}=0123456789abcdef0123456789abcdef", web.address.port())]
+    {
+        for path in
+            ["/", "/live", "/metrics", "/api/images", "/assets/index.html", "/nothing", "/trace?seconds=1"]
+        {
             assert_eq!(status(path, &with(&["Cookie"], &[("Cookie", cookie)])), 401, "{path} {cookie}");
         }
     }
@@ -65,7 +69,11 @@ fn only_who_holds_the_link_is_let_in() {
     // The link itself sets the cookie, and leaves no token in the address.
     let login = web.ask("GET", &format!("/?token={}", web.token), &with(&["Cookie", "Origin"], &[]), b"");
     assert_eq!(login.status, 303);
-    assert!(login.head.contains("location: /\r\n") && login.head.contains("httponly; samesite=strict"), "{}", login.head);
+    assert!(
+        login.head.contains("location: /\r\n") && login.head.contains("httponly; samesite=strict"),
+        "{}",
+        login.head
+    );
     assert_eq!(status("/?token=0", &with(&["Cookie"], &[])), 401);
 
     // Another name for this computer, and other sites.
@@ -82,7 +90,11 @@ fn only_who_holds_the_link_is_let_in() {
     // What every answer tells a browser, refusals included.
     for path in ["/", "/metrics", "/nothing"] {
         let answer = web.get(path);
-        assert!(answer.head.contains("content-security-policy: default-src 'none'; script-src 'self'"), "{}", answer.head);
+        assert!(
+            answer.head.contains("content-security-policy: default-src 'none'; script-src 'self'"),
+            "{}",
+            answer.head
+        );
         assert!(answer.head.contains("x-content-type-options: nosniff"), "{}", answer.head);
     }
     assert!(refused.head.contains("content-security-policy: default-src 'none'"), "{}", refused.head);
@@ -111,7 +123,9 @@ fn another_user_of_this_computer_is_refused() {
         Ok(other) if other.stdout.starts_with(b"HTTP/") => {
             assert!(other.stdout.starts_with(b"HTTP/1.1 403 "), "{}", String::from_utf8_lossy(&other.stdout));
         }
-        Ok(other) => skipped(&format!("a request of another user: {}", String::from_utf8_lossy(&other.stderr))),
+        Ok(other) => {
+            skipped(&format!("a request of another user: {}", String::from_utf8_lossy(&other.stderr)))
+        }
         Err(error) => skipped(&format!("a request of another user: setpriv: {error}")),
     }
     assert_eq!(web.stop().status, 0);
@@ -140,7 +154,8 @@ fn a_server_that_looks_changes_nothing() {
         assert!(answer.json()["error"].as_str().expect("a text").contains("--steer"), "{}", answer.text());
     }
     assert_eq!(web.get("/trace?seconds=1").status, 403);
-    let mut live = web.look(&json!([{"id": "m", "view": "machine"}, {"id": "d", "view": "domain", "domain": id}]));
+    let mut live =
+        web.look(&json!([{"id": "m", "view": "machine"}, {"id": "d", "view": "domain", "domain": id}]));
     let steers = live.row("m", "the machine", |_| true);
     assert_eq!((&steers["steer"], &steers["monitor"]), (&json!(false), &json!("connected")));
     let row = live.row("d", "the domain", |row| row["key"] == id.as_str());
@@ -170,8 +185,12 @@ fn a_domain_is_started_paused_resumed_repeated_and_ended() {
     let mut live = web.look(&watches);
     let of = |row: &Value, id: &str| row["key"] == id;
     let row = live.row("d", "the new domain", |row| of(row, &id));
-    assert_eq!((&row["program"], &row["steerable"], &row["node"]), (&json!("actor"), &json!(true), &json!("host")));
-    let _ = live.until("its output", |message| message["id"] == "o" && message.to_string().contains("sleeping"));
+    assert_eq!(
+        (&row["program"], &row["steerable"], &row["node"]),
+        (&json!("actor"), &json!(true), &json!("host"))
+    );
+    let _ =
+        live.until("its output", |message| message["id"] == "o" && message.to_string().contains("sleeping"));
     let _ = live.row("h", "the past of the node", |row| row["points"].is_array());
 
     for (path, paused) in [("/api/pause", true), ("/api/resume", false)] {
@@ -187,7 +206,8 @@ fn a_domain_is_started_paused_resumed_repeated_and_ended() {
     assert_eq!(web.post("/api/stop", &json!({"domain": again, "grace_ms": 60000})).status, 200);
     let row = live.row("d", "the end of the other", |row| of(row, &again) && !row["exit"].is_null());
     assert_eq!(row["exit"], "killed by SIGTERM");
-    let _ = live.row("e", "that it is told", |row| row["what"] == "domain ended" && row["domain"] == again.as_str());
+    let _ = live
+        .row("e", "that it is told", |row| row["what"] == "domain ended" && row["domain"] == again.as_str());
 
     // What cannot be done is said.
     assert_eq!(web.post("/api/kill", &json!({"domain": id})).status, 404);
@@ -215,7 +235,9 @@ fn whatever_is_written_is_text() {
     let (web, actor) = steering(&machine);
     let hostile = "</script><img src=x onerror=alert(1)>\u{202e}\u{1b}[2J\"'&";
     let id = start(&web, &actor, &["tell", hostile]);
-    let mut live = web.look(&json!([{"id": "o", "view": "output", "domain": id}, {"id": "d", "view": "domain", "domain": id}]));
+    let mut live = web.look(
+        &json!([{"id": "o", "view": "output", "domain": id}, {"id": "d", "view": "domain", "domain": id}]),
+    );
     let row = live.row("d", "the domain", |row| row["key"] == id.as_str());
     assert!(row["arguments"].as_str().expect("a text").contains(hostile), "{row}");
     let (text, binary) = output(&mut live, "o");
@@ -238,12 +260,17 @@ fn whatever_is_written_is_text() {
         (r#"{"watch": [{"id": "x", "view": "node", "node": "mars"}]}"#, "no node"),
     ] {
         live.say(said);
-        let _ = live.until(about, |message| message["error"].as_str().is_some_and(|text| text.contains(about)));
+        let _ =
+            live.until(about, |message| message["error"].as_str().is_some_and(|text| text.contains(about)));
     }
     let many: Vec<Value> = (0..40).map(|index| json!({"id": format!("w{index}"), "view": "nodes"})).collect();
     live.want(&json!(many));
-    let _ = live.until("that these are too many", |message| message["error"].as_str().is_some_and(|text| text.contains("32")));
-    for path in ["/assets/..%2f..%2fCargo.toml", "/assets/../index.html", "/api/results/..%2fx", "/api/results/x"] {
+    let _ = live.until("that these are too many", |message| {
+        message["error"].as_str().is_some_and(|text| text.contains("32"))
+    });
+    for path in
+        ["/assets/..%2f..%2fCargo.toml", "/assets/../index.html", "/api/results/..%2fx", "/api/results/x"]
+    {
         assert_eq!(web.get(path).status, 404, "{path}");
     }
     drop(live);
@@ -263,7 +290,10 @@ fn the_monitor_goes_and_comes_back() {
     assert!(gone["trouble"].as_str().expect("a text").contains("is gone"), "{gone}");
     assert_eq!(gone["nodes"], 1, "what was seen last stays: {gone}");
     let metrics = web.get("/metrics").text();
-    assert!(metrics.contains(&format!("tombolo_monitor_up{{machine=\"{}\"}} 0\n", machine.name())), "{metrics}");
+    assert!(
+        metrics.contains(&format!("tombolo_monitor_up{{machine=\"{}\"}} 0\n", machine.name())),
+        "{metrics}"
+    );
     assert_eq!(web.post("/api/pause", &json!({"domain": "0.1.9"})).status, 503);
     machine.bring_up();
     let _ = live.row("m", "that it is back", |row| row["monitor"] == "connected");

@@ -1,0 +1,150 @@
+//! What is asked of the machine while the screen goes on: what a domain wrote, and what is to be done to it.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tombolo::{Domain, DomainId, Error};
+use tombolo_web::{Decoder, Keeper};
+
+use super::app::Action;
+
+/// Time between two looks at what a domain wrote.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What is kept of what a domain wrote, in bytes of text: its end.
+const MAX_KEPT_BYTES: usize = 256 << 10;
+
+/// SIGKILL.
+const KILL: u8 = 9;
+
+/// What a domain wrote, as far as it is known.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Written {
+    pub(super) of: Option<DomainId>,
+    pub(super) text: String,
+    pub(super) trouble: Option<String>,
+}
+
+/// What is wanted.
+pub(super) enum Wish {
+    Steer(Action, DomainId),
+    Look(DomainId),
+}
+
+/// A thread that asks.
+pub(super) struct Asker {
+    wishes: Sender<Wish>,
+    said: Receiver<String>,
+    written: Arc<Mutex<Written>>,
+}
+
+impl Asker {
+    pub(super) fn start(keeper: &Keeper) -> std::io::Result<Asker> {
+        let (wishes, wanted) = channel();
+        let (say, said) = channel();
+        let written: Arc<Mutex<Written>> = Arc::default();
+        let (keeper, showing) = (keeper.clone(), Arc::clone(&written));
+        std::thread::Builder::new()
+            .name("asker".into())
+            .spawn(move || ask(&keeper, &wanted, &say, &showing))?;
+        Ok(Asker { wishes, said, written })
+    }
+
+    pub(super) fn wish(&self, wish: Wish) {
+        // Without the thread nothing can be done; it ends with this only.
+        let _ = self.wishes.send(wish);
+    }
+
+    /// What came of something, if anything new.
+    pub(super) fn said(&self) -> Option<String> {
+        self.said.try_recv().ok()
+    }
+
+    pub(super) fn written(&self) -> Written {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The domain that is looked into, and where in its output.
+#[derive(Default)]
+struct Place {
+    id: Option<DomainId>,
+    after: u64,
+    decoder: [Decoder; 2],
+    ended: bool,
+}
+
+fn ask(keeper: &Keeper, wanted: &Receiver<Wish>, say: &Sender<String>, written: &Mutex<Written>) {
+    let mut place = Place::default();
+    loop {
+        let wish = match wanted.recv_timeout(LOOK_EVERY) {
+            Ok(wish) => Some(wish),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let picture = keeper.picture();
+        let Some(domain) = picture.domain() else { continue };
+        match wish {
+            Some(Wish::Steer(action, id)) => {
+                let _ = say.send(steer(domain, action, id));
+            }
+            Some(Wish::Look(id)) => {
+                place = Place { id: Some(id), ..Place::default() };
+                *unpoisoned(written) = Written { of: Some(id), ..Written::default() };
+            }
+            None => {}
+        }
+        look(domain, &mut place, written);
+    }
+}
+
+fn unpoisoned(written: &Mutex<Written>) -> std::sync::MutexGuard<'_, Written> {
+    written.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn steer(domain: &Domain, action: Action, id: DomainId) -> String {
+    let done = match action {
+        Action::Pause => domain.pause(id).map(|()| "paused"),
+        Action::Resume => domain.resume(id).map(|()| "goes on"),
+        Action::Kill => domain.kill(id, KILL, Duration::ZERO).map(|()| "is killed"),
+    };
+    match done {
+        Ok(what) => format!("{id} {what}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Takes in what a domain has written since.
+fn look(domain: &Domain, place: &mut Place, written: &Mutex<Written>) {
+    let Some(id) = place.id.filter(|_| !place.ended) else { return };
+    loop {
+        let output = match domain.remembered_output(id, place.after) {
+            Ok(output) => output,
+            Err(Error::MonitorLost { .. }) => return,
+            Err(error) => {
+                place.ended = true;
+                unpoisoned(written).trouble = Some(error.to_string());
+                return;
+            }
+        };
+        let mut text = String::new();
+        if output.lost_bytes > 0 {
+            text.push_str(&format!("[{} bytes are not remembered]\n", output.lost_bytes));
+        }
+        for piece in &output.pieces {
+            text.push_str(&place.decoder[usize::from(piece.stream == 2)].decode(&piece.bytes));
+        }
+        place.after = output.next;
+        place.ended = output.ended && !output.more;
+        let mut kept = unpoisoned(written);
+        kept.text.push_str(&text);
+        if kept.text.len() > MAX_KEPT_BYTES {
+            let cut = kept.text.floor_char_boundary(kept.text.len() - MAX_KEPT_BYTES);
+            kept.text.drain(..cut);
+        }
+        if !output.more {
+            return;
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! The screen.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Paragraph};
+use tombolo_web::view::{self, ChannelSort, DomainSort};
+use tombolo_web::{MonitorState, Picture};
+
+use super::app::{App, Mode, Tab};
+use super::asker::Written;
+use super::lists::{self, List, Tone};
+use crate::text::{bytes, count, duration, one_line};
+
+/// Lines of a screen that are no rows.
+pub(super) const LINES_AROUND: u16 = 4;
+
+const KEYS: &[(&str, &str)] = &[
+    ("1 to 5, Tab", "nodes, domains, channels, links, events"),
+    ("arrows, Page, Home, End", "choose a row"),
+    ("Enter", "look into a domain: what is known of it, and what it wrote"),
+    ("/", "look for a word; Esc ends that"),
+    ("s", "sort by something else"),
+    ("p, r", "pause, resume the domain (with --steer)"),
+    ("k", "kill it, after a question (with --steer)"),
+    ("q, Esc, Ctrl-C", "leave"),
+];
+
+fn bold() -> Style {
+    Style::new().add_modifier(Modifier::BOLD)
+}
+
+fn reversed() -> Style {
+    Style::new().add_modifier(Modifier::REVERSED)
+}
+
+/// Colours that are told from dark and light grounds alike; none where none are wanted.
+fn style(tone: Tone, colour: bool) -> Style {
+    let hue = |hue: Color| if colour { Style::new().fg(hue) } else { Style::new() };
+    match tone {
+        Tone::Plain => Style::new(),
+        Tone::Good => hue(Color::Green),
+        Tone::Busy => hue(Color::Yellow),
+        Tone::Bad => hue(Color::Red).add_modifier(Modifier::BOLD),
+        Tone::Dim => Style::new().add_modifier(Modifier::DIM),
+    }
+}
+
+/// Draws all of it.
+pub(super) fn screen(frame: &mut Frame<'_>, app: &mut App, picture: &Picture, written: &Written) {
+    let lines = [Constraint::Length(1), Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)];
+    let [head, tabs, body, foot] = Layout::vertical(lines).areas(frame.area());
+    frame.render_widget(Paragraph::new(header(picture, app.colour)), head);
+    frame.render_widget(Paragraph::new(tab_line(app)), tabs);
+    let details = match &app.mode {
+        Mode::Details(id) => Some(*id),
+        Mode::Confirm(_, behind) => match &**behind {
+            Mode::Details(id) => Some(*id),
+            _ => None,
+        },
+        _ => None,
+    };
+    match details {
+        Some(id) => details_of(frame, app, picture, id, written, body),
+        None => rows(frame, app, picture, body, true),
+    }
+    frame.render_widget(Paragraph::new(footer(app)), foot);
+    if app.mode == Mode::Help {
+        help(frame, body);
+    }
+}
+
+/// The same for paper: rows, and the head if it is the first.
+pub(super) fn printed(frame: &mut Frame<'_>, app: &mut App, picture: &Picture, first: bool) {
+    let lines = [Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)];
+    let [head, _, body] = Layout::vertical(lines).areas(frame.area());
+    if first {
+        frame.render_widget(Paragraph::new(header(picture, false)), head);
+    }
+    rows(frame, app, picture, body, false);
+}
+
+fn header(picture: &Picture, colour: bool) -> Line<'static> {
+    let machine = view::machine(picture, false);
+    let name = Span::styled(one_line(&machine.name), bold());
+    if let MonitorState::Gone { why } = &picture.monitor {
+        let text = format!("  {}; this is how it was", one_line(why));
+        return Line::from(vec![name, Span::styled(text, style(Tone::Bad, colour))]);
+    }
+    if !picture.is_there() {
+        return Line::from(vec![name, Span::raw("  is being asked")]);
+    }
+    let load: u64 = view::nodes(&picture.seen).iter().filter_map(|node| node.load).sum();
+    let nodes_tone = if machine.nodes_up == machine.nodes { Tone::Plain } else { Tone::Bad };
+    let mut spans = vec![
+        name,
+        Span::styled(
+            format!("  {} of {} up", machine.nodes_up, count(machine.nodes, "node")),
+            style(nodes_tone, colour),
+        ),
+        Span::raw(format!(
+            "  {}  {}  load {}.{:02}  {}/s  {}/s",
+            count(machine.domains, "domain"),
+            count(machine.channels, "channel"),
+            load / 1000,
+            load % 1000 / 10,
+            lists::rate(machine.messages_per_s as f64),
+            bytes(machine.bytes_per_s),
+        )),
+    ];
+    if machine.tracing {
+        spans.push(Span::styled("  traces", style(Tone::Busy, colour)));
+    }
+    Line::from(spans)
+}
+
+fn tab_line(app: &App) -> Line<'static> {
+    let mut spans = Vec::new();
+    for (index, tab) in Tab::ALL.into_iter().enumerate() {
+        let chosen = if tab == app.tab { reversed() } else { Style::new() };
+        spans.push(Span::styled(format!(" {} {} ", index + 1, tab.title()), chosen));
+    }
+    if !app.filter.is_empty() || matches!(app.mode, Mode::Filter(_)) {
+        spans.push(Span::styled(format!("  /{}", one_line(&app.filter)), bold()));
+    }
+    Line::from(spans)
+}
+
+fn sorted_by(app: &App) -> Option<&'static str> {
+    Some(match app.tab {
+        Tab::Domains => match app.domain_sort {
+            DomainSort::Load => "load",
+            DomainSort::Memory => "memory",
+            DomainSort::Program => "program",
+            DomainSort::Node => "node",
+            DomainSort::Since => "age",
+            DomainSort::Id => "id",
+        },
+        Tab::Channels => match app.channel_sort {
+            ChannelSort::Rate => "messages",
+            ChannelSort::Bytes => "bytes",
+            ChannelSort::Depth => "depth",
+            ChannelSort::Id => "number",
+        },
+        Tab::Nodes | Tab::Links | Tab::Events => return None,
+    })
+}
+
+fn footer(app: &App) -> Line<'static> {
+    match &app.mode {
+        Mode::Filter(_) => return Line::styled("type a word; Enter keeps it, Esc does not", bold()),
+        Mode::Confirm(id, _) => {
+            return Line::styled(
+                format!("kill {id} and what it started? y: yes, any other key: no"),
+                reversed(),
+            );
+        }
+        _ => {}
+    }
+    if let Some(text) = app.said() {
+        return Line::styled(one_line(text), bold());
+    }
+    let keys = match (&app.mode, app.steer) {
+        (Mode::Details(_), true) => "arrows scroll  p pause  r resume  k kill  Esc back",
+        (Mode::Details(_), false) => "arrows scroll  Esc back",
+        (_, true) => "? keys  / find  s sort  Enter look  p pause  r resume  k kill  q leave",
+        (_, false) => "? keys  / find  s sort  Enter look  q leave",
+    };
+    let place = format!("{} of {}", (app.selected + 1).min(app.total), app.total);
+    let sorted = sorted_by(app).map(|by| format!("  by {by}")).unwrap_or_default();
+    Line::styled(format!("{keys}  {place}{sorted}"), style(Tone::Dim, app.colour))
+}
+
+/// The rows that there is room for, around the one that is chosen.
+fn rows(frame: &mut Frame<'_>, app: &mut App, picture: &Picture, area: Rect, choosing: bool) {
+    let page = usize::from(area.height.saturating_sub(1)).max(1);
+    app.page = page;
+    let mut list = lists::list(picture, app, app.first, page);
+    app.total = list.total;
+    app.selected = app.selected.min(app.total.saturating_sub(1));
+    let first = app.first.clamp((app.selected + 1).saturating_sub(page), app.selected);
+    let first = first.min(app.total.saturating_sub(page));
+    if first != app.first {
+        app.first = first;
+        list = lists::list(picture, app, first, page);
+    }
+    app.under = list.ids.get(app.selected - app.first).copied().flatten();
+    let widths = list.widths(usize::from(area.width));
+    let mut lines = vec![head(&list, &widths)];
+    for (index, row) in list.rows.iter().enumerate() {
+        let line = Line::from(cells(&list, row, &widths, app.colour));
+        let chosen = choosing && app.first + index == app.selected;
+        lines.push(if chosen { line.patch_style(reversed()) } else { line });
+    }
+    if list.total == 0 && choosing {
+        let why = if app.filter.is_empty() { "there are none" } else { "none has that word" };
+        lines.push(Line::styled(why, style(Tone::Dim, app.colour)));
+    }
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+fn head(list: &List, widths: &[(usize, usize)]) -> Line<'static> {
+    let cells = widths.iter().map(|(index, width)| {
+        let column = list.columns[*index];
+        Span::styled(fit(column.head, *width, column.right) + " ", bold())
+    });
+    Line::from(cells.collect::<Vec<_>>())
+}
+
+fn cells(list: &List, row: &[lists::Cell], widths: &[(usize, usize)], colour: bool) -> Vec<Span<'static>> {
+    let cell = |(index, width): &(usize, usize)| {
+        let (text, tone) = row.get(*index)?;
+        Some(Span::styled(fit(text, *width, list.columns[*index].right) + " ", style(*tone, colour)))
+    };
+    widths.iter().filter_map(cell).collect()
+}
+
+/// The text in so many columns, cut or filled up.
+fn fit(text: &str, width: usize, right: bool) -> String {
+    let length = Line::from(text).width();
+    if length <= width {
+        let blank = " ".repeat(width - length);
+        return if right { blank + text } else { text.to_owned() + &blank };
+    }
+    let mut cut = String::new();
+    let mut used = 0;
+    for c in text.chars() {
+        let wide = Line::from(c.to_string()).width();
+        if used + wide + 1 > width {
+            break;
+        }
+        cut.push(c);
+        used += wide;
+    }
+    let rest = width.saturating_sub(used + 1);
+    if width > 0 { cut + "…" + &" ".repeat(rest) } else { cut }
+}
+
+fn details_of(
+    frame: &mut Frame<'_>,
+    app: &mut App,
+    picture: &Picture,
+    id: tombolo::DomainId,
+    written: &Written,
+    area: Rect,
+) {
+    let mut lines = facts(picture, id, app.colour);
+    let room = usize::from(area.height).saturating_sub(lines.len()).max(1);
+    app.page = room;
+    let all: Vec<&str> = if written.of == Some(id) { written.text.lines().collect() } else { Vec::new() };
+    app.back = app.back.min(all.len().saturating_sub(room));
+    let end = all.len() - app.back;
+    let shown = &all[end.saturating_sub(room)..end];
+    lines.extend(shown.iter().map(|line| Line::raw(one_line(line))));
+    if shown.is_empty() {
+        let why =
+            written.trouble.as_deref().filter(|_| written.of == Some(id)).unwrap_or("it has written nothing");
+        lines.push(Line::styled(one_line(why), style(Tone::Dim, app.colour)));
+    }
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// What is known of a domain.
+fn facts(picture: &Picture, id: tombolo::DomainId, colour: bool) -> Vec<Line<'static>> {
+    let Ok(detail) = view::domain(&picture.seen, id) else {
+        let gone = format!("{id} is not remembered any more");
+        return vec![Line::styled(gone, style(Tone::Bad, colour)), Line::raw("")];
+    };
+    let row = &detail.domain;
+    let state = match (&row.exit, row.paused) {
+        (Some(exit), _) => exit.clone(),
+        (None, true) => "paused".to_owned(),
+        (None, false) => "runs".to_owned(),
+    };
+    let tone = if row.failed { Tone::Bad } else { Tone::Plain };
+    let age = std::time::Duration::from_millis((picture.now_ns / 1_000_000).saturating_sub(row.since_ms));
+    let load =
+        row.load.map_or_else(|| "-".to_owned(), |load| format!("{}.{:02}", load / 1000, load % 1000 / 10));
+    vec![
+        Line::from(vec![
+            Span::styled(one_line(&format!("{} {}", row.program, row.arguments)), bold()),
+            Span::styled(format!("  {}", one_line(&state)), style(tone, colour)),
+        ]),
+        Line::raw(one_line(&format!(
+            "{id} on {}  process {}  started {} ago by {}",
+            row.node,
+            row.pid,
+            duration(age),
+            row.parent.as_deref().unwrap_or("itself"),
+        ))),
+        Line::raw(format!(
+            "load {load}  memory {}  {}  {}  {}  {}",
+            row.memory_bytes.map_or_else(|| "-".to_owned(), bytes),
+            count(row.threads.unwrap_or(0) as usize, "thread"),
+            count(row.channels as usize, "channel"),
+            count(detail.regions.len(), "region"),
+            count(detail.children.len(), "child domain"),
+        )),
+        Line::raw(""),
+    ]
+}
+
+fn help(frame: &mut Frame<'_>, area: Rect) {
+    let width =
+        KEYS.iter().map(|(key, what)| key.len().max(23) + what.len() + 2).max().unwrap_or(0) as u16 + 2;
+    let height = KEYS.len() as u16 + 2;
+    let [area] = Layout::horizontal([Constraint::Max(width)]).areas(area);
+    let [area] = Layout::vertical([Constraint::Max(height)]).areas(area);
+    let lines: Vec<Line<'_>> = KEYS
+        .iter()
+        .map(|(key, what)| Line::from(vec![Span::styled(format!("{key:23}  "), bold()), Span::raw(*what)]))
+        .collect();
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" keys ")), area);
+}

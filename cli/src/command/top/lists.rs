@@ -1,0 +1,339 @@
+//! Rows of what is looked at, for a terminal.
+
+use std::time::Duration;
+
+use ratatui::text::Line;
+use tombolo::DomainId;
+use tombolo_web::Picture;
+use tombolo_web::view::{
+    self, ChannelRow, ChannelsQuery, Cut, DomainRow, DomainsQuery, EventRow, EventsQuery, FlowRow, LinkRow,
+    NodeRow,
+};
+
+use super::app::{App, Tab};
+use crate::text::{bytes, duration, one_line};
+
+/// How something is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Tone {
+    Plain,
+    Good,
+    Busy,
+    Bad,
+    Dim,
+}
+
+/// A column: its head, and how dispensable it is where there is little room; 0 is never left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Column {
+    pub(super) head: &'static str,
+    pub(super) right: bool,
+    pub(super) rank: u8,
+}
+
+/// The widest that a column becomes, but for the last, which takes what is left.
+pub(super) const MAX_COLUMN: usize = 26;
+
+const fn left(head: &'static str, rank: u8) -> Column {
+    Column { head, right: false, rank }
+}
+
+const fn right(head: &'static str, rank: u8) -> Column {
+    Column { head, right: true, rank }
+}
+
+/// A cell.
+pub(super) type Cell = (String, Tone);
+
+/// Some rows of a list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct List {
+    pub(super) columns: &'static [Column],
+    pub(super) rows: Vec<Vec<Cell>>,
+    /// The domain of each row.
+    pub(super) ids: Vec<Option<DomainId>>,
+    pub(super) total: usize,
+}
+
+const NODES: &[Column] = &[
+    left("NODE", 0),
+    left("ISA", 2),
+    left("STATE", 1),
+    right("LOAD", 0),
+    right("MEMORY", 3),
+    right("DOMAINS", 4),
+    right("POWER", 5),
+    left("PROCESSORS", 0),
+];
+
+const DOMAINS: &[Column] = &[
+    left("DOMAIN", 0),
+    left("NODE", 2),
+    right("LOAD", 0),
+    right("MEMORY", 1),
+    right("THREADS", 4),
+    right("CHANNELS", 5),
+    right("AGE", 3),
+    left("STATE", 1),
+    left("PROGRAM", 0),
+];
+
+const CHANNELS: &[Column] = &[
+    right("CHANNEL", 5),
+    left("FROM", 0),
+    left("TO", 0),
+    left("VIA", 4),
+    right("MESSAGES/S", 1),
+    right("BYTES/S", 0),
+    right("DEPTH", 2),
+    right("STALLS", 3),
+];
+
+const LINKS: &[Column] = &[
+    left("BETWEEN", 0),
+    left("AND", 0),
+    left("VIA", 3),
+    right("CHANNELS", 4),
+    right("THERE/S", 1),
+    right("BACK/S", 1),
+    right("BYTES/S", 0),
+    right("ROUND TRIP", 2),
+];
+
+const EVENTS: &[Column] =
+    &[right("AGO", 0), left("WHAT", 0), left("NODE", 1), left("DOMAIN", 1), left("MORE", 0)];
+
+fn plain(text: impl Into<String>) -> Cell {
+    (text.into(), Tone::Plain)
+}
+
+/// A text of another program.
+fn foreign(text: &str) -> Cell {
+    plain(one_line(text))
+}
+
+fn dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> Cell {
+    value.map_or_else(|| ("-".to_owned(), Tone::Dim), |value| plain(show(value)))
+}
+
+/// A number of things in a second, in four characters or so.
+pub(super) fn rate(value: f64) -> String {
+    match value {
+        0.0 => "0".to_owned(),
+        value if value < 10.0 => format!("{value:.1}"),
+        value if value < 10_000.0 => format!("{value:.0}"),
+        value if value < 1e7 => format!("{:.0}k", value / 1e3),
+        value => format!("{:.0}M", value / 1e6),
+    }
+}
+
+/// The load of something with so many processors, and how bad that is.
+fn load(permille: u64, processors: usize) -> Cell {
+    let share = permille / processors.max(1) as u64;
+    let tone = match share {
+        0..10 => Tone::Dim,
+        10..700 => Tone::Good,
+        700..950 => Tone::Busy,
+        _ => Tone::Bad,
+    };
+    (format!("{}.{:02}", permille / 1000, permille % 1000 / 10), tone)
+}
+
+/// Processors as bars, one character each.
+fn bars(loads: &[u16]) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    loads.iter().map(|load| BARS[(usize::from((*load).min(999)) * BARS.len()) / 1000]).collect()
+}
+
+fn node(picture: &Picture, row: &NodeRow) -> Vec<Cell> {
+    let (state, tone) = match row.phase {
+        "up" => ("up".to_owned(), Tone::Good),
+        "down" => (one_line(&format!("down: {}", row.cause)), Tone::Bad),
+        phase => (phase.to_owned(), Tone::Busy),
+    };
+    let cores = picture.seen.nodes.get(&tombolo::NodeId(row.id)).and_then(|node| node.sample.as_ref());
+    let loads: Vec<u16> =
+        cores.iter().flat_map(|sample| &sample.cores).map(|core| core.load_permille).collect();
+    let memory = row.memory_used_bytes.zip(row.memory_bytes);
+    vec![
+        foreign(&row.name),
+        plain(row.target),
+        (state, tone),
+        row.load.map_or_else(|| ("-".to_owned(), Tone::Dim), |permille| load(permille, row.cores)),
+        dash(memory, |(used, all)| format!("{} of {}", bytes(used), bytes(all))),
+        plain(row.domains.to_string()),
+        dash(row.power_mw, |mw| format!("{}.{} W", mw / 1000, mw % 1000 / 100)),
+        plain(bars(&loads)),
+    ]
+}
+
+/// Time since an instant of the monitor's clock.
+fn since(picture: &Picture, then_ms: u64) -> Duration {
+    Duration::from_millis((picture.now_ns / 1_000_000).saturating_sub(then_ms))
+}
+
+fn domain(picture: &Picture, row: &DomainRow) -> Vec<Cell> {
+    let state = match (&row.exit, row.paused) {
+        (Some(exit), _) => (one_line(exit), if row.failed { Tone::Bad } else { Tone::Dim }),
+        (None, true) => ("paused".to_owned(), Tone::Busy),
+        (None, false) => plain(""),
+    };
+    let program = match row.arguments.as_str() {
+        "" => one_line(&row.program),
+        arguments => one_line(&format!("{} {arguments}", row.program)),
+    };
+    vec![
+        plain(&row.key),
+        foreign(&row.node),
+        row.load.map_or_else(|| ("-".to_owned(), Tone::Dim), |permille| load(permille.into(), 1)),
+        dash(row.memory_bytes, bytes),
+        dash(row.threads, |threads| threads.to_string()),
+        plain(row.channels.to_string()),
+        plain(duration(since(picture, row.since_ms))),
+        state,
+        plain(program),
+    ]
+}
+
+fn end(program: &str, id: Option<&str>, node: Option<&str>) -> Cell {
+    match id {
+        Some(id) => foreign(format!("{program} {id} {}", node.unwrap_or_default()).trim()),
+        None => ("-".to_owned(), Tone::Dim),
+    }
+}
+
+fn channel(row: &ChannelRow) -> Vec<Cell> {
+    let both = |of: fn(&FlowRow) -> u64| of(&row.forth).saturating_add(of(&row.back));
+    let stalls = both(|flow| flow.stalls);
+    vec![
+        plain(&row.key),
+        end(&row.a_program, row.a.as_deref(), row.a_node.as_deref()),
+        end(&row.b_program, row.b.as_deref(), row.b_node.as_deref()),
+        dash(row.transport, str::to_owned),
+        plain(rate(row.forth.per_s + row.back.per_s)),
+        plain(bytes(both(|flow| flow.bytes_per_s))),
+        plain(both(|flow| flow.depth).to_string()),
+        (stalls.to_string(), if stalls == 0 { Tone::Dim } else { Tone::Busy }),
+    ]
+}
+
+fn link(row: &LinkRow) -> Vec<Cell> {
+    let round_trip = |ns: u64| match ns {
+        0..10_000 => format!("{ns} ns"),
+        ns => format!("{} µs", ns / 1000),
+    };
+    vec![
+        foreign(&row.a),
+        foreign(&row.b),
+        plain(row.transport),
+        plain(row.channels.to_string()),
+        plain(rate(row.forth_per_s)),
+        plain(rate(row.back_per_s)),
+        plain(bytes(row.forth_bytes_per_s.saturating_add(row.back_bytes_per_s))),
+        dash(row.round_trip_ns, round_trip),
+    ]
+}
+
+fn event(picture: &Picture, row: &EventRow) -> Vec<Cell> {
+    vec![
+        plain(duration(since(picture, row.at_ms))),
+        plain(row.what),
+        dash(row.node.as_deref(), one_line),
+        dash(row.domain.as_deref(), str::to_owned),
+        foreign(&row.text),
+    ]
+}
+
+/// Whether a row that the server's side does not filter has the word that is looked for.
+fn has(cells: &[Cell], filter: &str) -> bool {
+    let filter = filter.trim().to_lowercase();
+    filter.is_empty() || cells.iter().any(|(text, _)| text.to_lowercase().contains(&filter))
+}
+
+fn whole(columns: &'static [Column], rows: Vec<Vec<Cell>>, app: &App, cut: &Cut) -> List {
+    let rows: Vec<Vec<Cell>> = rows.into_iter().filter(|row| has(row, &app.filter)).collect();
+    let total = rows.len();
+    let rows: Vec<Vec<Cell>> = rows.into_iter().skip(cut.offset).take(cut.limit).collect();
+    List { columns, ids: vec![None; rows.len()], rows, total }
+}
+
+/// Rows of what is looked at, from one on.
+pub(super) fn list(picture: &Picture, app: &App, offset: usize, limit: usize) -> List {
+    let (seen, cut, filter) = (&*picture.seen, Cut { offset, limit }, app.filter.clone());
+    match app.tab {
+        Tab::Nodes => {
+            let rows = view::nodes(seen).iter().map(|row| node(picture, row)).collect();
+            whole(NODES, rows, app, &cut)
+        }
+        Tab::Links => whole(LINKS, view::links(seen).iter().map(link).collect(), app, &cut),
+        Tab::Domains => {
+            let descending = !matches!(
+                app.domain_sort,
+                view::DomainSort::Program | view::DomainSort::Node | view::DomainSort::Id
+            );
+            let query =
+                DomainsQuery { filter, sort: app.domain_sort, descending, cut, ..DomainsQuery::default() };
+            let page = view::domains(seen, &query);
+            List {
+                columns: DOMAINS,
+                ids: page.rows.iter().map(|row| row.key.parse().ok()).collect(),
+                rows: page.rows.iter().map(|row| domain(picture, row)).collect(),
+                total: page.total,
+            }
+        }
+        Tab::Channels => {
+            let descending = app.channel_sort != view::ChannelSort::Id;
+            let query =
+                ChannelsQuery { filter, sort: app.channel_sort, descending, cut, ..ChannelsQuery::default() };
+            // It names no node and no domain that could be missing.
+            let page = view::channels(seen, &query);
+            let (rows, total) = page.map_or((Vec::new(), 0), |page| (page.rows, page.total));
+            List {
+                columns: CHANNELS,
+                ids: vec![None; rows.len()],
+                rows: rows.iter().map(channel).collect(),
+                total,
+            }
+        }
+        Tab::Events => {
+            let page = view::events(seen, &EventsQuery { filter, cut });
+            let rows = page.rows.iter().map(|row| event(picture, row)).collect();
+            let ids =
+                page.rows.iter().map(|row| row.domain.as_deref().and_then(|id| id.parse().ok())).collect();
+            List { columns: EVENTS, rows, ids, total: page.total }
+        }
+    }
+}
+
+/// How many rows there are.
+pub(super) fn total(picture: &Picture, app: &App) -> usize {
+    list(picture, app, 0, 0).total
+}
+
+impl List {
+    /// Which columns there is room for, and how wide each is. The last takes what is left.
+    pub(super) fn widths(&self, room: usize) -> Vec<(usize, usize)> {
+        let natural = |index: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(index));
+            let widest = cells.map(|(text, _)| Line::from(text.as_str()).width()).max().unwrap_or(0);
+            widest.min(MAX_COLUMN).max(self.columns[index].head.len())
+        };
+        let mut shown: Vec<(usize, usize)> =
+            (0..self.columns.len()).map(|index| (index, natural(index))).collect();
+        loop {
+            let needed: usize = shown.iter().map(|(_, width)| width + 1).sum();
+            let least = shown.iter().map(|(index, _)| self.columns[*index].rank).max().unwrap_or(0);
+            if needed <= room + 1 || least == 0 {
+                break;
+            }
+            // Of those that are as dispensable the last goes first.
+            let place = shown.iter().rposition(|(index, _)| self.columns[*index].rank == least);
+            place.map(|place| shown.remove(place));
+        }
+        let others: usize = shown.iter().rev().skip(1).map(|(_, width)| width + 1).sum();
+        if let Some((_, width)) = shown.last_mut() {
+            *width = room.saturating_sub(others);
+        }
+        shown
+    }
+}

@@ -1,0 +1,151 @@
+//! `tombolo top`
+
+mod app;
+mod asker;
+mod draw;
+mod lists;
+mod screen;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use ratatui::backend::TestBackend;
+use ratatui::{Terminal, TerminalOptions, Viewport};
+use serde::Serialize;
+use tombolo::observe::NodePhase;
+use tombolo_web::view::{self, Cut, DomainRow, DomainsQuery, LinkRow, MachineRow, NodeRow};
+use tombolo_web::{Keeper, Picture};
+
+use crate::context::{Context, print, print_json};
+use crate::failure::Failure;
+
+use app::{App, Tab};
+
+/// How long `--once` waits until each node has told how it is.
+const FIRST_SAMPLES: Duration = Duration::from_secs(4);
+
+/// The width of a frame that is printed, where nothing says how wide it may be.
+const WIDTH: u16 = 100;
+
+/// Shows a machine in the terminal, live
+///
+/// Nodes with the load of each processor, domains, channels, links and events. A domain is looked into with Enter: what is known of it,
+/// and what it wrote last. Only with --steer can domains be paused, resumed and killed. `?` shows the keys.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo top                  the machine that is up
+  tombolo top --steer          with keys to pause, resume and kill domains
+  tombolo top --view channels  what passes
+  tombolo top --once           one frame, for a script or a report
+  tombolo top --json | jq '.domains[] | select(.load > 500)'")]
+pub(crate) struct Options {
+    /// What to show first
+    #[arg(long, value_name = "VIEW", default_value = "domains")]
+    view: Tab,
+
+    /// Let keys change something
+    #[arg(long)]
+    steer: bool,
+
+    /// Print one frame and end
+    #[arg(long)]
+    once: bool,
+
+    /// For machines: print what is seen once
+    #[arg(long, conflicts_with = "once")]
+    json: bool,
+}
+
+pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    let at_once = options.once || options.json;
+    if !at_once && !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+        return Err(Failure::Usage {
+            message: "`tombolo top` needs a terminal".to_owned(),
+            hint: Some("--once prints one frame, --json the same for machines"),
+        });
+    }
+    let domain = context.attach_running()?;
+    let keeper = Keeper::start(&domain).map_err(Failure::system("start a thread"))?;
+    drop(domain);
+    let _looker = keeper.look();
+    let app = App::new(options.view, options.steer, context.colour);
+    if !at_once {
+        return screen::run(&keeper, app);
+    }
+    let picture = first_samples(&keeper);
+    if options.json { print_json(&Report::of(&picture)) } else { print(frame(app, &picture)?) }
+}
+
+/// What there is once every node that is up has told how it is.
+fn first_samples(keeper: &Keeper) -> std::sync::Arc<Picture> {
+    let until = Instant::now() + FIRST_SAMPLES;
+    loop {
+        let picture = keeper.picture();
+        let told = |node: &tombolo::observe::SeenNode| node.phase != NodePhase::Up || node.sample.is_some();
+        if (picture.is_there() && picture.seen.nodes.values().all(told)) || Instant::now() >= until {
+            return picture;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// What is seen, with stable keys: those of docs/specs/web.md.
+#[derive(Serialize)]
+struct Report {
+    machine: MachineRow,
+    nodes: Vec<NodeRow>,
+    links: Vec<LinkRow>,
+    domains: Vec<DomainRow>,
+}
+
+impl Report {
+    fn of(picture: &Picture) -> Report {
+        let mut domains = Vec::new();
+        loop {
+            let cut = Cut { offset: domains.len(), limit: view::MAX_ROWS };
+            let page = view::domains(&picture.seen, &DomainsQuery { cut, ..DomainsQuery::default() });
+            let last = page.rows.is_empty();
+            domains.extend(page.rows);
+            if last {
+                break;
+            }
+        }
+        Report {
+            machine: view::machine(picture, false),
+            nodes: view::nodes(&picture.seen),
+            links: view::links(&picture.seen),
+            domains,
+        }
+    }
+}
+
+/// One frame as text: the nodes, and as much of what was asked for as there is.
+fn frame(mut app: App, picture: &Picture) -> Result<String, Failure> {
+    let width = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).unwrap_or(WIDTH);
+    let width = width.clamp(20, 500);
+    let mut text = String::new();
+    let tabs = if app.tab == Tab::Nodes { vec![Tab::Nodes] } else { vec![Tab::Nodes, app.tab] };
+    for (index, tab) in tabs.into_iter().enumerate() {
+        app.tab = tab;
+        let rows = lists::total(picture, &app).min(100) as u16;
+        let height = rows + draw::LINES_AROUND;
+        let options = TerminalOptions { viewport: Viewport::Fullscreen };
+        // Drawing into memory cannot fail.
+        let Ok(mut terminal) = Terminal::with_options(TestBackend::new(width, height), options);
+        let Ok(_) = terminal.draw(|frame| draw::printed(frame, &mut app, picture, index == 0));
+        let buffer = terminal.backend().buffer();
+        for row in buffer.content.chunks(usize::from(width)) {
+            let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
+            let line = line.trim_end();
+            if !line.is_empty() {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    Ok(text)
+}
