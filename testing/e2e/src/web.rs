@@ -1,8 +1,9 @@
 //! `tombolo web`, and a client of it that shows nothing but what it is told to.
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -67,8 +68,7 @@ impl Web {
 
     /// A request as the page would make it: the parts that a test leaves out are missing.
     #[must_use]
-    pub fn head(&self, method: &str, path: &str, without: &[&str]) -> Vec<(String, String)> {
-        let _ = (method, path);
+    pub fn head(&self, without: &[&str]) -> Vec<(String, String)> {
         let all = [
             ("Host", self.address.to_string()),
             ("Origin", format!("http://{}", self.address)),
@@ -108,14 +108,14 @@ impl Web {
     #[track_caller]
     #[must_use]
     pub fn get(&self, path: &str) -> Answer {
-        self.ask("GET", path, &self.head("GET", path, &[]), b"")
+        self.ask("GET", path, &self.head(&[]), b"")
     }
 
     /// Has something done, as the page does.
     #[track_caller]
     #[must_use]
     pub fn post(&self, path: &str, body: &Value) -> Answer {
-        let mut headers = self.head("POST", path, &[]);
+        let mut headers = self.head(&[]);
         headers.push(("Content-Type".into(), "application/json".into()));
         self.ask("POST", path, &headers, body.to_string().as_bytes())
     }
@@ -128,9 +128,7 @@ impl Web {
         let mut text = "GET /live HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
             .to_owned();
-        self.head("GET", "/live", &[])
-            .iter()
-            .for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
+        self.head(&[]).iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
         text.push_str("\r\n");
         stream.write_all(text.as_bytes()).expect("it reads");
         let mut head = Vec::new();
@@ -143,7 +141,7 @@ impl Web {
         assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
         // What RFC 6455 says for this key.
         assert!(head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
-        let mut live = Live { stream };
+        let mut live = Live { stream, rows: BTreeMap::new() };
         live.want(watches);
         live
     }
@@ -189,9 +187,10 @@ fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// A WebSocket.
+/// A WebSocket, and the rows that it has told of, by view and key.
 pub struct Live {
     stream: TcpStream,
+    rows: BTreeMap<(String, String), Value>,
 }
 
 impl Live {
@@ -250,7 +249,11 @@ impl Live {
             let mut body = vec![0; usize::try_from(length).expect("it fits")];
             self.stream.read_exact(&mut body).expect("a whole frame");
             match head[0] & 0x0f {
-                1 => return Some(serde_json::from_slice(&body).expect("JSON")),
+                1 => {
+                    let message = serde_json::from_slice(&body).expect("JSON");
+                    self.take_in(&message);
+                    return Some(message);
+                }
                 8 => return None,
                 9 => self.frame(10, &body),
                 _ => {}
@@ -280,26 +283,33 @@ impl Live {
         panic!("not {what}; last: {last}")
     }
 
+    /// Keeps the rows that a message tells of, as a page does.
+    fn take_in(&mut self, message: &Value) {
+        let id = message["id"].as_str().unwrap_or_default().to_owned();
+        if message["full"] == true {
+            self.rows.retain(|(view, _), _| *view != id);
+        }
+        for row in message["set"].as_array().into_iter().flatten() {
+            let key = row["key"].as_str().expect("each row has a key").to_owned();
+            self.rows.insert((id.clone(), key), row.clone());
+        }
+        for key in message["gone"].as_array().into_iter().flatten() {
+            self.rows.remove(&(id.clone(), key.as_str().expect("a key").to_owned()));
+        }
+    }
+
     /// Takes what comes until a row of a view is what is looked for, and returns the row.
     #[track_caller]
     #[must_use]
     pub fn row(&mut self, id: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
-        let rows = |message: &Value| {
-            let of_it = message["id"] == id;
-            let rows = message["set"].as_array().filter(|_| of_it);
-            rows.and_then(|rows| rows.iter().find(|row| is(row)).cloned())
-        };
-        let message = self.until(what, |message| rows(message).is_some());
-        rows(&message).expect("it was there")
-    }
-
-    /// Takes all that comes for a while.
-    pub fn rest(&mut self, time: Duration) {
-        let until = Instant::now() + time;
-        self.stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a time is no mistake");
-        let mut piece = [0; 4096];
-        while Instant::now() < until {
-            let _ = self.stream.read(&mut piece);
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let mut rows = self.rows.iter().filter(|((view, _), _)| view == id).map(|(_, row)| row);
+            if let Some(row) = rows.find(|row| is(row)) {
+                return row.clone();
+            }
+            assert!(Instant::now() < until, "not {what}; there is: {:?}", self.rows);
+            assert!(self.next().is_some(), "closed before {what}; there is: {:?}", self.rows);
         }
     }
 }

@@ -120,7 +120,130 @@ fn ms(ns: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use tombolo::Exit;
+    use tombolo::observe::{Happening, NodePhase, SeenEvent};
+
     use super::*;
+    use crate::testing::{channel, domain, ended, id, node, seen};
+
+    fn duo() -> Seen {
+        let mut seen =
+            seen([node(0, "host", "x86_64", &[250, 1000], 4000), node(1, "arm0", "aarch64", &[0], 500)]);
+        let gone = ended(domain(0, 3, "gone", 0), Exit::Exited { status: 3 });
+        for domain in [domain(0, 2, "Work", 700), gone, domain(1, 4, "ping", 900), domain(1, 5, "pong", 900)]
+        {
+            seen.domains.insert(domain.id, domain);
+        }
+        for channel in [channel(7, id(1, 4), id(1, 5), 10), channel(8, id(0, 2), id(1, 4), 1000)] {
+            seen.channels.insert(channel.id, channel);
+        }
+        seen
+    }
+
+    fn asked<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn keys(query: serde_json::Value) -> (usize, Vec<String>) {
+        let page = domains(&duo(), &asked(query));
+        (page.total, page.rows.into_iter().map(|row| row.key).collect())
+    }
+
+    #[test]
+    fn domains_are_filtered_sorted_and_cut() {
+        let all = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(keys(json!({})), (3, all("0.1.2 1.1.4 1.1.5")));
+        assert_eq!(
+            keys(json!({"state": "all", "sort": "id", "descending": true})),
+            (4, all("1.1.5 1.1.4 0.1.3 0.1.2"))
+        );
+        assert_eq!(keys(json!({"state": "ended"})), (1, all("0.1.3")));
+        assert_eq!(keys(json!({"sort": "load", "descending": true})), (3, all("1.1.4 1.1.5 0.1.2")));
+        assert_eq!(keys(json!({"sort": "load"})), (3, all("0.1.2 1.1.4 1.1.5")), "equal ones stay in order");
+        assert_eq!(keys(json!({"filter": "WORK"})), (1, all("0.1.2")));
+        assert_eq!(keys(json!({"filter": "arm", "limit": 1, "offset": 1})), (2, all("1.1.5")));
+        assert_eq!(keys(json!({"node": "host"})), (1, all("0.1.2")));
+        assert_eq!(keys(json!({"node": "mars"})), (0, Vec::new()));
+        assert_eq!(keys(json!({"filter": "1.1.4"})), (1, all("1.1.4")));
+    }
+
+    #[test]
+    fn a_domain_says_how_it_ended_and_what_it_has() {
+        let seen = duo();
+        let gone = domain_of(&seen, id(0, 3));
+        assert_eq!((gone["exit"].as_str(), &gone["failed"]), (Some("ended with status 3"), &json!(true)));
+        assert_eq!((&gone["load"], &gone["steerable"]), (&json!(null), &json!(false)));
+        let live = domain_of(&seen, id(1, 4));
+        assert_eq!(
+            (&live["load"], &live["isa"], &live["steerable"]),
+            (&json!(900), &json!("aarch64"), &json!(true))
+        );
+        assert_eq!((&live["parent"], &live["output_bytes"]), (&json!("0.1.1"), &json!(12)));
+        assert!(super::domain(&seen, id(0, 9)).is_err());
+    }
+
+    fn domain_of(seen: &Seen, id: DomainId) -> serde_json::Value {
+        serde_json::to_value(super::domain(seen, id).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn channels_tell_both_ways() {
+        let seen = duo();
+        let query = |value| channels(&seen, &asked(value));
+        let all = query(json!({"sort": "rate", "descending": true})).unwrap();
+        let row = serde_json::to_value(&all.rows[0]).unwrap();
+        assert_eq!(
+            (&row["key"], &row["a"], &row["b_program"]),
+            (&json!("8"), &json!("0.1.2"), &json!("ping"))
+        );
+        assert_eq!(
+            (&row["forth"]["depth"], &row["forth"]["per_s"], &row["back"]["sent"]),
+            (&json!(500), &json!(1000.0), &json!(0))
+        );
+        assert_eq!(query(json!({"domain": "1.1.5"})).unwrap().total, 1);
+        assert_eq!(query(json!({"node": "host"})).unwrap().total, 1);
+        assert_eq!(query(json!({"filter": "pong"})).unwrap().total, 1);
+        assert!(query(json!({"node": "mars"})).is_err() && query(json!({"domain": "x"})).is_err());
+    }
+
+    #[test]
+    fn nodes_tell_all_and_unknown_things_are_null() {
+        let mut seen = duo();
+        let host = serde_json::to_value(super::node(&seen, "host").unwrap()).unwrap();
+        assert_eq!(
+            (&host["load"], &host["cores"], &host["power_mw"]),
+            (&json!(1250), &json!(2), &json!(12_500))
+        );
+        assert_eq!(host["core_list"][1]["governor"], "performance");
+        assert_eq!((&host["can_restart"], &host["has_console"]), (&json!(false), &json!(false)));
+        let arm = seen.nodes.get_mut(&NodeId(1)).unwrap();
+        (arm.phase, arm.sample, arm.info.cause) = (NodePhase::Down, None, "killed".into());
+        let arm = serde_json::to_value(super::node(&seen, "arm0").unwrap()).unwrap();
+        assert_eq!(
+            (&arm["phase"], &arm["cause"], &arm["load"]),
+            (&json!("down"), &json!("killed"), &json!(null))
+        );
+        assert_eq!((&arm["can_restart"], &arm["has_console"]), (&json!(true), &json!(true)));
+        assert!(super::node(&seen, "mars").is_err());
+    }
+
+    #[test]
+    fn the_newest_event_comes_first() {
+        let mut seen = duo();
+        for number in 1..=3 {
+            let text = format!("text {number}");
+            let happening = if number == 3 { Happening(250) } else { Happening::NODE_UP };
+            let event =
+                SeenEvent { number, at_ns: number, happening, node: Some(NodeId(1)), domain: None, text };
+            seen.events.insert(number, event);
+        }
+        let page = events(&seen, &asked(json!({"limit": 2})));
+        let shown: Vec<_> = page.rows.iter().map(|row| (row.key.as_str(), row.what)).collect();
+        assert_eq!((page.total, shown), (3, vec![("3", "something else"), ("2", "node up")]));
+        assert_eq!(events(&seen, &asked(json!({"filter": "arm0"}))).total, 3);
+        assert_eq!(events(&seen, &asked(json!({"filter": "text 2"}))).total, 1);
+    }
 
     #[test]
     fn filters_look_for_a_word_in_any_case() {

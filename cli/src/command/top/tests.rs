@@ -1,1 +1,289 @@
+//! Screens of a made-up machine.
 
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::{Color, Modifier};
+use tombolo::observe::{
+    CoreSample, DomainSample, Happening, NodePhase, NodeSample, Seen, SeenDomain, SeenEvent, SeenNode,
+};
+use tombolo::{DomainId, NodeId, NodeInfo, Target};
+use tombolo_web::{MonitorState, Picture};
+
+use super::app::{Action, App, Command, Mode, Tab};
+use super::asker::Written;
+use super::draw;
+
+fn node(id: u16, name: &str, target: &str, loads: &[u16]) -> SeenNode {
+    let target = Target::from_name(target).unwrap();
+    let core = |load: &u16| CoreSample {
+        load_permille: *load,
+        governor: 255,
+        frequency_khz: 0,
+        min_khz: 0,
+        max_khz: 0,
+        floor_khz: 0,
+        ceiling_khz: 0,
+    };
+    let sample = NodeSample {
+        cores: loads.iter().map(core).collect(),
+        governors: Vec::new(),
+        memory_used_bytes: 1 << 30,
+        memory_bytes: 4 << 30,
+        power: Vec::new(),
+        speed: 1000,
+        period_ms: 1000,
+        cost_ppm: 100,
+    };
+    SeenNode {
+        info: NodeInfo {
+            id: NodeId(id),
+            name: name.into(),
+            kind: "vm".into(),
+            isa: target.isa,
+            generation: 1,
+            up: true,
+            cause: String::new(),
+            cores: loads.len() as u16,
+            domains: 2,
+            transport: None,
+            window_bytes: (0, 0),
+            boot: Duration::ZERO,
+            pid: 7,
+        },
+        phase: NodePhase::Up,
+        target,
+        sample: Some(sample),
+        sampled_ns: 0,
+        engines: Vec::new(),
+    }
+}
+
+fn id(index: u32) -> DomainId {
+    DomainId::new(NodeId(0), NonZeroU16::MIN, index)
+}
+
+fn domain(index: u32, program: &str, load_permille: u32) -> SeenDomain {
+    SeenDomain {
+        id: id(index),
+        node: NodeId(0),
+        program: program.into(),
+        arguments: String::new(),
+        pid: 100,
+        parent: Some(id(1)),
+        since_ns: 0,
+        exit: None,
+        ended_ns: 0,
+        paused: index == 3,
+        restartable: false,
+        repeatable: true,
+        channels: 1,
+        output_bytes: 0,
+        sample: Some(DomainSample {
+            domain: id(index),
+            load_permille,
+            resident_bytes: 3 << 20,
+            threads: 2,
+            stopped: false,
+        }),
+    }
+}
+
+fn machine() -> Seen {
+    let mut seen = Seen { now_ns: 75_000_000_000, ..Seen::default() };
+    let mut down = node(1, "arm0", "aarch64", &[]);
+    (down.phase, down.sample, down.info.cause) = (NodePhase::Down, None, "killed".into());
+    for node in [node(0, "host", "x86_64", &[20, 400, 990, 1000]), down] {
+        seen.nodes.insert(node.info.id, node);
+    }
+    for domain in [domain(2, "work\u{1b}[31m --all", 990), domain(3, "idle", 0), domain(4, "ping", 250)] {
+        seen.domains.insert(domain.id, domain);
+    }
+    let event = SeenEvent {
+        number: 1,
+        at_ns: 70_000_000_000,
+        happening: Happening::NODE_DOWN,
+        node: Some(NodeId(1)),
+        domain: None,
+        text: "killed".into(),
+    };
+    seen.events.insert(1, event);
+    seen
+}
+
+fn picture() -> Picture {
+    Picture::of("duo", machine(), MonitorState::Connected)
+}
+
+/// The screen, line by line without the blanks at their ends.
+fn screen(app: &mut App, picture: &Picture, written: &Written, width: u16, height: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    terminal.draw(|frame| draw::screen(frame, app, picture, written)).unwrap();
+    let cells = &terminal.backend().buffer().content;
+    let line = |row: &[ratatui::buffer::Cell]| -> String {
+        let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
+        line.trim_end().to_owned() + "\n"
+    };
+    cells.chunks(usize::from(width)).map(line).collect()
+}
+
+fn shown(app: &mut App, width: u16, height: u16) -> String {
+    screen(app, &picture(), &Written::default(), width, height)
+}
+
+fn press(app: &mut App, code: KeyCode) -> Option<Command> {
+    app.key(KeyEvent::new(code, KeyModifiers::NONE))
+}
+
+#[test]
+fn domains_are_listed_by_load() {
+    let mut app = App::new(Tab::Domains, false, true);
+    assert_eq!(
+        shown(&mut app, 80, 8),
+        "\
+duo  1 of 2 nodes up  3 domains  0 channels  load 2.41  0/s  0 B/s
+ 1 Nodes  2 Domains  3 Channels  4 Links  5 Events
+DOMAIN NODE LOAD MEMORY THREADS CHANNELS    AGE STATE  PROGRAM
+0.1.2  host 0.99  3 MiB       2        1 1m 15s        work\u{fffd}[31m --all
+0.1.4  host 0.25  3 MiB       2        1 1m 15s        ping
+0.1.3  host 0.00  3 MiB       2        1 1m 15s paused idle
+
+? keys  / find  s sort  Enter look  q leave  1 of 3  by load
+"
+    );
+}
+
+#[test]
+fn nodes_show_each_processor_and_why_they_are_down() {
+    let mut app = App::new(Tab::Nodes, false, true);
+    let text = shown(&mut app, 90, 7);
+    assert!(text.contains("host x86_64  up           2.41 1 GiB of 4 GiB       2     - ▁▄██\n"), "{text}");
+    assert!(text.contains("arm0 aarch64 down: killed    -              -       2     -\n"), "{text}");
+}
+
+#[test]
+fn narrow_terminals_keep_what_matters() {
+    let mut app = App::new(Tab::Domains, false, true);
+    let text = shown(&mut app, 30, 6);
+    assert!(
+        text.contains("DOMAIN LOAD PROGRAM\n") || text.contains("DOMAIN LOAD STATE  PROGRAM\n"),
+        "{text}"
+    );
+    for (width, height) in [(1, 1), (3, 2), (10, 3), (200, 60)] {
+        for tab in Tab::ALL {
+            let _ = shown(&mut App::new(tab, true, false), width, height);
+        }
+    }
+}
+
+#[test]
+fn a_row_is_chosen_and_stays_in_sight() {
+    let mut app = App::new(Tab::Domains, false, true);
+    let _ = shown(&mut app, 80, 6);
+    assert_eq!((app.page, app.total, app.under), (2, 3, Some(id(2))));
+    press(&mut app, KeyCode::End);
+    let text = shown(&mut app, 80, 6);
+    assert_eq!((app.first, app.under), (1, Some(id(3))));
+    assert!(text.contains("idle") && text.contains("ping") && !text.contains("work"), "{text}");
+    press(&mut app, KeyCode::Home);
+    let _ = shown(&mut app, 80, 6);
+    assert_eq!((app.first, app.under), (0, Some(id(2))));
+}
+
+#[test]
+fn words_are_looked_for() {
+    let mut app = App::new(Tab::Domains, false, true);
+    press(&mut app, KeyCode::Char('/'));
+    for c in "PINGx".chars() {
+        press(&mut app, KeyCode::Char(c));
+    }
+    press(&mut app, KeyCode::Backspace);
+    let text = shown(&mut app, 80, 8);
+    assert!(text.contains("/PING") && text.contains("0.1.4") && !text.contains("0.1.2"), "{text}");
+    press(&mut app, KeyCode::Enter);
+    assert_eq!((app.mode.clone(), app.filter.as_str()), (Mode::Browse, "PING"));
+    press(&mut app, KeyCode::Esc);
+    assert!(shown(&mut app, 80, 8).contains("0.1.2"));
+}
+
+#[test]
+fn steering_needs_to_be_asked_for_and_killing_to_be_confirmed() {
+    let mut app = App::new(Tab::Domains, false, true);
+    let _ = shown(&mut app, 80, 8);
+    assert_eq!(press(&mut app, KeyCode::Char('k')), None);
+    assert!(shown(&mut app, 80, 8).contains("this only looks: `tombolo top --steer` could kill 0.1.2"));
+    let mut app = App::new(Tab::Domains, true, true);
+    let _ = shown(&mut app, 80, 8);
+    assert_eq!(press(&mut app, KeyCode::Char('p')), Some(Command::Steer(Action::Pause, id(2))));
+    assert_eq!(press(&mut app, KeyCode::Char('r')), Some(Command::Steer(Action::Resume, id(2))));
+    assert_eq!(press(&mut app, KeyCode::Char('k')), None);
+    assert!(shown(&mut app, 80, 8).contains("kill 0.1.2 and what it started?"));
+    assert_eq!(press(&mut app, KeyCode::Enter), None);
+    assert_eq!(app.mode, Mode::Browse, "any key but y is a no");
+    press(&mut app, KeyCode::Char('k'));
+    assert_eq!(press(&mut app, KeyCode::Char('y')), Some(Command::Steer(Action::Kill, id(2))));
+}
+
+#[test]
+fn a_domain_is_looked_into() {
+    let mut app = App::new(Tab::Domains, false, true);
+    let _ = shown(&mut app, 80, 8);
+    assert_eq!(press(&mut app, KeyCode::Enter), Some(Command::Look(id(2))));
+    let lines: String = (1..=20).map(|line| format!("line {line}\x1b[2J\n")).collect();
+    let written = Written { of: Some(id(2)), text: lines, trouble: None };
+    let text = screen(&mut app, &picture(), &written, 80, 10);
+    assert!(text.contains("0.1.2 on host  process 100  started 1m 15s ago by 0.1.1\n"), "{text}");
+    assert!(text.contains("line 18\u{fffd}[2J\nline 19\u{fffd}[2J\nline 20\u{fffd}[2J\n"), "{text}");
+    press(&mut app, KeyCode::Up);
+    let text = screen(&mut app, &picture(), &written, 80, 10);
+    assert!(text.contains("line 19") && !text.contains("line 20"), "{text}");
+    press(&mut app, KeyCode::Esc);
+    assert_eq!(app.mode, Mode::Browse);
+    // One that has gone meanwhile.
+    app.mode = Mode::Details(id(9));
+    let text = screen(&mut app, &picture(), &Written::default(), 80, 10);
+    assert!(text.contains("0.1.9 is not remembered any more"), "{text}");
+}
+
+#[test]
+fn a_monitor_that_is_gone_is_said_to_be_gone() {
+    let gone = Picture::of("duo", machine(), MonitorState::Gone { why: "the monitor is gone".into() });
+    let text = screen(&mut App::new(Tab::Events, false, true), &gone, &Written::default(), 80, 6);
+    assert!(text.starts_with("duo  the monitor is gone; this is how it was\n"), "{text}");
+    assert!(text.contains("5.0 s node down arm0 -      killed\n"), "{text}");
+}
+
+#[test]
+fn without_colours_there_are_none() {
+    let colours = |colour| {
+        let mut terminal = Terminal::new(TestBackend::new(80, 8)).unwrap();
+        let mut app = App::new(Tab::Domains, false, colour);
+        terminal.draw(|frame| draw::screen(frame, &mut app, &picture(), &Written::default())).unwrap();
+        let cells = terminal.backend().buffer().content.clone();
+        assert!(cells.iter().any(|cell| cell.modifier.contains(Modifier::REVERSED)), "the choice shows");
+        cells.iter().filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset).count()
+    };
+    assert!(colours(true) > 0);
+    assert_eq!(colours(false), 0);
+}
+
+#[test]
+fn keys_are_shown_and_leave() {
+    let mut app = App::new(Tab::Domains, false, true);
+    press(&mut app, KeyCode::Char('?'));
+    assert!(shown(&mut app, 100, 16).contains("look into a domain"));
+    press(&mut app, KeyCode::Char('x'));
+    assert_eq!(app.mode, Mode::Browse);
+    assert_eq!(press(&mut app, KeyCode::Char('q')), Some(Command::Quit));
+    let interrupt = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(app.key(interrupt), Some(Command::Quit));
+    for (key, tab) in [('1', Tab::Nodes), ('5', Tab::Events)] {
+        press(&mut app, KeyCode::Char(key));
+        assert_eq!(app.tab, tab);
+    }
+    press(&mut app, KeyCode::Tab);
+    assert_eq!(app.tab, Tab::Nodes);
+}
