@@ -105,7 +105,8 @@ impl Crowd {
     /// # Errors
     /// What is asked of the monitor is too long to be asked.
     pub fn step(&mut self, now: Nanos) -> Result<(), String> {
-        if now >= self.next_churn {
+        // Nobody can be started by clients of a node that is not up yet.
+        if now >= self.next_churn && self.nodes.is_up(STARTERS_NODE) {
             self.next_churn = now + self.plan.churn_ns();
             self.churn(now)?;
         }
