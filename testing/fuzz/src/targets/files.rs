@@ -52,7 +52,7 @@ pub(super) fn image_seeds() -> Vec<Vec<u8>> {
         .into_iter()
         .try_fold(ImageBuilder::new("fuzz"), |image, isa| image.with_program(elf_format::smallest(isa)));
     let image = built.ok().and_then(|builder| builder.finish().ok());
-    let mut seeds = vec![executable(Isa::Aarch64)];
+    let mut seeds = vec![elf_format::smallest(Isa::Aarch64)];
     seeds.extend(image.map(|image| image.as_bytes().to_vec()));
     seeds
 }
@@ -68,7 +68,7 @@ pub(super) fn elf(input: &[u8]) {
 }
 
 pub(super) fn elf_seeds() -> Vec<Vec<u8>> {
-    Isa::ALL.map(executable).into()
+    Isa::ALL.map(elf_format::smallest).into()
 }
 
 pub(super) fn graph(input: &[u8]) {

@@ -19,9 +19,10 @@ pub(super) fn object(input: &[u8]) {
             linker_bytes: object.linker_bytes,
         };
         if let Ok(plan) = Plan::new(&[(Isa::X86_64, demand.clone()), (Isa::Aarch64, demand)]) {
-            assert!(
-                script(&plan, Isa::Aarch64, &[Input { file: "a.o", object: &object }]).contains("SECTIONS")
-            );
+            let inputs = [Input { file: "a.o", object: &object }];
+            for has_run_time in [false, true] {
+                assert!(script(&plan, Isa::Aarch64, &inputs, has_run_time).contains("SECTIONS"));
+            }
         }
     }
     if let Ok(symbols) = Symbols::read(Isa::X86_64, input, &HashMap::new()) {
