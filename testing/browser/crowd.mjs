@@ -18,8 +18,9 @@ const count = (page, selector) => page.locator(selector).count();
 /** From asking for the address to having what is looked for, by the page's own clock. */
 async function usable(browser, url, hash, ready) {
   const page = await open(browser);
+  // The link sets the cookie.
   await page.goto(url);
-  await page.waitForFunction(ready);
+  await page.waitForSelector('.pill[data-state=good], .pill[data-state=part]');
   await page.goto('about:blank');
   await page.addInitScript({
     content: `{
@@ -121,7 +122,9 @@ const browser = await launch();
 try {
   await machine.up();
   const web = await machine.web();
-  good = await run({ browser, web, machine }, [], async () => {});
+  good = await run({ browser, web, machine }, [], async () => {
+    for (const [what, child] of [['tombolo web', web.child], ['tombolo-crowd', machine.child]]) console.log(`${what}: ${child.exitCode ?? child.signalCode ?? 'runs'} ${child.complained}`);
+  });
 } finally {
   await browser.close();
   await clear();

@@ -39,7 +39,7 @@ export const CHANNEL_COLUMNS = [
   { key: 'depth', title: 'Waiting', sort: 'depth', number: true, cell: ways((flow) => format.about(flow.depth)) },
   { key: 'credit', title: 'Credit', number: true, minor: true, draw: (td, row) => {
     const slots = pair(row, 'slots');
-    meter(td, slots ? pair(row, 'credit') / slots : 0, slots ? `${format.count(row.forth?.credit)} / ${format.count(row.back?.credit)}` : '–');
+    meter(td, slots ? pair(row, 'credit') / slots : 0, slots ? `${format.about(row.forth?.credit)} / ${format.about(row.back?.credit)}` : '–', 'wide');
   } },
   { key: 'stalls', title: 'Stalls', number: true, minor: true, cell: ways((flow) => format.about(flow.stalls)) },
   { key: 'sleeps', title: 'Sleeps', number: true, minor: true, cell: ways((flow) => format.about(flow.sleeps)) },

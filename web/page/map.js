@@ -123,7 +123,7 @@ class Card {
     attribute(this.node, 'data-tone', tone);
     text(this.title, row.name);
     text(this.isa, name);
-    text(this.kind, row.kind === 'host' ? kind(row.kind) : [kind(row.kind), row.generation > 1 ? `started ${row.generation} times` : ''].filter(Boolean).join(' · '));
+    text(this.kind, row.kind === 'host' ? kind(row.kind) : [kind(row.kind), row.generation > 1 && row.phase === 'up' ? `started ${row.generation} times` : ''].filter(Boolean).join(' · '));
     if (row.phase === 'up') fill(this.state);
     else if (row.phase === 'down') fill(this.state, icon('down'), h('strong', null, 'Down'), h('span', { class: 'cause' }, row.cause ?? ''));
     else fill(this.state, h('strong', null, 'Starting…'));

@@ -64,13 +64,13 @@ class NodeView {
       return;
     }
     this.state.hidden = row.phase === 'up';
-    if (row.phase !== 'up') fill(this.state, icon('down'), h('strong', null, row.phase === 'down' ? 'This node is down' : 'This node is starting'), row.cause ? `: ${row.cause}` : '');
+    if (row.phase !== 'up') fill(this.state, icon('down'), h('strong', null, row.phase === 'down' ? 'This node is down' : 'This node is starting'), h('span', null, row.cause ?? ''));
     attribute(this.state, 'data-phase', row.phase);
     attribute(this.body, 'data-tone', isa(row.isa).tone);
     const { facts } = this;
     facts.put('Instruction set', isa(row.isa).name + (row.target?.endsWith('-none') ? ', no operating system' : ''));
     facts.put('Kind', kind(row.kind));
-    facts.put('Phase', row.generation > 1 ? `${row.phase}, started ${row.generation} times` : row.phase);
+    facts.put('Phase', row.generation > 1 && row.phase === 'up' ? `${row.phase}, started ${row.generation} times` : row.phase);
     facts.put('Booted in', row.phase === 'up' && row.boot_ms ? format.duration(row.boot_ms) : null);
     facts.put('Process', row.pid ? String(row.pid) : null);
     facts.put('Speed', row.speed ? `${format.count(row.speed)} rounds of arithmetic per ms and processor` : null);

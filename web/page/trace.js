@@ -63,7 +63,7 @@ export function trace(root, { live }) {
       save.href = URL.createObjectURL(new Blob([buffer], { type: 'application/octet-stream' }));
       look.hidden = false;
       save.hidden = false;
-      text(state, `Recorded ${length} s: ${format.bytes(buffer.byteLength)}.`);
+      text(state, `Recorded ${length} s: ${format.bytes(buffer.byteLength)}.${buffer.byteLength < 200 ? ' No program sent, called or waited meanwhile.' : ''}`);
     } catch (error) {
       text(state, '');
       say(error.message, true);

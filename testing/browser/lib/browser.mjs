@@ -6,8 +6,8 @@ import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
 import { target } from './machine.mjs';
 
-const found = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((file) => file && existsSync(file));
-if (!found) throw new Error('there is no chromium: scripts/setup.sh browser installs it');
+const program = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find((file) => file && existsSync(file));
+if (!program) throw new Error('there is no chromium: scripts/setup.sh browser installs it');
 
 /** Where pictures go, which git does not keep. */
 export const pictures = path.join(target, 'browser');
@@ -17,7 +17,7 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 
 export function launch() {
   // Root has no sandbox of its own to give; the pages are this project's.
-  return chromium.launch({ executablePath: found, args: process.getuid() === 0 ? ['--no-sandbox'] : [] });
+  return chromium.launch({ executablePath: program, args: process.getuid() === 0 ? ['--no-sandbox'] : [] });
 }
 
 /** A page of a fresh context. `errors` collects what must not be. */
@@ -45,10 +45,11 @@ export function picture(page, name, options = {}) {
   return page.screenshot({ path: path.join(pictures, `${name}.png`), ...options });
 }
 
-/** Violations of accessibility that axe finds, as sentences. */
-export async function violations(page) {
+/** Violations of accessibility that axe finds, as sentences: of all its rules, or of those that are named. */
+export async function violations(page, rules = null) {
   // By the debugger and not as a script of the page, which its policy forbids.
   await page.evaluate(axe);
-  const { violations: found_ } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }));
-  return found_.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.slice(0, 3).map((node) => `${node.target.join(' ')} (${(node.any[0] ?? node.all[0] ?? node.none[0])?.message ?? ''})`).join('; ')}`);
+  const runOnly = rules ? { type: 'rule', values: rules } : { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] };
+  const { violations: found } = await page.evaluate((only) => globalThis.axe.run(document, { resultTypes: ['violations'], runOnly: only }), runOnly);
+  return found.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.slice(0, 3).map((node) => `${node.target.join(' ')} (${(node.any[0] ?? node.all[0] ?? node.none[0])?.message ?? ''})`).join('; ')}`);
 }
