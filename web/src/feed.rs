@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tombolo::observe::{Measure, OutputPiece, Part, RememberedOutput};
 use tombolo::{Console, Domain, DomainId, Error, NodeId, Record, RegionId, Value};
 
-use crate::keeper::{Keeper, Picture};
+use crate::keeper::{Keeper, MonitorState, Picture};
 use crate::rows::{Row, Rows, quoted};
 use crate::server::Site;
 use crate::text::Decoder;
@@ -299,8 +299,7 @@ async fn output(door: &Door, keeper: &Keeper, domain: &str) -> Option<()> {
                     continue;
                 }
             }
-            // The page has what there was.
-            Err(Error::MonitorLost { .. }) => {}
+            // The page has what there was. On a machine that was started anew the id may be of another.
             Err(error) => return door.send(Fed::Failed(error.to_string())).await,
         }
         // Not more often than that, whatever changes.
@@ -348,7 +347,11 @@ async fn console(door: &Door, site: &Site, node: &str) -> Option<()> {
     let Ok(permit) = Arc::clone(&site.consoles).try_acquire_owned() else {
         return door.send(Fed::Failed("too many consoles are looked at: close one".to_owned())).await;
     };
-    let (machine, node) = (site.keeper.picture().machine.clone(), node.to_owned());
+    let picture = site.keeper.picture();
+    if let MonitorState::Gone { why } = &picture.monitor {
+        return door.send(Fed::Failed(why.clone())).await;
+    }
+    let (machine, node) = (picture.machine.clone(), node.to_owned());
     let opened = spawn_blocking(move || Domain::attach_to_machine(&machine)?.console(&node)).await.ok()?;
     let console = match opened {
         Ok(console) => console,

@@ -112,7 +112,7 @@ fn unpoisoned<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Keeps up with a machine while somebody looks, also when its monitor ends and another of the same name comes. A handle: clones are of
-/// the same keeper. Its threads end with the last handle, within about a second.
+/// the same keeper. Its thread ends with the last handle, within about a second; the one that reads what comes unasked, with the monitor.
 #[derive(Clone, Debug)]
 pub struct Keeper {
     shared: Arc<Shared>,

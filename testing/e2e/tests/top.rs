@@ -24,6 +24,42 @@ fn on_a_terminal(machine: &Machine, words: &str) -> Running {
     Running::start(&mut command)
 }
 
+/// What a terminal shows that was told this: only what moves the cursor matters, for that is all that is used to write less.
+fn screen(told: &str) -> String {
+    let mut lines = vec![vec![' '; 120]; 30];
+    let (mut row, mut column) = (0, 0);
+    let mut rest = told.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\u{1b}' => {
+                let text = rest.as_str();
+                let Some(end) = text.find(|c: char| c.is_ascii_alphabetic()) else { break };
+                let position = text[..end].strip_prefix('[').and_then(|place| place.split_once(';'));
+                if let (Some((down, right)), b'H') = (position, text.as_bytes()[end]) {
+                    let place = |text: &str| text.parse::<usize>().expect("a number").saturating_sub(1);
+                    (row, column) = (place(down), place(right));
+                }
+                rest = text[end + 1..].chars();
+            }
+            c if c.is_control() => {}
+            c => {
+                if let Some(cell) = lines.get_mut(row).and_then(|line| line.get_mut(column)) {
+                    *cell = c;
+                }
+                column += 1;
+            }
+        }
+    }
+    lines.into_iter().map(|line| line.into_iter().collect::<String>().trim_end().to_owned() + "\n").collect()
+}
+
+/// Waits until the terminal shows something.
+#[track_caller]
+fn shows(top: &Running, text: &str) {
+    let shown = || screen(&top.wait_for(""));
+    assert!(eventually(|| shown().contains(text)), "{text:?} is not shown:\n{}", shown());
+}
+
 #[test]
 fn a_domain_is_found_looked_into_and_killed() {
     let machine = Machine::up(&MachineFile::host());
@@ -33,20 +69,22 @@ fn a_domain_is_found_looked_into_and_killed() {
     let mut keys = top.stdin();
     let mut press =
         |text: &str| keys.write_all(text.as_bytes()).and_then(|()| keys.flush()).expect("it reads");
-    top.wait_for("actor");
+    shows(&top, "actor");
     press("/sleep 600\r");
-    top.wait_for("/sleep 600");
+    shows(&top, "/sleep 600");
     // The only row that is left is chosen. Details show what it wrote.
     press("\r");
-    top.wait_for("started");
-    top.wait_for("sleeping");
+    shows(&top, "started");
+    shows(&top, "sleeping");
     press("k");
-    top.wait_for("and what it started?");
+    shows(&top, "and what it started?");
     press("y");
-    top.wait_for("is killed");
+    shows(&top, "is killed");
     assert!(eventually(|| machine.domains_on("host").is_empty()));
     job.finish().fails_with(137, &["SIGKILL"]);
-    press("\u{1b}q");
+    press("q");
+    shows(&top, "q leave");
+    press("q");
     let finished = top.finish();
     assert!(finished.ok().ends_with(LEAVE) || finished.text().contains(LEAVE), "{finished}");
     machine.down();
@@ -56,7 +94,7 @@ fn a_domain_is_found_looked_into_and_killed() {
 fn the_terminal_is_given_back_when_it_is_ended() {
     let machine = Machine::up(&MachineFile::host());
     let top = on_a_terminal(&machine, "--view nodes");
-    top.wait_for("PROCESSORS");
+    shows(&top, "PROCESSORS");
     let pid = machine.processes("top --view nodes").into_iter().max().expect("it runs");
     kill_process(Pid::from_raw(pid).expect("not 0"), Signal::TERM).expect("it is ours");
     let finished = top.finish();
@@ -64,10 +102,10 @@ fn the_terminal_is_given_back_when_it_is_ended() {
 
     // It stays when the machine goes, and says so.
     let mut top = on_a_terminal(&machine, "");
-    top.wait_for("1 of 1 node up");
+    shows(&top, "1 of 1 node up");
     let mut keys = top.stdin();
     machine.tombolo(["down"]).ok();
-    top.wait_for("this is how it was");
+    shows(&top, "as it was before");
     keys.write_all(b"q").expect("it reads");
     assert!(top.finish().ok().contains(LEAVE));
     machine.has_ended();

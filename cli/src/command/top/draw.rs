@@ -85,7 +85,7 @@ fn header(picture: &Picture, colour: bool) -> Line<'static> {
     let machine = view::machine(picture, false);
     let name = Span::styled(one_line(&machine.name), bold());
     if let MonitorState::Gone { why } = &picture.monitor {
-        let text = format!("  {}; this is how it was", one_line(why));
+        let text = format!("  as it was before: {}", one_line(why));
         return Line::from(vec![name, Span::styled(text, style(Tone::Bad, colour))]);
     }
     if !picture.is_there() {

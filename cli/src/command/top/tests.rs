@@ -252,7 +252,7 @@ fn a_domain_is_looked_into() {
 fn a_monitor_that_is_gone_is_said_to_be_gone() {
     let gone = Picture::of("duo", machine(), MonitorState::Gone { why: "the monitor is gone".into() });
     let text = screen(&mut App::new(Tab::Events, false, true), &gone, &Written::default(), 80, 6);
-    assert!(text.starts_with("duo  the monitor is gone; this is how it was\n"), "{text}");
+    assert!(text.starts_with("duo  as it was before: the monitor is gone\n"), "{text}");
     assert!(text.contains("5.0 s node down arm0 -      killed\n"), "{text}");
 }
 
