@@ -1,7 +1,7 @@
 // Draws the pictures of the book: a real machine with an Arm virtual machine, on which the main job runs.
 // usage: TARGET=folder node pictures.mjs [folder]
 
-import { mkdirSync, statSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { eventually } from './lib/runner.mjs';
@@ -26,10 +26,13 @@ const WIDE = { viewport: { width: 1200, height: 760 } };
 
 mkdirSync(folder, { recursive: true });
 
-async function keep(page, name, options = {}) {
-  const file = path.join(folder, `${name}.png`);
-  await page.screenshot({ path: file, ...options });
-  console.log(`${file}: ${Math.round(statSync(file).size / 1024)} KiB`);
+async function keep(page, name) {
+  const file = path.join(folder, `${name}.webp`);
+  const session = await page.context().newCDPSession(page);
+  const { data } = await session.send('Page.captureScreenshot', { format: 'webp', quality: 88 });
+  const bytes = Buffer.from(data, 'base64');
+  writeFileSync(file, bytes);
+  console.log(`${file}: ${Math.round(bytes.length / 1024)} KiB`);
 }
 
 const machine = new Machine(NODES, 'default');
@@ -41,20 +44,20 @@ try {
   const dark = await open(browser, { ...WIDE, colorScheme: 'dark' });
   const light = await open(browser, { ...WIDE, colorScheme: 'light' });
   for (const page of [dark, light]) await page.goto(web.url);
-  await dark.locator('.wires g[data-moves]').first().waitFor({ timeout: 120_000, state: 'attached' });
-  // A history worth the name.
+  // A history worth the name, and then traffic.
   await dark.waitForTimeout(8_000);
+  await eventually('traffic', async () => /[kMG]B\/s/.test(await dark.locator('.labels .label b').first().innerText()), 120);
   await keep(dark, 'map-dark');
   await keep(light, 'map-light');
+  await dark.goto(`${web.address}/#/channels`);
+  await dark.waitForSelector('tbody tr');
+  await dark.waitForTimeout(1_500);
+  await keep(dark, 'channels');
   const { id } = (await machine.json('ps')).domains.find((each) => each.program === 'communities');
   await light.goto(`${web.address}/#/domain/${id}`);
   await light.waitForSelector('.output span');
   await light.waitForTimeout(3_000);
   await keep(light, 'domain');
-  await dark.goto(`${web.address}/#/channels`);
-  await dark.waitForSelector('tbody tr');
-  await dark.waitForTimeout(1_500);
-  await keep(dark, 'channels');
   await eventually('the end of the job', () => job.exitCode !== null || job.signalCode !== null, 300);
   const second = machine.start('--on', 'host', path.join(images, 'communities.tbi'), '--', '--debian');
   await eventually('the end of the second', () => second.exitCode !== null, 300);
