@@ -301,7 +301,7 @@ fn come_back(shared: &Shared) -> Option<Observer> {
                 return Some(domain.observe());
             }
             Err(error) => {
-                shared.publish(|picture| picture.monitor = MonitorState::Gone { why: error.to_string() })
+                shared.publish(|picture| picture.monitor = MonitorState::Gone { why: error.to_string() });
             }
         }
     }

@@ -1,6 +1,5 @@
 //! Listening, and answering.
 
-use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -260,7 +259,7 @@ fn refuse(refusal: Refusal, path: &str) -> Response {
 }
 
 /// Waits until it is over.
-pub(crate) fn ended(mut over: watch::Receiver<bool>) -> impl Future<Output = ()> {
+pub(crate) async fn ended(mut over: watch::Receiver<bool>) {
     // Whoever could say so being gone says the same.
-    async move { drop(over.wait_for(|over| *over).await) }
+    drop(over.wait_for(|over| *over).await);
 }

@@ -229,7 +229,7 @@ impl Live {
     /// When nothing comes in time.
     #[track_caller]
     #[must_use]
-    pub fn next(&mut self) -> Option<Value> {
+    pub fn next_message(&mut self) -> Option<Value> {
         loop {
             let mut head = [0; 2];
             match self.stream.read_exact(&mut head) {
@@ -274,7 +274,7 @@ impl Live {
         let until = Instant::now() + PATIENCE;
         let mut last = Value::Null;
         while Instant::now() < until {
-            let message = self.next().unwrap_or_else(|| panic!("closed before {what}; last: {last}"));
+            let message = self.next_message().unwrap_or_else(|| panic!("closed before {what}; last: {last}"));
             if is(&message) {
                 return message;
             }
@@ -309,7 +309,7 @@ impl Live {
                 return row.clone();
             }
             assert!(Instant::now() < until, "not {what}; there is: {:?}", self.rows);
-            assert!(self.next().is_some(), "closed before {what}; there is: {:?}", self.rows);
+            assert!(self.next_message().is_some(), "closed before {what}; there is: {:?}", self.rows);
         }
     }
 }

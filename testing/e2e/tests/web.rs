@@ -124,7 +124,7 @@ fn another_user_of_this_computer_is_refused() {
             assert!(other.stdout.starts_with(b"HTTP/1.1 403 "), "{}", String::from_utf8_lossy(&other.stdout));
         }
         Ok(other) => {
-            skipped(&format!("a request of another user: {}", String::from_utf8_lossy(&other.stderr)))
+            skipped(&format!("a request of another user: {}", String::from_utf8_lossy(&other.stderr)));
         }
         Err(error) => skipped(&format!("a request of another user: setpriv: {error}")),
     }

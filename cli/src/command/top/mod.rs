@@ -62,7 +62,8 @@ pub(crate) struct Options {
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let at_once = options.once || options.json;
-    if !at_once && !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+    let on_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+    if !at_once && !on_terminal {
         return Err(Failure::Usage {
             message: "`tombolo top` needs a terminal".to_owned(),
             hint: Some("--once prints one frame, --json the same for machines"),
