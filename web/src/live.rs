@@ -15,7 +15,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::connection::Seat;
 use crate::feed::{Fed, Feed, HistoryQuery, NamesQuery, Parcel};
-use crate::keeper::{Keeper, Looker, Picture};
+use crate::keeper::{Keeper, Looker, MonitorState, Picture};
 use crate::rows::{Row, Rows, Sent, quoted};
 use crate::server::{Site, ended};
 use crate::view::{self, ChannelsQuery, DomainsQuery, EventsQuery, Page, RegionsQuery};
@@ -39,7 +39,7 @@ const SILENCE: Duration = Duration::from_secs(100);
 const SLEEPS_AFTER: Duration = Duration::from_secs(5);
 
 /// How long a page that comes waits for the present, before it is shown the past.
-const FRESH: Duration = Duration::from_secs(1);
+const FRESH: Duration = Duration::from_millis(400);
 
 /// What a page says.
 #[derive(Deserialize)]
@@ -320,6 +320,10 @@ async fn serve(socket: WebSocket, site: Arc<Site>) -> Option<()> {
         for id in ids {
             // The present, however long the page took what came before.
             let picture = Arc::clone(&pictures.borrow_and_update());
+            if !picture.is_there() && picture.monitor == MonitorState::Connected {
+                // Nothing is known yet, which is not that there is nothing.
+                continue;
+            }
             if let Some(text) = session.update(&id, &picture) {
                 line.send(Message::Text(text.into())).await?;
             }
