@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use tombolo_base::{Isa, NodeId, Target};
 use tombolo_link::TransportKind;
 
+use crate::file::MAX_NODES;
 use crate::limits::{Limit, Limits};
 use crate::model::{BareNode, Folder, Machine, VmNode};
 
@@ -165,8 +166,8 @@ fn settings_are_tested_at_their_limits() {
             (0..users).map(node).collect::<String>()
         ))
     };
-    assert_eq!(machine(255).unwrap().nodes().len(), 256);
-    assert!(machine(256).unwrap_err().contains("a machine has 256 nodes at most"));
+    assert_eq!(machine(MAX_NODES - 1).unwrap().nodes().len(), MAX_NODES);
+    assert!(machine(MAX_NODES).unwrap_err().contains("a machine has 1024 nodes at most"));
 }
 
 #[test]

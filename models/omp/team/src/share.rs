@@ -3,7 +3,7 @@
 //! The constructs that a team comes to are a list. Each thread goes along it by itself, so one may be ahead of others by as
 //! many constructs without a barrier as it likes. Whoever comes to the end of the list first adds the next. A record stays with the
 //! member of the team that added it, which uses it again once all have gone on from it: each says in a line of its own how far it
-//! is, and is asked only when a member has [`LEAST`] records out, or one for each thread, so that going along the list writes nothing
+//! is, and is asked only when a member has `LEAST` records out, or one for each thread, so that going along the list writes nothing
 //! that others read.
 
 use std::cell::Cell;
