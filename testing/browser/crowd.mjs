@@ -37,6 +37,16 @@ async function usable(browser, url, hash, ready) {
   return { page, took };
 }
 
+/** Waits until all domains have been started: what the crowd still does is not the page's time. */
+async function populated(browser, url) {
+  const page = await open(browser);
+  await page.goto(url);
+  await page.waitForSelector('.pill[data-state=good], .pill[data-state=part]');
+  await page.goto(`${new URL(url).origin}/#/domains`);
+  await page.waitForFunction(() => /of 1\d,\d{3}/.test(document.querySelector('.where')?.textContent ?? ''), null, { timeout: 60_000 });
+  await page.context().close();
+}
+
 /** Bytes of the heap, after everything that can go is gone. */
 async function heap(session) {
   await session.send('HeapProfiler.collectGarbage');
@@ -68,7 +78,7 @@ test('a map of a thousand nodes', async ({ browser, web }) => {
 });
 
 test('a list of ten thousand domains', async ({ browser, web }) => {
-  const { page, took } = await usable(browser, web.url, '#/domains', () => document.querySelectorAll('tbody tr').length >= 100 && /of (9|1\d),\d{3}/.test(document.querySelector('.where')?.textContent ?? ''));
+  const { page, took } = await usable(browser, web.url, '#/domains', () => document.querySelectorAll('tbody tr').length >= 100 && /of 1\d,\d{3}/.test(document.querySelector('.where')?.textContent ?? ''));
   console.log(`figure: the list of 10,000 domains can be used after ${took.toFixed(0)} ms`);
   check(took < USABLE_MOST_MS, `usable only after ${took} ms`);
   check((await count(page, 'tbody tr')) === 100, 'a page of it');
@@ -122,6 +132,7 @@ const browser = await launch();
 try {
   await machine.up();
   const web = await machine.web();
+  await populated(browser, web.url);
   good = await run({ browser, web, machine }, [], async () => {
     for (const [what, child] of [['tombolo web', web.child], ['tombolo-crowd', machine.child]]) console.log(`${what}: ${child.exitCode ?? child.signalCode ?? 'runs'} ${child.complained}`);
   });
