@@ -23,7 +23,6 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     test.env("CARGO_TARGET_DIR", workspace.target.join("loom"))
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "3")
-        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
         .env("LOOM_MAX_PREEMPTIONS", options.preemptions.to_string())
         .args(["test", "--lib", "--tests"]);
     for package in &workspace.layers.checks.loom {

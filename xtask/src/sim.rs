@@ -23,7 +23,6 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         .env("CARGO_TARGET_DIR", &target)
         .env("RUSTFLAGS", "--cfg sim")
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "2")
-        .env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only")
         .args(["build", "--quiet", "--package", "tombolo-sim"]);
     execute(&mut build)?;
     let mut simulator = std::process::Command::new(target.join("debug/tombolo-sim"));
