@@ -333,7 +333,8 @@ impl Core {
                 self.happened(Happening::FREQUENCY_CHANGED, Some(node), None, "set");
                 Ok(Reply::Done)
             }
-            Some(what) => Err(Fault::System { what }),
+            // Nothing was changed there, whatever the cause.
+            Some(why) => Err(Fault::Refused { why: format!("node {}: {why}", self.node_name(node)) }),
         };
         self.answer(client, request, result);
     }

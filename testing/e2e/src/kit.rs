@@ -66,7 +66,17 @@ pub fn host_actor() -> PathBuf {
 #[must_use]
 pub fn actor_image() -> PathBuf {
     static IMAGE: OnceLock<PathBuf> = OnceLock::new();
-    IMAGE.get_or_init(build_actor).clone()
+    IMAGE.get_or_init(|| build_actor("actor.tbi", &[])).clone()
+}
+
+/// The same, which says of itself that it can be ended and started again elsewhere.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn restartable_actor_image() -> PathBuf {
+    static IMAGE: OnceLock<PathBuf> = OnceLock::new();
+    IMAGE.get_or_init(|| build_actor("restartable-actor.tbi", &["--restartable"])).clone()
 }
 
 /// Held while something for tests is built: several test programs may want it at once, and none should see half of it.
@@ -78,12 +88,14 @@ pub(crate) fn locked() -> File {
     lock
 }
 
-fn build_actor() -> PathBuf {
+fn build_actor(name: &str, words: &[&str]) -> PathBuf {
     let _lock = locked();
     let target = target();
-    let image = target.join("e2e/actor.tbi");
+    let image = target.join("e2e").join(name);
     let output = Command::new(tombolo())
-        .args(["build", "--isa", "all", "--profile", "node", "--bin", "actor", "--output"])
+        .args(["build", "--isa", "all", "--profile", "node", "--bin", "actor"])
+        .args(words)
+        .arg("--output")
         .arg(&image)
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")))
         .env("CARGO_TARGET_DIR", &target)

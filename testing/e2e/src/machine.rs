@@ -116,9 +116,15 @@ impl Machine {
 
     /// Brings it up.
     pub fn bring_up(&mut self) {
+        self.bring_up_with(&[]);
+    }
+
+    /// Brings it up with variables of the environment for its monitors.
+    pub fn bring_up_with(&mut self, variables: &[(&str, &Path)]) {
         self.up = true;
-        let file = self.file.clone();
-        self.tombolo(["up".as_ref(), file.as_os_str()]).ok();
+        let mut command = self.command();
+        command.arg("up").arg(&self.file).envs(variables.iter().copied());
+        Running::start(&mut command).finish().ok();
     }
 
     /// What it is called.

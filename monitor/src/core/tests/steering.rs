@@ -313,7 +313,7 @@ fn frequencies_come_back_when_whoever_set_them_leaves() {
     bench.report(ARM1, other_node);
     assert_eq!(bench.answer((HOST, 2)), None, "it was not asked");
     bench.report(ARM0, Report::FrequencySet { ticket: failing, failed: Some("no governors".into()) });
-    let fault = Fault::System { what: "no governors".into() };
+    let fault = Fault::Refused { why: "node arm0: no governors".into() };
     assert_eq!(bench.answer((HOST, 2)), Some(Reply::Failed { fault }));
     assert_eq!(set(&mut bench, (HOST, 2), "arm0"), None);
     let second = ticket(&bench);

@@ -1,0 +1,186 @@
+//! What a page that steers does to a machine beyond one domain: moving a domain to another node, and how fast processors run.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tombolo_e2e::web::{Answer, Web};
+use tombolo_e2e::{Machine, MachineFile, eventually, image, restartable_actor_image};
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a path of text")
+}
+
+fn refusal(answer: &Answer, status: u16) -> String {
+    assert_eq!(answer.status, status, "{}", answer.text());
+    answer.json()["error"].as_str().expect("why").to_owned()
+}
+
+#[test]
+fn a_domain_that_can_be_restarted_is_moved_to_another_instruction_set() {
+    let machine = Machine::up(&MachineFile::host().with_user("s390x-user", "s390x"));
+    let (actor, fixed) = (restartable_actor_image(), image("pingpong"));
+    let web = Web::start(&machine, &["--steer", "--images", path(&actor), "--images", path(&fixed)]);
+    let start = |image: &Path, words: &[&str]| {
+        let started = web.post("/api/start", &json!({"image": image, "node": "host", "arguments": words}));
+        started.ok()["domain"].as_str().expect("an id").to_owned()
+    };
+    let move_to = |domain: &str, node: &str| {
+        web.post("/api/move", &json!({"domain": domain, "node": node, "grace_ms": 1000}))
+    };
+    let mut live = web.look(&json!([{"id": "d", "view": "domains", "state": "all"}]));
+
+    let before = start(&actor, &["sleep", "600"]);
+    let row = live.row("d", "the domain", |row| row["key"] == before.as_str());
+    assert_eq!((&row["restartable"], &row["isa"]), (&json!(true), &json!(std::env::consts::ARCH)));
+    let after = move_to(&before, "s390x-user").ok()["domain"].as_str().expect("an id").to_owned();
+    assert_ne!(after, before);
+    let row = live.row("d", "the domain elsewhere", |row| row["key"] == after.as_str());
+    assert_eq!(
+        (&row["node"], &row["isa"], &row["arguments"]),
+        (&json!("s390x-user"), &json!("s390x"), &json!("sleep 600"))
+    );
+    let row = live.row("d", "its end here", |row| row["key"] == before.as_str() && !row["exit"].is_null());
+    assert_eq!(row["exit"], "killed by SIGTERM");
+    // It does there what it did here.
+    let mut output = web.look(&json!([{"id": "o", "view": "output", "domain": after}]));
+    let _ = output.until("its output", |message| message.to_string().contains("sleeping"));
+
+    // What cannot be moved stays.
+    assert!(refusal(&move_to(&after, "s390x-user"), 409).contains("already"));
+    assert!(refusal(&move_to(&after, "mars"), 404).contains("mars"));
+    let _ = refusal(&move_to(&before, "host"), 404);
+    let row = live.row("d", "the domain elsewhere", |row| row["key"] == after.as_str());
+    assert!(row["exit"].is_null(), "{row}");
+
+    assert_eq!(web.stop().status, 0);
+    assert!(eventually(|| machine.domains_on("s390x-user").is_empty()), "it goes on without who moved it");
+    machine.down();
+}
+
+/// A sysfs of as many processors as there are here, as a kernel with frequencies to set shows it.
+struct Sysfs {
+    folder: PathBuf,
+    processors: usize,
+}
+
+impl Sysfs {
+    const FORMER: [(&str, &str); 3] =
+        [("scaling_governor", "schedutil"), ("scaling_min_freq", "800000"), ("scaling_max_freq", "3000000")];
+
+    fn new(machine: &Machine) -> Sysfs {
+        let stat = std::fs::read_to_string("/proc/stat").expect("a kernel that counts");
+        let is_processor = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
+        let sysfs = Sysfs {
+            folder: machine.folder().join("sys"),
+            processors: stat.lines().filter(is_processor).count(),
+        };
+        for processor in 0..sysfs.processors {
+            let folder = sysfs.folder_of(processor);
+            std::fs::create_dir_all(&folder).expect("a folder");
+            let fixed = [
+                ("cpuinfo_min_freq", "800000"),
+                ("cpuinfo_max_freq", "3000000"),
+                ("scaling_cur_freq", "1200000"),
+                ("scaling_available_governors", "schedutil performance powersave"),
+            ];
+            for (name, value) in fixed.iter().chain(&Sysfs::FORMER) {
+                std::fs::write(folder.join(name), format!("{value}\n")).expect("a file");
+            }
+        }
+        sysfs
+    }
+
+    fn folder_of(&self, processor: usize) -> PathBuf {
+        self.folder.join(format!("devices/system/cpu/cpu{processor}/cpufreq"))
+    }
+
+    fn says(&self, processor: usize, name: &str) -> String {
+        let path = self.folder_of(processor).join(name);
+        std::fs::read_to_string(path).expect("a file").trim_end().to_owned()
+    }
+
+    /// Whether all is as a kernel had it.
+    fn is_as_before(&self) -> bool {
+        let is_former =
+            |processor| Sysfs::FORMER.iter().all(|(name, value)| self.says(processor, name) == *value);
+        (0..self.processors).all(is_former)
+    }
+}
+
+/// A machine whose host can be told how fast to run.
+fn with_frequencies() -> (Machine, Sysfs) {
+    let mut machine = Machine::new(&MachineFile::host());
+    let sysfs = Sysfs::new(&machine);
+    machine.bring_up_with(&[("TOMBOLO_SYSFS", &sysfs.folder)]);
+    (machine, sysfs)
+}
+
+fn set(web: &Web, change: &Value) -> Answer {
+    web.post("/api/frequency", change)
+}
+
+#[test]
+fn how_fast_processors_run_is_set_and_given_back() {
+    let (machine, sysfs) = with_frequencies();
+    let looking = Web::start(&machine, &[]);
+    let powersave = json!({"node": "host", "cores": [], "governor": "powersave"});
+    assert_eq!(set(&looking, &powersave).status, 403);
+    assert!(sysfs.is_as_before());
+
+    let web = Web::start(&machine, &["--steer"]);
+    let mut live = web.look(&json!([{"id": "n", "view": "node", "node": "host"}]));
+    let row = live.row("n", "what can be set", |row| row["core_list"][0]["governor"] == "schedutil");
+    assert_eq!(row["governors"], json!(["schedutil", "performance", "powersave"]));
+    assert_eq!(row["core_list"][0]["max_khz"], 3_000_000);
+
+    let _ = set(&web, &powersave).ok();
+    let _ = set(&web, &json!({"node": "host", "cores": [0], "max_khz": 2_000_000})).ok();
+    assert!((0..sysfs.processors).all(|processor| sysfs.says(processor, "scaling_governor") == "powersave"));
+    assert_eq!(sysfs.says(0, "scaling_max_freq"), "2000000");
+    let _ = live.row("n", "the change", |row| {
+        let core = &row["core_list"][0];
+        core["governor"] == "powersave" && core["ceiling_khz"] == 2_000_000
+    });
+
+    // What makes no sense changes nothing.
+    for (change, said) in [
+        (json!({"node": "host", "cores": [], "governor": "warp"}), "not warp"),
+        (json!({"node": "host", "cores": [0], "max_khz": 9_000_000}), "from 800000 to 3000000 kHz"),
+        (json!({"node": "host", "cores": [0], "min_khz": 2_500_000}), "not from 2500000 to 2000000"),
+        (json!({"node": "host", "cores": [999], "min_khz": 900_000}), "processor 999"),
+    ] {
+        let answer = set(&web, &change);
+        assert_eq!(answer.status, 409, "{}", answer.text());
+        assert!(answer.json()["error"].to_string().contains(said), "{}", answer.text());
+    }
+    assert_eq!(set(&web, &json!({"node": "host", "cores": []})).status, 400);
+    assert_eq!(set(&web, &json!({"node": "mars", "cores": [], "governor": "powersave"})).status, 404);
+    assert_eq!(sysfs.says(0, "scaling_max_freq"), "2000000");
+
+    let _ = web.post("/api/restore", &json!({"node": "host"})).ok();
+    assert!(sysfs.is_as_before());
+
+    // Whoever set it and leaves gives it back, however that ends.
+    let _ = set(&web, &powersave).ok();
+    assert_eq!(web.stop().status, 0);
+    assert!(eventually(|| sysfs.is_as_before()), "not given back when the server ended");
+    let web = Web::start(&machine, &["--steer"]);
+    let _ = set(&web, &powersave).ok();
+    machine.kill(web.pid());
+    assert!(eventually(|| sysfs.is_as_before()), "not given back when the server was killed");
+    assert_eq!(looking.stop().status, 0);
+    machine.down();
+}
+
+#[test]
+fn frequencies_are_given_back_when_the_monitor_is_killed() {
+    let (machine, sysfs) = with_frequencies();
+    let web = Web::start(&machine, &["--steer"]);
+    let _ = set(&web, &json!({"node": "host", "cores": [], "governor": "performance", "min_khz": 2_000_000}))
+        .ok();
+    assert!(!sysfs.is_as_before());
+    machine.kill(machine.pid_of("host"));
+    assert!(eventually(|| sysfs.is_as_before()), "not given back");
+    assert_eq!(web.stop().status, 0);
+    machine.has_ended();
+}
