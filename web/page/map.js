@@ -28,13 +28,12 @@ class Figures {
     this.node = h('dl', { class: 'figures' }, names.map(([key, title]) => h('div', null, h('dt', null, title), this.values.get(key))));
   }
 
-  show(nodes) {
+  show() {
     const row = this.live.row();
     if (!row) return;
     const put = (key, value) => text(this.values.get(key), value);
     put('nodes', row.nodes_up === row.nodes ? format.count(row.nodes) : `${row.nodes_up} of ${row.nodes}`);
-    const [load, cores] = nodes.reduce(([sum, all], node) => (node.phase === 'up' && known(node.load) ? [sum + node.load, all + node.cores] : [sum, all]), [0, 0]);
-    put('load', cores ? format.load(load / cores) : '–');
+    put('load', row.cores && known(row.load) ? format.load(row.load / row.cores) : '–');
     put('domains', format.count(row.domains));
     put('channels', format.count(row.channels));
     put('rate', format.perSecond(row.messages_per_s));
@@ -232,7 +231,7 @@ class Map_ {
     this.place = () => this.lay();
     this.resized = new ResizeObserver(() => soon(this.place));
     this.resized.observe(this.space);
-    this.told = () => this.figures.show(this.nodes.list());
+    this.told = () => this.figures.show();
     live.listeners.add(this.told);
   }
 
@@ -252,7 +251,7 @@ class Map_ {
     if (form !== this.form) this.become(form);
     // What there is to say of a link stands beside it where there is room, or else on the node's card.
     this.crowded = form === 'grid' || (others > 2 && this.space.clientWidth >= NARROW);
-    this.figures.show(rows);
+    this.figures.show();
     if (form === 'field') {
       this.field.show(rows);
       return;

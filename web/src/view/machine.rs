@@ -1,9 +1,9 @@
 //! The machine as a whole.
 
 use serde::Serialize;
-use tombolo::observe::NodePhase;
+use tombolo::observe::{NodePhase, Seen, SeenNode};
 
-use super::ms;
+use super::{ms, nodes::load};
 use crate::keeper::{MonitorState, Picture};
 
 /// What the page's head says.
@@ -20,6 +20,8 @@ pub struct MachineRow {
     pub wall_ms: u64,
     pub nodes: usize,
     pub nodes_up: usize,
+    pub cores: usize,
+    pub load: Option<u64>,
     pub domains: usize,
     pub channels: usize,
     pub regions: usize,
@@ -41,6 +43,7 @@ pub fn machine(picture: &Picture, steer: bool) -> MachineRow {
         MonitorState::Connected => ("connected", None),
         MonitorState::Gone { why } => ("gone", Some(why.clone())),
     };
+    let (cores, load) = processors(seen);
     MachineRow {
         key: "machine",
         name: picture.machine.clone(),
@@ -52,11 +55,43 @@ pub fn machine(picture: &Picture, steer: bool) -> MachineRow {
         wall_ms: ms(picture.wall_ns),
         nodes: seen.nodes.len(),
         nodes_up: seen.nodes.values().filter(|node| node.phase == NodePhase::Up).count(),
+        cores,
+        load,
         domains: seen.live().count(),
         channels: seen.channels.len(),
         regions: seen.regions.len(),
         messages_per_s: rate_mhz / 1000,
         bytes_per_s,
         tracing: picture.tracing,
+    }
+}
+
+/// The processors of a machine and their load together, in thousandths of one; none is known before the first sample. Those of
+/// foreign programs on the host's kernel are the host's, and count once.
+fn processors(seen: &Seen) -> (usize, Option<u64>) {
+    let own = |node: &&SeenNode| node.phase == NodePhase::Up && node.info.kind != "user";
+    let samples = seen.nodes.values().filter(own).filter_map(|node| node.sample.as_ref());
+    samples.fold((0, None), |(cores, sum), sample| {
+        (cores + sample.cores.len(), Some(sum.unwrap_or(0) + load(sample)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn a_processor_counts_once_whatever_runs_on_it() {
+        let mut foreign = testing::node(2, "s390x-user", "s390x", &[400, 100], 0);
+        foreign.info.kind = "user".into();
+        let mut seen = testing::seen([
+            testing::node(0, "host", "x86_64", &[400, 100], 0),
+            testing::node(1, "arm0", "aarch64", &[900], 0),
+            foreign,
+        ]);
+        assert_eq!(processors(&seen), (3, Some(1400)));
+        seen.nodes.values_mut().for_each(|node| node.phase = NodePhase::Down);
+        assert_eq!(processors(&seen), (0, None));
     }
 }

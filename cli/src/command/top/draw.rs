@@ -91,7 +91,7 @@ fn header(picture: &Picture, colour: bool) -> Line<'static> {
     if !picture.is_there() {
         return Line::from(vec![name, Span::raw("  is being asked")]);
     }
-    let load: u64 = view::nodes(&picture.seen).iter().filter_map(|node| node.load).sum();
+    let load = machine.load.unwrap_or(0);
     let nodes_tone = if machine.nodes_up == machine.nodes { Tone::Plain } else { Tone::Bad };
     let mut spans = vec![
         name,
