@@ -70,8 +70,16 @@ pub(super) struct Steering {
     /// Orders to set frequencies that were not answered.
     setting: BTreeMap<u64, (Client, u32, NodeId)>,
     /// Whose leaving gives the processors of a node back what they had.
-    set_by: BTreeMap<NodeId, Client>,
+    set_by: BTreeMap<NodeId, Setter>,
     tickets: u64,
+}
+
+/// Who sets how fast the processors of a node run.
+#[derive(Clone, Copy, Debug)]
+struct Setter {
+    client: Client,
+    /// Something is not as it was: an order was carried out.
+    has_set: bool,
 }
 
 impl Steering {
@@ -283,8 +291,7 @@ impl Core {
         self.steering.tickets += 1;
         let ticket = self.steering.tickets;
         self.steering.setting.insert(ticket, (client, request, id));
-        // Also if it fails: some processors may have been set by then.
-        self.steering.set_by.insert(id, client);
+        self.steering.set_by.entry(id).or_insert(Setter { client, has_set: false });
         let Frequency { cores, governor, min_khz, max_khz } = setting;
         self.order(id, Order::SetFrequency { ticket, cores, governor, min_khz, max_khz });
     }
@@ -310,9 +317,9 @@ impl Core {
             return refused(format!("the slowest, {min} kHz, is faster than the fastest, {max} kHz"));
         }
         match self.steering.set_by.get(&id) {
-            Some(other) if *other != client => refused(format!(
+            Some(other) if other.client != client => refused(format!(
                 "{} has set how fast processors of node {name} run: they are given back when it leaves",
-                match self.clients.get(other).and_then(|record| record.domain) {
+                match self.clients.get(&other.client).and_then(|record| record.domain) {
                     Some(domain) => format!("domain {domain}"),
                     None => "another client".into(),
                 }
@@ -330,20 +337,35 @@ impl Core {
         let Some((client, request, _)) = self.steering.setting.remove(&ticket) else { return };
         let result = match failed {
             None => {
+                if let Some(setter) = self.steering.set_by.get_mut(&node) {
+                    setter.has_set = true;
+                }
                 self.happened(Happening::FREQUENCY_CHANGED, Some(node), None, "set");
                 Ok(Reply::Done)
             }
-            // Nothing was changed there, whatever the cause.
-            Some(why) => Err(Fault::Refused { why: format!("node {}: {why}", self.node_name(node)) }),
+            Some(why) => {
+                self.release_unset(node);
+                Err(Fault::Refused { why: format!("node {}: {why}", self.node_name(node)) })
+            }
         };
         self.answer(client, request, result);
+    }
+
+    /// Lets others set a node's processors, when whoever wanted to has set nothing and waits for nothing.
+    fn release_unset(&mut self, node: NodeId) {
+        let waits = self.steering.setting.values().any(|(_, _, of)| *of == node);
+        if !waits && self.steering.set_by.get(&node).is_some_and(|setter| !setter.has_set) {
+            self.steering.set_by.remove(&node);
+            // An order that failed half way undoes itself; where that failed too, this tries once more.
+            self.order(node, Order::RestoreFrequency);
+        }
     }
 
     /// Gives processors of a node back what they had before a client set anything.
     pub(super) fn restore_frequency(&mut self, client: Client, name: &str) -> Result<Reply, Fault> {
         let id = self.node_by_name(name)?;
         match self.steering.set_by.get(&id) {
-            Some(by) if *by == client => {
+            Some(by) if by.client == client => {
                 self.steering.set_by.remove(&id);
                 self.restore(id);
                 Ok(Reply::Done)
@@ -368,8 +390,13 @@ impl Core {
     pub(super) fn steering_client_left(&mut self, client: Client) {
         self.steering.moves.retain(|_, moving| moving.client != client);
         self.steering.setting.retain(|_, (by, _, _)| *by != client);
-        let theirs: Vec<NodeId> =
-            self.steering.set_by.iter().filter(|(_, by)| **by == client).map(|(node, _)| *node).collect();
+        let theirs: Vec<NodeId> = self
+            .steering
+            .set_by
+            .iter()
+            .filter(|(_, by)| by.client == client)
+            .map(|(node, _)| *node)
+            .collect();
         for node in theirs {
             self.steering.set_by.remove(&node);
             self.restore(node);

@@ -308,6 +308,8 @@ fn frequencies_come_back_when_whoever_set_them_leaves() {
     bench.attach((HOST, 2));
     let before = bench.core.held();
     assert_eq!(set(&mut bench, (HOST, 2), "arm0"), None);
+    let restored =
+        |bench: &Bench| bench.orders.iter().filter(|(_, order)| *order == Order::RestoreFrequency).count();
     let failing = ticket(&bench);
     let other_node = Report::FrequencySet { ticket: failing, failed: None };
     bench.report(ARM1, other_node);
@@ -315,6 +317,12 @@ fn frequencies_come_back_when_whoever_set_them_leaves() {
     bench.report(ARM0, Report::FrequencySet { ticket: failing, failed: Some("no governors".into()) });
     let fault = Fault::Refused { why: "node arm0: no governors".into() };
     assert_eq!(bench.answer((HOST, 2)), Some(Reply::Failed { fault }));
+    assert_eq!(restored(&bench), 1);
+    // Who has set nothing is in nobody's way; what was half done there is undone.
+    assert_eq!(set(&mut bench, USER, "arm0"), None);
+    let of_user = ticket(&bench);
+    bench.report(ARM0, Report::FrequencySet { ticket: of_user, failed: Some("no governors".into()) });
+    assert!(matches!(bench.answer(USER), Some(Reply::Failed { .. })));
     assert_eq!(set(&mut bench, (HOST, 2), "arm0"), None);
     let second = ticket(&bench);
     bench.report(ARM0, Report::FrequencySet { ticket: second, failed: None });
@@ -323,13 +331,12 @@ fn frequencies_come_back_when_whoever_set_them_leaves() {
     assert!(matches!(set(&mut bench, USER, "arm0"), Some(Reply::Failed { fault: Fault::Refused { .. } })));
     let restore = Request::RestoreFrequency { node: "arm0".into() };
     assert!(matches!(bench.ask(USER, restore.clone()), Some(Reply::Failed { fault: Fault::Refused { .. } })));
-    let restored =
-        |bench: &Bench| bench.orders.iter().filter(|(_, order)| *order == Order::RestoreFrequency).count();
     assert_eq!(restored(&bench), 0);
     bench.report(HOST, Report::Left { connection: 2 });
     assert_eq!(restored(&bench), 1);
     // Said by whoever set it, and once.
     set(&mut bench, USER, "arm0");
+    let last = ticket(&bench);
     assert_eq!(bench.ask(USER, restore.clone()), Some(Reply::Done));
     assert_eq!(bench.ask(USER, restore), Some(Reply::Done));
     assert_eq!(restored(&bench), 1);
@@ -341,7 +348,7 @@ fn frequencies_come_back_when_whoever_set_them_leaves() {
     let held = |held: Vec<(&'static str, usize)>| -> Vec<(&'static str, usize)> {
         held.into_iter().filter(|(what, _)| what.contains("frequenc")).collect()
     };
-    bench.report(ARM0, Report::FrequencySet { ticket: 3, failed: None });
+    bench.report(ARM0, Report::FrequencySet { ticket: last, failed: None });
     assert_eq!(held(bench.core.held()), held(before));
 }
 
