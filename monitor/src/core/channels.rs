@@ -48,7 +48,7 @@ impl Core {
             owner.unaccepted += 1;
         }
         for domain in [domain, record.owner] {
-            if let Some(record) = self.domains.get_mut(&domain) {
+            if let Some(record) = self.domains.get_mut(domain) {
                 record.channels += 1;
                 self.domain_changed(domain);
             }

@@ -238,7 +238,7 @@ impl Core {
     }
 
     pub(super) fn domain_started(&mut self, domain: DomainId, pid: i32) {
-        let Some(record) = self.domains.get_mut(&domain) else { return };
+        let Some(record) = self.domains.get_mut(domain) else { return };
         record.pid = pid;
         let program = record.program.clone();
         let asked = record.starting.take().zip(record.parent.and_then(|(_, client)| client));
@@ -250,7 +250,7 @@ impl Core {
     }
 
     pub(super) fn domain_not_started(&mut self, domain: DomainId, why: String) {
-        let Some(mut record) = self.domains.remove(&domain) else { return };
+        let Some(mut record) = self.domains.remove(domain) else { return };
         self.regions_of_ended(domain);
         self.forget_program(domain.node(), record.build);
         let watched = std::mem::take(&mut record.watched);
@@ -278,7 +278,7 @@ impl Core {
 
     /// A domain has ended: its parent hears of it, its children end.
     pub(super) fn domain_ended(&mut self, domain: DomainId, exit: Exit) {
-        let Some(mut record) = self.domains.remove(&domain) else { return };
+        let Some(mut record) = self.domains.remove(domain) else { return };
         self.trace_owner_gone(domain);
         self.regions_of_ended(domain);
         if !tombolo_base::canary!("core keeps the names of the dead") {
@@ -308,9 +308,7 @@ impl Core {
         }
         self.domain_gone(domain, record, exit);
         self.go_on_moving(domain);
-        let is_child = |record: &DomainRecord| record.parent.is_some_and(|(parent, _)| parent == domain);
-        let children: Vec<DomainId> =
-            self.domains.iter().filter(|(_, record)| is_child(record)).map(|(id, _)| *id).collect();
+        let children: Vec<DomainId> = self.domains.children(domain).collect();
         children.into_iter().for_each(|child| self.condemn(child));
     }
 
@@ -390,8 +388,11 @@ impl Core {
     ) {
         match self.may_feed(client, domain, stream, bytes.is_empty()) {
             Ok(()) => {
-                if let Some(record) = self.domains.get_mut(&domain) {
+                if let Some(record) = self.domains.get_mut(domain) {
                     record.feeding.push((stream, client, request));
+                }
+                if let Some(record) = self.clients.get_mut(&client) {
+                    record.feeds = true;
                 }
                 self.order(domain.node(), Order::Input { domain, stream, bytes });
             }
@@ -420,7 +421,7 @@ impl Core {
 
     pub(super) fn input_taken(&mut self, domain: DomainId, stream: u8) {
         // An agent takes what it is given in order.
-        if let Some(record) = self.domains.get_mut(&domain)
+        if let Some(record) = self.domains.get_mut(domain)
             && let Some(first) = record.feeding.iter().position(|(of, ..)| *of == stream)
         {
             let (_, client, request) = record.feeding.remove(first);

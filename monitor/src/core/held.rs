@@ -16,6 +16,7 @@ impl Core {
         let mut held = vec![
             ("clients", self.clients.len()),
             ("domains", self.domains.len()),
+            ("domains with children", self.domains.families()),
             ("exports of nodes", self.node_exports.len()),
             ("connections that wait for a name", self.waiting.len()),
             ("channels in windows", self.channels.len()),

@@ -39,8 +39,7 @@ impl Core {
 
     /// A domain may start another.
     pub(super) fn may_have_child(&self, parent: DomainId) -> Result<(), Fault> {
-        let is_child = |(by, _): (DomainId, Option<Client>)| by == parent;
-        let used = self.domains.values().filter(|record| record.parent.is_some_and(is_child)).count();
+        let used = self.domains.children(parent).len();
         self.within(Limit::ChildrenPerDomain, used, format_args!("domain {parent}"))
     }
 

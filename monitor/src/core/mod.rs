@@ -7,6 +7,7 @@
 
 mod channels;
 mod console;
+mod domain_table;
 mod domains;
 mod held;
 mod limits;
@@ -32,6 +33,7 @@ use tombolo_machine::image::Image;
 use tombolo_machine::{Limit, Machine};
 
 use console::ConsoleRecord;
+use domain_table::DomainTable;
 use observing::{Observed, Observing, WatchedDomain};
 use regions::Regions;
 use remote_names::RemoteNames;
@@ -197,6 +199,8 @@ struct ClientRecord {
     next_listener: u32,
     /// Channels that were granted to its listeners and that it has not accepted.
     unaccepted: usize,
+    /// It has written to the input of a domain, which may still take that when it leaves.
+    feeds: bool,
     observed: Observed,
 }
 
@@ -206,7 +210,7 @@ struct DomainRecord {
     program: String,
     pid: i32,
     since: Nanos,
-    /// Who asked for it, and by which connection, as long as that is there; none for a domain that attached by itself.
+    /// Who asked for it, and by which connection, as long as that is there; none for a domain that attached by itself. Who asked never changes.
     parent: Option<(DomainId, Option<Client>)>,
     image: Option<Image>,
     /// What it runs of that, by SHA-256; nothing for one that attached by itself.
@@ -259,7 +263,7 @@ pub struct Core {
     machine: Machine,
     nodes: Vec<NodeRecord>,
     clients: BTreeMap<Client, ClientRecord>,
-    domains: BTreeMap<DomainId, DomainRecord>,
+    domains: DomainTable,
     names: NameDesk,
     /// Names of nodes that are exported, as their agents say.
     node_exports: BTreeMap<(NodeId, String), NameRecord>,
@@ -326,7 +330,7 @@ impl Core {
             machine,
             nodes,
             clients: BTreeMap::new(),
-            domains: BTreeMap::new(),
+            domains: DomainTable::default(),
             node_exports: BTreeMap::new(),
             remote_names: RemoteNames::default(),
             waiting: Vec::new(),

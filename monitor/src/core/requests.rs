@@ -294,32 +294,29 @@ impl Core {
             node.console.forget(client);
             node.restarting.take_if(|(by, _)| *by == client);
         }
-        for domain in self.domains.values_mut() {
+        if record.feeds {
             // What it fed is still being taken, and nobody waits for that any more.
-            for (_, by, request) in &mut domain.feeding {
-                if *by == client {
-                    *request = 0;
-                }
-            }
+            let feeding = self.domains.iter_mut().flat_map(|(_, domain)| &mut domain.feeding);
+            feeding.filter(|(_, by, _)| *by == client).for_each(|(.., request)| *request = 0);
         }
-        let children: Vec<DomainId> = self
-            .domains
-            .iter()
-            .filter(|(_, child)| child.parent.is_some_and(|(_, by)| by == Some(client)))
-            .map(|(id, _)| *id)
-            .collect();
-        for child in children {
-            if let Some(child) = self.domains.get_mut(&child) {
+        let family: Vec<DomainId> =
+            record.domain.map_or_else(Vec::new, |domain| self.domains.children(domain).collect());
+        for id in family {
+            // A domain may have several connections.
+            if let Some(child) = self.domains.get_mut(id)
+                && let Some((parent, by)) = child.parent
+                && by == Some(client)
+            {
                 child.starting = None;
-                child.parent = child.parent.map(|(parent, _)| (parent, None));
+                child.parent = Some((parent, None));
+                self.condemn(id);
             }
-            self.condemn(child);
         }
         if let Some(domain) = record.domain
             && record.spawned.is_none()
         {
             // Nobody's child: with its connection goes what we know of it.
-            if let Some(record) = self.domains.remove(&domain) {
+            if let Some(record) = self.domains.remove(domain) {
                 self.domain_gone(domain, record, Exit::Left);
             }
             self.trace_owner_gone(domain);

@@ -162,7 +162,7 @@ impl Core {
     }
 
     fn is_paused(&mut self, now: Nanos, domain: DomainId, paused: bool) {
-        let Some(record) = self.domains.get_mut(&domain) else { return };
+        let Some(record) = self.domains.get_mut(domain) else { return };
         record.watched.paused_at = Some(now);
         if std::mem::replace(&mut record.watched.paused, paused) != paused {
             let program = record.program.clone();

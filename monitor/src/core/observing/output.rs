@@ -128,7 +128,7 @@ impl Core {
         if !matches!(stream, streams::OUTPUT | streams::ERROR) || bytes.is_empty() {
             return;
         }
-        let Some(record) = self.domains.get_mut(&domain) else { return };
+        let Some(record) = self.domains.get_mut(domain) else { return };
         let tail = &mut record.watched.output;
         let before = tail.kept_bytes();
         tail.write(stream, bytes, self.observing.outputs.each_bytes);
@@ -146,7 +146,7 @@ impl Core {
         let freed_bytes = match self.observing.ended.take_oldest_output() {
             Some((_, freed_bytes)) => freed_bytes,
             None => {
-                let tails = self.domains.values_mut().map(|record| &mut record.watched.output);
+                let tails = self.domains.iter_mut().map(|(_, record)| &mut record.watched.output);
                 let Some(longest) = tails.max_by_key(|tail| tail.kept_bytes()) else { return false };
                 let before = longest.kept_bytes();
                 longest.keep(before / 2);

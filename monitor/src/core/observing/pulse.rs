@@ -108,7 +108,7 @@ impl Core {
         let of_nodes = nodes.iter_mut().filter_map(|node| node.history.as_mut());
         let of_links = channels.links.values_mut().filter_map(|link| link.history.as_mut());
         let of_channels = channels.channels.values_mut().filter_map(|channel| channel.history.as_mut());
-        let of_domains = self.domains.values_mut().filter_map(|record| record.watched.history.as_mut());
+        let of_domains = self.domains.iter_mut().filter_map(|(_, record)| record.watched.history.as_mut());
         for history in of_nodes.chain(of_links).chain(of_channels).chain(of_domains) {
             history.miss(beats.clone());
         }
@@ -134,7 +134,7 @@ impl Core {
             History::add(&mut watched.history, budget, Depth::All, beat, &points[..count]);
         }
         let of_node: Vec<bool> = observing.nodes.iter().map(|watched| watched.fresh(now).is_some()).collect();
-        for (id, record) in &mut self.domains {
+        for (id, record) in self.domains.iter_mut() {
             let known = of_node.get(usize::from(id.node().0)).is_some_and(|fresh| *fresh);
             let points = record.watched.sample.filter(|_| known).map(|sample| {
                 [

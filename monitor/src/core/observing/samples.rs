@@ -96,7 +96,7 @@ impl Core {
 
     fn domain_sampled(&mut self, now: Nanos, node: NodeId, sample: DomainSample) {
         let domain = sample.domain;
-        let Some(record) = self.domains.get_mut(&domain).filter(|_| domain.node() == node) else { return };
+        let Some(record) = self.domains.get_mut(domain).filter(|_| domain.node() == node) else { return };
         let started = record.parent.is_some();
         let watched = &mut record.watched;
         watched.sample = Some(sample);
