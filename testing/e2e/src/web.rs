@@ -1,6 +1,6 @@
 //! `tombolo web`, and a client of it that shows nothing but what it is told to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
@@ -141,7 +141,7 @@ impl Web {
         assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
         // What RFC 6455 says for this key.
         assert!(head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
-        let mut live = Live { stream, rows: BTreeMap::new() };
+        let mut live = Live { stream, rows: BTreeMap::new(), passed_over: VecDeque::new() };
         live.want(watches);
         live
     }
@@ -191,6 +191,8 @@ fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
 pub struct Live {
     stream: TcpStream,
     rows: BTreeMap<(String, String), Value>,
+    /// Messages that came while a row was waited for: what is looked for among messages may be one of them.
+    passed_over: VecDeque<Value>,
 }
 
 impl Live {
@@ -267,14 +269,15 @@ impl Live {
         bytes
     }
 
-    /// Takes what comes until a message is what is looked for, and returns that.
+    /// Takes what has come and what comes until a message is what is looked for, and returns that.
     #[track_caller]
     #[must_use]
     pub fn until(&mut self, what: &str, mut is: impl FnMut(&Value) -> bool) -> Value {
         let until = Instant::now() + PATIENCE;
         let mut last = Value::Null;
         while Instant::now() < until {
-            let message = self.next_message().unwrap_or_else(|| panic!("closed before {what}; last: {last}"));
+            let message = self.passed_over.pop_front().or_else(|| self.next_message());
+            let message = message.unwrap_or_else(|| panic!("closed before {what}; last: {last}"));
             if is(&message) {
                 return message;
             }
@@ -309,7 +312,10 @@ impl Live {
                 return row.clone();
             }
             assert!(Instant::now() < until, "not {what}; there is: {:?}", self.rows);
-            assert!(self.next_message().is_some(), "closed before {what}; there is: {:?}", self.rows);
+            let message = self.next_message();
+            let message =
+                message.unwrap_or_else(|| panic!("closed before {what}; there is: {:?}", self.rows));
+            self.passed_over.push_back(message);
         }
     }
 }
