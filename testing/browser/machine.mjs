@@ -46,15 +46,41 @@ async function fact(page, name) {
   return page.locator('.facts > div:not([hidden])', { has: page.locator('dt', { hasText: new RegExp(`^${name}$`) }) }).locator('dd').innerText();
 }
 
-/** The last domain of a program that the machine has. */
+/** The last domain of a program that the machine has, of those that no domain of the program started. */
 async function domainOf(machine, program) {
-  return eventually(`a domain of ${program}`, async () => (await machine.json('ps')).domains.filter((each) => each.program === program).at(-1));
+  return eventually(`a domain of ${program}`, async () => {
+    const of = (await machine.json('ps')).domains.filter((each) => each.program === program);
+    return of.filter((each) => !of.some((other) => other.id === each.parent)).at(-1);
+  });
 }
 
 /** Ends what `Machine.start` started, as Ctrl-C does. */
 async function stop(job) {
   job.kill('SIGINT');
   await eventually('its end', () => job.exitCode !== null || job.signalCode !== null, 60);
+}
+
+/** Starts a job anew whenever it has ended, until `stop`: there is something to see for as long as a test looks, however fast the machine. */
+function again(start) {
+  let job;
+  let over = false;
+  let failed = null;
+  const next = () => {
+    job = start();
+    job.once('exit', (code) => {
+      if (over) return;
+      if (code === 0) next();
+      else failed = `ended with ${code}: ${job.complained}`;
+    });
+  };
+  next();
+  return {
+    stop: async () => {
+      over = true;
+      check(failed === null, failed);
+      await stop(job);
+    },
+  };
 }
 
 /** A plain request, with headers of its own; its status. */
@@ -182,7 +208,7 @@ test('an image is started from the dialog, where it was suggested', async ({ pag
 });
 
 test('the main job shows how far it is, and is drawn', async ({ page, machine, steer }) => {
-  const job = machine.start('--on', 'host', path.join(images, 'communities.tbi'), '--', '--rmat', '14', '--workers', 'host:1,arm0:1');
+  const job = machine.start('--on', 'host', path.join(images, 'communities.tbi'), '--', '--rmat', '18', '--workers', 'host:1,arm0:1');
   const { id } = await domainOf(machine, 'communities');
   await page.goto(`${steer.address}/#/job/${id}`);
   await eventually('circles', async () => (await page.locator('.graph .community').count()) > 3, 60);
@@ -197,7 +223,7 @@ test('the main job shows how far it is, and is drawn', async ({ page, machine, s
 }, { seconds: 120 });
 
 test('what passes is seen: channels, links, memory and names', async ({ page, machine, steer }) => {
-  const job = machine.start('--on', 'host', path.join(images, 'communities.tbi'), '--', '--rmat', '18', '--workers', 'host:1,arm0:1');
+  const job = again(() => machine.start('--on', 'host', path.join(images, 'communities.tbi'), '--', '--rmat', '20', '--workers', 'host:1,arm0:1'));
   await page.goto(`${steer.address}/#/channels`);
   await page.waitForSelector('tbody tr >> text=communities');
   await eventually('messages', async () => (await page.locator('tbody tr').allInnerTexts()).some((row) => /[1-9][\d.]* ?k?\/s/.test(row)), 40);
@@ -205,17 +231,19 @@ test('what passes is seen: channels, links, memory and names', async ({ page, ma
   await go(page, '#/');
   await eventually('traffic on the link', async () => (await page.locator('.wires g[data-moves]').count()) === 1, 40);
   await picture(page, 'map-traffic');
-  await go(page, '#/memory');
-  await page.waitForSelector('tbody tr >> text=communities');
-  await page.locator('tbody tr a').first().click();
-  await page.waitForSelector('h2 >> text=Who holds');
+  await eventually('who holds memory', async () => {
+    await go(page, '#/memory');
+    await page.locator('tbody tr', { hasText: 'communities' }).locator('a').first().click({ timeout: 10_000 });
+    await page.waitForSelector('h2 >> text=Who holds', { timeout: 2_000 });
+    return true;
+  }, 60);
   await picture(page, 'memory');
   await go(page, '#/names');
   await page.waitForSelector('tbody tr >> text=job/');
   await go(page, '#/events');
   await page.waitForSelector('tbody tr >> text=domain started');
-  await stop(job);
-}, { seconds: 150 });
+  await job.stop();
+}, { seconds: 240 });
 
 test('names and output of others are text, whatever they hold', async ({ page, machine, steer }) => {
   const name = '<img src=x onerror=alert(1)>\u202egnp.sh';

@@ -54,7 +54,7 @@ export async function start(live) {
     const chosen = node.value;
     const other = suggestion?.others?.find((each) => each.node === chosen);
     if (!suggestion) text(why, '');
-    else if (chosen === '') text(why, `${suggestion.node}: ${suggestion.why}`);
+    else if (chosen === suggestion.node) text(why, `${suggestion.node}: ${suggestion.why}`);
     else text(why, other ? `${other.why}. Suggested: ${suggestion.node}, ${suggestion.why}` : `Suggested: ${suggestion.node}: ${suggestion.why}`);
   };
   const choose = async () => {
@@ -64,17 +64,17 @@ export async function start(live) {
     if (!found) return;
     const mine = asked += 1;
     suggestion = null;
+    fill(node, h('option', { value: '' }, 'the best one'));
     text(why, 'Asking for the best node…');
     try {
       const answer = await ask(`/api/suggest?image=${encodeURIComponent(found.file)}`);
       if (mine !== asked) return;
       suggestion = answer;
-      fill(node, h('option', { value: '' }, `${answer.node} (suggested)`), (answer.others ?? []).filter((each) => each.node !== answer.node).map((each) => h('option', { value: each.node }, each.node)));
+      // What is shown is what is asked for: by the time of a click another node may be the best.
+      fill(node, h('option', { value: answer.node }, `${answer.node} (suggested)`), (answer.others ?? []).filter((each) => each.node !== answer.node).map((each) => h('option', { value: each.node }, each.node)));
       explain();
     } catch (error) {
-      if (mine !== asked) return;
-      fill(node, h('option', { value: '' }, 'the best one'));
-      text(why, error.message);
+      if (mine === asked) text(why, error.message);
     }
   };
   image.addEventListener('change', choose);
