@@ -102,6 +102,7 @@ impl Agent {
         command.stdin(if order.stdin { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         take_seat(&mut command, &order.seat)?;
+        process::end_first_without_memory(&mut command);
         // The emulator opens the program itself, after it has been executed, so it must inherit it.
         let mut inherit: Vec<BorrowedFd<'_>> = self.emulator.iter().map(|_| program.as_fd()).collect();
         let side = order.side.as_ref().map(|_| socket::pair(Kind::Stream)).transpose()?;

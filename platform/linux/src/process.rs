@@ -4,11 +4,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, FdFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::error::{Context, OsError};
 use crate::thread::{Scheduling, set_cpus_here, set_policy_here};
+
+/// What is added to a process's share of memory, in thousandths of it, when the kernel looks for the one to end: `oom_score_adj`
+/// of proc(5).
+const END_FIRST: &[u8] = b"500";
 
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,6 +135,21 @@ pub fn place(command: &mut Command, cpus: Vec<usize>, scheduling: Option<Schedul
     unsafe { command.pre_exec(prepare) };
 }
 
+/// Has the kernel end what `command` starts, and what that starts, before it ends others, when memory runs out: whoever
+/// watches it can say so then. Where the kernel cannot be told, nothing changes.
+pub fn end_first_without_memory(command: &mut Command) {
+    let prepare = || {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        if let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty()) {
+            // Refused if it is higher already and may not be lowered, which is as well.
+            let _ = rustix::io::write(file, END_FIRST);
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure only makes system calls; it neither allocates nor locks.
+    unsafe { command.pre_exec(prepare) };
+}
+
 /// Takes up a descriptor that this process inherited under a number which it was told. No program that this process starts
 /// has it, under either number.
 ///
@@ -215,6 +235,16 @@ mod tests {
         assert_eq!(wait(&mut Process::start(&mut command, &[]).unwrap()), Ended::Exited(0));
         place(&mut command, vec![usize::MAX], None);
         assert_eq!(Process::start(&mut command, &[]).unwrap_err().errno, Errno::INVAL);
+    }
+
+    #[test]
+    fn what_goes_first_without_memory_is_known_to_the_kernel() {
+        let mut command = Command::new("sh");
+        end_first_without_memory(command.args(["-c", "read value < /proc/self/oom_score_adj; exit $((value / 4))"]));
+        let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+        let expected = if own.trim().parse::<i32>().unwrap() > 500 { None } else { Some(Ended::Exited(125)) };
+        let ended = wait(&mut Process::start(&mut command, &[]).unwrap());
+        assert!(expected.is_none_or(|expected| ended == expected), "{ended:?}");
     }
 
     #[test]

@@ -12,8 +12,12 @@ use crate::place::Where;
 /// Where the arena lies in every worker: far from where programs, their heaps and what systems map are on either processor, and
 /// within the 39 bits that the smallest of address spaces have.
 const ARENA: u64 = 0x20_0000_0000;
-/// What an arena has at most where nothing is said, and at least.
+/// What an arena has at most where nothing is said.
 const LARGEST: u64 = 64 << 30;
+/// The same where a worker is emulated: qemu-user keeps 24 bytes for each page of what is mapped, so that 64 GiB take each worker 384 MiB
+/// and half a second at its start.
+const LARGEST_EMULATED: u64 = 4 << 30;
+/// What an arena has at least.
 const LEAST: u64 = 16 << 20;
 /// Pages may be that large.
 const PAGE: u64 = 64 << 10;
@@ -86,7 +90,7 @@ pub fn create(
     let make = |arena_bytes: u64| {
         let options = RegionOptions::new(variables_bytes + arena_bytes);
         domain.create_region(&match place {
-            Where::Memory => options,
+            Where::Memory { .. } => options,
             Where::Window { node, .. } => options.in_window_of(node),
         })
     };
@@ -106,7 +110,11 @@ fn size(place: &Where, variables_bytes: u64, asked: u64) -> Result<u64, MemoryEr
     if asked > 0 {
         return Ok(asked.next_multiple_of(span).max(LEAST));
     }
-    let Where::Window { node, left_bytes } = place else { return Ok(LARGEST) };
+    let (node, left_bytes) = match place {
+        Where::Memory { emulated: false } => return Ok(LARGEST),
+        Where::Memory { emulated: true } => return Ok(LARGEST_EMULATED),
+        Where::Window { node, left_bytes } => (node, left_bytes),
+    };
     // Channels need room too, and other jobs.
     let room = (left_bytes / 2).saturating_sub(variables_bytes) / span * span;
     if room >= LEAST {

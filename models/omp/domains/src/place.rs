@@ -33,7 +33,10 @@ pub struct Place {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Where {
     /// In memory of the one kernel that all are on.
-    Memory,
+    Memory {
+        /// Whether an emulator runs some of them.
+        emulated: bool,
+    },
     /// In the window to a node.
     Window {
         /// That node.
@@ -149,9 +152,15 @@ pub fn decide(nodes: &[NodeInfo], own: &str, wanted: &[Named]) -> Result<(Vec<Pl
             let left_bytes = node.window_bytes.1.saturating_sub(node.window_bytes.0);
             Where::Window { node: node.name.clone(), left_bytes }
         }
-        None => Where::Memory,
+        None => Where::Memory { emulated: emulated(nodes, &places) },
     };
     Ok((places, memory))
+}
+
+/// Whether the host runs programs of some node by an emulator.
+fn emulated(nodes: &[NodeInfo], places: &[Place]) -> bool {
+    let host = nodes.iter().find(|node| node.kind == "host");
+    places.iter().any(|place| place.kernel == Kernel::Host && host.is_some_and(|host| host.isa != place.isa))
 }
 
 fn place(node: &NodeInfo, threads: u32) -> Result<Place, PlaceError> {
@@ -244,13 +253,15 @@ mod tests {
 
     #[test]
     fn without_a_wish_the_programs_node_has_all_workers() {
-        assert_eq!(decided("host", &[]), Ok((vec!["host".to_owned()], Where::Memory)));
+        assert_eq!(decided("host", &[]), Ok((vec!["host".to_owned()], Where::Memory { emulated: false })));
     }
 
     #[test]
     fn one_kernel_needs_no_window() {
-        let (places, memory) = decided("host", &["arm-user"]).unwrap();
-        assert_eq!((places.join(" ").as_str(), memory), ("host arm-user", Where::Memory));
+        let memory = Where::Memory { emulated: true };
+        let (places, found) = decided("host", &["arm-user"]).unwrap();
+        assert_eq!((places.join(" "), found), ("host arm-user".to_owned(), memory.clone()));
+        assert_eq!(decided("arm-user", &[]), Ok((vec!["arm-user".to_owned()], memory)));
     }
 
     #[test]
@@ -261,7 +272,7 @@ mod tests {
         {
             assert_eq!(decided(own, names).unwrap().1, window, "{own} {names:?}");
         }
-        assert_eq!(decided("arm0", &[]).unwrap().1, Where::Memory);
+        assert_eq!(decided("arm0", &[]).unwrap().1, Where::Memory { emulated: false });
     }
 
     #[test]
