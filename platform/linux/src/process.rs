@@ -11,9 +11,10 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use crate::error::{Context, OsError};
 use crate::thread::{Scheduling, set_cpus_here, set_policy_here};
 
-/// What is added to a process's share of memory, in thousandths of it, when the kernel looks for the one to end: `oom_score_adj`
-/// of proc(5).
-const END_FIRST: &[u8] = b"500";
+/// What is added to a process's share of memory, in thousandths of it, when the kernel looks for the one to end (`oom_score_adj`
+/// of proc(5)), for those that are to go first.
+const GOES_FIRST: i32 = 500;
+const SCORE: &str = "/proc/self/oom_score_adj";
 
 /// How a process ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,11 +139,15 @@ pub fn place(command: &mut Command, cpus: Vec<usize>, scheduling: Option<Schedul
 /// Has the kernel end what `command` starts, and what that starts, before it ends others, when memory runs out: whoever
 /// watches it can say so then. Where the kernel cannot be told, nothing changes.
 pub fn end_first_without_memory(command: &mut Command) {
-    let prepare = || {
+    let inherited = std::fs::read_to_string(SCORE).ok().and_then(|score| score.trim().parse::<i32>().ok());
+    if inherited.is_none_or(|score| score >= GOES_FIRST) {
+        return;
+    }
+    let score = GOES_FIRST.to_string().into_bytes();
+    let prepare = move || {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        if let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty()) {
-            // Refused if it is higher already and may not be lowered, which is as well.
-            let _ = rustix::io::write(file, END_FIRST);
+        if let Ok(file) = rustix::fs::open(SCORE, flags, Mode::empty()) {
+            let _ = rustix::io::write(file, &score);
         }
         Ok(())
     };
@@ -240,11 +245,12 @@ mod tests {
     #[test]
     fn what_goes_first_without_memory_is_known_to_the_kernel() {
         let mut command = Command::new("sh");
-        end_first_without_memory(command.args(["-c", "read value < /proc/self/oom_score_adj; exit $((value / 4))"]));
-        let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
-        let expected = if own.trim().parse::<i32>().unwrap() > 500 { None } else { Some(Ended::Exited(125)) };
-        let ended = wait(&mut Process::start(&mut command, &[]).unwrap());
-        assert!(expected.is_none_or(|expected| ended == expected), "{ended:?}");
+        end_first_without_memory(
+            command.args(["-c", "read score < /proc/self/oom_score_adj; exit $((score / 4))"]),
+        );
+        let own: i32 = std::fs::read_to_string(SCORE).unwrap().trim().parse().unwrap();
+        let quarter = u8::try_from(own.max(GOES_FIRST) / 4).unwrap();
+        assert_eq!(wait(&mut Process::start(&mut command, &[]).unwrap()), Ended::Exited(quarter));
     }
 
     #[test]

@@ -67,6 +67,16 @@ fn arguments_environment_and_streams_travel() {
 }
 
 #[test]
+fn programs_go_before_monitors_when_memory_runs_out() {
+    let machine = Machine::up(&MachineFile::host());
+    let finished = machine.tombolo(["run", "--on", "host", "/bin/cat", "--", "/proc/self/oom_score_adj"]);
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj").expect("what the tests have");
+    let own: i32 = own.trim().parse().expect("a number");
+    assert_eq!(finished.ok().trim(), own.max(500).to_string());
+    machine.down();
+}
+
+#[test]
 fn ten_megabytes_come_out_and_three_go_in_without_loss() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
     let expected = pattern(10_000_000);
