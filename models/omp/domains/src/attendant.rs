@@ -13,6 +13,7 @@ use crate::desk;
 use crate::hub::{self, Image};
 use crate::memory::{self, Variables};
 use crate::message::{FromHub, FromWorker, Layout};
+use crate::outbox::{Message, Outbox};
 use crate::{JOIN, channel_options, fatal, replica, request};
 
 /// How long the hub may take to answer.
@@ -50,65 +51,123 @@ unsafe fn attend_until_lost(
     settled: impl FnOnce(&'static Store),
 ) -> Error {
     // SAFETY: the caller says so.
-    let joined = unsafe { join(variables, image, settled) };
-    let (mut set, token, _domain, mapped) = match joined {
-        Ok(joined) => joined,
+    let mut attendant = match unsafe { Attendant::join(variables, image, settled) } {
+        Ok(attendant) => attendant,
         Err(error) => return error,
     };
     loop {
-        if let Err(error) = step(&mut set, token, &mapped) {
+        if let Err(error) = attendant.step() {
             return error;
         }
     }
 }
 
-type Joined = (WaitSet, Token, Domain, memory::Mapped);
+/// What the first thread has.
+struct Attendant {
+    /// Where it waits.
+    set: WaitSet,
+    /// The hub's channel, in the set.
+    hub: Token,
+    /// What the hub has had no room for yet.
+    outbox: Outbox<FromWorker>,
+    mapped: memory::Mapped,
+    _domain: Domain,
+}
 
-/// Finds the hub, and maps what it says.
-///
-/// # Safety
-/// As [`attend`].
-unsafe fn join(
-    variables: Variables,
-    image: Image,
-    settled: impl FnOnce(&'static Store),
-) -> Result<Joined, Error> {
-    let job = std::env::var(JOIN).unwrap_or_default();
-    let Some((number, name)) =
-        job.split_once(' ').and_then(|(number, name)| Some((number.parse().ok()?, name)))
-    else {
-        fatal(&format!("{JOIN} is for the run-time's own use, and {job:?} is not what it says there"));
-    };
-    let domain = Domain::attach()?;
-    let mut channel = domain.connect(name, &channel_options(), PATIENCE)?;
-    let hello = FromWorker::Hello { number, image, records: tombolo_omp::layout::fingerprint() };
-    channel.send(&hello.encode(), PATIENCE)?;
-    let mut bytes = Vec::new();
-    channel.recv_into(&mut bytes, PATIENCE)?;
-    let Some(FromHub::Welcome { capability, layout, root, home, several, environment }) =
-        FromHub::decode(&bytes)
-    else {
-        fatal("the hub of the job said something that means nothing");
-    };
-    if layout.variables != variables.start as u64 {
-        fatal("the program's variables are elsewhere than in its other builds");
+impl Attendant {
+    /// Finds the hub, and maps what it says.
+    ///
+    /// # Safety
+    /// As [`attend`].
+    unsafe fn join(
+        variables: Variables,
+        image: Image,
+        settled: impl FnOnce(&'static Store),
+    ) -> Result<Self, Error> {
+        let job = std::env::var(JOIN).unwrap_or_default();
+        let Some((number, name)) =
+            job.split_once(' ').and_then(|(number, name)| Some((number.parse().ok()?, name)))
+        else {
+            fatal(&format!("{JOIN} is for the run-time's own use, and {job:?} is not what it says there"));
+        };
+        let domain = Domain::attach()?;
+        let mut channel = domain.connect(name, &channel_options(), PATIENCE)?;
+        let hello = FromWorker::Hello { number, image, records: tombolo_omp::layout::fingerprint() };
+        channel.send(&hello.encode(), PATIENCE)?;
+        let mut bytes = Vec::new();
+        channel.recv_into(&mut bytes, PATIENCE)?;
+        let Some(FromHub::Welcome { capability, layout, root, home, several, environment }) =
+            FromHub::decode(&bytes)
+        else {
+            fatal("the hub of the job said something that means nothing");
+        };
+        if layout.variables != variables.start as u64 {
+            fatal("the program's variables are elsewhere than in its other builds");
+        }
+        let capability = domain.capability(CapabilityId(capability))?;
+        // SAFETY: the layout is that of an image with the same id; nothing of the program has run.
+        let mapped = match unsafe { memory::map(&capability, layout, false) } {
+            Ok(mapped) => mapped,
+            Err(error) => fatal(&error.to_string()),
+        };
+        // What a worker finds in the environment it may hand to others.
+        // SAFETY: the hub has put it into the arena, where it stays; no other thread has begun.
+        unsafe { words::use_environment(environment as *mut *mut std::ffi::c_char) };
+        settle(root, u32::try_from(home).unwrap_or(0), several, layout, settled);
+        let mut set = WaitSet::new()?;
+        set.set_spin_ns(0);
+        desk::open(set.waker());
+        let hub = set.add(channel)?;
+        let mut attendant = Self { set, hub, outbox: Outbox::default(), mapped, _domain: domain };
+        attendant.say(FromWorker::Ready)?;
+        Ok(attendant)
     }
-    let capability = domain.capability(CapabilityId(capability))?;
-    // SAFETY: the layout is that of an image with the same id; nothing of the program has run.
-    let mapped = match unsafe { memory::map(&capability, layout, false) } {
-        Ok(mapped) => mapped,
-        Err(error) => fatal(&error.to_string()),
-    };
-    // What a worker finds in the environment it may hand to others.
-    // SAFETY: the hub has put it into the arena, where it stays; no other thread has begun.
-    unsafe { words::use_environment(environment as *mut *mut std::ffi::c_char) };
-    settle(root, u32::try_from(home).unwrap_or(0), several, layout, settled);
-    let mut set = WaitSet::new()?;
-    set.set_spin_ns(0);
-    desk::open(set.waker());
-    let token = set.add(channel)?;
-    send(&mut set, token, FromWorker::Ready)?;
-    Ok((set, token, domain, mapped))
+
+    /// Says something to the hub, as soon as it has room.
+    fn say(&mut self, message: FromWorker) -> Result<(), Error> {
+        self.outbox.enter(message);
+        self.outbox.send(&mut self.set, self.hub)
+    }
+
+    /// Waits for something to do, and does it.
+    fn step(&mut self) -> Result<(), Error> {
+        let patience = if self.outbox.is_empty() { IDLE } else { PATIENCE };
+        match self.set.wait(patience) {
+            Ok(Ready::Woken) => self.say_what_was_left(),
+            Ok(Ready::Channel(_)) => {
+                self.outbox.send(&mut self.set, self.hub)?;
+                self.hear()
+            }
+            Err(Error::TimedOut { .. }) if self.outbox.full_for() < PATIENCE => Ok(()),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Says what other threads have left to be said.
+    fn say_what_was_left(&mut self) -> Result<(), Error> {
+        let (mut messages, mut asleep) = (Vec::new(), Vec::new());
+        let start = |dock: &'static Dock| FromWorker::Start { thread: std::ptr::from_ref(dock) as u64 };
+        desk::take(|dock| messages.push(start(dock)), |dock| asleep.push(dock));
+        let wake = |(home, docks)| FromWorker::Wake { home: u64::from(home), docks };
+        messages.extend(hub::by_home(asleep).into_iter().map(wake));
+        request::take(|request| messages.push(FromWorker::Ask { request }));
+        messages.into_iter().try_for_each(|message| self.say(message))
+    }
+
+    /// Does all that the hub has said.
+    fn hear(&mut self) -> Result<(), Error> {
+        let mut bytes = Vec::new();
+        loop {
+            let Some(channel) = self.set.get_mut(self.hub) else { return Ok(()) };
+            if channel.try_recv_into(&mut bytes)?.is_none() {
+                return Ok(());
+            }
+            if let Some(answer) = obey(&bytes, &self.mapped) {
+                self.say(answer)?;
+            }
+        }
+    }
 }
 
 /// Makes this process one of the job.
@@ -128,50 +187,6 @@ fn settle(root: u64, home: u32, several: bool, layout: Layout, settled: impl FnO
         home::settle(home, desk::wake);
     }
     settled(root.store);
-}
-
-fn send(set: &mut WaitSet, token: Token, message: FromWorker) -> Result<(), Error> {
-    match set.get_mut(token) {
-        Some(channel) => channel.send(&message.encode(), PATIENCE),
-        None => Ok(()),
-    }
-}
-
-/// Waits for something to do, and does it.
-fn step(set: &mut WaitSet, token: Token, mapped: &memory::Mapped) -> Result<(), Error> {
-    match set.wait(IDLE) {
-        Ok(Ready::Woken) => {
-            let (mut messages, mut asleep) = (Vec::new(), Vec::new());
-            let start = |dock: &'static Dock| FromWorker::Start { thread: std::ptr::from_ref(dock) as u64 };
-            desk::take(|dock| messages.push(start(dock)), |dock| asleep.push(dock));
-            let wake = |(home, docks)| FromWorker::Wake { home: u64::from(home), docks };
-            messages.extend(hub::by_home(asleep).into_iter().map(wake));
-            request::take(|request| messages.push(FromWorker::Ask { request }));
-            for message in messages {
-                // The hub answers while there is more to say: unless it is heard meanwhile, each may wait for the other.
-                hear(set, token, mapped)?;
-                send(set, token, message)?;
-            }
-            Ok(())
-        }
-        Ok(Ready::Channel(_)) => hear(set, token, mapped),
-        Ok(_) | Err(Error::TimedOut { .. }) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Does all that the hub has said.
-fn hear(set: &mut WaitSet, token: Token, mapped: &memory::Mapped) -> Result<(), Error> {
-    let mut bytes = Vec::new();
-    loop {
-        let Some(channel) = set.get_mut(token) else { return Ok(()) };
-        if channel.try_recv_into(&mut bytes)?.is_none() {
-            return Ok(());
-        }
-        if let Some(answer) = obey(&bytes, mapped) {
-            send(set, token, answer)?;
-        }
-    }
 }
 
 /// Does as the hub says; what to answer.

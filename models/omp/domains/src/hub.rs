@@ -242,8 +242,11 @@ impl Hub {
         }
     }
 
-    /// Takes what came over a channel.
+    /// Takes what came over a channel, and says what there was no room for, if there is now.
     fn hear(&mut self, token: Token) {
+        if let Some(index) = self.processes.iter().position(|process| process.channel() == Some(token)) {
+            self.send(index);
+        }
         let mut bytes = Vec::new();
         let Some(channel) = self.set.get_mut(token) else { return };
         match channel.try_recv_into(&mut bytes) {
@@ -306,28 +309,30 @@ impl Hub {
             several: self.several,
             environment: words::environment() as u64,
         };
-        self.say(index, token, welcome);
+        self.say(index, welcome);
     }
 
     /// A process has everything mapped: what was to be started in it is.
     fn is_ready(&mut self, index: usize, channel: Token) {
         let process = &mut self.processes[index];
         process.state = State::Ready { channel };
-        self.replicate_in(index, channel);
+        self.replicate_in(index);
         let process = &mut self.processes[index];
         for thread in std::mem::take(&mut process.waiting) {
             self.start_in(index, thread);
         }
     }
 
-    /// Says something to a process.
-    fn say(&mut self, index: usize, token: Token, message: FromHub) {
-        let Some(channel) = self.set.get_mut(token) else { return };
-        if let Err(error) = channel.send(&message.encode(), HEARING)
-            && !matches!(error, Error::PeerDied { .. } | Error::Closed { .. })
-        {
-            let node = self.processes[index].child.node_name();
-            fatal(&format!("the worker on node {node} does not hear: {error}"));
+    /// Says something to a process, as soon as it has room.
+    fn say(&mut self, index: usize, message: FromHub) {
+        self.processes[index].outbox.enter(message);
+        self.send(index);
+    }
+
+    fn send(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        if let Err(error) = process.send(&mut self.set) {
+            fatal(&format!("the worker on node {} cannot be told: {error}", process.child.node_name()));
         }
     }
 
@@ -366,14 +371,13 @@ impl Hub {
     }
 
     fn start_in(&mut self, index: usize, thread: &'static Thread) {
-        let Some(channel) = self.processes[index].channel() else { return };
         let Stack { memory, size } = Stack::of_worker(thread);
         let message = FromHub::Start {
             thread: std::ptr::from_ref(thread) as u64,
             stack: memory as u64,
             length: size as u64,
         };
-        self.say(index, channel, message);
+        self.say(index, message);
     }
 
     /// Has threads of a home woken, or wakes them where this process can.
@@ -387,9 +391,9 @@ impl Hub {
             }
             return;
         }
-        let Some(index) = self.processes.iter().position(|process| process.home == home) else { return };
-        if let Some(channel) = self.processes[index].channel() {
-            self.say(index, channel, FromHub::Wake { docks });
+        let joined = |process: &Process| process.home == home && process.channel().is_some();
+        if let Some(index) = self.processes.iter().position(joined) {
+            self.say(index, FromHub::Wake { docks });
         }
     }
 
@@ -438,6 +442,13 @@ impl Hub {
 
     fn check_deadlines(&self) {
         for process in &self.processes {
+            if process.outbox.full_for() > HEARING {
+                let node = process.child.node_name();
+                fatal(&format!(
+                    "the worker on node {node} has not heard anything for {} s",
+                    HEARING.as_secs()
+                ));
+            }
             let (State::Started { since } | State::Joining { since, .. }) = process.state else { continue };
             if since.elapsed() > PATIENCE {
                 fatal(&format!(

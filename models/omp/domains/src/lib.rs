@@ -14,6 +14,7 @@ pub mod desk;
 pub mod hub;
 pub mod memory;
 pub mod message;
+pub mod outbox;
 pub mod place;
 pub mod replica;
 pub mod request;

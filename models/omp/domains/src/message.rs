@@ -1,5 +1,7 @@
 //! What the hub and its workers say to each other: words of 64 bits, little-endian, the first of which says what it is.
 
+use crate::outbox::Message;
+
 /// What a worker says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FromWorker {
@@ -139,10 +141,18 @@ fn is_few(docks: &[u64]) -> bool {
     (1..=DOCKS).contains(&docks.len())
 }
 
-impl FromWorker {
-    /// As bytes.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+/// Has one message wake those of a later one too, if it has room for them.
+fn absorb(docks: &mut Vec<u64>, later: &[u64]) -> bool {
+    let more: Vec<u64> = later.iter().copied().filter(|dock| !docks.contains(dock)).collect();
+    let fits = docks.len() + more.len() <= DOCKS;
+    if fits {
+        docks.extend(more);
+    }
+    fits
+}
+
+impl Message for FromWorker {
+    fn encode(&self) -> Vec<u8> {
         match *self {
             Self::Hello { number, image: [a, b, c, d], records } => {
                 encode([HELLO, number, a, b, c, d, records])
@@ -155,6 +165,17 @@ impl FromWorker {
         }
     }
 
+    fn absorb(&mut self, later: &Self) -> bool {
+        match (self, later) {
+            (Self::Wake { home, docks }, Self::Wake { home: same, docks: more }) if home == same => {
+                absorb(docks, more)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromWorker {
     /// From bytes, if they are such a message.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {
@@ -170,10 +191,8 @@ impl FromWorker {
     }
 }
 
-impl FromHub {
-    /// As bytes.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+impl Message for FromHub {
+    fn encode(&self) -> Vec<u8> {
         match *self {
             Self::Welcome { capability, layout, root, home, several, environment } => {
                 let Layout { variables, variables_bytes, arena, arena_bytes } = layout;
@@ -199,6 +218,15 @@ impl FromHub {
         }
     }
 
+    fn absorb(&mut self, later: &Self) -> bool {
+        match (self, later) {
+            (Self::Wake { docks }, Self::Wake { docks: more }) => absorb(docks, more),
+            _ => false,
+        }
+    }
+}
+
+impl FromHub {
     /// From bytes, if they are such a message.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Self> {

@@ -2,8 +2,11 @@
 
 use std::time::Instant;
 
-use tombolo::{Child, Token};
+use tombolo::{Child, Error, Token, WaitSet};
 use tombolo_omp::thread::Thread;
+
+use crate::message::FromHub;
+use crate::outbox::Outbox;
 
 /// How far it has come.
 #[derive(Debug)]
@@ -43,13 +46,30 @@ pub(super) struct Process {
     pub(super) threads: u32,
     /// Threads that are to be started once it is ready.
     pub(super) waiting: Vec<&'static Thread>,
+    /// What it has had no room for yet.
+    pub(super) outbox: Outbox<FromHub>,
 }
 
 impl Process {
     /// One that was just started.
     pub(super) fn new(node: usize, home: u32, child: Child, token: Token) -> Self {
         let state = State::Started { since: Instant::now() };
-        Self { node, home, child, token, state, threads: 0, waiting: Vec::new() }
+        let (waiting, outbox) = (Vec::new(), Outbox::default());
+        Self { node, home, child, token, state, threads: 0, waiting, outbox }
+    }
+
+    /// Sends it what it has room for.
+    ///
+    /// # Errors
+    /// What its channel has, but for its end: that is heard from the machine.
+    pub(super) fn send(&mut self, set: &mut WaitSet) -> Result<(), Error> {
+        let Some(channel) = self.channel().filter(|&channel| set.get(channel).is_some()) else {
+            return Ok(());
+        };
+        match self.outbox.send(set, channel) {
+            Err(Error::PeerDied { .. } | Error::Closed { .. }) => Ok(()),
+            sent => sent,
+        }
     }
 
     /// How it is spoken to.

@@ -1,6 +1,6 @@
 //! Data that nodes behind the window have copies of.
 
-use super::{FromHub, Hub, Kernel, State, Token};
+use super::{FromHub, Hub, Kernel, State};
 use crate::replica;
 use crate::request::{Kind, Request};
 
@@ -59,9 +59,7 @@ impl Hub {
         let request = std::ptr::from_ref(asked) as u64;
         self.replicas.waiting.push((request, all.len()));
         for index in all {
-            if let Some(channel) = self.processes[index].channel() {
-                self.say(index, channel, FromHub::Replicate { request, begin, bytes, again });
-            }
+            self.say(index, FromHub::Replicate { request, begin, bytes, again });
         }
     }
 
@@ -80,13 +78,13 @@ impl Hub {
     }
 
     /// Tells a process that has just come what is replicated.
-    pub(super) fn replicate_in(&mut self, index: usize, channel: Token) {
+    pub(super) fn replicate_in(&mut self, index: usize) {
         if !self.is_behind(self.processes[index].node) {
             return;
         }
         for (begin, end) in self.replicas.ranges.clone() {
             let message = FromHub::Replicate { request: 0, begin, bytes: end - begin, again: false };
-            self.say(index, channel, message);
+            self.say(index, message);
         }
     }
 }

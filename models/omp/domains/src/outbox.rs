@@ -1,0 +1,140 @@
+//! What a side has to say and the other has had no room for yet.
+//!
+//! The hub and its workers never wait for room: whoever waits does not hear meanwhile, and with both directions full each would wait for
+//! the other until one of them gives up.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use tombolo::{Error, Interest, Token, WaitSet};
+
+/// What is said.
+pub trait Message {
+    /// As it is sent.
+    fn encode(&self) -> Vec<u8>;
+
+    /// Takes up what is said after it, if one message can say both.
+    fn absorb(&mut self, later: &Self) -> bool;
+}
+
+/// Messages that wait for room, in their order.
+#[derive(Debug)]
+pub struct Outbox<M> {
+    messages: VecDeque<M>,
+    /// When there was no room for the first of them.
+    full: Option<Instant>,
+}
+
+impl<M> Default for Outbox<M> {
+    fn default() -> Self {
+        Self { messages: VecDeque::new(), full: None }
+    }
+}
+
+impl<M: Message> Outbox<M> {
+    /// Enters a message.
+    pub fn enter(&mut self, message: M) {
+        if !self.messages.back_mut().is_some_and(|last| last.absorb(&message)) {
+            self.messages.push_back(message);
+        }
+    }
+
+    /// Whether there is nothing left to say.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// For how long there has been no room.
+    #[must_use]
+    pub fn full_for(&self) -> Duration {
+        self.full.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Sends what there is room for, and has the set tell when there is more.
+    ///
+    /// # Errors
+    /// The end of the peer.
+    pub fn send(&mut self, set: &mut WaitSet, channel: Token) -> Result<(), Error> {
+        let was_full = self.full.is_some();
+        self.drain(|message| match set.try_send(channel, message) {
+            Ok(()) => Ok(true),
+            Err(Error::WouldBlock) => Ok(false),
+            Err(error) => Err(error),
+        })?;
+        if self.full.is_some() != was_full {
+            set.set_interest(channel, if was_full { Interest::Read } else { Interest::ReadWrite });
+        }
+        Ok(())
+    }
+
+    /// Hands messages over until one finds no room.
+    fn drain<E>(&mut self, mut send: impl FnMut(&[u8]) -> Result<bool, E>) -> Result<(), E> {
+        while let Some(message) = self.messages.front() {
+            if !send(&message.encode())? {
+                self.full.get_or_insert_with(Instant::now);
+                return Ok(());
+            }
+            self.full = None;
+            self.messages.pop_front();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{DOCKS, FromHub, FromWorker};
+
+    fn drained<M: Message>(outbox: &mut Outbox<M>, mut room: usize) -> Vec<Vec<u8>> {
+        let mut sent = Vec::new();
+        let drained: Result<(), ()> = outbox.drain(|message| {
+            let Some(left) = room.checked_sub(1) else { return Ok(false) };
+            room = left;
+            sent.push(message.to_vec());
+            Ok(true)
+        });
+        drained.unwrap();
+        sent
+    }
+
+    #[test]
+    fn what_finds_no_room_is_sent_later_in_its_order() {
+        let start = |thread| FromWorker::Start { thread };
+        let mut outbox = Outbox::default();
+        (1..=3).for_each(|thread| outbox.enter(start(thread)));
+        assert_eq!(drained(&mut outbox, 2), [start(1).encode(), start(2).encode()]);
+        assert!(!outbox.is_empty() && outbox.full.is_some());
+        outbox.enter(start(4));
+        assert_eq!(drained(&mut outbox, 9), [start(3).encode(), start(4).encode()]);
+        assert!(outbox.is_empty() && outbox.full.is_none());
+    }
+
+    #[test]
+    fn threads_that_wait_to_be_woken_are_few_however_often_that_is_asked() {
+        let mut outbox = Outbox::default();
+        for round in 0..1000_u64 {
+            outbox.enter(FromHub::Wake { docks: vec![round % 4] });
+        }
+        outbox.enter(FromHub::Start { thread: 1, stack: 2, length: 3 });
+        outbox.enter(FromHub::Wake { docks: vec![1, 2] });
+        let expected = [
+            FromHub::Wake { docks: vec![0, 1, 2, 3] },
+            FromHub::Start { thread: 1, stack: 2, length: 3 },
+            FromHub::Wake { docks: vec![1, 2] },
+        ];
+        assert_eq!(drained(&mut outbox, 9), expected.each_ref().map(FromHub::encode));
+    }
+
+    #[test]
+    fn one_message_names_no_more_threads_than_it_has_room_for_and_of_one_home() {
+        let wake = |home, docks: Vec<u64>| FromWorker::Wake { home, docks };
+        let mut outbox = Outbox::default();
+        let most = DOCKS as u64;
+        (0..=most).for_each(|dock| outbox.enter(wake(1, vec![dock])));
+        outbox.enter(wake(2, vec![7]));
+        let expected = [wake(1, (0..most).collect()), wake(1, vec![most]), wake(2, vec![7])];
+        assert_eq!(drained(&mut outbox, 9), expected.each_ref().map(FromWorker::encode));
+    }
+}
