@@ -500,7 +500,7 @@ test('the virtual machine dies, the page says why, and a button brings it back',
   await card.waitFor();
   const said = await card.innerText();
   check(said.includes('Down') && /SIGKILL|signal 9|killed/i.test(said), `the card says: ${said}`);
-  check((await text(page, '.pill')) === '1 of 2 up', 'the head says it too');
+  await eventually('the head says it too', async () => (await text(page, '.pill')) === '1 of 2 up');
   await picture(page, 'map-down');
   await page.waitForSelector('.below >> text=node down');
   await card.locator('a.name').click();
