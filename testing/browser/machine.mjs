@@ -330,8 +330,10 @@ test('everything can be reached by keys', async ({ page, machine, steer }) => {
     await eventually(where, async () => page.url().endsWith(where));
   }
   await page.waitForSelector('article.node .name');
-  await page.keyboard.press('ArrowDown');
-  check((await page.evaluate(() => document.activeElement.className)).includes('name'), 'an arrow goes to a node');
+  await eventually('an arrow goes to a node', async () => {
+    await page.keyboard.press('ArrowDown');
+    return (await page.evaluate(() => document.activeElement.className)).includes('name');
+  });
   await page.keyboard.press('Enter');
   await at('#/node/');
   await page.keyboard.press('Escape');
