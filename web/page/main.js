@@ -233,10 +233,7 @@ function key(event) {
 }
 
 build();
-addEventListener('hashchange', (event) => {
-  // Of two steps in quick succession each has an event, and both would find the second: the view would be made twice, and lose the focus.
-  if (event.newURL === location.href) go();
-});
+addEventListener('hashchange', go);
 addEventListener('keydown', key);
 live.listeners.add(() => soon(frame));
 setInterval(() => { if (live.state !== 'open') soon(frame); }, 1000);
