@@ -6,7 +6,7 @@ use clap::Args;
 use tombolo::find::{LOCAL_MACHINE, machines_up};
 use tombolo::{Domain, Target};
 use tombolo_machine::Machine;
-use tombolo_machine::build::{BuildError, Built, Progress, Request, RustProgram, Source, build};
+use tombolo_machine::build::{BuildError, Progress, Request, RustProgram, Source, build};
 
 use super::run::target_of;
 use crate::context::{Context, print};
@@ -192,7 +192,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
             result => break result?,
         }
     };
-    if context.quiet { Ok(()) } else { print(summary(&built)) }
+    if context.quiet { Ok(()) } else { print(text::packed(&built.path, &built.image)) }
 }
 
 fn tell(context: &Context, progress: Progress<'_>) {
@@ -205,12 +205,6 @@ fn tell(context: &Context, progress: Progress<'_>) {
         }
         Progress::Built { .. } => {}
     }
-}
-
-fn summary(built: &Built) -> String {
-    let targets: Vec<&str> = built.image.targets().into_iter().map(Target::name).collect();
-    let size = text::bytes(built.image.as_bytes().len() as u64);
-    format!("{}: {size}, for {}\n", built.path.display(), targets.join(", "))
 }
 
 #[cfg(test)]

@@ -53,8 +53,10 @@ fn take_down(context: &Context, attach: impl FnOnce() -> Result<Domain, Failure>
             domain.machine_name().to_owned()
         }
         // It ended by itself while it was asked to: that is what was wanted, once it is true.
-        Err(Failure::Machine(Error::MonitorLost { machine })) if has_ended(&machine)? => machine,
-        Err(failure) => return Err(failure),
+        Err(failure) => match failure.cause() {
+            Some(Error::MonitorLost { machine }) if has_ended(machine)? => machine.clone(),
+            _ => return Err(failure),
+        },
     };
     context.say(format!("machine '{name}' is down after {}", text::duration(start.elapsed())));
     Ok(())

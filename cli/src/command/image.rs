@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use tombolo_machine::Image;
+use tombolo_machine::build::pack;
 use tombolo_machine::image::Program;
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
 use crate::text::{self, Table};
 
-/// Looks into images
+/// Packs programs into images, and looks into them
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  tombolo image inspect pingpong.tbi")]
+  tombolo image inspect pingpong.tbi
+  tombolo image pack -o job.tbi build/job build-aarch64/job")]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: ImageCommand,
@@ -24,6 +26,34 @@ pub(crate) struct Options {
 #[derive(Subcommand, Debug)]
 enum ImageCommand {
     Inspect(InspectOptions),
+    Pack(PackOptions),
+}
+
+/// Packs programs that were built elsewhere into an image
+///
+/// One program for each instruction set, which is told by the file itself. Programs for other instruction sets than this host's
+/// must be static. `tombolo build` compiles and packs in one step; this is for build systems of your own.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo image pack -o job.tbi build/job build-aarch64/job
+  tombolo image pack --name worker --restartable -o worker.tbi x86_64/worker aarch64/worker")]
+struct PackOptions {
+    /// The programs, one for each instruction set
+    #[arg(value_name = "PROGRAM", required = true)]
+    programs: Vec<PathBuf>,
+
+    /// The image file
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// What the program is called [default: the file name of the first]
+    #[arg(long)]
+    name: Option<String>,
+
+    /// Say of the program that it can be ended at any time and started again elsewhere
+    #[arg(long)]
+    restartable: bool,
 }
 
 /// Checks an image and lists the builds in it
@@ -75,9 +105,18 @@ impl From<Program<'_>> for ProgramReport {
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
-    let ImageCommand::Inspect(options) = &options.command;
-    let report = inspect(&options.file)?;
-    if options.json { print_json(&report) } else { print(render(&report, context.colour)) }
+    match &options.command {
+        ImageCommand::Inspect(options) => {
+            let report = inspect(&options.file)?;
+            if options.json { print_json(&report) } else { print(render(&report, context.colour)) }
+        }
+        ImageCommand::Pack(options) => {
+            let first = options.programs.first().and_then(|path| path.file_name()).unwrap_or_default();
+            let name = options.name.clone().unwrap_or_else(|| first.to_string_lossy().into_owned());
+            let built = pack(&options.programs, &name, options.restartable, &options.output)?;
+            if context.quiet { Ok(()) } else { print(text::packed(&built.path, &built.image)) }
+        }
+    }
 }
 
 fn inspect(file: &Path) -> Result<ImageReport, Failure> {

@@ -1,40 +1,29 @@
 //! The subcommands, one module each.
 
-mod bench;
-mod bench_bulk;
-mod bench_mpi;
-mod bench_mpi_network;
-mod bench_network;
-mod bench_omp;
-mod bench_rpc;
-mod bench_suite;
 mod build;
 mod bulk;
 mod capture;
 mod channels;
-mod compilers;
 mod console;
 mod down;
 mod idl;
 mod image;
 mod kill;
 mod litmus;
-mod mpicc;
-pub(crate) mod mpirun;
 mod names;
-mod ompcc;
 mod ps;
 mod regions;
 mod replay;
 mod restart;
 mod run;
 mod status;
-mod top;
 mod trace;
 mod up;
-mod web;
 
-use clap::Subcommand;
+use std::ffi::OsString;
+
+use clap::{Args, Subcommand};
+use tombolo_cli_common::programs::{self, about, become_program};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -47,11 +36,14 @@ pub(crate) enum Command {
     Status(status::Options),
     Restart(restart::Options),
     Run(run::Options),
-    Mpirun(mpirun::Options),
+    #[command(about = about::MPIRUN)]
+    Mpirun(OtherProgram),
     Ps(ps::Options),
     Kill(kill::Options),
-    Top(top::Options),
-    Web(web::Options),
+    #[command(about = about::TOP)]
+    Top(OtherProgram),
+    #[command(about = about::WEB)]
+    Web(OtherProgram),
     Names(names::Options),
     Channels(channels::Options),
     Regions(regions::Options),
@@ -63,10 +55,27 @@ pub(crate) enum Command {
     Build(build::Options),
     Image(image::Options),
     Idl(idl::Options),
-    Mpicc(mpicc::Options),
-    Ompcc(ompcc::Options),
+    #[command(about = about::MPICC)]
+    Mpicc(OtherProgram),
+    #[command(about = about::OMPCC)]
+    Ompcc(OtherProgram),
     Litmus(litmus::Options),
-    Bench(bench::Options),
+    #[command(about = about::BENCH)]
+    Bench(OtherProgram),
+}
+
+/// The words of a command that another program has: it reads the command line itself.
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+pub(crate) struct OtherProgram {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    words: Vec<OsString>,
+}
+
+impl Command {
+    /// The commands that other programs have.
+    #[cfg(test)]
+    pub(crate) const OTHERS: [&str; 6] = ["bench", "mpicc", "mpirun", "ompcc", "top", "web"];
 }
 
 /// Runs a command; `Ok` is its exit status.
@@ -77,11 +86,8 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Status(options) => status::run(context, &options)?,
         Command::Restart(options) => restart::run(context, &options)?,
         Command::Run(options) => run::run(context, &options)?,
-        Command::Mpirun(options) => mpirun::run(context, &options)?,
         Command::Ps(options) => ps::run(context, &options)?,
         Command::Kill(options) => kill::run(context, &options)?,
-        Command::Top(options) => top::run(context, &options)?,
-        Command::Web(options) => web::run(context, &options)?,
         Command::Names(options) => names::run(context, &options)?,
         Command::Channels(options) => channels::run(context, &options)?,
         Command::Regions(options) => regions::run(context, &options)?,
@@ -92,11 +98,12 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Console(options) => return console::run(context, &options),
         Command::Build(options) => build::run(context, &options)?,
         Command::Image(options) => image::run(context, &options)?,
-        Command::Mpicc(options) => mpicc::run(context, &options)?,
-        Command::Ompcc(options) => ompcc::run(context, &options)?,
         Command::Idl(options) => return idl::run(context, &options),
         Command::Litmus(options) => return litmus::run(context, &options),
-        Command::Bench(options) => return bench::run(context, &options),
+        Command::Bench(_) => return become_program(context, programs::BENCH),
+        Command::Mpicc(_) | Command::Mpirun(_) => return become_program(context, programs::MPI),
+        Command::Ompcc(_) => return become_program(context, programs::OMP),
+        Command::Top(_) | Command::Web(_) => return become_program(context, programs::WATCH),
     }
     Ok(0)
 }

@@ -115,6 +115,22 @@ pub enum BuildError {
         /// What it is for.
         actual: Target,
     },
+    /// A file that is to be packed is not a program.
+    #[error("{} cannot be packed: {source}", path.display())]
+    NotAProgram {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ElfError,
+    },
+    /// Two programs that are to be packed are for the same nodes.
+    #[error("{} is the second program for {target}: an image has one for each instruction set", path.display())]
+    SameTarget {
+        /// The second one.
+        path: PathBuf,
+        /// What both are for.
+        target: Target,
+    },
     /// What was built is no executable that a node can run.
     #[error("the build for {target} cannot run there: {source}")]
     Unusable {

@@ -186,6 +186,32 @@ pub fn build(request: &Request, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
         image = image.with_program(elf).map_err(|source| BuildError::Unusable { target, source })?;
         progress(Progress::Built { target, bytes, elapsed: start.elapsed() });
     }
+    finish(image, path)
+}
+
+/// Packs programs that were built elsewhere, at most one for each instruction set, into an image.
+///
+/// # Errors
+/// [`BuildError`]: a program that is not one, is dynamic for a foreign instruction set, or is the second for its own.
+pub fn pack(programs: &[PathBuf], name: &str, restartable: bool, output: &Path) -> Result<Built, BuildError> {
+    let mut image = ImageBuilder::new(name).restartable(restartable);
+    let mut packed = Vec::new();
+    for path in programs {
+        let elf = fs::read(path).map_err(|source| BuildError::Read { path: path.clone(), source })?;
+        let inspected = elf::inspect(&elf);
+        let target =
+            inspected.map_err(|source| BuildError::NotAProgram { path: path.clone(), source })?.target;
+        check(target, &elf)?;
+        if packed.contains(&target) {
+            return Err(BuildError::SameTarget { path: path.clone(), target });
+        }
+        packed.push(target);
+        image = image.with_program(elf).map_err(|source| BuildError::Unusable { target, source })?;
+    }
+    finish(image, output.to_owned())
+}
+
+fn finish(image: ImageBuilder, path: PathBuf) -> Result<Built, BuildError> {
     let image = image.finish()?;
     write(&path, image.as_bytes(), 0o666)
         .map_err(|source| BuildError::Write { path: path.clone(), source })?;
@@ -253,6 +279,30 @@ mod tests {
         let other = Isa::ALL.into_iter().find(|isa| *isa != Isa::current()).unwrap();
         assert!(matches!(check(other.into(), &own), Err(BuildError::WrongIsa { .. })));
         assert!(matches!(check(other.into(), b"#!/bin/sh"), Err(BuildError::Unusable { .. })));
+    }
+
+    #[test]
+    fn programs_that_others_built_are_packed_and_anything_else_is_refused() {
+        let folder = std::env::temp_dir().join(format!("tombolo-pack-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let put = |name: &str, bytes: &[u8]| {
+            let path = folder.join(name);
+            fs::write(&path, bytes).unwrap();
+            path
+        };
+        let arm = put("arm", &elf::smallest(Isa::Aarch64));
+        let riscv = put("riscv", &elf::smallest(Isa::Riscv64));
+        let script = put("script", b"#!/bin/sh");
+        let output = folder.join("x.tbi");
+        let packed = pack(&[arm.clone(), riscv], "x", false, &output).unwrap();
+        let open = Image::open(&output);
+        let twice = pack(&[arm.clone(), arm], "x", false, &output).unwrap_err().to_string();
+        let text = pack(&[script], "x", false, &output).unwrap_err().to_string();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(open.unwrap().targets(), packed.image.targets());
+        assert_eq!(packed.image.targets(), [Isa::Aarch64, Isa::Riscv64].map(Target::from));
+        assert!(twice.contains("aarch64"), "{twice}");
+        assert!(text.contains("script cannot be packed"), "{text}");
     }
 
     #[test]

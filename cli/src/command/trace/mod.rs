@@ -1,6 +1,5 @@
 //! `tombolo trace`
 
-mod cost;
 mod export;
 mod file;
 mod names;
@@ -39,7 +38,9 @@ enum TraceCommand {
     Show(show::Options),
     Stats(stats::Options),
     Export(export::Options),
-    Cost(cost::Options),
+    /// The name that `tombolo bench tracing` had
+    #[command(hide = true)]
+    Cost,
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
@@ -51,7 +52,10 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         TraceCommand::Show(options) => show::run(context, options)?,
         TraceCommand::Stats(options) => stats::run(context, options)?,
         TraceCommand::Export(options) => export::run(context, options)?,
-        TraceCommand::Cost(options) => cost::run(context, options)?,
+        TraceCommand::Cost => {
+            let message = "`tombolo trace cost` is `tombolo bench tracing` now".to_owned();
+            return Err(Failure::Usage { message, hint: None });
+        }
     }
     Ok(0)
 }

@@ -20,14 +20,14 @@ const HUES: [AnsiColor; 6] = [
     AnsiColor::BrightRed,
 ];
 
-pub(crate) fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic while printing leaves at worst half a line.
+/// Locks; a panic of another thread while it printed leaves at worst half a line.
+pub fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How output is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Show {
+pub enum Show {
     /// As it comes.
     Pieces,
     /// In whole lines, so that those of several never mix.
@@ -37,7 +37,7 @@ pub(crate) enum Show {
 }
 
 /// Where what domains write ends up.
-pub(crate) struct Printer<O = io::Stdout, E = io::Stderr> {
+pub struct Printer<O = io::Stdout, E = io::Stderr> {
     show: Show,
     colour: bool,
     /// Names of the nodes, by id.
@@ -56,7 +56,9 @@ pub(crate) struct Printer<O = io::Stdout, E = io::Stderr> {
 }
 
 impl Printer {
-    pub(crate) fn new(show: Show, nodes: Vec<String>, colour: bool) -> Printer {
+    /// One that writes to the standard streams. `nodes` are their names, by id.
+    #[must_use]
+    pub fn new(show: Show, nodes: Vec<String>, colour: bool) -> Printer {
         Printer::with(show, nodes, colour, io::stdout(), io::stderr())
     }
 }
@@ -78,12 +80,12 @@ impl<O: Write, E: Write> Printer<O, E> {
     }
 
     /// A domain is about to be started.
-    pub(crate) fn expect(&mut self) {
+    pub fn expect(&mut self) {
         self.starting += 1;
     }
 
     /// One is started, or is not (`None`). It is called so, and its colour is by that number.
-    pub(crate) fn started(&mut self, domain: Option<(DomainId, String, usize)>) -> io::Result<()> {
+    pub fn started(&mut self, domain: Option<(DomainId, String, usize)>) -> io::Result<()> {
         self.starting -= 1;
         self.ranks.extend(domain.map(|(id, name, number)| (id, (name, number))));
         // What is of another that is being started stays.
@@ -92,7 +94,7 @@ impl<O: Write, E: Write> Printer<O, E> {
     }
 
     /// Takes a piece of a domain's output; an empty one is its end.
-    pub(crate) fn piece(&mut self, domain: DomainId, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+    pub fn piece(&mut self, domain: DomainId, stream: Stream, bytes: &[u8]) -> io::Result<()> {
         if self.broken {
             return Ok(());
         }

@@ -10,16 +10,23 @@ use crate::failure::Failure;
 
 /// The global options, made up.
 #[derive(Clone, Debug)]
-pub(crate) struct Context {
-    pub(crate) machine: Option<String>,
-    pub(crate) colour: bool,
-    pub(crate) colour_errors: bool,
-    pub(crate) quiet: bool,
-    pub(crate) verbose: bool,
+pub struct Context {
+    /// The machine that is meant, if one was named.
+    pub machine: Option<String>,
+    /// Whether standard output is coloured.
+    pub colour: bool,
+    /// Whether standard error is coloured.
+    pub colour_errors: bool,
+    /// Say only what was asked for, and errors.
+    pub quiet: bool,
+    /// Say more about what happens.
+    pub verbose: bool,
 }
 
 impl Context {
-    pub(crate) fn new(global: &Global) -> Context {
+    /// What the global options come to on these streams.
+    #[must_use]
+    pub fn new(global: &Global) -> Context {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let colour = |terminal: bool| match global.color {
             When::Auto => terminal && !no_color,
@@ -36,7 +43,10 @@ impl Context {
     }
 
     /// Attaches to the machine that is meant; a plain host's monitor is started if need be.
-    pub(crate) fn attach(&self) -> Result<Domain, Failure> {
+    ///
+    /// # Errors
+    /// [`Failure::Other`] with the reason of [`Domain::attach`].
+    pub fn attach(&self) -> Result<Domain, Failure> {
         match &self.machine {
             Some(name) => Ok(Domain::attach_to_machine(name)?),
             None => Ok(Domain::attach()?),
@@ -44,7 +54,10 @@ impl Context {
     }
 
     /// Attaches to the machine that is meant, which must be up: looking at nothing should not start anything.
-    pub(crate) fn attach_running(&self) -> Result<Domain, Failure> {
+    ///
+    /// # Errors
+    /// [`Failure::NotUp`], [`Failure::NothingUp`], or that of [`Context::attach`].
+    pub fn attach_running(&self) -> Result<Domain, Failure> {
         let inside = std::env::var_os(MONITOR_VARIABLE).is_some();
         match &self.machine {
             Some(name) if !machines_up()?.contains(name) => Err(Failure::NotUp(name.clone())),
@@ -54,7 +67,7 @@ impl Context {
     }
 
     /// Says how things go, for people, on standard error; nothing when quiet.
-    pub(crate) fn say(&self, text: impl AsRef<str>) {
+    pub fn say(&self, text: impl AsRef<str>) {
         if !self.quiet {
             // Whoever closed standard error does not want to know.
             let _ = writeln!(io::stderr(), "{}", text.as_ref());
@@ -63,14 +76,20 @@ impl Context {
 }
 
 /// Writes a command's result to standard output.
-pub(crate) fn print(text: impl AsRef<str>) -> Result<(), Failure> {
+///
+/// # Errors
+/// [`Failure::Output`].
+pub fn print(text: impl AsRef<str>) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
     let written = output.write_all(text.as_ref().as_bytes()).and_then(|()| output.flush());
     written.map_err(Failure::Output)
 }
 
 /// Writes a command's result as JSON to standard output.
-pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+///
+/// # Errors
+/// [`Failure::Output`].
+pub fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Failure::Output(error.into()))?;
     print(text + "\n")
 }

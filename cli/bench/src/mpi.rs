@@ -7,12 +7,13 @@ use clap::Args;
 use tombolo_bench::mpi::{self, Tools};
 use tombolo_machine::{Kit, VmNode};
 
-use super::bench::showing;
-use super::bench_bulk::virtual_machines;
-use super::bench_mpi_network::missing;
-use super::bench_suite::with_machine;
+use super::bulk::virtual_machines;
+use super::command::showing;
+use super::mpi_network::missing;
+use super::suite::with_machine;
 use crate::context::{Context, print};
 use crate::failure::Failure;
+use tombolo_cli_common::programs::front;
 
 /// Measures MPI: between ranks of this host and to each node, beside what else carries MPI
 ///
@@ -76,18 +77,14 @@ impl MpiOptions {
 
 /// Status 1 when a stack that is there could not be measured; the report says which and why.
 pub(crate) fn run(context: &Context, options: &MpiOptions) -> Result<u8, Failure> {
-    let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
-    let mut tools = Tools {
-        tombolo: own.clone(),
-        kit: Kit::locate()?.root().to_owned(),
-        machine: context.machine.clone(),
-    };
+    let mut tools =
+        Tools { tombolo: front()?, kit: Kit::locate()?.root().to_owned(), machine: context.machine.clone() };
     let mut report = None;
     let mut measured = |tools: &Tools, nodes: &[tombolo::NodeInfo]| -> Result<(), Failure> {
         report = Some(measure(context, options, tools, nodes)?);
         Ok(())
     };
-    with_machine(context, &own, options.up.as_deref(), |domain| {
+    with_machine(context, options.up.as_deref(), |domain| {
         tools.machine = Some(domain.machine_name().to_owned());
         measured(&tools, &domain.nodes()?)
     })?;

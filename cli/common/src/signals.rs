@@ -4,22 +4,22 @@ use signal_hook::consts::signal;
 use signal_hook::low_level::signal_name;
 
 /// Asks to end.
-pub(crate) const TERM: u8 = signal::SIGTERM as u8;
+pub const TERM: u8 = signal::SIGTERM as u8;
 /// Ends for certain.
-pub(crate) const KILL: u8 = signal::SIGKILL as u8;
+pub const KILL: u8 = signal::SIGKILL as u8;
 /// What closing a pipe under a writer sends.
-pub(crate) const PIPE: u8 = signal::SIGPIPE as u8;
+pub const PIPE: u8 = signal::SIGPIPE as u8;
 
 /// The greatest signal number of Linux.
 const MAX: u8 = 64;
 
 /// The name of a signal: `SIGTERM`, or `signal 40` for one without.
-pub(crate) fn name(number: u8) -> String {
+pub fn name(number: u8) -> String {
     signal_name(i32::from(number)).map_or_else(|| format!("signal {number}"), str::to_owned)
 }
 
 /// Reads a signal as people write it: `TERM`, `SIGTERM`, `term` or `15`.
-pub(crate) fn parse(text: &str) -> Result<u8, String> {
+pub fn parse(text: &str) -> Result<u8, String> {
     let wanted = text.to_ascii_uppercase();
     let wanted = wanted.strip_prefix("SIG").unwrap_or(&wanted);
     let named = |number: &u8| {

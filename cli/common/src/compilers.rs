@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use tombolo::{Isa, Target};
+use clap::CommandFactory;
+use tombolo::Isa;
 use tombolo_machine::Image;
 use tombolo_machine::build::gcc::{CompileError, Outcome, Said, names};
 
@@ -12,7 +13,7 @@ use crate::failure::Failure;
 use crate::text;
 
 /// Adds the instruction sets of a list like `x86_64,aarch64`, of those that are `known`; fails with the name that is not.
-pub(crate) fn add_isas<'a>(isas: &mut Vec<Isa>, list: &'a str, known: &[Isa]) -> Result<(), &'a str> {
+pub fn add_isas<'a>(isas: &mut Vec<Isa>, list: &'a str, known: &[Isa]) -> Result<(), &'a str> {
     for name in list.split(',') {
         let isa = Isa::from_name(name).filter(|isa| known.contains(isa)).ok_or(name)?;
         if !isas.contains(&isa) {
@@ -23,7 +24,7 @@ pub(crate) fn add_isas<'a>(isas: &mut Vec<Isa>, list: &'a str, known: &[Isa]) ->
 }
 
 /// Passes on what compilers said and what was asked of them, for so many instruction sets; an error if one failed.
-pub(crate) fn pass_on(outcome: Outcome, isas: usize) -> Result<(), Failure> {
+pub fn pass_on(outcome: Outcome, isas: usize) -> Result<(), Failure> {
     show_said(&outcome.said, isas);
     if !outcome.failed.is_empty() {
         return Err(CompileError::Failed { isas: outcome.failed }.into());
@@ -44,22 +45,20 @@ fn show_said(said: &[Said], isas: usize) {
 }
 
 /// Says what has been made, to whoever wants to know.
-pub(crate) fn say_made(context: &Context, made: Option<&(impl AsRef<Path>, Image)>) {
+pub fn say_made(context: &Context, made: Option<&(impl AsRef<Path>, Image)>) {
     if let Some((path, image)) = made
         && context.verbose
     {
-        let targets: Vec<&str> = image.targets().into_iter().map(Target::name).collect();
-        let size = text::bytes(image.as_bytes().len() as u64);
-        context.say(format!("{}: {size}, for {}", path.as_ref().display(), targets.join(", ")));
+        context.say(text::packed(path.as_ref(), image).trim_end());
     }
 }
 
-/// The help of a command whose usual option would come too late: gcc's words may stand before it.
-pub(crate) fn help(name: &str) -> String {
-    use clap::CommandFactory;
-    let mut command = crate::arguments::Arguments::command();
-    command.build();
-    match command.find_subcommand_mut(name) {
+/// The help of command `name` of a program, for a command whose usual option would come too late: gcc's words may stand before it.
+#[must_use]
+pub fn help<P: CommandFactory>(name: &str) -> String {
+    let mut program = P::command();
+    program.build();
+    match program.find_subcommand_mut(name) {
         Some(command) => command.render_long_help().to_string(),
         None => String::new(),
     }

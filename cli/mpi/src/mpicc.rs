@@ -8,7 +8,7 @@ use tombolo_machine::build::gcc::{ISAS, names};
 use tombolo_mpi::Installation;
 use tombolo_mpi::compile::{Abi, Compilation, CompileError, Request};
 
-use super::compilers;
+use crate::compilers;
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
@@ -110,7 +110,7 @@ fn usage(message: &str) -> Failure {
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let wanted = Wanted::read(&options.words)?;
     if wanted.help {
-        return print(compilers::help("mpicc"));
+        return print(compilers::help::<crate::Arguments>("mpicc"));
     }
     let mut installations = wanted.installations(&Kit::locate()?)?;
     let compilation = loop {

@@ -2,12 +2,16 @@
 
 mod table;
 
+use std::path::Path;
 use std::time::Duration;
 
-pub(crate) use table::Table;
+use tombolo::Target;
+use tombolo_machine::Image;
+
+pub use table::Table;
 
 /// A time span in two or three digits: `0.8 s`, `2m 05s`, `3h 20m`, `4d 07h`.
-pub(crate) fn duration(time: Duration) -> String {
+pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..10 => format!("{:.1} s", (time.as_secs_f64() * 10.0).floor() / 10.0),
@@ -19,7 +23,7 @@ pub(crate) fn duration(time: Duration) -> String {
 }
 
 /// A number of bytes with a binary prefix: `512 B`, `1.5 KiB`, `64 MiB`.
-pub(crate) fn bytes(count: u64) -> String {
+pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = count as f64;
     let mut unit = 0;
@@ -32,17 +36,24 @@ pub(crate) fn bytes(count: u64) -> String {
 }
 
 /// `1 domain`, `2 domains`.
-pub(crate) fn count(number: usize, noun: &str) -> String {
+pub fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
+/// One line about an image that was made: `job.tbi: 1.2 MiB, for x86_64, aarch64`.
+#[must_use]
+pub fn packed(path: &Path, image: &Image) -> String {
+    let targets: Vec<&str> = image.targets().into_iter().map(Target::name).collect();
+    format!("{}: {}, for {}\n", path.display(), bytes(image.as_bytes().len() as u64), targets.join(", "))
+}
+
 /// The text with line breaks and what a terminal would obey made visible.
-pub(crate) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// The text without what a terminal would obey, its lines kept.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     text.lines().map(one_line).collect::<Vec<_>>().join("\n")
 }
 

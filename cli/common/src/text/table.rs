@@ -4,21 +4,21 @@ use anstyle::Style;
 
 /// Which side of its column a cell stands on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Align {
+enum Align {
     Left,
     Right,
 }
 
 /// Columns as wide as their widest cell, two blanks apart.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub struct Table {
     columns: Vec<(&'static str, Align)>,
     rows: Vec<Vec<(String, Style)>>,
 }
 
 impl Table {
     /// A table with these column heads; a head that ends in `>` is of a column of numbers.
-    pub(crate) fn new(heads: &[&'static str]) -> Table {
+    pub fn new(heads: &[&'static str]) -> Table {
         let column = |head: &&'static str| match head.strip_suffix('>') {
             Some(head) => (head, Align::Right),
             None => (*head, Align::Left),
@@ -27,17 +27,17 @@ impl Table {
     }
 
     /// Adds a row; missing cells are empty.
-    pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         self.styled_row(cells.map(|cell| (cell, Style::new())));
     }
 
     /// Adds a row with a style for each cell.
-    pub(crate) fn styled_row<const N: usize>(&mut self, cells: [(String, Style); N]) {
+    pub fn styled_row<const N: usize>(&mut self, cells: [(String, Style); N]) {
         self.rows.push(cells.into());
     }
 
     /// The table with its heads; the styles only if `colour`.
-    pub(crate) fn render(&self, colour: bool) -> String {
+    pub fn render(&self, colour: bool) -> String {
         let width = |index: usize, head: &str| {
             let cells = self.rows.iter().filter_map(|row| row.get(index));
             cells.map(|(text, _)| text.chars().count()).fold(head.chars().count(), usize::max)

@@ -8,9 +8,9 @@ use tombolo_bench::suite::{self, Failed, Peer, Results, Schedule};
 use tombolo_bench::{bulk, report};
 use tombolo_machine::{Kit, Machine, Node, NodeKind, VmNode};
 
-use super::bench::showing;
-use super::bench_network::NetworkMachine;
-use super::bench_suite::{Measure, Share, absent, beside, run_program, with_machine};
+use super::command::showing;
+use super::network::NetworkMachine;
+use super::suite::{Measure, Share, absent, beside, run_program, with_machine};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
@@ -100,7 +100,7 @@ pub(crate) fn run(context: &Context, options: &BulkOptions) -> Result<u8, Failur
         });
     }
     if options.measures(Part::Nodes) {
-        add_nodes(context, &own, (options, schedule), &mut results);
+        add_nodes(context, (options, schedule), &mut results);
     }
     if options.measures(Part::Network) {
         add_network(context, (options, schedule), &mut results);
@@ -141,13 +141,8 @@ fn compare(
 }
 
 /// Bulk data across the links of the machine of the file that was named, or of the one that is up if there is one.
-fn add_nodes(
-    context: &Context,
-    own: &Path,
-    (options, schedule): (&BulkOptions, Schedule),
-    results: &mut Results,
-) {
-    let measured = with_machine(context, own, options.up.as_deref(), |domain| {
+fn add_nodes(context: &Context, (options, schedule): (&BulkOptions, Schedule), results: &mut Results) {
+    let measured = with_machine(context, options.up.as_deref(), |domain| {
         let image = Kit::locate()?.root().join("images/bench.tbi");
         showing(context, |progress| bulk::add_nodes(results, (domain, &image), schedule, progress));
         Ok(())
@@ -247,7 +242,7 @@ mod tests {
 
     #[test]
     fn the_virtual_machines_of_a_file_are_those_with_their_settings() {
-        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../machines/zoo.toml");
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines/zoo.toml");
         let context =
             Context { machine: None, colour: false, colour_errors: false, quiet: true, verbose: false };
         let found = virtual_machines(&context, Some(&file)).expect("the file");

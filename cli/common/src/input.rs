@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 const PIECE_BYTES: usize = 8 << 10;
 
 /// Whether the standard input is there for us: reading from a terminal in the background would stop the job.
-pub(crate) fn is_ours() -> bool {
+pub fn is_ours() -> bool {
     let input = io::stdin();
     if !input.is_terminal() {
         return true;
@@ -22,7 +22,7 @@ pub(crate) fn is_ours() -> bool {
 
 /// Passes the standard input on, to its end, from a thread of its own. The thread is not waited for: it may be
 /// in a read that never ends.
-pub(crate) fn forward_to(child: Child) {
+pub fn forward_to(child: Child) {
     std::thread::spawn(move || {
         let mut piece = vec![0; PIECE_BYTES];
         loop {
@@ -37,7 +37,7 @@ pub(crate) fn forward_to(child: Child) {
 
 /// Passes the standard input on to all of them, the same to each, as fast as the slowest takes it. One that has ended is
 /// left out.
-pub(crate) fn forward_to_all(mut children: Vec<Child>) {
+pub fn forward_to_all(mut children: Vec<Child>) {
     std::thread::spawn(move || {
         let mut piece = vec![0; PIECE_BYTES];
         while !children.is_empty() {

@@ -4,8 +4,8 @@ use clap::Args;
 use tombolo_bench::suite::{Peer, Results};
 use tombolo_bench::{report, rpc};
 
-use super::bench::showing;
-use super::bench_suite::{Measure, Share, absent, beside, run_program};
+use super::command::showing;
+use super::suite::{Measure, Share, absent, beside, run_program};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 

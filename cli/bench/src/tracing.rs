@@ -1,4 +1,4 @@
-//! `tombolo trace cost`
+//! `tombolo bench tracing`
 
 use clap::Args;
 use tombolo_bench::tracing::{Costs, measure};
@@ -15,8 +15,8 @@ use crate::text::Table;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  tombolo trace cost
-  tombolo trace cost --json | jq .off_per_operation_ns")]
+  tombolo bench tracing
+  tombolo bench tracing --json | jq .off_per_operation_ns")]
 pub(super) struct Options {
     /// How often each part is measured, up to 1,000,000
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]

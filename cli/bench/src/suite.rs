@@ -12,11 +12,12 @@ use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers}
 use tombolo_bench::{bulk, latency, omp, report, ring, rpc};
 use tombolo_machine::{Kit, Machine};
 
-use super::bench::showing;
-use super::bench_omp;
+use super::command::showing;
+use super::omp as openmp;
 use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
 use crate::text::one_line;
+use tombolo_cli_common::programs::front;
 
 /// How long each row of the distribution takes: eight rows.
 const DISTRIBUTION: Duration = Duration::from_secs(4);
@@ -191,7 +192,7 @@ pub(crate) fn run_all(context: &Context, options: &AllOptions) -> Result<u8, Fai
     if options.peers.is_empty() {
         add_distribution(context, options, &mut results);
         add_openmp(context, options, &mut results);
-        add_links(context, &own, options, &mut results);
+        add_links(context, options, &mut results);
     }
     if let Some(path) = &options.json {
         std::fs::write(path, results.to_json())
@@ -217,16 +218,16 @@ fn add_distribution(context: &Context, options: &AllOptions, results: &mut Resul
 
 /// What OpenMP costs on this host.
 fn add_openmp(context: &Context, options: &AllOptions, results: &mut Results) {
-    match bench_omp::measure(context, None, &options.to_openmp()) {
+    match openmp::measure(context, None, &options.to_openmp()) {
         Ok(report) => results.openmp = Some(report),
         Err(error) => results.failed.push(Failed::new("what OpenMP costs", &error)),
     }
 }
 
 /// The links of the machine of the file that was named, or of the one that is up if there is one.
-fn add_links(context: &Context, own: &Path, options: &AllOptions, results: &mut Results) {
+fn add_links(context: &Context, options: &AllOptions, results: &mut Results) {
     let mut links = None;
-    let measured = with_machine(context, own, options.up.as_deref(), |domain| {
+    let measured = with_machine(context, options.up.as_deref(), |domain| {
         links = Some(measure_links(context, options, domain)?);
         Ok(())
     });
@@ -245,13 +246,12 @@ fn add_links(context: &Context, own: &Path, options: &AllOptions, results: &mut 
 /// Does something with the machine of `file`, brought up for it, or else with the one that is up, if there is one.
 pub(super) fn with_machine(
     context: &Context,
-    own: &Path,
     file: Option<&Path>,
     run: impl FnOnce(&Domain) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     match file {
         Some(file) => {
-            let machine = Brought::up(own, file)?;
+            let machine = Brought::up(file)?;
             run(&Domain::attach_to_machine(&machine.name)?)
         }
         None => match context.attach_running() {
@@ -280,17 +280,18 @@ struct Brought {
 }
 
 impl Brought {
-    fn up(own: &Path, file: &Path) -> Result<Brought, Failure> {
+    fn up(file: &Path) -> Result<Brought, Failure> {
+        let program = front()?;
         let name = Machine::open(file)?.name().to_owned();
-        let command = || format!("run {} up {}", own.display(), file.display());
-        let mut up = Command::new(own);
+        let command = || format!("run {} up {}", program.display(), file.display());
+        let mut up = Command::new(&program);
         up.args(["--quiet", "--machine", &name, "up"]).arg(file).stdin(Stdio::null()).stdout(Stdio::null());
         let output = up.stderr(Stdio::piped()).output().map_err(Failure::system(command()))?;
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
             return Err(suite::Error::File { path: file.to_owned(), why }.into());
         }
-        Ok(Brought { name, program: own.to_owned() })
+        Ok(Brought { name, program })
     }
 }
 

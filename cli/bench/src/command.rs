@@ -12,12 +12,13 @@ use tombolo_bench::ring::{self, Report, Schedule, Shape};
 use tombolo_bench::{latency, waitset};
 use tombolo_machine::Kit;
 
-use super::bench_bulk::{self, BulkOptions};
-use super::bench_mpi::{self, MpiOptions};
-use super::bench_mpi_network::{self, NetworkOptions};
-use super::bench_omp::{self, OmpOptions};
-use super::bench_rpc::{self, RpcOptions};
-use super::bench_suite::{self, AllOptions, FarOptions, ReportOptions};
+use super::bulk::{self, BulkOptions};
+use super::mpi::{self, MpiOptions};
+use super::mpi_network::{self, NetworkOptions};
+use super::omp::{self, OmpOptions};
+use super::rpc::{self, RpcOptions};
+use super::suite::{self, AllOptions, FarOptions, ReportOptions};
+use super::tracing;
 use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
 use crate::text::one_line;
@@ -33,7 +34,8 @@ Examples:
   tombolo bench rpc                      typed calls beside bare rings
   tombolo bench bulk                     bulk data and what copies it
   tombolo bench mpi                      MPI, beside what else carries it
-  tombolo bench omp                      OpenMP, beside libgomp and libomp")]
+  tombolo bench omp                      OpenMP, beside libgomp and libomp
+  tombolo bench tracing                  what counters and traces cost")]
 pub(crate) struct Options {
     #[command(subcommand)]
     command: BenchCommand,
@@ -50,6 +52,7 @@ enum BenchCommand {
     #[command(hide = true)]
     MpiNetwork(NetworkOptions),
     Omp(OmpOptions),
+    Tracing(tracing::Options),
     All(AllOptions),
     Report(ReportOptions),
     #[command(hide = true)]
@@ -222,14 +225,15 @@ impl RingOptions {
 /// Status 1 when a link could not be measured; the report says which and why.
 pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     match &options.command {
-        BenchCommand::All(options) => bench_suite::run_all(context, options),
-        BenchCommand::Rpc(options) => bench_rpc::run(context, options),
-        BenchCommand::Bulk(options) => bench_bulk::run(context, options),
-        BenchCommand::Mpi(options) => bench_mpi::run(context, options),
-        BenchCommand::MpiNetwork(options) => bench_mpi_network::run(options),
-        BenchCommand::Omp(options) => bench_omp::run(context, options),
-        BenchCommand::Report(options) => bench_suite::run_report(options),
-        BenchCommand::Far(options) => bench_suite::run_far(options),
+        BenchCommand::All(options) => suite::run_all(context, options),
+        BenchCommand::Rpc(options) => rpc::run(context, options),
+        BenchCommand::Bulk(options) => bulk::run(context, options),
+        BenchCommand::Mpi(options) => mpi::run(context, options),
+        BenchCommand::MpiNetwork(options) => mpi_network::run(options),
+        BenchCommand::Omp(options) => omp::run(context, options),
+        BenchCommand::Tracing(options) => tracing::run(context, options).map(|()| 0),
+        BenchCommand::Report(options) => suite::run_report(options),
+        BenchCommand::Far(options) => suite::run_far(options),
         BenchCommand::Ring(options) => {
             let report = measure(context, options)?;
             print(if options.json { report.to_json() } else { report.table() })?;
@@ -282,13 +286,10 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::arguments::Arguments;
-    use crate::command::Command;
+    use crate::{Arguments, Command};
 
     fn parse(line: &str) -> Result<ring::Options, clap::Error> {
-        let Command::Bench(options) = Arguments::try_parse_from(line.split(' '))?.command else {
-            unreachable!("the line is one of `bench`")
-        };
+        let Command::Bench(options) = Arguments::try_parse_from(line.split(' '))?.command;
         let BenchCommand::Ring(options) = options.command else { unreachable!("and of `bench ring`") };
         Ok(options.to_bench().unwrap())
     }

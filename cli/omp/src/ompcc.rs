@@ -7,7 +7,7 @@ use tombolo_machine::build::gcc::{ISAS, names};
 use tombolo_omp_image::compile::{Compilation, Request};
 use tombolo_omp_image::{Installation, Report};
 
-use super::compilers;
+use crate::compilers;
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
 use crate::text::{self, Table};
@@ -108,7 +108,7 @@ fn usage(message: &str) -> Failure {
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let wanted = Wanted::read(&options.words)?;
     if wanted.help {
-        return print(compilers::help("ompcc"));
+        return print(compilers::help::<crate::Arguments>("ompcc"));
     }
     let installations = wanted.installations(&Kit::locate()?)?;
     let isas = installations.len();

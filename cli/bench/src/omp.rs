@@ -8,10 +8,11 @@ use tombolo_bench::omp::{self, Section, Tools};
 use tombolo_machine::Kit;
 use tombolo_machine::build::Scratch;
 
-use super::bench::showing;
-use super::bench_suite::with_machine;
+use super::command::showing;
+use super::suite::with_machine;
 use crate::context::{Context, print};
 use crate::failure::Failure;
+use tombolo_cli_common::programs::front;
 
 /// Measures OpenMP: what constructs cost and how regions run, beside GCC's libgomp and LLVM's libomp
 ///
@@ -107,17 +108,16 @@ pub(super) fn measure(
     up: Option<&Path>,
     options: &omp::Options,
 ) -> Result<omp::Report, Failure> {
-    let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
     let scratch = Scratch::new()?;
     let mut tools = Tools {
-        tombolo: own.clone(),
+        tombolo: front()?,
         kit: Kit::locate()?.root().to_owned(),
         machine: context.machine.clone(),
         scratch: scratch.path().to_owned(),
     };
     let mut report = None;
     if options.wants(Section::Nodes) {
-        with_machine(context, &own, up, |domain| {
+        with_machine(context, up, |domain| {
             tools.machine = Some(domain.machine_name().to_owned());
             report = Some(on_stacks(context, &tools, foreign(&domain.nodes()?), options)?);
             Ok(())

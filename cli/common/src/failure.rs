@@ -1,0 +1,260 @@
+//! How a command fails: a sentence, perhaps a hint, and an exit status.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+
+use anstyle::{AnsiColor, Style};
+use tombolo::{Error, Fault};
+use tombolo_machine::file::FileError as MachineFileError;
+use tombolo_machine::image::ImageError;
+use tombolo_trace::file::FileError;
+use tombolo_trace::merge::Impossible;
+use tombolo_transport::wrap::capture::CaptureError;
+
+use crate::text::{one_line, printable};
+
+/// Something went wrong at run time. Every error converts into [`Failure::Other`], so that `?` works with all of them.
+#[derive(Debug)]
+pub enum Failure {
+    /// An error of a library. It may have several lines, as those of compilers and monitors do.
+    Other(Box<dyn std::error::Error + Send + Sync>),
+    /// Nothing to look at.
+    NothingUp,
+    /// The machine that was named is not up.
+    NotUp(String),
+    /// It is up already.
+    UpAlready(String),
+    /// The command line makes no sense, by itself or with the machine that is there.
+    Usage {
+        /// What is wrong with it.
+        message: String,
+        /// What to do instead.
+        hint: Option<&'static str>,
+    },
+    /// A job did not end well; the programs' output has been shown.
+    Job {
+        /// Which program, and how it ended.
+        message: String,
+        /// The exit status that says so.
+        status: u8,
+    },
+    /// An interface file with mistakes, drawn: begins with `error:` by itself.
+    Interface(String),
+    /// The operating system refused something.
+    System {
+        /// What was tried: "open x".
+        operation: String,
+        /// Its error.
+        source: io::Error,
+    },
+    /// A program of the installation is missing.
+    NoProgram {
+        /// Its file name.
+        program: &'static str,
+        /// Where it would lie.
+        folder: PathBuf,
+    },
+    /// A trace file is damaged, or is not one.
+    TraceFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: FileError,
+        /// What comes before the damage is of use.
+        usable: bool,
+    },
+    /// A capture is damaged, or is not one.
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: CaptureError,
+    },
+    /// A program did not send what it had sent when it was captured.
+    Diverged {
+        /// The capture.
+        path: PathBuf,
+        /// Where in it.
+        offset_bytes: u64,
+        /// The difference.
+        what: String,
+    },
+    /// A trace of what cannot have been.
+    TraceOrder {
+        /// The file.
+        path: PathBuf,
+        /// The contradiction.
+        source: Impossible,
+    },
+    /// The output cannot be written.
+    Output(io::Error),
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        Failure::Other(Box::new(error))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Other(error) => error.fmt(f),
+            Failure::NothingUp => f.write_str("no machine is up"),
+            Failure::NotUp(name) => write!(f, "machine '{name}' is not up"),
+            Failure::UpAlready(name) => write!(f, "machine '{name}' is up already"),
+            Failure::Usage { message, .. } | Failure::Job { message, .. } | Failure::Interface(message) => {
+                f.write_str(message)
+            }
+            Failure::System { operation, source } => write!(f, "cannot {operation}: {source}"),
+            Failure::NoProgram { program, folder } => {
+                write!(f, "this command is the program {program}, which is not in {}", folder.display())
+            }
+            Failure::TraceFile { path, source, .. } => write!(f, "{}: {source}", path.display()),
+            Failure::Capture { path, source } => write!(f, "{}: {source}", path.display()),
+            Failure::Diverged { path, offset_bytes, what } => {
+                write!(f, "{}: at byte {offset_bytes}: {what}", path.display())
+            }
+            Failure::TraceOrder { path, source } => write!(f, "{}: {source}", path.display()),
+            Failure::Output(error) => write!(f, "cannot write the output: {error}"),
+        }
+    }
+}
+
+/// What a shell shows for a program that SIGPIPE ended.
+pub const BROKEN_PIPE_STATUS: u8 = 141;
+
+impl Failure {
+    /// For `map_err`: the system refused `operation`, such as "open x".
+    pub fn system(operation: impl Into<String>) -> impl FnOnce(io::Error) -> Failure {
+        move |source| Failure::System { operation: operation.into(), source }
+    }
+
+    /// The exit status that tells it.
+    #[must_use]
+    pub fn status(&self) -> u8 {
+        match self {
+            Failure::Job { status, .. } => *status,
+            Failure::Usage { .. } => 2,
+            Failure::Output(error) if error.kind() == ErrorKind::BrokenPipe => BROKEN_PIPE_STATUS,
+            _ => 1,
+        }
+    }
+
+    /// The error of a library that this is, if it is of that type.
+    #[must_use]
+    pub fn cause<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        match self {
+            Failure::Other(error) => error.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// What to do about it, where the sentence itself does not say.
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Failure::NothingUp => {
+                "`tombolo up` brings one up; `tombolo run` starts one for this host by itself"
+            }
+            Failure::NotUp(_) => "`tombolo status` shows which machines are up",
+            Failure::UpAlready(name) => {
+                return Some(format!(
+                    "use it as it is (`tombolo status`), or take it down first: `tombolo down --machine {name}`"
+                ));
+            }
+            Failure::Usage { hint, .. } => return hint.map(str::to_owned),
+            Failure::NoProgram { .. } => {
+                "install the whole package, or build it in the source tree: `make build` there"
+            }
+            Failure::Other(_) => return self.hint_on_cause(),
+            Failure::TraceFile { usable: true, .. } => "--salvage uses what comes before that",
+            _ => return None,
+        };
+        Some(hint.to_owned())
+    }
+
+    fn hint_on_cause(&self) -> Option<String> {
+        if let Some(Error::Monitor(Fault::NoSuchNode { available, .. })) = self.cause()
+            && available.len() == 1
+        {
+            return Some(
+                "that is this host alone; `tombolo up` brings up a machine with more nodes".to_owned(),
+            );
+        }
+        match self.cause() {
+            Some(ImageError::Unreadable { path, .. }) if path.is_dir() => {
+                Some(format!("that is a folder: `tombolo build {}` makes an image of it", path.display()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Shows it on standard error.
+    pub fn report(&self, colour: bool) {
+        eprint_quietly(&self.render(colour));
+    }
+
+    fn render(&self, colour: bool) -> String {
+        if self.status() == BROKEN_PIPE_STATUS {
+            return String::new();
+        }
+        let (error, hint) = if colour { (ERROR, HINT) } else { (Style::new(), Style::new()) };
+        let mut text = match self {
+            Failure::Interface(drawn) => format!("{drawn}\n"),
+            Failure::Other(_) => match self.cause() {
+                // A report shows the file's own lines and starts with `error:` by itself.
+                Some(MachineFileError::Invalid(report)) => report.render(colour),
+                _ => format!("{error}error:{error:#} {}\n", printable(&self.to_string())),
+            },
+            _ => format!("{error}error:{error:#} {}\n", one_line(&self.to_string())),
+        };
+        if let Some(advice) = self.hint() {
+            text.push_str(&format!("{hint}hint:{hint:#} {advice}\n"));
+        }
+        text
+    }
+}
+
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const HINT: Style = AnsiColor::Cyan.on_default().bold();
+
+/// Writes to standard error; whoever closed it does not want to know.
+pub fn eprint_quietly(text: &str) {
+    let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_one_sentence_and_a_hint() {
+        assert_eq!(
+            Failure::UpAlready("duo".into()).render(false),
+            "error: machine 'duo' is up already\nhint: use it as it is (`tombolo status`), or take it down \
+             first: `tombolo down --machine duo`\n"
+        );
+        let system = Failure::system("open x")(io::Error::from(ErrorKind::NotFound));
+        assert_eq!(system.render(false), "error: cannot open x: entity not found\n");
+        assert_eq!(system.status(), 1);
+        assert!(system.render(true).starts_with("\x1b[1m\x1b[31merror:\x1b[0m cannot"));
+    }
+
+    #[test]
+    fn a_closed_pipe_is_told_by_the_status_alone() {
+        let closed = Failure::Output(ErrorKind::BrokenPipe.into());
+        assert_eq!((closed.render(false).as_str(), closed.status()), ("", 141));
+        assert_eq!(Failure::Output(ErrorKind::StorageFull.into()).status(), 1);
+    }
+
+    #[test]
+    fn mistakes_in_a_machine_file_keep_their_lines() {
+        let report =
+            tombolo_machine::Machine::parse("name = 3", std::path::Path::new("m.toml"), tombolo::Isa::X86_64);
+        let failure = Failure::from(MachineFileError::Invalid(report.unwrap_err()));
+        let text = failure.render(false);
+        assert!(text.starts_with("error: ") && text.contains(" --> m.toml:1:8\n"), "{text}");
+        assert_eq!(failure.status(), 1);
+    }
+}

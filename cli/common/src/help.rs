@@ -1,0 +1,57 @@
+//! What holds for the help of every command, for tests of the programs that have them.
+
+use clap::Command;
+
+/// Panics if the help of a command, or of one below it, shows no example. Hidden commands are exempt: programs start them.
+///
+/// # Panics
+/// With the help text that has no example.
+pub fn assert_examples(command: &mut Command, path: &str) {
+    let help = command.render_long_help().to_string();
+    assert!(help.contains("Example"), "{path} --help shows no example:\n{help}");
+    for subcommand in command.get_subcommands_mut().filter(|subcommand| !subcommand.is_hide_set()) {
+        let path = format!("{path} {}", subcommand.get_name());
+        assert_examples(subcommand, &path);
+    }
+}
+
+/// Panics if an example in the help of a command is refused by `parse`. Returns how many were tried: examples of other
+/// programs' commands are left out.
+///
+/// # Panics
+/// With the example that is refused, and why.
+pub fn assert_examples_parse(
+    command: &mut Command,
+    parse: impl Fn(&[&str]) -> Result<(), clap::Error>,
+) -> usize {
+    let known: Vec<String> = command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let mut texts = Vec::new();
+    collect(command, &mut texts);
+    let mut tried = 0;
+    for line in texts.iter().flat_map(|text| text.lines()) {
+        let Some(words) = example(line) else { continue };
+        if !words.iter().any(|word| known.iter().any(|name| name == word)) {
+            continue;
+        }
+        let result = parse(&words);
+        assert!(result.is_ok(), "{line}\n{}", result.unwrap_err());
+        tried += 1;
+    }
+    tried
+}
+
+fn collect(command: &mut Command, texts: &mut Vec<String>) {
+    texts.extend(command.get_after_help().map(ToString::to_string));
+    command.get_subcommands_mut().for_each(|subcommand| collect(subcommand, texts));
+}
+
+/// The words of an example: a line that starts with the command, up to two blanks before its explanation or what a shell would
+/// take for itself.
+fn example(line: &str) -> Option<Vec<&str>> {
+    let text = line.strip_prefix("  ")?;
+    let start = text.find("tombolo ")?;
+    let piped = text[..start].is_empty() || text[..start].ends_with("| ");
+    let text = text[start..].split("  ").next()?;
+    let text = text.split(" | ").next()?.split(" >").next()?.split(" <").next()?;
+    piped.then(|| text.split_whitespace().collect())
+}

@@ -1,0 +1,33 @@
+//! What the programs behind the command `tombolo` share: global options, errors and how they are shown, output of domains.
+//!
+//! `tombolo` itself has the commands that every machine needs. Those with heavy dependencies are programs of their own beside
+//! it, which it runs ([`programs`]).
+
+pub mod arguments;
+pub mod compilers;
+pub mod context;
+pub mod failure;
+pub mod help;
+pub mod input;
+pub mod output;
+pub mod programs;
+pub mod signals;
+pub mod text;
+
+use std::process::ExitCode;
+
+use arguments::Global;
+use context::Context;
+use failure::Failure;
+
+/// Runs a command to its exit status; a failure is shown on standard error.
+pub fn run(global: &Global, command: impl FnOnce(&Context) -> Result<u8, Failure>) -> ExitCode {
+    let context = Context::new(global);
+    match command(&context) {
+        Ok(status) => ExitCode::from(status),
+        Err(failure) => {
+            failure.report(context.colour_errors);
+            ExitCode::from(failure.status())
+        }
+    }
+}

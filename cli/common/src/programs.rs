@@ -1,0 +1,122 @@
+//! The programs behind the command: `tombolo`, and those with heavy dependencies, which lie beside it and are run by it.
+//!
+//! Each of them takes the whole command line, so `tombolo bench ring` and `tombolo-bench bench ring` are the same. In a build
+//! folder of the source tree a program is built when it is first wanted; an installation has all of them.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// The command that users type.
+pub const FRONT: &str = "tombolo";
+
+/// A program beside `tombolo`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Program {
+    /// Its file name.
+    pub name: &'static str,
+    /// The package that it is built from, in the folder `cli` of the source tree.
+    pub package: &'static str,
+}
+
+/// `tombolo bench`.
+pub const BENCH: Program = Program { name: "tombolo-bench", package: "tombolo-cli-bench" };
+/// `tombolo top` and `tombolo web`.
+pub const WATCH: Program = Program { name: "tombolo-watch", package: "tombolo-cli-watch" };
+/// `tombolo mpirun` and `tombolo mpicc`.
+pub const MPI: Program = Program { name: "tombolo-mpi", package: "tombolo-cli-mpi" };
+/// `tombolo ompcc`.
+pub const OMP: Program = Program { name: "tombolo-omp", package: "tombolo-cli-omp" };
+
+/// What `tombolo --help` says of each command of another program.
+pub mod about {
+    /// `tombolo bench`
+    pub const BENCH: &str = "Measures what things cost";
+    /// `tombolo mpicc`
+    pub const MPICC: &str = "Compiles an MPI program in C or C++ for every instruction set";
+    /// `tombolo mpirun`
+    pub const MPIRUN: &str = "Runs MPI programs on the nodes of a machine, unmodified";
+    /// `tombolo ompcc`
+    pub const OMPCC: &str = "Compiles an OpenMP program in C or C++ for every instruction set, with everything at equal addresses";
+    /// `tombolo top`
+    pub const TOP: &str = "Shows a machine in the terminal, live";
+    /// `tombolo web`
+    pub const WEB: &str = "Shows a machine in a browser, live";
+}
+
+/// Replaces this process by `program`, with this process's arguments.
+///
+/// # Errors
+/// [`Failure::NoProgram`] where the program is neither beside this one nor can be built.
+pub fn become_program(context: &Context, program: Program) -> Result<u8, Failure> {
+    let path = find_or_build(context, program)?;
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let error = Command::new(&path).args(arguments).exec();
+    Err(Failure::System { operation: format!("run {}", path.display()), source: error })
+}
+
+/// The path of `tombolo`, for a program beside it.
+///
+/// # Errors
+/// [`Failure::System`] where this program's own path cannot be read.
+pub fn front() -> Result<PathBuf, Failure> {
+    Ok(folder()?.join(FRONT))
+}
+
+fn folder() -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().map_err(Failure::system("find this program"))?;
+    Ok(own.parent().map(Path::to_owned).unwrap_or_default())
+}
+
+fn find_or_build(context: &Context, program: Program) -> Result<PathBuf, Failure> {
+    let folder = folder()?;
+    let path = folder.join(program.name);
+    if path.is_file() {
+        return Ok(path);
+    }
+    let missing = || Failure::NoProgram { program: program.name, folder: folder.clone() };
+    let tree = source_tree(&folder).ok_or_else(missing)?;
+    context.say(format!("building {}, which is not there yet", program.name));
+    build(&folder, &tree, program).map_err(Failure::system(format!("build {}", program.name)))?;
+    if path.is_file() { Ok(path) } else { Err(missing()) }
+}
+
+/// The source tree that a program in this folder was built in: a folder above it that has this crate.
+fn source_tree(folder: &Path) -> Option<PathBuf> {
+    let is_tree =
+        |path: &&Path| path.join("cli/common/src/programs.rs").is_file() && path.join("Cargo.toml").is_file();
+    folder.ancestors().find(is_tree).map(Path::to_owned)
+}
+
+/// Builds into the same folder, `<target>/<profile>`, as the program that runs was built into.
+fn build(folder: &Path, tree: &Path, program: Program) -> io::Result<()> {
+    let (Some(profile), Some(target)) = (folder.file_name(), folder.parent()) else {
+        return Err(io::Error::other("this program is in no build folder"));
+    };
+    // Cargo calls the folder of its profile `dev` so.
+    let profile = if profile == "debug" { "dev".into() } else { profile.to_owned() };
+    let mut cargo = Command::new("cargo");
+    cargo.arg("build").arg("--profile").arg(profile).args(["--package", program.package]);
+    cargo.arg("--target-dir").arg(target).current_dir(tree);
+    // Cargo says on standard error what it does; the output is the command's.
+    cargo.stdout(io::stderr());
+    let status = cargo.status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("cargo ended with {status}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_tree_is_found_from_a_build_folder_in_it_only() {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
+        assert_eq!(source_tree(&tree.join("target/release")), Some(tree));
+        assert_eq!(source_tree(Path::new("/usr/bin")), None);
+    }
+}
