@@ -16,8 +16,9 @@ export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: setup ## Brings a machine up and runs the main job on it; GRAPH=file picks the graph, ARGS= adds options
-	@cargo xtask kit --image communities --image litmus
+run: ## Brings a machine up and runs the main job on it; GRAPH=file picks the graph, ARGS= adds options
+	@sh scripts/setup.sh run "$(MACHINE)"
+	@cargo xtask kit --machine '$(MACHINE)' --image communities --image litmus
 	@TOMBOLO=$(TOMBOLO) KIT=$(TARGET)/kit MACHINE='$(MACHINE)' GRAPH='$(GRAPH)' sh scripts/run.sh $(ARGS)
 
 test: ## Runs every check: format, tidy, clippy, tests, loom, miri, foreign instruction sets, whole machines

@@ -3,6 +3,7 @@
 # when everything is there it does nothing.
 #
 # usage: setup.sh         what building and running need
+#        setup.sh run FILE    what the nodes of this machine file need
 #        setup.sh mpi     also what MPI for every instruction set needs
 #        setup.sh omp     also what OpenMP programs for unlike processors need
 #        setup.sh bench-omp   also what `tombolo bench omp` compares
@@ -22,6 +23,27 @@ case $purpose in
 run | mpi | omp | bench-omp | browser | test) ;;
 *) fail "unknown purpose '$purpose'; it is 'run', 'mpi', 'omp', 'bench-omp', 'browser' or 'test'" ;;
 esac
+
+# The foreign nodes of the machine file as words `kind:isa`; without a file, one of each kind and instruction set.
+nodes="vm:aarch64 bare:aarch64 bare:riscv64 user:aarch64 user:riscv64 user:s390x"
+if [ -n "${2:-}" ]; then
+    [ -r "$2" ] || fail "cannot read the machine file $2"
+    nodes=$(awk -F'"' '
+        function add() { if (kind != "" && kind != "host") print kind ":" isa; kind = ""; isa = "" }
+        /^\[/ { add() }
+        /^kind *=/ { kind = $2 }
+        /^isa *=/ { isa = $2 }
+        END { add() }' "$2")
+fi
+
+# Whether the machine has a node like this: needs '*:riscv64'
+needs() {
+    for node in $nodes; do
+        # shellcheck disable=SC2254 # a pattern
+        case $node in $1) return 0 ;; esac
+    done
+    return 1
+}
 
 PATH=$PATH:${HOME:-/root}/.cargo/bin
 # Debian's Rust stands in for rustup's by way of this folder, which the Makefile puts first on the path.
@@ -55,9 +77,10 @@ has_libc() { have "$1" && [ "$("$1" -print-file-name=libc.a)" != libc.a ]; }
 has_python() { have python3 && python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))'; }
 
 find_missing_packages() {
-    have qemu-system-aarch64 || want qemu-system-arm "virtual machines: node kind vm"
-    have qemu-system-riscv64 || want qemu-system-misc "boards of riscv64: node kind bare"
-    { have qemu-aarch64 && have qemu-riscv64 && have qemu-s390x; } ||
+    ! { needs 'vm:*' || needs 'bare:aarch64'; } || have qemu-system-aarch64 ||
+        want qemu-system-arm "virtual machines and boards of aarch64: node kinds vm and bare"
+    ! needs 'bare:riscv64' || have qemu-system-riscv64 || want qemu-system-misc "boards of riscv64: node kind bare"
+    ! needs 'user:*' || { have qemu-aarch64 && have qemu-riscv64 && have qemu-s390x; } ||
         want qemu-user "programs of foreign instruction sets on this kernel: node kind user"
     have gcc || want gcc "links programs of this host"
     has_libc gcc || want libc6-dev "C library of this host"
@@ -65,6 +88,8 @@ find_missing_packages() {
     have xz || want xz-utils "unpacks the virtual machine's kernel"
     for pair in aarch64:arm64 riscv64:riscv64 s390x:s390x; do
         isa=${pair%:*}
+        # Rust brings its own linker and C library for aarch64: a machine without other nodes needs no compiler for it.
+        needs "user:$isa" || { [ "$isa" = aarch64 ] && needs 'vm:*' && ! has_rustup; } || continue
         have "$isa-linux-gnu-gcc" || want "gcc-$isa-linux-gnu" "compiles and links programs for $isa"
         has_libc "$isa-linux-gnu-gcc" || want "libc6-dev-${pair#*:}-cross" "C library for $isa"
     done
@@ -149,7 +174,6 @@ install_packages() {
 
 # --- Rust --------------------------------------------------------------------------------------------
 
-FOREIGN_TARGETS="riscv64gc-unknown-linux-gnu s390x-unknown-linux-gnu"
 
 rust_is_new_enough() {
     have cargo && have rustc || return 1
@@ -177,8 +201,12 @@ prepare_rustup() {
         rust_is_new_enough || rustup -q default stable || return 1
         rust_is_new_enough || return 1
     fi
-    targets="aarch64-unknown-linux-musl $FOREIGN_TARGETS"
-    case $purpose in mpi | test) targets="$targets aarch64-unknown-none riscv64gc-unknown-none-elf" ;; esac
+    targets=
+    ! { needs 'vm:*' || needs 'user:aarch64'; } || targets="$targets aarch64-unknown-linux-musl"
+    ! needs 'user:riscv64' || targets="$targets riscv64gc-unknown-linux-gnu"
+    ! needs 'user:s390x' || targets="$targets s390x-unknown-linux-gnu"
+    ! needs 'bare:aarch64' || targets="$targets aarch64-unknown-none"
+    ! needs 'bare:riscv64' || targets="$targets riscv64gc-unknown-none-elf"
     # What is linked with OpenMP programs has to fit their C library.
     case $purpose in omp | test) targets="$targets x86_64-unknown-linux-musl" ;; esac
     targets=$(missing_targets "$targets")
@@ -245,6 +273,9 @@ prepare_debian_rust() {
     if [ "$purpose" = test ] && ! { [ -x /usr/bin/rustfmt ] && [ -x /usr/bin/cargo-clippy ]; }; then
         apt_install "$3" "$4" || return 1
     fi
+    # Its library for aarch64 is for glibc, which the linker of rustup's Rust does not know.
+    { have aarch64-linux-gnu-gcc && has_libc aarch64-linux-gnu-gcc; } ||
+        apt_install gcc-aarch64-linux-gnu libc6-dev-arm64-cross || return 1
     add_foreign_library "$5" arm64 aarch64-unknown-linux-gnu ||
         fail "Debian's Rust has no library for aarch64, without which there is no Arm node"
     warn "Debian's Rust has no libraries for riscv64 and s390x: nodes of these need rustup"
@@ -292,8 +323,9 @@ install_rust() {
 
 # One line on what there is now.
 summarise() {
-    qemu=$(qemu-system-aarch64 --version | sed -n '1s/.*version \([0-9.]*\).*/\1/p')
-    say "ready: QEMU $qemu, $(gcc --version | sed -n '1s/.* /gcc /p'), $(cargo --version | cut -d' ' -f1,2)"
+    qemu=
+    ! have qemu-system-aarch64 || qemu=$(qemu-system-aarch64 --version | sed -n '1s/.*version \([0-9.]*\).*/QEMU \1, /p')
+    say "ready: $qemu$(gcc --version | sed -n '1s/.* /gcc /p'), $(cargo --version | cut -d' ' -f1,2)"
 }
 
 install_packages

@@ -1,65 +1,31 @@
 //! `cargo xtask kit`: what nodes are made of, in `<target>/kit`.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
 
 use crate::failure::Failure;
 use crate::gomp;
+use crate::images::{IMAGES, Image, pack};
 use crate::mpi;
+use crate::needs::{Needs, RustTarget};
 use crate::omp;
 use crate::place::place;
-use crate::toolchain::{Toolchain, add_target, target_variable};
+use crate::toolchain::{add_target, target_variable};
 use crate::workspace::{Workspace, execute};
 
-/// An image of the kit: a program of the tree that runs on several nodes.
-#[derive(Debug)]
-struct Image {
-    /// What the image is called.
-    name: &'static str,
-    /// The folder of the program's package.
-    folder: &'static str,
-    package: &'static str,
-    program: &'static str,
-    /// Whether it runs on boards too.
-    bare: bool,
-}
+/// The programs behind the command that have heavy dependencies. The command runs them, and builds one that is missing.
+const PROGRAMS: [&str; 4] = ["bench", "mpi", "omp", "watch"];
 
-const IMAGES: &[Image] = &[
-    Image::new("pingpong", "examples/pingpong", "pingpong", "pingpong"),
-    Image::new("frames", "examples/frames", "frames", "frames"),
-    Image::new("communities", "examples/communities", "communities", "communities"),
-    Image::new("bench", "bench", "tombolo-bench", "bench-peer"),
-    Image::new("bare-pingpong", "examples/bare-pingpong", "bare-pingpong", "bare-pingpong").on_boards(),
-    Image::new("litmus", "testing/litmus", "tombolo-litmus", "tombolo-litmus").on_boards(),
-    Image::new("far-end", "testing/far-end", "tombolo-far-end", "tombolo-far-end").on_boards(),
-];
-
-impl Image {
-    const fn new(
-        name: &'static str,
-        folder: &'static str,
-        package: &'static str,
-        program: &'static str,
-    ) -> Self {
-        Self { name, folder, package, program, bare: false }
-    }
-
-    const fn on_boards(mut self) -> Self {
-        self.bare = true;
-        self
-    }
-}
-
-/// Instruction sets that there are boards of, and what Rust calls them.
-const BOARDS: [(&str, &str); 2] =
-    [("aarch64", "aarch64-unknown-none"), ("riscv64", "riscv64gc-unknown-none-elf")];
-
-/// Builds what nodes are made of: monitors for every instruction set, the VM's kernel, the examples' images.
+/// Builds what nodes are made of: monitors, the kernel of virtual machines, images of the examples.
 #[derive(Args, Default)]
 pub(crate) struct Options {
+    /// Build what the nodes of this machine file need, and nothing else
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["mpi", "omp"])]
+    machine: Option<PathBuf>,
+
     /// Build programs only; fetch no kernel and make no images
     #[arg(long)]
     programs_only: bool,
@@ -87,133 +53,118 @@ fn image(name: &str) -> Result<&'static Image, String> {
 /// Brings `<target>/kit` up to date. What has not changed is not touched, so caches by content stay good.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     let kit = workspace.target.join("kit");
-    build_for_host(workspace)?;
-    build_for_nodes(workspace, &kit)?;
-    build_for_boards(workspace, &kit)?;
-    gomp::build(workspace, &kit)?;
-    if options.programs_only {
-        return Ok(());
-    }
+    let needs = match &options.machine {
+        Some(file) => Needs::of_machine(file)?,
+        None => Needs::everything()?,
+    };
+    let images = match &options.images[..] {
+        _ if options.programs_only || options.mpi || options.omp => vec![],
+        [] => IMAGES.iter().collect(),
+        images => images.to_vec(),
+    };
+    build_for_host(workspace, &needs, &images)?;
+    build_for_nodes(workspace, &needs, &images)?;
+    build_for_boards(workspace, &needs, &images)?;
+    install_monitors(workspace, &needs, &kit)?;
     if options.mpi {
         return mpi::build(workspace, &kit);
     }
     if options.omp {
+        gomp::build(workspace, &kit)?;
         return omp::build(workspace, &kit);
     }
-    let images = match &options.images[..] {
-        [] => IMAGES.iter().collect(),
-        images => images.to_vec(),
-    };
-    compile_images(workspace, &images)?;
-    let mut fetch = Command::new("sh");
-    execute(fetch.current_dir(&workspace.root).arg("scripts/fetch-vm-kit.sh").arg(&workspace.target))?;
-    build_images(workspace, &kit.join("images"), &images)?;
-    // Whoever wants some of the images wants nothing else of the examples.
-    if !options.images.is_empty() {
-        return Ok(());
+    if !options.programs_only {
+        if needs.vm {
+            let mut fetch = Command::new("sh");
+            fetch.current_dir(&workspace.root).arg("scripts/fetch-vm-kit.sh").arg(&workspace.target);
+            execute(&mut fetch)?;
+        }
+        for image in &images {
+            pack(workspace, image, &needs, &kit.join("images"))?;
+        }
     }
-    mpi::build_if_reached(workspace, &kit)?;
-    omp::build_if_reached(workspace, &kit)
+    // Whoever names a machine or images wants those alone.
+    if needs.everything && options.images.is_empty() {
+        gomp::build(workspace, &kit)?;
+        if !options.programs_only {
+            mpi::build_if_reached(workspace, &kit)?;
+            omp::build_if_reached(workspace, &kit)?;
+        }
+    }
+    Ok(())
 }
 
-/// The command and the monitor of this machine itself.
-fn build_for_host(workspace: &Workspace) -> Result<(), Failure> {
+/// The command, the monitor of this machine itself, and images' programs for it, in one call of cargo: they share what they
+/// depend on. Of the programs with heavy dependencies only those that are there already are built for one machine.
+fn build_for_host(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> Result<(), Failure> {
     let mut build = workspace.cargo();
-    build.args(["build", "--release", "--package", "tombolo-cli", "--package", "tombolod"]);
+    build.args(["build", "--release", "--package", "tombolo-cli", "--bin", "tombolo"]);
+    build.args(["--package", "tombolod", "--bin", "tombolod"]);
+    for program in PROGRAMS {
+        let name = format!("tombolo-{program}");
+        if needs.everything || workspace.target.join("release").join(&name).is_file() {
+            build.args(["--package", &format!("tombolo-cli-{program}"), "--bin", &name]);
+        }
+    }
+    for image in images {
+        build.args(["--package", image.package, "--bin", image.program]);
+    }
     execute(&mut build)
 }
 
-/// A monitor for each foreign instruction set.
-fn build_for_nodes(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
-    let targets = Toolchain::find()?.foreign_targets();
-    if targets.is_empty() {
+/// A monitor and images' programs for each foreign instruction set, all at once, which keeps every processor busy.
+fn build_for_nodes(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> Result<(), Failure> {
+    if needs.linux.is_empty() {
         return Ok(());
     }
     let mut build = workspace.cargo();
     build.args(["build", "--profile", "node", "--package", "tombolod", "--bin", "tombolod"]);
-    for (_, target) in &targets {
-        add_target(&mut build, target);
+    for target in &needs.linux {
+        add_target(&mut build, target.triple);
     }
-    execute(&mut build)?;
-    for (isa, target) in &targets {
-        install(&workspace.target.join(target).join("node/tombolod"), &kit.join(isa).join("tombolod"))?;
-    }
-    Ok(())
-}
-
-/// A monitor for boards of each instruction set that there are boards of.
-fn build_for_boards(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
-    let toolchain = Toolchain::find()?;
-    let (found, missing): (Vec<_>, Vec<_>) =
-        BOARDS.into_iter().partition(|(_, target)| toolchain.has(target));
-    for (isa, target) in missing {
-        println!("left out: boards of {isa}; this Rust has no library for {target}");
-    }
-    if found.is_empty() {
-        return Ok(());
-    }
-    let mut build = workspace.cargo();
-    build.args(["build", "--profile", "node", "--package", "tombolo-board"]);
-    for (_, target) in &found {
-        build.args(["--target", target]);
-    }
-    execute(&mut build)?;
-    for (isa, target) in found {
-        let program = workspace.target.join(target).join("node/tombolo-board");
-        install(&program, &kit.join(isa).join("board"))?;
-    }
-    Ok(())
-}
-
-/// Compiles the images' programs for all nodes at once, which keeps every processor busy: packing the images one by one
-/// then finds all of it done. The words are those of `tombolo build`; with others it would all be compiled again.
-fn compile_images(workspace: &Workspace, images: &[&Image]) -> Result<(), Failure> {
-    let toolchain = Toolchain::find()?;
-    let mut everywhere = workspace.cargo();
-    everywhere.args(["build", "--profile", "node", "--target", &toolchain.host()?]);
-    toolchain.foreign_targets().iter().for_each(|(_, target)| add_target(&mut everywhere, target));
     for image in images {
-        everywhere.args(["--package", image.package, "--bin", image.program]);
+        build.args(["--package", image.package, "--bin", image.program]);
     }
-    execute(&mut everywhere)?;
-    let targets: Vec<&str> =
-        BOARDS.into_iter().map(|(_, target)| target).filter(|target| toolchain.has(target)).collect();
-    let on_boards: Vec<&&Image> = images.iter().filter(|image| image.bare).collect();
-    if targets.is_empty() || on_boards.is_empty() {
+    execute(&mut build)
+}
+
+/// The same for boards. Their programs are linked otherwise than their monitors, so that these are built apart.
+fn build_for_boards(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> Result<(), Failure> {
+    if needs.boards.is_empty() {
         return Ok(());
     }
-    let mut boards = workspace.cargo();
-    boards.args(["build", "--profile", "node"]);
-    for target in targets {
+    let mut monitors = workspace.cargo();
+    monitors.args(["build", "--profile", "node", "--package", "tombolo-board"]);
+    for target in &needs.boards {
+        monitors.args(["--target", target.triple]);
+    }
+    execute(&mut monitors)?;
+    let images: Vec<&&Image> = images.iter().filter(|image| image.bare).collect();
+    if images.is_empty() {
+        return Ok(());
+    }
+    let mut programs = workspace.cargo();
+    programs.args(["build", "--profile", "node"]);
+    for target in &needs.boards {
         let flags = "-C link-arg=-Ttombolo-program.x";
-        boards
-            .args(["--target", target])
-            .env(target_variable(target, "LINKER"), "rust-lld")
-            .env(target_variable(target, "RUSTFLAGS"), flags);
+        programs
+            .args(["--target", target.triple])
+            .env(target_variable(target.triple, "LINKER"), "rust-lld")
+            .env(target_variable(target.triple, "RUSTFLAGS"), flags);
     }
-    for image in on_boards {
-        boards.args(["--package", image.package, "--bin", image.program]);
+    for image in images {
+        programs.args(["--package", image.package, "--bin", image.program]);
     }
-    execute(&mut boards)
+    execute(&mut programs)
 }
 
-/// Packs an image of each program.
-fn build_images(workspace: &Workspace, folder: &Path, images: &[&Image]) -> Result<(), Failure> {
-    fs::create_dir_all(folder).map_err(Failure::file("creating", folder))?;
-    let program = workspace.target.join("release/tombolo");
-    for image in images {
-        let mut build = Command::new(&program);
-        build.current_dir(&workspace.root).env("CARGO_TARGET_DIR", &workspace.target);
-        // The profile of the monitors, so that both share what they depend on; all that can be built for,
-        // whatever machine is up.
-        build.args(["build", image.folder, "--isa", "all", "--profile", "node", "--output"]);
-        build.arg(folder.join(format!("{}.tbi", image.name)));
-        if image.bare {
-            build.arg("--bare");
-        }
-        execute(&mut build)?;
-    }
-    Ok(())
+fn install_monitors(workspace: &Workspace, needs: &Needs, kit: &Path) -> Result<(), Failure> {
+    let place = |target: &RustTarget, program: &str, name: &str| {
+        let built = workspace.target.join(target.triple).join("node").join(program);
+        install(&built, &kit.join(target.isa).join(name))
+    };
+    needs.linux.iter().try_for_each(|target| place(target, "tombolod", "tombolod"))?;
+    needs.boards.iter().try_for_each(|target| place(target, "tombolo-board", "board"))
 }
 
 /// Copies a program into place at once, unless it is there already.

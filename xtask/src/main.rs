@@ -8,12 +8,14 @@ mod failure;
 mod foreign;
 mod fuzz;
 mod gomp;
+mod images;
 mod install;
 mod kit;
 mod layers;
 mod miri;
 mod model;
 mod mpi;
+mod needs;
 mod omp;
 mod place;
 mod second_try;
@@ -54,7 +56,6 @@ enum Command {
     Foreign,
     /// Builds the protocol crates for a target without an operating system
     Bare,
-    /// Builds what nodes are made of: monitors for every instruction set, the VM's kernel, the examples' images
     Kit(kit::Options),
     Install(install::Options),
     Chaos(chaos::Options),

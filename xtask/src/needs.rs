@@ -1,0 +1,146 @@
+//! What has to be built for the nodes of a machine.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::failure::Failure;
+use crate::toolchain::{FOREIGN, Toolchain};
+
+/// Instruction sets that there are boards of, and what Rust calls them.
+const BOARDS: [RustTarget; 2] = [
+    RustTarget { isa: "aarch64", triple: "aarch64-unknown-none" },
+    RustTarget { isa: "riscv64", triple: "riscv64gc-unknown-none-elf" },
+];
+
+/// What a node's programs are built for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RustTarget {
+    /// As `tombolo_base::Isa` spells it.
+    pub(crate) isa: &'static str,
+    /// As Rust calls it.
+    pub(crate) triple: &'static str,
+}
+
+impl RustTarget {
+    /// As `tombolo_base::Target` spells it.
+    pub(crate) fn name(self) -> String {
+        if BOARDS.contains(&self) { format!("{}-none", self.isa) } else { self.isa.to_owned() }
+    }
+}
+
+/// What has to be built besides the host's own programs.
+#[derive(Debug)]
+pub(crate) struct Needs {
+    /// What monitors and programs of foreign nodes with Linux are built for.
+    pub(crate) linux: Vec<RustTarget>,
+    /// The same of boards.
+    pub(crate) boards: Vec<RustTarget>,
+    /// Whether the parts of virtual machines are needed.
+    pub(crate) vm: bool,
+    /// Whether everything is built, not what one machine needs.
+    pub(crate) everything: bool,
+}
+
+/// What of a machine file matters here; `tombolo up` checks the file.
+#[derive(Deserialize)]
+struct MachineFile {
+    #[serde(default)]
+    node: Vec<NodeEntry>,
+}
+
+#[derive(Deserialize)]
+struct NodeEntry {
+    kind: String,
+    /// Absent for the host.
+    isa: Option<String>,
+}
+
+impl Needs {
+    /// What can be built here; says what can not.
+    pub(crate) fn everything() -> Result<Self, Failure> {
+        let toolchain = Toolchain::find()?;
+        let linux = toolchain.foreign_targets().into_iter().map(|(isa, triple)| RustTarget { isa, triple });
+        let (boards, missing): (Vec<_>, Vec<_>) =
+            BOARDS.into_iter().partition(|target| toolchain.has(target.triple));
+        for RustTarget { isa, triple } in missing {
+            println!("left out: boards of {isa}; this Rust has no library for {triple}");
+        }
+        Ok(Self { linux: linux.collect(), boards, vm: true, everything: true })
+    }
+
+    /// What the nodes of a machine file need.
+    pub(crate) fn of_machine(file: &Path) -> Result<Self, Failure> {
+        let text = fs::read_to_string(file).map_err(Failure::file("reading", file))?;
+        let machine: MachineFile =
+            toml::from_str(&text).map_err(|error| Failure::malformed(file.display().to_string(), error))?;
+        let toolchain = Toolchain::find()?;
+        let mut needs = Self { linux: vec![], boards: vec![], vm: false, everything: false };
+        for node in &machine.node {
+            let isa = node.isa.as_deref().unwrap_or(std::env::consts::ARCH);
+            needs.vm |= node.kind == "vm";
+            let (list, target) = match node.kind.as_str() {
+                "host" => continue,
+                "bare" => (&mut needs.boards, board(&toolchain, isa)?),
+                _ => (&mut needs.linux, linux(&toolchain, isa)?),
+            };
+            if !list.contains(&target) {
+                list.push(target);
+            }
+        }
+        Ok(needs)
+    }
+}
+
+fn linux(toolchain: &Toolchain, isa: &str) -> Result<RustTarget, Failure> {
+    let found = FOREIGN.iter().find(|foreign| foreign.name == isa);
+    let found = found.and_then(|foreign| Some((foreign.name, toolchain.target_for(foreign)?)));
+    found.map(|(isa, triple)| RustTarget { isa, triple }).ok_or_else(|| lacking(isa))
+}
+
+fn board(toolchain: &Toolchain, isa: &str) -> Result<RustTarget, Failure> {
+    let found = BOARDS.into_iter().find(|target| target.isa == isa && toolchain.has(target.triple));
+    found.ok_or_else(|| lacking(&format!("boards of {isa}")))
+}
+
+fn lacking(what: &str) -> Failure {
+    Failure::Found(format!("this Rust has no library for {what}; with rustup, `make setup` adds it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(nodes: &str) -> Result<Needs, Failure> {
+        let file =
+            std::env::temp_dir().join(format!("tombolo-needs-{}-{}.toml", std::process::id(), nodes.len()));
+        fs::write(&file, format!("name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n{nodes}"))
+            .expect("a file");
+        let needs = Needs::of_machine(&file);
+        fs::remove_file(&file).expect("it is ours");
+        needs
+    }
+
+    #[test]
+    fn a_host_alone_needs_nothing_more() {
+        let needs = of("").expect("a machine");
+        assert!(needs.linux.is_empty() && needs.boards.is_empty() && !needs.vm && !needs.everything);
+    }
+
+    #[test]
+    fn each_instruction_set_is_built_for_once() {
+        let node = "[[node]]\nname = \"a\"\nkind = \"vm\"\nisa = \"aarch64\"\n";
+        let needs = of(&node.repeat(2)).expect("a machine");
+        assert_eq!(needs.linux.iter().map(|target| target.isa).collect::<Vec<_>>(), ["aarch64"]);
+        assert!(needs.vm);
+        let unknown = of("[[node]]\nname = \"a\"\nkind = \"user\"\nisa = \"vax\"\n");
+        assert!(unknown.unwrap_err().to_string().contains("vax"));
+    }
+
+    #[test]
+    fn targets_are_called_as_images_call_them() {
+        assert_eq!(BOARDS[0].name(), "aarch64-none");
+        assert_eq!(RustTarget { isa: "aarch64", triple: "aarch64-unknown-linux-musl" }.name(), "aarch64");
+    }
+}
