@@ -51,6 +51,23 @@ pub fn image(name: &str) -> PathBuf {
     path
 }
 
+/// A program of a package of the workspace for this host, as cargo has built it for a test, or builds it now.
+///
+/// # Panics
+/// When it cannot be built.
+#[must_use]
+pub fn built(package: &str, program: &str) -> PathBuf {
+    let target = target();
+    let output = Command::new("cargo")
+        .args(["build", "--package", package, "--bins"])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .env("CARGO_TARGET_DIR", &target)
+        .output()
+        .expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    target.join("debug").join(program)
+}
+
 /// The test program as an executable of this host.
 #[must_use]
 pub fn host_actor() -> PathBuf {

@@ -18,7 +18,7 @@ pub mod python;
 pub mod web;
 
 pub use command::{Finished, Running, eventually};
-pub use kit::{actor_image, host_actor, image, libgomp, restartable_actor_image, tombolo};
+pub use kit::{actor_image, built, host_actor, image, libgomp, restartable_actor_image, tombolo};
 pub use machine::{Machine, MachineFile};
 
 use std::io::Write;

@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use rustix::process::Signal;
 use tombolo_e2e::c::HOST;
 use tombolo_e2e::python::Python;
-use tombolo_e2e::{Machine, MachineFile, Running};
+use tombolo_e2e::{Machine, MachineFile, Running, built};
 
 const PAGE: &str = include_str!("../../../docs/book/src/key-value.md");
 
@@ -69,24 +68,9 @@ fn programs(machine: &Machine, name: &str, python: Option<&Python>) -> Vec<(&'st
     let library = HOST.library().expect("this test depends on it");
     HOST.build(&[&format!("examples/c/{name}.c")], &library, &in_c);
     let script = root().join(format!("examples/python/{name}.py"));
-    let mut all = vec![("rust", Program::Native(built(name))), ("c", Program::Native(in_c))];
+    let mut all = vec![("rust", Program::Native(built("kv", name))), ("c", Program::Native(in_c))];
     all.extend(python.map(|python| ("python", Program::Python(python.clone(), script))));
     all
-}
-
-/// The program in Rust, as cargo has built it for this test, or builds it where only this test was asked for.
-fn built(name: &str) -> PathBuf {
-    let deps = std::env::current_exe().expect("a program knows its own path");
-    let folder = deps.ancestors().nth(2).expect("tests lie in <target>/<profile>/deps");
-    let target = folder.parent().expect("a profile lies in the target folder");
-    let output = Command::new("cargo")
-        .args(["build", "--package", "kv", "--bins"])
-        .current_dir(root())
-        .env("CARGO_TARGET_DIR", target)
-        .output()
-        .expect("cargo");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    target.join("debug").join(name)
 }
 
 #[test]

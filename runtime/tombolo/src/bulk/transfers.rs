@@ -320,6 +320,25 @@ impl Transfers {
         self.with(Beside::settle)
     }
 
+    /// Waits until the bulk channel knows that the other end is gone, and takes back what that had. For a client or server
+    /// whose channel of messages has ended: the two channels are told of a death one after the other.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when the other end is still there.
+    pub fn recover(&self, timeout: Duration) -> Result<(), Error> {
+        let mut patience = Patience::of(timeout);
+        self.with(|beside| {
+            loop {
+                let heard = beside.bulk.hear(&mut patience);
+                beside.sort();
+                match heard {
+                    Err(error) if error.is_peer_gone() => return Ok(()),
+                    heard => heard?,
+                }
+            }
+        })
+    }
+
     /// The pools that are on the channel, whoever assigned them.
     #[must_use]
     pub fn pools(&self) -> Vec<Pool> {

@@ -1,0 +1,39 @@
+//! Frames go to a typed service that finds the edges in them: `edges serve`, and `edges send 2000` beside it.
+//!
+//! Kill either with frames on their way: the other has all of its buffers back, and goes on.
+
+mod client;
+mod server;
+
+use std::time::Duration;
+
+use tombolo::{ChannelOptions, Domain};
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+/// How long either side waits for the other, for instance for one that is started anew.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The name of the service in the machine.
+const NAME: &str = "edges";
+
+fn main() {
+    if let Err(error) = run() {
+        eprintln!("edges: {error}");
+        std::process::exit(1);
+    }
+}
+
+fn run() -> Outcome {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["serve"] => server::serve(&Domain::attach()?),
+        ["send", frames] => client::send(&Domain::attach()?, frames.parse()?),
+        _ => Err("say `serve`, or `send` and how many frames".into()),
+    }
+}
+
+/// Both sides name the interface when they open the channel: another one is refused then.
+fn options() -> ChannelOptions {
+    ChannelOptions::default().interface_hash(edges::Edges::HASH)
+}

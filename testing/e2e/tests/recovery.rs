@@ -1,0 +1,60 @@
+//! The guide's service that takes frames: whichever side is killed, the other has its buffers back and goes on.
+
+use rustix::process::{Pid, Signal, kill_process};
+use tombolo_e2e::{Machine, MachineFile, Running, built};
+
+/// The domain with the highest number on the host: the one that started last.
+fn youngest(machine: &Machine) -> i32 {
+    let number = |id: &str| id.rsplit('.').next().and_then(|it| it.parse::<u32>().ok()).expect("an id");
+    let started = machine.domains_on("host");
+    started.iter().max_by_key(|(id, _)| number(id)).expect("a domain").1
+}
+
+fn start(machine: &Machine, words: &[&str]) -> Running {
+    let program = built("edges", "edges").display().to_string();
+    machine.start(["run", "--on", "host", &program].iter().chain(words))
+}
+
+#[test]
+fn frames_in_flight_outlive_the_server() {
+    let machine = Machine::up(&MachineFile::host());
+    let server = start(&machine, &["serve"]);
+    server.wait_for("serving on host");
+    let pid = youngest(&machine);
+    let client = start(&machine, &["send", "2000"]);
+    client.wait_for("100 frames answered");
+    // A server that is stopped answers nothing: all that may be in flight is.
+    kill_process(Pid::from_raw(pid).expect("not 0"), Signal::STOP).expect("a server to stop");
+    client.wait_for("3 frames in flight");
+    machine.kill(pid);
+    assert_eq!(server.finish().status, 137);
+    client.wait_for("died (open a new channel once it is back)");
+    let next = start(&machine, &["serve"]);
+    let said = client.finish().ok();
+    assert!(said.contains("; 3 frames in flight are recovered"), "{said}");
+    assert!(said.contains("2000 frames answered, 3 of them sent again"), "{said}");
+    // The client closes its channel: that is no death.
+    next.wait_for("4 of 4 buffers are free after client");
+    next.signal(Signal::TERM);
+    assert_ne!(next.finish().status, 0);
+    machine.down();
+}
+
+#[test]
+fn a_server_has_its_buffers_back_from_a_client_that_died() {
+    let machine = Machine::up(&MachineFile::host());
+    let server = start(&machine, &["serve"]);
+    server.wait_for("serving on host");
+    let client = start(&machine, &["send", "1000000"]);
+    client.wait_for("100 frames answered");
+    let pid = youngest(&machine);
+    machine.kill(pid);
+    assert_eq!(client.finish().status, 137);
+    server.wait_for("4 of 4 buffers are free after client");
+    // The next one is served from the same pool.
+    let said = start(&machine, &["send", "300"]).finish().ok();
+    assert!(said.contains("300 frames answered, 0 of them sent again"), "{said}");
+    server.signal(Signal::TERM);
+    assert_ne!(server.finish().status, 0);
+    machine.down();
+}
