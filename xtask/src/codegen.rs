@@ -7,6 +7,7 @@ use std::process::Command;
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::kit::{PROGRAMS, add_program};
 use crate::layers::Layers;
 use crate::workspace::{Workspace, capture, execute};
 
@@ -264,15 +265,11 @@ fn compiled_from(workspace: &Workspace, file: &str, options: &[&str]) -> Result<
 
 /// What every command says about itself.
 fn command_reference(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
-    execute(workspace.cargo().args([
-        "build",
-        "--quiet",
-        "--release",
-        "--package",
-        "tombolo-cli",
-        "--bin",
-        "tombolo",
-    ]))?;
+    let mut build = workspace.cargo();
+    build.args(["build", "--quiet", "--release", "--package", "tombolo-cli", "--bin", "tombolo"]);
+    // Each says itself what its commands do.
+    PROGRAMS.iter().for_each(|program| add_program(&mut build, program));
+    execute(&mut build)?;
     let program = workspace.target.join("release/tombolo");
     let mut text = String::from(
         "# Commands\n\nWhat each command of `tombolo` says with `--help`. Written by `cargo xtask codegen`.\n",

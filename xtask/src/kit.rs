@@ -17,7 +17,7 @@ use crate::toolchain::{add_target, target_variable};
 use crate::workspace::{Workspace, execute};
 
 /// The programs behind the command that have heavy dependencies. The command runs them, and builds one that is missing.
-const PROGRAMS: [&str; 4] = ["bench", "mpi", "omp", "watch"];
+pub(crate) const PROGRAMS: [&str; 4] = ["bench", "mpi", "omp", "watch"];
 
 /// Builds what nodes are made of: monitors, the kernel of virtual machines, images of the examples.
 #[derive(Args, Default)]
@@ -101,15 +101,20 @@ fn build_for_host(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> Re
     build.args(["build", "--release", "--package", "tombolo-cli", "--bin", "tombolo"]);
     build.args(["--package", "tombolod", "--bin", "tombolod"]);
     for program in PROGRAMS {
-        let name = format!("tombolo-{program}");
-        if needs.everything || workspace.target.join("release").join(&name).is_file() {
-            build.args(["--package", &format!("tombolo-cli-{program}"), "--bin", &name]);
+        let built = workspace.target.join("release").join(format!("tombolo-{program}"));
+        if needs.everything || built.is_file() {
+            add_program(&mut build, program);
         }
     }
     for image in images {
         build.args(["--package", image.package, "--bin", image.program]);
     }
     execute(&mut build)
+}
+
+/// Lets this call of cargo build one of [`PROGRAMS`].
+pub(crate) fn add_program(build: &mut Command, program: &str) {
+    build.args(["--package", &format!("tombolo-cli-{program}"), "--bin", &format!("tombolo-{program}")]);
 }
 
 /// A monitor and images' programs for each foreign instruction set, all at once, which keeps every processor busy.

@@ -13,12 +13,15 @@ mod tracing;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tombolo_bench::suite::Error;
 use tombolo_cli_common::arguments::{Global, STYLES};
+use tombolo_cli_common::failure::Failure;
 use tombolo_cli_common::{context, failure, text};
 
 /// The whole command line: this program is run by `tombolo` with its own.
 #[derive(Parser, Debug)]
-#[command(name = "tombolo", version, styles = STYLES, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "tombolo", bin_name = "tombolo", version, styles = STYLES)]
+#[command(max_term_width = 100, disable_help_subcommand = true)]
 struct Arguments {
     #[command(flatten)]
     global: Global,
@@ -35,8 +38,16 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     tombolo_cli_common::run(&arguments.global, |context| match arguments.command {
-        Command::Bench(options) => command::run(context, &options),
+        Command::Bench(options) => command::run(context, &options).map_err(as_usage),
     })
+}
+
+/// A peer that does not exist is a mistake in the command line.
+fn as_usage(failure: Failure) -> Failure {
+    match failure.cause() {
+        Some(Error::UnknownPeer { .. }) => Failure::Usage { message: failure.to_string(), hint: None },
+        _ => failure,
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use tombolo_cli_common::{compilers, context, failure, text};
 
 /// The whole command line: this program is run by `tombolo` with its own.
 #[derive(Parser, Debug)]
-#[command(name = "tombolo", version, styles = STYLES, max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "tombolo", bin_name = "tombolo", version, styles = STYLES)]
+#[command(max_term_width = 100, disable_help_subcommand = true)]
 struct Arguments {
     #[command(flatten)]
     global: Global,
