@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::step::{Again, Lane, Outcome, Report, Step, Tests};
+use crate::step::{Lane, Outcome, Report, Step, Tests};
 use crate::workspace::Workspace;
 
 /// Everything that `make test` does, as named steps. One that fails does not keep the others from being tried:
@@ -28,6 +28,10 @@ pub(crate) struct Options {
     /// Show the output of every step, not only of one that fails
     #[arg(short, long)]
     verbose: bool,
+
+    /// Fail a step that skips something because a tool is missing; without it, the step says so and passes
+    #[arg(long)]
+    complete: bool,
 }
 
 /// Runs the steps and prints how each went. The last line is `N passed, N failed`.
@@ -35,16 +39,15 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     let started = Instant::now();
     let logs = workspace.target.join("ci");
     std::fs::create_dir_all(&logs).map_err(Failure::file("creating", &logs))?;
-    let wanted = |step: &Step<'_>| {
-        options.steps.is_empty() || options.steps.iter().any(|name| step.name.contains(name))
-    };
-    let steps: Vec<Step<'_>> = steps(workspace)?.into_iter().filter(wanted).collect();
+    let wanted =
+        |step: &Step| options.steps.is_empty() || options.steps.iter().any(|name| step.name.contains(name));
+    let steps: Vec<Step> = steps(workspace)?.into_iter().filter(wanted).collect();
     if steps.is_empty() {
         return Err(Failure::Found(format!("no step is called {:?}", options.steps)));
     }
     let board = Board::new(&steps, &logs, options);
     // One at a time where somebody watches, or wants the first failure to be the last.
-    let (front, beside): (Vec<Step<'_>>, Vec<Step<'_>>) = if options.verbose || options.fail_fast {
+    let (front, beside): (Vec<Step>, Vec<Step>) = if options.verbose || options.fail_fast {
         (steps, Vec::new())
     } else {
         steps.into_iter().partition(|step| step.lane == Lane::Front)
@@ -72,7 +75,7 @@ struct Board<'a> {
 }
 
 impl<'a> Board<'a> {
-    fn new(steps: &[Step<'_>], logs: &'a Path, options: &'a Options) -> Self {
+    fn new(steps: &[Step], logs: &'a Path, options: &'a Options) -> Self {
         Self { names: steps.iter().map(|step| step.name).collect(), logs, options, done: Mutex::new(0) }
     }
 
@@ -81,11 +84,11 @@ impl<'a> Board<'a> {
     }
 
     /// Runs steps one after the other.
-    fn run(&self, steps: Vec<Step<'_>>) -> Result<Vec<Report>, Failure> {
+    fn run(&self, steps: Vec<Step>) -> Result<Vec<Report>, Failure> {
         let mut reports = Vec::new();
         for step in steps {
             self.say(|_| format!("      {:<24}started", step.name));
-            let report = step.run(self.logs, self.options.verbose)?;
+            let report = step.run(self.logs, self.options.verbose)?.required(self.options.complete);
             self.say(|done| {
                 *done += 1;
                 // What a failed step said stands above its line, in one piece.
@@ -114,38 +117,30 @@ impl<'a> Board<'a> {
     }
 }
 
-fn steps(workspace: &Workspace) -> Result<Vec<Step<'_>>, Failure> {
+fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     let itself = env::current_exe().map_err(Failure::file("finding", "xtask"))?;
     let cargo = |name, words: &[&str]| {
         let mut command = workspace.cargo();
         command.args(words);
-        Step { name, command, lane: Lane::Front, again: None }
-    };
-    let tests = |name, words: &[&str]| {
-        let again: Again<'_> = Box::new(|target| {
-            let mut command = workspace.cargo();
-            command.arg("test").args(target.arguments());
-            command
-        });
-        Step { again: Some(again), ..cargo(name, words) }
+        Step { name, command, lane: Lane::Front }
     };
     let xtask = |name, words: &[&str]| {
         let mut command = Command::new(&itself);
         command.current_dir(&workspace.root).args(words);
-        Step { name, command, lane: Lane::Front, again: None }
+        Step { name, command, lane: Lane::Front }
     };
     let mut wheel = Command::new("sh");
     wheel.current_dir(&workspace.root).arg("scripts/wheel.sh").arg(&workspace.target);
-    let wheel = Step { name: "wheel", command: wheel, lane: Lane::Front, again: None };
+    let wheel = Step { name: "wheel", command: wheel, lane: Lane::Front };
     let mut browser = Command::new("sh");
     browser.current_dir(&workspace.root).arg("scripts/browser.sh").arg(&workspace.target);
-    let browser = Step { name: "browser", command: browser, lane: Lane::Front, again: None };
+    let browser = Step { name: "browser", command: browser, lane: Lane::Front };
     // Computes on its own, in a target folder of its own: it takes what processor time the front leaves, which is a
     // good deal while compilers link and machines boot, and disturbs nobody.
     let beside = |name, words: &[&str]| {
         let mut command = Command::new("nice");
         command.current_dir(&workspace.root).args(["-n", "19"]).arg(&itself).args(words);
-        Step { name, command, lane: Lane::Beside, again: None }
+        Step { name, command, lane: Lane::Beside }
     };
     let mut documentation =
         cargo("documentation", &["doc", "--workspace", "--no-deps", "--document-private-items"]);
@@ -170,14 +165,14 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step<'_>>, Failure> {
         cargo("format", &["fmt", "--all", "--check"]),
         xtask("tidy", &["tidy"]),
         cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-        tests("tests", &[&everything_else[..], &targets[..]].concat()),
+        cargo("tests", &[&everything_else[..], &targets[..]].concat()),
         cargo("doc tests", &[&everything_else[..], &["--doc"]].concat()),
         documentation,
         xtask("without an OS", &["bare"]),
         xtask("kit", &["kit"]),
         xtask("generated files", &["codegen", "--check"]),
-        tests("litmus", litmus),
-        tests("end to end", end_to_end),
+        cargo("litmus", litmus),
+        cargo("end to end", end_to_end),
         wheel,
         browser,
         beside("loom models", &["model"]),
@@ -197,14 +192,12 @@ fn describe(report: &Report) -> String {
     if report.tests.skipped > 0 {
         tests.push_str(&format!(", {} skipped", report.tests.skipped));
     }
-    if !report.unsteady.is_empty() {
-        tests.push_str(&format!(", {} UNSTEADY", report.unsteady.len()));
-    }
     let time = seconds(report.time);
     match &report.outcome {
         Outcome::Passed => format!("ok       {time:>8}{tests}"),
         Outcome::Skipped(reason) => format!("ok       {time:>8}{tests}  SKIPPED: {reason}"),
         Outcome::Failed => format!("FAILED   {time:>8}{tests}"),
+        Outcome::Incomplete(reason) => format!("FAILED   {time:>8}{tests}  SKIPPED: {reason}"),
         Outcome::TimedOut => format!("TIMED OUT{time:>8}{tests}"),
     }
 }
@@ -225,14 +218,6 @@ fn summarise(reports: &[Report], total: usize, time: Duration, logs: &Path) -> R
     let Tests { passed, failed, skipped } = add_up(reports);
     if skipped > 0 {
         println!("{skipped} skipped: the logs say what each of them lacks");
-    }
-    for (report, test) in
-        reports.iter().flat_map(|report| report.unsteady.iter().map(move |test| (report, test)))
-    {
-        println!(
-            "UNSTEADY: {test} ({}) failed, and passed when it ran again, alone: see its logs",
-            report.name
-        );
     }
     println!("{passed} passed, {failed} failed");
     if failed == 0 { Ok(()) } else { Err(Failure::Found("the checks failed".to_owned())) }
@@ -261,7 +246,6 @@ mod tests {
             outcome,
             time: Duration::ZERO,
             excerpt: String::new(),
-            unsteady: Vec::new(),
             tests: Tests { passed, failed, skipped: 0 },
         }
     }

@@ -18,7 +18,6 @@ mod mpi;
 mod needs;
 mod omp;
 mod place;
-mod second_try;
 mod sim;
 mod step;
 mod tidy;
@@ -62,7 +61,7 @@ enum Command {
     /// Runs what touches memory that others write with the address sanitizer
     Asan,
     Fuzz(fuzz::FuzzOptions),
-    /// Everything that `make test` does, as named steps; stops at the first that fails
+    /// Everything that `make test` does, as named steps
     Ci(ci::Options),
 }
 

@@ -8,7 +8,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
-use crate::second_try::{FailedTarget, failed_targets};
 use crate::workspace::line;
 
 /// No step takes this long unless it hangs: not the longest, from nothing on two slow processors, nor one that gets only
@@ -16,16 +15,11 @@ use crate::workspace::line;
 const DEADLINE: Duration = Duration::from_secs(45 * 60);
 
 /// A named command.
-pub(crate) struct Step<'a> {
+pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) command: Command,
     pub(crate) lane: Lane,
-    /// Of a step that runs tests which may lose a race: what runs those that failed a second time.
-    pub(crate) again: Option<Again<'a>>,
 }
-
-/// Makes the command that runs failed tests again.
-pub(crate) type Again<'a> = Box<dyn Fn(&FailedTarget) -> Command + Send + 'a>;
 
 /// When a step runs: those of one lane one after the other, the lanes side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,15 +36,22 @@ pub(crate) struct Report {
     pub(crate) outcome: Outcome,
     pub(crate) time: Duration,
     pub(crate) tests: Tests,
-    /// Tests that failed, and passed alone: see [`second_try`](crate::second_try).
-    pub(crate) unsteady: Vec<String>,
     /// Of a step that failed, what its log says of why, unless it was shown already.
     pub(crate) excerpt: String,
 }
 
 impl Report {
     pub(crate) fn failed(&self) -> bool {
-        matches!(self.outcome, Outcome::Failed | Outcome::TimedOut)
+        matches!(self.outcome, Outcome::Failed | Outcome::TimedOut | Outcome::Incomplete(_))
+    }
+
+    /// As it is, or where everything is `required`: failed if it left something out.
+    pub(crate) fn required(mut self, required: bool) -> Self {
+        self.outcome = match self.outcome {
+            Outcome::Skipped(reason) if required => Outcome::Incomplete(reason),
+            outcome => outcome,
+        };
+        self
     }
 }
 
@@ -58,9 +59,11 @@ impl Report {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// It ran, but left something out: the first reason.
+    /// It ran, but a tool was missing for something: the first reason.
     Skipped(String),
     Failed,
+    /// It left something out, on a machine that was said to have everything: the first reason.
+    Incomplete(String),
     TimedOut,
 }
 
@@ -73,37 +76,21 @@ pub(crate) struct Tests {
     pub(crate) skipped: usize,
 }
 
-impl Step<'_> {
+impl Step {
     /// Runs the command. Its output goes to a log in `logs`, and to the terminal when `verbose`; else
     /// the report of one that fails has an excerpt.
     pub(crate) fn run(mut self, logs: &Path, verbose: bool) -> Result<Report, Failure> {
         let started = Instant::now();
         let path = logs.join(format!("{}.log", self.name.replace(' ', "-")));
         let (succeeded, text) = attempt(&mut self.command, &path, started, verbose)?;
-        let mut tests = count(&text);
+        let tests = count(&text);
         let outcome = match succeeded {
             Some(true) => skipped(&text).map_or(Outcome::Passed, Outcome::Skipped),
             Some(false) => Outcome::Failed,
             None => Outcome::TimedOut,
         };
-        let mut report = Report {
-            name: self.name,
-            outcome,
-            time: started.elapsed(),
-            tests,
-            unsteady: vec![],
-            excerpt: String::new(),
-        };
-        if let (Outcome::Failed, Some(again)) = (&report.outcome, &self.again) {
-            report.unsteady = try_again(again, &failed_targets(&text), &path, started, verbose)?;
-            if !report.unsteady.is_empty() {
-                tests.passed += tests.failed;
-                tests.failed = 0;
-                report.outcome = Outcome::Passed;
-            }
-        }
-        report.tests = tests;
-        report.time = started.elapsed();
+        let mut report =
+            Report { name: self.name, outcome, time: started.elapsed(), tests, excerpt: String::new() };
         if !verbose && report.failed() {
             report.excerpt = format!("\n{}\n", excerpt(&text));
         }
@@ -127,26 +114,6 @@ fn attempt(
     let succeeded = wait(&mut child, started, &mut tail).map_err(Failure::file("watching", path))?;
     let text = fs::read(path).map_err(Failure::file("reading", path))?;
     Ok((succeeded, String::from_utf8_lossy(&text).into_owned()))
-}
-
-/// The second try of failed tests: their names when all pass, else nothing. Its logs are beside the first one's.
-fn try_again(
-    again: &Again<'_>,
-    failed: &[FailedTarget],
-    first: &Path,
-    started: Instant,
-    verbose: bool,
-) -> Result<Vec<String>, Failure> {
-    let mut unsteady = Vec::new();
-    for (number, target) in failed.iter().enumerate() {
-        let path = first.with_extension(format!("again-{number}.log"));
-        let (succeeded, text) = attempt(&mut again(target), &path, started, verbose)?;
-        if succeeded != Some(true) || count(&text).passed != target.tests.len() {
-            return Ok(Vec::new());
-        }
-        unsteady.extend(target.tests.iter().cloned());
-    }
-    Ok(unsteady)
 }
 
 /// Waits for the end: whether it succeeded, or nothing when it had to be killed.
@@ -290,25 +257,13 @@ mod tests {
         assert!(excerpt.lines().count() < 80, "{excerpt}");
     }
 
-    fn run_twice(script: &str, again: Option<&'static str>) -> Report {
+    fn run(script: &str) -> Report {
         let test = std::thread::current().id();
         let logs = std::env::temp_dir().join(format!("tombolo-step-{}-{test:?}", std::process::id()));
         fs::create_dir_all(&logs).expect("a folder for logs");
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        let again = again.map(|script| -> Again<'_> {
-            Box::new(move |target| {
-                let mut command = Command::new("sh");
-                command.args(["-c", script]).args(target.arguments());
-                command
-            })
-        });
-        let step = Step { name: "a step", command, lane: Lane::Front, again };
-        step.run(&logs, false).expect("sh runs")
-    }
-
-    fn run(script: &str) -> Report {
-        run_twice(script, None)
+        Step { name: "a step", command, lane: Lane::Front }.run(&logs, false).expect("sh runs")
     }
 
     #[test]
@@ -322,21 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_passes_alone_is_unsteady_and_one_that_fails_again_has_failed() {
-        const FIRST: &str = "echo 'test lost ... FAILED'; echo 'test result: FAILED. 8 passed; 1 failed;'; \
-            echo 'error: test failed, to rerun pass `-p x --test y`'; exit 101";
-        let passes = run_twice(FIRST, Some("echo \"test result: ok. 1 passed; 0 failed;\""));
-        assert_eq!((passes.outcome, passes.excerpt.as_str()), (Outcome::Passed, ""));
-        assert_eq!(
-            (passes.unsteady, passes.tests.passed, passes.tests.failed),
-            (vec!["lost".to_owned()], 9, 0)
-        );
-        for again in ["exit 101", "echo 'test result: ok. 0 passed; 0 failed;'", "echo 'no tests'; exit 0"] {
-            let fails = run_twice(FIRST, Some(again));
-            assert_eq!((fails.outcome, fails.tests.failed), (Outcome::Failed, 1), "{again}");
-            assert!(fails.unsteady.is_empty() && fails.excerpt.contains("test lost ... FAILED"));
-        }
-        assert_eq!(run_twice("exit 101", Some("exit 0")).outcome, Outcome::Failed, "no test was named");
+    fn what_is_skipped_fails_where_everything_is_required() {
+        let skips = || run("echo SKIPPED: no miri");
+        assert!(!skips().required(false).failed());
+        let required = skips().required(true);
+        assert_eq!(required.outcome, Outcome::Incomplete("no miri".to_owned()));
+        assert!(required.failed());
+        assert!(!run("echo 'UNSUPPORTED: no huge pages'").required(true).failed());
     }
 
     #[test]

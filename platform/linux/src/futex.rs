@@ -84,14 +84,17 @@ mod tests {
     fn a_sleeper_is_woken_through_another_mapping() {
         let file = create_sealed("tombolo-test", 4096).unwrap();
         let (ours, theirs) = (map(&file, 0, 4096).unwrap(), map(&file, 0, 4096).unwrap());
+        let until = Deadline::after(Duration::from_secs(60));
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while ours.load_le(0, Ordering::Acquire) == 0 {
-                    wait(&ours, 0, 0, Some(Deadline::after(Duration::from_secs(30)))).unwrap();
-                }
-            });
-            theirs.store_le(0, 1, Ordering::Release);
-            wake(&theirs, 0, 1).unwrap();
+            // The word never changes: nothing but a wake ends the sleep before its deadline.
+            let sleeper = scope.spawn(|| wait(&ours, 0, 0, Some(until)));
+            let mut woken = 0;
+            while woken == 0 && !sleeper.is_finished() {
+                woken = wake(&theirs, 0, 1).unwrap();
+                std::thread::yield_now();
+            }
+            assert_eq!(woken, 1, "the sleep ended by itself");
+            assert_eq!(sleeper.join().unwrap(), Ok(Slept::Woken));
         });
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -89,6 +90,7 @@ fn compilers_take_the_headers_without_a_word() {
         compiles("g++", "-std=c++11", HEADERS);
         compiles("g++", "-std=c++20", HEADERS);
     } else {
-        println!("SKIPPED C++: there is no g++");
+        // Past the harness, which shows nothing of a test that passes.
+        let _ = writeln!(std::io::stdout(), "\nSKIPPED C++: there is no g++");
     }
 }

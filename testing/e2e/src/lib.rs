@@ -4,7 +4,7 @@
 //! Everything that a test starts carries the machine's name in its environment, which is how [`leftovers`] are
 //! found: processes, sockets and files that should be gone. Every wait has a deadline; none of them measures.
 //!
-//! Nothing here skips: without the kit of nodes or an emulator a test fails and says `make kit`.
+//! Without the kit of nodes or an emulator a test fails and says `make kit`; what else may be missing is [`skipped`].
 
 pub mod c;
 mod command;
@@ -30,10 +30,16 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 /// The deadline of the promise that a death is known: much less than [`PATIENCE`], to be told from a time-out.
 pub const DEATH_IS_KNOWN: Duration = Duration::from_secs(10);
 
-/// Says past the harness, which shows nothing of a test that passes, what was left out and why.
+/// Says past the harness, which shows nothing of a test that passes, what was left out because a tool is missing.
+/// `cargo xtask ci --complete` fails for it.
 pub fn skipped(what: &str) {
     // A terminal that is gone is no reason to fail.
     let _ = writeln!(std::io::stdout(), "\nSKIPPED {what}");
+}
+
+/// Says past the harness what this kernel, or who runs the test, cannot do.
+pub fn unsupported(what: &str) {
+    let _ = writeln!(std::io::stdout(), "\nUNSUPPORTED {what}");
 }
 
 /// A random number generator for tests: the same seed, the same numbers.

@@ -56,11 +56,6 @@ impl Mpi {
         target().join("kit/mpi").join(std::env::consts::ARCH).join("opt/tombolo/mpi/fi")
     }
 
-    /// Says that something was left out, and why.
-    pub fn skip(self, what: &str) {
-        skipped(what);
-    }
-
     /// A Python of this host with mpi4py; `None`, aloud, where the package index does not give it.
     ///
     /// # Panics

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use serde_json::Value;
 use tombolo_e2e::{DEATH_IS_KNOWN, Machine, MachineFile, Running, actor_image, eventually, leftovers};
 
 fn zoo() -> MachineFile {
@@ -24,9 +25,23 @@ fn pair(machine: &Machine, how: &str, node: &str, survivor: &str, name: &str) ->
     if how != "traffic" {
         peer.wait_for("holding");
     }
-    // Time enough to run into a full ring, or to fall asleep; too short a pause would only test less.
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until_busy(machine, how);
     (peer, survivor)
+}
+
+/// Waits until the end that will survive sleeps, has met a full ring, or exchanges messages: what [`pair`] was asked for.
+fn wait_until_busy(machine: &Machine, how: &str) {
+    let is_busy = |direction: &Value| {
+        let count = |key: &str| direction[key].as_u64().unwrap_or(0);
+        match how {
+            // The one that holds the channel sends nothing.
+            "recv" => count("sent") == 0 && count("sleeps") > 0,
+            "send" => count("stalls") > 0,
+            _ => count("received") > 1,
+        }
+    };
+    let channels = || machine.json(&["channels"])["channels"].as_array().expect("channels").clone();
+    assert!(eventually(|| channels().iter().any(is_busy)), "{how}: {:?}", channels());
 }
 
 fn kill_domains(machine: &Machine, node: &str) {
@@ -82,7 +97,7 @@ fn a_peer_on_the_same_node_dies_too() {
             let (id, _) = machine.domains_on(node).pop().expect("the peer");
             let survivor = machine.start_actor(node, &["lose-peer", how, "near"]);
             survivor.wait_for("connected");
-            std::thread::sleep(Duration::from_millis(300));
+            wait_until_busy(&machine, how);
             let since = Instant::now();
             machine.tombolo(["kill", &id, "--grace", "0"]).ok();
             assert_eq!(peer.finish().status, 137, "{what}");

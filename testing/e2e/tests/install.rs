@@ -76,7 +76,7 @@ fn run(command: &mut Command) -> String {
 fn is_here(program: &str) -> bool {
     let here = Command::new(program).arg("--version").output().is_ok();
     if !here {
-        println!("SKIPPED {program}: it is not installed");
+        tombolo_e2e::skipped(&format!("{program}: it is not installed"));
     }
     here
 }

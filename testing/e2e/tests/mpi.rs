@@ -80,7 +80,7 @@ fn netpipe_runs_over_open_mpi() {
     let Some(mpi) = Mpi::find() else { return };
     let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
     if !is_there("mpirun.openmpi") || !is_there("NPopenmpi") {
-        return mpi.skip("NetPIPE over Open MPI: it is not installed (Debian: netpipe-openmpi)");
+        return tombolo_e2e::skipped("NetPIPE over Open MPI: it is not installed (Debian: netpipe-openmpi)");
     }
     let machine = Machine::up(&MachineFile::host());
     let launcher =

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-use tombolo_e2e::libgomp;
+use tombolo_e2e::{libgomp, skipped};
 
 /// As many threads as there are, more than there are processors, and numbers that divide nothing.
 const THREADS: [&str; 4] = ["1", "2", "4", "7"];
@@ -37,7 +37,7 @@ fn compile_anew(compiler: &str, name: &str) -> Option<PathBuf> {
             Some(program)
         }
         Err(error) => {
-            println!("SKIPPED {name}: {compiler} is not installed ({error})");
+            skipped(&format!("{name}: {compiler} is not installed ({error})"));
             None
         }
     }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 use tombolo_e2e::web::{Live, Web};
-use tombolo_e2e::{Machine, MachineFile, eventually, host_actor, skipped};
+use tombolo_e2e::{Machine, MachineFile, eventually, host_actor, unsupported};
 
 fn path(path: &std::path::Path) -> &str {
     path.to_str().expect("a path of text")
@@ -124,9 +124,9 @@ fn another_user_of_this_computer_is_refused() {
             assert!(other.stdout.starts_with(b"HTTP/1.1 403 "), "{}", String::from_utf8_lossy(&other.stdout));
         }
         Ok(other) => {
-            skipped(&format!("a request of another user: {}", String::from_utf8_lossy(&other.stderr)));
+            unsupported(&format!("a request of another user: {}", String::from_utf8_lossy(&other.stderr)));
         }
-        Err(error) => skipped(&format!("a request of another user: setpriv: {error}")),
+        Err(error) => unsupported(&format!("a request of another user: setpriv: {error}")),
     }
     assert_eq!(web.stop().status, 0);
     machine.down();

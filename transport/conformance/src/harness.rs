@@ -53,7 +53,7 @@ fn try_all(entries: Vec<Entry>, arguments: &Arguments) -> ExitCode {
         cases.into_iter().map(move |case| {
             Trial::ignorable_test(format!("{name}::{}::{}", case.group, case.name), move || {
                 if let Some(reason) = case.lacks {
-                    return Ok(Completion::ignored_with(format!("SKIPPED: {reason}")));
+                    return Ok(Completion::ignored_with(reason));
                 }
                 (case.run)();
                 Ok(Completion::Completed)

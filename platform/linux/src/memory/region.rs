@@ -165,14 +165,14 @@ mod tests {
     #[test]
     fn memory_lies_at_the_numa_node_that_was_asked_for() {
         if !std::path::Path::new("/sys/devices/system/node/node0").exists() {
-            println!("SKIPPED: this kernel knows of no NUMA nodes");
+            crate::unsupported("NUMA nodes");
             return;
         }
         let making = Making { huge_page_bytes: 0, numa_node: Some(0) };
         let file = match create_region("tombolo-test-numa", 1 << 20, making) {
             // Containers forbid it, and emulators do not know it.
             Err(error) if matches!(error.errno, Errno::PERM | Errno::NOSYS) => {
-                println!("SKIPPED: memory cannot be bound to a NUMA node here ({error})");
+                crate::unsupported(&format!("memory bound to a NUMA node: {error}"));
                 return;
             }
             made => made.unwrap(),
@@ -190,9 +190,9 @@ mod tests {
         let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
         let free: u64 = free.ok().and_then(|free| free.trim().parse().ok()).unwrap_or(0);
         if !(1..=64).contains(&free) {
-            println!(
-                "SKIPPED: {free} pages of 2 MiB are reserved (/sys/kernel/mm/hugepages), where this takes 1 to 64"
-            );
+            crate::unsupported(&format!(
+                "huge pages: {free} of 2 MiB are reserved (/sys/kernel/mm/hugepages), where this takes 1 to 64"
+            ));
             return;
         }
         let making = Making { huge_page_bytes: PAGE_BYTES, numa_node: None };
