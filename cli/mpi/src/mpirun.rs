@@ -12,7 +12,7 @@ use signal_hook::iterator::Signals;
 use tombolo::{Child, Exit, NodeInfo};
 use tombolo_mpi::environment::{Environment, SharedMemory};
 use tombolo_mpi::job::{Control, Job, JobError, JobOptions, Outcome, Part, RankName, Stdin, Watcher};
-use tombolo_mpi::placement::{Order, Placement, place};
+use tombolo_mpi::placement::{Order, Placement, PlacementError, place};
 use tombolo_mpi::program::Program;
 
 use crate::Arguments;
@@ -267,13 +267,22 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     };
     let plan = JobOptions { nodes, parts, stdin, timeout: options.timeout };
     let front = Front { context: context.clone(), printer, stdin };
-    let outcome = job.run(&plan, &front)?;
+    let outcome = job.run(&plan, &front).map_err(refusal)?;
     if let Some(file) = &options.json {
         write_summary(file, &outcome)?;
     }
     match outcome.reason {
         None => Ok(()),
         Some(message) => Err(Failure::Job { message, status: outcome.status }),
+    }
+}
+
+/// Why a job was not started. Counts that do not fit are a usage error; errors of the machine get the command's hints.
+fn refusal(error: impl Into<JobError>) -> Failure {
+    match error.into() {
+        JobError::Placement(PlacementError::Count(message)) => Failure::Usage { message, hint: None },
+        JobError::Placement(PlacementError::Machine(error)) | JobError::Machine(error) => error.into(),
+        other => other.into(),
     }
 }
 
@@ -311,7 +320,7 @@ fn programs(options: &Options, here: &Path) -> Result<Vec<Asked>, Failure> {
         let directory = part.wdir.as_ref().map_or_else(|| here.to_owned(), |folder| here.join(folder));
         let found = Program::find(name, here, path.as_deref())
             .or_else(|error| Program::find(name, &directory, path.as_deref()).map_err(|_| error));
-        let program = Arc::new(found.map_err(JobError::from)?);
+        let program = Arc::new(found.map_err(refusal)?);
         asked.push(Asked { options: part, program, arguments: arguments.to_vec() });
     }
     Ok(asked)
@@ -352,7 +361,7 @@ fn part(
     Ok(Part {
         program: Arc::clone(&asked.program),
         arguments: asked.arguments.clone(),
-        nodes: place(count, &said.on, order, nodes).map_err(JobError::from)?,
+        nodes: place(count, &said.on, order, nodes).map_err(refusal)?,
         environment: Environment::new(own, said.env.clone(), shared_memory),
         directory: said.wdir.as_ref().map_or_else(|| here.to_owned(), |folder| here.join(folder)),
     })
