@@ -51,7 +51,7 @@ pub(super) fn arrays(results: &Results) -> String {
         .map(|(name, value)| format!("{name} {}", value.to_string().trim_matches('"')))
         .collect();
     let mut text = format!(
-        "\n### An array of {} that another program in Python gets, and the answer back\n\nBy \
+        "\n## An array of {} that another program in Python gets, and the answer back\n\nBy \
          `bench/python/array_transfer.py`, with {}. What is not copied was made where both have it.\n\n\
          | | copies | p50 | least | most | p99 | GB/s |\n|---|---|---:|---:|---:|---:|---:|\n",
         length(usize::try_from(arrays.about.bytes).unwrap_or(0)),
@@ -102,7 +102,7 @@ fn table(title: &str, rows: &[&Row]) -> String {
     }
     let columns: Vec<String> = lengths.iter().map(|bytes| length(*bytes)).collect();
     let mut text = format!(
-        "\n### {title}\n\n| median | {} |\n|---|{}\n",
+        "\n## {title}\n\n| median | {} |\n|---|{}\n",
         columns.join(" | "),
         "---:|".repeat(columns.len())
     );
@@ -142,8 +142,8 @@ mod tests {
         found.rows.push(timed("memcpy", Metric::Copy { bytes: 4096 }, 2500.0));
         let text = all(&found);
         for part in [
-            "### From node to node: filled and read, GB/s\n\n| median | 64 B | 4 KiB |\n|---|---:|---:|\n| a → b | 1.50 | 2.00 |\n",
-            "### Copies by one program\n",
+            "## From node to node: filled and read, GB/s\n\n| median | 64 B | 4 KiB |\n|---|---:|---:|\n| a → b | 1.50 | 2.00 |\n",
+            "## Copies by one program\n",
             "| memcpy |  | 2.50 µs |\n",
         ] {
             assert!(text.contains(part), "no '{part}' in\n{text}");
@@ -158,7 +158,7 @@ mod tests {
         found.arrays = Some(crate::suite::arrays::tests::arrays());
         let text = arrays(&found);
         for part in [
-            "### An array of 16 MiB that",
+            "## An array of 16 MiB that",
             "with python 3.11.2, rounds 300.",
             "| Tombolo pool | one copy | 600 µs | 5.00 ns | 9.00 ns | 700 µs | 28.0 |\n",
             "| Tombolo pool | no copy | 12.0 µs |  |  | 15.0 µs |  |\n",

@@ -19,7 +19,7 @@ pub use text::render as text;
 /// A file of a report: its name, and what it holds.
 pub type File = (String, String);
 
-/// The files of a report about `results`, one of each host: the page, and the plots of each.
+/// The files of a report about `results`, one of each host: an index, and for each host a page and its plots.
 #[must_use]
 pub fn files(results: &[Results]) -> Vec<File> {
     let mut hosts: Vec<(String, &Results, Vec<plots::Plot>)> = Vec::new();
@@ -32,14 +32,15 @@ pub fn files(results: &[Results]) -> Vec<File> {
         let slug = if same == 0 { plain } else { format!("{plain}-{}", same + 1) };
         hosts.push((slug, results, plots::all(results)));
     }
-    let page = ("README.md".to_owned(), page::render(&hosts));
-    let drawings = hosts.into_iter().flat_map(|(slug, _, plots)| {
-        plots.into_iter().map(move |plot| (format!("{slug}-{}.svg", plot.name), plot.svg)).collect::<Vec<_>>()
-    });
-    std::iter::once(page).chain(drawings).collect()
+    let mut files = vec![("README.md".to_owned(), page::index(&hosts))];
+    for (slug, results, plots) in hosts {
+        files.push((format!("{slug}.md"), page::host(&slug, results, &plots)));
+        files.extend(plots.into_iter().map(|plot| (format!("{slug}-{}.svg", plot.name), plot.svg)));
+    }
+    files
 }
 
-/// Writes a page about `results`, one of each host, and its plots into `folder`.
+/// Writes the pages about `results`, one of each host, and their plots into `folder`.
 ///
 /// # Errors
 /// [`Error::File`].
@@ -70,26 +71,33 @@ mod tests {
     use crate::suite::results::tests::results;
 
     #[test]
-    fn every_host_has_a_part_of_the_page_and_plots_of_its_own() {
+    fn every_host_has_a_page_and_plots_of_its_own() {
         let files = files(&[results("Two cores"), results("two  cores!")]);
-        let (name, page) = &files[0];
-        assert_eq!(name, "README.md");
+        let page = |wanted: &str| {
+            let found = files.iter().find(|(name, _)| name == wanted);
+            &found.unwrap_or_else(|| panic!("no {wanted}")).1
+        };
+        assert!(page("README.md").contains("| [Two cores](two-cores.md) | Some <CPU> | 2 |"));
+        let first = page("two-cores.md");
         for part in [
-            "| [Two cores](#two-cores) | Some <CPU> | 2 |",
-            "## Two cores\n",
+            "# Two cores\n",
             "(two-cores-round-trip-64.svg)",
-            "(two-cores-2-bandwidth.svg)",
             "- **ZeroMQ** is not there: nobody built it",
             "| Tombolo | near | 108 ns | 162 ns | 270 ns | 108 ns | 100 ns | 1.08 | 7 |  |",
         ] {
-            assert!(page.contains(part), "no '{part}' in\n{page}");
+            assert!(first.contains(part), "no '{part}' in\n{first}");
         }
+        assert!(page("two-cores-2.md").contains("(two-cores-2-bandwidth.svg)"));
         let names: std::collections::BTreeSet<&String> = files.iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), files.len());
-        for (name, content) in files.iter().skip(1) {
-            assert!(page.contains(&format!("({name})")), "{name} is not shown");
-            assert!(content.starts_with("<svg ") && content.trim_end().ends_with("</svg>"), "{name}");
-            assert!(!content.contains("NaN") && !content.contains("inf"), "{name}");
+        let pages: String =
+            files.iter().filter(|(name, _)| name.ends_with(".md")).map(|(_, page)| page.as_str()).collect();
+        for (name, content) in files.iter().filter(|(name, _)| name != "README.md") {
+            assert!(pages.contains(&format!("({name})")), "{name} is not linked");
+            if name.ends_with(".svg") {
+                assert!(content.starts_with("<svg ") && content.trim_end().ends_with("</svg>"), "{name}");
+                assert!(!content.contains("NaN") && !content.contains("inf"), "{name}");
+            }
         }
     }
 
@@ -98,8 +106,8 @@ mod tests {
         let mut empty = results("empty");
         (empty.rows, empty.pairs, empty.placement) = (Vec::new(), Vec::new(), Vec::new());
         let files = files(&[empty]);
-        assert_eq!(files.len(), 1);
-        assert!(files[0].1.contains("not measured"));
+        assert_eq!(files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["README.md", "empty.md"]);
+        assert!(files[1].1.contains("not measured"));
     }
 
     #[test]

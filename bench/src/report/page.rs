@@ -14,7 +14,7 @@ const HEAD: &str = "\
 
 Written by `tombolo bench report` from the JSON files beside this page; do not edit.
 [How it is measured](../book/src/measuring.md) says what the figures mean. One command measures everything, in some two
-minutes on a quiet host, another bulk data, in some ten, and a third writes this page:
+minutes on a quiet host, another bulk data, in some ten, and a third writes these pages:
 
 ```console
 $ make kit && make bench-peers AERON=1     # once
@@ -24,46 +24,34 @@ $ make results
 ```
 
 Absolute times differ between machines, and on a virtual machine between seconds; ratios to what was measured in the
-same run are what counts. A figure is *doubtful* when most of its slices were disturbed.
+same run are what counts. A figure is *doubtful* when most of its slices were disturbed. MPI ([mpi](mpi/README.md)) and
+OpenMP ([omp](omp/README.md)) have pages of their own.
 ";
 
-/// The whole page about all hosts, with the plots of each.
-pub(super) fn render(hosts: &[(String, &Results, Vec<Plot>)]) -> String {
+/// The index: a row for each host, with a link to its page.
+pub(super) fn index(hosts: &[(String, &Results, Vec<Plot>)]) -> String {
     let mut page = HEAD.to_owned();
-    if hosts.len() > 1 {
-        page += "\n| host | processor | processors | targets met |\n|---|---|---|---|\n";
-        for (_, results, _) in hosts {
-            let targets = targets::all(results);
-            let met = targets.iter().filter(|target| target.verdict == Verdict::Met).count();
-            let judged = targets.iter().filter(|target| target.verdict != Verdict::NotMeasured).count();
-            let _ = writeln!(
-                page,
-                "| [{}](#{}) | {} | {} | {met} of {judged} |",
-                results.label,
-                anchor(&results.label),
-                results.host.cpu_model,
-                results.host.cores
-            );
-        }
-    }
-    for (slug, results, plots) in hosts {
-        page += &host(slug, results, plots);
+    page += "\n| host | processor | processors | targets met |\n|---|---|---|---|\n";
+    for (slug, results, _) in hosts {
+        let targets = targets::all(results);
+        let met = targets.iter().filter(|target| target.verdict == Verdict::Met).count();
+        let judged = targets.iter().filter(|target| target.verdict != Verdict::NotMeasured).count();
+        let _ = writeln!(
+            page,
+            "| [{}]({slug}.md) | {} | {} | {met} of {judged} |",
+            results.label, results.host.cpu_model, results.host.cores
+        );
     }
     page
 }
 
-/// What a heading's link is.
-fn anchor(label: &str) -> String {
-    let kept = label
-        .to_lowercase()
-        .chars()
-        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
-        .collect::<String>();
-    kept.replace(' ', "-")
-}
-
-fn host(slug: &str, results: &Results, plots: &[Plot]) -> String {
-    let mut text = format!("\n## {}\n\n{}\n", results.label, machine(results));
+/// The page of one host, with its plots.
+pub(super) fn host(slug: &str, results: &Results, plots: &[Plot]) -> String {
+    let mut text = format!(
+        "# {}\n\nWritten by `tombolo bench report`; do not edit. [All hosts](README.md).\n\n{}\n",
+        results.label,
+        machine(results)
+    );
     text += &promised(results);
     for plot in plots {
         let _ = writeln!(text, "\n![{}]({slug}-{}.svg)", plot.caption, plot.name);
@@ -87,7 +75,7 @@ fn host(slug: &str, results: &Results, plots: &[Plot]) -> String {
     text += &distribution(results);
     text += &matrix::arrays(results);
     if let Some(openmp) = &results.openmp {
-        let _ = write!(text, "\n### OpenMP\n\n```text\n{}```\n", openmp.table());
+        let _ = write!(text, "\n## OpenMP\n\n```text\n{}```\n", openmp.table());
     }
     text += &compared(results);
     text
@@ -130,7 +118,7 @@ fn date(seconds: u64) -> String {
 }
 
 fn promised(results: &Results) -> String {
-    let mut text = "\n### What was promised\n\n| promise | found | |\n|---|---|---|\n".to_owned();
+    let mut text = "\n## What was promised\n\n| promise | found | |\n|---|---|---|\n".to_owned();
     let mut missed = String::new();
     for target in targets::all(results) {
         let _ = writeln!(text, "| {} | {} | {} |", target.what, target.found, target.verdict.word());
@@ -160,7 +148,7 @@ fn note(row: &Row) -> &'static str {
 
 fn times(metric: Metric, rows: &[&Row]) -> String {
     let mut text = format!(
-        "\n### {}\n\n| | where | p50 | p99 | p99.9 | mean | bare lines | p50 / bare | slices | |\n\
+        "\n## {}\n\n| | where | p50 | p99 | p99.9 | mean | bare lines | p50 / bare | slices | |\n\
          |---|---|---:|---:|---:|---:|---:|---:|---:|---|\n",
         metric.title()
     );
@@ -183,7 +171,7 @@ fn times(metric: Metric, rows: &[&Row]) -> String {
 fn flows(metric: Metric, rows: &[&Row]) -> String {
     let unit = metric.unit();
     let mut text = format!(
-        "\n### {}, {}\n\n| | where | p50 | slowest slice | mean | bare lines | slices | |\n|---|---|---:|---:|---:|---:|---:|---|\n",
+        "\n## {}, {}\n\n| | where | p50 | slowest slice | mean | bare lines | slices | |\n|---|---|---:|---:|---:|---:|---:|---|\n",
         metric.title(),
         self::unit(unit)
     );
@@ -213,7 +201,7 @@ fn standing(results: &Results) -> String {
         return String::new();
     }
     let mut text =
-        "\n### What it costs to have a channel\n\n| | processor used while waiting | memory, both sides | \
+        "\n## What it costs to have a channel\n\n| | processor used while waiting | memory, both sides | \
                     time to open | system calls per message, awake |\n|---|---:|---:|---:|---:|\n"
             .to_owned();
     for peer in peers {
@@ -233,7 +221,7 @@ fn links(results: &Results) -> String {
     if results.links.is_empty() {
         return "\nNo machine with several nodes was up, so there are no figures across a window.\n".into();
     }
-    let mut text = "\n### Links of the machine\n\n| link | over | instruction sets | bare lines | 48 B | 48 B / bare | out, M/s | back, \
+    let mut text = "\n## Links of the machine\n\n| link | over | instruction sets | bare lines | 48 B | 48 B / bare | out, M/s | back, \
                     M/s | wake-up |\n|---|---|---|---:|---:|---:|---:|---:|---:|\n"
         .to_owned();
     for link in &results.links {
@@ -263,7 +251,7 @@ fn placements(results: &Results) -> String {
     if results.placement.is_empty() {
         return String::new();
     }
-    let mut text = "\n### Where slots and credit lie\n\nA message of one slot there and back over bare rings, beside the bare lines \
+    let mut text = "\n## Where slots and credit lie\n\nA message of one slot there and back over bare rings, beside the bare lines \
                     of the same memory. Where all that both sides reach is one memory, as a window, there is nothing to choose \
                     but the variant.\n\n| link | variant | slots | credit | p50 | p99 | bare lines | p50 / bare |\n\
                     |---|---|---|---|---:|---:|---:|---:|\n"
@@ -290,7 +278,7 @@ fn placements(results: &Results) -> String {
 fn distribution(results: &Results) -> String {
     let Some(report) = &results.distribution else { return String::new() };
     let mut text = format!(
-        "\n### Answer times, with and without a processor and a priority of their own\n\nRound trips of 48 B between two \
+        "\n## Answer times, with and without a processor and a priority of their own\n\nRound trips of 48 B between two \
          processes that sleep; `SCHED_FIFO` {}. Under load twice as many threads as processors want all of them.\n\n\
          | | threads have | p50 | p90 | p99 | p99.9 | p99.99 | longest | deviation | rounds |\n\
          |---|---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
@@ -315,7 +303,7 @@ fn distribution(results: &Results) -> String {
 }
 
 fn compared(results: &Results) -> String {
-    let mut text = "\n### What was compared\n\n".to_owned();
+    let mut text = "\n## What was compared\n\n".to_owned();
     for peer in &results.peers {
         let _ = writeln!(text, "- **{}**: {}", peer.name, peer.about);
     }
@@ -350,10 +338,5 @@ mod tests {
         ] {
             assert_eq!(date(seconds), day);
         }
-    }
-
-    #[test]
-    fn anchors_are_as_renderers_make_them() {
-        assert_eq!(anchor("16 cores (Some CPU)"), "16-cores-some-cpu");
     }
 }
