@@ -141,7 +141,10 @@ impl BulkChannel {
         let mut outbox = std::mem::take(&mut self.outbox);
         let prepared =
             self.session.prepare(message, &mut outbox).map_err(|error| BulkError::from(error).into());
-        let sent = prepared.and_then(|()| self.channel.send(&outbox, timeout));
+        let sent = prepared.and_then(|()| match timeout {
+            Duration::ZERO => self.channel.try_send(&outbox),
+            timeout => self.channel.send(&outbox, timeout),
+        });
         self.outbox = outbox;
         sent?;
         self.session.sent(message);
@@ -202,15 +205,30 @@ impl BulkChannel {
 
     fn assign_with(&mut self, pool: &Pool, may_forward: bool, timeout: Duration) -> Result<(), Error> {
         let mut patience = Patience::of(timeout);
+        self.begin_assign(pool, may_forward, timeout)?;
+        self.finish_assign(pool, &mut patience)
+    }
+
+    /// Offers the pool, unless that was done before.
+    pub(super) fn begin_assign(
+        &mut self,
+        pool: &Pool,
+        may_forward: bool,
+        timeout: Duration,
+    ) -> Result<(), Error> {
         match self.position(&pool.inner).map(|at| self.assigned[at].state) {
-            None => self.offer(pool, may_forward, timeout)?,
-            Some(State::Offered) => {}
-            Some(_) => return Err(BulkError::OnChannel.into()),
+            None => self.offer(pool, may_forward, timeout),
+            Some(State::Offered) => Ok(()),
+            Some(_) => Err(BulkError::OnChannel.into()),
         }
+    }
+
+    /// Waits for the answer to an offer.
+    pub(super) fn finish_assign(&mut self, pool: &Pool, patience: &mut Patience) -> Result<(), Error> {
         loop {
             let at = self.position(&pool.inner).ok_or(BulkError::NotOnChannel)?;
             match self.assigned[at].state {
-                State::Offered => self.hear(&mut patience)?,
+                State::Offered => self.hear(patience)?,
                 State::Vetoed(veto) => {
                     self.assigned.swap_remove(at);
                     return Err(BulkError::Vetoed(veto).into());
@@ -274,17 +292,29 @@ impl BulkChannel {
     /// asking again waits on for it.
     pub fn unassign(&mut self, pool: &Pool, timeout: Duration) -> Result<(), Error> {
         let mut patience = Patience::of(timeout);
+        self.begin_unassign(pool, timeout)?;
+        self.finish_unassign(pool, &mut patience)
+    }
+
+    /// Asks for the pool to leave, unless that was done before.
+    pub(super) fn begin_unassign(&mut self, pool: &Pool, timeout: Duration) -> Result<(), Error> {
         self.settle()?;
         let at = self.position(&pool.inner).ok_or(BulkError::NotOnChannel)?;
         let Assignment { link, place, state, .. } = self.assigned[at];
-        if state != State::Leaving {
-            pool.inner.lock().table.leave(link).map_err(BulkError::from)?;
-            if let Err(error) = self.say(&Message::Unassign(place), timeout) {
-                pool.inner.lock().table.stay(link);
-                return Err(error);
-            }
-            self.assigned[at].state = State::Leaving;
+        if state == State::Leaving {
+            return Ok(());
         }
+        pool.inner.lock().table.leave(link).map_err(BulkError::from)?;
+        if let Err(error) = self.say(&Message::Unassign(place), timeout) {
+            pool.inner.lock().table.stay(link);
+            return Err(error);
+        }
+        self.assigned[at].state = State::Leaving;
+        Ok(())
+    }
+
+    /// Waits for the answer to that.
+    pub(super) fn finish_unassign(&mut self, pool: &Pool, patience: &mut Patience) -> Result<(), Error> {
         loop {
             match self.position(&pool.inner).map(|at| (at, self.assigned[at].state)) {
                 None => return Ok(()),
@@ -292,7 +322,7 @@ impl BulkChannel {
                     self.assigned[at].state = State::Assigned;
                     return Err(BulkError::Kept.into());
                 }
-                Some(_) => self.hear(&mut patience)?,
+                Some(_) => self.hear(patience)?,
             }
         }
     }

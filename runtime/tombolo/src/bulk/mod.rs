@@ -20,6 +20,7 @@ mod channel;
 mod content;
 mod error;
 mod file;
+mod future;
 mod hear;
 mod memory;
 mod options;

@@ -139,6 +139,9 @@ impl BulkOptions {
     }
 }
 
+/// How long a client that was accepted has for the handshake, at least.
+pub(super) const ACCEPTED: Duration = Duration::from_secs(10);
+
 fn invalid(operation: String) -> Error {
     Error::Os(tombolo_platform::OsError::new(operation, tombolo_platform::Errno::INVAL))
 }
@@ -188,7 +191,7 @@ impl Listener {
     /// As [`accept`](Self::accept) and [`Domain::connect_bulk`].
     pub fn accept_bulk(&self, options: &BulkOptions, timeout: Duration) -> Result<BulkChannel, Error> {
         let channel = self.accept(timeout)?;
-        BulkChannel::of_channel(self.domain(), channel, options, timeout.max(Duration::from_secs(10)))
+        BulkChannel::of_channel(self.domain(), channel, options, timeout.max(ACCEPTED))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Bulk channels without trust, between two domains of one process: no monitor is needed for that.
 
 mod awake;
+mod futures;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

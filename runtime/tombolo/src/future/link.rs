@@ -193,7 +193,7 @@ impl Domain {
         name: &str,
         options: &ChannelOptions,
         timeout: Duration,
-    ) -> impl Future<Output = Result<Channel, Error>> + Send + 'static {
+    ) -> impl Future<Output = Result<Channel, Error>> + Send + 'static + use<> {
         let (domain, options) = (self.clone(), options.clone());
         let request = self.connection(name, &options, timeout);
         async move {
@@ -213,7 +213,7 @@ impl Domain {
     pub fn next_exit_async(
         &self,
         timeout: Duration,
-    ) -> impl Future<Output = Result<(tombolo_base::DomainId, Exit), Error>> + Send + 'static {
+    ) -> impl Future<Output = Result<(tombolo_base::DomainId, Exit), Error>> + Send + 'static + use<> {
         let what = "that a child ends".to_owned();
         Arrival::new(&self.link, what, timeout, |arrived: &mut Arrived| arrived.exits.next())
     }
@@ -244,7 +244,7 @@ impl Child {
     pub fn wait_async(
         &self,
         timeout: Duration,
-    ) -> impl Future<Output = Result<Exit, Error>> + Send + 'static {
+    ) -> impl Future<Output = Result<Exit, Error>> + Send + 'static + use<> {
         let what = format!("that domain {} ends", self.id());
         let ended = self.ended().clone();
         Arrival::new(self.link(), what, timeout, move |_: &mut Arrived| ended.get().cloned())

@@ -29,24 +29,46 @@ use crate::channel::{Carrier, Channel};
 use crate::error::Error;
 use crate::waitset::{Ready, WaitSet};
 pub(crate) use link::{Arrival, Watch, ask_names};
+pub(crate) use offload::offload;
 pub(crate) use reactor::Registration;
 
 /// Attempts in a row that fail though their peer says that they should not, before others of the executor have a turn.
 const ATTEMPTS_IN_A_ROW: u32 = 16;
 
-/// What is done to a channel, once it is possible.
-trait Attempt: Unpin {
-    /// What comes of it.
+/// What an operation acts on: a channel, or an object with a channel underneath.
+pub(crate) trait HasChannel: Unpin {
+    fn channel(&mut self) -> &mut Channel;
+}
+
+impl HasChannel for Channel {
+    fn channel(&mut self) -> &mut Channel {
+        self
+    }
+}
+
+/// One operation on `C`, tried again until it does not have to wait.
+pub(crate) trait Attempt<C>: Unpin {
+    /// A `Result`, with the error type of the blocking operation.
     type Output;
     /// What it waits for.
     const AWAITED: (Interest, Awaited);
 
-    /// [`ChannelError::WouldBlock`] when it has to wait.
-    fn attempt(&mut self, carrier: &mut Carrier) -> Result<Self::Output, ChannelError>;
+    /// `None` when it has to wait.
+    fn attempt(&mut self, target: &mut C, timeout: Duration) -> Option<Self::Output>;
 
-    /// The deadline has passed.
-    fn give_up(&mut self) -> Result<Self::Output, ChannelError> {
-        Err(ChannelError::TimedOut(Self::AWAITED.1))
+    /// The deadline has passed, or waiting is impossible: `error` says which.
+    fn stop(&mut self, error: Error) -> Self::Output;
+}
+
+/// `None` for an operation that has to wait.
+fn unless_blocked<T>(
+    result: Result<T, ChannelError>,
+    channel: &Channel,
+    timeout: Duration,
+) -> Option<Result<T, Error>> {
+    match result {
+        Err(ChannelError::WouldBlock) => None,
+        result => Some(result.map_err(|error| channel.error(error, timeout))),
     }
 }
 
@@ -54,12 +76,18 @@ struct Receive<'a> {
     buffer: &'a mut Vec<u8>,
 }
 
-impl Attempt for Receive<'_> {
-    type Output = usize;
+impl Attempt<Channel> for Receive<'_> {
+    type Output = Result<usize, Error>;
     const AWAITED: (Interest, Awaited) = (Interest::Read, Awaited::Message);
 
-    fn attempt(&mut self, carrier: &mut Carrier) -> Result<usize, ChannelError> {
-        carrier.try_recv_into(self.buffer)?.ok_or(ChannelError::WouldBlock)
+    fn attempt(&mut self, channel: &mut Channel, timeout: Duration) -> Option<Self::Output> {
+        let received = channel.carrier_mut().try_recv_into(self.buffer);
+        let received = received.and_then(|length| length.ok_or(ChannelError::WouldBlock));
+        unless_blocked(received, channel, timeout)
+    }
+
+    fn stop(&mut self, error: Error) -> Self::Output {
+        Err(error)
     }
 }
 
@@ -69,20 +97,27 @@ struct Sending<'a> {
     accepted: bool,
 }
 
-impl Attempt for Sending<'_> {
-    type Output = ();
-    const AWAITED: (Interest, Awaited) = (Interest::Write, Awaited::Room);
-
-    fn attempt(&mut self, carrier: &mut Carrier) -> Result<(), ChannelError> {
+impl Sending<'_> {
+    fn send(&mut self, carrier: &mut Carrier) -> Result<(), ChannelError> {
         if !self.accepted {
             carrier.try_send(self.message)?;
             self.accepted = true;
         }
         if carrier.unsent() { Err(ChannelError::WouldBlock) } else { Ok(()) }
     }
+}
 
-    fn give_up(&mut self) -> Result<(), ChannelError> {
-        if self.accepted { Ok(()) } else { Err(ChannelError::TimedOut(Self::AWAITED.1)) }
+impl Attempt<Channel> for Sending<'_> {
+    type Output = Result<(), Error>;
+    const AWAITED: (Interest, Awaited) = (Interest::Write, Awaited::Room);
+
+    fn attempt(&mut self, channel: &mut Channel, timeout: Duration) -> Option<Self::Output> {
+        let sent = self.send(channel.carrier_mut());
+        unless_blocked(sent, channel, timeout)
+    }
+
+    fn stop(&mut self, error: Error) -> Self::Output {
+        if self.accepted && matches!(error, Error::TimedOut { .. }) { Ok(()) } else { Err(error) }
     }
 }
 
@@ -113,9 +148,9 @@ pub(crate) fn fall_asleep(
     Ok(true)
 }
 
-/// An operation on a channel that may have to wait.
-struct Operation<'a, A: Attempt> {
-    channel: &'a mut Channel,
+/// An operation that may have to wait, as a future.
+pub(crate) struct Operation<'a, C: HasChannel, A> {
+    target: &'a mut C,
     timeout: Duration,
     deadline: Option<Deadline>,
     /// This end has said that it sleeps.
@@ -123,57 +158,57 @@ struct Operation<'a, A: Attempt> {
     attempt: A,
 }
 
-impl<'a, A: Attempt> Operation<'a, A> {
-    fn new(channel: &'a mut Channel, timeout: Duration, attempt: A) -> Self {
-        Operation { channel, timeout, deadline: None, announced: false, attempt }
+impl<'a, C: HasChannel, A: Attempt<C>> Operation<'a, C, A> {
+    pub(crate) fn new(target: &'a mut C, timeout: Duration, attempt: A) -> Self {
+        Operation { target, timeout, deadline: None, announced: false, attempt }
     }
 
-    fn sleep(&mut self, deadline: Deadline, context: &mut Context<'_>) -> Result<bool, ChannelError> {
+    /// Whether it sleeps now, or why it does not have to wait any longer.
+    fn sleep(&mut self, context: &mut Context<'_>) -> Result<bool, Error> {
+        let deadline = *self.deadline.get_or_insert_with(|| Deadline::after(self.timeout));
+        let channel = self.target.channel();
+        if deadline.passed() {
+            return Err(channel.error(ChannelError::TimedOut(A::AWAITED.1), self.timeout));
+        }
         self.announced = true;
-        fall_asleep(self.channel, A::AWAITED.0, deadline, context.waker())
+        let asleep = fall_asleep(channel, A::AWAITED.0, deadline, context.waker());
+        asleep.map_err(|error| channel.error(error, self.timeout))
     }
+}
 
+impl<C: HasChannel, A> Operation<'_, C, A> {
     fn wake_up(&mut self, rung: bool) {
         if std::mem::take(&mut self.announced) {
-            self.channel.carrier_mut().woken(rung);
+            self.target.channel().carrier_mut().woken(rung);
         }
     }
 }
 
-impl<A: Attempt> Future for Operation<'_, A> {
-    type Output = Result<A::Output, Error>;
+impl<C: HasChannel, A: Attempt<C>> Future for Operation<'_, C, A> {
+    type Output = A::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         this.wake_up(true);
         for _ in 0..ATTEMPTS_IN_A_ROW {
-            let mut result = this.attempt.attempt(this.channel.carrier_mut());
-            if matches!(result, Err(ChannelError::WouldBlock)) {
-                let deadline = *this.deadline.get_or_insert_with(|| Deadline::after(this.timeout));
-                if deadline.passed() {
-                    result = this.attempt.give_up();
-                } else {
-                    match this.sleep(deadline, context) {
-                        Ok(true) => return Poll::Pending,
-                        Ok(false) => {
-                            this.wake_up(false);
-                            continue;
-                        }
-                        Err(error) => result = Err(error),
-                    }
-                }
+            if let Some(output) = this.attempt.attempt(this.target, this.timeout) {
+                return Poll::Ready(output);
             }
-            return Poll::Ready(result.map_err(|error| this.channel.error(error, this.timeout)));
+            match this.sleep(context) {
+                Ok(true) => return Poll::Pending,
+                Ok(false) => this.wake_up(false),
+                Err(error) => return Poll::Ready(this.attempt.stop(error)),
+            }
         }
         context.waker().wake_by_ref();
         Poll::Pending
     }
 }
 
-impl<A: Attempt> Drop for Operation<'_, A> {
+impl<C: HasChannel, A> Drop for Operation<'_, C, A> {
     fn drop(&mut self) {
         self.wake_up(true);
-        if let Some(registration) = &mut self.channel.registration {
+        if let Some(registration) = &mut self.target.channel().registration {
             registration.disarm();
         }
     }

@@ -65,7 +65,7 @@ struct Outcome<T> {
 }
 
 /// Has `job` done by a thread. If the future is dropped, what comes of it is too.
-pub(super) fn offload<T: Send + 'static>(
+pub(crate) fn offload<T: Send + 'static>(
     job: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = Result<T, Error>> + Send {
     let outcome = Arc::new(Mutex::new(Outcome { value: None, waker: None }));

@@ -1,0 +1,311 @@
+//! The verbs of a bulk channel as futures, for any executor. How they wait is [`crate::future`]'s.
+//!
+//! What depends on the peer is awaited. Assigning a pool and taking one that is offered also ask this node's monitor, and
+//! those questions block.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tombolo_platform::Deadline;
+use tombolo_platform::event::Interest;
+use tombolo_transport::error::Awaited;
+
+use crate::channel::Channel;
+use crate::domain::{Domain, Listener};
+use crate::error::Error;
+use crate::future::{Attempt, HasChannel, Operation, offload};
+
+use super::arrival::Arrival;
+use super::buffer::{Buffer, NotSent, Shared};
+use super::channel::BulkChannel;
+use super::hear::Patience;
+use super::options::{ACCEPTED, BulkOptions};
+use super::pool::Pool;
+
+impl HasChannel for BulkChannel {
+    fn channel(&mut self) -> &mut Channel {
+        &mut self.channel
+    }
+}
+
+/// `None` for an operation that has to wait.
+fn unless_blocked<T>(result: Result<T, Error>) -> Option<Result<T, Error>> {
+    match result {
+        Err(Error::WouldBlock) => None,
+        result => Some(result),
+    }
+}
+
+/// An operation that waits for a message of the peer: a blocking one with a timeout of zero.
+struct Hear<F>(F);
+
+impl<T, F: FnMut(&mut BulkChannel) -> Result<T, Error> + Unpin> Attempt<BulkChannel> for Hear<F> {
+    type Output = Result<T, Error>;
+    const AWAITED: (Interest, Awaited) = (Interest::Read, Awaited::Message);
+
+    fn attempt(&mut self, bulk: &mut BulkChannel, _: Duration) -> Option<Self::Output> {
+        unless_blocked((self.0)(bulk))
+    }
+
+    fn stop(&mut self, error: Error) -> Self::Output {
+        Err(error)
+    }
+}
+
+/// The same for one that waits for room.
+struct Say<F>(F);
+
+impl<F: FnMut(&mut BulkChannel) -> Result<(), Error> + Unpin> Attempt<BulkChannel> for Say<F> {
+    type Output = Result<(), Error>;
+    const AWAITED: (Interest, Awaited) = (Interest::Write, Awaited::Room);
+
+    fn attempt(&mut self, bulk: &mut BulkChannel, _: Duration) -> Option<Self::Output> {
+        unless_blocked((self.0)(bulk))
+    }
+
+    fn stop(&mut self, error: Error) -> Self::Output {
+        Err(error)
+    }
+}
+
+/// A transfer that waits for room; `kept` is what it transfers, until it is sent. Without trust, where the socket that carries
+/// descriptors is full while the channel is not, it is tried again at each turn of the executor.
+struct Transfer<T, F> {
+    kept: Option<T>,
+    send: F,
+}
+
+impl<T, R, F> Attempt<BulkChannel> for Transfer<T, F>
+where
+    T: Unpin,
+    F: FnMut(&mut BulkChannel, T) -> Result<R, Box<NotSent<T>>> + Unpin,
+{
+    type Output = Result<R, Box<NotSent<T>>>;
+    const AWAITED: (Interest, Awaited) = (Interest::Write, Awaited::Room);
+
+    fn attempt(&mut self, bulk: &mut BulkChannel, _: Duration) -> Option<Self::Output> {
+        match (self.send)(bulk, take(&mut self.kept)) {
+            Err(not_sent) if matches!(not_sent.error, Error::WouldBlock) => {
+                self.kept = Some(not_sent.kept);
+                None
+            }
+            result => Some(result),
+        }
+    }
+
+    fn stop(&mut self, error: Error) -> Self::Output {
+        Err(NotSent::new(error, take(&mut self.kept)))
+    }
+}
+
+/// # Panics
+/// When a future is polled after it was ready, as `async` blocks do.
+fn take<T>(kept: &mut Option<T>) -> T {
+    kept.take().expect("a future is not polled after it was ready")
+}
+
+impl BulkChannel {
+    /// [`recv`](Self::recv) as a future. One that is dropped has received nothing.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv).
+    pub fn recv_async<'a>(
+        &'a mut self,
+        metadata: &'a mut Vec<u8>,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Arrival, Error>> + Send + 'a {
+        Operation::new(self, timeout, Hear(|bulk: &mut BulkChannel| bulk.recv(metadata, Duration::ZERO)))
+    }
+
+    /// [`recv_moved`](Self::recv_moved) as a future. One that is dropped has received nothing.
+    ///
+    /// # Errors
+    /// As [`recv_moved`](Self::recv_moved).
+    pub fn recv_moved_async<'a>(
+        &'a mut self,
+        metadata: &'a mut Vec<u8>,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Buffer, Error>> + Send + 'a {
+        Operation::new(
+            self,
+            timeout,
+            Hear(|bulk: &mut BulkChannel| bulk.recv_moved(metadata, Duration::ZERO)),
+        )
+    }
+
+    /// [`recv_shared`](Self::recv_shared) as a future. One that is dropped has received nothing.
+    ///
+    /// # Errors
+    /// As [`recv_shared`](Self::recv_shared).
+    pub fn recv_shared_async<'a>(
+        &'a mut self,
+        metadata: &'a mut Vec<u8>,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Shared, Error>> + Send + 'a {
+        Operation::new(
+            self,
+            timeout,
+            Hear(|bulk: &mut BulkChannel| bulk.recv_shared(metadata, Duration::ZERO)),
+        )
+    }
+
+    /// [`recv_pool`](Self::recv_pool) as a future.
+    ///
+    /// # Errors
+    /// As [`recv_pool`](Self::recv_pool).
+    pub fn recv_pool_async(
+        &mut self,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Pool, Error>> + Send + '_ {
+        Operation::new(self, timeout, Hear(|bulk: &mut BulkChannel| bulk.recv_pool(Duration::ZERO)))
+    }
+
+    /// [`take`](Self::take) as a future.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn take_async<'a>(
+        &'a mut self,
+        pool: &'a Pool,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Buffer, Error>> + Send + 'a {
+        Operation::new(self, timeout, Hear(|bulk: &mut BulkChannel| bulk.take(pool, Duration::ZERO)))
+    }
+
+    /// [`assign`](Self::assign) as a future. After one that is dropped, assigning again waits on for the answer.
+    ///
+    /// # Errors
+    /// As [`assign`](Self::assign).
+    pub async fn assign_async(&mut self, pool: &Pool, timeout: Duration) -> Result<(), Error> {
+        let deadline = Deadline::after(timeout);
+        let offer = Say(|bulk: &mut BulkChannel| bulk.begin_assign(pool, true, Duration::ZERO));
+        Operation::new(self, timeout, offer).await?;
+        let answer =
+            Hear(|bulk: &mut BulkChannel| bulk.finish_assign(pool, &mut Patience::of(Duration::ZERO)));
+        Operation::new(self, deadline.remaining(), answer).await
+    }
+
+    /// [`unassign`](Self::unassign) as a future. After one that is dropped, asking again waits on for the answer.
+    ///
+    /// # Errors
+    /// As [`unassign`](Self::unassign).
+    pub async fn unassign_async(&mut self, pool: &Pool, timeout: Duration) -> Result<(), Error> {
+        let deadline = Deadline::after(timeout);
+        let request = Say(|bulk: &mut BulkChannel| bulk.begin_unassign(pool, Duration::ZERO));
+        Operation::new(self, timeout, request).await?;
+        let answer =
+            Hear(|bulk: &mut BulkChannel| bulk.finish_unassign(pool, &mut Patience::of(Duration::ZERO)));
+        Operation::new(self, deadline.remaining(), answer).await
+    }
+
+    /// [`move_to`](Self::move_to) as a future. One that is dropped before it is ready has sent nothing, and the buffer is
+    /// free again.
+    ///
+    /// # Errors
+    /// As [`move_to`](Self::move_to).
+    pub fn move_to_async<'a>(
+        &'a mut self,
+        buffer: Buffer,
+        metadata: &'a [u8],
+        timeout: Duration,
+    ) -> impl Future<Output = Result<(), Box<NotSent<Buffer>>>> + Send + 'a {
+        self.transfer_async(buffer, timeout, |bulk, buffer| bulk.move_to(buffer, metadata, Duration::ZERO))
+    }
+
+    /// [`share`](Self::share) as a future. One that is dropped before it is ready has sent nothing, and the buffer is free
+    /// again.
+    ///
+    /// # Errors
+    /// As [`share`](Self::share).
+    pub fn share_async<'a>(
+        &'a mut self,
+        buffer: Buffer,
+        metadata: &'a [u8],
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Shared, Box<NotSent<Buffer>>>> + Send + 'a {
+        self.transfer_async(buffer, timeout, |bulk, buffer| bulk.share(buffer, metadata, Duration::ZERO))
+    }
+
+    /// [`pass`](Self::pass) as a future. One that is dropped before it is ready has sent nothing, and the buffer is free
+    /// again.
+    ///
+    /// # Errors
+    /// As [`pass`](Self::pass).
+    pub fn pass_async<'a>(
+        &'a mut self,
+        buffer: Buffer,
+        metadata: &'a [u8],
+        timeout: Duration,
+    ) -> impl Future<Output = Result<(), Box<NotSent<Buffer>>>> + Send + 'a {
+        self.transfer_async(buffer, timeout, |bulk, buffer| bulk.pass(buffer, metadata, Duration::ZERO))
+    }
+
+    /// [`release`](Self::release) as a future. What one that is dropped had is released when there is room.
+    ///
+    /// # Errors
+    /// As [`release`](Self::release).
+    pub fn release_async<'a>(
+        &'a mut self,
+        shared: Shared,
+        metadata: &'a [u8],
+        timeout: Duration,
+    ) -> impl Future<Output = Result<(), Box<NotSent<Shared>>>> + Send + 'a {
+        self.transfer_async(shared, timeout, |bulk, shared| bulk.release(shared, metadata, Duration::ZERO))
+    }
+
+    fn transfer_async<'a, T, R, F>(
+        &'a mut self,
+        kept: T,
+        timeout: Duration,
+        send: F,
+    ) -> Operation<'a, BulkChannel, Transfer<T, F>>
+    where
+        T: Unpin,
+        F: FnMut(&mut BulkChannel, T) -> Result<R, Box<NotSent<T>>> + Unpin,
+    {
+        Operation::new(self, timeout, Transfer { kept: Some(kept), send })
+    }
+}
+
+impl Domain {
+    /// [`connect_bulk`](Self::connect_bulk) as a future; one that is dropped leaves no channel behind.
+    ///
+    /// # Errors
+    /// As [`connect_bulk`](Self::connect_bulk).
+    pub fn connect_bulk_async(
+        &self,
+        name: &str,
+        options: &BulkOptions,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<BulkChannel, Error>> + Send + 'static + use<> {
+        let (domain, options) = (self.clone(), options.clone());
+        let channel = self.connect_async(name, &options.underneath(), timeout);
+        async move { agree(domain, channel.await?, options, timeout).await }
+    }
+}
+
+impl Listener {
+    /// [`accept_bulk`](Self::accept_bulk) as a future. A client that had connected when one is dropped is still there for
+    /// the next; one that was being opened sees an end.
+    ///
+    /// # Errors
+    /// As [`accept_bulk`](Self::accept_bulk).
+    pub async fn accept_bulk_async(
+        &self,
+        options: &BulkOptions,
+        timeout: Duration,
+    ) -> Result<BulkChannel, Error> {
+        let channel = self.accept_async(timeout).await?;
+        agree(self.domain().clone(), channel, options.clone(), timeout.max(ACCEPTED)).await
+    }
+}
+
+/// Agrees on terms, on a thread of its own: the peer answers when it likes.
+async fn agree(
+    domain: Domain,
+    channel: Channel,
+    options: BulkOptions,
+    timeout: Duration,
+) -> Result<BulkChannel, Error> {
+    offload(move || BulkChannel::of_channel(&domain, channel, &options, timeout)).await?
+}

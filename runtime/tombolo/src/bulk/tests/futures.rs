@@ -1,0 +1,117 @@
+//! The verbs as futures.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+use crate::testing::block_on;
+
+/// Polls a future once, with a waker that wakes nothing.
+fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn buffers_come_and_go() {
+    let (mut left, mut right) = pair();
+    let pool = pool(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            block_on(async {
+                let mut metadata = Vec::new();
+                let pool = right.recv_pool_async(LONG).await.unwrap();
+                for round in 0..100_u64 {
+                    let buffer = right.recv_moved_async(&mut metadata, LONG).await.unwrap();
+                    assert_eq!(metadata, round.to_le_bytes());
+                    right.pass_async(buffer, b"", LONG).await.unwrap();
+                    let shared = right.recv_shared_async(&mut metadata, LONG).await.unwrap();
+                    right.release_async(shared, b"back", LONG).await.unwrap();
+                }
+                // The pool goes when the other side wants it to.
+                let gone = right.recv_async(&mut metadata, LONG).await.unwrap();
+                assert!(matches!(gone, Arrival::PoolGone(_)), "{gone:?}");
+                drop(pool);
+            });
+        });
+        block_on(async {
+            let mut metadata = Vec::new();
+            left.assign_async(&pool, LONG).await.unwrap();
+            for round in 0..100_u64 {
+                let buffer = left.take_async(&pool, LONG).await.unwrap();
+                left.move_to_async(buffer, &round.to_le_bytes(), LONG).await.unwrap();
+                let buffer = left.take_async(&pool, LONG).await.unwrap();
+                let shared = left.share_async(buffer, b"", LONG).await.unwrap();
+                let released = left.recv_async(&mut metadata, LONG).await.unwrap();
+                assert!(matches!(released, Arrival::Released(1)), "{released:?}");
+                drop(shared);
+            }
+            left.unassign_async(&pool, LONG).await.unwrap();
+        });
+    });
+}
+
+#[test]
+fn a_transfer_waits_for_room_and_a_buffer_that_was_not_sent_comes_back() {
+    let (mut left, mut right) = pair();
+    let pool = pool(1_000);
+    assign(&mut left, &mut right, &pool);
+    let mut sent = 0;
+    let kept = loop {
+        let buffer = left.take(&pool, Duration::ZERO).unwrap();
+        match block_on(left.move_to_async(buffer, b"", Duration::from_millis(2))) {
+            Ok(()) => sent += 1,
+            Err(not_sent) => {
+                assert!(matches!(not_sent.error, Error::TimedOut { .. }), "{}", not_sent.error);
+                break not_sent.kept;
+            }
+        }
+    };
+    assert!(sent > 0);
+    let free = pool.counts().free;
+    // One that is dropped while it waits has sent nothing.
+    let another = left.take(&pool, Duration::ZERO).unwrap();
+    assert!(poll_once(left.move_to_async(another, b"dropped", LONG)).is_pending());
+    assert_eq!(pool.counts().free, free);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut metadata = Vec::new();
+            for _ in 0..=sent {
+                drop(right.recv_moved(&mut metadata, LONG).unwrap());
+            }
+            assert_eq!(metadata, b"last");
+        });
+        block_on(left.move_to_async(kept, b"last", LONG)).unwrap();
+    });
+}
+
+#[test]
+fn a_receive_that_is_dropped_has_taken_nothing() {
+    let (mut left, mut right) = pair();
+    let pool = pool(1);
+    assign(&mut left, &mut right, &pool);
+    let mut metadata = Vec::new();
+    assert!(poll_once(right.recv_moved_async(&mut metadata, LONG)).is_pending());
+    left.move_to(pool.take().unwrap(), b"one", LONG).unwrap();
+    let buffer = block_on(right.recv_moved_async(&mut metadata, LONG)).unwrap();
+    assert_eq!((buffer.len_bytes(), metadata.as_slice()), (SIZE, &b"one"[..]));
+    // None is free until it comes back.
+    let short = Duration::from_millis(2);
+    assert!(matches!(block_on(left.take_async(&pool, short)), Err(Error::TimedOut { .. })));
+    assert!(poll_once(left.take_async(&pool, LONG)).is_pending());
+    right.pass(buffer, b"", LONG).unwrap();
+    drop(block_on(left.take_async(&pool, LONG)).unwrap());
+}
+
+#[test]
+fn the_end_of_the_peer_ends_a_wait() {
+    let (mut left, right) = pair();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(2));
+            drop(right);
+        });
+        let ended = block_on(left.recv_async(&mut Vec::new(), LONG));
+        assert!(matches!(ended, Err(Error::Closed { .. })), "{ended:?}");
+    });
+}
