@@ -389,7 +389,9 @@ impl Table {
             return Err(TableError::InFlight(buffer));
         }
         match (verb, entry.right) {
-            (Verb::Move | Verb::Pass, Right::Here) if entry.lent > 0 => {
+            (Verb::Move | Verb::Pass, Right::Here)
+                if entry.lent > 0 && !tombolo_base::canary!("bulk moves what is shared") =>
+            {
                 return Err(TableError::Shared { buffer, times: entry.lent });
             }
             (Verb::Move | Verb::Pass, Right::Here) if !entry.held => return Err(TableError::NotHeld(buffer)),
@@ -529,7 +531,8 @@ impl Table {
         }
         let is_out = entry.beyond > 0 || entry.lent_total > 0;
         // A dead domain reaches nothing, but those to whom it assigned the pool do.
-        if is_out && (!dead || entry.may_forward) {
+        let reachable = (!dead || entry.may_forward) && !tombolo_base::canary!("bulk takes back at once");
+        if is_out && reachable {
             return true;
         }
         self.reclaim(link);
@@ -549,7 +552,8 @@ impl Table {
         for (buffer, times) in (0..self.layout.count()).zip(lent) {
             let entry = &mut self.entries[buffer as usize];
             entry.lent -= u32::from(times);
-            if entry.right == Right::Beyond(link) {
+            let is_beyond = entry.right == Right::Beyond(link);
+            if is_beyond && !tombolo_base::canary!("bulk leaves buffers with the dead") {
                 // What was borrowed from there may still be in the hands of the program: free when it is forgotten.
                 (entry.right, entry.held) = (Right::Here, false);
             } else if times == 0 {

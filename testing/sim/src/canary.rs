@@ -2,7 +2,7 @@
 
 /// The mistakes that can be planted in a build with `--cfg sim`, and in how many seeds, from the first on, each must
 /// be found.
-pub const CANARIES: [(&str, u64); 20] = [
+pub const CANARIES: [(&str, u64); 23] = [
     ("ring publishes before it writes", 50),
     ("ring gives back too little", 50),
     ("hello is published in no order", 3000),
@@ -23,6 +23,9 @@ pub const CANARIES: [(&str, u64); 20] = [
     ("table narrows no part", 50),
     ("table lets rights grow", 50),
     ("table changes what it refuses", 1000),
+    ("bulk moves what is shared", 1000),
+    ("bulk takes back at once", 1000),
+    ("bulk leaves buffers with the dead", 1000),
 ];
 
 /// Plants a mistake in what this thread runs from now on; the empty name plants none.

@@ -1,9 +1,10 @@
-//! A channel between two simulated domains: numbered messages whose every byte is known beforehand.
+//! A channel between two simulated domains: numbered messages whose every byte is known beforehand, or bulk data.
 
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::{CapabilityId, Grant};
 use tombolo_link::{ChannelLayout, Hello, Side, TransportKind};
 
+use crate::bulk::{BulkEnd, Pools};
 use crate::channel::{Ended, MemoryEnd};
 use crate::descriptor::{Actor, End, Fd};
 use crate::random::Random;
@@ -21,6 +22,10 @@ enum Link {
     Stream(End),
 }
 
+/// The channel takes no more messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Over;
+
 /// One end.
 pub struct Conversation {
     id: ChannelId,
@@ -32,12 +37,16 @@ pub struct Conversation {
     pub peer: DomainId,
     /// Rights whose numbers messages brought, and that nobody here has taken up yet.
     pub brought: Vec<CapabilityId>,
+    /// What a bulk channel knows beside the pools.
+    bulk: Option<Box<BulkEnd>>,
     actor: Actor,
+    pid: i32,
 }
 
 impl Conversation {
-    /// Opens the end that was granted; none when what belongs to it is missing.
-    pub fn open(shared: &mut Shared, actor: Actor, grant: &Grant, fds: Vec<Fd>) -> Option<Self> {
+    /// Opens the end that was granted to a process, for bulk data if `is_bulk`; none when what belongs to it is missing.
+    pub fn open(shared: &mut Shared, pid: i32, grant: &Grant, fds: Vec<Fd>, is_bulk: bool) -> Option<Self> {
+        let actor = Actor::Process(pid);
         let hello = Hello::new(grant.config, 5, None);
         let length_bytes = ChannelLayout::new(grant.config).length_bytes();
         let mut fds = fds.into_iter();
@@ -69,7 +78,10 @@ impl Conversation {
             shared.audit.fail(format!("side {:?} of {} was granted twice", grant.side, grant.channel));
         }
         let (id, peer) = (grant.channel, grant.peer);
-        Some(Conversation { id, side, link, to_send: 0, peer, brought: Vec::new(), actor })
+        // Pools are memory that both ends map, which those joined by a stream have not.
+        let is_bulk = is_bulk && grant.transport != TransportKind::Socket;
+        let bulk = is_bulk.then(|| Box::new(BulkEnd::new(side == 1)));
+        Some(Conversation { id, side, link, to_send: 0, peer, brought: Vec::new(), bulk, actor, pid })
     }
 
     /// Which.
@@ -78,24 +90,43 @@ impl Conversation {
         self.id
     }
 
+    /// Messages that are still to be sent.
+    #[must_use]
+    pub fn unsent(&self) -> u64 {
+        self.to_send + self.bulk.as_ref().map_or(0, |bulk| bulk.unsent())
+    }
+
+    /// Whether it is for bulk data.
+    #[must_use]
+    pub fn is_bulk(&self) -> bool {
+        self.bulk.is_some()
+    }
+
+    /// What a bulk channel knows beside the pools.
+    pub fn bulk_end(&mut self) -> Option<(ChannelId, &mut BulkEnd)> {
+        let id = self.id;
+        self.bulk.as_deref_mut().map(|bulk| (id, bulk))
+    }
+
     fn log<'a>(&self, shared: &'a mut Shared) -> &'a mut ChannelLog {
         shared.channels.entry(self.id).or_default()
     }
 
-    /// Receives and sends what it can; false when it is over.
-    pub fn talk(&mut self, shared: &mut Shared) -> bool {
+    /// Receives and sends what it can; false when it is over. Of a bulk channel that is over the pools know.
+    pub fn talk(&mut self, shared: &mut Shared, pools: &mut Pools) -> bool {
         if let Link::Memory { channel, .. } = &mut self.link {
             channel.wake_up();
         }
         let over = loop {
             match self.receive() {
-                Ok(Some(message)) => self.check(shared, &message),
+                Ok(Some(message)) => self.hear(shared, pools, &message),
                 Ok(None) => break None,
                 Err(ended) => break Some(ended),
             }
         };
         if let Some(ended) = over {
             self.check_end(shared, ended);
+            self.lose(shared, pools, ended == Ended::PeerDied);
             self.ring(shared);
             return false;
         }
@@ -133,6 +164,64 @@ impl Conversation {
         let number = log.sent[side] + waiting;
         log.brings[side].push((number, capability));
         self.to_send += 1;
+    }
+
+    fn hear(&mut self, shared: &mut Shared, pools: &mut Pools, message: &[u8]) {
+        let Some(mut bulk) = self.bulk.take() else { return self.check(shared, message) };
+        let (id, side, pid) = (self.id, self.side, self.pid);
+        let log = self.log(shared);
+        log.received[side] += 1;
+        let sent = log.bulk[1 - side].pop_front();
+        if sent.as_deref() != Some(message) {
+            shared.audit.fail(format!("{id}: {message:?} was received in place of {sent:?}"));
+        }
+        shared.note(&[13, id.0, message.len() as u64], || format!("{id} side {side} received {message:?}"));
+        pools.hear(shared, pid, (id, side), &mut bulk, message);
+        self.bulk = Some(bulk);
+    }
+
+    /// Tells the pools that the channel has ended, `dead` if with the program at its other end.
+    fn lose(&mut self, shared: &mut Shared, pools: &mut Pools, dead: bool) {
+        if self.bulk.take().is_some() {
+            pools.lose(shared, self.pid, self.id, dead);
+        }
+    }
+
+    /// Transfers buffers over a bulk channel, if the channel takes it now.
+    pub fn transfer(&mut self, shared: &mut Shared, pools: &mut Pools) {
+        let Some(mut bulk) = self.bulk.take() else { return };
+        let (id, side, pid) = (self.id, self.side, self.pid);
+        if let Some(transfer) = pools.begin(shared, id, &bulk) {
+            if self.offer(shared, &transfer.message) == Ok(true) {
+                pools.commit(shared, pid, (id, 1 - side), &mut bulk, &transfer);
+            } else {
+                pools.abort(&transfer);
+            }
+        }
+        self.bulk = Some(bulk);
+        self.ring(shared);
+    }
+
+    /// Gives the channel a message of bulk data: whether it took it, or that it takes none any more.
+    fn offer(&mut self, shared: &mut Shared, message: &[u8]) -> Result<bool, Over> {
+        let Link::Memory { channel, .. } = &mut self.link else { return Err(Over) };
+        match channel.send(message) {
+            Ok(true) => {
+                let side = self.side;
+                let log = self.log(shared);
+                log.sent[side] += 1;
+                log.bulk[side].push_back(message.to_vec());
+                Ok(true)
+            }
+            Ok(false) => Ok(false),
+            // What is still to be received says how it ended.
+            Err(Ended::Closed | Ended::PeerDied) => Err(Over),
+            Err(error) => {
+                let id = self.id;
+                shared.audit.fail(format!("{id} failed in sending {} bytes: {error}", message.len()));
+                Err(Over)
+            }
+        }
     }
 
     fn check(&mut self, shared: &mut Shared, message: &[u8]) {
@@ -174,6 +263,17 @@ impl Conversation {
     }
 
     fn send_all(&mut self, shared: &mut Shared) {
+        if let Some(mut bulk) = self.bulk.take() {
+            while let Some(message) = bulk.next() {
+                match self.offer(shared, message) {
+                    Ok(true) => bulk.accepted(),
+                    Ok(false) => break,
+                    Err(Over) => bulk.clear(),
+                }
+            }
+            self.bulk = Some(bulk);
+            return;
+        }
         while self.to_send > 0 {
             let (id, side) = (self.id, self.side);
             let number = self.log(shared).sent[side];
@@ -207,7 +307,7 @@ impl Conversation {
     }
 
     fn sleep(&mut self, shared: &mut Shared) {
-        let for_room = self.to_send > 0;
+        let for_room = self.unsent() > 0;
         if let Link::Memory { channel, .. } = &mut self.link
             && !channel.may_sleep(for_room)
         {
@@ -233,7 +333,8 @@ impl Conversation {
     }
 
     /// Closes it in order.
-    pub fn close(mut self, shared: &mut Shared) {
+    pub fn close(mut self, shared: &mut Shared, pools: &mut Pools) {
+        self.lose(shared, pools, false);
         let side = self.side;
         if let Link::Memory { channel, .. } = &mut self.link {
             if channel.is_open() {

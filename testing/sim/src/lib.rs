@@ -10,6 +10,7 @@
 
 pub mod agent;
 pub mod audit;
+pub mod bulk;
 pub mod canary;
 pub mod channel;
 pub mod conversation;

@@ -125,14 +125,15 @@ fn run_one(arguments: &Arguments, seed: u64) -> bool {
 
 fn describe(outcome: &Outcome) -> String {
     format!(
-        "{} nodes, {:.3} s simulated, {} events, {} processes, {} channels, {} messages, {} deaths of nodes; \
-         {}; hash {:016x}",
+        "{} nodes, {:.3} s simulated, {} events, {} processes, {} channels, {} messages, {} buffers \
+         transferred, {} deaths of nodes; {}; hash {:016x}",
         outcome.nodes,
         outcome.simulated_ns as f64 / 1e9,
         outcome.events,
         outcome.processes,
         outcome.channels,
         outcome.messages,
+        outcome.transfers,
         outcome.deaths,
         outcome.memory,
         outcome.hash
@@ -162,6 +163,7 @@ struct Sums {
     runs: u64,
     events: u64,
     messages: u64,
+    transfers: u64,
     deaths: u64,
     simulated_ns: u64,
     largest: usize,
@@ -177,6 +179,7 @@ fn run_many(arguments: &Arguments) -> bool {
         sums.runs += 1;
         sums.events += outcome.events;
         sums.messages += outcome.messages;
+        sums.transfers += outcome.transfers;
         sums.deaths += outcome.deaths;
         sums.simulated_ns += outcome.simulated_ns;
         sums.memory += outcome.memory;
@@ -203,11 +206,13 @@ fn run_many(arguments: &Arguments) -> bool {
 
 fn progress(sums: &Sums, elapsed: Duration) -> String {
     format!(
-        "{} seeds in {:.1} s: {} events, {} messages, {} deaths of nodes, {:.1} h simulated, up to {} nodes\n  {}",
+        "{} seeds in {:.1} s: {} events, {} messages, {} buffers transferred, {} deaths of nodes, {:.1} h simulated, up to {} \
+         nodes\n  {}",
         sums.runs,
         elapsed.as_secs_f64(),
         sums.events,
         sums.messages,
+        sums.transfers,
         sums.deaths,
         sums.simulated_ns as f64 / 3.6e12,
         sums.largest,

@@ -356,8 +356,12 @@ impl Process {
 
     /// Somebody to grant to, and the channel that brings the number.
     fn somebody(&mut self, shared: &mut Shared) -> Option<(DomainId, ChannelId)> {
-        let mut known: Vec<(DomainId, ChannelId)> =
-            self.conversations.iter().map(|open| (open.peer, open.id())).collect();
+        let mut known: Vec<(DomainId, ChannelId)> = self
+            .conversations
+            .iter()
+            .filter(|open| !open.is_bulk())
+            .map(|open| (open.peer, open.id()))
+            .collect();
         if known.is_empty() || shared.random.chance(100) {
             // Without a channel: they find it in their list.
             known.extend(self.children.iter().map(|child| (child.domain, ChannelId(0))));

@@ -29,6 +29,8 @@ pub enum Scenario {
     Restarts,
     /// Regions of memory and rights to them
     Memory,
+    /// Bulk channels, pools and buffers
+    Bulk,
     /// As mixed, without any fault
     Calm,
 }
@@ -44,6 +46,7 @@ impl Scenario {
             Scenario::Spawning => "spawning",
             Scenario::Restarts => "restarts",
             Scenario::Memory => "memory",
+            Scenario::Bulk => "bulk",
             Scenario::Calm => "calm",
         }
     }
@@ -104,6 +107,8 @@ pub struct Habits {
     pub restart: u64,
     /// Do something with memory: what, [`MemoryHabits`] say.
     pub memory: u64,
+    /// Assign pools, transfer buffers, use them.
+    pub bulk: u64,
     /// Say nonsense.
     pub nonsense: u64,
     /// Return.
@@ -222,7 +227,8 @@ impl Plan {
         let nodes = (1..count).map(|_| NodePlan::draw(random)).collect();
         Plan {
             nodes,
-            actions: random.magnitude(60, 900) * if options.scenario == Scenario::Memory { 4 } else { 1 },
+            actions: random.magnitude(60, 900)
+                * if matches!(options.scenario, Scenario::Memory | Scenario::Bulk) { 4 } else { 1 },
             processes: random.magnitude(2, 40) as usize,
             names: random.between(1, 12),
             images: random.magnitude(1, 24) as usize,
@@ -307,6 +313,7 @@ impl Habits {
             console: some(0, 4),
             restart: some(1, 6),
             memory: some(10, 200),
+            bulk: some(10, 200),
             nonsense: some(0, 1),
             exit: some(1, 6),
         };
@@ -318,6 +325,7 @@ impl Habits {
             Scenario::Spawning => (habits.spawn, habits.kill, habits.feed, habits.write) = (40, 8, 20, 20),
             Scenario::Restarts => (habits.restart, habits.connect) = (20, 30),
             Scenario::Memory => (habits.memory, habits.connect, habits.send) = (400, 30, 40),
+            Scenario::Bulk => (habits.bulk, habits.export, habits.connect) = (400, 20, 40),
             Scenario::Mixed | Scenario::Calm => {}
         }
         habits

@@ -1,6 +1,6 @@
 //! A program: it talks to its monitor and to others, does what its habits and chance say, and may die at any time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId};
@@ -13,6 +13,7 @@ use tombolo_naming::{Answer, Operation, Query, Scope};
 use tombolo_ring::{SlotSize, Variant};
 
 use crate::agent::PIPE_PACKETS;
+use crate::bulk::{MIN_SLOTS, Pools};
 use crate::conversation::Conversation;
 use crate::descriptor::{Actor, End, Fd};
 use crate::memory::Holdings;
@@ -51,6 +52,8 @@ pub(crate) enum Asked {
         channel: ChannelId,
     },
     Delete(CapabilityId),
+    /// A bulk channel.
+    Bulk,
     Other,
 }
 
@@ -61,6 +64,13 @@ pub(crate) struct Child {
     pub(crate) domain: DomainId,
     /// The inputs that it has.
     fed: Vec<u8>,
+}
+
+/// How names of bulk channels begin.
+const BULK_NAME: &str = "bulk";
+
+fn is_bulk(name: &str) -> bool {
+    name.starts_with(BULK_NAME)
 }
 
 /// A process.
@@ -81,12 +91,16 @@ pub struct Process {
     /// What it is, once it is attached.
     pub(crate) domain: Option<DomainId>,
     names: Vec<(String, u32)>,
+    /// Listeners of bulk channels, also of names that were given back since.
+    bulk_listeners: BTreeSet<u32>,
     /// Locks that it holds: of which scope, which, and the token.
     locks: Vec<(Scope, String, u64)>,
     pub(crate) children: Vec<Child>,
     pub(crate) conversations: Vec<Conversation>,
     /// What it has of memory.
     pub(crate) holdings: Holdings,
+    /// What it knows of bulk data.
+    pools: Pools,
     next_action_at: u64,
     /// It is killed before anything else happens.
     pub(crate) dies: bool,
@@ -113,10 +127,12 @@ impl Process {
             attached: false,
             domain: None,
             names: Vec::new(),
+            bulk_listeners: BTreeSet::new(),
             locks: Vec::new(),
             children: Vec::new(),
             conversations: Vec::new(),
             holdings: Holdings::new(shared),
+            pools: Pools::default(),
             next_action_at: 0,
             dies: false,
             idle: false,
@@ -151,7 +167,7 @@ impl Process {
     /// Messages that it still has to send.
     #[must_use]
     pub fn unsent(&self) -> u64 {
-        self.conversations.iter().map(|conversation| conversation.to_send).sum()
+        self.conversations.iter().map(Conversation::unsent).sum()
     }
 
     /// Whether it opened or accepted a channel that is still there.
@@ -232,6 +248,7 @@ impl Process {
             }
         }
         self.let_go(shared);
+        self.pools.note_revoked(shared, self.pid);
         self.talk(shared);
         self.flush_outputs();
         if self.dies {
@@ -255,7 +272,7 @@ impl Process {
     fn talk(&mut self, shared: &mut Shared) {
         let (mut open, mut over) = (Vec::new(), Vec::new());
         for mut conversation in std::mem::take(&mut self.conversations) {
-            match conversation.talk(shared) {
+            match conversation.talk(shared, &mut self.pools) {
                 true => open.push(conversation),
                 false => over.push(conversation),
             }
@@ -304,16 +321,21 @@ impl Process {
                 self.domain = Some(domain);
                 self.plan_action(shared);
             }
-            (Reply::Export { listener }, Some(Asked::Export(name))) => self.names.push((name, listener)),
+            (Reply::Export { listener }, Some(Asked::Export(name))) => {
+                if is_bulk(&name) {
+                    self.bulk_listeners.insert(listener);
+                }
+                self.names.push((name, listener));
+            }
             (Reply::Spawn { domain }, Some(Asked::Spawn { fed })) => {
                 self.children.push(Child { domain, fed });
             }
             (Reply::Names { answer: Answer::Locked { token }, .. }, Some(Asked::Lock { scope, name })) => {
                 self.locks.push((scope, name, token));
             }
-            (Reply::Connect { grant }, _) => self.open(shared, &grant, fds),
-            (Reply::Incoming { grant, .. }, _) => {
-                self.open(shared, &grant, fds);
+            (Reply::Connect { grant }, asked) => self.open(shared, &grant, fds, asked == Some(Asked::Bulk)),
+            (Reply::Incoming { grant, listener, .. }, _) => {
+                self.open(shared, &grant, fds, self.bulk_listeners.contains(&listener));
                 self.say(0, Request::Accepted { count: 1 }, Vec::new());
             }
             (Reply::Ended { domain, .. }, _) => self.children.retain(|child| child.domain != domain),
@@ -329,11 +351,12 @@ impl Process {
         }
     }
 
-    fn open(&mut self, shared: &mut Shared, grant: &Grant, fds: Vec<Fd>) {
-        let actor = self.actor();
-        match Conversation::open(shared, actor, grant, fds) {
+    fn open(&mut self, shared: &mut Shared, grant: &Grant, fds: Vec<Fd>, is_bulk: bool) {
+        match Conversation::open(shared, self.pid, grant, fds, is_bulk) {
             Some(mut conversation) => {
-                conversation.to_send = shared.random.below(4);
+                if !conversation.is_bulk() {
+                    conversation.to_send = shared.random.below(4);
+                }
                 self.conversations.push(conversation);
             }
             // What came with the grant has been dropped, which shows the other side that nobody takes it.
@@ -353,7 +376,7 @@ impl Process {
             return Fate::Killed(9);
         }
         let habits = shared.plan.habits;
-        let choices: [(u64, Action); 15] = [
+        let choices: [(u64, Action); 16] = [
             (habits.export, Self::act_export),
             (habits.withdraw, Self::act_withdraw),
             (habits.connect, Self::act_connect),
@@ -368,6 +391,7 @@ impl Process {
             (habits.console, Self::act_console),
             (habits.restart, Self::act_restart),
             (habits.memory, Self::act_memory),
+            (habits.bulk, Self::act_bulk),
             (habits.nonsense, Self::act_nonsense),
         ];
         let sum = choices.iter().map(|(weight, _)| weight).sum::<u64>() + habits.exit;
@@ -383,7 +407,8 @@ impl Process {
     }
 
     fn name(shared: &mut Shared) -> String {
-        format!("name{}", shared.random.below(shared.plan.names))
+        let number = shared.random.below(shared.plan.names);
+        format!("{}{number}", if number % 3 == 1 { BULK_NAME } else { "name" })
     }
 
     fn act_export(&mut self, shared: &mut Shared) {
@@ -408,10 +433,12 @@ impl Process {
         });
         let slot = shared.random.pick(&SlotSize::ALL).copied().unwrap_or(SlotSize::B64);
         let variant = if shared.random.chance(700) { Variant::EpochCredit } else { Variant::UsedFlag };
-        let slots = 2 << shared.random.below(6);
+        let is_bulk = is_bulk(&name);
+        let slots = if is_bulk { MIN_SLOTS << shared.random.below(3) } else { 2 << shared.random.below(6) };
         if let Ok(config) = ChannelConfig::new(slot, slots, variant) {
             let scope = Self::scope(shared);
-            self.request(Request::Connect { scope, name, timeout, config });
+            let asked = if is_bulk { Asked::Bulk } else { Asked::Other };
+            self.ask(Request::Connect { scope, name, timeout, config }, asked, Vec::new());
         }
     }
 
@@ -484,8 +511,22 @@ impl Process {
 
     fn act_send(&mut self, shared: &mut Shared) {
         let index = shared.random.below(self.conversations.len() as u64) as usize;
-        if let Some(conversation) = self.conversations.get_mut(index) {
+        if let Some(conversation) = self.conversations.get_mut(index).filter(|open| !open.is_bulk()) {
             conversation.to_send += shared.random.magnitude(1, 40);
+        }
+    }
+
+    /// Does something with pools, mostly a few transfers.
+    fn act_bulk(&mut self, shared: &mut Shared) {
+        if shared.random.chance(500) {
+            let mut ends: Vec<_> = self.conversations.iter_mut().filter_map(Conversation::bulk_end).collect();
+            return self.pools.act(shared, self.pid, &mut ends);
+        }
+        for _ in 0..shared.random.magnitude(1, 20) {
+            let index = shared.random.below(self.conversations.len() as u64) as usize;
+            if let Some(conversation) = self.conversations.get_mut(index) {
+                conversation.transfer(shared, &mut self.pools);
+            }
         }
     }
 
@@ -494,7 +535,7 @@ impl Process {
         if index < self.conversations.len() {
             let conversation = self.conversations.remove(index);
             self.channel_is_over(&conversation);
-            conversation.close(shared);
+            conversation.close(shared, &mut self.pools);
         }
     }
 
@@ -555,13 +596,15 @@ impl Process {
         self.flush_outputs();
         std::mem::take(&mut self.holdings).end(shared);
         let in_order = matches!(fate, Fate::Exits(_));
+        self.pools.note_revoked(shared, self.pid);
         for conversation in std::mem::take(&mut self.conversations) {
             if in_order {
-                conversation.close(shared);
+                conversation.close(shared, &mut self.pools);
             } else {
                 conversation.let_go(shared);
             }
         }
+        shared.bulk.ended(self.pid);
         let word = match fate {
             Fate::Exits(status) => [0, status],
             Fate::Killed(signal) => [1, signal],

@@ -9,6 +9,7 @@ use tombolo_control::CapabilityId;
 use tombolo_machine::Image;
 
 use crate::audit::Audit;
+use crate::bulk::Book;
 use crate::descriptor::{Actor, End, Wakes};
 use crate::plan::Plan;
 use crate::random::Random;
@@ -102,6 +103,8 @@ pub struct ChannelLog {
     pub open: [bool; 2],
     /// By side, which messages bring the number of a right.
     pub brings: [Vec<(u64, CapabilityId)>; 2],
+    /// By side, messages of bulk data that were sent and not yet received.
+    pub bulk: [VecDeque<Vec<u8>>; 2],
 }
 
 /// Everything in common.
@@ -126,6 +129,8 @@ pub struct Shared {
     pub born: Vec<Birth>,
     /// All channels between domains that were ever opened.
     pub channels: BTreeMap<ChannelId, ChannelLog>,
+    /// The checker of bulk data.
+    pub bulk: Book,
     /// Hashes of messages on their way between monitors.
     pub lines: BTreeMap<(u16, u16, bool), VecDeque<u64>>,
     /// Directions of lines over sockets that are cut: node, and whether towards it.
@@ -163,6 +168,7 @@ impl Shared {
             listeners: BTreeMap::new(),
             born: Vec::new(),
             channels: BTreeMap::new(),
+            bulk: Book::default(),
             lines: BTreeMap::new(),
             cuts: BTreeSet::new(),
             slow: BTreeMap::new(),

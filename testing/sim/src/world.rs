@@ -47,6 +47,8 @@ pub struct Outcome {
     pub simulated_ns: u64,
     /// Messages received on channels between domains.
     pub messages: u64,
+    /// Transfers of buffers received on bulk channels.
+    pub transfers: u64,
     /// Channels that were opened.
     pub channels: u64,
     /// Processes that ran.
@@ -267,6 +269,7 @@ impl World {
             for (pid, process) in self.processes.iter().filter(|(_, process)| process.node == number) {
                 process.conversations().iter().for_each(|lost| lost.is_lost(&mut self.shared));
                 self.shared.audit.rights.maps.stray(*pid);
+                self.shared.bulk.ended(*pid);
             }
             self.shared.flush();
             if let Some(place) = node.place {
@@ -393,8 +396,8 @@ impl World {
                         "of {id}, which is open, {:?} were sent and {:?} received",
                         log.sent, log.received
                     ))
-                } else if conversation.to_send > 0 {
-                    Some(format!("process {pid} has {} messages left for {id}", conversation.to_send))
+                } else if conversation.unsent() > 0 {
+                    Some(format!("process {pid} has {} messages left for {id}", conversation.unsent()))
                 } else {
                     None
                 };
@@ -402,6 +405,9 @@ impl World {
                     return self.shared.audit.fail(wrong);
                 }
             }
+        }
+        if let Some(lost) = self.shared.bulk.lost_buffer() {
+            self.shared.audit.fail(lost);
         }
     }
 
@@ -541,6 +547,7 @@ impl World {
             nodes: shared.plan.nodes.len() + 1,
             simulated_ns: shared.now,
             messages: shared.channels.values().map(|log| log.received.iter().sum::<u64>()).sum(),
+            transfers: shared.bulk.transfers(),
             channels: shared.channels.len() as u64,
             processes: self.born,
             deaths: self.deaths,

@@ -1,0 +1,448 @@
+//! What a program does with pools: it makes them, assigns them to bulk channels, transfers buffers by every verb, reads and
+//! writes them, and takes back what channels that end had.
+
+use std::collections::VecDeque;
+
+use tombolo_base::ChannelId;
+use tombolo_bulk::table::UPSTREAM;
+use tombolo_bulk::wire::{Offer, Place, PoolId, Terms, Trust, Veto};
+use tombolo_bulk::{Heard, Layout, Link, Message, Segment, Session, Table, Verb};
+
+use crate::shared::Shared;
+
+/// Buffers of a pool.
+const BUFFERS: u32 = 4;
+/// Pools that a process makes at most.
+const OWN_POOLS: usize = 2;
+/// Slots that hold the longest message that is said here.
+pub const MIN_SLOTS: u32 = 16;
+
+const TERMS: Terms = Terms { trust: Trust::Full, max_pools: 4, max_segments: 3, max_metadata_bytes: 16 };
+
+/// What one end of a channel knows beside the pools: the session, and what is said but not yet accepted by the channel.
+pub struct BulkEnd {
+    session: Session,
+    unsent: VecDeque<Vec<u8>>,
+}
+
+impl BulkEnd {
+    /// Begins with this side's terms.
+    #[must_use]
+    pub fn new(is_accepting: bool) -> Self {
+        let mut end = BulkEnd { session: Session::new(is_accepting, TERMS), unsent: VecDeque::new() };
+        let first = end.session.first();
+        end.say(&first);
+        end
+    }
+
+    /// Says what both ends expect in this state; false if it cannot be said.
+    fn say(&mut self, message: &Message<'_>) -> bool {
+        let mut out = Vec::new();
+        let sayable = self.session.prepare(message, &mut out).is_ok();
+        if sayable {
+            self.session.sent(message);
+            self.unsent.push_back(out);
+        }
+        sayable
+    }
+
+    /// The next message for the channel.
+    #[must_use]
+    pub fn next(&self) -> Option<&Vec<u8>> {
+        self.unsent.front()
+    }
+
+    /// The channel took it.
+    pub fn accepted(&mut self) {
+        self.unsent.pop_front();
+    }
+
+    /// The channel takes no more.
+    pub fn clear(&mut self) {
+        self.unsent.clear();
+    }
+
+    /// How many messages the channel has not taken.
+    #[must_use]
+    pub fn unsent(&self) -> u64 {
+        self.unsent.len() as u64
+    }
+}
+
+/// A pool that a process knows.
+struct Pool {
+    number: u64,
+    table: Table,
+    may_forward: bool,
+    /// The channels that it is on.
+    links: Vec<(ChannelId, Link, Place)>,
+    /// Buffers in the program's hands, shared with others or not.
+    held: Vec<u32>,
+    /// Rights to read in the program's hands, and the channels that they came over.
+    borrowed: Vec<(u32, ChannelId)>,
+}
+
+impl Pool {
+    fn on(&self, channel: ChannelId) -> Option<(Link, Place)> {
+        self.links.iter().find(|(on, ..)| *on == channel).map(|(_, link, place)| (*link, *place))
+    }
+}
+
+/// A transfer that is prepared and may still be given up.
+pub struct Transfer {
+    /// What the channel is given.
+    pub message: Vec<u8>,
+    verb: Verb,
+    /// Pool, buffer and link of each piece.
+    pieces: Vec<(u64, u32, Link)>,
+}
+
+/// The pools that a process knows.
+#[derive(Default)]
+pub struct Pools {
+    known: Vec<Pool>,
+}
+
+impl Pools {
+    /// Notes which pools were taken away from this process. Before anything else in each turn: nothing can be done with their
+    /// memory from then on.
+    pub fn note_revoked(&mut self, shared: &Shared, pid: i32) {
+        for pool in &mut self.known {
+            if shared.bulk.is_revoked(pool.number, pid) && !pool.table.is_revoked() {
+                pool.table.revoke();
+                pool.held.clear();
+                pool.borrowed.clear();
+            }
+        }
+    }
+
+    /// Does something of its own accord that needs no transfer.
+    pub fn act(&mut self, shared: &mut Shared, pid: i32, ends: &mut [(ChannelId, &mut BulkEnd)]) {
+        let index = shared.random.below(ends.len() as u64) as usize;
+        match shared.random.below(8) {
+            0 => self.create(shared, pid),
+            1 | 2 if index < ends.len() => self.assign(shared, pid, &mut ends[index]),
+            3 if index < ends.len() => self.unassign(shared, &mut ends[index]),
+            4 | 5 => {
+                if let Some(pool) = self.any(shared) {
+                    pool.held.extend(pool.table.take());
+                }
+            }
+            6 => {
+                let buffer = shared.random.below(BUFFERS.into()) as u32;
+                if let Some(pool) = self.any(shared)
+                    && pool.table.put(buffer).is_ok()
+                {
+                    pool.held.retain(|held| *held != buffer);
+                }
+            }
+            _ => self.use_any(shared, pid),
+        }
+    }
+
+    fn any(&mut self, shared: &mut Shared) -> Option<&mut Pool> {
+        let index = shared.random.below(self.known.len() as u64) as usize;
+        self.known.get_mut(index)
+    }
+
+    fn create(&mut self, shared: &mut Shared, pid: i32) {
+        let Ok(layout) = Layout::new(4096, BUFFERS) else { return };
+        if self.known.iter().filter(|pool| pool.table.is_home()).count() < OWN_POOLS {
+            let number = shared.bulk.create(pid, BUFFERS);
+            let table = Table::home(layout);
+            let (links, held, borrowed) = (Vec::new(), Vec::new(), Vec::new());
+            self.known.push(Pool { number, table, may_forward: true, links, held, borrowed });
+        }
+    }
+
+    fn assign(&mut self, shared: &mut Shared, pid: i32, (channel, end): &mut (ChannelId, &mut BulkEnd)) {
+        let may_forward = shared.random.chance(600);
+        let Some(pool) = self.any(shared) else { return };
+        let Ok(place) = end.session.free_place() else { return };
+        if pool.on(*channel).is_some() || !pool.may_forward {
+            return;
+        }
+        let Ok(link) = pool.table.assign(may_forward) else { return };
+        let id = PoolId { domain: 0, number: pool.number };
+        let layout = pool.table.layout();
+        let offer = Offer { place, pool: id, layout, capability: 1, offset_bytes: 0, may_forward };
+        if end.say(&Message::Assign(offer)) {
+            pool.links.push((*channel, link, place));
+            shared.bulk.offered(pool.number, *channel, pid);
+        } else {
+            shared.audit.fail(format!("{channel}: a pool at a free place cannot be assigned"));
+        }
+    }
+
+    fn unassign(&mut self, shared: &mut Shared, (channel, end): &mut (ChannelId, &mut BulkEnd)) {
+        let Some(pool) = self.any(shared) else { return };
+        let Some((link, place)) = pool.on(*channel) else { return };
+        if pool.table.leave(link).is_ok() && !end.say(&Message::Unassign(place)) {
+            // The other side has not taken it yet.
+            pool.table.stay(link);
+        }
+    }
+
+    /// Reads or writes a buffer in the program's hands if the table allows it.
+    fn use_any(&mut self, shared: &mut Shared, pid: i32) {
+        let buffer = shared.random.below(BUFFERS.into()) as u32;
+        let writes = shared.random.chance(500);
+        let Some(pool) = self.any(shared) else { return };
+        let reads = !writes && pool.borrowed.iter().any(|(borrowed, _)| *borrowed == buffer);
+        if !reads && !pool.held.contains(&buffer) {
+            return;
+        }
+        if pool.table.is_revoked() || pool.table.pin(buffer, writes).is_err() {
+            return;
+        }
+        let number = pool.number;
+        pool.table.unpin(buffer);
+        shared.bulk.used(&mut shared.audit, (number, buffer), pid, writes);
+    }
+
+    /// Prepares a transfer of up to three buffers by a verb that is drawn; none if nothing can be transferred.
+    pub fn begin(&mut self, shared: &mut Shared, channel: ChannelId, end: &BulkEnd) -> Option<Transfer> {
+        let verb = *shared.random.pick(&Verb::ALL)?;
+        let (mut segments, mut pieces) = (Vec::new(), Vec::new());
+        let mut here: Vec<&mut Pool> =
+            self.known.iter_mut().filter(|pool| pool.on(channel).is_some()).collect();
+        for _ in 0..shared.random.between(1, 3) {
+            let index = shared.random.below(here.len() as u64) as usize;
+            let Some(pool) = here.get_mut(index) else { break };
+            let Some((link, place)) = pool.on(channel) else { continue };
+            // Now and then one that is not in the program's hands, which the table has to refuse.
+            let drawn = shared.random.below(u64::from(BUFFERS) + 1) as u32;
+            let mine: Vec<u32> = match verb {
+                Verb::Release => pool.borrowed.iter().map(|(buffer, _)| *buffer).collect(),
+                _ => pool.held.clone(),
+            };
+            let buffer = match shared.random.pick(&mine) {
+                Some(buffer) if shared.random.chance(900) => *buffer,
+                _ => drawn,
+            };
+            if verb == Verb::Release && !pool.borrowed.contains(&(buffer, channel)) {
+                continue;
+            }
+            if !pool.table.is_revoked() && pool.table.begin(verb, buffer, link).is_ok() {
+                segments.push(Segment { place, buffer, offset_bytes: 64, length_bytes: 64 });
+                pieces.push((pool.number, buffer, link));
+            }
+        }
+        let mut transfer = Transfer { message: Vec::new(), verb, pieces };
+        // Control goes first, and a transfer that waits would be a right that nobody has.
+        let prepared = end.session.prepare_transfer(verb, &segments, b"meta", &mut transfer.message);
+        if prepared.is_err() || end.unsent() > 0 {
+            self.abort(&transfer);
+            return None;
+        }
+        Some(transfer)
+    }
+
+    /// The channel did not take it.
+    pub fn abort(&mut self, transfer: &Transfer) {
+        for (number, buffer, _) in &transfer.pieces {
+            if let Some(pool) = self.known.iter_mut().find(|pool| pool.number == *number) {
+                pool.table.abort(*buffer);
+            }
+        }
+    }
+
+    /// The channel took it, to its side `to`.
+    pub fn commit(
+        &mut self,
+        shared: &mut Shared,
+        pid: i32,
+        (channel, to): (ChannelId, usize),
+        end: &mut BulkEnd,
+        transfer: &Transfer,
+    ) {
+        end.session.transferred();
+        for (number, buffer, link) in &transfer.pieces {
+            let Some(pool) = self.known.iter_mut().find(|pool| pool.number == *number) else { continue };
+            pool.table.commit(transfer.verb, *buffer, *link);
+            if matches!(transfer.verb, Verb::Move | Verb::Pass) {
+                pool.held.retain(|held| held != buffer);
+            }
+            if transfer.verb == Verb::Release
+                && let Some(at) = pool.borrowed.iter().position(|borrowed| *borrowed == (*buffer, channel))
+            {
+                pool.borrowed.swap_remove(at);
+            }
+            let piece = (*number, *buffer);
+            shared.bulk.sent(&mut shared.audit, piece, transfer.verb, pid, (channel, to));
+        }
+    }
+
+    /// Does what a message says.
+    pub fn hear(
+        &mut self,
+        shared: &mut Shared,
+        pid: i32,
+        (channel, side): (ChannelId, usize),
+        end: &mut BulkEnd,
+        bytes: &[u8],
+    ) {
+        let heard = end.session.receive(bytes);
+        match heard {
+            Err(error) => {
+                let what = format!("{channel}: a session says what another refuses: {error}");
+                shared.audit.fail(what);
+            }
+            Ok(Heard::Terms { agreed, .. }) if agreed.is_none() => {
+                shared.audit.fail(format!("{channel}: two equal ends do not agree"));
+            }
+            Ok(Heard::Terms { .. } | Heard::Assigned(_)) => {}
+            Ok(Heard::Offered(offer)) => self.offered(shared, pid, channel, end, &offer),
+            Ok(Heard::Vetoed(place, _) | Heard::Unassigned(place)) => self.off(shared, channel, place),
+            Ok(Heard::Kept(place)) => {
+                if let Some((at, link)) = self.at(channel, place) {
+                    self.known[at].table.stay(link);
+                }
+            }
+            Ok(Heard::Unassign(place)) => {
+                let Some((at, link)) = self.at(channel, place) else {
+                    return shared.audit.fail(format!("{channel}: no pool is at {place:?}"));
+                };
+                let is_free = self.known[at].table.may_unassign(link).is_ok();
+                end.say(&if is_free { Message::Unassigned(place) } else { Message::Kept(place) });
+                if is_free {
+                    self.off(shared, channel, place);
+                }
+            }
+            Ok(Heard::Transfer(transfer)) => {
+                for segment in transfer.segments() {
+                    let Some((at, link)) = self.at(channel, segment.place) else {
+                        return shared.audit.fail(format!("{channel}: no pool is at {:?}", segment.place));
+                    };
+                    self.receive(shared, pid, (channel, side), (at, link), transfer.verb, segment.buffer);
+                }
+            }
+        }
+    }
+
+    fn at(&self, channel: ChannelId, place: Place) -> Option<(usize, Link)> {
+        self.known.iter().enumerate().find_map(|(index, pool)| {
+            let (link, at) = pool.on(channel)?;
+            (at == place).then_some((index, link))
+        })
+    }
+
+    fn receive(
+        &mut self,
+        shared: &mut Shared,
+        pid: i32,
+        (channel, side): (ChannelId, usize),
+        (at, link): (usize, Link),
+        verb: Verb,
+        buffer: u32,
+    ) {
+        let pool = &mut self.known[at];
+        if pool.table.is_revoked() {
+            // It was true when it was said.
+            return;
+        }
+        if let Err(error) = pool.table.receive(verb, buffer, link) {
+            let number = pool.number;
+            let what = format!("{channel}: {verb} of buffer {buffer} of pool {number} is refused: {error}");
+            return shared.audit.fail(what);
+        }
+        match verb {
+            Verb::Move => pool.held.push(buffer),
+            Verb::Share => pool.borrowed.push((buffer, channel)),
+            Verb::Pass | Verb::Release => {}
+        }
+        shared.bulk.received(&mut shared.audit, (pool.number, buffer), verb, pid, (channel, side));
+    }
+
+    fn offered(
+        &mut self,
+        shared: &mut Shared,
+        pid: i32,
+        channel: ChannelId,
+        end: &mut BulkEnd,
+        offer: &Offer,
+    ) {
+        let number = offer.pool.number;
+        // One that was taken away, and that the program has dropped, can come again.
+        self.known.retain(|pool| pool.number != number || !pool.table.is_revoked() || !pool.links.is_empty());
+        let veto = if self.known.iter().any(|pool| pool.number == number) {
+            Some(Veto::Known)
+        } else if end.session.is_over_full() {
+            Some(Veto::TooManyPools)
+        } else if shared.random.chance(50) {
+            Some(Veto::Declined)
+        } else if !shared.bulk.take_up(number, channel, pid) {
+            Some(Veto::Unreachable)
+        } else {
+            None
+        };
+        let answer = match veto {
+            Some(veto) => Message::Vetoed(offer.place, veto),
+            None => {
+                let table = Table::assigned(offer.layout);
+                let links = vec![(channel, UPSTREAM, offer.place)];
+                let (may_forward, held, borrowed) = (offer.may_forward, Vec::new(), Vec::new());
+                self.known.push(Pool { number, table, may_forward, links, held, borrowed });
+                Message::Assigned(offer.place)
+            }
+        };
+        if !end.say(&answer) {
+            shared.audit.fail(format!("{channel}: an offer cannot be answered"));
+        }
+    }
+
+    /// A pool leaves a channel, in order.
+    fn off(&mut self, shared: &mut Shared, channel: ChannelId, place: Place) {
+        let Some((at, link)) = self.at(channel, place) else {
+            return shared.audit.fail(format!("{channel}: no pool is at {place:?}"));
+        };
+        let pool = &mut self.known[at];
+        if let Err(error) = pool.table.unassign(link) {
+            let number = pool.number;
+            shared.audit.fail(format!("{channel}: pool {number} leaves in order, but {error}"));
+        }
+        pool.links.retain(|(on, ..)| *on != channel);
+        let number = pool.number;
+        if link != UPSTREAM {
+            shared.bulk.off(number, channel);
+        } else if pool.links.is_empty() {
+            self.known.remove(at);
+        }
+    }
+
+    /// A channel has ended, `dead` if with the program at its other end: what was beyond it is taken back.
+    pub fn lose(&mut self, shared: &mut Shared, pid: i32, channel: ChannelId, dead: bool) {
+        for pool in &mut self.known {
+            let Some((link, _)) = pool.on(channel) else { continue };
+            pool.links.retain(|(on, ..)| *on != channel);
+            let beyond: Vec<u32> =
+                (0..BUFFERS).filter(|buffer| pool.table.is_beyond(*buffer, link)).collect();
+            let must_revoke = pool.table.lose(link, dead);
+            if must_revoke {
+                shared.bulk.revoke_beyond(pool.number, channel);
+                pool.table.reclaim(link);
+            }
+            if link != UPSTREAM {
+                shared.bulk.lost(pool.number, channel);
+                for buffer in beyond.into_iter().filter(|buffer| pool.table.is_here(*buffer)) {
+                    shared.bulk.reclaimed(&mut shared.audit, pool.number, buffer, pid);
+                }
+            }
+            pool.forget(shared, pid, channel);
+        }
+    }
+}
+
+impl Pool {
+    /// Drops rights to read that came over a channel that is gone: nobody waits for their release any more.
+    fn forget(&mut self, shared: &mut Shared, pid: i32, channel: ChannelId) {
+        let Pool { number, table, borrowed, .. } = self;
+        borrowed.retain(|(buffer, from)| {
+            let forgotten = *from == channel && table.forget(*buffer).is_ok();
+            if forgotten {
+                shared.bulk.forgot(*number, *buffer, pid);
+            }
+            !forgotten
+        });
+    }
+}
