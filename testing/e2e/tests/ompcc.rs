@@ -267,6 +267,37 @@ fn what_cannot_be_equal_is_refused_by_name_and_reason() {
     }
 }
 
+/// What GCC calls for tasks, which are run at once.
+const TASKS_AT_ONCE: &str = "\
+#include <stdbool.h>
+bool GOMP_single_start(void) { return true; }
+void GOMP_task(void (*task)(void *), void *data, void (*copy)(void *, void *), long size, long align, bool deferred,
+    unsigned flags, void **depend, int priority, void *detach)
+{ (void)copy; (void)size; (void)align; (void)deferred; (void)flags; (void)depend; (void)priority; (void)detach; task(data); }
+";
+
+#[test]
+fn regions_whose_body_is_one_call_are_the_same_in_all_builds() {
+    // Each body ends in a jump to another function. They are of many lengths, so that in some builds the next begins where one ends.
+    let mut source = "#include <stdio.h>\nint work(int *sum, ...);\nint main(void)\n{ int sums[2] = { 0 };\n\
+                      #pragma omp parallel\n#pragma omp single\nfor (int i = 0; i < 2; i++) {\n"
+        .to_owned();
+    for count in 1..=20 {
+        let arguments: String = (1..=count % 6).map(|argument| format!(", {argument}")).collect();
+        source += &format!("#pragma omp task firstprivate(i) shared(sums)\n\nwork(&sums[i]{arguments});\n");
+    }
+    source += "}\nprintf(\"%d %d\\n\", sums[0], sums[1]); return 0; }\n";
+    let sources = [
+        ("main.c", source.as_str()),
+        ("work.c", "int work(int *sum, ...) { return ++*sum; }\n"),
+        ("one.c", ONE_THREAD),
+        ("tasks.c", TASKS_AT_ONCE),
+    ];
+    let Some(machine) = machine(&sources) else { return };
+    machine.tombolo(["ompcc", "-O2", "-fopenmp", "main.c", "work.c", "one.c", "tasks.c", "-o", "job"]).ok();
+    assert_eq!(run_here(&machine, "job"), "20 20\n");
+}
+
 #[test]
 fn what_only_one_thread_has_is_not_refused_and_owners_may_know_better() {
     let source = "#include <setjmp.h>\n#include <stdio.h>\n#include <time.h>\n#include <wchar.h>\njmp_buf back; FILE *file; \

@@ -1,6 +1,7 @@
 //! The little of DWARF that comparing types takes: entries with their names, types, sizes and places.
 
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU64;
 
 use gimli::{AttributeValue, DwAte, DwTag, EndianSlice, LittleEndian, Operation, constants as dw};
 use object::read::elf::ElfFile64;
@@ -137,14 +138,7 @@ impl Unit {
             read.entries.insert(offset, entry);
         }
         if let Some(program) = unit.line_program.clone() {
-            let mut rows = program.rows();
-            while let Some((_, row)) = rows.next_row()? {
-                // Where one function ends the next begins.
-                if !row.end_sequence() {
-                    let line = row.line().map_or(0, std::num::NonZeroU64::get);
-                    read.lines.entry(row.address()).or_insert(line);
-                }
-            }
+            read.lines = lines(program)?;
         }
         Ok(Some(read))
     }
@@ -211,6 +205,24 @@ impl Entry {
             children: Vec::new(),
         })
     }
+}
+
+/// The first line at each address.
+fn lines<'a>(program: gimli::IncompleteLineProgram<Slice<'a>>) -> Result<HashMap<u64, u64>, gimli::Error> {
+    let mut lines = HashMap::new();
+    let mut sequence: Vec<(u64, u64)> = Vec::new();
+    let mut rows = program.rows();
+    while let Some((_, row)) = rows.next_row()? {
+        if !row.end_sequence() {
+            sequence.push((row.address(), row.line().map_or(0, NonZeroU64::get)));
+            continue;
+        }
+        // After a tail call GCC leaves a row without code at the end of a function, where the next function begins.
+        for (address, line) in sequence.drain(..).filter(|(address, _)| *address != row.address()) {
+            lines.entry(address).or_insert(line);
+        }
+    }
+    Ok(lines)
 }
 
 /// The place that an expression says, if it is one that lasts.
