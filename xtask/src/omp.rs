@@ -16,6 +16,10 @@ const TARGETS: [(&str, &str); 2] =
 /// What programs can say to our run-time besides what OpenMP has.
 const HEADER: &str = "models/omp/gomp/tombolo_omp.h";
 
+/// Headers of musl with what those of glibc include besides, which programs rely on.
+const HEADERS: &str = "models/omp/image/headers";
+const HEADERS_CHANGED: [&str; 4] = ["features.h", "malloc.h", "stdlib.h", "sys/cdefs.h"];
+
 /// What fetches the C library.
 const SCRIPT: &str = "scripts/fetch-musl.sh";
 
@@ -24,6 +28,7 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     if !fetch(workspace, SCRIPT)? {
         return Err(Failure::Found("musl was not put in place: an archive is out of reach".to_owned()));
     }
+    install_headers(workspace, kit)?;
     let toolchain = Toolchain::find()?;
     for (isa, target) in TARGETS {
         if toolchain.has(target) {
@@ -48,6 +53,7 @@ pub(crate) fn build_if_reached(workspace: &Workspace, kit: &Path) -> Result<(), 
         println!("SKIPPED: musl is not in the kit, an archive is out of reach; `make omp` tries again");
         return Ok(());
     }
+    install_headers(workspace, kit)?;
     let toolchain = Toolchain::find()?;
     for (isa, target) in TARGETS {
         if toolchain.has(target) {
@@ -56,6 +62,18 @@ pub(crate) fn build_if_reached(workspace: &Workspace, kit: &Path) -> Result<(), 
             println!(
                 "SKIPPED the run-time of OpenMP for {isa}: this Rust has no library for {target}; `make omp` says more"
             );
+        }
+    }
+    Ok(())
+}
+
+/// Puts the changed headers beside those of the C library, where `tombolo ompcc` looks first.
+fn install_headers(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
+    let source = workspace.root.join(HEADERS);
+    for (isa, _) in TARGETS {
+        let target = kit.join("omp").join(isa).join("include-changed");
+        for header in HEADERS_CHANGED {
+            install(&source.join(header), &target.join(header))?;
         }
     }
     Ok(())

@@ -299,6 +299,34 @@ fn regions_whose_body_is_one_call_are_the_same_in_all_builds() {
 }
 
 #[test]
+fn headers_bring_what_those_of_glibc_bring() {
+    let sources = [
+        (
+            "types.c",
+            "#include <stdlib.h>\nstruct timeval now; fd_set set; int32_t small; u_int32_t number; struct timespec then;\n\
+             int main(void) { return (int)(now.tv_sec + small + number + then.tv_nsec + FD_ISSET(0, &set)); }\n",
+        ),
+        ("print.c", "#include <malloc.h>\nint main(void) { return puts(\"x\") < 0; }\n"),
+        (
+            "begin.c",
+            "#include <string.h>\n__BEGIN_DECLS\nint main(void) __THROW;\n__END_DECLS\nint main(void) { return 0; }\n",
+        ),
+        (
+            "types.cpp",
+            "#include <cstdlib>\n#include <vector>\nint main() { std::vector<int32_t> all(3); timeval now = {}; \
+             return int(now.tv_usec + all[0]); }\n",
+        ),
+    ];
+    let Some(machine) = machine(&sources) else { return };
+    for (name, _) in sources {
+        machine.tombolo(["ompcc", "-O2", "-Wall", "-Werror", name, "-o", "job"]).ok();
+        assert!(Command::new(machine.folder().join("job")).status().unwrap().success(), "{name}");
+    }
+    // What standard C has not is not there where it is asked for.
+    machine.tombolo(["ompcc", "-std=c11", "types.c"]).fails_with(1, &["types.c:2:", "int32_t"]);
+}
+
+#[test]
 fn what_only_one_thread_has_is_not_refused_and_owners_may_know_better() {
     let source = "#include <setjmp.h>\n#include <stdio.h>\n#include <time.h>\n#include <wchar.h>\njmp_buf back; FILE *file; \
                   wchar_t wide; struct tm when; time_t then; union { char c; double d; struct { unsigned a : 3, b : 29; } bits; } mixed; \

@@ -43,6 +43,12 @@ impl Installation {
         self.0.folder.join("include")
     }
 
+    /// Headers that include the C library's of the same name, and what glibc's include besides. They are found first.
+    #[must_use]
+    pub fn include_changed(&self) -> PathBuf {
+        self.0.folder.join("include-changed")
+    }
+
     /// A file of the C library, or of the run-time.
     #[must_use]
     pub fn library(&self, name: &str) -> PathBuf {

@@ -238,7 +238,8 @@ impl Compilation {
     fn first_words(&self, installation: &Installation, tool: &str) -> Result<Vec<String>, CompileError> {
         let mut words = first_words(self.request.colour);
         words.push("-nostdinc".to_owned());
-        let mut folders = vec![installation.include(), print_file_name(tool, "include")?];
+        let mut folders =
+            vec![installation.include_changed(), installation.include(), print_file_name(tool, "include")?];
         if self.line.language == Language::Cxx {
             words.extend(cxx::WORDS.map(str::to_owned));
             folders.splice(..0, cxx::headers(tool)?);
