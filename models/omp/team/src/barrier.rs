@@ -79,12 +79,8 @@ fn meet(
     }
     loop {
         let open = || place.generation.load(Ordering::Acquire) != generation;
-        wait::until(me, Sleep::Together(place.bell), || open() || cancelled(), || team.has_queued());
-        if open() {
-            return false;
-        }
-        if cancelled() {
-            return true;
+        if wait::until(me, Sleep::Together(place.bell), || open() || cancelled(), || team.has_queued()) {
+            return !open();
         }
         tasking::run_any(me);
     }

@@ -108,37 +108,33 @@ pub fn start(me: &'static Thread, counts: &[u64], (kind, chunk): (Kind, u64)) ->
 
 /// How many loops the nest has that the thread is in.
 pub fn depth(me: &'static Thread) -> usize {
-    me.seat().share.doacross().map_or(0, Doacross::depth)
+    me.share().doacross().map_or(0, Doacross::depth)
 }
 
 /// Says that an iteration has come so far.
 pub fn post(me: &'static Thread, iteration: &[u64]) {
-    let seat = me.seat();
-    let Some(doacross) = seat.share.doacross() else { return };
+    let Some(doacross) = me.share().doacross() else { return };
     let index = match doacross.chunk {
-        0 => u64::from(seat.id),
+        0 => u64::from(me.id()),
         chunk => iteration[0] / chunk,
     };
     doacross.entry(index).store(doacross.number(iteration), Ordering::Release);
-    if seat.team.size() > 1 {
-        seat.team.notify();
+    if me.team().size() > 1 {
+        me.team().notify();
     }
 }
 
 /// Waits until an iteration has come so far.
 pub fn wait(me: &'static Thread, iteration: &[u64]) {
-    let seat = me.seat();
-    let share = seat.share;
+    let (share, team) = (me.share(), me.team());
     let Some(doacross) = share.doacross() else { return };
     let index = match doacross.chunk {
-        0 => owner(share, u64::from(seat.team.size()), iteration[0]),
+        0 => owner(share, u64::from(team.size()), iteration[0]),
         chunk => iteration[0] / chunk,
     };
     let (entry, number) = (doacross.entry(index), doacross.number(iteration));
-    let come = || entry.load(Ordering::Acquire) >= number || seat.team.cancelled.load(Ordering::Relaxed);
-    while !come() {
-        wait::until(me, Sleep::Counted(&seat.team.sleepers), come, || false);
-    }
+    let come = || entry.load(Ordering::Acquire) >= number || team.cancelled.load(Ordering::Relaxed);
+    while !wait::until(me, Sleep::Counted(&team.sleepers), come, || false) {}
 }
 
 /// Whose an iteration is under a static schedule.

@@ -192,40 +192,35 @@ pub fn equal_part(count: u64, size: u64, id: u64) -> (u64, u64) {
 
 /// Waits until it is the turn of the chunk that the thread has.
 pub fn wait_for_turn(me: &'static Thread) {
-    let seat = me.seat();
-    let (low, high) = seat.chunk;
-    let turn = &seat.share.turn;
-    if low == high || turn.load(Ordering::Acquire) == low {
+    let (share, team, (low, high)) = (me.share(), me.team(), me.chunk());
+    if low == high || share.turn.load(Ordering::Acquire) == low {
         return;
     }
-    let wants = &seat.team.member(seat.id).wants;
+    let wants = &me.member().wants;
     wants.store(low + 1, Ordering::SeqCst);
     let come = || {
-        turn.load(Ordering::Acquire) == low
-            || seat.share.cancelled.load(Ordering::Relaxed)
-            || seat.team.cancelled.load(Ordering::Relaxed)
+        share.turn.load(Ordering::Acquire) == low
+            || share.cancelled.load(Ordering::Relaxed)
+            || team.cancelled.load(Ordering::Relaxed)
     };
-    while !come() {
-        wait::until(me, Sleep::Alone, come, || false);
-    }
+    while !wait::until(me, Sleep::Alone, come, || false) {}
     wants.store(0, Ordering::Relaxed);
 }
 
 /// All of the chunk that the thread has is in order: the next one's turn has come.
 fn finish_chunk(me: &'static Thread) {
-    let seat = me.seat();
-    let (low, high) = seat.chunk;
+    let (share, team, (low, high)) = (me.share(), me.team(), me.chunk());
     if low == high {
         return;
     }
     wait_for_turn(me);
     me.set_chunk((0, 0));
-    seat.share.turn.store(high, Ordering::Release);
-    if seat.team.size() == 1 {
+    share.turn.store(high, Ordering::Release);
+    if team.size() == 1 {
         return;
     }
     sys::full_fence();
-    for member in seat.team.members() {
+    for member in team.members() {
         if member.wants.load(Ordering::Relaxed) == high + 1 {
             member.wake();
         }

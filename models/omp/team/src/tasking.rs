@@ -107,5 +107,6 @@ fn idle(me: &'static Thread, team: &'static Team, misses: u32, condition: &impl 
         looks == 0 && team.has_queued()
     };
     let sleep = if misses == 0 { Sleep::Counted(&team.sleepers) } else { Sleep::Alone };
-    wait::until(me, sleep, || condition() || team.urgent.length() != urgent, due);
+    // The caller looks at the condition, and for tasks, in any case.
+    let _ = wait::until(me, sleep, || condition() || team.urgent.length() != urgent, due);
 }

@@ -455,12 +455,9 @@ impl Team {
             if self.all_finished() {
                 break;
             }
-            wait::until(
-                me,
-                Sleep::Counted(&self.sleepers),
-                || false,
-                || self.has_queued() || self.all_finished(),
-            );
+            // All of it is in lines that others write often.
+            let look = || self.has_queued() || self.all_finished();
+            let _ = wait::until(me, Sleep::Counted(&self.sleepers), || false, look);
         }
         self.leader.store(0, Ordering::Relaxed);
     }

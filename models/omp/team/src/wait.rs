@@ -157,17 +157,21 @@ pub enum Sleep<'a> {
     Together(&'a Bell),
 }
 
-/// Waits until one of the conditions holds, or somebody has woken this thread for whatever reason. The second condition is of lines
-/// that others write often, so it is looked at less often.
+/// Waits until one of the conditions holds, or something else wakes this thread. Returns whether the first condition holds: the wait may end
+/// without it. The second condition is of lines that others write often, so it is looked at less often.
 #[inline]
+#[must_use = "the wait may end before the condition holds"]
 pub fn until(
     me: &Thread,
     sleep: Sleep<'_>,
     mut condition: impl FnMut() -> bool,
     mut seldom: impl FnMut() -> bool,
-) {
-    if condition() || seldom() {
-        return;
+) -> bool {
+    if condition() {
+        return true;
+    }
+    if seldom() {
+        return false;
     }
     match tally::of(me) {
         Some(tally) => tally.wait(|| until_slowly(me, sleep, &mut condition, &mut seldom)),
@@ -175,24 +179,21 @@ pub fn until(
     }
 }
 
-/// Waits until the condition holds, however often something else wakes this thread. Whoever makes it true wakes its dock.
+/// Waits until the condition holds, however often something else wakes this thread. Making it true includes waking the thread's dock.
 pub fn until_surely(me: &Thread, mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        until(me, Sleep::Alone, &mut condition, || false);
-    }
+    while !until(me, Sleep::Alone, &mut condition, || false) {}
 }
 
-/// As [`until`], between regions: nobody counts how long.
+/// As [`until`], between regions, where the time is not counted.
 #[inline]
+#[must_use = "the wait may end before the condition holds"]
 pub fn at_dock(
     me: &Thread,
     sleep: Sleep<'_>,
     mut condition: impl FnMut() -> bool,
     mut seldom: impl FnMut() -> bool,
-) {
-    if !condition() && !seldom() {
-        until_slowly(me, sleep, &mut condition, &mut seldom);
-    }
+) -> bool {
+    condition() || (!seldom() && until_slowly(me, sleep, &mut condition, &mut seldom))
 }
 
 fn until_slowly(
@@ -200,20 +201,20 @@ fn until_slowly(
     sleep: Sleep<'_>,
     condition: &mut impl FnMut() -> bool,
     seldom: &mut impl FnMut() -> bool,
-) {
+) -> bool {
     let awake = me.awake();
     let turns = awake.turns.load(Ordering::Relaxed);
     let mut spun = 0_u64;
     let mut asks_at = me.asking.after.get();
     while spun < turns {
         if condition() {
-            return;
+            return true;
         }
         std::hint::spin_loop();
         spun += 1;
         if spun.is_multiple_of(SELDOM) {
             if seldom() {
-                return;
+                return false;
             }
             if spun >= CROWDED && awake.crowded() {
                 break;
@@ -232,4 +233,5 @@ fn until_slowly(
         Sleep::Counted(sleepers) => sleepers.with(|| me.dock.sleep_unless(&mut either)),
         Sleep::Together(bell) => bell.sleep_unless(&mut either),
     }
+    condition()
 }

@@ -286,8 +286,7 @@ fn finish_region(me: &'static Thread, team: &'static Team) {
             tasking::run_any(me);
         }
         let finished = || team.finished.0.load(Ordering::Acquire) == others;
-        wait::until(me, Sleep::Counted(&team.sleepers), finished, || team.has_queued());
-        if team.finished.0.load(Ordering::Acquire) == others {
+        if wait::until(me, Sleep::Counted(&team.sleepers), finished, || team.has_queued()) {
             break;
         }
     }
@@ -391,24 +390,18 @@ fn wait_at_dock(me: &'static Thread, done: u32, region: u64) -> u32 {
     // SAFETY: teams live for ever.
     let team = unsafe { me.given_team.get().as_ref() };
     let mut helps = done > 0 && team.is_some();
+    let is_given = || me.dock.given() != done;
     loop {
-        let given = me.dock.given();
-        if given != done {
-            return given;
+        if is_given() {
+            return me.dock.given();
         }
         match team {
             Some(team) if helps => {
-                wait::at_dock(
-                    me,
-                    Sleep::Together(&team.bell),
-                    || me.dock.given() != done,
-                    || team.has_queued(),
-                );
-                if me.dock.given() != done {
+                if wait::at_dock(me, Sleep::Together(&team.bell), is_given, || team.has_queued()) {
                     continue;
                 }
                 helps = team.number() == region;
-                if helps && me.dock.given() == done && team.has_queued() {
+                if helps && !is_given() && team.has_queued() {
                     helps = team.admit(region);
                     if helps {
                         help(me);
@@ -416,7 +409,9 @@ fn wait_at_dock(me: &'static Thread, done: u32, region: u64) -> u32 {
                     }
                 }
             }
-            _ => wait::at_dock(me, Sleep::Alone, || me.dock.given() != done, || false),
+            _ => {
+                let _ = wait::at_dock(me, Sleep::Alone, is_given, || false);
+            }
         }
     }
 }
