@@ -42,7 +42,7 @@ questions! {
     /// Threads of the team.
     omp_get_num_threads omp_get_num_threads_ me => int(me.team().size());
     /// The number of the thread in its team.
-    omp_get_thread_num omp_get_thread_num_ me => int(me.seat().id);
+    omp_get_thread_num omp_get_thread_num_ me => int(me.id());
     /// Threads that a region without `num_threads` would have at most.
     omp_get_max_threads omp_get_max_threads_ me => int(team::threads(me));
     /// Processors that the program may use.

@@ -81,7 +81,7 @@ pub unsafe extern "C" fn GOMP_task(
     detach: *mut usize,
 ) {
     let me = thread::current();
-    if !deferred && copy.is_none() && flags & (DEPEND | DETACH) == 0 {
+    if copy.is_none() && flags & (DEPEND | DETACH) == 0 && (!deferred || task::runs_at_once(me)) {
         return task::run_here(me, function, data, flags & FINAL != 0);
     }
     // SAFETY: the caller says so.

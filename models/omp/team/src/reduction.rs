@@ -129,7 +129,7 @@ pub fn unregister(me: &'static Thread, data: *mut usize) {
 pub fn end_construct(me: &'static Thread, cancelled: bool) {
     let data = me.task().group().map_or(ptr::null_mut(), |group| group.reductions.get());
     group::end(me);
-    if me.seat().id == 0 && !data.is_null() {
+    if me.id() == 0 && !data.is_null() {
         unregister(me, data);
     }
     if !cancelled {
@@ -143,7 +143,7 @@ pub fn end_construct(me: &'static Thread, cancelled: bool) {
 /// # Safety
 /// There are `count + originals` words at `addresses`.
 pub unsafe fn remap(me: &'static Thread, count: usize, originals: usize, addresses: *mut usize) {
-    let id = me.seat().id as usize;
+    let id = me.id() as usize;
     let first = me.task().group().map_or(ptr::null_mut(), |group| group.reductions.get());
     // SAFETY: the caller says so.
     let addresses = unsafe { slice::from_raw_parts_mut(addresses, count + originals) };

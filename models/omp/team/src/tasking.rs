@@ -16,18 +16,28 @@ const LOOK: u32 = 8;
 /// After so many looks in vain at the queues of others they are not looked at less often any more.
 const MISSES: u32 = 9;
 
-/// Puts a task where it will be found. It descends from what its creator executes, unless it is said to be of another origin:
-/// then it waited for a task of that origin, which has the same parent.
-pub fn enqueue(me: &'static Thread, task: &'static Task, origin: Option<Origin>) {
+/// Puts a task where it will be found. It descends from what its creator executes.
+#[inline]
+pub fn enqueue(me: &'static Thread, task: &'static Task) {
+    let by = me.id();
+    let number = me.team().member(by).queue.count();
+    task.origin.set(Origin { by, number, strand: me.task().strand.get() });
+    queue_up(me, task, number);
+}
+
+/// Puts a task where it will be found that waited for one of this origin, which has the same parent.
+pub fn enqueue_after(me: &'static Thread, task: &'static Task, origin: Origin) {
+    task.origin.set(origin);
+    queue_up(me, task, me.member().queue.count());
+}
+
+fn queue_up(me: &'static Thread, task: &'static Task, number: u64) {
     let (team, id) = (me.team(), me.id());
-    let queue = &team.member(id).queue;
-    let number = queue.count();
     task.number.set(number);
-    task.origin.set(origin.unwrap_or_else(|| Origin { by: id, number, strand: me.task().strand.get() }));
     if task.priority() > 0 {
         team.urgent.push(task);
     } else {
-        queue.push(task);
+        team.member(id).queue.push(task);
     }
     team.notify_one(id);
 }

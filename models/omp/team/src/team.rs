@@ -448,7 +448,7 @@ impl Team {
 
     /// Helps until all tasks are finished.
     pub(crate) fn finish_tasks(&self, me: &'static Thread) {
-        let id = me.seat().id;
+        let id = me.id();
         self.leader.store(id + 1, Ordering::SeqCst);
         loop {
             tasking::run_any(me);

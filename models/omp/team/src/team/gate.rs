@@ -117,9 +117,16 @@ impl Team {
 
     /// Wakes those who sleep at gates, all or the first. What they wait for was made true before, with a full fence after it. Whether
     /// there were any.
+    #[inline]
     pub(super) fn ring_gates(&self, all: bool) -> bool {
+        self.gates().is_some_and(|gates| gates.ring(all))
+    }
+}
+
+impl Gates {
+    fn ring(&self, all: bool) -> bool {
         let mut any = false;
-        for gate in self.gates().into_iter().flat_map(Gates::used).filter(|gate| gate.bell.any()) {
+        for gate in self.used().filter(|gate| gate.bell.any()) {
             gate.bell.ring(if all { u32::MAX >> 1 } else { 1 });
             any = true;
             if !all {
