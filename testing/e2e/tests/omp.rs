@@ -305,13 +305,24 @@ fn a_worker_that_is_lost_ends_the_job_and_it_is_said_why() {
 }
 
 #[test]
+fn a_full_arena_is_said_with_what_makes_it_larger() {
+    let arena = ("OMP_TOMBOLO_ARENA", "64M");
+    for mode in ["exclusive", "hybrid"] {
+        // Large blocks leave room for small ones, small blocks leave none.
+        for how in ["heap", "blocks"] {
+            let words =
+                ["all 64 MiB of the arena are in use; OMP_TOMBOLO_ARENA=128M gives it more", "no memory"];
+            ends_so(how, &[arena, ("OMP_TOMBOLO", mode)], 3, &words);
+        }
+    }
+    for mode in ["exclusive", "hybrid", "shared"] {
+        let words = ["all 64 MiB of the runtime's memory are in use; OMP_TOMBOLO_ARENA=128M gives it more"];
+        ends_so("tasks", &[arena, ("OMP_TOMBOLO", mode)], 1, &words);
+    }
+}
+
+#[test]
 fn what_workers_with_processes_of_their_own_have_not_is_said() {
-    ends_so(
-        "heap",
-        &[("OMP_TOMBOLO_ARENA", "64M")],
-        3,
-        &["out of memory", "64 MiB of the arena", "OMP_TOMBOLO_ARENA", "no memory"],
-    );
     ends_so("fork", &[], 1, &["calls fork"]);
     ends_so("well", &[("OMP_TOMBOLO", "several")], 1, &["OMP_TOMBOLO=several: there are"]);
     for mode in MODES {

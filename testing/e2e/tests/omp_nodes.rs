@@ -220,7 +220,21 @@ fn a_job_ends_whole_however_one_of_it_ends() {
         ("killed", 137, &["the worker on node ", "was ended by signal 9: the job ends"][..]),
         ("exit", 7, &[]),
         ("stack", 139, &["its stack is too small (OMP_STACKSIZE)"]),
-        ("heap", 3, &["out of memory: all 64 MiB of the arena are in use; OMP_TOMBOLO_ARENA=<size>"]),
+        (
+            "heap",
+            3,
+            &["out of memory: all 64 MiB of the arena are in use; OMP_TOMBOLO_ARENA=128M gives it more"],
+        ),
+        (
+            "blocks",
+            3,
+            &["out of memory: all 64 MiB of the arena are in use; OMP_TOMBOLO_ARENA=128M gives it more"],
+        ),
+        (
+            "tasks",
+            1,
+            &["out of memory: all 64 MiB of the runtime's memory are in use; OMP_TOMBOLO_ARENA=128M"],
+        ),
         ("fork", 1, &["the program calls fork"]),
         ("main", 5, &[]),
     ] {

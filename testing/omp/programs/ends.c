@@ -22,6 +22,20 @@ int main(int count, char **words) {
         puts("no memory");
         return 3;
     }
+    if (!strcmp(how, "blocks")) {
+        while (malloc(24)) {}
+        puts("no memory");
+        return 3;
+    }
+    if (!strcmp(how, "tasks")) {
+        static int each;
+#pragma omp parallel num_threads(3)
+#pragma omp single
+        for (;;) {
+#pragma omp task depend(inout : each)
+            pause();
+        }
+    }
     FILE *file = NULL;
     if (!strcmp(how, "file")) CHECK((file = tmpfile()) && (file = fdopen(dup(fileno(file)), "w+")));
     if (!strcmp(how, "fork")) return fork() == 0 ? 8 : 9;

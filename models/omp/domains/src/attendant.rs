@@ -37,7 +37,7 @@ pub unsafe fn attend(variables: Variables, image: Image, settled: impl FnOnce(&'
     match unsafe { attend_until_lost(variables, image, settled) } {
         // The program has ended, or whoever started it.
         Error::PeerDied { .. } | Error::Closed { .. } | Error::MonitorLost { .. } => sys::exit_now(0),
-        error => fatal(&format!("a worker cannot be part of the job: {error}")),
+        error => fatal(format_args!("a worker cannot be part of the job: {error}")),
     }
 }
 
@@ -88,7 +88,9 @@ impl Attendant {
         let Some((number, name)) =
             job.split_once(' ').and_then(|(number, name)| Some((number.parse().ok()?, name)))
         else {
-            fatal(&format!("{JOIN} is for the run-time's own use, and {job:?} is not what it says there"));
+            fatal(format_args!(
+                "{JOIN} is for the run-time's own use, and {job:?} is not what it says there"
+            ));
         };
         let domain = Domain::attach()?;
         let mut channel = domain.connect(name, &channel_options(), PATIENCE)?;
@@ -108,7 +110,7 @@ impl Attendant {
         // SAFETY: the layout is that of an image with the same id; nothing of the program has run.
         let mapped = match unsafe { memory::map(&capability, layout, false) } {
             Ok(mapped) => mapped,
-            Err(error) => fatal(&error.to_string()),
+            Err(error) => fatal(error),
         };
         // What a worker finds in the environment it may hand to others.
         // SAFETY: the hub has put it into the arena, where it stays; no other thread has begun.
@@ -197,7 +199,7 @@ fn obey(bytes: &[u8], mapped: &memory::Mapped) -> Option<FromWorker> {
             let argument = (thread as *const Thread).cast_mut().cast();
             // SAFETY: the hub made the record and the stack for this worker.
             if let Err(text) = unsafe { stack.run(tombolo_omp::team::worker, argument) } {
-                fatal(&format!("a worker cannot be started ({text}); OMP_STACKSIZE sets that"));
+                fatal(format_args!("a worker cannot be started ({text}); OMP_STACKSIZE sets that"));
             }
         }
         Some(FromHub::Wake { docks }) => {

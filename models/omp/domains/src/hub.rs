@@ -77,7 +77,7 @@ pub unsafe fn begin(read: Read, variables: Variables, image: Image) -> Hub {
     // SAFETY: the caller says so.
     match unsafe { Hub::begin(read, variables, image) } {
         Ok(hub) => hub,
-        Err(error) => fatal(&error.to_string()),
+        Err(error) => fatal(error),
     }
 }
 
@@ -188,7 +188,7 @@ impl Hub {
             Ok(Ready::Child(token)) => self.ended(token),
             Ok(_) => {}
             Err(Error::TimedOut { .. }) => self.check_deadlines(),
-            Err(error) => fatal(&format!("the machine is gone: {error}")),
+            Err(error) => fatal(format_args!("the machine is gone: {error}")),
         }
     }
 
@@ -235,10 +235,10 @@ impl Hub {
         match self.listener.accept(Duration::ZERO) {
             Ok(channel) => match self.set.add(channel) {
                 Ok(token) => self.unknown.push(token),
-                Err(error) => fatal(&format!("a worker cannot be listened to: {error}")),
+                Err(error) => fatal(format_args!("a worker cannot be listened to: {error}")),
             },
             Err(Error::TimedOut { .. } | Error::Refused { .. }) => {}
-            Err(error) => fatal(&format!("no worker can connect any more: {error}")),
+            Err(error) => fatal(format_args!("no worker can connect any more: {error}")),
         }
     }
 
@@ -292,13 +292,13 @@ impl Hub {
         };
         let node = process.child.node_name().to_owned();
         if image != self.image || records != tombolo_omp::layout::fingerprint() {
-            fatal(&format!(
+            fatal(format_args!(
                 "the worker on node {node} is of another image than the program: compile all builds at once with `tombolo ompcc`"
             ));
         }
         let granted = match self.capability.grant(process.child.id(), tombolo::Rights::READ_WRITE) {
             Ok(granted) => granted,
-            Err(error) => fatal(&format!("node {node} does not get at what workers share: {error}")),
+            Err(error) => fatal(format_args!("node {node} does not get at what workers share: {error}")),
         };
         process.state = State::Joining { since: Instant::now(), channel: token };
         let welcome = FromHub::Welcome {
@@ -332,7 +332,7 @@ impl Hub {
     fn send(&mut self, index: usize) {
         let process = &mut self.processes[index];
         if let Err(error) = process.send(&mut self.set) {
-            fatal(&format!("the worker on node {} cannot be told: {error}", process.child.node_name()));
+            fatal(format_args!("the worker on node {} cannot be told: {error}", process.child.node_name()));
         }
     }
 
@@ -345,7 +345,7 @@ impl Hub {
             let argument = std::ptr::from_ref(thread).cast_mut().cast();
             // SAFETY: the stack is new, and a worker takes its record.
             if let Err(text) = unsafe { Stack::of_worker(thread).run(tombolo_omp::team::worker, argument) } {
-                fatal(&format!("a worker cannot be started ({text}); OMP_STACKSIZE sets that"));
+                fatal(format_args!("a worker cannot be started ({text}); OMP_STACKSIZE sets that"));
             }
             return;
         }
@@ -356,7 +356,7 @@ impl Hub {
             None => {
                 if let Err(error) = self.spawn(node) {
                     let node = &self.places[node].name;
-                    fatal(&format!("a worker cannot be started on node {node}: {error}"));
+                    fatal(format_args!("a worker cannot be started on node {node}: {error}"));
                 }
                 self.processes.len() - 1
             }
@@ -418,7 +418,7 @@ impl Hub {
                 sys::exit(i32::from(status))
             }
             Ok(Exit::Exited { status }) => {
-                fatal(&format!("the worker on node {node} ended with status {status} before it began"))
+                fatal(format_args!("the worker on node {node} ended with status {status} before it began"))
             }
             Ok(Exit::Signalled { signal }) => {
                 let hint = if signal == 11 || signal == 7 {
@@ -426,17 +426,21 @@ impl Hub {
                 } else {
                     ""
                 };
-                sys::complain(&format!(
+                sys::complain(format_args!(
                     "tombolo omp: the worker on node {node} was ended by signal {signal}{hint}: the job ends\n"
                 ));
                 sys::exit_now(128 + i32::from(signal));
             }
             Ok(Exit::NodeLost { cause }) => {
                 let cause = if cause.is_empty() { String::new() } else { format!(" ({cause})") };
-                fatal(&format!("the worker on node {node} was lost with its node{cause}: the job ends"))
+                fatal(format_args!("the worker on node {node} was lost with its node{cause}: the job ends"))
             }
-            Ok(Exit::Left) => fatal(&format!("the worker on node {node} has left the machine: the job ends")),
-            Err(error) => fatal(&format!("what became of the worker on node {node} is not known: {error}")),
+            Ok(Exit::Left) => {
+                fatal(format_args!("the worker on node {node} has left the machine: the job ends"))
+            }
+            Err(error) => {
+                fatal(format_args!("what became of the worker on node {node} is not known: {error}"))
+            }
         }
     }
 
@@ -444,14 +448,14 @@ impl Hub {
         for process in &self.processes {
             if process.outbox.full_for() > HEARING {
                 let node = process.child.node_name();
-                fatal(&format!(
+                fatal(format_args!(
                     "the worker on node {node} has not heard anything for {} s",
                     HEARING.as_secs()
                 ));
             }
             let (State::Started { since } | State::Joining { since, .. }) = process.state else { continue };
             if since.elapsed() > PATIENCE {
-                fatal(&format!(
+                fatal(format_args!(
                     "the worker on node {} has not come within {} s",
                     process.child.node_name(),
                     PATIENCE.as_secs()

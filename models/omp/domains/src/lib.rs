@@ -28,6 +28,6 @@ pub(crate) fn channel_options() -> tombolo::ChannelOptions {
 }
 
 /// Ends the process: what happened cannot be mended here.
-pub(crate) fn fatal(text: &str) -> ! {
+pub(crate) fn fatal(text: impl std::fmt::Display) -> ! {
     tombolo_omp::sys::fatal(text)
 }

@@ -160,7 +160,7 @@ orders! {
         me.root().changeable.teams_limit.store(u32::try_from(value).unwrap_or(0), Relaxed);
     /// Shows the environment on standard error.
     omp_display_env omp_display_env_ omp_display_env_8_ me value =>
-        sys::complain(&env::display(me.root(), value != 0));
+        sys::complain(env::display(me.root(), value != 0));
 }
 
 fn processors(me: &'static Thread) -> i32 {
@@ -447,7 +447,7 @@ unsafe fn shown(format: *const c_char) -> String {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_display_affinity(format: *const c_char) {
     // SAFETY: the caller says so.
-    sys::complain(&(unsafe { shown(format) } + "\n"));
+    sys::complain(unsafe { shown(format) } + "\n");
 }
 
 /// Where this thread is; how long that is.

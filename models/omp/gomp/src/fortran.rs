@@ -264,7 +264,7 @@ fn shown(format: String) -> String {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_display_affinity_(format: *const c_char, length: usize) {
     // SAFETY: the caller says so.
-    sys::complain(&(shown(unsafe { text(format, length) }) + "\n"));
+    sys::complain(shown(unsafe { text(format, length) }) + "\n");
 }
 
 /// Where this thread is; how long that is.

@@ -2,6 +2,7 @@
 //!
 //! What was allocated before the arena was there is the C library's, and goes back to it.
 
+use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -29,6 +30,53 @@ unsafe extern "C" {
     #[cfg_attr(target_env = "musl", link_name = "__real_free")]
     fn __libc_free(block: *mut c_void);
 }
+
+/// Memory of the run-time itself, which is the process's own wherever the program's heap is: a full arena does not keep the run-time from
+/// ending the job in order, and the first thread of a process never waits for a lock of the arena to send a message.
+struct OwnMemory;
+
+// SAFETY: memory of the C library, aligned to 16 bytes or as asked for.
+unsafe impl GlobalAlloc for OwnMemory {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: any size and alignment may be asked for.
+        unsafe {
+            if layout.align() <= ALIGN {
+                __libc_malloc(layout.size()).cast()
+            } else {
+                __libc_memalign(layout.align(), layout.size()).cast()
+            }
+        }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, _layout: Layout) {
+        // SAFETY: it came from the C library, as the caller says.
+        unsafe { __libc_free(memory.cast()) };
+    }
+
+    // `alloc_zeroed` is not the C library's `calloc`: musl's calls `malloc`, which is the program's.
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if layout.align() <= ALIGN {
+            // SAFETY: it came from the C library, as the caller says.
+            return unsafe { __libc_realloc(memory.cast(), size).cast() };
+        }
+        // SAFETY: the caller says that it came from here with this layout, and that the new size is one of a layout.
+        unsafe {
+            let new = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
+            if !new.is_null() {
+                ptr::copy_nonoverlapping(memory, new, layout.size().min(size));
+                self.dealloc(memory, layout);
+            }
+            new
+        }
+    }
+}
+
+#[global_allocator]
+static OWN_MEMORY: OwnMemory = OwnMemory;
+
+/// What the C library's memory is aligned to in any case.
+const ALIGN: usize = 16;
 
 static HEAP: AtomicPtr<Store> = AtomicPtr::new(ptr::null_mut());
 /// Whether this process allocates for itself just now.
@@ -83,9 +131,10 @@ fn holder(block: *mut c_void) -> Option<&'static Store> {
 
 fn out_of_memory(store: &Store) -> *mut c_void {
     if !SAID.swap(true, Ordering::Relaxed) {
-        sys::complain(&format!(
-            "tombolo omp: out of memory: all {} MiB of the arena are in use; OMP_TOMBOLO_ARENA=<size> makes it larger (as 8G)\n",
-            store.length() >> 20
+        sys::complain(format_args!(
+            "tombolo omp: out of memory: all {} MiB of the arena are in use; {}\n",
+            store.length() >> 20,
+            store.advice()
         ));
     }
     // SAFETY: this thread's own number of an error.

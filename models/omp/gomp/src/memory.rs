@@ -131,7 +131,7 @@ fn allocate(align: usize, size: usize, handle: usize, zeroed: bool) -> *mut u8 {
         match allocator.fallback {
             DEFAULT_MEMORY => handle = DEFAULT,
             OTHER if allocator.other != 0 => handle = allocator.other,
-            ABORT => sys::fatal(&format!(
+            ABORT => sys::fatal(format_args!(
                 "omp_alloc: out of memory allocating {size} bytes, and the allocator's fallback is abort"
             )),
             _ => return ptr::null_mut(),
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn omp_realloc(
 pub extern "C" fn GOMP_alloc(align: usize, size: usize, handle: usize) -> *mut c_void {
     let block = allocate(align.max(1), size.max(1), handle, false);
     if block.is_null() {
-        sys::fatal(&format!("allocate: out of memory allocating {size} bytes"));
+        sys::fatal(format_args!("allocate: out of memory allocating {size} bytes"));
     }
     block.cast()
 }

@@ -73,7 +73,7 @@ unsafe fn text(message: *const c_char, length: usize) -> String {
 pub unsafe extern "C" fn GOMP_warning(message: *const c_char, length: usize) {
     // SAFETY: the caller says so.
     let text = unsafe { text(message, length) };
-    sys::complain(&format!("tombolo omp: error directive encountered{text}\n"));
+    sys::complain(format_args!("tombolo omp: error directive encountered{text}\n"));
 }
 
 /// `error severity(fatal) at(execution)`.
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn GOMP_warning(message: *const c_char, length: usize) {
 pub unsafe extern "C" fn GOMP_error(message: *const c_char, length: usize) {
     // SAFETY: the caller says so.
     let text = unsafe { text(message, length) };
-    sys::complain(&format!("tombolo omp: fatal error: error directive encountered{text}\n"));
+    sys::complain(format_args!("tombolo omp: fatal error: error directive encountered{text}\n"));
     // SAFETY: ends the program as an error does, with what it has to do at its end.
     unsafe { libc::exit(1) };
 }

@@ -49,9 +49,9 @@ pub(crate) unsafe fn dependences(words: *const usize) -> Vec<Dependence> {
         match kind {
             1 => Dependence { address, reads: true },
             2..=4 => Dependence { address, reads: false },
-            _ => {
-                sys::fatal(&format!("depend(depobj): an object has kind {kind}, which GCC 12 does not know"))
-            }
+            _ => sys::fatal(format_args!(
+                "depend(depobj): an object has kind {kind}, which GCC 12 does not know"
+            )),
         }
     };
     let mut all: Vec<_> = (0..plain)

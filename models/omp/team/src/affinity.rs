@@ -172,7 +172,7 @@ pub fn display(me: &'static Thread) {
 fn display_change(me: &'static Thread) {
     let now = [me.team().level(), me.team().size(), me.id(), me.place.get()];
     if me.displayed.replace(now) != now {
-        sys::complain(&(show(me, &format(me.root())) + "\n"));
+        sys::complain(show(me, &format(me.root())) + "\n");
     }
 }
 

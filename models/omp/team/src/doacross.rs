@@ -34,7 +34,7 @@ impl Doacross {
     /// For a nest with so many iterations in each loop.
     pub fn create(me: &'static Thread, counts: &[u64], kind: Kind, chunk: u64) -> &'static Self {
         if counts.is_empty() || counts.len() > DEPTH {
-            sys::fatal(&format!("ordered({}): there can be 1 to {DEPTH} loops", counts.len()));
+            sys::fatal(format_args!("ordered({}): there can be 1 to {DEPTH} loops", counts.len()));
         }
         let mut weight = [1_u64; DEPTH];
         for loop_number in (0..counts.len() - 1).rev() {

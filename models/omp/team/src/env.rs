@@ -62,7 +62,7 @@ impl Read {
     pub fn has_one_node(&self) {
         if !self.nodes.is_empty() {
             let names: Vec<&str> = self.nodes.iter().map(|node| node.name.as_str()).collect();
-            sys::fatal(&format!(
+            sys::fatal(format_args!(
                 "OMP_TOMBOLO_NODES={}: only a program that `tombolo ompcc` made can have workers on nodes, and OMP_TOMBOLO has to be exclusive or hybrid",
                 names.join(",")
             ));
@@ -117,7 +117,7 @@ fn read_from(get: impl Fn(&str) -> Option<String>, processors: &Processors) -> R
     variables.set("OMP_TOMBOLO_TARGET", target, &mut settings.target_copies);
     let mode = variables.text("OMP_TOMBOLO").unwrap_or_default();
     let mode = Mode::named(mode.as_bytes()).unwrap_or_else(|| {
-        sys::fatal(&format!("OMP_TOMBOLO={mode}: there are `shared`, `exclusive` and `hybrid`"))
+        sys::fatal(format_args!("OMP_TOMBOLO={mode}: there are `shared`, `exclusive` and `hybrid`"))
     });
     settings.own_memory = mode == Mode::Hybrid;
     let mut group = settings.processors;
@@ -142,7 +142,9 @@ impl Variables<'_> {
         let Some(text) = self.text(name).filter(|text| !text.is_empty()) else { return };
         match parse(&text) {
             Some(value) => *place = value,
-            None => sys::complain(&format!("tombolo omp: {name}={text} makes no sense and is left out\n")),
+            None => {
+                sys::complain(format_args!("tombolo omp: {name}={text} makes no sense and is left out\n"))
+            }
         }
     }
 }

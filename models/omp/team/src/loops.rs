@@ -30,7 +30,7 @@ pub fn by_number(me: &'static Thread, number: u64, chunk: u64) -> (Kind, u64) {
         2 => (Kind::Dynamic, chunk.max(1)),
         3 => (Kind::Guided, chunk.max(1)),
         0 | 4 => runtime(me),
-        other => sys::fatal(&format!("a loop has schedule {other}, which GCC 12 does not know")),
+        other => sys::fatal(format_args!("a loop has schedule {other}, which GCC 12 does not know")),
     }
 }
 

@@ -382,7 +382,7 @@ fn settle_slowly(root: &'static Root) -> u32 {
     for (index, _) in nodes.all().filter(|(index, node)| *index > 0 && node.speed() == 0) {
         // It measures before it waits for something to do.
         if let Err(text) = root.station(index) {
-            sys::fatal(&text);
+            sys::fatal(text);
         }
     }
     measure(root, 0);
@@ -390,7 +390,7 @@ fn settle_slowly(root: &'static Root) -> u32 {
         let began = sys::now_ns();
         while node.speed() == 0 {
             if sys::now_ns() - began > u64::from(PATIENCE_MS) * 1_000_000 {
-                sys::fatal(&format!(
+                sys::fatal(format_args!(
                     "node {} has not said within {} s how fast it is: its worker does not run",
                     node.name(),
                     PATIENCE_MS / 1000

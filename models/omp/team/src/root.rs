@@ -112,7 +112,7 @@ pub fn install(store: &'static Store, read: env::Read, start_worker: StartWorker
     let root = Root::create(store, &read);
     attach(root, start_worker);
     if let Some(verbosely) = display {
-        sys::complain(&env::display(root, verbosely));
+        sys::complain(env::display(root, verbosely));
     }
     root
 }

@@ -8,6 +8,7 @@
 //! table at the beginning of the range says which. Free objects of a size are a list; each thread keeps a short one.
 
 use std::cell::{Cell, UnsafeCell};
+use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -87,6 +88,8 @@ pub struct Store {
     spans: u32,
     /// Bytes handed out in runs and spans, for reports.
     used: AtomicUsize,
+    /// Bytes that it could have been made of at most; 0: as many as the machine has.
+    most: AtomicUsize,
     lock: Spinlock,
     runs: UnsafeCell<Runs>,
     central: [Central; CLASSES],
@@ -132,6 +135,21 @@ impl Store {
     /// Bytes that have been handed out in whole spans.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that have not been handed out.
+    pub fn left(&self) -> usize {
+        self.length().saturating_sub(self.used())
+    }
+
+    /// Says of how many bytes it could have been made at most, for [`Store::advice`].
+    pub fn set_most(&self, bytes: usize) {
+        self.most.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What gives it more memory, for messages.
+    pub fn advice(&self) -> Advice {
+        Advice { length: self.length(), most: self.most.load(Ordering::Relaxed) }
     }
 
     /// Bytes in all.
@@ -450,10 +468,32 @@ impl Store {
 
     /// Ends the program, as there is no memory left.
     pub fn exhausted(&self) -> ! {
-        sys::fatal(&format!(
-            "out of memory: all {} MiB of the runtime's memory are in use; OMP_TOMBOLO_ARENA=<size> gives it more (as 8G)",
-            self.length() >> 20
+        sys::fatal(format_args!(
+            "out of memory: all {} MiB of the runtime's memory are in use; {}",
+            self.length() >> 20,
+            self.advice()
         ))
+    }
+}
+
+/// What gives a store more memory, for messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Advice {
+    length: usize,
+    most: usize,
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MIB: u32 = 20;
+        match self.most >> MIB {
+            0 => write!(f, "OMP_TOMBOLO_ARENA={}M gives it more", (self.length >> MIB) * 2),
+            most if most > self.length >> MIB => write!(
+                f,
+                "OMP_TOMBOLO_ARENA={most}M gives it what is left of the window, a larger `window_mib` in the machine file more"
+            ),
+            _ => f.write_str("a larger `window_mib` in the machine file gives it more"),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Words that workers wait on may lie in memory that several processes share. Where it does futexes are not private, unless the kernel
 //! knows no pages of that memory.
 
+use std::fmt::{self, Write as _};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
@@ -219,10 +220,46 @@ pub fn thread_number() -> u64 {
     u64::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0)
 }
 
-/// Writes to standard error, whole if it can be.
-pub fn complain(text: &str) {
+/// A message on its way to standard error. It needs no heap, which may be what has run out.
+struct Message {
+    bytes: [u8; 1024],
+    length: usize,
+}
+
+impl Message {
+    fn send(&mut self) {
+        write_to_standard_error(&self.bytes[..self.length]);
+        self.length = 0;
+    }
+}
+
+impl fmt::Write for Message {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let bytes = text.as_bytes();
+        if bytes.len() > self.bytes.len() - self.length {
+            self.send();
+        }
+        match self.bytes.get_mut(self.length..self.length + bytes.len()) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                self.length += bytes.len();
+            }
+            None => write_to_standard_error(bytes),
+        }
+        Ok(())
+    }
+}
+
+fn write_to_standard_error(bytes: &[u8]) {
     // SAFETY: the bytes are alive and their number is told; a short or failed write is accepted.
-    unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+    unsafe { libc::write(2, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+/// Writes to standard error, in one call unless the text is long. Allocates nothing.
+pub fn complain(text: impl fmt::Display) {
+    let mut message = Message { bytes: [0; 1024], length: 0 };
+    let _ = write!(message, "{text}");
+    message.send();
 }
 
 /// Ends the program, with what it has to do at its end.
@@ -237,9 +274,9 @@ pub fn exit_now(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Ends the program after saying why, as something cannot be done that it asked for.
-pub fn fatal(text: &str) -> ! {
-    complain(&format!("tombolo omp: {text}\n"));
+/// Ends the program after saying why, as something cannot be done that it asked for. Allocates nothing.
+pub fn fatal(text: impl fmt::Display) -> ! {
+    complain(format_args!("tombolo omp: {text}\n"));
     exit_now(1)
 }
 
@@ -339,6 +376,13 @@ impl Spin {
 /// A fence between a store and a later load, which pairs with the same on the other side.
 #[inline]
 pub fn full_fence() {
+    // An atomic operation on a line that the processor has anyway takes half of what `mfence` takes, which compilers write for a fence.
+    // SAFETY: changes nothing.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("lock or dword ptr [rsp], 0", options(nostack));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
     std::sync::atomic::fence(Ordering::SeqCst);
 }
 
@@ -367,10 +411,3 @@ mod tests {
         .expect("no panic");
     }
 }
-    // An atomic operation on a line that the processor has anyway takes half of what `mfence` takes, which compilers write for a fence.
-    // SAFETY: changes nothing.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        std::arch::asm!("lock or dword ptr [rsp], 0", options(nostack));
-    }
-    #[cfg(not(target_arch = "x86_64"))]

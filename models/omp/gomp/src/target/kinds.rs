@@ -87,7 +87,7 @@ unsafe fn read_one(root: &'static Root, construct: Construct, host: usize, size:
         return literal;
     }
     let Some((what, flags, is_pointer)) = meaning(kind & KIND) else {
-        sys::fatal(&format!(
+        sys::fatal(format_args!(
             "{}: data of kind {:#x} is not supported: it is OpenACC's or Fortran's, or of another GCC than 12",
             construct.name(),
             kind & KIND

@@ -59,7 +59,7 @@ fn node_of(me: &'static Thread, device: i32, construct: Construct) -> Option<u32
     match u32::try_from(number) {
         Ok(number) if number.cast_signed() < devices => Some(number + 1),
         Ok(number) if number.cast_signed() == devices => None,
-        _ => sys::fatal(&format!(
+        _ => sys::fatal(format_args!(
             "{}: there is no device {number}: the other nodes of the job are devices 0 to {}, and the host is {devices}",
             construct.name(),
             devices - 1

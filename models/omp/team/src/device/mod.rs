@@ -282,7 +282,7 @@ impl Order {
             before.call();
         }
         if let Err(text) = root.start(thread) {
-            sys::fatal(&text);
+            sys::fatal(text);
         }
     }
 
@@ -382,7 +382,7 @@ impl Order {
         device.count_moved(moved);
         if let Err(failure) = result {
             let (name, node) = (self.construct.name(), root.nodes().at(self.node).name());
-            sys::fatal(&format!("{name}: device {} (node {node}): {failure}", self.node - 1));
+            sys::fatal(format_args!("{name}: device {} (node {node}): {failure}", self.node - 1));
         }
     }
 }

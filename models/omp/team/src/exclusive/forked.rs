@@ -269,7 +269,9 @@ impl Nursery {
         // SAFETY: whoever wants a worker got the stack for it.
         match unsafe { stack.run(crate::team::worker, argument) } {
             Ok(()) => self.say(1),
-            Err(text) => sys::fatal(&format!("a worker cannot be started ({text}); OMP_STACKSIZE sets that")),
+            Err(text) => {
+                sys::fatal(format_args!("a worker cannot be started ({text}); OMP_STACKSIZE sets that"))
+            }
         }
     }
 
@@ -364,7 +366,7 @@ impl Nursery {
         } else {
             ""
         };
-        sys::complain(&format!(
+        sys::complain(format_args!(
             "tombolo omp: worker process {} was ended by signal {signal}{hint}: the job ends\n",
             worker.process
         ));

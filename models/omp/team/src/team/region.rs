@@ -224,7 +224,7 @@ fn engage(root: &'static Root, team: &'static Team, id: u32, region: Region, pla
         before.call();
     }
     if let Err(text) = root.start(thread) {
-        sys::fatal(&text);
+        sys::fatal(text);
     }
 }
 
