@@ -22,7 +22,7 @@ use crate::desk;
 use crate::memory::{self, Mapped, Variables};
 use crate::message::{DOCKS, FromHub, FromWorker, Layout};
 use crate::place::{self, Kernel, Place, Where};
-use crate::{JOIN, channel_options, fatal, request};
+use crate::{JOIN, channel_options, fatal, report, request};
 
 /// How long a worker's process may take until it has everything mapped.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -93,6 +93,9 @@ enum BeginError {
     /// There is no memory.
     #[error(transparent)]
     Memory(#[from] memory::MemoryError),
+    /// The report has no file.
+    #[error(transparent)]
+    Report(#[from] report::NotGranted),
     /// The table of nodes does not take one.
     #[error("{0}")]
     Node(String),
@@ -105,6 +108,7 @@ impl Hub {
         let domain = Domain::attach()?;
         let program = if domain.was_spawned() { Program::ThisImage } else { Program::File(program_file()) };
         let (places, memory) = place::decide(&domain.nodes()?, domain.node_name(), &read.nodes)?;
+        report::open(&domain, &places[0], &read.report)?;
         let (capability, layout) = memory::create(&domain, &memory, variables, read.settings.arena)?;
         // SAFETY: the caller says so.
         let mapped = unsafe { memory::map(&capability, layout, true)? };

@@ -17,6 +17,7 @@ pub mod message;
 pub mod outbox;
 pub mod place;
 pub mod replica;
+pub mod report;
 pub mod request;
 
 /// The environment variable by which a process learns that it is a worker, and of which job.

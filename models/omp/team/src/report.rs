@@ -63,17 +63,36 @@ pub(crate) fn form() -> &'static Form {
     FORM.get().unwrap_or(&Form::None)
 }
 
+/// What writes a report to its file, and why it could not.
+type Write = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+
+static WRITE: OnceLock<Write> = OnceLock::new();
+
+/// Has the report written by this, in place of a file that this process opens by its name; what is said first stays.
+pub fn write_by(write: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) {
+    let _ = WRITE.set(Box::new(write));
+}
+
 /// Writes the report, if there is to be one, where it is to be. `name` says what a function is called.
 pub fn write(root: &Root, name: impl Fn(usize) -> String) {
     match form() {
         Form::None => {}
-        Form::Text { threads } => sys::complain(&text(root, *threads, name)),
-        Form::Json(None) => sys::complain(&json(root, name)),
-        Form::Json(Some(path)) => {
-            if let Err(error) = fs::write(path, json(root, name)) {
-                sys::complain(&format!("tombolo omp: the report cannot be written to {path}: {error}\n"));
-            }
-        }
+        Form::Text { threads } => sys::complain(text(root, *threads, name)),
+        Form::Json(None) => sys::complain(json(root, name)),
+        Form::Json(Some(path)) => write_to(path, &json(root, name)),
+    }
+}
+
+/// Writes a report to a file, or to standard error if that cannot be: what was measured is not to be lost.
+fn write_to(path: &str, report: &str) {
+    let written = match WRITE.get() {
+        Some(write) => write(report),
+        None => fs::write(path, report).map_err(|error| error.to_string()),
+    };
+    if let Err(error) = written {
+        sys::complain(format_args!(
+            "tombolo omp: the report cannot be written to {path}: {error}; it is\n{report}"
+        ));
     }
 }
 
