@@ -88,6 +88,92 @@ fn a_virtual_machine_behind_a_window_takes_part() {
     machine.down();
 }
 
+/// Every thread uses some of its stack.
+const COUNTS: &str = r#"
+#include <stdio.h>
+#include <string.h>
+int use(char *frame);
+int main(void)
+{
+    int threads = 0;
+#pragma omp parallel reduction(+ : threads)
+    {
+        char frame[48 << 10];
+        memset(frame, 1, sizeof frame);
+        threads += use(frame);
+    }
+    printf("%d threads\n", threads);
+    return 0;
+}
+__attribute__((noinline)) int use(char *frame) { return frame[4096]; }
+"#;
+
+#[test]
+fn teams_larger_than_the_window_is_made_for_fit_and_what_does_not_is_told_what_would() {
+    let file = MachineFile::host().with_vm("arm0", "window_mib = 64");
+    let Some(machine) = machine(&file, &["ends"]) else { return };
+    fs::write(machine.folder().join("counts.c"), COUNTS).unwrap();
+    compile(&machine, "counts.c", "counts", &["-Wall"]);
+    let (mode, nodes) = ("OMP_TOMBOLO=hybrid", "OMP_TOMBOLO_NODES=arm0");
+    for threads in [48, 64, 128] {
+        let count = format!("OMP_NUM_THREADS={threads}");
+        let said = machine.tombolo(run("host", &[mode, nodes, &count], &["counts.tbi"])).ok();
+        assert_eq!(said, format!("{threads} threads\n"));
+    }
+    // What is said helps.
+    let large = [mode, nodes, "OMP_NUM_THREADS=64", "OMP_STACKSIZE=4M"];
+    let said = machine.tombolo(run("host", &large, &["counts.tbi"]));
+    said.fails_with(
+        1,
+        &["no stack of 4096 KiB for another thread", "OMP_NUM_THREADS", "OMP_STACKSIZE, 64 KiB at least"],
+    );
+    let small = [mode, nodes, "OMP_NUM_THREADS=64", "OMP_STACKSIZE=64K"];
+    assert_eq!(machine.tombolo(run("host", &small, &["counts.tbi"])).ok(), "64 threads\n");
+    let said = machine.tombolo(run("host", &[mode, nodes], &["ends.tbi", "heap"]));
+    said.fails_with(
+        3,
+        &["gives it what is left of the window, a larger `window_mib` in the machine file more"],
+    );
+    let size =
+        said.stderr.split("OMP_TOMBOLO_ARENA=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    let larger = format!("OMP_TOMBOLO_ARENA={size}");
+    let said = machine.tombolo(run("host", &[mode, nodes, &larger], &["ends.tbi", "heap"]));
+    said.fails_with(3, &[&format!("all {} MiB of the arena", size.trim_end_matches('M'))]);
+    // So does what is said of one that is too large.
+    let said = machine.tombolo(run("host", &[mode, nodes, "OMP_TOMBOLO_ARENA=1G"], &["ends.tbi", "well"]));
+    said.fails_with(1, &["the arena cannot be had, 1073741824 bytes", &format!("{larger} makes it smaller")]);
+    machine.down();
+}
+
+#[test]
+fn a_report_of_a_program_on_a_virtual_machine_goes_to_a_file_that_is_granted() {
+    let file = MachineFile::host().with_vm("arm0", "window_mib = 64");
+    let Some(machine) = machine(&file, &["report"]) else { return };
+    for mode in MODES {
+        let mode = format!("OMP_TOMBOLO={mode}");
+        let variables = [&mode, "OMP_NUM_THREADS=2", "OMP_TOMBOLO_REPORT=report.jsonl"];
+        machine.tombolo(run("arm0", &variables, &["report.tbi"])).fails_with(
+            1,
+            &[
+                "OMP_TOMBOLO_REPORT=report.jsonl: node arm0 has no files of the host",
+                "--grant report.jsonl:rw",
+            ],
+        );
+        machine.tombolo(run("arm0", &variables, &["--grant", "report.jsonl:rw", "report.tbi"])).ok();
+        let path = machine.folder().join("report.jsonl");
+        let report = fs::read_to_string(&path).unwrap();
+        assert!(report.contains("\"node\":\"arm0\"") && report.contains("loops._omp_fn.0"), "{report}");
+        fs::remove_file(path).unwrap();
+    }
+    // Threads of one process are no part of the machine: what was measured is said all the same.
+    let variables = ["OMP_NUM_THREADS=2", "OMP_TOMBOLO_REPORT=/no/such/folder/report.jsonl"];
+    let said = machine.tombolo(run("arm0", &variables, &["report.tbi"]));
+    said.ok();
+    assert!(said.stderr.contains("cannot be written to /no/such/folder/report.jsonl"), "{said}");
+    assert!(said.stderr.contains("loops._omp_fn.0"), "{said}");
+    machine.down();
+}
+
 /// What a team works on: numbers, functions, a list in the heap, texts, thread-local variables.
 const TOGETHER: &str = r#"
 #include <omp.h>

@@ -113,7 +113,7 @@ impl Hub {
         // SAFETY: the caller says so.
         let mapped = unsafe { memory::map(&capability, layout, true)? };
         let mode = read.mode;
-        let root = root::install(memory::format(layout), read, desk::start);
+        let root = root::install(memory::format(layout, &memory), read, desk::start);
         exclusive::turn_on(end);
         // SAFETY: the C library's list, which no other thread looks at yet; the copy stays.
         unsafe { words::use_environment(words::copy(root.store, words::environment())) };

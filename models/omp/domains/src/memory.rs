@@ -31,16 +31,25 @@ pub struct Variables {
     pub end: usize,
 }
 
+impl Variables {
+    /// What they take of the memory that workers share.
+    fn length_bytes(self) -> u64 {
+        ((self.end - self.start) as u64).next_multiple_of(PAGE)
+    }
+}
+
 /// What is wrong with the memory that workers are to share.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// The machine does not give as much.
     #[error(
-        "the arena cannot be had, {bytes} bytes of memory that all workers reach: {source}; OMP_TOMBOLO_ARENA=<size> makes it smaller (as 512M)"
+        "the arena cannot be had, {bytes} bytes of memory that all workers reach: {source}; OMP_TOMBOLO_ARENA={smaller_mib}M makes it smaller"
     )]
     NoRoom {
         /// How much.
         bytes: u64,
+        /// What may be had instead.
+        smaller_mib: u64,
         /// Why not.
         source: Error,
     },
@@ -80,7 +89,7 @@ pub fn create(
     variables: Variables,
     asked: usize,
 ) -> Result<(Capability, Layout), MemoryError> {
-    let variables_bytes = ((variables.end - variables.start) as u64).next_multiple_of(PAGE);
+    let variables_bytes = variables.length_bytes();
     let layout = |arena_bytes| Layout {
         variables: variables.start as u64,
         variables_bytes,
@@ -99,8 +108,22 @@ pub fn create(
         match make(bytes) {
             Ok(region) => return Ok((region.into_capability(), layout(bytes))),
             Err(_) if asked == 0 && bytes / 2 >= LEAST => bytes = (bytes / 2).next_multiple_of(SPAN as u64),
-            Err(source) => return Err(MemoryError::NoRoom { bytes, source }),
+            Err(source) => {
+                let smaller = match most(place, variables_bytes) {
+                    0 => bytes / 2,
+                    most => most.min(bytes / 2),
+                };
+                return Err(MemoryError::NoRoom { bytes, smaller_mib: smaller.max(LEAST) >> 20, source });
+            }
         }
+    }
+}
+
+/// How large an arena can be at most; 0 where the machine's memory is the only limit. Channels need some of a window.
+fn most(place: &Where, variables_bytes: u64) -> u64 {
+    match place {
+        Where::Memory { .. } => 0,
+        Where::Window { left_bytes, .. } => (left_bytes / 8 * 7).saturating_sub(variables_bytes).max(LEAST),
     }
 }
 
@@ -199,7 +222,10 @@ fn length(bytes: u64) -> Result<usize, MemoryError> {
 
 /// Makes the store of a new job in its arena.
 #[must_use]
-pub fn format(layout: Layout) -> &'static Store {
+pub fn format(layout: Layout, place: &Where) -> &'static Store {
+    let length = |bytes| usize::try_from(bytes).unwrap_or(0);
     // SAFETY: the arena was mapped by this process, which made the region: it is zero, aligned, and nobody else's yet.
-    unsafe { Store::format(layout.arena as *mut u8, usize::try_from(layout.arena_bytes).unwrap_or(0)) }
+    let store = unsafe { Store::format(layout.arena as *mut u8, length(layout.arena_bytes)) };
+    store.set_most(length(most(place, layout.variables_bytes)));
+    store
 }

@@ -49,6 +49,8 @@ pub struct Root {
     spare_teams: UnsafeCell<[Option<&'static Team>; 32]>,
     /// Threads that are in teams, where there is a limit.
     pub busy: AtomicU32,
+    /// Workers that were hired and have no stack in the arena yet.
+    stacks_due: AtomicU32,
     /// What regions took, and who did what in them.
     pub tallies: Tallies,
     /// Those who sleep on words.
@@ -232,7 +234,15 @@ impl Root {
         let made = &self.nodes.at(node).made;
         made.set(made.get() + 1);
         drop(held);
+        self.stacks_due.fetch_add(1, Ordering::Relaxed);
         Thread::create(self, node)
+    }
+
+    /// A hired worker gets its stack now. How many have none yet, this one included.
+    pub(crate) fn take_stack_due(&self) -> u32 {
+        let less = |due: u32| Some(due.saturating_sub(1));
+        let due = self.stacks_due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        due.unwrap_or(1).max(1)
     }
 
     /// Starts a worker, unless it runs already.

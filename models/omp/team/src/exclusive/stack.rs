@@ -8,15 +8,18 @@ use crate::store::{SPAN, Store};
 use crate::sys;
 use crate::thread::Thread;
 
-/// What stacks are at least, and what is added for thread-local storage where the C library puts that on the stack.
-const LEAST: usize = 256 * 1024;
+/// What stacks are at least: where their size was said, and where it was not.
+const LEAST: usize = 64 * 1024;
+const LEAST_UNSAID: usize = 2 * SPAN - GUARD;
+/// What is added for thread-local storage where the C library puts that on the stack.
 const STORAGE: usize = if cfg!(target_env = "gnu") { 2 << 20 } else { 0 };
 /// What part of the arena the stack of `main` has at most, and that of a worker whose size nobody said.
 const OF_MAIN: usize = 8;
 const OF_WORKER: usize = 64;
 /// What `main` has where the limit of stacks is none.
 const UNLIMITED: usize = 64 << 20;
-const GUARD: usize = SPAN;
+/// What may not be touched at a stack's end; whole pages of the kernel's.
+const GUARD: usize = 16 * 1024;
 
 /// A stack in the arena, with pages at its end that nobody may touch.
 #[derive(Clone, Copy, Debug)]
@@ -31,23 +34,39 @@ pub struct Stack {
 unsafe impl Send for Stack {}
 
 impl Stack {
-    /// For a worker of the job: as the environment says, or as large as the system has them, if the arena is not small.
+    /// For a worker of the job: as the environment says, or else as large as the system has them, but a small part of the arena, and
+    /// no more than leaves half of what is left of it when all workers that were hired have theirs.
     pub fn of_worker(thread: &Thread) -> Self {
-        let (size, store) = (thread.root().settings.stack, thread.store());
-        Self::new(store, if size > 0 { size } else { size_of_main().min(store.length() / OF_WORKER) })
+        let (root, store) = (thread.root(), thread.store());
+        let due = root.take_stack_due() as usize;
+        let size = match root.settings.stack {
+            0 => {
+                let fair = (store.left() / 2 / due / SPAN * SPAN).saturating_sub(GUARD + STORAGE);
+                size_of_main().min(store.length() / OF_WORKER).min(fair).max(LEAST_UNSAID)
+            }
+            size => size.max(LEAST),
+        };
+        Self::new(store, size).unwrap_or_else(|| {
+            sys::fatal(format_args!(
+                "out of memory: no stack of {} KiB for another thread is left in the {} MiB of the arena; fewer threads (OMP_NUM_THREADS) \
+                 and smaller stacks (OMP_STACKSIZE, {} KiB at least) take less; {}",
+                size >> 10,
+                store.length() >> 20,
+                LEAST >> 10,
+                store.advice()
+            ))
+        })
     }
 
     /// For `main`.
     fn of_main(store: &Store) -> Self {
-        Self::new(store, size_of_main().min(store.length() / OF_MAIN))
+        let size = size_of_main().min(store.length() / OF_MAIN).max(LEAST_UNSAID);
+        Self::new(store, size).unwrap_or_else(|| store.exhausted())
     }
 
-    fn new(store: &Store, size: usize) -> Self {
-        let size = (size.max(LEAST) + STORAGE + GUARD).next_multiple_of(SPAN);
-        match store.allocate(size, SPAN) {
-            Some(memory) => Self { memory, size },
-            None => store.exhausted(),
-        }
+    fn new(store: &Store, size: usize) -> Option<Self> {
+        let size = (size + STORAGE + GUARD).next_multiple_of(SPAN);
+        store.allocate(size, SPAN).map(|memory| Self { memory, size })
     }
 
     /// Starts a thread of this process on the stack. One thread of a process at a time may.
@@ -145,7 +164,7 @@ impl Call {
         let argument = ptr::from_ref(self).cast_mut().cast();
         // SAFETY: the stack is new; the argument is what `call` takes.
         if let Err(text) = unsafe { Stack::of_main(store).run(call, argument) } {
-            sys::fatal(&format!("main cannot be started ({text}); `ulimit -s` sets that"));
+            sys::fatal(format_args!("main cannot be started ({text}); `ulimit -s` sets that"));
         }
     }
 
