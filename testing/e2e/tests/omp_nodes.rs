@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use tombolo::Isa;
-use tombolo_e2e::{Machine, MachineFile, omp};
+use tombolo_e2e::{Machine, MachineFile, eventually, omp};
 use tombolo_machine::Image;
 use tombolo_machine::image::ImageBuilder;
 
@@ -332,7 +332,8 @@ fn a_job_ends_whole_however_one_of_it_ends() {
             machine.tombolo(run("host", &variables, &["ends.tbi", how])).fails_with(status, said);
         }
     }
-    assert_eq!(machine.domains_on("arm-user"), []);
+    // The job's end is heard of before that of its last worker.
+    assert!(eventually(|| machine.domains_on("arm-user").is_empty()), "{:?}", machine.domains_on("arm-user"));
     // A stream that the program has opened is every worker's, on whatever node, and nothing of it is lost.
     for mode in MODES {
         let mode = format!("OMP_TOMBOLO={mode}");
