@@ -5,13 +5,12 @@ mod command;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use tombolo_cli_common::{context, failure, input, output, signals, text};
 
 use arguments::Arguments;
 
 fn main() -> ExitCode {
     // Usage errors end the program here, with status 2.
-    let arguments = Arguments::parse();
+    let arguments: Arguments = tombolo_cli_common::arguments::parse();
     tombolo_cli_common::run(&arguments.global, |context| command::run(context, arguments.command))
 }

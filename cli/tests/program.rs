@@ -23,6 +23,11 @@ fn a_wrong_command_line_ends_with_2_and_shows_the_right_one() {
     let (status, _, errors) = run(&["frobnicate"]);
     assert_eq!(status, Some(2));
     assert!(errors.contains("Usage: tombolo"), "{errors}");
+    for (wrong, meant) in [(&["rnu", "x.tbi"][..], "run"), (&["trace", "shwo"], "show")] {
+        let (status, _, errors) = run(wrong);
+        assert_eq!(status, Some(2));
+        assert!(errors.contains(&format!("a similar subcommand exists: '{meant}'")), "{errors}");
+    }
 }
 
 #[test]

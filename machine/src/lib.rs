@@ -7,6 +7,7 @@
 //! - [`build`]: from a Rust package or C sources to an image.
 //! - [`kit`]: where the parts that nodes are made of lie.
 //! - [`paths`]: where caches lie.
+//! - [`suggest`]: the word that a misspelt one was meant to be.
 //! - [`vm`]: virtual machines as nodes.
 
 pub mod build;
@@ -16,6 +17,7 @@ pub mod kit;
 mod limits;
 mod model;
 pub mod paths;
+pub mod suggest;
 pub mod vm;
 
 pub use image::{Image, ImageId, NoBuildForIsa};

@@ -36,7 +36,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments: Arguments = tombolo_cli_common::arguments::parse();
     tombolo_cli_common::run(&arguments.global, |context| match arguments.command {
         Command::Bench(options) => command::run(context, &options).map_err(as_usage),
     })

@@ -1,7 +1,11 @@
 //! Options of every command, and how help looks.
 
+use std::ffi::OsString;
+
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{Args, ValueEnum};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, Command, Error, Parser, ValueEnum};
+use tombolo_machine::suggest;
 
 /// Colours of help texts and usage errors.
 pub const STYLES: Styles = Styles::styled()
@@ -40,4 +44,93 @@ pub enum When {
     Always,
     /// Not even on a terminal
     Never,
+}
+
+/// Reads the command line of this process. A usage error ends the process with status 2, and names the command that was
+/// probably meant.
+#[must_use]
+pub fn parse<P: Parser>() -> P {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    try_parse(&words).unwrap_or_else(|error| error.exit())
+}
+
+/// Reads a command line.
+///
+/// # Errors
+/// A usage error, which names the command that was probably meant.
+pub fn try_parse<P: Parser>(words: &[OsString]) -> Result<P, Error> {
+    P::try_parse_from(words).map_err(|error| with_suggestion(error, &P::command(), words))
+}
+
+/// Names the command that a misspelt one was meant to be. What clap goes by does not know `rnu` as a misspelt `run`.
+fn with_suggestion(mut error: Error, program: &Command, words: &[OsString]) -> Error {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else { return error };
+    let wrong = wrong.clone();
+    let known = match error.get(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(names)) => !names.is_empty(),
+        other => other.is_some(),
+    };
+    if known || error.kind() != ErrorKind::InvalidSubcommand {
+        return error;
+    }
+    let before = words.iter().skip(1).take_while(|word| word.to_str() != Some(&wrong));
+    let parent = before.fold(program, |command, word| command.find_subcommand(word).unwrap_or(command));
+    let names: Vec<&str> = parent.get_subcommands().map(Command::get_name).collect();
+    if let Some(meant) = suggest::nearest(&wrong, names) {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant.to_owned()]));
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Subcommand;
+
+    use super::*;
+
+    #[derive(Parser, Debug)]
+    struct Line {
+        #[command(flatten)]
+        _global: Global,
+        #[command(subcommand)]
+        _command: Verb,
+    }
+
+    #[derive(Subcommand, Debug)]
+    enum Verb {
+        Run,
+        Status,
+        #[command(subcommand)]
+        Names(NamesVerb),
+    }
+
+    #[derive(Subcommand, Debug)]
+    enum NamesVerb {
+        Run,
+        Set,
+    }
+
+    fn said(line: &str) -> String {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let error = try_parse::<Line>(&words).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{line}");
+        error.to_string()
+    }
+
+    #[test]
+    fn a_misspelt_command_is_answered_with_the_one_that_was_meant() {
+        for (line, meant) in [
+            ("x rnu", "run"),
+            ("x --machine rnu rnu", "run"),
+            ("x stauts", "status"),
+            ("x sta", "status"),
+            ("x names ste", "set"),
+            ("x names rnu", "run"),
+        ] {
+            let said = said(line);
+            assert!(said.contains(&format!("a similar subcommand exists: '{meant}'")), "{line}: {said}");
+        }
+        assert!(!said("x frobnicate").contains("similar"));
+        assert!(!said("x names status").contains("similar"), "it is no command of `names`");
+    }
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::ast::{Body, Declaration, Field as Written, File, Name, Number, Value};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::model::{self, Constant, Enum, Model, Type};
+use crate::suggest;
 
 /// How deep structs and unions may lie in each other.
 const MAX_NESTING: usize = 32;
@@ -143,10 +144,10 @@ impl<'a> Checker<'a> {
             Some(other) => mistake.related(&other.name.span, "this is no constant declared before").hint(
                 "a number is written as digits, or as the name of a constant that is declared further up",
             ),
-            None => match names::closest(&name.text, self.constants.keys().copied()) {
-                Some(closest) => mistake.hint(format!("did you mean `{closest}`?")),
-                None => mistake.hint(format!("declare it further up: `const {} = 64;`", name.text)),
-            },
+            None => mistake.hint(
+                suggest::hint(&name.text, self.constants.keys().copied())
+                    .unwrap_or_else(|| format!("declare it further up: `const {} = 64;`", name.text)),
+            ),
         })
     }
 

@@ -32,6 +32,7 @@ pub mod model;
 mod parser;
 pub mod python;
 pub mod rust;
+mod suggest;
 mod text;
 
 pub use diagnostic::{Diagnostic, Mistakes, Source, Span};

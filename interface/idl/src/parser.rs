@@ -5,6 +5,7 @@ use crate::ast::{
 };
 use crate::diagnostic::{Diagnostic, Span};
 use crate::lexer::{self, Kind, Token};
+use crate::suggest;
 
 /// How deep types may be written into each other.
 const MAX_DEPTH: u32 = 16;
@@ -30,6 +31,10 @@ pub(crate) const KEYWORDS: [&str; 18] = [
     "copy",
     "move",
 ];
+
+/// Words that a declaration begins with.
+const STARTS: [&str; 9] =
+    ["const", "type", "enum", "flags", "struct", "union", "interface", "open", "frozen"];
 
 type Parsed<T> = Result<T, Diagnostic>;
 
@@ -116,11 +121,10 @@ impl<'a> Parser<'a> {
 
     /// To the start of what looks like the next declaration.
     fn recover(&mut self) {
-        let starts = ["const", "type", "enum", "flags", "struct", "union", "interface", "open", "frozen"];
         loop {
             let token = self.peek();
             let docs = token.kind == Kind::Doc;
-            let starts_one = token.kind == Kind::Word && starts.contains(&token.text);
+            let starts_one = token.kind == Kind::Word && STARTS.contains(&token.text);
             let closed = self.at > 0 && ["}", ";"].contains(&self.tokens[self.at - 1].text);
             if token.kind == Kind::End || (closed && (starts_one || docs) && self.declares()) {
                 return;
@@ -132,8 +136,7 @@ impl<'a> Parser<'a> {
     /// Whether a declaration stands here, after its documentation.
     fn declares(&self) -> bool {
         let after = (0..).map(|ahead| self.peek_at(ahead)).find(|token| token.kind != Kind::Doc);
-        let starts = ["const", "type", "enum", "flags", "struct", "union", "interface", "open", "frozen"];
-        after.is_some_and(|token| starts.contains(&token.text))
+        after.is_some_and(|token| STARTS.contains(&token.text))
     }
 
     fn docs(&mut self) -> Vec<String> {
@@ -234,7 +237,7 @@ impl<'a> Parser<'a> {
             }
             _ => {
                 let hint = "a declaration starts with const, type, enum, flags, struct, union or interface";
-                return Err(unexpected(token, "a declaration").hint(hint));
+                return Err(misspelt(token, "a declaration", STARTS, hint));
             }
         };
         Ok(Declaration { docs, name, body, module: None })
@@ -310,7 +313,8 @@ impl<'a> Parser<'a> {
             "event" => MessageKind::Event,
             _ => {
                 let hint = "`call` is answered; `message` goes to the server and `event` to the client";
-                return Err(unexpected(token, "`call`, `message` or `event`").hint(hint));
+                let kinds = ["call", "message", "event", "idempotent"];
+                return Err(misspelt(token, "`call`, `message` or `event`", kinds, hint));
             }
         };
         let name = self.name("a message")?;
@@ -370,6 +374,12 @@ impl<'a> Parser<'a> {
             TypeKind::Handle { moved, name: self.name("a capability type")? }
         } else {
             let name = self.name("a type")?;
+            // Nothing but `copy` and `move` is followed by a word.
+            if self.peek().kind == Kind::Word
+                && let Some(hint) = suggest::hint(&name.text, ["copy", "move"])
+            {
+                return Err(unexpected(start, "a type").hint(hint));
+            }
             if self.eat("<") {
                 let number = self.number()?;
                 self.expect(">", "a size")?;
@@ -454,4 +464,15 @@ fn unexpected(token: Token<'_>, expected: &str) -> Diagnostic {
         Kind::Doc => mistake.hint("`///` stands before what it describes; elsewhere use `//`"),
         _ => mistake.hint(format!("{expected} stands here")),
     }
+}
+
+/// The same for a place where few words can stand: one of `known` may be meant, else `hint` says what can stand there.
+fn misspelt<const N: usize>(
+    token: Token<'_>,
+    expected: &str,
+    known: [&'static str; N],
+    hint: &str,
+) -> Diagnostic {
+    let meant = if token.kind == Kind::Word { suggest::hint(token.text, known) } else { None };
+    unexpected(token, expected).hint(meant.unwrap_or_else(|| hint.to_owned()))
 }

@@ -5,7 +5,6 @@ mod limits;
 mod links;
 mod nodes;
 mod report;
-mod suggest;
 mod values;
 
 use std::fs::File;

@@ -7,9 +7,9 @@ use tombolo_base::Isa;
 use toml::de::{DeTable, DeValue};
 
 use super::report::Problem;
-use super::suggest;
 use super::values::{Reader, Text, Value, quoted_list, with_article};
 use crate::model::{BareNode, Folder, NodeKind, UserNode, VmNode};
+use crate::suggest;
 
 /// A node as far as the file makes sense: a part with a mistake, already reported, is `None`.
 pub(super) struct Draft {

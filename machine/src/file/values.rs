@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::report::Problem;
-use super::suggest;
+use crate::suggest;
 
 pub(super) type Value<'i> = Spanned<DeValue<'i>>;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::ast::Name;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::model::Int;
+use crate::suggest;
 
 const MAX_NAME_BYTES: usize = 64;
 
@@ -155,33 +156,8 @@ pub(super) fn unknown_type<'a>(name: &Name, declared: impl Iterator<Item = &'a s
         "String" | "str" | "text" => "text has a maximum: `string<64>`".to_owned(),
         "char" => "use u8 for a byte and u32 for a Unicode scalar".to_owned(),
         "list" | "vec" | "array" => "arrays are `[T; 4]`, lists `[T; ..4]`".to_owned(),
-        other => match closest(other, declared.chain(BUILT_IN)) {
-            Some(closest) => format!("did you mean `{closest}`?"),
-            None => format!("declare it, such as `struct {} {{ @1 id: u64 }}`", camel(other)),
-        },
+        other => suggest::hint(other, declared.chain(BUILT_IN))
+            .unwrap_or_else(|| format!("declare it, such as `struct {} {{ @1 id: u64 }}`", camel(other))),
     };
     mistake.hint(hint)
-}
-
-/// The name that differs least, if it differs little.
-pub(super) fn closest<'a>(name: &str, others: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (name.len() / 3).max(1);
-    let distances = others.map(|other| (distance(name, other), other));
-    distances.filter(|(distance, _)| *distance <= limit).min().map(|(_, other)| other)
-}
-
-/// How many letters have to be changed, added or removed.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (index, from) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = index + 1;
-        for (column, to) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(from != to);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row[b.len()]
 }

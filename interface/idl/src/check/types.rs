@@ -4,6 +4,7 @@ use super::{Checked, Checker, names, unplaced};
 use crate::ast::{Declaration, Field as Written, Name, Number, TypeExpr, TypeKind};
 use crate::diagnostic::Diagnostic;
 use crate::model::{Case, HandleKind, Int, MAX_RECORD_BYTES, Needs, Origin, Record, Type, Union, round_up};
+use crate::suggest;
 
 impl<'a> Checker<'a> {
     pub(super) fn type_of(&mut self, written: &TypeExpr) -> Checked<Type> {
@@ -31,8 +32,12 @@ impl<'a> Checker<'a> {
             TypeKind::Handle { moved, name } => {
                 let kind = handle(&name.text).ok_or_else(|| {
                     let word = if *moved { "moved" } else { "copied" };
+                    let hint =
+                        suggest::hint(&name.text, HANDLES.map(|(name, _)| name)).unwrap_or_else(|| {
+                            "`copy` and `move` stand before endpoint, region, capability or buffer".to_owned()
+                        });
                     Diagnostic::new(&name.span, format!("`{}` is not {word}", name.text), "no capability")
-                        .hint("`copy` and `move` stand before endpoint, region, capability or buffer")
+                        .hint(hint)
                 })?;
                 Ok(Type::Handle { kind, moved: *moved })
             }
@@ -69,10 +74,8 @@ impl<'a> Checker<'a> {
             "bytes" => Ok(Type::Bytes { max }),
             other => {
                 let message = format!("`{other}` takes no size");
-                let hint = match names::closest(other, ["string", "bytes"].into_iter()) {
-                    Some(meant) => format!("did you mean `{meant}`?"),
-                    None => format!("an array is `[{other}; 4]`, a list `[{other}; ..4]`"),
-                };
+                let hint = suggest::hint(other, ["string", "bytes"])
+                    .unwrap_or_else(|| format!("an array is `[{other}; 4]`, a list `[{other}; ..4]`"));
                 Err(Diagnostic::new(&name.span, message, "only string and bytes do").hint(hint))
             }
         }
@@ -175,12 +178,14 @@ pub(super) fn blank(docs: Vec<String>, name: String, origin: Origin, frozen: boo
     }
 }
 
+/// Capabilities, by their words in the language.
+const HANDLES: [(&str, HandleKind); 4] = [
+    ("endpoint", HandleKind::Endpoint),
+    ("region", HandleKind::Region),
+    ("capability", HandleKind::Capability),
+    ("buffer", HandleKind::Buffer),
+];
+
 fn handle(word: &str) -> Option<HandleKind> {
-    Some(match word {
-        "endpoint" => HandleKind::Endpoint,
-        "region" => HandleKind::Region,
-        "capability" => HandleKind::Capability,
-        "buffer" => HandleKind::Buffer,
-        _ => return None,
-    })
+    HANDLES.iter().find(|(name, _)| *name == word).map(|(_, kind)| *kind)
 }

@@ -4,7 +4,8 @@
 const LONGEST_WORD_BYTES: usize = 64;
 
 /// The one of `allowed` that `word` was probably meant to be.
-pub(super) fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+#[must_use]
+pub fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.is_empty() || word.len() > LONGEST_WORD_BYTES {
         return None;
     }
@@ -12,7 +13,7 @@ pub(super) fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>
     let scored = allowed.into_iter().filter_map(|candidate| {
         let normal_candidate = normal(candidate);
         let begins = normal_candidate.starts_with(&word) && word.len() >= 3;
-        let distance = if begins { 1 } else { edits(&word, &normal_candidate) };
+        let distance = if begins { 1 } else { strsim::osa_distance(&word, &normal_candidate) };
         let tolerable = (normal_candidate.chars().count().max(3)) / 3;
         (distance <= tolerable).then_some((distance, candidate))
     });
@@ -20,7 +21,7 @@ pub(super) fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>
 }
 
 /// The instruction set that other systems call `word`.
-pub(super) fn isa_alias(word: &str) -> Option<&'static str> {
+pub(crate) fn isa_alias(word: &str) -> Option<&'static str> {
     match normal(word).as_str() {
         "arm64" | "armv8" | "armv8_a" | "arm" => Some("aarch64"),
         "amd64" | "x64" | "x86" => Some("x86_64"),
@@ -32,27 +33,6 @@ pub(super) fn isa_alias(word: &str) -> Option<&'static str> {
 
 fn normal(word: &str) -> String {
     word.to_lowercase().replace(['-', ' '], "_")
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
-fn edits(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            rows[i][j] = if i == 0 || j == 0 {
-                i + j
-            } else {
-                let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-                let mut best = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
-                if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                    best = best.min(rows[i - 2][j - 2] + 1);
-                }
-                best
-            };
-        }
-    }
-    rows[a.len()][b.len()]
 }
 
 #[cfg(test)]
