@@ -12,6 +12,7 @@ use tombolo_trace::file::FileError;
 use tombolo_trace::merge::Impossible;
 use tombolo_transport::wrap::capture::CaptureError;
 
+use crate::others;
 use crate::text::{one_line, printable};
 
 /// Something went wrong at run time. Every error converts into [`Failure::Other`], so that `?` works with all of them.
@@ -89,6 +90,13 @@ pub enum Failure {
     },
     /// The output cannot be written.
     Output(io::Error),
+    /// Another failure, with what to do about it.
+    Advised {
+        /// The failure.
+        failure: Box<Failure>,
+        /// What to do.
+        advice: String,
+    },
 }
 
 impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
@@ -101,7 +109,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Other(error) => error.fmt(f),
-            Failure::NothingUp => f.write_str("no machine is up"),
+            Failure::Advised { failure, .. } => failure.fmt(f),
+            Failure::NothingUp => f.write_str("no machine is up for this user"),
             Failure::NotUp(name) => write!(f, "machine '{name}' is not up"),
             Failure::UpAlready(name) => write!(f, "machine '{name}' is up already"),
             Failure::Usage { message, .. } | Failure::Job { message, .. } | Failure::Interface(message) => {
@@ -131,10 +140,17 @@ impl Failure {
         move |source| Failure::System { operation: operation.into(), source }
     }
 
+    /// The same failure, with what to do about it.
+    #[must_use]
+    pub fn advised(self, advice: impl Into<String>) -> Failure {
+        Failure::Advised { failure: Box::new(self), advice: advice.into() }
+    }
+
     /// The exit status that tells it.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
+            Failure::Advised { failure, .. } => failure.status(),
             Failure::Job { status, .. } => *status,
             Failure::Usage { .. } => 2,
             Failure::Output(error) if error.kind() == ErrorKind::BrokenPipe => BROKEN_PIPE_STATUS,
@@ -147,23 +163,30 @@ impl Failure {
     pub fn cause<E: std::error::Error + 'static>(&self) -> Option<&E> {
         match self {
             Failure::Other(error) => error.downcast_ref(),
+            Failure::Advised { failure, .. } => failure.cause(),
             _ => None,
         }
     }
 
     /// What to do about it, where the sentence itself does not say.
-    fn hint(&self) -> Option<String> {
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
         let hint = match self {
             Failure::NothingUp => {
-                "`tombolo up` brings one up; `tombolo run` starts one for this host by itself"
+                let usual = "`tombolo up` brings one up; `tombolo run` starts one for this host by itself";
+                return Some(others::advice(None).unwrap_or_else(|| usual.to_owned()));
             }
-            Failure::NotUp(_) => "`tombolo status` shows which machines are up",
+            Failure::NotUp(name) => {
+                let usual = "`tombolo status` shows which machines are up";
+                return Some(others::advice(Some(name)).unwrap_or_else(|| usual.to_owned()));
+            }
             Failure::UpAlready(name) => {
                 return Some(format!(
                     "use it as it is (`tombolo status`), or take it down first: `tombolo down --machine {name}`"
                 ));
             }
             Failure::Usage { hint, .. } => return hint.map(str::to_owned),
+            Failure::Advised { advice, .. } => return Some(advice.clone()),
             Failure::NoProgram { .. } => {
                 "install the whole package, or build it in the source tree: `make build` there"
             }
@@ -200,7 +223,11 @@ impl Failure {
             return String::new();
         }
         let (error, hint) = if colour { (ERROR, HINT) } else { (Style::new(), Style::new()) };
-        let mut text = match self {
+        let plain = match self {
+            Failure::Advised { failure, .. } => failure,
+            failure => failure,
+        };
+        let mut text = match plain {
             Failure::Interface(drawn) => format!("{drawn}\n"),
             Failure::Other(_) => match self.cause() {
                 // A report shows the file's own lines and starts with `error:` by itself.

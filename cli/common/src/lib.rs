@@ -9,6 +9,8 @@ pub mod context;
 pub mod failure;
 pub mod help;
 pub mod input;
+pub mod nodes;
+mod others;
 pub mod output;
 pub mod programs;
 pub mod signals;

@@ -47,7 +47,7 @@ struct NodeReport {
     kind: String,
     isa: &'static str,
     state: &'static str,
-    /// Why it is down; empty while it is up.
+    /// Why it is down; empty otherwise.
     cause: String,
     generation: u16,
     cores: u16,
@@ -73,7 +73,8 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         return print_json(&Report { machines });
     }
     if machines.is_empty() {
-        context.say("no machine is up (`tombolo up` brings one up)");
+        let hint = Failure::NothingUp.hint().unwrap_or_default();
+        context.say(format!("{}: {hint}", Failure::NothingUp));
     }
     let several = machines.len() > 1;
     let shown: Vec<String> =
@@ -96,13 +97,18 @@ fn look_at(name: String) -> Option<MachineReport> {
 
 impl NodeReport {
     fn new(asker_is_here: bool, node: NodeInfo) -> NodeReport {
+        let state = match (node.up, node.is_starting()) {
+            (true, _) => "up",
+            (false, true) => "starting",
+            (false, false) => "down",
+        };
         NodeReport {
             id: node.id.0,
             name: node.name,
             kind: node.kind,
             isa: node.isa.name(),
-            state: if node.up { "up" } else { "down" },
-            cause: if node.up { String::new() } else { node.cause },
+            state,
+            cause: if state == "down" { node.cause } else { String::new() },
             generation: node.generation,
             cores: node.cores,
             domains: node.domains.saturating_sub(u32::from(asker_is_here)),
@@ -141,7 +147,11 @@ fn render(machine: &MachineReport, titled: bool, colour: bool) -> String {
         } else {
             format!("{}: {}", node.state, text::one_line(&node.cause))
         };
-        let hue = if node.state == "up" { AnsiColor::Green } else { AnsiColor::Red };
+        let hue = match node.state {
+            "up" => AnsiColor::Green,
+            "starting" => AnsiColor::Yellow,
+            _ => AnsiColor::Red,
+        };
         let known = |number: u64| if number == 0 { "-".to_owned() } else { number.to_string() };
         table.styled_row([
             plain(node.name.clone()),
@@ -201,6 +211,14 @@ mod tests {
              arm1  vm    aarch64  down: killed by SIGKILL      1        3  window  1 MiB of 64 MiB  2.91 s\n"
         );
         assert!(render(&shown, true, false).starts_with("machine duo\nNODE"));
+    }
+
+    #[test]
+    fn a_node_that_is_not_ready_yet_is_starting() {
+        let starting = NodeInfo { cause: "starting".into(), ..node("arm0", false) };
+        let shown = NodeReport::new(false, starting);
+        assert_eq!((shown.state, shown.cause.as_str()), ("starting", ""));
+        assert!(render(&machine(vec![shown]), false, false).contains(" starting "));
     }
 
     #[test]

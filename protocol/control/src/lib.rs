@@ -77,20 +77,31 @@ pub const MAX_TRACE_READ_BYTES: u32 = 48 * 1024;
 
 /// The abstract socket name of a monitor: of the machine's root, or of the agent of one of its nodes.
 ///
-/// All names of one user start with [`socket_prefix`], which is how machines that are up are found.
+/// All names tell their user: [`parse_socket_name`] is how machines that are up are found.
 #[must_use]
 pub fn socket_name(user_id: u32, machine: &str, node: Option<&str>) -> alloc::string::String {
-    let prefix = socket_prefix(user_id);
     match node {
-        None => alloc::format!("{prefix}{machine}"),
-        Some(node) => alloc::format!("{prefix}{machine}/{node}"),
+        None => alloc::format!("tombolo/{user_id}/{machine}"),
+        Some(node) => alloc::format!("tombolo/{user_id}/{machine}/{node}"),
     }
 }
 
-/// What the socket names of a user's machines start with.
+/// The user and the machine of a root's socket name. `None` for the name of an agent's, or of something else.
 #[must_use]
-pub fn socket_prefix(user_id: u32) -> alloc::string::String {
-    alloc::format!("tombolo/{user_id}/")
+pub fn parse_socket_name(name: &str) -> Option<(u32, &str)> {
+    let (user_id, machine) = name.strip_prefix("tombolo/")?.split_once('/')?;
+    (!machine.is_empty() && !machine.contains('/')).then_some((user_id.parse().ok()?, machine))
+}
+
+/// The cause of a node that is not up yet, and not down either.
+pub const STARTING: &str = "starting";
+
+impl NodeInfo {
+    /// Whether it has been started and is not ready yet.
+    #[must_use]
+    pub fn is_starting(&self) -> bool {
+        !self.up && self.cause == STARTING
+    }
 }
 
 #[cfg(test)]

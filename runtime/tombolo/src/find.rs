@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tombolo_control::{socket_name, socket_prefix};
+use tombolo_control::{parse_socket_name, socket_name};
 use tombolo_platform::{Context, Deadline, Errno, OsError, process, socket};
 
 use crate::error::Error;
@@ -75,10 +75,17 @@ impl Target {
             result => return result,
         }
         if !self.start {
-            return Err(Error::NoMachine(format!(
-                "machine '{}' is not up: start it with `tombolo up`, see what is up with `tombolo status`",
-                self.machine
-            )));
+            let others = machines_of_others().unwrap_or_default();
+            return Err(Error::NoMachine(match others.iter().find(|other| other.name == self.machine) {
+                None => format!(
+                    "machine '{}' is not up: start it with `tombolo up`, see what is up with `tombolo status`",
+                    self.machine
+                ),
+                Some(other) => format!(
+                    "machine '{}' is up for user {} alone: run this as that user, or start your own with `tombolo up`",
+                    self.machine, other.user_id
+                ),
+            }));
         }
         let mut started = start_monitor(Command::new(find_tombolod()?).arg("local"), |_| {});
         let deadline = Deadline::after(START_TIMEOUT);
@@ -113,21 +120,52 @@ impl Target {
 /// # Errors
 /// When the kernel does not tell its sockets.
 pub fn machines_up() -> Result<Vec<String>, Error> {
+    let own = process::user_id();
+    Ok(all_machines()?
+        .into_iter()
+        .filter(|machine| machine.user_id == own)
+        .map(|machine| machine.name)
+        .collect())
+}
+
+/// A machine that is up, as far as the name of its socket tells.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct UserMachine {
+    /// The user who brought it up.
+    pub user_id: u32,
+    /// The machine's name.
+    pub name: String,
+}
+
+/// The machines of other users that are up, in order. Only programs of their users can use them.
+///
+/// # Errors
+/// When the kernel does not tell its sockets.
+pub fn machines_of_others() -> Result<Vec<UserMachine>, Error> {
+    let own = process::user_id();
+    let mut all = all_machines()?;
+    all.retain(|machine| machine.user_id != own && machine.name != LOCAL_MACHINE);
+    Ok(all)
+}
+
+fn all_machines() -> Result<Vec<UserMachine>, Error> {
     let table = std::fs::read_to_string("/proc/net/unix").context("list local sockets")?;
-    let prefix = format!("@{}", socket_prefix(process::user_id()));
+    Ok(machines_in(&table))
+}
+
+/// The machines whose root monitors listen, by a table as in `/proc/net/unix`.
+fn machines_in(table: &str) -> Vec<UserMachine> {
     // Listening sockets alone have the flag 00010000; those of connections repeat the name.
-    let mut names: Vec<String> = table
-        .lines()
-        .filter_map(|line| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            let [.., path] = fields.as_slice() else { return None };
-            let name = path.strip_prefix(&prefix)?;
-            (fields.get(3) == Some(&"00010000") && !name.contains('/')).then(|| name.to_owned())
-        })
-        .collect();
-    names.sort();
-    names.dedup();
-    Ok(names)
+    let machine = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, _, _, "00010000", .., path] = fields.as_slice() else { return None };
+        let (user_id, name) = parse_socket_name(path.strip_prefix('@')?)?;
+        Some(UserMachine { user_id, name: name.to_owned() })
+    };
+    let mut machines: Vec<UserMachine> = table.lines().filter_map(machine).collect();
+    machines.sort();
+    machines.dedup();
+    machines
 }
 
 /// Where the monitor program is: what `TOMBOLO_TOMBOLOD` says, beside this program, or on `PATH`.
@@ -219,6 +257,22 @@ mod tests {
             next.say(request, Reply::Attach { domain: domain_id(), node, machine, spawned: false }, &[]);
             assert_eq!(attaching.join().unwrap().unwrap().id(), domain_id());
         });
+    }
+
+    #[test]
+    fn machines_are_told_by_the_names_of_their_listening_sockets() {
+        let table = "\
+Num       RefCount Protocol Flags    Type St Inode Path
+0000000000000000: 00000002 00000000 00010000 0005 01 44 @tombolo/1000/duo
+0000000000000000: 00000003 00000000 00000000 0005 03 45 @tombolo/1000/duo
+0000000000000000: 00000002 00000000 00010000 0005 01 46 @tombolo/1000/duo/riscv-user
+0000000000000000: 00000002 00000000 00010000 0001 01 47 @tombolo/x/duo
+0000000000000000: 00000002 00000000 00010000 0001 01 48 /run/tombolo/0/duo
+0000000000000000: 00000002 00000000 00010000 0005 01 49 @tombolo/0/default
+0000000000000000: 00000003 00000000 00000000 0001 03 50
+";
+        let machine = |user_id, name: &str| UserMachine { user_id, name: name.into() };
+        assert_eq!(machines_in(table), [machine(0, "default"), machine(1000, "duo")]);
     }
 
     #[test]

@@ -1,0 +1,81 @@
+//! Machines of other users, which this one sees and cannot use.
+
+use std::fs;
+
+use tombolo::find::{UserMachine, machines_of_others};
+
+use crate::text::one_line;
+
+/// Machines that are named; there may be hundreds.
+const NAMED: usize = 3;
+
+/// What to do about a machine that is up for another user: of that name, or any if none. Nothing if there is none.
+pub(crate) fn advice(name: Option<&str>) -> Option<String> {
+    let others = machines_of_others().unwrap_or_default();
+    let wanted = others.into_iter().filter(|other| name.is_none_or(|name| other.name == name));
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    sentence(&wanted.collect::<Vec<_>>(), &users)
+}
+
+/// `users` is a table as in `/etc/passwd`.
+fn sentence(machines: &[UserMachine], users: &str) -> Option<String> {
+    let user = |machine: &UserMachine| match user_name(users, machine.user_id) {
+        Some(name) => one_line(name),
+        None => format!("#{}", machine.user_id),
+    };
+    let shown = |machine: &UserMachine| format!("'{}' of user {}", one_line(&machine.name), user(machine));
+    let mut named: Vec<String> = machines.iter().take(NAMED).map(shown).collect();
+    if machines.len() > NAMED {
+        named.push("others".to_owned());
+    }
+    let (verb, whose) = if machines.len() == 1 { ("is", "that user's") } else { ("are", "their users'") };
+    Some(format!(
+        "{} {verb} up, for {whose} programs alone: `sudo -u {} tombolo …` runs a command as that user",
+        listed(&named),
+        user(machines.first()?)
+    ))
+}
+
+fn listed(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [only] => only.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+fn user_name(users: &str, id: u32) -> Option<&str> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        (number.parse() == Ok(id)).then_some(name)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const USERS: &str = "root:x:0:0:root:/root:/bin/bash\nalice:x:1000:1000::/home/alice:/bin/sh\nbad line\n";
+
+    fn machine(user_id: u32, name: &str) -> UserMachine {
+        UserMachine { user_id, name: name.into() }
+    }
+
+    #[test]
+    fn machines_of_others_are_named_with_their_users() {
+        assert_eq!(sentence(&[], USERS), None);
+        assert_eq!(
+            sentence(&[machine(1000, "duo")], USERS).as_deref(),
+            Some(
+                "'duo' of user alice is up, for that user's programs alone: `sudo -u alice tombolo …` runs a command \
+                 as that user"
+            )
+        );
+        let several = [machine(0, "a"), machine(7, "b\x1b[31m"), machine(1000, "c"), machine(1000, "d")];
+        let said = sentence(&several, USERS).unwrap();
+        assert!(said.starts_with(
+            "'a' of user root, 'b\u{fffd}[31m' of user #7, 'c' of user alice and others are up"
+        ));
+    }
+}
