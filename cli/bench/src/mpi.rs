@@ -13,6 +13,7 @@ use super::mpi_network::missing;
 use super::suite::with_machine;
 use crate::context::{Context, print};
 use crate::failure::Failure;
+use tombolo_cli_common::nodes::named;
 use tombolo_cli_common::programs::front;
 
 /// Measures MPI: between ranks of this host and to each node, beside what else carries MPI
@@ -103,11 +104,11 @@ fn measure(
     tools: &Tools,
     nodes: &[tombolo::NodeInfo],
 ) -> Result<mpi::Report, Failure> {
-    if let Some(unknown) =
-        options.on.iter().find(|name| *name != "host" && nodes.iter().all(|node| node.name != **name))
-    {
-        let message = format!("no node '{unknown}' is up");
-        return Err(Failure::Usage { message, hint: Some("`tombolo status` shows the nodes") });
+    for name in options.on.iter().filter(|name| *name != "host") {
+        if nodes.is_empty() {
+            return Err(Failure::NothingUp);
+        }
+        named(nodes, name)?;
     }
     let (mut stacks, mut absent) = (Vec::new(), Vec::new());
     let mut add = |(some, none): (Vec<mpi::Stack>, Vec<mpi::Absent>)| {

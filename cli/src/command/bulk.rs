@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use tombolo::engines::{Abilities, Choice, Curve, Effort, Engines, Missing, Reach, Route, declared};
 use tombolo::{Domain, NodeInfo, Value};
+use tombolo_cli_common::nodes::named;
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
@@ -117,7 +118,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let BulkCommand::Explain(options) = &options.command;
     let domain = context.attach_running()?;
     let nodes = domain.nodes()?;
-    let (from, to) = (find(&nodes, &options.from)?, find(&nodes, &options.to)?);
+    let (from, to) = (named(&nodes, &options.from)?, named(&nodes, &options.to)?);
     let mut engines = domain.engines()?;
     let mut missing: Vec<MissingReport> = engines.missing().iter().map(Into::into).collect();
     if options.again {
@@ -135,16 +136,6 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         missing,
     };
     if options.json { print_json(&report) } else { print(render(&report, context.colour)) }
-}
-
-fn find<'a>(nodes: &'a [NodeInfo], name: &str) -> Result<&'a NodeInfo, Failure> {
-    nodes.iter().find(|node| node.name == name).ok_or_else(|| {
-        let known: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
-        Failure::Usage {
-            message: format!("there is no node '{name}': this machine has {}", known.join(", ")),
-            hint: None,
-        }
-    })
 }
 
 /// Whether its programs run on the host's kernel.

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tombolo::{Domain, DomainId, Error, Exit, Fault, NodeInfo, SpawnOptions};
+use tombolo::{Domain, DomainId, Error, Exit, NodeInfo, SpawnOptions};
+use tombolo_cli_common::nodes::named;
 use tombolo_machine::Kit;
 
 use crate::context::{Context, print, print_json};
@@ -229,9 +230,8 @@ impl Told {
 
 /// The nodes that were named, or all.
 fn choose(nodes: Vec<NodeInfo>, names: &[String]) -> Result<Vec<NodeInfo>, Failure> {
-    if let Some(unknown) = names.iter().find(|name| nodes.iter().all(|node| node.name != **name)) {
-        let available = nodes.into_iter().map(|node| node.name).collect();
-        return Err(Error::from(Fault::NoSuchNode { name: unknown.clone(), available }).into());
+    for name in names {
+        named(&nodes, name)?;
     }
     Ok(nodes.into_iter().filter(|node| names.is_empty() || names.contains(&node.name)).collect())
 }

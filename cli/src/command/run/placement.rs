@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use tombolo::{Error, Fault, NodeInfo};
+use tombolo_cli_common::nodes;
 
 /// The most domains that one job has.
 const MAX_DOMAINS: usize = 4096;
@@ -22,7 +23,7 @@ impl FromStr for Placement {
             None => (text, 1),
             Some((node, count)) => match count.parse() {
                 Ok(count) if (1..=MAX_DOMAINS).contains(&count) => (node, count),
-                _ => return Err(format!("'{count}' is no number of domains from 1 to {MAX_DOMAINS}")),
+                _ => return Err(format!("'{count}' is not a number of domains from 1 to {MAX_DOMAINS}")),
             },
         };
         if node.is_empty() {
@@ -42,10 +43,7 @@ pub(super) fn spread<'a>(
     }
     let mut ranks = Vec::new();
     for placement in placements {
-        let Some(node) = nodes.iter().find(|node| node.name == placement.node) else {
-            let available = nodes.iter().map(|node| node.name.clone()).collect();
-            return Err(Fault::NoSuchNode { name: placement.node.clone(), available }.into());
-        };
+        let node = nodes::named(nodes, &placement.node)?;
         if !node.up {
             return Err(Fault::NodeDown { node: node.name.clone(), cause: node.cause.clone() }.into());
         }
