@@ -1,7 +1,7 @@
 //! Jobs: where they run, what goes in and out, how they end.
 
 use rustix::process::Signal;
-use tombolo_e2e::{Machine, MachineFile, actor_image, host_actor};
+use tombolo_e2e::{Finished, Machine, MachineFile, actor_image, host_actor};
 
 fn zoo() -> MachineFile {
     MachineFile::host()
@@ -243,6 +243,54 @@ fn one_that_fails_ends_the_others() {
     let (victim, _) = machine.domains_on("arm0").pop().expect("it runs");
     machine.tombolo(["kill", &victim, "--grace", "0"]).ok();
     job.finish().fails_with(137, &["rank 1 on arm0", "SIGKILL", "1 domain that still ran was ended"]);
+    machine.down();
+}
+
+#[test]
+fn what_follows_the_image_is_the_programs_whatever_it_looks_like() {
+    let machine = Machine::up(&MachineFile::host());
+    let own = ["-n", "24", "--on", "mars", "--env", "A=b", "-q", "--help"];
+    let said = machine.tombolo(["run", "--on", "host", "/bin/echo", "x"].iter().chain(&own)).ok();
+    assert_eq!(said, "x -n 24 --on mars --env A=b -q --help\n");
+    let said = machine.tombolo(["run", "/bin/echo", "--on", "mars"]).ok();
+    assert_eq!(said, "--on mars\n");
+    // Who meant it for `run` is told when the program does not take it.
+    let failed = machine.tombolo(["run", "/bin/false", "--on", "host"]);
+    failed.fails_with(1, &["ended with status 1", "the program got --on, for it follows the image"]);
+    machine.tombolo(["run", "--fast", "/bin/true"]).fails_with(2, &["--fast"]);
+    machine.down();
+}
+
+/// Runs a job of two shells. The second hears when the first has ended.
+fn two_shells(machine: &Machine, options: &[&str], first: &str, second: &str) -> Finished {
+    let fifo = machine.folder().join("fifo");
+    let _ = std::fs::remove_file(&fifo);
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("mkfifo");
+    assert!(made.success());
+    let fifo = fifo.display();
+    let script =
+        format!("if [ $TOMBOLO_RANK = 0 ]; then exec 3>{fifo}; {first}; else cat {fifo}; {second}; fi");
+    machine.tombolo(["run", "--on", "host:2"].iter().chain(options).chain(&["/bin/sh", "-c", &script]))
+}
+
+#[test]
+fn those_that_notice_a_death_have_time_to_say_so() {
+    let machine = Machine::up(&MachineFile::host());
+    let finished = two_shells(&machine, &[], "kill -9 $$", "sleep 0.2; echo last words; exit 1");
+    finished.fails_with(137, &["rank 0 on host", "SIGKILL"]);
+    assert_eq!(finished.text(), "[1@host] last words\n");
+    assert!(!finished.stderr.contains("was ended"), "it ended by itself: {finished}");
+    machine.down();
+}
+
+#[test]
+fn with_keep_going_one_that_fails_does_not_end_the_others() {
+    let machine = Machine::up(&MachineFile::host());
+    let finished = two_shells(&machine, &["--keep-going"], "exit 3", "sleep 3; echo went on");
+    finished.fails_with(3, &["rank 0 on host", "ended with status 3"]);
+    assert_eq!(finished.text(), "[1@host] went on\n");
+    let finished = two_shells(&machine, &["--keep-going"], "exit 3", "exit 4");
+    finished.fails_with(3, &["2 of 2 domains failed"]);
     machine.down();
 }
 

@@ -15,7 +15,10 @@ use crate::output::{Printer, unpoisoned};
 use crate::signals;
 use crate::text;
 
-/// What a domain gets to end by itself once the job is over.
+/// How long the others go on when one has failed: those that wait for it learn of its death, and say so before they end.
+const NOTICE: Duration = Duration::from_secs(1);
+
+/// What a domain gets to end by itself once it was asked to.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// How much later than that the monitors must have told the end of every domain.
@@ -34,9 +37,14 @@ pub(super) struct Job {
 
 #[derive(Default)]
 struct State {
+    /// The failure of one domain is no reason to end the others.
+    keep_going: bool,
     live: HashMap<DomainId, Rank>,
     started: usize,
+    /// Domains that did not end well.
+    failed: usize,
     end: Option<End>,
+    asked: Option<Asked>,
 }
 
 /// What is to be started as one rank.
@@ -64,44 +72,108 @@ enum Cause {
     Death,
 }
 
-/// Why the job is over before all domains have ended by themselves.
+/// Why the job is over before all domains have ended by themselves, or did not go well.
 #[derive(Clone, Debug)]
 struct End {
     cause: Cause,
     /// Whose fault it is, as a sentence without its end.
     why: String,
     status: u8,
-    /// How many other domains had to be ended.
+    since: Instant,
+}
+
+/// The domains that still ran were asked to end.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    /// How many there were.
     others: usize,
     since: Instant,
 }
 
+/// What `wait_for_all` does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Next {
+    /// Nothing runs any more.
+    Done,
+    /// Hear what happens for so long at most.
+    Wait(Duration),
+    /// Ask the domains that still run to end.
+    Ask,
+    /// They did not end although they were asked to.
+    GiveUp,
+}
+
 impl State {
-    /// Takes note of a failure. True if it is the first, so that the others have to be ended.
+    /// Takes note of a failure; the first is the reason.
     ///
     /// News of a death may come later than the failure of a peer that noticed it: then the death is the reason.
-    fn fail(&mut self, cause: Cause, why: String, status: u8) -> bool {
+    fn fail(&mut self, cause: Cause, why: String, status: u8) {
         match &mut self.end {
-            None => {
-                let others = self.live.len();
-                self.end = Some(End { cause, why, status, others, since: Instant::now() });
-                return true;
-            }
+            None => self.end = Some(End { cause, why, status, since: Instant::now() }),
             Some(end)
                 if end.cause == Cause::Status && cause == Cause::Death && end.since.elapsed() < GRACE =>
             {
-                let others = end.others.saturating_sub(1);
-                *end = End { cause, why, status, others, since: end.since };
+                if let Some(asked) = &mut self.asked {
+                    asked.others = asked.others.saturating_sub(1);
+                }
+                *end = End { cause, why, status, since: end.since };
             }
             Some(_) => {}
         }
-        false
+    }
+
+    /// Whether no more domains are to be started.
+    fn is_over(&self) -> bool {
+        self.asked.is_some() || (self.end.is_some() && !self.keep_going)
+    }
+
+    /// Takes note that the domains that run are asked to end: these. `None` if they were asked before.
+    fn ask(&mut self) -> Option<Vec<DomainId>> {
+        if self.asked.is_some() {
+            return None;
+        }
+        self.asked = Some(Asked { others: self.live.len(), since: Instant::now() });
+        Some(self.live.keys().copied().collect())
+    }
+
+    fn next(&self) -> Next {
+        let left = match (&self.asked, &self.end) {
+            _ if self.live.is_empty() => return Next::Done,
+            (Some(asked), _) => (GRACE + PATIENCE).saturating_sub(asked.since.elapsed()),
+            (None, Some(end)) if !self.keep_going => NOTICE.saturating_sub(end.since.elapsed()),
+            _ => AWHILE,
+        };
+        match left.is_zero() {
+            false => Next::Wait(left.min(AWHILE)),
+            true if self.asked.is_some() => Next::GiveUp,
+            true => Next::Ask,
+        }
+    }
+
+    fn sentence(&self, end: &End) -> String {
+        let others = self.asked.map_or(0, |asked| asked.others);
+        let mut text = match others {
+            0 => end.why.clone(),
+            1 if self.started == 1 => end.why.clone(),
+            others => format!("{}; {} ended", end.why, were(others)),
+        };
+        if self.keep_going && self.failed > 1 {
+            text = format!("{text}; {} of {} failed", self.failed, text::count(self.started, "domain"));
+        }
+        text
     }
 }
 
 impl Job {
-    pub(super) fn new(context: Context, domain: Domain, printer: Arc<Mutex<Printer>>) -> Arc<Job> {
-        Arc::new(Job { context, domain, printer, state: Mutex::default() })
+    /// A job of no domains yet. When one of them fails the others are ended, unless it is to `keep_going`.
+    pub(super) fn new(
+        context: Context,
+        domain: Domain,
+        printer: Arc<Mutex<Printer>>,
+        keep_going: bool,
+    ) -> Arc<Job> {
+        let state = State { keep_going, ..State::default() };
+        Arc::new(Job { context, domain, printer, state: Mutex::new(state) })
     }
 
     /// Ends the job when the user wants it ended.
@@ -126,18 +198,18 @@ impl Job {
         let started =
             plans.iter().enumerate().try_for_each(|(rank, plan)| self.start(rank, plan, plans.len()));
         if let Err(error) = started {
-            self.end(Cause::Order, format!("{error}"), 1, signals::TERM);
+            self.end(format!("{error}"), 1, signals::TERM);
         }
         let waited = self.wait_for_all();
-        let end = unpoisoned(&self.state).end.take();
-        match end {
-            Some(end) => Err(Failure::Job { message: self.sentence(&end), status: end.status }),
+        let state = unpoisoned(&self.state);
+        match &state.end {
+            Some(end) => Err(Failure::Job { message: state.sentence(end), status: end.status }),
             None => waited,
         }
     }
 
     fn start(&self, rank: usize, plan: &Plan, size: usize) -> Result<(), Error> {
-        if unpoisoned(&self.state).end.is_some() {
+        if unpoisoned(&self.state).is_over() {
             return Ok(());
         }
         unpoisoned(&self.printer).expect();
@@ -150,13 +222,13 @@ impl Job {
             let node = child.node_name();
             self.context.say(format!("rank {rank} of {size} is domain {} on {node}", child.id()));
         }
-        let over = {
+        let asked_to_end = {
             let mut state = unpoisoned(&self.state);
             state.started += 1;
             state.live.insert(child.id(), Rank { rank, node: child.node_name().to_owned() });
-            state.end.is_some()
+            state.asked.is_some()
         };
-        if over {
+        if asked_to_end {
             // The user ended the job while this one was being started.
             return self.domain.kill(child.id(), signals::TERM, GRACE).or_else(ignore_gone);
         }
@@ -170,18 +242,18 @@ impl Job {
     pub(super) fn interrupt(&self, signal: u8) -> bool {
         // Programs that know the signal may end in their own way; nobody expects to get a SIGPIPE from afar.
         let asked = if signal == signals::PIPE { signals::TERM } else { signal };
-        self.end(Cause::Order, format!("ended by {}", signals::name(signal)), 128 + signal, asked)
+        self.end(format!("ended by {}", signals::name(signal)), 128 + signal, asked)
     }
 
-    /// Notes why the job is over, unless it is over already, and asks all domains to end.
-    fn end(&self, cause: Cause, why: String, status: u8, signal: u8) -> bool {
-        let others: Vec<DomainId> = {
-            let mut state = unpoisoned(&self.state);
-            if !state.fail(cause, why, status) {
-                return false;
-            }
-            state.live.keys().copied().collect()
-        };
+    /// Ends the job by order, whatever its domains do. False if they have been asked to end already.
+    fn end(&self, why: String, status: u8, signal: u8) -> bool {
+        unpoisoned(&self.state).fail(Cause::Order, why, status);
+        self.ask_to_end(signal)
+    }
+
+    /// Asks all domains that still run to end. False if they have been asked already.
+    fn ask_to_end(&self, signal: u8) -> bool {
+        let Some(others) = unpoisoned(&self.state).ask() else { return false };
         for id in others {
             // If it is gone its end is on the way; if the monitor is, so are all domains.
             let _ = self.domain.kill(id, signal, GRACE);
@@ -191,29 +263,29 @@ impl Job {
 
     fn wait_for_all(&self) -> Result<(), Failure> {
         loop {
-            let patience = {
-                let state = unpoisoned(&self.state);
-                if state.live.is_empty() {
-                    return Ok(());
+            let next = unpoisoned(&self.state).next();
+            let patience = match next {
+                Next::Done => return Ok(()),
+                Next::Wait(patience) => patience,
+                Next::Ask => {
+                    self.ask_to_end(signals::TERM);
+                    continue;
                 }
-                match &state.end {
-                    None => AWHILE,
-                    Some(end) => (GRACE + PATIENCE).saturating_sub(end.since.elapsed()),
-                }
-            };
-            match self.domain.next_exit(patience.min(AWHILE)) {
-                Ok((id, exit)) => self.ended(id, &exit),
-                Err(Error::TimedOut { .. }) if patience.is_zero() => {
+                Next::GiveUp => {
                     self.context.say("some domains did not end in time; the monitor ends them now");
                     return Ok(());
                 }
+            };
+            // All that a domain has written comes before its end.
+            match self.domain.next_exit(patience) {
+                Ok((id, exit)) => self.ended(id, &exit),
                 Err(Error::TimedOut { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Takes note of the end of a domain; the first that fails ends the job.
+    /// Takes note of the end of a domain.
     fn ended(&self, id: DomainId, exit: &Exit) {
         // What the job's domains started is theirs to look after.
         let Some(rank) = unpoisoned(&self.state).live.remove(&id) else { return };
@@ -227,15 +299,9 @@ impl Job {
             } else {
                 format!("domain {id} on {}", rank.node)
             };
-            self.end(cause(exit), format!("{who} {how}"), status, signals::TERM);
-        }
-    }
-
-    fn sentence(&self, end: &End) -> String {
-        match end.others {
-            0 => end.why.clone(),
-            1 if unpoisoned(&self.state).started == 1 => end.why.clone(),
-            others => format!("{}; {} ended", end.why, were(others)),
+            let mut state = unpoisoned(&self.state);
+            state.failed += 1;
+            state.fail(cause(exit), format!("{who} {how}"), status);
         }
     }
 }
@@ -292,31 +358,71 @@ mod tests {
         assert_eq!(were(2), "2 domains that still ran were");
     }
 
-    #[test]
-    fn a_death_explains_the_failure_of_who_noticed_it() {
-        let mut state = State::default();
+    fn two_domains(keep_going: bool) -> State {
+        let mut state = State { keep_going, started: 2, ..State::default() };
         for (index, id) in ["0.1.2", "1.1.3"].iter().enumerate() {
             let rank = Rank { rank: index, node: "host".into() };
             state.live.insert(id.parse().unwrap(), rank);
         }
+        state
+    }
+
+    fn reason(state: &State) -> (u8, String) {
+        state.end.as_ref().map(|end| (end.status, state.sentence(end))).unwrap()
+    }
+
+    #[test]
+    fn a_death_explains_the_failure_of_who_noticed_it() {
+        let mut state = two_domains(false);
         state.live.remove(&"0.1.2".parse().unwrap());
-        assert!(state.fail(Cause::Status, "rank 0".into(), 1));
-        assert!(
-            !state.fail(cause(&Exit::Signalled { signal: 15 }), "rank 1".into(), 143),
+        state.fail(Cause::Status, "rank 0".into(), 1);
+        assert_eq!(state.ask(), Some(vec!["1.1.3".parse().unwrap()]));
+        assert_eq!(state.ask(), None, "they are asked once");
+        state.fail(cause(&Exit::Signalled { signal: 15 }), "rank 1".into(), 143);
+        assert_eq!(
+            reason(&state),
+            (1, "rank 0; 1 domain that still ran was ended".into()),
             "that was our doing"
         );
-        assert_eq!(state.end.as_ref().map(|end| (end.status, end.others)), Some((1, 1)));
-        assert!(!state.fail(cause(&Exit::Signalled { signal: 9 }), "rank 1".into(), 137));
-        assert_eq!(state.end.as_ref().map(|end| (end.status, end.others)), Some((137, 0)));
-        assert!(!state.fail(cause(&Exit::NodeLost { cause: String::new() }), "rank 2".into(), 1));
-        assert_eq!(state.end.map(|end| end.why), Some("rank 1".to_owned()), "the first death counts");
+        state.fail(cause(&Exit::Signalled { signal: 9 }), "rank 1".into(), 137);
+        assert_eq!(reason(&state), (137, "rank 1".into()));
+        state.fail(cause(&Exit::NodeLost { cause: String::new() }), "rank 2".into(), 1);
+        assert_eq!(reason(&state).1, "rank 1", "the first death counts");
     }
 
     #[test]
     fn what_the_user_ordered_stays_the_reason() {
         let mut state = State::default();
-        assert!(state.fail(Cause::Order, "ended by SIGINT".into(), 130));
-        assert!(!state.fail(Cause::Death, "rank 1".into(), 137));
-        assert_eq!(state.end.map(|end| end.status), Some(130));
+        state.fail(Cause::Order, "ended by SIGINT".into(), 130);
+        state.fail(Cause::Death, "rank 1".into(), 137);
+        assert_eq!(reason(&state).0, 130);
+    }
+
+    #[test]
+    fn the_others_have_time_to_notice_a_failure_before_they_are_asked_to_end() {
+        let mut state = two_domains(false);
+        assert_eq!(state.next(), Next::Wait(AWHILE));
+        state.live.remove(&"0.1.2".parse().unwrap());
+        state.fail(Cause::Death, "rank 0".into(), 137);
+        assert!(matches!(state.next(), Next::Wait(time) if time <= NOTICE));
+        state.end.as_mut().unwrap().since -= NOTICE;
+        assert_eq!(state.next(), Next::Ask);
+        state.ask();
+        assert!(matches!(state.next(), Next::Wait(_)));
+        state.asked.as_mut().unwrap().since -= GRACE + PATIENCE;
+        assert_eq!(state.next(), Next::GiveUp);
+        state.live.clear();
+        assert_eq!(state.next(), Next::Done);
+    }
+
+    #[test]
+    fn the_others_go_on_where_that_was_asked_for() {
+        let mut state = two_domains(true);
+        state.fail(Cause::Status, "rank 0".into(), 3);
+        state.end.as_mut().unwrap().since -= NOTICE;
+        assert!(!state.is_over() && state.next() == Next::Wait(AWHILE));
+        state.failed = 2;
+        assert_eq!(reason(&state), (3, "rank 0; 2 of 2 domains failed".into()));
+        assert!(state.ask().is_some() && state.is_over(), "the user can still end the job");
     }
 }

@@ -3,6 +3,7 @@
 mod job;
 mod placement;
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -27,8 +28,11 @@ use placement::{Placement, spread};
 /// OMP_… and GOMP_…. The first of them reads the standard input.
 /// With more than one, each line of output says where it comes from: `[rank@node]`.
 ///
-/// When one fails, the others are ended, and so they are by Ctrl-C; a second Ctrl-C does not wait for them. The
-/// exit status is that of the first that failed, 128 + N if signal N ended it, and 1 if its node was lost.
+/// Options of `run` come before the image; what follows the image is passed to the program, whatever it looks like.
+///
+/// When a domain fails, the others have a second to notice and end by themselves, then they are ended; with
+/// --keep-going they go on. Ctrl-C ends all of them; a second Ctrl-C does not wait. The exit status is that of the first
+/// domain that failed, 128 + N if signal N ended it, and 1 if its node was lost.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -39,7 +43,8 @@ Examples:
   tombolo run --on arm0 --grant web.mtx --grant out:rw work.tbi web.mtx   with files of the host
   tombolo run --env RUST_BACKTRACE=1 hello.tbi
   tombolo run --pin 1 --priority 10 server.tbi         kept on a processor, before all others
-  tombolo run --capture captures client.tbi            to see and replay what it said")]
+  tombolo run --capture captures client.tbi            to see and replay what it said
+  tombolo run --on host:8 --keep-going search.tbi      one that fails does not end the others")]
 pub(crate) struct Options {
     /// Where: nodes, each with how many domains it gets if not one [default: the host]
     #[arg(long, value_name = "NODE[:COUNT],…", value_delimiter = ',')]
@@ -71,6 +76,10 @@ pub(crate) struct Options {
     #[arg(short, long)]
     no_input: bool,
 
+    /// When a domain fails, let the others go on to their own ends
+    #[arg(short, long)]
+    keep_going: bool,
+
     /// Only on these processors of their node: 0,2-3; one for each domain of a node in turn is --pin each
     #[arg(long, value_name = "CPUS", value_parser = pinning)]
     pin: Option<Pinning>,
@@ -79,12 +88,29 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=99))]
     priority: Option<u8>,
 
-    /// An image made by `tombolo build`, or an executable
-    image: PathBuf,
+    /// An image made by `tombolo build`, or an executable; all that follows it is passed to the program
+    // One list, so that clap stops looking for options of its own at the image.
+    #[arg(required = true, trailing_var_arg = true, value_name = "IMAGE [ARGS]")]
+    command: Vec<OsString>,
+}
 
-    /// Arguments for the program
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
-    arguments: Vec<String>,
+impl Options {
+    fn image(&self) -> &Path {
+        self.command.first().map_or(Path::new(""), |image| Path::new(image))
+    }
+
+    /// The arguments for the program. A `--` right after the image only ends the options of `run`.
+    fn arguments(&self) -> Result<Vec<String>, Failure> {
+        let own = self.command.get(1..).unwrap_or_default();
+        let own = own.strip_prefix(&[OsString::from("--")]).unwrap_or(own);
+        let text = |word: &OsString| word.to_str().map(str::to_owned);
+        own.iter().map(|word| text(word).ok_or_else(|| not_text(word))).collect()
+    }
+}
+
+fn not_text(word: &OsStr) -> Failure {
+    let message = format!("the argument '{}' is not valid UTF-8", word.to_string_lossy());
+    Failure::Usage { message, hint: Some("a program on another node gets its arguments as text") }
 }
 
 /// Which processors the domains of a job run on.
@@ -137,7 +163,8 @@ pub(crate) fn variable(text: &str) -> Result<(String, String), String> {
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     // Read here as well as by the monitors: what cannot run should fail before anything has started.
-    let image = Image::open(&options.image)?;
+    let arguments = options.arguments()?;
+    let image = Image::open(options.image())?;
     let capture = options.capture.as_deref().map(capture_folder).transpose()?;
     let domain = context.attach()?;
     let nodes = domain.nodes()?;
@@ -147,7 +174,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let show = if labelled { Show::Labelled } else { Show::Pieces };
     let names = nodes.iter().map(|node| node.name.clone()).collect();
     let printer = Arc::new(Mutex::new(Printer::new(show, names, context.colour)));
-    let job = Job::new(context.clone(), domain.clone(), Arc::clone(&printer));
+    let job = Job::new(context.clone(), domain.clone(), Arc::clone(&printer), options.keep_going);
     job.watch_signals()?;
     let watched = Arc::clone(&job);
     domain.on_output(move |id, stream, bytes| {
@@ -161,13 +188,27 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let with_input = !options.no_input && input::is_ours();
     // For as long as the job runs.
     let files = serve(options, &domain)?;
+    let plans =
+        Plans { options, arguments: &arguments, domain: &domain, capture: capture.as_deref(), nodes: &ranks };
     let plans: Vec<_> = (0..ranks.len())
-        .map(|rank| {
-            let plan = plan(options, (&domain, capture.as_deref()), &ranks, rank, with_input && rank == 0);
-            with_files(plan, files.as_ref())
-        })
+        .map(|rank| with_files(plans.of(rank, with_input && rank == 0), files.as_ref()))
         .collect();
-    job.run(&plans)
+    job.run(&plans).map_err(|failure| match misplaced(&arguments) {
+        Some(advice) => failure.advised(advice),
+        None => failure,
+    })
+}
+
+/// Says which option of `run` the program got because it follows the image. Only said when the job failed: the program
+/// may have an option of that name.
+fn misplaced(arguments: &[String]) -> Option<String> {
+    let own = Options::augment_args(clap::Command::new("run"));
+    let words = arguments.iter().take_while(|word| *word != "--").filter_map(|word| word.strip_prefix("--"));
+    let names = words.map(|word| word.split_once('=').map_or(word, |(name, _)| name));
+    let name = names.into_iter().find(|name| own.get_arguments().any(|own| own.get_long() == Some(*name)))?;
+    Some(format!(
+        "the program got --{name}, for it follows the image; options of `tombolo run` come before it"
+    ))
 }
 
 /// Serves what was granted.
@@ -210,40 +251,46 @@ fn capture_folder(folder: &Path) -> Result<PathBuf, Failure> {
     made.map_err(Failure::system(format!("make the folder {}", folder.display())))
 }
 
-/// What to start as one rank.
-fn plan(
-    options: &Options,
-    (domain, capture): (&Domain, Option<&Path>),
-    ranks: &[&NodeInfo],
-    rank: usize,
-    with_input: bool,
-) -> Plan {
-    let mut spawn = SpawnOptions::image(&options.image)
-        .on(&ranks[rank].name)
-        .args(&options.arguments)
-        .env("TOMBOLO_RANK", rank.to_string())
-        .env("TOMBOLO_SIZE", ranks.len().to_string())
-        .env("TOMBOLO_JOB", format!("job-{}", domain.id()));
-    if let Some(pinning) = &options.pin {
-        let node = ranks[rank];
-        let before = ranks[..rank].iter().filter(|other| other.id == node.id).count();
-        spawn = spawn.cpus(pinning.cpus(before, node));
+/// What the ranks of a job have in common.
+struct Plans<'a> {
+    options: &'a Options,
+    arguments: &'a [String],
+    domain: &'a Domain,
+    /// The folder for captures.
+    capture: Option<&'a Path>,
+    nodes: &'a [&'a NodeInfo],
+}
+
+impl Plans<'_> {
+    /// What to start as one rank.
+    fn of(&self, rank: usize, with_input: bool) -> Plan {
+        let (options, node) = (self.options, self.nodes[rank]);
+        let mut spawn = SpawnOptions::image(options.image())
+            .on(&node.name)
+            .args(self.arguments)
+            .env("TOMBOLO_RANK", rank.to_string())
+            .env("TOMBOLO_SIZE", self.nodes.len().to_string())
+            .env("TOMBOLO_JOB", format!("job-{}", self.domain.id()));
+        if let Some(pinning) = &options.pin {
+            let before = self.nodes[..rank].iter().filter(|other| other.id == node.id).count();
+            spawn = spawn.cpus(pinning.cpus(before, node));
+        }
+        if let Some(priority) = options.priority {
+            spawn = spawn.real_time_priority(priority);
+        }
+        // The kernel of a virtual machine does not have the folder.
+        if let Some(folder) = self.capture.filter(|_| node.kind != "vm") {
+            spawn = spawn.env(CAPTURE_VARIABLE, folder.to_string_lossy());
+        }
+        let given = |name: &str| options.env.iter().any(|(given, _)| given == name);
+        for (name, value) in std::env::vars().filter(|(name, _)| is_for_openmp(name) && !given(name)) {
+            spawn = spawn.env(name, value);
+        }
+        for (name, value) in &options.env {
+            spawn = spawn.env(name, value);
+        }
+        Plan { spawn: if with_input { spawn.with_input() } else { spawn }, with_input }
     }
-    if let Some(priority) = options.priority {
-        spawn = spawn.real_time_priority(priority);
-    }
-    // The kernel of a virtual machine does not have the folder.
-    if let Some(folder) = capture.filter(|_| ranks[rank].kind != "vm") {
-        spawn = spawn.env(CAPTURE_VARIABLE, folder.to_string_lossy());
-    }
-    let given = |name: &str| options.env.iter().any(|(given, _)| given == name);
-    for (name, value) in std::env::vars().filter(|(name, _)| is_for_openmp(name) && !given(name)) {
-        spawn = spawn.env(name, value);
-    }
-    for (name, value) in &options.env {
-        spawn = spawn.env(name, value);
-    }
-    Plan { spawn: if with_input { spawn.with_input() } else { spawn }, with_input }
 }
 
 /// Whether a variable says how OpenMP programs run: whoever sets one means the program, wherever that runs.
@@ -270,8 +317,31 @@ mod tests {
     fn what_follows_the_image_is_the_programs() {
         let options = parse("tombolo run --on host,arm0:2 x.tbi --fast -q -- --on y");
         assert_eq!(options.on.len(), 2);
-        assert_eq!(options.arguments, ["--fast", "-q", "--", "--on", "y"]);
-        assert_eq!(parse("tombolo run x.tbi -- --debian a").arguments, ["--debian", "a"]);
+        assert_eq!(options.image(), Path::new("x.tbi"));
+        let arguments = |line: &str| parse(line).arguments().unwrap().join(" ");
+        for own in
+            ["--fast -q -- --on y", "-n 24", "--env A=b", "-q", "--help", "--machine m", "-h -V", "--pin=0"]
+        {
+            let options = parse(&format!("tombolo run x.tbi {own}"));
+            assert_eq!(options.arguments().unwrap().join(" "), own);
+            assert!(!options.no_input && options.env.is_empty());
+        }
+        assert_eq!(arguments("tombolo run x.tbi -- --debian a"), "--debian a");
+        assert_eq!(arguments("tombolo run -n -- x.tbi -n"), "-n");
+        assert!(
+            Arguments::try_parse_from(["tombolo", "run", "--fast", "x.tbi"]).is_err(),
+            "before it, they are ours"
+        );
+    }
+
+    #[test]
+    fn an_option_of_ours_that_the_program_got_is_named() {
+        let advice = |line: &str| misplaced(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert!(advice("in.txt --on host,arm0").is_some_and(|advice| advice.contains("--on")));
+        assert!(advice("--pin=each").is_some_and(|advice| advice.contains("--pin,")));
+        for line in ["--fast", "-n 24", "-- --on x", "on"] {
+            assert_eq!(advice(line), None, "{line}");
+        }
     }
 
     #[test]
