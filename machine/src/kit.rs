@@ -12,9 +12,20 @@ use crate::vm::{board, qemu};
 /// A part of a node is not installed, or not where it was said to be.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KitError {
-    /// The variable names something that is no folder.
+    /// The variable names something that is not a folder.
     #[error("TOMBOLO_KIT is {}, which is not a folder: set it to the folder with the parts of nodes, or unset it", path.display())]
     NotAFolder {
+        /// The value of the variable.
+        path: PathBuf,
+    },
+    /// The variable names a folder of something else.
+    #[error(
+        "TOMBOLO_KIT is {}, which is not a kit: it has no folder of parts for any instruction set, such as {}; set it to the \
+         folder with the parts of nodes, or unset it",
+        path.display(),
+        Isa::current()
+    )]
+    NotAKit {
         /// The value of the variable.
         path: PathBuf,
     },
@@ -86,6 +97,8 @@ fn list(paths: &[PathBuf]) -> String {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kit {
     root: PathBuf,
+    /// `TOMBOLO_KIT` says that it is there.
+    named: bool,
 }
 
 impl Kit {
@@ -93,21 +106,26 @@ impl Kit {
     /// built in), `../../kit` (the same for examples and tests) or `../lib/tombolo/kit` (installed).
     ///
     /// # Errors
-    /// [`KitError::NotAFolder`] or [`KitError::NoKit`], with the places.
+    /// [`KitError::NotAFolder`], [`KitError::NotAKit`] or [`KitError::NoKit`], with the places.
     pub fn locate() -> Result<Kit, KitError> {
         Kit::locate_from(std::env::var_os("TOMBOLO_KIT").as_deref(), exe_folder().as_deref())
     }
 
     fn locate_from(variable: Option<&OsStr>, exe_folder: Option<&Path>) -> Result<Kit, KitError> {
         if let Some(root) = variable.filter(|value| !value.is_empty()) {
-            let root = PathBuf::from(root);
-            return if root.is_dir() { Ok(Kit { root }) } else { Err(KitError::NotAFolder { path: root }) };
+            // A monitor leaves the folder that it was started in, and looks for parts later.
+            let path = std::path::absolute(root).unwrap_or_else(|_| PathBuf::from(root));
+            return match path.is_dir() {
+                false => Err(KitError::NotAFolder { path }),
+                true if !is_kit(&path) => Err(KitError::NotAKit { path }),
+                true => Ok(Kit { root: path, named: true }),
+            };
         }
         let places = ["../kit", "../../kit", "../lib/tombolo/kit"];
         let looked_at: Vec<PathBuf> =
             exe_folder.into_iter().flat_map(|folder| places.map(|place| above(folder, place))).collect();
         match looked_at.iter().find(|path| path.is_dir()) {
-            Some(root) => Ok(Kit { root: root.clone() }),
+            Some(root) => Ok(Kit { root: root.clone(), named: false }),
             None => Err(KitError::NoKit { looked_at }),
         }
     }
@@ -115,7 +133,13 @@ impl Kit {
     /// The kit in this folder, whatever is in it.
     #[must_use]
     pub fn at(root: &Path) -> Kit {
-        Kit { root: root.to_owned() }
+        Kit { root: root.to_owned(), named: false }
+    }
+
+    /// Whether it is where it is because `TOMBOLO_KIT` says so.
+    #[must_use]
+    pub fn is_named(&self) -> bool {
+        self.named
     }
 
     /// The folder.
@@ -141,6 +165,11 @@ impl Kit {
         let path = self.root.join(isa.name()).join("board");
         if path.is_file() { Ok(path) } else { Err(KitError::NoBoard { isa, looked_at: vec![path] }) }
     }
+}
+
+/// Whether a folder has parts of nodes, or images that the kit brings.
+fn is_kit(folder: &Path) -> bool {
+    Isa::ALL.iter().map(|isa| isa.name()).chain(["images"]).any(|part| folder.join(part).is_dir())
 }
 
 impl Folder {
@@ -290,14 +319,24 @@ mod tests {
         assert_eq!(locate("target/release/examples"), Ok(scratch.0.join("target/kit")));
         assert_eq!(locate("usr/bin"), Ok(scratch.0.join("usr/lib/tombolo/kit")));
         let named = |path: &Path| Kit::locate_from(Some(path.as_os_str()), None);
-        assert_eq!(named(&scratch.0).unwrap().root(), scratch.0);
         assert_eq!(named(&scratch.0.join("x")), Err(KitError::NotAFolder { path: scratch.0.join("x") }));
+        let other = named(&scratch.0).unwrap_err();
+        assert_eq!(other, KitError::NotAKit { path: scratch.0.clone() });
+        let said = other.to_string();
+        assert!(
+            said.starts_with(&format!("TOMBOLO_KIT is {}, which is not a kit", scratch.0.display())),
+            "{said}"
+        );
+        assert!(said.ends_with("or unset it"), "{said}");
+        fs::create_dir_all(scratch.0.join("s390x")).unwrap();
+        let kit = named(&scratch.0).unwrap();
+        assert!(kit.root() == scratch.0 && kit.is_named());
     }
 
     #[test]
     fn a_monitor_must_be_a_program() {
         let scratch = Scratch::new("kit-monitor");
-        let kit = Kit { root: scratch.0.clone() };
+        let kit = Kit::at(&scratch.0);
         assert!(
             kit.tombolod(Isa::S390x)
                 .unwrap_err()
@@ -313,7 +352,7 @@ mod tests {
     #[test]
     fn a_folder_of_the_kit_is_found_there() {
         let scratch = Scratch::new("kit-folder");
-        let kit = Kit { root: scratch.0.clone() };
+        let kit = Kit::at(&scratch.0);
         let folder = Folder::InKit("mpi/aarch64".into());
         let missing = folder.locate(&kit).unwrap_err().to_string();
         assert_eq!(

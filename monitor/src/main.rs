@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use tombolo_machine::{Kit, Machine};
+use tombolo_platform::epoll::Epoll;
 use tombolo_platform::guest::init;
 use tombolo_platform::process::{self, Ended};
 use tombolod::agent::Emulator;
@@ -77,11 +78,12 @@ fn keep(words: &[&str]) -> ExitCode {
 fn serve(ledger: &str, machine: Result<Machine, String>, idle_exit: bool) -> ExitCode {
     tombolod::allow_many_descriptors();
     let outcome = machine.and_then(|machine| {
-        let kit = Kit::locate().ok();
+        let kit = Kit::locate();
         let keeper = keeper::watch(ledger).map_err(|error| error.to_string())?;
         let mut root =
             Root::new(machine, kit, keeper, idle_exit).map_err(|error: RootError| error.to_string())?;
-        root.boot(say).map_err(|error| error.to_string())?;
+        let end = Epoll::of_end(std::io::stdout()).map_err(|error| error.to_string())?;
+        root.boot(say, end).map_err(|error| error.to_string())?;
         Ok(root)
     });
     match outcome {

@@ -10,7 +10,7 @@ use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report};
 use tombolo_link::window::WindowHeader;
 use tombolo_machine::vm::{Board, Files, Launch, Qemu, VmKit, Window, files, initramfs};
-use tombolo_machine::{BareNode, Node, NodeKind, VmNode, kit};
+use tombolo_machine::{BareNode, Kit, Node, NodeKind, VmNode, kit};
 use tombolo_platform::memory::map;
 use tombolo_platform::process::Process;
 use tombolo_platform::socket;
@@ -64,8 +64,8 @@ impl Root {
     }
 
     fn start_user(&self, node: &Node) -> Result<RunningNode, String> {
-        let kit = self.kit.as_ref().ok_or("the kit of node monitors was not found")?;
-        let tombolod = kit.tombolod(node.isa).map_err(text)?;
+        let kit = self.kit.as_ref().map_err(text)?;
+        let tombolod = kit.tombolod(node.isa).map_err(|error| missing(kit, error))?;
         let emulator = kit::emulator(node).map_err(text)?.ok_or("a user node needs an emulator")?;
         let (ours, theirs) = socket::pair(socket::Kind::Packet).map_err(text)?;
         let mut command = Command::new(&emulator);
@@ -86,8 +86,8 @@ impl Root {
     }
 
     fn start_vm(&mut self, node: &Node, vm: &VmNode, generation: NonZeroU16) -> Result<RunningNode, String> {
-        let kit = self.kit.as_ref().ok_or("the kit of virtual machines was not found")?;
-        let parts = VmKit::locate(kit.root(), node.isa).map_err(text)?;
+        let kit = self.kit.as_ref().map_err(text)?;
+        let parts = VmKit::locate(kit.root(), node.isa).map_err(|error| missing(kit, error))?;
         let program = kit::emulator(node).map_err(text)?.ok_or("a virtual machine needs an emulator")?;
         let folders = vm.files.iter().map(|folder| folder.locate(kit)).collect::<Result<Vec<_>, _>>();
         let initrd = self.boot_image(&parts, node.isa, (folders.map_err(text)?, vm.memory_mib))?;
@@ -133,8 +133,8 @@ impl Root {
         bare: &BareNode,
         generation: NonZeroU16,
     ) -> Result<RunningNode, String> {
-        let kit = self.kit.as_ref().ok_or("the kit of boards was not found")?;
-        let monitor = kit.board(node.isa).map_err(text)?;
+        let kit = self.kit.as_ref().map_err(text)?;
+        let monitor = kit.board(node.isa).map_err(|error| missing(kit, error))?;
         let program = kit::emulator(node).map_err(text)?.ok_or("a board needs an emulator")?;
         let board = Board::new(node.isa, program, monitor)
             .cpu(bare.cpu.clone())
@@ -174,4 +174,15 @@ fn start_behind_window(
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+/// A part that the kit does not have, and why it was looked for there.
+fn missing(kit: &Kit, error: impl std::fmt::Display) -> String {
+    match kit.is_named() {
+        true => format!(
+            "{error} there, or unset TOMBOLO_KIT, which says that the kit is {}",
+            kit.root().display()
+        ),
+        false => error.to_string(),
+    }
 }

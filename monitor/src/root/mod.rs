@@ -14,7 +14,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tombolo_base::{ChannelId, Isa, NodeId};
 use tombolo_control::{ClientMessage, NodeInfo, Order, Report, Request, Wire};
+use tombolo_machine::kit::KitError;
 use tombolo_machine::{Kit, Machine};
+use tombolo_platform::epoll::Epoll;
 use tombolo_platform::event::{Interest, Ready, poll};
 use tombolo_platform::time::{Deadline, now_ns};
 use tombolo_platform::{OsError, memory, socket};
@@ -57,7 +59,7 @@ pub enum RootError {
     },
     /// Something that a node is made of is missing.
     #[error(transparent)]
-    Kit(#[from] tombolo_machine::kit::KitError),
+    Kit(#[from] KitError),
     /// The operating system refused something.
     #[error(transparent)]
     Os(#[from] OsError),
@@ -73,7 +75,8 @@ struct AwaitsImage {
 /// The root monitor.
 pub struct Root {
     machine: Machine,
-    kit: Option<Kit>,
+    /// Or why there is none, which matters for nodes that are made of its parts alone.
+    kit: Result<Kit, KitError>,
     core: Core,
     agent: Agent,
     nodes: HashMap<NodeId, RunningNode>,
@@ -93,6 +96,8 @@ pub struct Root {
     unsettled: bool,
     /// Readable when the process is gone that would clear away what is left of this one.
     keeper: OwnedFd,
+    /// Readable when whoever asked for the machine is gone before it is up: then there is no need for it.
+    unheard: Option<Epoll>,
     idle_exit: bool,
 }
 
@@ -103,7 +108,7 @@ impl Root {
     /// [`RootError::AlreadyUp`].
     pub fn new(
         machine: Machine,
-        kit: Option<Kit>,
+        kit: Result<Kit, KitError>,
         keeper: Keeper,
         idle_exit: bool,
     ) -> Result<Self, RootError> {
@@ -129,15 +134,18 @@ impl Root {
             stopping: false,
             unsettled: false,
             keeper: keeper.gone,
+            unheard: None,
             idle_exit,
         })
     }
 
-    /// Starts every node and waits until all are up, saying which is. `say` answers whether somebody listens.
+    /// Starts every node and waits until all are up, saying which is. `say` answers whether somebody listens; `end` is
+    /// readable once nobody does.
     ///
     /// # Errors
     /// The first node that did not come up; [`RootError::Stopped`]. Whatever was started ends when this is dropped.
-    pub fn boot(&mut self, mut say: impl FnMut(String) -> bool) -> Result<(), RootError> {
+    pub fn boot(&mut self, mut say: impl FnMut(String) -> bool, end: Option<Epoll>) -> Result<(), RootError> {
+        self.unheard = end;
         self.core.boot_all(now_ns());
         let mut said = Vec::new();
         loop {
@@ -160,6 +168,7 @@ impl Root {
                 return Err(RootError::Node { node: node.name.clone(), cause: node.cause.clone() + &shown });
             }
             if progress.booting.is_empty() && !self.stopping {
+                self.unheard = None;
                 return Ok(());
             }
             self.wait_and_handle()?;
@@ -396,12 +405,14 @@ impl Root {
         // What comes after the agent's needs no tokens: nodes are all listened to whenever anything happens.
         self.nodes.values().for_each(|node| node.sources(may_ask, &mut sources));
         sources.push((self.images.ready_fd(), Interest::Read));
+        let ends = sources.len();
         sources.push((self.keeper.as_fd(), Interest::Read));
+        sources.extend(self.unheard.iter().map(|end| (end.as_fd(), Interest::Read)));
         let deadline = if quiet { self.next_deadline() } else { Some(Deadline::after(Duration::ZERO)) };
         let ready: Vec<Ready> = poll(&sources, deadline)?;
         drop(sources);
         self.images.hush();
-        self.stopping |= ready.last().is_some_and(|keeper| keeper.any());
+        self.stopping |= ready[ends..].iter().any(|end| end.any());
         self.nodes.values_mut().for_each(RunningNode::wake_up);
         self.agent.tick();
         for (token, ready) in tokens.into_iter().zip(ready) {

@@ -88,6 +88,20 @@ impl Epoll {
         Ok(Epoll { fd })
     }
 
+    /// One that is readable once nobody reads any more what is written to `fd`. `None` for a file, which has no end.
+    ///
+    /// # Errors
+    /// As of [`Epoll::new`] and [`Epoll::add`].
+    pub fn of_end(fd: impl AsFd) -> Result<Option<Self>, OsError> {
+        let set = Epoll::new()?;
+        // The kernel tells of the end unasked.
+        match epoll::add(&set.fd, fd, epoll::EventData::new_u64(0), epoll::EventFlags::empty()) {
+            Ok(()) => Ok(Some(set)),
+            Err(Errno::PERM) => Ok(None),
+            Err(errno) => Err(OsError::new("wait for the end of a descriptor", errno)),
+        }
+    }
+
     /// Waits for `fd` from now on. It is forgotten when the last copy of it is closed.
     ///
     /// # Errors
@@ -226,6 +240,16 @@ mod tests {
         let mut keys: Vec<u64> = events.iter().map(|(key, _)| key).collect();
         keys.sort_unstable();
         keys
+    }
+
+    #[test]
+    fn the_end_of_a_reader_shows_and_room_to_write_does_not() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let end = Epoll::of_end(&writer).unwrap().expect("a pipe has an end");
+        assert_eq!(found(&end, Duration::ZERO), []);
+        drop(reader);
+        assert_eq!(found(&end, SOON), [0]);
+        assert!(Epoll::of_end(std::fs::File::open("/proc/self/exe").unwrap()).unwrap().is_none());
     }
 
     #[test]
