@@ -75,6 +75,12 @@ impl NameDesk {
         self.naming.open(Session::of_client(node, connection), domain);
     }
 
+    /// Who a client is.
+    #[must_use]
+    pub fn domain_of(&self, client: Client) -> Option<DomainId> {
+        self.clients.get(&client).copied()
+    }
+
     /// A client is gone, and with it everything that it had.
     pub fn left(&mut self, (node, connection): Client) {
         if self.clients.remove(&(node, connection)).is_some() {

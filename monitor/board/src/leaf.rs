@@ -267,8 +267,8 @@ impl<B: Board> Leaf<B> {
             }
             Order::Stop => return Err(Ended::Stopped),
             Order::TraceRead { ticket, .. } => self.report(&Report::TraceBytes { ticket, bytes: None }),
-            Order::NamesAsked { node, connection, request, .. } => {
-                self.refuse_names(node, connection, request);
+            Order::NamesAsked { domain, connection, request, .. } => {
+                self.refuse_names(domain, connection, request);
             }
             // The root asks for none: a board has no memory to keep.
             Order::RegionMake { region, .. } => {
@@ -295,10 +295,10 @@ impl<B: Board> Leaf<B> {
     }
 
     /// One program at a time has nobody to share names with.
-    fn refuse_names(&mut self, node: NodeId, connection: u32, request: u32) {
+    fn refuse_names(&mut self, domain: DomainId, connection: u32, request: u32) {
         let fault = tombolo_control::Fault::Refused { why: "a board has no names of its own".into() };
         let message = told(&MonitorMessage { request, body: Reply::Failed { fault } });
-        self.report(&Report::NamesSay { node, connection, message });
+        self.report(&Report::NamesSay { domain, connection, message });
     }
 
     fn welcomed(&mut self, name: &str, machine: &str) {

@@ -407,8 +407,8 @@ impl Core {
             Report::Asked { connection, message } => {
                 self.asked(now, (node, connection), &message, image);
             }
-            Report::NamesSay { node: of, connection, message } => {
-                self.names_say(node, (of, connection), &message);
+            Report::NamesSay { domain, connection, message } => {
+                self.names_say(node, domain, connection, &message);
             }
             Report::Exported { connection, name, listener } => {
                 self.node_exported((node, connection), name, listener);

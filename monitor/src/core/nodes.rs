@@ -5,7 +5,7 @@ use std::time::Duration;
 use tombolo_base::{DomainId, Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::observation::Happening;
-use tombolo_control::{Exit, Fault, NodeInfo, Order, Reply};
+use tombolo_control::{Exit, Fault, NodeInfo, Order, Reply, STARTING};
 use tombolo_link::window::{WindowAllocator, heap_offset_bytes};
 use tombolo_machine::{Limit, Node};
 
@@ -146,24 +146,38 @@ impl Core {
         }
     }
 
-    pub(super) fn restart(&mut self, now: Nanos, client: Client, request: u32, name: &str) {
-        let Some(id) = self.machine.node_named(name).map(|node| node.id) else {
+    /// Starts a node that is down; with `force` also one that is up or starting, which ends first, with its domains.
+    pub(super) fn restart(&mut self, now: Nanos, asked: (Client, u32), name: &str, force: bool) {
+        let (client, request) = asked;
+        let Some(node) = self.machine.node_named(name) else {
             let fault = self.no_such_node(name);
             return self.answer(client, request, Err(fault));
         };
-        match self.node(id).map(|node| &node.state) {
-            Some(NodeState::Down { .. }) => {
-                if let Some(node) = self.node(id) {
-                    node.restarting = Some((client, request));
-                }
-                self.boot(now, id);
-            }
-            _ => {
-                let why =
-                    format!("node {name} is up or starting: only one that is down can be started again");
-                self.answer(client, request, Err(Fault::Refused { why }));
-            }
+        let (id, is_host) = (node.id, node.id == NodeId::HOST);
+        let state = self.nodes[usize::from(id.0)].state.clone();
+        let is_down = matches!(state, NodeState::Down { .. });
+        if !is_down && (is_host || !force) {
+            let why = if is_host {
+                format!(
+                    "node {name} is the host, which the machine cannot do without: take the machine down instead"
+                )
+            } else {
+                let state = if state == NodeState::Up { "up" } else { "starting" };
+                format!("node {name} is {state}: only one that is down is started again, unless it is forced")
+            };
+            return self.answer(client, request, Err(Fault::Refused { why }));
         }
+        if !is_down {
+            self.effects.push(Effect::Destroy { node: id });
+            self.node_lost(id, "it was restarted by force");
+        }
+        // The client may have lived on that node.
+        if let Some(node) = self.nodes.get_mut(usize::from(id.0))
+            && self.clients.contains_key(&client)
+        {
+            node.restarting = Some((client, request));
+        }
+        self.boot(now, id);
     }
 
     /// Whether every node is up, and of those that are not, the first with its cause.
@@ -215,7 +229,7 @@ impl Core {
             up: record.state == NodeState::Up,
             cause: match &record.state {
                 NodeState::Down { cause } => cause.clone(),
-                NodeState::Booting { .. } => "starting".into(),
+                NodeState::Booting { .. } => STARTING.into(),
                 NodeState::Up => String::new(),
             },
             cores: record.cores,

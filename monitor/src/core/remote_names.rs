@@ -75,7 +75,12 @@ impl Core {
     }
 
     /// The names of a node say something to a client of another. They are believed about themselves only.
-    pub(super) fn names_say(&mut self, from: NodeId, client: Client, message: &[u8]) {
+    pub(super) fn names_say(&mut self, from: NodeId, domain: DomainId, connection: u32, message: &[u8]) {
+        let client = (domain.node(), connection);
+        // A node that starts anew numbers its connections anew: what the one before asked for may be answered late.
+        if self.clients.get(&client).and_then(|record| record.domain) != Some(domain) {
+            return;
+        }
         let Ok(MonitorMessage { request, body }) = MonitorMessage::from_bytes(message) else { return };
         let may_answer = self.remote_names.asked.get(&(client, request)) == Some(&from);
         match &body {

@@ -109,7 +109,7 @@ impl Core {
                 self.answer(client, request, Ok(Reply::Done));
                 return self.go_down(now);
             }
-            Request::Restart { node } => return self.restart(now, client, request, &node),
+            Request::Restart { node, force } => return self.restart(now, (client, request), &node, force),
             Request::Trace { on, keep_first, while_attached } => {
                 self.trace(on, keep_first, while_attached.then_some(client))
             }

@@ -206,7 +206,7 @@ fn as_many_nodes_as_there_may_be_are_listed_in_pages() {
         }
     }
     assert_eq!(all, (0..count as u16).collect::<Vec<u16>>());
-    let unknown = bench.ask((HOST, 1), Request::Restart { node: "mars".into() });
+    let unknown = bench.ask((HOST, 1), Request::Restart { node: "mars".into(), force: false });
     assert!(matches!(unknown, Some(Reply::Failed { fault: Fault::NoSuchNode { .. } })), "{unknown:?}");
 }
 
@@ -392,7 +392,7 @@ fn what_a_lost_client_waited_for_is_not_told_to_the_next_of_its_number() {
     };
     let is_replaced = |bench: &mut Bench| {
         bench.core.node_lost(ARM1, "gone");
-        bench.ask((HOST, 1), Request::Restart { node: "arm1".into() });
+        bench.ask((HOST, 1), Request::Restart { node: "arm1".into(), force: false });
         comes_back(bench, ARM1);
         bench.attach((ARM1, 1));
         bench.delivered.clear();
@@ -407,7 +407,7 @@ fn what_a_lost_client_waited_for_is_not_told_to_the_next_of_its_number() {
     assert_eq!(bench.answer((ARM1, 1)), None);
 
     bench.core.node_lost(ARM0, "gone");
-    assert_eq!(bench.ask((ARM1, 1), Request::Restart { node: "arm0".into() }), None);
+    assert_eq!(bench.ask((ARM1, 1), Request::Restart { node: "arm0".into(), force: false }), None);
     is_replaced(&mut bench);
     comes_back(&mut bench, ARM0);
     assert_eq!(bench.answer((ARM1, 1)), None);
@@ -489,7 +489,7 @@ fn a_restarted_node_has_a_new_generation_and_its_old_ids_are_refused() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let old = start(&mut bench, (HOST, 1));
-    let restart = || Request::Restart { node: "arm0".into() };
+    let restart = || Request::Restart { node: "arm0".into(), force: false };
     assert!(matches!(bench.ask((HOST, 1), restart()), Some(Reply::Failed { .. })), "it is up");
     bench.core.node_lost(ARM0, "gone");
     bench.collect();
@@ -501,6 +501,43 @@ fn a_restarted_node_has_a_new_generation_and_its_old_ids_are_refused() {
     assert_eq!((old.generation().get(), new.generation().get(), old.index(), new.index()), (1, 2, 1, 1));
     let kill = Request::Kill { domain: old, signal: 9, grace: Duration::ZERO };
     assert!(matches!(bench.ask((HOST, 1), kill), Some(Reply::Failed { .. })));
+}
+
+#[test]
+fn a_node_that_is_up_is_restarted_by_force_alone() {
+    let mut bench = Bench::up(4);
+    bench.attach((HOST, 1));
+    let victim = start(&mut bench, (HOST, 1));
+    let restart = |node: &str, force| Request::Restart { node: node.into(), force };
+    let refused = |reply: Option<Reply>| match reply {
+        Some(Reply::Failed { fault: Fault::Refused { why } }) => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(bench.ask((HOST, 1), restart("arm0", false))).contains("node arm0 is up"));
+    assert!(refused(bench.ask((HOST, 1), restart("host", true))).contains("is the host"));
+    bench.effects.clear();
+    assert_eq!(bench.ask((HOST, 1), restart("arm0", true)), None);
+    let done: Vec<bool> = bench
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Destroy { node: ARM0 } => Some(false),
+            Effect::Boot { node: ARM0, generation } => Some(generation.get() == 2),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(done, [false, true], "it ends before it starts");
+    assert!(!bench.core.lives(victim));
+    assert!(refused(bench.ask((HOST, 1), restart("arm0", false))).contains("node arm0 is starting"));
+    // One that hangs while it starts is stopped as well, and whoever waits for it is told.
+    bench.attach((HOST, 2));
+    bench.delivered.clear();
+    let message = ClientMessage { request: 9, body: restart("arm0", true) }.to_bytes().unwrap();
+    bench.report(HOST, Report::Asked { connection: 2, message });
+    assert!(matches!(bench.answer((HOST, 1)), Some(Reply::Failed { fault: Fault::NodeDown { .. } })));
+    bench.core.node_started(ARM0, 101, Some((1 << 20, 4)));
+    bench.report(ARM0, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 1, pid: 1 });
+    assert_eq!(bench.answer((HOST, 2)), Some(Reply::Done));
 }
 
 #[test]
@@ -516,7 +553,7 @@ fn who_was_built_from_other_messages_is_refused_with_both_fingerprints() {
     assert!(matches!(bench.attach((HOST, 2)).node(), HOST), "others are served");
     bench.core.node_lost(ARM0, "gone");
     bench.collect();
-    assert_eq!(bench.ask((HOST, 2), Request::Restart { node: "arm0".into() }), None);
+    assert_eq!(bench.ask((HOST, 2), Request::Restart { node: "arm0".into(), force: false }), None);
     bench.core.node_started(ARM0, 101, Some((1 << 20, 4)));
     bench.report(ARM0, Report::Ready { version: other, isa: Isa::Aarch64, cores: 1, pid: 1 });
     let answer = bench.answer((HOST, 2));
@@ -688,7 +725,7 @@ fn a_fault_repeats_no_more_than_a_message_has_room_for() {
     bench.attach((HOST, 1));
     let node = "x".repeat(tombolo_control::records::MAX_GIVEN_NAME as usize);
     let requests = [
-        Request::Restart { node: node.clone() },
+        Request::Restart { node: node.clone(), force: false },
         Request::ConsoleOpen { node: node.clone() },
         Request::Export { scope: Scope::Machine, name: node.clone() },
     ];

@@ -114,7 +114,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Agent` can notice.
-pub const AGENT_FINGERPRINT: u64 = 0xe70a2d1c6a8b295a;
+pub const AGENT_FINGERPRINT: u64 = 0x8b834afaee1f325e;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Agent`.
@@ -444,13 +444,14 @@ rt::owned_messages! {
         stream @ 8: u8 => u8,
     };
     /// What this node's names say to a client of another node.
-    Message 130 => NamesSay, 16 {
-        /// Its node.
-        node @ 0: tombolo_base::NodeId => NodeIdView<'m>,
-        /// Its number there.
-        connection @ 4: u32 => u32,
+    Message 130 => NamesSay, 24 {
+        /// The client's domain, as in `names_asked`: its generation tells the client from one of the same number that
+        /// came after a restart of the node.
+        domain @ 0: rt::DomainId => rt::Domain,
+        /// The client's number at its node.
+        connection @ 8: u32 => u32,
         /// An encoded message of a `Monitor` to its client.
-        message @ 8: rt::Vec<u8> => rt::Blob<'m, 61440>,
+        message @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
     /// A client exports a name of this node.
     Message 131 => Exported, 24 {

@@ -195,7 +195,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0x9a326c548e8fe27a;
+pub const MONITOR_FINGERPRINT: u64 = 0x4b9668ac1adb065d;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.
@@ -296,9 +296,11 @@ rt::owned_messages! {
     /// Stop the machine.
     Call 14 => Down;
     /// Start a node that is down, in a new generation.
-    Call 15 => Restart, 8 {
-        /// Which.
+    Call 15 => Restart, 16 {
+        /// The node.
         node @ 0: rt::String => rt::Text<'m, 1024>,
+        /// One that is up or starting is stopped first, with its domains.
+        force @ 8: bool => bool,
     };
     /// Channels that came with `incoming` were accepted or thrown away; others may come.
     Message 16 => Accepted, 8 {

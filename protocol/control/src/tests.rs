@@ -131,8 +131,10 @@ fn every_cut_of_a_message_is_refused_and_never_a_panic() {
 #[test]
 fn what_is_longer_than_it_may_be_is_refused_by_name_before_it_is_sent_and_when_it_is_read() {
     let max = crate::records::MAX_GIVEN_NAME as usize;
-    let restart =
-        |bytes: usize| ClientMessage { request: 1, body: Request::Restart { node: "n".repeat(bytes) } };
+    let restart = |bytes: usize| ClientMessage {
+        request: 1,
+        body: Request::Restart { node: "n".repeat(bytes), force: false },
+    };
     for bytes in [max - 1, max] {
         assert!(ClientMessage::from_bytes(&restart(bytes).to_bytes().unwrap()).is_ok());
     }

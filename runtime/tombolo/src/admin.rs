@@ -88,7 +88,19 @@ impl Domain {
     /// # Errors
     /// [`Error::Monitor`]: no such node, it is up, or it does not start.
     pub fn restart_node(&self, node: &str) -> Result<(), Error> {
-        self.link.ask(Request::Restart { node: node.to_owned() }, RESTART_TIMEOUT).map(|_| ())
+        self.ask_to_restart(node, false)
+    }
+
+    /// The same for a node that may be up: it is stopped first, and its domains with it.
+    ///
+    /// # Errors
+    /// [`Error::Monitor`]: no such node, it is the host, or it does not start.
+    pub fn force_restart_node(&self, node: &str) -> Result<(), Error> {
+        self.ask_to_restart(node, true)
+    }
+
+    fn ask_to_restart(&self, node: &str, force: bool) -> Result<(), Error> {
+        self.link.ask(Request::Restart { node: node.to_owned(), force }, RESTART_TIMEOUT).map(|_| ())
     }
 
     /// Opens a node's console: first what the monitor remembers of it, then what it prints.

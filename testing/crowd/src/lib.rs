@@ -209,7 +209,7 @@ impl Crowd {
             Some(since) if now >= since + self.plan.down_for_ns => {
                 self.down_since = None;
                 let node = self.plan.name(self.plan.nodes);
-                self.ask(0, Request::Restart { node }, None)?;
+                self.ask(0, Request::Restart { node, force: false }, None)?;
             }
             _ => {}
         }

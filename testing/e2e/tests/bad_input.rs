@@ -236,7 +236,7 @@ fn long_messages_and_many_descriptors_harm_nobody() {
                     side: None,
                 };
                 for body in [
-                    Request::Restart { node: name.clone() },
+                    Request::Restart { node: name.clone(), force: false },
                     Request::ConsoleOpen { node: name.clone() },
                     Request::Export { scope: Scope::Machine, name: name.clone() },
                     Request::Spawn { spawn },

@@ -1,9 +1,11 @@
 //! Machines come up, say how they are, go down, and leave nothing.
 
-use std::time::Duration;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tombolo_e2e::{Machine, MachineFile, leftovers};
+use tombolo_e2e::{DEATH_IS_KNOWN, Machine, MachineFile, Running, eventually, leftovers};
 
 fn duo() -> MachineFile {
     MachineFile::host().with_vm("arm0", "")
@@ -100,8 +102,102 @@ fn what_nodes_are_made_of_is_missed_by_name() {
     let output = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("arm0") && said.contains("kit"), "{said}");
+    assert!(said.contains("arm0") && said.contains("TOMBOLO_KIT is /nonexistent"), "{said}");
+    assert!(said.contains("or unset it"), "{said}");
+    // A folder, but of something else.
+    let mut command = machine.command();
+    command.arg("up").arg(machine.file()).env("TOMBOLO_KIT", machine.folder());
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let named = format!("TOMBOLO_KIT is {}, which is not a kit", machine.folder().display());
+    assert!(
+        output.status.code() == Some(1) && said.contains(&named) && said.contains("or unset it"),
+        "{said}"
+    );
     machine.has_ended();
+}
+
+/// A machine with a node that never comes up, and the `up` that waits for it.
+fn starting() -> (Machine, Running) {
+    let machine = Machine::new(&MachineFile::host().with_vm("slow", "emulator = \"./slow\""));
+    let emulator = machine.folder().join("slow");
+    std::fs::write(&emulator, "#!/bin/sh\nexec sleep 1000\n").expect("a file");
+    std::fs::set_permissions(&emulator, Permissions::from_mode(0o755)).expect("a file of ours");
+    let up = machine.start(["up".as_ref(), machine.file().as_os_str()]);
+    let status = || {
+        let listed = machine.json(&["status"]);
+        listed["machines"][0]["nodes"][1]["state"].as_str().map(str::to_owned)
+    };
+    let starting =
+        || !leftovers::sockets(machine.name()).is_empty() && status().as_deref() == Some("starting");
+    assert!(eventually(starting), "{:?}", status());
+    (machine, up)
+}
+
+#[test]
+fn when_up_is_killed_the_machine_that_it_waits_for_goes_at_once() {
+    let (machine, up) = starting();
+    up.signal(Signal::KILL);
+    let since = Instant::now();
+    up.finish();
+    // The node would be given up later.
+    machine.has_ended();
+    assert!(since.elapsed() < DEATH_IS_KNOWN, "it took {:?}", since.elapsed());
+}
+
+#[test]
+fn a_node_that_is_up_is_restarted_by_force() {
+    let machine = Machine::up(&MachineFile::host().with_user("riscv-user", "riscv64"));
+    let (source, image) = (machine.folder().join("sleep.c"), machine.folder().join("sleep.tbi"));
+    let text = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+                int main(int argc, char **argv) { puts(\"sleeping\"); fflush(stdout); return sleep(atoi(argv[1])) != 0; }\n";
+    std::fs::write(&source, text).expect("a file");
+    let (source, image) = (source.to_str().expect("a path of text"), image.to_str().expect("a path of text"));
+    machine.tombolo(["build", "--isa", "riscv64", source, "-o", image]).ok();
+    let sleep = |seconds: &str| machine.start(["run", "--on", "riscv-user", image, seconds]);
+    let job = sleep("1000");
+    job.wait_for("sleeping");
+    let advice = "`tombolo restart riscv-user --force` stops it first";
+    machine.tombolo(["restart", "riscv-user"]).fails_with(1, &["node riscv-user is up", advice]);
+    let refused = machine.tombolo(["restart", "host", "--force"]);
+    refused.fails_with(1, &["node host is the host"]);
+    machine.tombolo(["restart", "riscv-user", "--force"]).ok();
+    job.finish().fails_with(1, &["was lost with its node", "restarted by force"]);
+    assert_eq!(machine.node("riscv-user")["generation"], 2);
+    assert!(machine.domains_on("riscv-user").is_empty());
+    sleep("0").finish().ok();
+    machine.down();
+}
+
+#[test]
+fn a_node_that_the_machine_does_not_have_is_status_1_for_every_command() {
+    let machine = Machine::up(&MachineFile::host());
+    let image = tombolo_e2e::host_actor();
+    let image = image.to_str().expect("a path of text");
+    for words in [
+        &["run", "--on", "mars", image][..],
+        &["run", "--on", "host,mars:2", image],
+        &["mpirun", "--on", "mars", "/bin/true"],
+        &["restart", "mars"],
+        &["restart", "mars", "--force"],
+        &["console", "mars"],
+        &["litmus", "--on", "mars", "--image", image],
+        &["bulk", "explain", "--from", "mars", "--to", "host", "--size", "1"],
+        &["bulk", "explain", "--from", "host", "--to", "mars", "--size", "1"],
+        &["names", "@mars/*"],
+        &["names", "get", "@mars/x"],
+        &["names", "set", "@mars/x"],
+        &["names", "delete", "@mars/x"],
+        &["names", "publish", "@mars/x"],
+        &["names", "watch", "@mars/*"],
+        &["names", "locks", "--node", "mars"],
+        &["names", "lock", "@mars/x", "--", "true"],
+        &["bench", "ring", "--on", "mars", "--image", image],
+        &["bench", "mpi", "--on", "mars"],
+    ] {
+        machine.tombolo(words).fails_with(1, &["this machine has no node 'mars'; it has host"]);
+    }
+    machine.down();
 }
 
 #[test]

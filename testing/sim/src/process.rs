@@ -580,7 +580,8 @@ impl Process {
 
     fn act_restart(&mut self, shared: &mut Shared) {
         let node = format!("n{}", shared.random.below(shared.plan.nodes.len() as u64 + 1));
-        self.request(Request::Restart { node });
+        let force = shared.random.below(4) == 0;
+        self.request(Request::Restart { node, force });
     }
 
     fn act_nonsense(&mut self, shared: &mut Shared) {

@@ -421,7 +421,7 @@ impl World {
             if !self.nodes.contains_key(&number)
                 && let Some(operator) = self.processes.get_mut(&operator)
             {
-                operator.request(Request::Restart { node: format!("n{number}") });
+                operator.request(Request::Restart { node: format!("n{number}"), force: false });
             }
         }
         self.settle("after all nodes were started again");

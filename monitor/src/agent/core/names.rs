@@ -100,14 +100,19 @@ impl<D> AgentCore<D> {
     fn tell_names(&mut self) {
         let Some(names) = &mut self.names else { return };
         let own = names.node();
-        let messages = names.take_messages();
+        let messages = names.take_messages().into_iter();
+        let messages: Vec<_> =
+            messages.map(|(client, message)| (client, names.domain_of(client), message)).collect();
         for name in names.take_withdrawn() {
             self.report(Report::Withdrawn { name });
         }
-        for ((node, connection), message) in messages {
+        for ((node, connection), domain, message) in messages {
             let message = told(&message);
             if node != own {
-                self.report(Report::NamesSay { node, connection, message });
+                // One that has left hears nothing any more.
+                if let Some(domain) = domain {
+                    self.report(Report::NamesSay { domain, connection, message });
+                }
                 continue;
             }
             let length_bytes = message.len();

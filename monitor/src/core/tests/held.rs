@@ -64,7 +64,7 @@ fn every_table_is_as_it_was_after_domains_were_killed_and_nodes_restarted() {
         }
         bench.core.node_lost(ARM0, "killed");
         bench.collect();
-        bench.ask((HOST, 1), Request::Restart { node: "arm0".into() });
+        bench.ask((HOST, 1), Request::Restart { node: "arm0".into(), force: false });
         bench.core.node_started(ARM0, 100, Some((1 << 20, 6)));
         bench.report(ARM0, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 2, pid: 100 });
         assert_eq!(bench.core.held(), before, "round {round}");

@@ -57,9 +57,42 @@ const NINE: u32 = request(Request::NAMES, 9);
 
 /// The agent of arm0 says something to the first client.
 fn agent_says(bench: &mut Bench, from: tombolo_base::NodeId, request: u32, body: Reply) {
+    let domain = bench.core.clients.get(&FIRST).and_then(|client| client.domain).expect("it is attached");
+    agent_says_to(bench, from, domain, request, body);
+}
+
+/// The agent of a node says something to the client with number 1 that is that domain.
+fn agent_says_to(bench: &mut Bench, from: tombolo_base::NodeId, domain: DomainId, request: u32, body: Reply) {
     let message = MonitorMessage { request, body }.to_bytes().unwrap();
     bench.delivered.clear();
-    bench.report(from, Report::NamesSay { node: HOST, connection: 1, message });
+    bench.report(from, Report::NamesSay { domain, connection: 1, message });
+}
+
+#[test]
+fn a_late_answer_is_not_for_the_client_that_has_its_number_after_a_restart() {
+    let mut bench = Bench::up(4);
+    let client = (ARM1, 1);
+    let lock_at_arm0 = |bench: &mut Bench| {
+        bench.ask(client, Request::Names { scope: Scope::Node("arm0".into()), operation: lock("l") })
+    };
+    bench.attach(FIRST);
+    let before = bench.attach(client);
+    assert_eq!(lock_at_arm0(&mut bench), None);
+    bench.core.node_lost(ARM1, "gone");
+    bench.collect();
+    assert_eq!(bench.ask(FIRST, Request::Restart { node: "arm1".into(), force: false }), None);
+    bench.core.node_started(ARM1, 101, Some((1 << 20, 4)));
+    let version = tombolo_control::FINGERPRINT;
+    bench.report(ARM1, Report::Ready { version, isa: tombolo_base::Isa::Aarch64, cores: 1, pid: 1 });
+    let after = bench.attach(client);
+    assert_ne!(before, after);
+    assert_eq!(lock_at_arm0(&mut bench), None);
+    // Said before the agent heard that the first client is gone, and on its way since.
+    let locked = |token| Reply::Names { origin: Some(ARM0), answer: Answer::Locked { token } };
+    agent_says_to(&mut bench, ARM0, before, NINE, locked(3));
+    assert_eq!(bench.delivered, []);
+    agent_says_to(&mut bench, ARM0, after, NINE, locked(4));
+    assert_eq!(bench.answer(client), Some(locked(4)));
 }
 
 #[test]

@@ -514,7 +514,7 @@ proptest! {
                     bench.collect();
                 }
                 Step::Restart if !bench.core.is_up(ARM0) => {
-                    bench.ask_at(now, WATCHER, Request::Restart { node: "arm0".into() });
+                    bench.ask_at(now, WATCHER, Request::Restart { node: "arm0".into(), force: false });
                     bench.core.node_started(ARM0, 100, Some((1 << 20, 4)));
                     bench.report_at(now, ARM0, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 2, pid: 1 });
                 }

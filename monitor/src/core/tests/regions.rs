@@ -182,7 +182,7 @@ fn memory_that_is_not_made_or_comes_too_late_leaves_nothing() {
     bench.core.node_lost(ARM0, "killed");
     bench.collect();
     assert!(matches!(bench.answer(OWNER), Some(Reply::Failed { fault: Fault::NodeDown { .. } })));
-    bench.ask(OWNER, Request::Restart { node: "arm0".into() });
+    bench.ask(OWNER, Request::Restart { node: "arm0".into(), force: false });
     bench.core.node_started(ARM0, 100, Some((1 << 20, 4)));
     bench.report(ARM0, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 2, pid: 100 });
     bench.attach(OTHER);

@@ -241,7 +241,7 @@ fn a_move_that_fails_says_that_the_former_has_ended() {
         assert_eq!(node, "arm1");
         assert!(why.contains("has ended"), "{why}");
         if lost {
-            bench.ask(USER, Request::Restart { node: "arm1".into() });
+            bench.ask(USER, Request::Restart { node: "arm1".into(), force: false });
             bench.report(ARM1, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 2, pid: 1 });
         }
     }

@@ -52,7 +52,7 @@ fn all_nodes_start_and_stop_together_and_a_node_that_comes_later_joins() {
         bench.ask((HOST, 1), start(false)),
         Some(Reply::Failed { fault: Fault::Refused { .. } })
     ));
-    bench.ask((HOST, 1), Request::Restart { node: "arm1".into() });
+    bench.ask((HOST, 1), Request::Restart { node: "arm1".into(), force: false });
     bench.core.node_started(ARM1, 100, Some((1 << 20, 4)));
     bench.report(ARM1, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 1, pid: 1 });
     assert_eq!(told(&mut bench), [(ARM1, word)]);

@@ -84,7 +84,7 @@ pub(super) fn requests() -> Vec<Request> {
         Request::ConsoleTaken { node: "arm0".into(), bytes: 3 },
         Request::OutputTaken { domain: domain(), stream: 1, bytes: 10 },
         Request::Input { domain: domain(), stream: 0, bytes: vec![1, 2, 3] },
-        Request::Restart { node: "arm0".into() },
+        Request::Restart { node: "arm0".into(), force: true },
         Request::Accepted { count: 1 },
     ]
 }

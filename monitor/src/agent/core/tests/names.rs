@@ -115,9 +115,8 @@ fn clients_of_other_nodes_are_served_through_the_root() {
     };
     agent.execute(asked(lock()), vec![]).unwrap();
     let said = reports(&mut agent);
-    let [Report::NamesSay { node: NodeId(0), connection: 1, message }] = said.as_slice() else {
-        panic!("{said:?}")
-    };
+    let [Report::NamesSay { domain, connection: 1, message }] = said.as_slice() else { panic!("{said:?}") };
+    assert_eq!(*domain, far, "the root tells by it whether the client is still the one that asked");
     assert_eq!(MonitorMessage::from_bytes(message).unwrap().number(), 5);
     // A client here has the same number, and is somebody else.
     ask(&mut agent, 1, Scope::Own, lock());
