@@ -41,7 +41,8 @@ impl Root {
             NodeKind::Vm(vm) => self.start_vm(&node, vm, generation),
             NodeKind::Bare(bare) => self.start_bare(&node, bare, generation),
         };
-        match started {
+        let heard = |running| self.hearing.add(id).map(|()| running).map_err(text);
+        match started.and_then(heard) {
             Ok(mut running) => {
                 running.order(&welcome, Vec::new());
                 let window = running.window().map(|window| (window.length_bytes(), window.vectors()));

@@ -4,6 +4,7 @@
 //! blocks but the handshake with a virtual machine that has just rung for it.
 
 mod boot;
+mod hearing;
 mod images;
 mod node;
 
@@ -26,6 +27,7 @@ use crate::core::{Core, Effect, Resource};
 use crate::keeper::Keeper;
 use crate::orphans;
 use boot::BootImage;
+use hearing::Hearing;
 use images::ImageReader;
 use node::RunningNode;
 
@@ -80,6 +82,9 @@ pub struct Root {
     core: Core,
     agent: Agent,
     nodes: HashMap<NodeId, RunningNode>,
+    hearing: Hearing,
+    /// Whether agents are listened to: not while there is no room for what they may send.
+    may_ask: bool,
     /// Ends of socket pairs whose other end was handed out.
     pairs: HashMap<ChannelId, OwnedFd>,
     /// Programs on their way to agents of this kernel.
@@ -125,6 +130,8 @@ impl Root {
             kit,
             agent,
             nodes: HashMap::new(),
+            hearing: Hearing::new()?,
+            may_ask: true,
             pairs: HashMap::new(),
             programs: HashMap::new(),
             boot_images: HashMap::new(),
@@ -205,8 +212,7 @@ impl Root {
                 worked = true;
                 self.take_report(NodeId::HOST, report, file);
             }
-            let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
-            for id in ids {
+            for id in self.hearing.stirring() {
                 worked |= self.hear_node(id);
             }
             worked |= self.take_images();
@@ -300,6 +306,7 @@ impl Root {
     }
 
     fn lose(&mut self, id: NodeId, cause: &str) {
+        self.hearing.forget(id);
         if let Some(mut node) = self.nodes.remove(&id) {
             node.destroy();
             self.agent.expect_orphans();
@@ -337,14 +344,16 @@ impl Root {
             Effect::Boot { node, generation } => self.boot_node(node, generation),
             Effect::Destroy { node } => {
                 *self.losses.entry(node).or_default() += 1;
+                self.hearing.forget(node);
                 if let Some(mut node) = self.nodes.remove(&node) {
                     node.destroy();
                     self.agent.expect_orphans();
                 }
             }
             Effect::ConsoleWrite { node, bytes } => {
-                if let Some(node) = self.nodes.get_mut(&node) {
-                    node.type_on_console(&bytes);
+                if let Some(running) = self.nodes.get_mut(&node) {
+                    self.hearing.stir(node, running);
+                    running.type_on_console(&bytes);
                 }
             }
             Effect::Shutdown => self.stopping = true,
@@ -358,6 +367,7 @@ impl Root {
             // The host's agent is stopped by ending this process, not by an order.
             let _ = self.agent.execute(order, fds);
         } else if let Some(node) = self.nodes.get_mut(&id) {
+            self.hearing.stir(id, node);
             node.order(&order, fds);
         }
     }
@@ -394,16 +404,21 @@ impl Root {
 
     /// Sleeps until something happens, and takes note of it.
     fn wait_and_handle(&mut self) -> Result<(), RootError> {
-        let mut quiet = !self.unsettled && !self.stopping;
-        for node in self.nodes.values_mut() {
-            quiet &= node.about_to_sleep();
-        }
         let may_ask = !self.images.is_full();
+        if may_ask != self.may_ask {
+            self.may_ask = may_ask;
+            self.hearing.stir_all(&mut self.nodes);
+        }
+        for (id, error) in self.hearing.arm(&mut self.nodes, may_ask) {
+            self.lose(id, &error.to_string());
+            self.unsettled = true;
+        }
+        let quiet = self.hearing.is_armed() && !self.unsettled && !self.stopping;
         self.agent.let_clients_ask(may_ask);
         let (mut sources, mut tokens) = (Vec::new(), Vec::new());
         self.agent.sources(&mut sources, &mut tokens);
-        // What comes after the agent's needs no tokens: nodes are all listened to whenever anything happens.
-        self.nodes.values().for_each(|node| node.sources(may_ask, &mut sources));
+        // What comes after the agent's needs no tokens.
+        sources.push((self.hearing.fd(), Interest::Read));
         sources.push((self.images.ready_fd(), Interest::Read));
         let ends = sources.len();
         sources.push((self.keeper.as_fd(), Interest::Read));
@@ -413,7 +428,7 @@ impl Root {
         drop(sources);
         self.images.hush();
         self.stopping |= ready[ends..].iter().any(|end| end.any());
-        self.nodes.values_mut().for_each(RunningNode::wake_up);
+        self.hearing.wake(&mut self.nodes)?;
         self.agent.tick();
         for (token, ready) in tokens.into_iter().zip(ready) {
             if ready.any() {

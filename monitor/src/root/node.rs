@@ -14,6 +14,7 @@ use tombolo_platform::process::{Ended, Process};
 use tombolo_platform::{Deadline, Errno, socket};
 use tombolo_transport::{ChannelError, MemoryChannel, window};
 
+use super::hearing::Sources;
 use crate::link::{Arrived, Line};
 
 /// How long a virtual machine may take over a handshake that it has just begun.
@@ -59,6 +60,8 @@ pub(super) struct RunningNode {
     complaint: Vec<u8>,
     /// Why an order could not be sent.
     unsendable: Option<String>,
+    /// A descriptor was closed or made since its [`sources`](Self::sources) were last listened to.
+    other_sources: bool,
 }
 
 impl RunningNode {
@@ -66,7 +69,16 @@ impl RunningNode {
         let errors = process.child_mut().stderr.take().map(OwnedFd::from);
         // A pipe that cannot be read without blocking is not read.
         let errors = errors.filter(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_ok());
-        RunningNode { process, line, vm, typed: Vec::new(), errors, complaint: Vec::new(), unsendable: None }
+        RunningNode {
+            process,
+            line,
+            vm,
+            typed: Vec::new(),
+            errors,
+            complaint: Vec::new(),
+            unsendable: None,
+            other_sources: true,
+        }
     }
 
     pub(super) fn pid(&self) -> i32 {
@@ -129,7 +141,7 @@ impl RunningNode {
                     self.complaint.drain(..excess);
                 }
                 Err(Errno::AGAIN | Errno::INTR) => return,
-                _ => self.errors = None,
+                _ => (self.errors, self.other_sources) = (None, true),
             }
         }
     }
@@ -174,6 +186,7 @@ impl RunningNode {
             std::mem::take(first).into_iter().for_each(|message| line.send(message, Vec::new()));
         }
         self.line = NodeLine::Made(line);
+        self.other_sources = true;
         Ok(())
     }
 
@@ -219,22 +232,27 @@ impl RunningNode {
         }
     }
 
+    /// Whether a descriptor was closed or made since this was asked last.
+    pub(super) fn take_other_sources(&mut self) -> bool {
+        std::mem::take(&mut self.other_sources)
+    }
+
     /// What it may be heard by; its line only if it `may_ask`.
-    pub(super) fn sources<'a>(&'a self, may_ask: bool, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
-        sources.push((self.process.ended_fd(), Interest::Read));
-        sources.extend(self.errors.iter().map(|pipe| (pipe.as_fd(), Interest::Read)));
-        if let NodeLine::Made(line) = &self.line
-            && may_ask
-        {
-            line.sources(sources);
+    pub(super) fn sources(&self, may_ask: bool) -> Sources<'_> {
+        let mut sources = vec![(self.process.ended_fd(), Some(Interest::Read))];
+        sources.extend(self.errors.iter().map(|pipe| (pipe.as_fd(), Some(Interest::Read))));
+        let mut of_line = Vec::new();
+        if let NodeLine::Made(line) = &self.line {
+            line.sources(&mut of_line);
         }
+        sources.extend(of_line.into_iter().map(|(fd, interest)| (fd, may_ask.then_some(interest))));
         if let Some(vm) = &self.vm {
             let interest = if self.typed.is_empty() { Interest::Read } else { Interest::ReadWrite };
-            sources.push((vm.serial.as_fd(), interest));
-            if let NodeLine::Awaited(_) = self.line {
-                sources.push((vm.window.host_eventfds()[0].as_fd(), Interest::Read));
-            }
+            sources.push((vm.serial.as_fd(), Some(interest)));
+            let awaited = matches!(self.line, NodeLine::Awaited(_));
+            sources.push((vm.window.host_eventfds()[0].as_fd(), awaited.then_some(Interest::Read)));
         }
+        sources
     }
 
     pub(super) fn wake_up(&mut self) {
