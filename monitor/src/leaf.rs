@@ -162,7 +162,8 @@ fn await_welcome(line: &mut Line) -> Result<(String, String), LeafError> {
         if let Some((bytes, _)) = line.receive() {
             return match Order::from_bytes(&bytes) {
                 Ok(Order::Welcome { name, machine, .. }) => Ok((name, machine)),
-                other => Err(LeafError::Protocol(format!("{other:?} in place of a welcome"))),
+                Ok(_) => Err(LeafError::Protocol("its first order is not a welcome".to_owned())),
+                Err(error) => Err(LeafError::Protocol(format!("its welcome cannot be read: {error}"))),
             };
         }
         if line.is_gone() || deadline.passed() {

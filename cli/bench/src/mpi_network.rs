@@ -214,7 +214,9 @@ fn manage(listener: &TcpListener, rank: &mut Process, machine: &mut Process) -> 
             }
             return match ended {
                 tombolo_platform::process::Ended::Exited(status) => Ok(status),
-                other => Err(format!("rank 0 ended: {other:?}")),
+                tombolo_platform::process::Ended::Signalled(signal) => {
+                    Err(format!("rank 0 was ended by signal {signal}"))
+                }
             };
         }
         if machine.try_reap().map_err(|error| error.to_string())?.is_some() {

@@ -146,7 +146,7 @@ impl Frames {
             Ok(reply) => Ok(Ok((reply.count()?, reply.edges()?))),
             Err(declined) => Ok(Err(declined)),
         })?;
-        let (count, answer) = answer.map_err(|error| format!("the server declined a frame: {error:?}"))?;
+        let (count, answer) = answer.map_err(|error| format!("the server declined a frame: {error}"))?;
         let mut edges = vec![0; FRAME_BYTES];
         transfers.claim(answer, Duration::ZERO)?.read(0, &mut edges)?;
         // The frame's buffer is free again.

@@ -33,6 +33,8 @@ pub use declare::{Answered, Declined, Event, Hears, Interface, Method, OneWay, R
 pub use encode::{Body, Encode};
 pub use error::{Malformed, OverLimit};
 pub use fits::Fits;
+#[doc(hidden)]
+pub use macros::lower_case;
 pub use message::{Fault, Header, Kind, Outgoing};
 pub use owned::{Envelope, Holds, HoldsPair, Messages, Unsendable};
 pub use port::{Carries, Port, Sent};

@@ -305,7 +305,8 @@ macro_rules! number {
         pub open $name:ident: $repr:ident;
         $($(#[$value_docs:meta])* $value:ident = $number:literal,)*
     ) => {
-        $crate::number!(@named $(#[$docs])* $name $repr "Its number; it may be one without a name.";
+        $crate::number!(@named $(#[$docs])* #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+            $name $repr "Its number; it may be one without a name.";
             $($(#[$value_docs])* $value = $number,)*);
 
         impl $name {
@@ -316,6 +317,26 @@ macro_rules! number {
                 Some($name(number))
             }
         }
+
+        /// As the interface says it: `not_found`; `Name(7)` for a number without a name.
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                match self.0 {
+                    $($number => $crate::lower_case(f, stringify!($value)),)*
+                    number => write!(f, "{}({number})", stringify!($name)),
+                }
+            }
+        }
+
+        /// As the constant is called: `NOT_FOUND`; `Name(7)` for a number without a name.
+        impl core::fmt::Debug for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                match self.0 {
+                    $($number => f.write_str(stringify!($value)),)*
+                    number => write!(f, "{}({number})", stringify!($name)),
+                }
+            }
+        }
     };
 
     (
@@ -323,7 +344,8 @@ macro_rules! number {
         pub flags $name:ident: $repr:ident in $mask:literal;
         $($(#[$value_docs:meta])* $value:ident = $number:literal,)*
     ) => {
-        $crate::number!(@named $(#[$docs])* $name $repr "Its bits.";
+        $crate::number!(@named $(#[$docs])* #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+            $name $repr "Its bits.";
             $($(#[$value_docs])* $value = $number,)*);
 
         impl $name {
@@ -355,7 +377,6 @@ macro_rules! number {
         $($(#[$value_docs:meta])* $value:ident = $number:literal,)*
     ) => {
         $(#[$docs])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         pub struct $name(
             #[doc = $what]
             pub $repr,
@@ -586,4 +607,35 @@ macro_rules! answers {
             }
         }
     };
+}
+
+/// Writes the name of a constant as the interface says it.
+///
+/// # Errors
+/// That of the formatter.
+#[doc(hidden)]
+pub fn lower_case(f: &mut core::fmt::Formatter<'_>, name: &str) -> core::fmt::Result {
+    use core::fmt::Write;
+    name.chars().try_for_each(|letter| f.write_char(letter.to_ascii_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate alloc;
+
+    use alloc::format;
+
+    crate::number! {
+        /// Why a call was declined.
+        pub open Refusal: u8;
+        /// There is no such key.
+        NOT_FOUND = 1,
+    }
+
+    #[test]
+    fn values_of_open_enums_are_shown_by_name() {
+        let unnamed = Refusal(7);
+        assert_eq!(format!("{} {}", Refusal::NOT_FOUND, unnamed), "not_found Refusal(7)");
+        assert_eq!(format!("{:?} {:?}", Refusal::NOT_FOUND, unnamed), "NOT_FOUND Refusal(7)");
+    }
 }
