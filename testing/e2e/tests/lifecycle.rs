@@ -139,7 +139,7 @@ fn when_up_is_killed_the_machine_that_it_waits_for_goes_at_once() {
     let (machine, up) = starting();
     up.signal(Signal::KILL);
     let since = Instant::now();
-    up.finish();
+    assert_eq!(up.finish().status, 128 + 9);
     // The node would be given up later.
     machine.has_ended();
     assert!(since.elapsed() < DEATH_IS_KNOWN, "it took {:?}", since.elapsed());
