@@ -219,6 +219,27 @@ fn a_sleep_shows_and_whoever_ends_it() {
 }
 
 #[test]
+fn the_room_of_an_end_that_never_waits_is_told_now_and_then() {
+    let traces = Traces::new();
+    let (near, far) = pair();
+    let mut near = Traced::new(near, &traces.recorder, NEAR);
+    let mut far = Traced::new(far, &traces.recorder, FAR);
+    let mut buffer = Vec::new();
+    near.try_send(b"behind").unwrap();
+    let used = |traces: &Traces| traces.rows()[0].slots - traces.rows()[0].free_slots;
+    assert_eq!(used(&traces), 0, "nothing was told since it was opened");
+    for _ in 0..4 * 1024 {
+        near.try_send(b"ping").unwrap();
+        far.try_recv_into(&mut buffer).unwrap().unwrap();
+        far.try_send(b"pong").unwrap();
+        near.try_recv_into(&mut buffer).unwrap().unwrap();
+    }
+    // One that always lies in the ring, and the ping that was just sent.
+    assert_eq!(used(&traces), 2);
+    assert_eq!((traces.rows()[0].rings, traces.rows()[0].stalls), (0, 0));
+}
+
+#[test]
 fn a_message_that_finds_no_room_is_counted_once() {
     let traces = Traces::new();
     let (near, far) = pair();
