@@ -15,11 +15,13 @@ mod machine;
 pub mod mpi;
 pub mod omp;
 pub mod python;
+mod terminal;
 pub mod web;
 
 pub use command::{Finished, Running, eventually};
 pub use kit::{actor_image, built, host_actor, image, libgomp, restartable_actor_image, tombolo};
 pub use machine::{Machine, MachineFile};
+pub use terminal::Terminal;
 
 use std::io::Write;
 use std::time::Duration;

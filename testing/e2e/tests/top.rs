@@ -4,7 +4,8 @@ use std::io::Write;
 use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tombolo_e2e::{Machine, MachineFile, Running, eventually, tombolo};
+use rustix::termios::LocalModes;
+use tombolo_e2e::{Machine, MachineFile, Running, Terminal, eventually, tombolo};
 
 /// What gives the terminal back.
 const LEAVE: &str = "\u{1b}[?1049l";
@@ -109,6 +110,64 @@ fn the_terminal_is_given_back_when_it_is_ended() {
     keys.write_all(b"q").expect("it reads");
     assert!(top.finish().ok().contains(LEAVE));
     machine.has_ended();
+}
+
+/// `tombolo top` on a terminal, showing something.
+fn showing(machine: &Machine, controlling: bool) -> Terminal {
+    let mut top = Terminal::start(machine, &["top", "--view", "nodes"], controlling);
+    assert!(eventually(|| screen(&top.said()).contains("PROCESSORS")), "{}", top.said());
+    top
+}
+
+#[test]
+fn each_signal_ends_it_and_the_terminal_is_as_before() {
+    let machine = Machine::up(&MachineFile::host());
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let mut top = showing(&machine, true);
+        assert!(!top.settings().local_modes.contains(LocalModes::ECHO), "it reads keys");
+        top.signal(signal);
+        assert!(top.finish().success(), "{}", top.said());
+        assert!(top.said().contains(LEAVE), "{}", top.said());
+        assert!(top.settings().local_modes.contains(LocalModes::ECHO | LocalModes::ICANON));
+    }
+    machine.down();
+}
+
+#[test]
+fn it_ends_when_its_terminal_is_gone() {
+    let machine = Machine::up(&MachineFile::host());
+    // With the signal that a controlling terminal sends, and without.
+    for controlling in [true, false] {
+        let mut top = showing(&machine, controlling);
+        top.hang_up();
+        assert!(top.finish().success());
+    }
+    machine.down();
+}
+
+#[test]
+fn a_terminal_that_takes_nothing_does_not_keep_it_from_ending() {
+    let machine = Machine::up(&MachineFile::host());
+    let mut top = showing(&machine, true);
+    top.fill();
+    top.signal(Signal::TERM);
+    let _ = top.finish();
+    assert!(top.settings().local_modes.contains(LocalModes::ECHO), "keys are echoed again");
+    machine.down();
+}
+
+#[test]
+fn an_emulated_node_tells_of_its_own_processes_and_no_sum_counts_it_again() {
+    let machine = Machine::up(&MachineFile::host().with_user("arm0", "aarch64"));
+    let seen = machine.json(&["top"]);
+    let [host, arm] = [&seen["nodes"][0], &seen["nodes"][1]];
+    assert_eq!((&host["shared"], &arm["shared"]), (&false.into(), &true.into()), "{seen}");
+    assert!(arm["memory_bytes"].is_null(), "it has none of its own: {arm}");
+    let used = |node: &serde_json::Value| node["memory_used_bytes"].as_u64().expect("it was sampled");
+    assert!(used(arm) > 0 && used(arm) < used(host), "{seen}");
+    assert!(arm["load"].is_u64(), "{arm}");
+    assert_eq!((&seen["machine"]["load"], &seen["machine"]["cores"]), (&host["load"], &host["cores"]));
+    machine.down();
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! The terminal, for as long as the screen is shown.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::terminal::disable_raw_mode;
+use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
 use tombolo_web::Keeper;
 
 use super::app::{App, Command};
@@ -17,59 +20,110 @@ use crate::failure::Failure;
 /// Time between two screens, where no key asks for one.
 const PACE: Duration = Duration::from_millis(250);
 
+/// How long the screen may take to end once it is told to: a terminal that takes no more output would keep it.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// The terminal is as before when this is dropped, whatever the reason. A panic gives it back too, before it is told.
 struct Screen;
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        // A terminal that is gone cannot be given back.
+        let _ = ratatui::try_restore();
     }
+}
+
+/// What the screen waits for.
+enum Input {
+    Event(Event),
+    /// A signal, or the terminal is gone.
+    End,
 }
 
 /// Shows the screen until somebody leaves it.
 pub(super) fn run(keeper: &Keeper, mut app: App) -> Result<(), Failure> {
-    let over = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&over))
-            .map_err(Failure::system("listen for signals"))?;
-    }
     let asker = Asker::start(keeper).map_err(Failure::system("start a thread"))?;
+    let (sender, inputs) = channel();
+    end_on_signals_and_hangup(sender.clone()).map_err(Failure::system("listen for signals"))?;
     let mut terminal = ratatui::try_init().map_err(Failure::system("set up the terminal"))?;
     let _screen = Screen;
-    while !over.load(Ordering::Relaxed) {
+    read_terminal(sender).map_err(Failure::system("start a thread"))?;
+    loop {
         if let Some(text) = asker.said() {
             app.say(text);
         }
         let (picture, written) = (keeper.picture(), asker.written());
-        terminal
-            .draw(|frame| draw::screen(frame, &mut app, &picture, &written))
-            .map_err(Failure::system("write to the terminal"))?;
-        match next(&mut app)? {
-            Some(Command::Quit) => break,
+        match terminal.draw(|frame| draw::screen(frame, &mut app, &picture, &written)) {
+            Ok(_) => {}
+            Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) => return Err(Failure::system("write to the terminal")(error)),
+        }
+        match next(&inputs, &mut app) {
+            Some(Command::Quit) => return Ok(()),
             Some(Command::Steer(action, id)) => asker.wish(Wish::Steer(action, id)),
             Some(Command::Look(id)) => asker.wish(Wish::Look(id)),
             None => {}
         }
     }
-    Ok(())
+}
+
+/// Whether an error says that the other side of the terminal is closed.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+        || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 /// Waits for keys, and takes all that have come, for they come faster than screens do.
-fn next(app: &mut App) -> Result<Option<Command>, Failure> {
+fn next(inputs: &Receiver<Input>, app: &mut App) -> Option<Command> {
     let mut patience = PACE;
     loop {
-        match event::poll(patience) {
-            Ok(true) => {}
-            Ok(false) => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
-            Err(error) => return Err(Failure::system("read the terminal")(error)),
-        }
-        let read = event::read().map_err(Failure::system("read the terminal"))?;
-        if let Event::Key(key) = read
-            && let Some(command) = app.key(key)
-        {
-            return Ok(Some(command));
+        match inputs.recv_timeout(patience) {
+            Ok(Input::Event(Event::Key(key))) => {
+                if let Some(command) = app.key(key) {
+                    return Some(command);
+                }
+            }
+            Ok(Input::Event(_)) => {}
+            Ok(Input::End) | Err(RecvTimeoutError::Disconnected) => return Some(Command::Quit),
+            Err(RecvTimeoutError::Timeout) => return None,
         }
         patience = Duration::ZERO;
     }
+}
+
+/// Reads the terminal on a thread of its own: crossterm's reader neither returns at the end of the input nor for signals, but
+/// reads again and again.
+fn read_terminal(inputs: Sender<Input>) -> io::Result<()> {
+    std::thread::Builder::new().name("terminal".into()).spawn(move || {
+        loop {
+            let input = event::read().map_or(Input::End, Input::Event);
+            let is_end = matches!(input, Input::End);
+            if inputs.send(input).is_err() || is_end {
+                return;
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Has the screen end at a signal or when the terminal is gone; ends the process itself if the screen does not.
+fn end_on_signals_and_hangup(inputs: Sender<Input>) -> io::Result<()> {
+    let (signalled, write) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        pipe::register(signal, write.try_clone()?)?;
+    }
+    std::thread::Builder::new().name("ending".into()).spawn(move || {
+        let input = io::stdin();
+        let mut sources = [
+            PollFd::new(&signalled, PollFlags::IN),
+            // A hang-up is told whether it is asked for or not.
+            PollFd::new(&input, PollFlags::empty()),
+        ];
+        while matches!(poll(&mut sources, None), Err(rustix::io::Errno::INTR)) {}
+        let _ = inputs.send(Input::End);
+        std::thread::sleep(GRACE);
+        let _ = disable_raw_mode();
+        std::process::exit(1);
+    })?;
+    Ok(())
 }

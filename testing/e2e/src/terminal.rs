@@ -1,0 +1,132 @@
+//! Commands on a pseudo-terminal.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::{Child, Command, ExitStatus};
+
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
+
+use crate::{Machine, eventually};
+
+/// A command that runs on a terminal of its own.
+pub struct Terminal {
+    /// The side of whoever looks at the terminal and types.
+    master: Option<File>,
+    /// The side of the command.
+    slave: File,
+    child: Child,
+    said: Vec<u8>,
+}
+
+impl Terminal {
+    /// Starts `tombolo` with these words on a terminal of 100 columns and 24 rows. It is the command's controlling terminal if it
+    /// is to be told of a hang-up by a signal as well.
+    ///
+    /// # Panics
+    /// When there are no pseudo-terminals.
+    #[must_use]
+    pub fn start(machine: &Machine, words: &[&str], controlling: bool) -> Terminal {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+        grantpt(&master).and_then(|()| unlockpt(&master)).expect("ours");
+        let name = ptsname(&master, Vec::new()).expect("a name").into_string().expect("text");
+        let no_control = OFlags::NOCTTY.bits() as i32;
+        let slave = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(no_control)
+            .open(name)
+            .expect("its other side");
+        let size = Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&master, size).expect("a size");
+        fcntl_setfl(&master, OFlags::RDWR | OFlags::NONBLOCK).expect("a mode");
+        let tombolo = machine.command();
+        let mut command = Command::new(if controlling { "setsid".as_ref() } else { tombolo.get_program() });
+        if controlling {
+            command.arg("--ctty").arg(tombolo.get_program());
+        }
+        command.args(words).current_dir(machine.folder()).env("TERM", "xterm");
+        for (name, value) in tombolo.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let side = || OwnedFd::from(slave.try_clone().expect("a descriptor"));
+        command.stdin(side()).stdout(side()).stderr(side());
+        let child = command.spawn().expect("the command");
+        Terminal { master: Some(File::from(master)), slave, child, said: Vec::new() }
+    }
+
+    /// All that was written to the terminal so far.
+    pub fn said(&mut self) -> String {
+        let mut piece = vec![0; 64 << 10];
+        while let Some(Ok(length @ 1..)) = self.master.as_mut().map(|master| master.read(&mut piece)) {
+            self.said.extend_from_slice(&piece[..length]);
+        }
+        String::from_utf8_lossy(&self.said).into_owned()
+    }
+
+    /// How the terminal is set.
+    ///
+    /// # Panics
+    /// When it is gone.
+    #[must_use]
+    pub fn settings(&self) -> Termios {
+        tcgetattr(&self.slave).expect("a terminal")
+    }
+
+    /// Writes to the terminal, which is not read, until it takes no more.
+    ///
+    /// # Panics
+    /// When it fails otherwise.
+    pub fn fill(&mut self) {
+        let mode = rustix::fs::fcntl_getfl(&self.slave).expect("a mode");
+        // The command has the same open file, and is to wait for room.
+        fcntl_setfl(&self.slave, mode | OFlags::NONBLOCK).expect("a mode");
+        while self.slave.write(&[b' '; 4096]).is_ok() {}
+        fcntl_setfl(&self.slave, mode).expect("a mode");
+    }
+
+    /// Closes the side of whoever looks: the terminal is gone.
+    pub fn hang_up(&mut self) {
+        self.master = None;
+    }
+
+    /// Sends the command a signal.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id() as i32).expect("not 0");
+        kill_process(pid, signal).expect("not reaped yet");
+    }
+
+    /// Waits until the command ends.
+    ///
+    /// # Panics
+    /// When it does not in time.
+    #[track_caller]
+    pub fn finish(&mut self) -> ExitStatus {
+        let mut status = None;
+        let ended = eventually(|| {
+            status = self.child.try_wait().expect("a child of ours");
+            status.is_some()
+        });
+        assert!(ended, "it did not end; it said: {}", self.said());
+        status.expect("it ended")
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
