@@ -208,5 +208,5 @@ export class Field {
 function describe(row) {
   if (row.phase === 'down') return ['down', row.cause].filter(Boolean);
   if (row.phase === 'starting') return ['starting'];
-  return [isa(row.isa).name, `load ${format.load(row.cores ? row.load / row.cores : 0)} of ${format.several(row.cores, 'core')}`, format.several(row.domains, 'domain'), format.part(row.memory_used_bytes, row.memory_bytes)];
+  return [isa(row.isa).name, `load ${format.load(row.cores ? row.load / row.cores : 0)} of ${format.several(row.cores, 'core')}`, format.several(row.domains, 'domain'), format.memory(row)].filter(Boolean);
 }

@@ -81,6 +81,13 @@ export function power(mw) {
   return mw >= 1000 ? `${figures(mw / 1000)} W` : `${figures(mw)} mW`;
 }
 
+/** The memory of a node; null where it is not known. One on the host's kernel has a part of the host's. */
+export function memory(row) {
+  if (!known(row.memory_used_bytes)) return null;
+  if (row.memory_bytes) return part(row.memory_used_bytes, row.memory_bytes);
+  return row.shared ? `${bytes(row.memory_used_bytes)} of the host’s` : bytes(row.memory_used_bytes);
+}
+
 /** `3 h 12 min`, of ms. */
 export function duration(ms) {
   if (!known(ms)) return NOTHING;

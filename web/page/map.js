@@ -128,9 +128,11 @@ class Card {
     else fill(this.state, h('strong', null, 'Starting…'));
     this.state.hidden = row.phase === 'up';
     this.bars(row, this.detail?.first()?.core_list ?? null);
-    text(this.load, row.phase === 'up' && known(row.load) ? `${format.load(row.cores ? row.load / row.cores : 0)} of ${format.several(row.cores, 'core')}` : '–');
+    text(this.load, row.phase === 'up' && known(row.load) ? `${format.load(row.cores ? row.load / row.cores : 0)} of ${row.shared ? 'the host’s ' : ''}${format.several(row.cores, 'core')}` : '–');
+    attribute(this.node, 'data-shared', row.shared ? '' : null);
+    attribute(this.node, 'title', row.shared ? 'It runs on the host’s kernel: load and memory are of its own processes, and part of the host’s' : null);
     style(this.memory, 'width', `${row.memory_bytes ? Math.min(100, (row.memory_used_bytes / row.memory_bytes) * 100) : 0}%`);
-    text(this.memoryText, row.memory_bytes ? format.part(row.memory_used_bytes, row.memory_bytes) : '–');
+    text(this.memoryText, format.memory(row) ?? '–');
     this.windowRow.hidden = !row.window_bytes;
     style(this.window, 'width', `${row.window_bytes ? Math.min(100, (row.window_lent_bytes / row.window_bytes) * 100) : 0}%`);
     text(this.windowText, format.part(row.window_lent_bytes, row.window_bytes));

@@ -74,7 +74,7 @@ class NodeView {
     facts.put('Booted in', row.phase === 'up' && row.boot_ms ? format.duration(row.boot_ms) : null);
     facts.put('Process', row.pid ? String(row.pid) : null);
     facts.put('Speed', row.speed ? `${format.count(row.speed)} rounds of arithmetic per ms and processor` : null);
-    facts.put('Memory', row.memory_bytes ? format.part(row.memory_used_bytes, row.memory_bytes) : null);
+    facts.put('Memory', format.memory(row));
     facts.put('Window', row.window_bytes ? `${format.part(row.window_lent_bytes, row.window_bytes)} lent` : null);
     facts.put('Domains', format.count(row.domains));
     facts.put('Power', row.power_mw === null || row.power_mw === undefined ? null : format.power(row.power_mw));
@@ -102,7 +102,7 @@ class NodeView {
     this.bars.set(list.map((_, index) => index));
     for (const [index, each] of list.entries()) this.bars.parts.get(index).show(each);
     const told = list.some((each) => each.khz);
-    text(this.coreNote, row.phase !== 'up' ? 'Not running.' : list.length === 0 ? 'No sample yet.' : told ? '' : 'This node’s kernel tells no frequencies.');
+    text(this.coreNote, row.phase !== 'up' ? 'Not running.' : row.shared ? `It runs on the host’s processors, and takes ${format.load(row.load)} of one.` : list.length === 0 ? 'No sample yet.' : told ? '' : 'This node’s kernel tells no frequencies.');
   }
 
   showEngines(engines) {

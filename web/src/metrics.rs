@@ -5,7 +5,7 @@ use std::fmt::{Display, Write};
 use tombolo::observe::{EndSample, NodePhase, NodeSample, Seen, SeenChannel, SeenDomain, SeenNode};
 
 use crate::keeper::{MonitorState, Picture};
-use crate::view::{channel_ends, domain_name, node_name};
+use crate::view::{channel_ends, domain_name, load, node_name, shares_kernel, telling_end};
 
 /// What the format is called.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -127,13 +127,30 @@ fn nodes(all: &mut Exposition, seen: &Seen) {
         }
     };
     let sampled = |value: fn(&NodeSample) -> f64| move |node: &SeenNode| node.sample.as_ref().map(value);
+    // Sums over nodes are to count nothing twice.
+    let kernels = |value: fn(&NodeSample) -> f64| {
+        move |node: &SeenNode| node.sample.as_ref().filter(|_| !shares_kernel(node)).map(value)
+    };
+    let guests = |value: fn(&NodeSample) -> f64| {
+        move |node: &SeenNode| node.sample.as_ref().filter(|_| shares_kernel(node)).map(value)
+    };
     each("tombolo_node_domains", "Live domains of a node", &|node| Some(f64::from(node.info.domains)));
     each(
         "tombolo_node_memory_used_bytes",
         "Memory in use on a node",
-        &sampled(|sample| sample.memory_used_bytes as f64),
+        &kernels(|sample| sample.memory_used_bytes as f64),
     );
-    each("tombolo_node_memory_bytes", "All memory of a node", &sampled(|sample| sample.memory_bytes as f64));
+    each("tombolo_node_memory_bytes", "All memory of a node", &kernels(|sample| sample.memory_bytes as f64));
+    each(
+        "tombolo_node_own_memory_bytes",
+        "Memory in use by a node on the host's kernel, which is part of the host's",
+        &guests(|sample| sample.memory_used_bytes as f64),
+    );
+    each(
+        "tombolo_node_own_cpu_ratio",
+        "Processor time of a node on the host's kernel, in processors, which is part of the host's",
+        &guests(|sample| thousandth(u32::try_from(load(sample)).unwrap_or(u32::MAX))),
+    );
     each(
         "tombolo_node_window_lent_bytes",
         "What of a node's window is lent to channels and regions",
@@ -216,36 +233,62 @@ fn domains(all: &mut Exposition, seen: &Seen) {
     each("tombolo_domain_threads", "Threads of a domain", |sample| f64::from(sample.threads));
 }
 
-/// The two ways through a channel: from whom, to whom, and by what the sending end tells.
-fn ways(
-    channel: &SeenChannel,
-) -> [(Option<tombolo::DomainId>, Option<tombolo::DomainId>, Option<&EndSample>); 2] {
+/// One way through a channel.
+struct Way<'a> {
+    from: Option<tombolo::DomainId>,
+    to: Option<tombolo::DomainId>,
+    /// What passed, in messages and bytes, as one end tells of both ways.
+    passed: Option<(u64, u64)>,
+    /// What the sending end tells of itself.
+    sender: Option<&'a EndSample>,
+}
+
+fn ways(channel: &SeenChannel) -> [Way<'_>; 2] {
     let (a, b) = channel_ends(channel);
-    [(a, b, channel.connecting.as_ref()), (b, a, channel.accepting.as_ref())]
+    // A counter that goes back counts as one that began anew: an end that is left over after the other died tells no more.
+    let end = telling_end(channel).filter(|end| !end.accepting || end.open);
+    let sent = end.map(|end| (end.sent, end.sent_bytes));
+    let received = end.map(|end| (end.received, end.received_bytes));
+    let (forth, back) =
+        if end.is_some_and(|end| end.accepting) { (received, sent) } else { (sent, received) };
+    let (connecting, accepting) = (channel.connecting.as_ref(), channel.accepting.as_ref());
+    [
+        Way { from: a, to: b, passed: forth, sender: connecting },
+        Way { from: b, to: a, passed: back, sender: accepting },
+    ]
 }
 
 fn channels(all: &mut Exposition, seen: &Seen) {
     all.gauge("tombolo_channels", "Channels").series(&[], seen.channels.len());
-    let mut each = |name, help, value: fn(&EndSample) -> u64| {
+    let mut each = |name, help, value: fn(&Way<'_>) -> Option<u64>| {
         let mut family = all.counter(name, help);
         for channel in seen.channels.values().take(MAX_PARTS) {
-            for (from, to, end) in ways(channel) {
-                let Some(end) = end else { continue };
-                let (from, to) = (from.map(domain_name), to.map(domain_name));
+            let Some(transport) = telling_end(channel).map(|end| end.transport.name()) else { continue };
+            for way in ways(channel) {
+                let Some(value) = value(&way) else { continue };
+                let (from, to) = (way.from.map(domain_name), way.to.map(domain_name));
                 let labels = [
                     ("channel", &*channel.id.0.to_string()),
                     ("from", from.as_deref().unwrap_or_default()),
                     ("to", to.as_deref().unwrap_or_default()),
-                    ("transport", end.transport.name()),
+                    ("transport", transport),
                 ];
-                family.series(&labels, value(end));
+                family.series(&labels, value);
             }
         }
     };
-    each("tombolo_channel_messages_total", "Messages sent through a channel", |end| end.sent);
-    each("tombolo_channel_bytes_total", "Bytes of messages sent through a channel", |end| end.sent_bytes);
-    each("tombolo_channel_stalls_total", "How often a sender found no room", |end| end.stalls);
-    each("tombolo_channel_wakeups_total", "How often a sender woke the receiver", |end| end.rings);
+    each("tombolo_channel_messages_total", "Messages that passed through a channel", |way| {
+        way.passed.map(|(messages, _)| messages)
+    });
+    each("tombolo_channel_bytes_total", "Bytes of messages that passed through a channel", |way| {
+        way.passed.map(|(_, bytes)| bytes)
+    });
+    each("tombolo_channel_stalls_total", "How often a sender found no room", |way| {
+        way.sender.map(|end| end.stalls)
+    });
+    each("tombolo_channel_wakeups_total", "How often a sender woke the receiver", |way| {
+        way.sender.map(|end| end.rings)
+    });
 }
 
 fn left_out(all: &mut Exposition, seen: &Seen) {
@@ -274,7 +317,7 @@ fn own(all: &mut Exposition) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{channel, domain, ended, id, node, seen};
+    use crate::testing::{channel, domain, ended, id, node, seen, user_node};
 
     fn picture(seen: Seen, monitor: MonitorState) -> Picture {
         Picture::of("duo", seen, monitor)
@@ -300,6 +343,48 @@ mod tests {
     }
 
     const GOLDEN: &str = include_str!("metrics/golden.txt");
+
+    #[test]
+    fn both_ways_through_a_channel_are_told_by_one_end() {
+        let mut machine = seen([]);
+        let mut one = channel(7, id(0, 1), id(0, 2), 10);
+        // A ping-pong whose ends were sampled at different moments.
+        let (near, far) = (one.connecting.as_mut().unwrap(), one.accepting.as_mut().unwrap());
+        (near.sent, near.received) = (61_000, 60_999);
+        (far.sent, far.received) = (50_000, 50_000);
+        machine.channels.insert(one.id, one.clone());
+        let passed = |machine: &Seen| -> Vec<String> {
+            let text = text(machine.clone());
+            let lines = text.lines().filter_map(|line| line.strip_prefix("tombolo_channel_messages_total"));
+            lines.filter_map(|line| line.split_once("} ")).map(|(_, value)| value.to_owned()).collect()
+        };
+        assert_eq!(passed(&machine), ["61000", "60999"]);
+        // The end that is left over when the other died tells less: a counter does not go back.
+        let left = one.accepting.as_mut().unwrap();
+        left.open = false;
+        one.connecting = None;
+        machine.channels.insert(one.id, one.clone());
+        assert_eq!(passed(&machine), [""; 0]);
+        one.accepting.as_mut().unwrap().open = true;
+        machine.channels.insert(one.id, one);
+        assert_eq!(passed(&machine), ["50000", "50000"], "the other end is not on this machine");
+    }
+
+    #[test]
+    fn what_a_node_on_the_hosts_kernel_takes_is_in_no_sum_twice() {
+        let text =
+            text(seen([node(0, "host", "x86_64", &[250, 1000], 4000), user_node(1, "arm0", "aarch64", 700)]));
+        let sum = |name: &str| -> f64 {
+            let lines = text.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+            lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+        };
+        assert_eq!(sum("tombolo_node_core_load_ratio"), 1.25);
+        assert_eq!(sum("tombolo_node_memory_bytes"), f64::from(4) * f64::from(1 << 30));
+        assert_eq!(sum("tombolo_node_memory_used_bytes"), f64::from(1 << 30));
+        assert_eq!(sum("tombolo_node_power_watts"), 12.5);
+        assert!(text.contains("tombolo_node_own_cpu_ratio{node=\"arm0\"} 0.7\n"), "{text}");
+        assert!(text.contains("tombolo_node_own_memory_bytes{node=\"arm0\"} 12582912\n"), "{text}");
+    }
 
     #[test]
     fn hostile_names_stay_values() {

@@ -55,10 +55,23 @@ pub(crate) fn node(id: u16, name: &str, target: &str, loads: &[u16], speed: u32)
             speed,
             period_ms: 1000,
             cost_ppm: 150,
+            own_load_permille: 0,
         }),
         sampled_ns: 59_000_000_000,
         engines: Vec::new(),
     }
+}
+
+/// A node on the host's kernel, whose processes have this load.
+pub(crate) fn user_node(id: u16, name: &str, target: &str, own_load_permille: u32) -> SeenNode {
+    let mut node = node(id, name, target, &[], 0);
+    (node.info.kind, node.info.cores) = ("user".into(), 2);
+    let sample = node.sample.as_mut().unwrap();
+    sample.governors.clear();
+    sample.power.clear();
+    (sample.own_load_permille, sample.memory_used_bytes, sample.memory_bytes) =
+        (own_load_permille, 12 << 20, 0);
+    node
 }
 
 /// The id of a domain of the first generation of a node.

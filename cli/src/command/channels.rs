@@ -15,7 +15,8 @@ use crate::text::{self, Table};
 /// Lists the channels of a machine with what has passed through them
 ///
 /// A line is a direction of a channel. SENT and BYTES are what the sender has sent since the channel was opened,
-/// RECEIVED what the receiver has taken, DEPTH what is between them. RINGS is how often the sender woke the receiver,
+/// RECEIVED what the receiver has taken, DEPTH what is between them: at most what the ring has room for, since the two are
+/// not read at the same moment. RINGS is how often the sender woke the receiver,
 /// SLEEPS how often that slept, STALLS how many messages of the sender found no room at first. The domains count all
 /// the time, whether somebody looks or not.
 #[derive(Args, Debug)]
@@ -106,8 +107,10 @@ fn direction(ends: &Ends, from: usize, nodes: &BTreeMap<u16, String>) -> Option<
     };
     let ((from, from_node), (to, to_node)) = (who(sender, receiver), who(receiver, sender));
     let (out, into) = (sender.as_ref().map(|(_, row)| row), receiver.as_ref().map(|(_, row)| row));
-    // The two were not read at the same moment.
-    let depth = out.zip(into).map(|(out, into)| out.messages_sent.saturating_sub(into.messages_received));
+    // The two were not read at the same moment: what passed meanwhile is not in between.
+    let most = out.filter(|out| out.slots != 0).map_or(u64::MAX, |out| out.slots.into());
+    let depth =
+        out.zip(into).map(|(out, into)| out.messages_sent.saturating_sub(into.messages_received).min(most));
     Some(DirectionReport {
         channel: known.channel,
         link: TransportKind::ALL.get(usize::from(known.transport)).map_or("?", |kind| kind.name()),

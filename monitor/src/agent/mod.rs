@@ -114,6 +114,8 @@ impl Agent {
     ) -> Result<Self, OsError> {
         let socket_name = socket_name(process::user_id(), machine, node);
         process::adopt_orphans();
+        // What runs under an emulator runs on the host's kernel.
+        let shares_kernel = emulator.is_some();
         Ok(Agent {
             core: AgentCore::new(),
             listener: socket::listen(&socket_name)?,
@@ -130,7 +132,7 @@ impl Agent {
             trace_word: 0,
             regions: HashMap::new(),
             orphans: HashMap::new(),
-            sensing: Sensing::new(ledger),
+            sensing: Sensing::new(ledger, shares_kernel),
         })
     }
 

@@ -24,6 +24,14 @@ pub fn thread_cpu_ns() -> u64 {
     spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
 }
 
+/// Processor time that all threads of this process have had, in nanoseconds.
+#[must_use]
+pub fn process_cpu_ns() -> u64 {
+    let spent = rustix::time::clock_gettime(ClockId::ProcessCPUTime);
+    // It starts at zero with the process.
+    spent.tv_sec as u64 * 1_000_000_000 + spent.tv_nsec as u64
+}
+
 impl Deadline {
     /// `timeout` from now; a time-out past the end of the clock is the end of the clock.
     #[must_use]

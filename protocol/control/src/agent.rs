@@ -114,7 +114,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Agent` can notice.
-pub const AGENT_FINGERPRINT: u64 = 0x8b834afaee1f325e;
+pub const AGENT_FINGERPRINT: u64 = 0x033168c4a26aefcc;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Agent`.

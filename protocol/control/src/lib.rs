@@ -14,6 +14,7 @@ use tombolo_link::hello::PROTOCOL_VERSION;
 pub mod agent;
 mod error;
 mod held;
+mod in_flight;
 #[rustfmt::skip]
 pub mod machine;
 #[rustfmt::skip]
@@ -31,6 +32,7 @@ pub use tombolo_interface::{Malformed, Unsendable};
 pub use tombolo_naming::{MAX_NAME_BYTES, is_name, name_faults, names, records};
 
 pub use agent::{AgentReply as Report, AgentRequest as Order, Attachment, StartOrder};
+pub use in_flight::InFlight;
 pub use machine::{Exit, Fault, NodeInfo, Seat};
 pub use monitor::{
     DomainInfo, ForeignPlace, Grant, MonitorReply as Reply, MonitorRequest as Request, RegionMap,

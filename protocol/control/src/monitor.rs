@@ -195,7 +195,7 @@ rt::owned_union! {
 }
 
 /// Of everything that peers of `tombolo.control.Monitor` can notice.
-pub const MONITOR_FINGERPRINT: u64 = 0x4b9668ac1adb065d;
+pub const MONITOR_FINGERPRINT: u64 = 0x2815d4ac9515e863;
 
 rt::owned_messages! {
     /// What a client sends of the interface `Monitor`.

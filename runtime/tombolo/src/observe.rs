@@ -22,6 +22,7 @@ use tombolo_base::{ChannelId, DomainId, NodeId};
 use tombolo_capability::{CapabilityInfo, RegionId};
 use tombolo_control::{Reply, Request};
 
+pub use tombolo_control::InFlight;
 pub use tombolo_control::observation::{
     CoreSample, DomainSample, EndSample, Flow, Happening, Measure, NodePhase, NodeSample, Observation,
     OutputPiece, Part, PowerSample, SeenChannel, SeenDomain, SeenEngine, SeenEvent, SeenLink, SeenNode,

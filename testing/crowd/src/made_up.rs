@@ -389,6 +389,7 @@ impl Node {
             speed: 200_000 + 1_000 * u32::from(id.0 % 50),
             period_ms: (ROUND_NS / 1_000_000) as u32,
             cost_ppm: 300,
+            own_load_permille: 0,
         }
     }
 }

@@ -341,6 +341,7 @@ impl SimAgent {
             speed: 1,
             period_ms: 0,
             cost_ppm: 0,
+            own_load_permille: 0,
         };
         self.core.sampled(Round { node, domains: &domains, ends: &[], cost_ns: 1000 });
     }

@@ -90,6 +90,10 @@ fn why(seen: &Seen, node: &SeenNode) -> String {
     let (Some(sample), Some(free)) = (&node.sample, free_permille(node)) else {
         return "nothing is known of its processors yet".to_owned();
     };
+    if view::shares_kernel(node) {
+        return "it runs under an emulator on the host's processors, and what that costs is not measured"
+            .to_owned();
+    }
     let fastest =
         seen.nodes.values().filter_map(|node| node.sample.as_ref()).map(|sample| sample.speed).max();
     let fastest = fastest.unwrap_or(0).max(1);

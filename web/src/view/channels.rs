@@ -1,8 +1,8 @@
 //! Channels, by what their ends tell.
 
 use serde::{Deserialize, Serialize};
-use tombolo::observe::{EndSample, Flow, Seen, SeenChannel};
-use tombolo::{DomainId, NodeId};
+use tombolo::observe::{EndSample, Flow, InFlight, Seen, SeenChannel};
+use tombolo::{ChannelId, DomainId, NodeId};
 
 use super::{Cut, Filter, Missing, Page, domain_id, node_name, node_named, program_of};
 
@@ -60,7 +60,10 @@ pub struct FlowRow {
     pub sent: u64,
     pub received: u64,
     pub sent_bytes: u64,
-    pub depth: u64,
+    /// Messages on their way, where that can be told.
+    pub depth: Option<u64>,
+    /// `depth` is counted, not estimated.
+    pub depth_exact: bool,
     pub per_s: f64,
     pub bytes_per_s: u64,
     pub rings: u64,
@@ -71,14 +74,16 @@ pub struct FlowRow {
 }
 
 impl FlowRow {
-    /// From one end to the other, as far as they tell.
-    fn new(from: Option<&EndSample>, to: Option<&EndSample>, flow: Flow) -> FlowRow {
+    /// From one end to the other, as far as they tell, of a channel through which something `moves` or not.
+    fn new(from: Option<&EndSample>, to: Option<&EndSample>, flow: Flow, moves: bool) -> FlowRow {
         let known = from.filter(|from| from.slots != 0);
+        let in_flight = InFlight::between(from, to, moves);
         FlowRow {
             sent: from.map_or(0, |from| from.sent),
             received: to.map_or(0, |to| to.received),
             sent_bytes: from.map_or(0, |from| from.sent_bytes),
-            depth: depth(from, to),
+            depth: in_flight.map(|in_flight| in_flight.messages),
+            depth_exact: in_flight.is_some_and(|in_flight| in_flight.exact),
             per_s: flow.rate_mhz as f64 / 1000.0,
             bytes_per_s: flow.bytes_per_s,
             rings: from.map_or(0, |from| from.rings),
@@ -90,14 +95,22 @@ impl FlowRow {
     }
 }
 
-/// Messages on their way. The ends are not asked at the same moment, and say what they like.
-fn depth(from: Option<&EndSample>, to: Option<&EndSample>) -> u64 {
-    from.zip(to).map_or(0, |(from, to)| from.sent.saturating_sub(to.received))
+/// Whether anything passed through a channel of late.
+fn moves(channel: &SeenChannel) -> bool {
+    [channel.forth, channel.back].iter().any(|flow| flow.rate_mhz != 0 || flow.bytes_per_s != 0)
 }
 
+/// Messages on their way, both ways.
 fn depths(channel: &SeenChannel) -> u64 {
-    let (a, b) = (channel.connecting.as_ref(), channel.accepting.as_ref());
-    depth(a, b).saturating_add(depth(b, a))
+    let (a, b, moves) = (channel.connecting.as_ref(), channel.accepting.as_ref(), moves(channel));
+    let ways = [InFlight::between(a, b, moves), InFlight::between(b, a, moves)];
+    ways.iter().flatten().map(|in_flight| in_flight.messages).fold(0, u64::saturating_add)
+}
+
+/// The end by which both ways through a channel are told: figures of two ends, which are sampled at different moments, would
+/// not agree. The one that connected, unless only the other tells.
+pub(crate) fn telling_end(channel: &SeenChannel) -> Option<&EndSample> {
+    channel.connecting.as_ref().or(channel.accepting.as_ref())
 }
 
 /// Who is at the ends of a channel: the one that connected, and the one that accepted.
@@ -114,6 +127,7 @@ fn row(seen: &Seen, channel: &SeenChannel) -> ChannelRow {
     let (a, b) = ends(channel);
     let program = |end: Option<DomainId>| end.map_or("", |end| program_of(seen, end)).to_owned();
     let node = |end: Option<DomainId>| end.map(|end| node_name(seen, end.node()));
+    let moves = moves(channel);
     ChannelRow {
         key: channel.id.0.to_string(),
         transport: from.or(to).map(|end| end.transport.name()),
@@ -123,9 +137,15 @@ fn row(seen: &Seen, channel: &SeenChannel) -> ChannelRow {
         b_program: program(b),
         a_node: node(a),
         b_node: node(b),
-        forth: FlowRow::new(from, to, channel.forth),
-        back: FlowRow::new(to, from, channel.back),
+        forth: FlowRow::new(from, to, channel.forth, moves),
+        back: FlowRow::new(to, from, channel.back, moves),
     }
+}
+
+/// A channel by its number.
+#[must_use]
+pub fn channel(seen: &Seen, id: ChannelId) -> Option<ChannelRow> {
+    seen.channels.get(&id).map(|channel| row(seen, channel))
 }
 
 /// The channels that a query wants.

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use tombolo::observe::{NodePhase, Seen, SeenNode};
 
-use super::{ms, nodes::load};
+use super::ms;
+use super::nodes::{load, shares_kernel};
 use crate::keeper::{MonitorState, Picture};
 
 /// What the page's head says.
@@ -66,10 +67,10 @@ pub fn machine(picture: &Picture, steer: bool) -> MachineRow {
     }
 }
 
-/// The processors of a machine and their load together, in thousandths of one; none is known before the first sample. Those of
-/// foreign programs on the host's kernel are the host's, and count once.
+/// The processors of a machine and their load together, in thousandths of one; none is known before the first sample. What runs
+/// on the host's kernel is in the load of the host.
 fn processors(seen: &Seen) -> (usize, Option<u64>) {
-    let own = |node: &&SeenNode| node.phase == NodePhase::Up && node.info.kind != "user";
+    let own = |node: &&SeenNode| node.phase == NodePhase::Up && !shares_kernel(node);
     let samples = seen.nodes.values().filter(own).filter_map(|node| node.sample.as_ref());
     samples.fold((0, None), |(cores, sum), sample| {
         (cores + sample.cores.len(), Some(sum.unwrap_or(0) + load(sample)))
@@ -82,9 +83,8 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn a_processor_counts_once_whatever_runs_on_it() {
-        let mut foreign = testing::node(2, "s390x-user", "s390x", &[400, 100], 0);
-        foreign.info.kind = "user".into();
+    fn what_runs_on_the_hosts_kernel_counts_once() {
+        let foreign = testing::user_node(2, "s390x-user", "s390x", 300);
         let mut seen = testing::seen([
             testing::node(0, "host", "x86_64", &[400, 100], 0),
             testing::node(1, "arm0", "aarch64", &[900], 0),

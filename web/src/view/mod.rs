@@ -11,13 +11,13 @@ use serde::Deserialize;
 use tombolo::observe::Seen;
 use tombolo::{ChannelId, DomainId, NodeId};
 
-pub(crate) use channels::ends as channel_ends;
-pub use channels::{ChannelRow, ChannelSort, ChannelsQuery, FlowRow, channels};
+pub use channels::{ChannelRow, ChannelSort, ChannelsQuery, FlowRow, channel, channels};
+pub(crate) use channels::{ends as channel_ends, telling_end};
 pub use domains::{DomainDetail, DomainRow, DomainSort, DomainState, DomainsQuery, domain, domains};
 pub use events::{EventRow, EventsQuery, events};
 pub use machine::{MachineRow, machine};
-pub(crate) use nodes::load;
-pub use nodes::{CoreRow, EngineRow, LinkRow, NodeDetail, NodeRow, PowerRow, links, node, nodes};
+pub use nodes::{CoreRow, EngineRow, LinkRow, NodeDetail, NodeRow, PowerRow, link, links, node, nodes};
+pub(crate) use nodes::{load, shares_kernel};
 pub use regions::{HolderRow, RegionRow, RegionsQuery, holders, regions};
 
 /// The most rows of a page of a view.
@@ -199,8 +199,10 @@ mod tests {
         );
         assert_eq!(
             (&row["forth"]["depth"], &row["forth"]["per_s"], &row["back"]["sent"]),
-            (&json!(500), &json!(1000.0), &json!(0))
+            (&json!(4), &json!(1000.0), &json!(0)),
+            "of a channel through which something passes the sender tells what its ring holds"
         );
+        assert_eq!(row["forth"]["depth_exact"], json!(false));
         assert_eq!(query(json!({"domain": "1.1.5"})).unwrap().total, 1);
         assert_eq!(query(json!({"node": "host"})).unwrap().total, 1);
         assert_eq!(query(json!({"filter": "pong"})).unwrap().total, 1);

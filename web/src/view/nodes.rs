@@ -18,6 +18,8 @@ pub struct NodeRow {
     pub phase: &'static str,
     pub cause: String,
     pub generation: u16,
+    /// It runs on the host's kernel: `load` and `memory_used_bytes` are of its own processes, and within the host's.
+    pub shared: bool,
     pub cores: usize,
     pub load: Option<u64>,
     pub speed: Option<u32>,
@@ -94,9 +96,16 @@ pub struct LinkRow {
     pub round_trip_ns: Option<u64>,
 }
 
-/// Load of all processors together, in thousandths of one.
+/// Load of all processors together, or of the node's processes where it has no processors of its own, in thousandths of one.
 pub(crate) fn load(sample: &NodeSample) -> u64 {
-    sample.cores.iter().map(|core| u64::from(core.load_permille)).sum()
+    let cores = sample.cores.iter().map(|core| u64::from(core.load_permille));
+    cores.sum::<u64>() + u64::from(sample.own_load_permille)
+}
+
+/// Whether a node runs on another node's kernel, whose processors and memory it has no part of: what it takes is in what that
+/// node tells, so that sums leave it out.
+pub(crate) fn shares_kernel(node: &SeenNode) -> bool {
+    node.info.kind == "user"
 }
 
 /// Power of all meters together, where there are any, in mW.
@@ -127,11 +136,12 @@ impl From<&SeenNode> for NodeRow {
             },
             cause: if node.phase == NodePhase::Up { String::new() } else { info.cause.clone() },
             generation: info.generation,
-            cores: sample.map_or(usize::from(info.cores), |sample| sample.cores.len()),
+            shared: shares_kernel(node),
+            cores: sample.map_or(0, |sample| sample.cores.len()).max(usize::from(info.cores)),
             load: sample.map(load),
             speed: sample.and_then(|sample| told(sample.speed)),
             memory_used_bytes: sample.map(|sample| sample.memory_used_bytes),
-            memory_bytes: sample.map(|sample| sample.memory_bytes),
+            memory_bytes: sample.map(|sample| sample.memory_bytes).filter(|bytes| *bytes > 0),
             domains: info.domains,
             power_mw: sample.and_then(power_mw),
             window_lent_bytes: info.window_bytes.0,
@@ -195,23 +205,26 @@ fn cores(sample: &NodeSample) -> Vec<CoreRow> {
     sample.cores.iter().map(row).collect()
 }
 
+/// A link.
+#[must_use]
+pub fn link(seen: &Seen, link: &SeenLink) -> LinkRow {
+    let (a, b) = (node_name(seen, link.a), node_name(seen, link.b));
+    LinkRow {
+        key: format!("{a}-{b}"),
+        a,
+        b,
+        transport: link.transport.name(),
+        channels: link.channels,
+        forth_bytes_per_s: link.forth.bytes_per_s,
+        back_bytes_per_s: link.back.bytes_per_s,
+        forth_per_s: link.forth.rate_mhz as f64 / 1000.0,
+        back_per_s: link.back.rate_mhz as f64 / 1000.0,
+        round_trip_ns: (link.round_trip_ns != 0).then_some(link.round_trip_ns),
+    }
+}
+
 /// All links.
 #[must_use]
 pub fn links(seen: &Seen) -> Vec<LinkRow> {
-    let row = |link: &SeenLink| {
-        let (a, b) = (node_name(seen, link.a), node_name(seen, link.b));
-        LinkRow {
-            key: format!("{a}-{b}"),
-            a,
-            b,
-            transport: link.transport.name(),
-            channels: link.channels,
-            forth_bytes_per_s: link.forth.bytes_per_s,
-            back_bytes_per_s: link.back.bytes_per_s,
-            forth_per_s: link.forth.rate_mhz as f64 / 1000.0,
-            back_per_s: link.back.rate_mhz as f64 / 1000.0,
-            round_trip_ns: (link.round_trip_ns != 0).then_some(link.round_trip_ns),
-        }
-    };
-    seen.links.values().map(row).collect()
+    seen.links.values().map(|each| link(seen, each)).collect()
 }

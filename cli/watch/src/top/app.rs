@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use tombolo::DomainId;
+use tombolo::{ChannelId, DomainId, NodeId};
 use tombolo_web::view::{ChannelSort, DomainSort};
+
+use super::keys::{self, Key};
 
 /// How long it is said what came of something.
 const SAID_FOR: Duration = Duration::from_secs(6);
@@ -47,6 +49,15 @@ impl Tab {
     }
 }
 
+/// What a row is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Thing {
+    Domain(DomainId),
+    Node(NodeId),
+    Channel(ChannelId),
+    Link(NodeId, NodeId),
+}
+
 /// What is to be done to a domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
@@ -63,6 +74,14 @@ impl Action {
             Action::Kill => "kill",
         }
     }
+
+    fn done(self) -> &'static str {
+        match self {
+            Action::Pause => "paused",
+            Action::Resume => "resumed",
+            Action::Kill => "killed",
+        }
+    }
 }
 
 /// What keys are for.
@@ -72,12 +91,23 @@ pub(super) enum Mode {
     Browse,
     /// Typing a filter; what it was before.
     Filter(String),
-    /// A domain is looked into.
-    Details(DomainId),
+    /// The details of a row.
+    Details(Thing),
     /// A question; what is behind it.
     Confirm(DomainId, Box<Mode>),
-    /// The keys are shown.
-    Help,
+    /// The keys are shown; what is behind them.
+    Help(Box<Mode>),
+}
+
+impl Mode {
+    /// Whose details are shown, also behind a question or the help.
+    pub(super) fn details(&self) -> Option<Thing> {
+        match self {
+            Mode::Details(thing) => Some(*thing),
+            Mode::Confirm(_, behind) | Mode::Help(behind) => behind.details(),
+            Mode::Browse | Mode::Filter(_) => None,
+        }
+    }
 }
 
 /// What a key asks for that this does not do by itself.
@@ -85,7 +115,7 @@ pub(super) enum Mode {
 pub(super) enum Command {
     Quit,
     Steer(Action, DomainId),
-    /// What this one wrote is to be shown.
+    /// The output of this domain is to be shown.
     Look(DomainId),
 }
 
@@ -104,12 +134,12 @@ pub(super) struct App {
     /// Rows that there are, and those that the screen shows, as it was drawn last.
     pub(super) total: usize,
     pub(super) page: usize,
-    /// The domain in the row that is chosen, as it was drawn last.
-    pub(super) under: Option<DomainId>,
+    /// What the selected row is about, as it was drawn last.
+    pub(super) under: Option<Thing>,
     pub(super) domain_sort: DomainSort,
     pub(super) channel_sort: ChannelSort,
-    /// Lines of output before the last ones that are shown.
-    pub(super) back: usize,
+    /// Lines that details are scrolled by: back from the end of a domain's output, on from the first line of anything else.
+    pub(super) scrolled: usize,
     said: Option<(String, Instant)>,
 }
 
@@ -128,7 +158,7 @@ impl App {
             under: None,
             domain_sort: DomainSort::Load,
             channel_sort: ChannelSort::Rate,
-            back: 0,
+            scrolled: 0,
             said: None,
         }
     }
@@ -148,26 +178,27 @@ impl App {
         if key.kind == KeyEventKind::Release {
             return None;
         }
-        if key.modifiers.contains(KeyModifiers::CONTROL) && matches!(key.code, KeyCode::Char('c')) {
-            return Some(Command::Quit);
+        if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
+            return matches!(key.code, KeyCode::Char('c')).then_some(Command::Quit);
         }
         match self.mode.clone() {
             Mode::Filter(before) => self.type_filter(key.code, before),
             Mode::Confirm(id, behind) => {
                 self.mode = *behind;
                 let yes = matches!(key.code, KeyCode::Char('y' | 'Y'));
-                yes.then_some(Command::Steer(Action::Kill, id))
+                return yes.then_some(Command::Steer(Action::Kill, id));
             }
-            Mode::Help => {
-                self.mode = Mode::Browse;
-                None
+            Mode::Help(behind) => self.mode = *behind,
+            Mode::Details(thing) => {
+                let key = keys::meaning(keys::IN_DETAILS, key.code)?;
+                return self.in_details(key, thing);
             }
-            Mode::Details(id) => self.key_in_details(key.code, id),
-            Mode::Browse => self.browse(key.code),
+            Mode::Browse => return self.in_list(keys::meaning(keys::IN_LISTS, key.code)?),
         }
+        None
     }
 
-    fn type_filter(&mut self, code: KeyCode, before: String) -> Option<Command> {
+    fn type_filter(&mut self, code: KeyCode, before: String) {
         match code {
             KeyCode::Enter => self.mode = Mode::Browse,
             KeyCode::Esc => (self.filter, self.mode) = (before, Mode::Browse),
@@ -178,56 +209,77 @@ impl App {
             _ => {}
         }
         (self.selected, self.first) = (0, 0);
-        None
     }
 
-    fn key_in_details(&mut self, code: KeyCode, id: DomainId) -> Option<Command> {
-        match code {
-            KeyCode::Esc | KeyCode::Char('q') | KeyCode::Left | KeyCode::Backspace | KeyCode::Enter => {
-                self.mode = Mode::Browse;
-            }
-            KeyCode::Up => self.back = self.back.saturating_add(1),
-            KeyCode::Down => self.back = self.back.saturating_sub(1),
-            KeyCode::PageUp => self.back = self.back.saturating_add(self.page),
-            KeyCode::PageDown => self.back = self.back.saturating_sub(self.page),
-            KeyCode::End => self.back = 0,
-            KeyCode::Char(letter) => return self.steer(letter, id),
-            _ => {}
+    fn in_details(&mut self, key: Key, thing: Thing) -> Option<Command> {
+        // The end of a domain's output is what is looked at, and the beginning of everything else.
+        let from_end = matches!(thing, Thing::Domain(_));
+        let mut scroll = |lines: usize, up: bool| {
+            let further = if up == from_end { usize::saturating_add } else { usize::saturating_sub };
+            self.scrolled = further(self.scrolled, lines);
+        };
+        match key {
+            Key::Up => scroll(1, true),
+            Key::Down => scroll(1, false),
+            Key::PageUp => scroll(self.page, true),
+            Key::PageDown => scroll(self.page, false),
+            Key::First => scroll(usize::MAX, true),
+            Key::Last => scroll(usize::MAX, false),
+            Key::Back => self.mode = Mode::Browse,
+            key => return self.anywhere(key, Some(thing)),
         }
         None
     }
 
-    fn browse(&mut self, code: KeyCode) -> Option<Command> {
+    fn in_list(&mut self, key: Key) -> Option<Command> {
         let last = self.total.saturating_sub(1);
-        match code {
-            KeyCode::Char('q') => return Some(Command::Quit),
-            KeyCode::Esc if self.filter.is_empty() => return Some(Command::Quit),
-            KeyCode::Esc => self.filter.clear(),
-            KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
-            KeyCode::Char('/') => self.mode = Mode::Filter(self.filter.clone()),
-            KeyCode::Tab | KeyCode::Right => self.show(self.tab.turn(1)),
-            KeyCode::BackTab | KeyCode::Left => self.show(self.tab.turn(Tab::ALL.len() - 1)),
-            KeyCode::Char(digit @ '1'..='5') => self.show(Tab::ALL[digit as usize - '1' as usize]),
-            KeyCode::Up => self.selected = self.selected.saturating_sub(1),
-            KeyCode::Down => self.selected = (self.selected + 1).min(last),
-            KeyCode::PageUp => self.selected = self.selected.saturating_sub(self.page),
-            KeyCode::PageDown => self.selected = (self.selected + self.page).min(last),
-            KeyCode::Home => self.selected = 0,
-            KeyCode::End => self.selected = last,
-            KeyCode::Char('s') => self.sort(),
-            KeyCode::Enter => {
-                let id = self.under?;
-                (self.mode, self.back) = (Mode::Details(id), 0);
-                return Some(Command::Look(id));
-            }
-            KeyCode::Char(letter) => return self.steer(letter, self.under?),
+        match key {
+            Key::Quit => return Some(Command::Quit),
+            Key::Clear if self.filter.is_empty() => return Some(Command::Quit),
+            Key::Clear => self.filter.clear(),
+            Key::Find => self.mode = Mode::Filter(self.filter.clone()),
+            Key::Up => self.selected = self.selected.saturating_sub(1),
+            Key::Down => self.selected = (self.selected + 1).min(last),
+            Key::PageUp => self.selected = self.selected.saturating_sub(self.page),
+            Key::PageDown => self.selected = (self.selected + self.page).min(last),
+            Key::First => self.selected = 0,
+            Key::Last => self.selected = last,
+            Key::Sort => self.sort(),
+            Key::Open => return self.open(),
+            key => return self.anywhere(key, self.under),
+        }
+        None
+    }
+
+    /// Keys that do the same in lists and in details, of the row that is meant.
+    fn anywhere(&mut self, key: Key, thing: Option<Thing>) -> Option<Command> {
+        match key {
+            Key::Help => self.mode = Mode::Help(Box::new(self.mode.clone())),
+            Key::View(index) => self.show(Tab::ALL[index]),
+            Key::NextView => self.show(self.tab.turn(1)),
+            Key::PreviousView => self.show(self.tab.turn(Tab::ALL.len() - 1)),
+            Key::Steer(action) => return self.steer(action, thing),
             _ => {}
         }
         None
+    }
+
+    fn open(&mut self) -> Option<Command> {
+        let Some(thing) = self.under else {
+            let why =
+                if self.total == 0 { "there is no row" } else { "this event is of no node and no domain" };
+            self.say(why);
+            return None;
+        };
+        (self.mode, self.scrolled) = (Mode::Details(thing), 0);
+        match thing {
+            Thing::Domain(id) => Some(Command::Look(id)),
+            _ => None,
+        }
     }
 
     fn show(&mut self, tab: Tab) {
-        (self.tab, self.selected, self.first) = (tab, 0, 0);
+        (self.mode, self.tab, self.selected, self.first) = (Mode::Browse, tab, 0, 0);
     }
 
     fn sort(&mut self) {
@@ -250,16 +302,14 @@ impl App {
                     ChannelSort::Id => ChannelSort::Rate,
                 };
             }
-            Tab::Nodes | Tab::Links | Tab::Events => self.say("these have one order only"),
+            Tab::Nodes | Tab::Links | Tab::Events => self.say("only domains and channels can be sorted"),
         }
     }
 
-    fn steer(&mut self, letter: char, id: DomainId) -> Option<Command> {
-        let action = match letter {
-            'p' => Action::Pause,
-            'r' => Action::Resume,
-            'k' => Action::Kill,
-            _ => return None,
+    fn steer(&mut self, action: Action, thing: Option<Thing>) -> Option<Command> {
+        let Some(Thing::Domain(id)) = thing else {
+            self.say(format!("only a domain can be {}: select one in view 2", action.done()));
+            return None;
         };
         if !self.steer {
             self.say(format!("this only looks: `tombolo top --steer` could {} {id}", action.word()));

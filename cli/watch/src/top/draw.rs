@@ -8,26 +8,17 @@ use ratatui::widgets::{Block, Clear, Paragraph};
 use tombolo_web::view::{self, ChannelSort, DomainSort};
 use tombolo_web::{MonitorState, Picture};
 
-use super::app::{App, Mode, Tab};
+use super::app::{App, Mode, Tab, Thing};
 use super::asker::Written;
+use super::details;
+use super::keys::{self, Binding};
 use super::lists::{self, List, Tone};
-use crate::text::{bytes, count, duration, one_line};
+use crate::text::{bytes, count, one_line};
 
 /// Lines of a screen that are no rows.
 pub(super) const LINES_AROUND: u16 = 4;
 
-const KEYS: &[(&str, &str)] = &[
-    ("1 to 5, Tab", "nodes, domains, channels, links, events"),
-    ("arrows, Page, Home, End", "choose a row"),
-    ("Enter", "look into a domain: what is known of it, and what it wrote"),
-    ("/", "look for a word; Esc ends that"),
-    ("s", "sort by something else"),
-    ("p, r", "pause, resume the domain (with --steer)"),
-    ("k", "kill it, after a question (with --steer)"),
-    ("q, Esc, Ctrl-C", "leave"),
-];
-
-fn bold() -> Style {
+pub(super) fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
@@ -36,7 +27,7 @@ fn reversed() -> Style {
 }
 
 /// Colours that are told from dark and light grounds alike; none where none are wanted.
-fn style(tone: Tone, colour: bool) -> Style {
+pub(super) fn style(tone: Tone, colour: bool) -> Style {
     let hue = |hue: Color| if colour { Style::new().fg(hue) } else { Style::new() };
     match tone {
         Tone::Plain => Style::new(),
@@ -53,21 +44,14 @@ pub(super) fn screen(frame: &mut Frame<'_>, app: &mut App, picture: &Picture, wr
     let [head, tabs, body, foot] = Layout::vertical(lines).areas(frame.area());
     frame.render_widget(Paragraph::new(header(picture, app.colour)), head);
     frame.render_widget(Paragraph::new(tab_line(app)), tabs);
-    let details = match &app.mode {
-        Mode::Details(id) => Some(*id),
-        Mode::Confirm(_, behind) => match &**behind {
-            Mode::Details(id) => Some(*id),
-            _ => None,
-        },
-        _ => None,
-    };
-    match details {
-        Some(id) => details_of(frame, app, picture, id, written, body),
+    match app.mode.details() {
+        Some(thing) => details::draw(frame, app, picture, thing, written, body),
         None => rows(frame, app, picture, body, true),
     }
     frame.render_widget(Paragraph::new(footer(app)), foot);
-    if app.mode == Mode::Help {
-        help(frame, body);
+    if let Mode::Help(behind) = &app.mode {
+        let keys = if behind.details().is_some() { keys::IN_DETAILS } else { keys::IN_LISTS };
+        help(frame, body, keys);
     }
 }
 
@@ -91,7 +75,6 @@ fn header(picture: &Picture, colour: bool) -> Line<'static> {
     if !picture.is_there() {
         return Line::from(vec![name, Span::raw("  is being asked")]);
     }
-    let load = machine.load.unwrap_or(0);
     let nodes_tone = if machine.nodes_up == machine.nodes { Tone::Plain } else { Tone::Bad };
     let mut spans = vec![
         name,
@@ -100,11 +83,10 @@ fn header(picture: &Picture, colour: bool) -> Line<'static> {
             style(nodes_tone, colour),
         ),
         Span::raw(format!(
-            "  {}  {}  load {}.{:02}  {}/s  {}/s",
+            "  {}  {}  load {}  {}/s  {}/s",
             count(machine.domains, "domain"),
             count(machine.channels, "channel"),
-            load / 1000,
-            load % 1000 / 10,
+            lists::processors(Some(machine.load.unwrap_or(0))),
             lists::rate(machine.messages_per_s as f64),
             bytes(machine.bytes_per_s),
         )),
@@ -161,15 +143,22 @@ fn footer(app: &App) -> Line<'static> {
     if let Some(text) = app.said() {
         return Line::styled(one_line(text), bold());
     }
-    let keys = match (&app.mode, app.steer) {
-        (Mode::Details(_), true) => "arrows scroll  p pause  r resume  k kill  Esc back",
-        (Mode::Details(_), false) => "arrows scroll  Esc back",
-        (_, true) => "? keys  / find  s sort  Enter look  p pause  r resume  k kill  q leave",
-        (_, false) => "? keys  / find  s sort  Enter look  q leave",
+    let details = app.mode.details();
+    let is_domain = match details {
+        Some(thing) => matches!(thing, Thing::Domain(_)),
+        None => matches!(app.under, Some(Thing::Domain(_))),
     };
-    let place = format!("{} of {}", (app.selected + 1).min(app.total), app.total);
-    let sorted = sorted_by(app).map(|by| format!("  by {by}")).unwrap_or_default();
-    Line::styled(format!("{keys}  {place}{sorted}"), style(Tone::Dim, app.colour))
+    let steering = if app.steer && is_domain { "  p pause  r resume  k kill" } else { "" };
+    let keys = if details.is_some() {
+        format!("? keys  arrows scroll{steering}  Esc back")
+    } else {
+        let sorted = sorted_by(app);
+        let sort = if sorted.is_some() { "  s sort" } else { "" };
+        let place = format!("{} of {}", (app.selected + 1).min(app.total), app.total);
+        let sorted = sorted.map(|by| format!("  by {by}")).unwrap_or_default();
+        format!("? keys  / find{sort}  Enter details{steering}  q leave  {place}{sorted}")
+    };
+    Line::styled(keys, style(Tone::Dim, app.colour))
 }
 
 /// The rows that there is room for, around the one that is chosen.
@@ -185,7 +174,7 @@ fn rows(frame: &mut Frame<'_>, app: &mut App, picture: &Picture, area: Rect, cho
         app.first = first;
         list = lists::list(picture, app, first, page);
     }
-    app.under = list.ids.get(app.selected - app.first).copied().flatten();
+    app.under = list.things.get(app.selected - app.first).copied().flatten();
     let widths = list.widths(usize::from(area.width));
     let mut lines = vec![head(&list, &widths)];
     for (index, row) in list.rows.iter().enumerate() {
@@ -237,80 +226,17 @@ fn fit(text: &str, width: usize, right: bool) -> String {
     if width > 0 { cut + "…" + &" ".repeat(rest) } else { cut }
 }
 
-fn details_of(
-    frame: &mut Frame<'_>,
-    app: &mut App,
-    picture: &Picture,
-    id: tombolo::DomainId,
-    written: &Written,
-    area: Rect,
-) {
-    let mut lines = facts(picture, id, app.colour);
-    let room = usize::from(area.height).saturating_sub(lines.len()).max(1);
-    app.page = room;
-    let all: Vec<&str> = if written.of == Some(id) { written.text.lines().collect() } else { Vec::new() };
-    app.back = app.back.min(all.len().saturating_sub(room));
-    let end = all.len() - app.back;
-    let shown = &all[end.saturating_sub(room)..end];
-    lines.extend(shown.iter().map(|line| Line::raw(one_line(line))));
-    if shown.is_empty() {
-        let why =
-            written.trouble.as_deref().filter(|_| written.of == Some(id)).unwrap_or("it has written nothing");
-        lines.push(Line::styled(one_line(why), style(Tone::Dim, app.colour)));
-    }
-    frame.render_widget(Paragraph::new(lines), area);
-}
-
-/// What is known of a domain.
-fn facts(picture: &Picture, id: tombolo::DomainId, colour: bool) -> Vec<Line<'static>> {
-    let Ok(detail) = view::domain(&picture.seen, id) else {
-        let gone = format!("{id} is not remembered any more");
-        return vec![Line::styled(gone, style(Tone::Bad, colour)), Line::raw("")];
-    };
-    let row = &detail.domain;
-    let state = match (&row.exit, row.paused) {
-        (Some(exit), _) => exit.clone(),
-        (None, true) => "paused".to_owned(),
-        (None, false) => "runs".to_owned(),
-    };
-    let tone = if row.failed { Tone::Bad } else { Tone::Plain };
-    let age = std::time::Duration::from_millis((picture.now_ns / 1_000_000).saturating_sub(row.since_ms));
-    let load =
-        row.load.map_or_else(|| "-".to_owned(), |load| format!("{}.{:02}", load / 1000, load % 1000 / 10));
-    vec![
-        Line::from(vec![
-            Span::styled(one_line(&format!("{} {}", row.program, row.arguments)), bold()),
-            Span::styled(format!("  {}", one_line(&state)), style(tone, colour)),
-        ]),
-        Line::raw(one_line(&format!(
-            "{id} on {}  process {}  started {} ago by {}",
-            row.node,
-            row.pid,
-            duration(age),
-            row.parent.as_deref().unwrap_or("itself"),
-        ))),
-        Line::raw(format!(
-            "load {load}  memory {}  {}  {}  {}  {}",
-            row.memory_bytes.map_or_else(|| "-".to_owned(), bytes),
-            count(row.threads.unwrap_or(0) as usize, "thread"),
-            count(row.channels as usize, "channel"),
-            count(detail.regions.len(), "region"),
-            count(detail.children.len(), "child domain"),
-        )),
-        Line::raw(""),
-    ]
-}
-
-fn help(frame: &mut Frame<'_>, area: Rect) {
-    let width =
-        KEYS.iter().map(|(key, what)| key.len().max(23) + what.len() + 2).max().unwrap_or(0) as u16 + 2;
-    let height = KEYS.len() as u16 + 2;
-    let [area] = Layout::horizontal([Constraint::Max(width)]).areas(area);
-    let [area] = Layout::vertical([Constraint::Max(height)]).areas(area);
-    let lines: Vec<Line<'_>> = KEYS
-        .iter()
-        .map(|(key, what)| Line::from(vec![Span::styled(format!("{key:23}  "), bold()), Span::raw(*what)]))
+fn help(frame: &mut Frame<'_>, area: Rect, keys: &[Binding]) {
+    let keys = keys.iter().map(|binding| (binding.shown, binding.what));
+    let widest = keys.clone().map(|(shown, _)| shown.len()).max().unwrap_or(0);
+    let lines: Vec<Line<'_>> = keys
+        .map(|(shown, what)| {
+            Line::from(vec![Span::styled(format!("{shown:widest$}  "), bold()), Span::raw(what)])
+        })
         .collect();
+    let width = lines.iter().map(Line::width).max().unwrap_or(0) as u16 + 2;
+    let [area] = Layout::horizontal([Constraint::Max(width)]).areas(area);
+    let [area] = Layout::vertical([Constraint::Max(lines.len() as u16 + 2)]).areas(area);
     frame.render_widget(Clear, area);
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" keys ")), area);
 }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use ratatui::text::Line;
-use tombolo::DomainId;
+use tombolo::{ChannelId, NodeId};
 use tombolo_web::Picture;
 use tombolo_web::view::{
     self, ChannelRow, ChannelsQuery, Cut, DomainRow, DomainsQuery, EventRow, EventsQuery, FlowRow, LinkRow,
     NodeRow,
 };
 
-use super::app::{App, Tab};
+use super::app::{App, Tab, Thing};
 use crate::text::{bytes, duration, one_line};
 
 /// How something is.
@@ -50,8 +50,8 @@ pub(super) type Cell = (String, Tone);
 pub(super) struct List {
     pub(super) columns: &'static [Column],
     pub(super) rows: Vec<Vec<Cell>>,
-    /// The domain of each row.
-    pub(super) ids: Vec<Option<DomainId>>,
+    /// What each row is about.
+    pub(super) things: Vec<Option<Thing>>,
     pub(super) total: usize,
 }
 
@@ -127,16 +127,36 @@ pub(super) fn rate(value: f64) -> String {
     }
 }
 
+/// Thousandths of a processor, as processors.
+pub(super) fn processors(permille: Option<u64>) -> String {
+    permille.map_or_else(|| "-".to_owned(), |load| format!("{}.{:02}", load / 1000, load % 1000 / 10))
+}
+
+/// A time in nanoseconds.
+pub(super) fn nanoseconds(ns: u64) -> String {
+    if ns < 10_000 { format!("{ns} ns") } else { format!("{} µs", ns / 1000) }
+}
+
 /// The load of something with so many processors, and how bad that is.
-fn load(permille: u64, processors: usize) -> Cell {
-    let share = permille / processors.max(1) as u64;
+fn load(permille: u64, count: usize) -> Cell {
+    let share = permille / count.max(1) as u64;
     let tone = match share {
         0..10 => Tone::Dim,
         10..700 => Tone::Good,
         700..950 => Tone::Busy,
         _ => Tone::Bad,
     };
-    (format!("{}.{:02}", permille / 1000, permille % 1000 / 10), tone)
+    (processors(Some(permille)), tone)
+}
+
+/// The memory of a node. One on the host's kernel has a part of the host's.
+pub(super) fn memory(row: &NodeRow) -> Option<String> {
+    let used = bytes(row.memory_used_bytes?);
+    match row.memory_bytes {
+        Some(all) => Some(format!("{used} of {}", bytes(all))),
+        None if row.shared => Some(format!("{used} of host's")),
+        None => Some(used),
+    }
 }
 
 /// Processors as bars, one character each.
@@ -154,13 +174,12 @@ fn node(picture: &Picture, row: &NodeRow) -> Vec<Cell> {
     let cores = picture.seen.nodes.get(&tombolo::NodeId(row.id)).and_then(|node| node.sample.as_ref());
     let loads: Vec<u16> =
         cores.iter().flat_map(|sample| &sample.cores).map(|core| core.load_permille).collect();
-    let memory = row.memory_used_bytes.zip(row.memory_bytes);
     vec![
         foreign(&row.name),
         plain(row.target),
         (state, tone),
         row.load.map_or_else(|| ("-".to_owned(), Tone::Dim), |permille| load(permille, row.cores)),
-        dash(memory, |(used, all)| format!("{} of {}", bytes(used), bytes(all))),
+        dash(memory(row), |text| text),
         plain(row.domains.to_string()),
         dash(row.power_mw, |mw| format!("{}.{} W", mw / 1000, mw % 1000 / 100)),
         plain(bars(&loads)),
@@ -202,6 +221,14 @@ fn end(program: &str, id: Option<&str>, node: Option<&str>) -> Cell {
     }
 }
 
+/// Messages on their way, `≈` where that is estimated.
+pub(super) fn waiting(ways: &[&FlowRow]) -> String {
+    let known: Option<Vec<u64>> = ways.iter().map(|flow| flow.depth).collect();
+    let Some(known) = known else { return "-".to_owned() };
+    let about = if ways.iter().all(|flow| flow.depth_exact) { "" } else { "≈" };
+    format!("{about}{}", known.iter().fold(0, |sum: u64, depth| sum.saturating_add(*depth)))
+}
+
 fn channel(row: &ChannelRow) -> Vec<Cell> {
     let both = |of: fn(&FlowRow) -> u64| of(&row.forth).saturating_add(of(&row.back));
     let stalls = both(|flow| flow.stalls);
@@ -212,16 +239,12 @@ fn channel(row: &ChannelRow) -> Vec<Cell> {
         dash(row.transport, str::to_owned),
         plain(rate(row.forth.per_s + row.back.per_s)),
         plain(bytes(both(|flow| flow.bytes_per_s))),
-        plain(both(|flow| flow.depth).to_string()),
+        plain(waiting(&[&row.forth, &row.back])),
         (stalls.to_string(), if stalls == 0 { Tone::Dim } else { Tone::Busy }),
     ]
 }
 
 fn link(row: &LinkRow) -> Vec<Cell> {
-    let round_trip = |ns: u64| match ns {
-        0..10_000 => format!("{ns} ns"),
-        ns => format!("{} µs", ns / 1000),
-    };
     vec![
         foreign(&row.a),
         foreign(&row.b),
@@ -230,7 +253,7 @@ fn link(row: &LinkRow) -> Vec<Cell> {
         plain(rate(row.forth_per_s)),
         plain(rate(row.back_per_s)),
         plain(bytes(row.forth_bytes_per_s.saturating_add(row.back_bytes_per_s))),
-        dash(row.round_trip_ns, round_trip),
+        dash(row.round_trip_ns, nanoseconds),
     ]
 }
 
@@ -250,11 +273,32 @@ fn has(cells: &[Cell], filter: &str) -> bool {
     filter.is_empty() || cells.iter().any(|(text, _)| text.to_lowercase().contains(&filter))
 }
 
-fn whole(columns: &'static [Column], rows: Vec<Vec<Cell>>, app: &App, cut: &Cut) -> List {
-    let rows: Vec<Vec<Cell>> = rows.into_iter().filter(|row| has(row, &app.filter)).collect();
+/// A list of rows that are all made, each with what it is about.
+fn whole(
+    columns: &'static [Column],
+    rows: impl Iterator<Item = (Thing, Vec<Cell>)>,
+    app: &App,
+    cut: &Cut,
+) -> List {
+    let rows: Vec<(Thing, Vec<Cell>)> = rows.filter(|(_, row)| has(row, &app.filter)).collect();
     let total = rows.len();
-    let rows: Vec<Vec<Cell>> = rows.into_iter().skip(cut.offset).take(cut.limit).collect();
-    List { columns, ids: vec![None; rows.len()], rows, total }
+    let shown = rows.into_iter().skip(cut.offset).take(cut.limit);
+    let (things, rows) = shown.map(|(thing, row)| (Some(thing), row)).unzip();
+    List { columns, rows, things, total }
+}
+
+/// A domain by its id as rows write it.
+fn domain_of(key: &str) -> Option<Thing> {
+    key.parse().ok().map(Thing::Domain)
+}
+
+/// What an event is about: its domain, or else its node.
+fn subject(picture: &Picture, row: &EventRow) -> Option<Thing> {
+    row.domain.as_deref().and_then(domain_of).or_else(|| {
+        let name = row.node.as_deref()?;
+        let node = picture.seen.nodes.values().find(|node| node.info.name == name)?;
+        Some(Thing::Node(node.info.id))
+    })
 }
 
 /// Rows of what is looked at, from one on.
@@ -262,10 +306,15 @@ pub(super) fn list(picture: &Picture, app: &App, offset: usize, limit: usize) ->
     let (seen, cut, filter) = (&*picture.seen, Cut { offset, limit }, app.filter.clone());
     match app.tab {
         Tab::Nodes => {
-            let rows = view::nodes(seen).iter().map(|row| node(picture, row)).collect();
+            let rows = view::nodes(seen);
+            let rows = rows.iter().map(|row| (Thing::Node(NodeId(row.id)), node(picture, row)));
             whole(NODES, rows, app, &cut)
         }
-        Tab::Links => whole(LINKS, view::links(seen).iter().map(link).collect(), app, &cut),
+        Tab::Links => {
+            let rows = seen.links.values();
+            let rows = rows.map(|each| (Thing::Link(each.a, each.b), link(&view::link(seen, each))));
+            whole(LINKS, rows, app, &cut)
+        }
         Tab::Domains => {
             let descending = !matches!(
                 app.domain_sort,
@@ -276,7 +325,7 @@ pub(super) fn list(picture: &Picture, app: &App, offset: usize, limit: usize) ->
             let page = view::domains(seen, &query);
             List {
                 columns: DOMAINS,
-                ids: page.rows.iter().map(|row| row.key.parse().ok()).collect(),
+                things: page.rows.iter().map(|row| domain_of(&row.key)).collect(),
                 rows: page.rows.iter().map(|row| domain(picture, row)).collect(),
                 total: page.total,
             }
@@ -290,7 +339,10 @@ pub(super) fn list(picture: &Picture, app: &App, offset: usize, limit: usize) ->
             let (rows, total) = page.map_or((Vec::new(), 0), |page| (page.rows, page.total));
             List {
                 columns: CHANNELS,
-                ids: vec![None; rows.len()],
+                things: rows
+                    .iter()
+                    .map(|row| row.key.parse().ok().map(|id| Thing::Channel(ChannelId(id))))
+                    .collect(),
                 rows: rows.iter().map(channel).collect(),
                 total,
             }
@@ -298,9 +350,8 @@ pub(super) fn list(picture: &Picture, app: &App, offset: usize, limit: usize) ->
         Tab::Events => {
             let page = view::events(seen, &EventsQuery { filter, cut });
             let rows = page.rows.iter().map(|row| event(picture, row)).collect();
-            let ids =
-                page.rows.iter().map(|row| row.domain.as_deref().and_then(|id| id.parse().ok())).collect();
-            List { columns: EVENTS, rows, ids, total: page.total }
+            let things = page.rows.iter().map(|row| subject(picture, row)).collect();
+            List { columns: EVENTS, rows, things, total: page.total }
         }
     }
 }

@@ -2,7 +2,9 @@
 
 mod app;
 mod asker;
+mod details;
 mod draw;
+mod keys;
 mod lists;
 mod screen;
 #[cfg(test)]

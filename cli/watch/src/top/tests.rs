@@ -8,14 +8,16 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::style::{Color, Modifier};
 use tombolo::observe::{
-    CoreSample, DomainSample, Happening, NodePhase, NodeSample, Seen, SeenDomain, SeenEvent, SeenNode,
+    CoreSample, DomainSample, EndSample, Flow, Happening, NodePhase, NodeSample, Seen, SeenChannel,
+    SeenDomain, SeenEvent, SeenLink, SeenNode,
 };
-use tombolo::{DomainId, NodeId, NodeInfo, Target};
+use tombolo::{ChannelId, DomainId, NodeId, NodeInfo, Target, TransportKind};
 use tombolo_web::{MonitorState, Picture};
 
-use super::app::{Action, App, Command, Mode, Tab};
+use super::app::{Action, App, Command, Mode, Tab, Thing};
 use super::asker::Written;
 use super::draw;
+use super::keys;
 
 fn node(id: u16, name: &str, target: &str, loads: &[u16]) -> SeenNode {
     let target = Target::from_name(target).unwrap();
@@ -37,6 +39,7 @@ fn node(id: u16, name: &str, target: &str, loads: &[u16]) -> SeenNode {
         speed: 1000,
         period_ms: 1000,
         cost_ppm: 100,
+        own_load_permille: 0,
     };
     SeenNode {
         info: NodeInfo {
@@ -114,6 +117,67 @@ fn machine() -> Seen {
     seen
 }
 
+/// An end of channel 7 of a ping-pong, that has sent and received so many messages when it was sampled.
+fn end(index: u32, accepting: bool, sent: u64, received: u64) -> EndSample {
+    EndSample {
+        domain: id(index),
+        channel: ChannelId(7),
+        accepting,
+        transport: TransportKind::Shm,
+        peer: None,
+        open: true,
+        sent,
+        sent_bytes: sent * 8,
+        received,
+        received_bytes: received * 8,
+        rings: 1,
+        sleeps: 2,
+        stalls: 3,
+        slots: 64,
+        credit_slots: 63,
+        max_message_bytes: 8,
+    }
+}
+
+/// The same machine with three rows or more in each view.
+fn crowded() -> Picture {
+    let mut seen = machine();
+    let mut user = node(2, "s390x", "s390x", &[]);
+    user.info.kind = "user".into();
+    user.info.cores = 4;
+    let sample = user.sample.as_mut().unwrap();
+    (sample.own_load_permille, sample.memory_used_bytes, sample.memory_bytes) = (700, 12 << 20, 0);
+    seen.nodes.insert(NodeId(2), user);
+    let flow = Flow { rate_mhz: 58_300_000, bytes_per_s: 466_400 };
+    for number in 6..9 {
+        let channel = SeenChannel {
+            id: ChannelId(number),
+            connecting: Some(end(2, false, 61_000, 60_999)),
+            accepting: Some(end(3, true, 50_000, 50_000)),
+            forth: flow,
+            back: flow,
+        };
+        seen.channels.insert(channel.id, channel);
+    }
+    for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+        let (a, b, transport) = (NodeId(a), NodeId(b), TransportKind::Window);
+        let link = SeenLink { a, b, transport, channels: 1, forth: flow, back: flow, round_trip_ns: 900 };
+        seen.links.insert((a, b), link);
+    }
+    for number in 2..5 {
+        let event = SeenEvent {
+            number,
+            at_ns: number,
+            happening: Happening::DOMAIN_STARTED,
+            node: Some(NodeId(0)),
+            domain: Some(id(2)),
+            text: String::new(),
+        };
+        seen.events.insert(number, event);
+    }
+    Picture::of("duo", seen, MonitorState::Connected)
+}
+
 fn picture() -> Picture {
     Picture::of("duo", machine(), MonitorState::Connected)
 }
@@ -151,7 +215,7 @@ DOMAIN NODE LOAD MEMORY THREADS CHANNELS    AGE STATE  PROGRAM
 0.1.4  host 0.25  3 MiB       2        1 1m 15s        ping
 0.1.3  host 0.00  3 MiB       2        1 1m 15s paused idle
 
-? keys  / find  s sort  Enter look  q leave  1 of 3  by load
+? keys  / find  s sort  Enter details  q leave  1 of 3  by load
 "
     );
 }
@@ -183,14 +247,14 @@ fn narrow_terminals_keep_what_matters() {
 fn a_row_is_chosen_and_stays_in_sight() {
     let mut app = App::new(Tab::Domains, false, true);
     let _ = shown(&mut app, 80, 6);
-    assert_eq!((app.page, app.total, app.under), (2, 3, Some(id(2))));
+    assert_eq!((app.page, app.total, app.under), (2, 3, Some(Thing::Domain(id(2)))));
     press(&mut app, KeyCode::End);
     let text = shown(&mut app, 80, 6);
-    assert_eq!((app.first, app.under), (1, Some(id(3))));
+    assert_eq!((app.first, app.under), (1, Some(Thing::Domain(id(3)))));
     assert!(text.contains("idle") && text.contains("ping") && !text.contains("work"), "{text}");
     press(&mut app, KeyCode::Home);
     let _ = shown(&mut app, 80, 6);
-    assert_eq!((app.first, app.under), (0, Some(id(2))));
+    assert_eq!((app.first, app.under), (0, Some(Thing::Domain(id(2)))));
 }
 
 #[test]
@@ -243,7 +307,7 @@ fn a_domain_is_looked_into() {
     press(&mut app, KeyCode::Esc);
     assert_eq!(app.mode, Mode::Browse);
     // One that has gone meanwhile.
-    app.mode = Mode::Details(id(9));
+    app.mode = Mode::Details(Thing::Domain(id(9)));
     let text = screen(&mut app, &picture(), &Written::default(), 80, 10);
     assert!(text.contains("0.1.9 is not remembered any more"), "{text}");
 }
@@ -274,7 +338,7 @@ fn without_colours_there_are_none() {
 fn keys_are_shown_and_leave() {
     let mut app = App::new(Tab::Domains, false, true);
     press(&mut app, KeyCode::Char('?'));
-    assert!(shown(&mut app, 100, 16).contains("look into a domain"));
+    assert!(shown(&mut app, 100, 16).contains("details of a node, domain, channel or link"));
     press(&mut app, KeyCode::Char('x'));
     assert_eq!(app.mode, Mode::Browse);
     assert_eq!(press(&mut app, KeyCode::Char('q')), Some(Command::Quit));
@@ -286,4 +350,109 @@ fn keys_are_shown_and_leave() {
     }
     press(&mut app, KeyCode::Tab);
     assert_eq!(app.tab, Tab::Nodes);
+}
+
+/// Every key that a terminal has and that could be bound.
+fn all_keys() -> impl Iterator<Item = KeyCode> {
+    let named = [
+        KeyCode::Up,
+        KeyCode::Down,
+        KeyCode::Left,
+        KeyCode::Right,
+        KeyCode::PageUp,
+        KeyCode::PageDown,
+        KeyCode::Home,
+        KeyCode::End,
+        KeyCode::Enter,
+        KeyCode::Esc,
+        KeyCode::Backspace,
+        KeyCode::Delete,
+        KeyCode::Insert,
+        KeyCode::Tab,
+        KeyCode::BackTab,
+        KeyCode::F(1),
+    ];
+    named.into_iter().chain((' '..='~').map(KeyCode::Char))
+}
+
+#[test]
+fn a_key_does_something_in_every_view_exactly_if_the_help_shows_it() {
+    let picture = crowded();
+    for (tab, steer) in Tab::ALL.into_iter().flat_map(|tab| [(tab, false), (tab, true)]) {
+        let mut list = App::new(tab, steer, true);
+        let _ = screen(&mut list, &picture, &Written::default(), 100, 12);
+        list.selected = 1;
+        let _ = screen(&mut list, &picture, &Written::default(), 100, 12);
+        let mut details = list.clone();
+        let _ = press(&mut details, KeyCode::Enter);
+        assert!(matches!(details.mode, Mode::Details(_)), "{tab:?}");
+        details.scrolled = 5;
+        for (app, bindings) in [(&list, keys::IN_LISTS), (&details, keys::IN_DETAILS)] {
+            let mut behind_help = app.clone();
+            let _ = press(&mut behind_help, KeyCode::Char('?'));
+            let help = screen(&mut behind_help, &picture, &Written::default(), 120, 40);
+            for binding in bindings {
+                let line = help.lines().find(|line| line.contains(binding.what));
+                assert!(line.is_some_and(|line| line.contains(binding.shown)), "{help}");
+            }
+            for code in all_keys() {
+                let mut pressed = app.clone();
+                let command = press(&mut pressed, code);
+                let does = command.is_some() || pressed != *app;
+                let bound = keys::meaning(bindings, code).is_some();
+                assert_eq!(does, bound, "{code:?} in {tab:?}, {:?}", app.mode);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_row_has_details() {
+    let picture = crowded();
+    for (tab, expected) in [
+        (Tab::Nodes, "kind        vm, x86_64, generation 1"),
+        (Tab::Domains, "started 1m 15s ago"),
+        (Tab::Channels, "58k             58k"),
+        (Tab::Links, "round trip  900 ns"),
+        (Tab::Events, "0.1.2 on host"),
+    ] {
+        let mut app = App::new(tab, false, true);
+        let _ = screen(&mut app, &picture, &Written::default(), 100, 30);
+        press(&mut app, KeyCode::Enter);
+        let text = screen(&mut app, &picture, &Written::default(), 100, 30);
+        assert!(text.contains(expected), "{tab:?}: {text}");
+        // The digits go to another view from there.
+        press(&mut app, KeyCode::Char('4'));
+        assert_eq!((app.mode, app.tab), (Mode::Browse, Tab::Links));
+    }
+}
+
+#[test]
+fn only_domains_are_paused_and_the_others_say_so() {
+    let mut app = App::new(Tab::Nodes, true, true);
+    let _ = screen(&mut app, &crowded(), &Written::default(), 100, 12);
+    assert_eq!(press(&mut app, KeyCode::Char('k')), None);
+    let text = screen(&mut app, &crowded(), &Written::default(), 100, 12);
+    assert!(text.contains("only a domain can be killed: select one in view 2"), "{text}");
+    // A letter with Ctrl is another key.
+    let mut app = App::new(Tab::Domains, true, true);
+    let _ = screen(&mut app, &crowded(), &Written::default(), 100, 12);
+    assert_eq!(app.key(KeyEvent::new(KeyCode::Char('k'), KeyModifiers::CONTROL)), None);
+    assert_eq!(app.mode, Mode::Browse);
+}
+
+#[test]
+fn what_waits_in_a_ping_pong_is_about_one_message_each_way() {
+    let mut app = App::new(Tab::Channels, false, true);
+    let text = screen(&mut app, &crowded(), &Written::default(), 110, 8);
+    assert!(text.contains(" ≈2 "), "{text}");
+}
+
+#[test]
+fn a_node_on_the_hosts_kernel_tells_of_its_own_processes_and_is_in_no_sum() {
+    let mut app = App::new(Tab::Nodes, false, true);
+    let text = screen(&mut app, &crowded(), &Written::default(), 110, 8);
+    assert!(text.contains("load 2.41"), "the sum is the host's: {text}");
+    let row = text.lines().find(|line| line.starts_with("s390x")).unwrap();
+    assert!(row.contains("0.70") && row.contains("12 MiB of host's"), "{text}");
 }

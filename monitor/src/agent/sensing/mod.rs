@@ -13,7 +13,8 @@ use tombolo_base::DomainId;
 use tombolo_control::Report;
 use tombolo_control::observation::{CoreSample, DomainSample, EndSample, NodeSample, PowerSample};
 use tombolo_platform::meters::{
-    Change, Folders, Frequencies, Loads, MAX_METERS, Power, ProcessMeter, Reader, Steering, rounds_per_ms,
+    Change, Folders, Frequencies, Loads, MAX_METERS, OwnMeter, Power, ProcessMeter, Reader, Steering,
+    rounds_per_ms,
 };
 use tombolo_platform::time::{now_ns, thread_cpu_ns};
 
@@ -21,15 +22,75 @@ use super::Agent;
 use super::core::{FrequencyChange, Round};
 use page::RowsSeen;
 
+/// A sample that tells nothing.
+const EMPTY: NodeSample = NodeSample {
+    cores: Vec::new(),
+    governors: Vec::new(),
+    memory_used_bytes: 0,
+    memory_bytes: 0,
+    power: Vec::new(),
+    speed: 0,
+    period_ms: 0,
+    cost_ppm: 0,
+    own_load_permille: 0,
+};
+
 /// Stands for a governor that cannot be seen.
 const NO_GOVERNOR: u8 = 255;
 
-/// The meters of a node's kernel.
+/// The meters of a node.
 #[derive(Debug)]
-struct NodeMeters {
+enum NodeMeters {
+    /// Its kernel's.
+    Kernel(KernelMeters),
+    /// Those of its own processes, for its kernel is the host's.
+    Processes(OwnMeter),
+}
+
+/// The meters of a kernel.
+#[derive(Debug)]
+struct KernelMeters {
     loads: Loads,
     frequencies: Frequencies,
     power: Power,
+}
+
+impl KernelMeters {
+    fn open(folders: &Folders, reader: &mut Reader) -> KernelMeters {
+        KernelMeters {
+            loads: Loads::open(folders),
+            frequencies: Frequencies::open(folders),
+            power: Power::open(folders, reader),
+        }
+    }
+
+    /// Fills in what the kernel tells.
+    fn look(&mut self, reader: &mut Reader, now_ns: u64, sample: NodeSample) -> NodeSample {
+        let memory = self.loads.memory(reader);
+        self.power.look(reader, now_ns);
+        let loads = self.loads.processors(reader);
+        self.frequencies.look(reader, loads.len());
+        let cores = loads.iter().zip(self.frequencies.processors()).map(|(load, frequency)| CoreSample {
+            load_permille: *load,
+            governor: frequency.governor.unwrap_or(NO_GOVERNOR),
+            frequency_khz: frequency.khz,
+            min_khz: frequency.min_khz,
+            max_khz: frequency.max_khz,
+            floor_khz: frequency.floor_khz,
+            ceiling_khz: frequency.ceiling_khz,
+        });
+        let power = self.power.meters().take(MAX_METERS);
+        NodeSample {
+            cores: cores.collect(),
+            governors: self.frequencies.governors().to_vec(),
+            memory_used_bytes: memory.used_bytes,
+            memory_bytes: memory.total_bytes,
+            power: power
+                .map(|meter| PowerSample { name: meter.name.to_owned(), power_mw: meter.power_mw })
+                .collect(),
+            ..sample
+        }
+    }
 }
 
 /// What is kept of a domain from one round to the next.
@@ -61,6 +122,8 @@ pub(super) struct Sensing {
     folders: Folders,
     steering: Steering,
     reader: Reader,
+    /// The kernel is the host's, which samples it.
+    shares_kernel: bool,
     /// While samples are taken.
     node: Option<NodeMeters>,
     domains: HashMap<DomainId, DomainSeen>,
@@ -75,13 +138,15 @@ pub(super) struct Sensing {
 }
 
 impl Sensing {
-    /// Notes down in `ledger`, a memory file, how fast processors ran before that was changed.
-    pub(super) fn new(ledger: Option<OwnedFd>) -> Sensing {
+    /// Notes down in `ledger`, a memory file, how fast processors ran before that was changed. A node that `shares_kernel` with
+    /// the host tells of its own processes alone.
+    pub(super) fn new(ledger: Option<OwnedFd>, shares_kernel: bool) -> Sensing {
         let folders = Folders::from_environment();
         Sensing {
             steering: Steering::new(&folders, ledger),
             folders,
             reader: Reader::default(),
+            shares_kernel,
             node: None,
             domains: HashMap::new(),
             round: 0,
@@ -93,38 +158,27 @@ impl Sensing {
         }
     }
 
+    /// Looks at the node, after its domains.
     fn look_at_node(&mut self, now_ns: u64) -> NodeSample {
         let Sensing { reader, folders, .. } = self;
-        let node = self.node.get_or_insert_with(|| NodeMeters {
-            loads: Loads::open(folders),
-            frequencies: Frequencies::open(folders),
-            power: Power::open(folders, reader),
+        let node = self.node.get_or_insert_with(|| match self.shares_kernel {
+            true => NodeMeters::Processes(OwnMeter::open(folders)),
+            false => NodeMeters::Kernel(KernelMeters::open(folders, reader)),
         });
-        let memory = node.loads.memory(reader);
-        node.power.look(reader, now_ns);
-        let loads = node.loads.processors(reader);
-        node.frequencies.look(reader, loads.len());
-        let cores = loads.iter().zip(node.frequencies.processors()).map(|(load, frequency)| CoreSample {
-            load_permille: *load,
-            governor: frequency.governor.unwrap_or(NO_GOVERNOR),
-            frequency_khz: frequency.khz,
-            min_khz: frequency.min_khz,
-            max_khz: frequency.max_khz,
-            floor_khz: frequency.floor_khz,
-            ceiling_khz: frequency.ceiling_khz,
-        });
-        let power = node.power.meters().take(MAX_METERS);
-        NodeSample {
-            cores: cores.collect(),
-            governors: node.frequencies.governors().to_vec(),
-            memory_used_bytes: memory.used_bytes,
-            memory_bytes: memory.total_bytes,
-            power: power
-                .map(|meter| PowerSample { name: meter.name.to_owned(), power_mw: meter.power_mw })
-                .collect(),
-            speed: self.speed.unwrap_or(0),
-            period_ms: 0,
-            cost_ppm: 0,
+        let sample = NodeSample { speed: self.speed.unwrap_or(0), ..EMPTY };
+        match node {
+            NodeMeters::Kernel(meters) => meters.look(reader, now_ns, sample),
+            NodeMeters::Processes(monitor) => {
+                let monitor = monitor.look(reader, now_ns);
+                let domains = &self.found_domains;
+                let load = domains.iter().map(|domain| domain.load_permille).fold(0, u32::saturating_add);
+                let memory = domains.iter().map(|domain| domain.resident_bytes).fold(0, u64::saturating_add);
+                NodeSample {
+                    own_load_permille: load.saturating_add(monitor.load_permille),
+                    memory_used_bytes: memory.saturating_add(monitor.resident_bytes),
+                    ..sample
+                }
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tombolo_base::{ChannelId, DomainId, NodeId};
+use tombolo_control::InFlight;
 use tombolo_control::observation::{EndSample, Flow, Happening, SeenChannel, SeenLink};
 use tombolo_link::TransportKind;
 use tombolo_machine::Machine;
@@ -45,28 +46,27 @@ pub(super) struct Channel {
 }
 
 impl Channel {
+    /// What passes each way, as one end tells: of two that are sampled at different times the rates would not agree.
     fn flows(&self) -> (Flow, Flow) {
-        if !self.is_open() {
-            return (STILL, STILL);
+        match &self.ends {
+            _ if !self.is_open() => (STILL, STILL),
+            [Some(connecting), _] => (connecting.sent, connecting.received),
+            [None, Some(accepting)] => (accepting.received, accepting.sent),
+            [None, None] => (STILL, STILL),
         }
-        let [connecting, accepting] = &self.ends;
-        let way = |from: &Option<End>, to: &Option<End>| match (from, to) {
-            (Some(end), _) => end.sent,
-            (None, Some(end)) => end.received,
-            (None, None) => STILL,
-        };
-        (way(connecting, accepting), way(accepting, connecting))
     }
 
     fn is_open(&self) -> bool {
         self.ends.iter().flatten().all(|end| end.sample.open) && self.ends.iter().any(Option::is_some)
     }
 
-    /// Messages that are between the ends; nothing where only one tells.
+    /// Messages that are between the ends, both ways, where that can be told.
     pub(super) fn depth(&self) -> Option<u64> {
-        let [Some(a), Some(b)] = &self.ends else { return None };
-        let forth = a.sample.sent.saturating_sub(b.sample.received);
-        Some(forth.saturating_add(b.sample.sent.saturating_sub(a.sample.received)))
+        let (forth, back) = self.flows();
+        let moves = forth != STILL || back != STILL;
+        let [a, b] = self.ends.each_ref().map(|end| end.as_ref().map(|end| &end.sample));
+        let (forth, back) = (InFlight::between(a, b, moves)?, InFlight::between(b, a, moves)?);
+        Some(forth.messages + back.messages)
     }
 
     pub(super) fn rates(&self) -> (u64, u64) {

@@ -143,9 +143,10 @@ impl Core {
         }
     }
 
-    /// The sum of what a node's processors do, in thousandths of one.
+    /// The load of a node's processors, or of its processes where it has none of its own, in thousandths of one.
     pub(super) fn node_load(sample: &NodeSample) -> u64 {
-        sample.cores.iter().map(|core| u64::from(core.load_permille)).sum()
+        let cores = sample.cores.iter().map(|core| u64::from(core.load_permille));
+        cores.sum::<u64>() + u64::from(sample.own_load_permille)
     }
 
     /// Domains of a node.

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 pub use frequency::{Frequencies, Frequency, MAX_GOVERNORS};
 pub use load::{Loads, Memory};
 pub use power::{MAX_METERS, Meter, Power};
-pub use process::{ProcessMeter, Usage};
+pub use process::{OwnMeter, OwnUsage, ProcessMeter, Usage};
 pub use read::Reader;
 pub use speed::rounds_per_ms;
 pub use steering::{Change, Refusal, Steering, give_back};

@@ -6,6 +6,7 @@ use rustix::time::ClockId;
 
 use super::Folders;
 use super::read::{Reader, narrow, number, open, words};
+use crate::time::process_cpu_ns;
 
 /// What a process has taken so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +70,49 @@ impl ProcessMeter {
             threads: narrow(stat.threads),
             is_stopped: matches!(stat.state, b'T' | b't'),
         })
+    }
+}
+
+/// What this process takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OwnUsage {
+    /// Processor time of all its threads since the last look, in thousandths of one processor; 0 at the first.
+    pub load_permille: u32,
+    /// Its memory that is not swapped out, in bytes.
+    pub resident_bytes: u64,
+}
+
+/// Looks at this process. Of itself a process under QEMU's user mode cannot read `/proc/PID/stat`: the emulator makes that up.
+#[derive(Debug)]
+pub struct OwnMeter {
+    memory: Option<OwnedFd>,
+    /// Processor time and time at the last look, in nanoseconds.
+    before: Option<(u64, u64)>,
+}
+
+impl OwnMeter {
+    /// For this process.
+    #[must_use]
+    pub fn open(folders: &Folders) -> OwnMeter {
+        OwnMeter { memory: open(&folders.proc.join("self/statm")), before: None }
+    }
+
+    /// What it takes at `now_ns` of the monotonic clock.
+    pub fn look(&mut self, reader: &mut Reader, now_ns: u64) -> OwnUsage {
+        let spent_ns = process_cpu_ns();
+        let (more_ns, elapsed_ns) = match self.before.replace((spent_ns, now_ns)) {
+            Some((spent_before_ns, at_ns)) => {
+                (spent_ns.saturating_sub(spent_before_ns), now_ns.saturating_sub(at_ns))
+            }
+            None => (0, 0),
+        };
+        let load = (u128::from(more_ns) * 1000).checked_div(u128::from(elapsed_ns)).unwrap_or(0);
+        let resident = self.memory.as_ref().and_then(|file| reader.record(file)).map(words);
+        let pages = resident.and_then(|mut fields| fields.nth(1).and_then(number)).unwrap_or(0);
+        OwnUsage {
+            load_permille: u32::try_from(load).unwrap_or(u32::MAX),
+            resident_bytes: pages.saturating_mul(rustix::param::page_size() as u64),
+        }
     }
 }
 

@@ -34,6 +34,7 @@ fn node(cores: usize) -> NodeSample {
         speed: 3,
         period_ms: 0,
         cost_ppm: 0,
+        own_load_permille: 0,
     }
 }
 

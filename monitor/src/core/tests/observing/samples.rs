@@ -32,6 +32,7 @@ fn of_node(load_permille: u16) -> NodeSample {
         speed: 1,
         period_ms: 1000,
         cost_ppm: 10,
+        own_load_permille: 0,
     }
 }
 
@@ -144,7 +145,7 @@ fn the_rates_of_a_channel_and_its_link_follow_from_its_counts() {
     // A count that is less than before says nothing; what is not told anew stands still.
     let replica = round(&mut bench, 3, vec![connecting(0, 40)], vec![accepting(60, 105)]);
     let channel = replica.channel(5).unwrap();
-    assert_eq!((channel.forth, channel.back), (STILL, flow(30)));
+    assert_eq!((channel.forth, channel.back), (STILL, flow(10)));
     let replica = round(&mut bench, 4, vec![], vec![]);
     assert_eq!(replica.channel(5).unwrap().back, STILL);
     assert_eq!(replica.link(HOST, ARM0).unwrap().forth, STILL);
@@ -162,6 +163,26 @@ fn the_rates_of_a_channel_and_its_link_follow_from_its_counts() {
     let replica = round(&mut bench, 18, vec![closed], vec![]);
     assert_eq!(replica.channel(5), None);
     assert!(bench.core.held().iter().all(|(what, count)| *what != "ends of channels" || *count == 0));
+}
+
+#[test]
+fn of_a_ping_pong_both_ways_have_one_rate_and_little_waits_whenever_its_ends_are_sampled() {
+    let mut bench = Bench::up(4);
+    let host = bench.attach(WATCHER);
+    let arm = start(&mut bench, WATCHER);
+    let end = |domain, accepting, counts| EndSample { credit_slots: 63, ..end_of(domain, 5, accepting, counts) };
+    // One end was sampled just before the other was busy, the other after that.
+    for (second, at_arm, at_host) in [(1, (0, 0), (0, 0)), (2, (20_500, 20_499), (58_300, 58_300))] {
+        bench.report_at(second * SECOND, ARM0, sampled(vec![], vec![end(arm, false, at_arm)]));
+        bench.report_at(second * SECOND, HOST, sampled(vec![], vec![end(host, true, at_host)]));
+        bench.tick(second * SECOND);
+    }
+    let replica = bench.replica(2 * SECOND, WATCHER);
+    let channel = replica.channel(5).unwrap();
+    assert_eq!((channel.forth, channel.back), (flow(20_500), flow(20_499)));
+    bench.tick(3 * SECOND);
+    let (.., depths) = points(&mut bench, 3 * SECOND, Part::Channel(ChannelId(5)), Measure::Depth, 0);
+    assert_eq!(depths.last(), Some(&2), "one each way: {depths:?}");
 }
 
 #[test]

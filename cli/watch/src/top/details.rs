@@ -1,0 +1,200 @@
+//! What is known of one node, domain, channel or link.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+use tombolo::{ChannelId, DomainId, NodeId};
+use tombolo_web::Picture;
+use tombolo_web::view::{self, ChannelRow, FlowRow, NodeDetail};
+
+use super::app::{App, Thing};
+use super::asker::Written;
+use super::draw::{bold, style};
+use super::lists::{self, Tone};
+use crate::text::{bytes, count, duration, one_line};
+
+/// Draws the details of `thing`: what is known of it, and below that what scrolls.
+pub(super) fn draw(
+    frame: &mut Frame<'_>,
+    app: &mut App,
+    picture: &Picture,
+    thing: Thing,
+    written: &Written,
+    area: Rect,
+) {
+    let facts = match thing {
+        Thing::Domain(id) => return domain(frame, app, picture, id, written, area),
+        Thing::Node(id) => node(picture, id),
+        Thing::Channel(id) => channel(picture, id),
+        Thing::Link(a, b) => link(picture, a, b),
+    };
+    let lines = facts.unwrap_or_else(|what| {
+        vec![Line::styled(format!("there is no {what} any more"), style(Tone::Bad, app.colour))]
+    });
+    app.page = usize::from(area.height).max(1);
+    app.scrolled = app.scrolled.min(lines.len().saturating_sub(app.page));
+    let shown: Vec<Line<'_>> = lines.into_iter().skip(app.scrolled).take(app.page).collect();
+    frame.render_widget(Paragraph::new(shown), area);
+}
+
+/// The facts about a domain, and the end of its output.
+fn domain(
+    frame: &mut Frame<'_>,
+    app: &mut App,
+    picture: &Picture,
+    id: DomainId,
+    written: &Written,
+    area: Rect,
+) {
+    let mut lines = domain_facts(picture, id, app.colour);
+    let room = usize::from(area.height).saturating_sub(lines.len()).max(1);
+    app.page = room;
+    let all: Vec<&str> = if written.of == Some(id) { written.text.lines().collect() } else { Vec::new() };
+    app.scrolled = app.scrolled.min(all.len().saturating_sub(room));
+    let end = all.len() - app.scrolled;
+    let shown = &all[end.saturating_sub(room)..end];
+    lines.extend(shown.iter().map(|line| Line::raw(one_line(line))));
+    if shown.is_empty() {
+        let why =
+            written.trouble.as_deref().filter(|_| written.of == Some(id)).unwrap_or("it has written nothing");
+        lines.push(Line::styled(one_line(why), style(Tone::Dim, app.colour)));
+    }
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+fn domain_facts(picture: &Picture, id: DomainId, colour: bool) -> Vec<Line<'static>> {
+    let Ok(detail) = view::domain(&picture.seen, id) else {
+        let gone = format!("{id} is not remembered any more");
+        return vec![Line::styled(gone, style(Tone::Bad, colour)), Line::raw("")];
+    };
+    let row = &detail.domain;
+    let state = match (&row.exit, row.paused) {
+        (Some(exit), _) => exit.clone(),
+        (None, true) => "paused".to_owned(),
+        (None, false) => "runs".to_owned(),
+    };
+    let tone = if row.failed { Tone::Bad } else { Tone::Plain };
+    let age = std::time::Duration::from_millis((picture.now_ns / 1_000_000).saturating_sub(row.since_ms));
+    vec![
+        Line::from(vec![
+            Span::styled(one_line(&format!("{} {}", row.program, row.arguments)), bold()),
+            Span::styled(format!("  {}", one_line(&state)), style(tone, colour)),
+        ]),
+        Line::raw(one_line(&format!(
+            "{id} on {}  process {}  started {} ago by {}",
+            row.node,
+            row.pid,
+            duration(age),
+            row.parent.as_deref().unwrap_or("itself"),
+        ))),
+        Line::raw(format!(
+            "load {}  memory {}  {}  {}  {}  {}",
+            lists::processors(row.load.map(u64::from)),
+            row.memory_bytes.map_or_else(|| "-".to_owned(), bytes),
+            count(row.threads.unwrap_or(0) as usize, "thread"),
+            count(row.channels as usize, "channel"),
+            count(detail.regions.len(), "region"),
+            count(detail.children.len(), "child domain"),
+        )),
+        Line::raw(""),
+    ]
+}
+
+fn fact(name: &str, value: impl AsRef<str>) -> Line<'static> {
+    Line::raw(format!("{name:12}{}", one_line(value.as_ref())))
+}
+
+fn node(picture: &Picture, id: NodeId) -> Result<Vec<Line<'static>>, String> {
+    let name =
+        picture.seen.nodes.get(&id).map(|node| node.info.name.clone()).ok_or_else(|| id.to_string())?;
+    let NodeDetail { node, core_list, power, engines, boot_ms, pid, .. } =
+        view::node(&picture.seen, &name).map_err(|_| format!("node {name}"))?;
+    let state =
+        if node.cause.is_empty() { node.phase.to_owned() } else { format!("{}: {}", node.phase, node.cause) };
+    let memory = lists::memory(&node).unwrap_or_else(|| "-".to_owned());
+    let mut lines = vec![
+        Line::styled(one_line(&node.name), bold()),
+        fact("state", state),
+        fact("kind", format!("{}, {}, generation {}", node.kind, node.target, node.generation)),
+        fact("load", format!("{} of {}", lists::processors(node.load), count(node.cores, "processor"))),
+        fact("memory", memory),
+        fact("domains", node.domains.to_string()),
+        fact(
+            "monitor",
+            format!("process {pid}, up after {}", duration(std::time::Duration::from_millis(boot_ms))),
+        ),
+    ];
+    if node.window_bytes > 0 {
+        let (lent, all) = (bytes(node.window_lent_bytes), bytes(node.window_bytes));
+        lines.push(fact("window", format!("{lent} lent of {all}")));
+    }
+    lines.push(Line::raw(""));
+    for (number, core) in core_list.iter().enumerate() {
+        let frequency = core.khz.map_or_else(String::new, |khz| format!("  {} MHz", khz / 1000));
+        let governor = core.governor.as_deref().map_or_else(String::new, |governor| format!("  {governor}"));
+        let load = lists::processors(Some(core.load.into()));
+        lines.push(fact(&format!("processor {number}"), format!("{load}{frequency}{governor}")));
+    }
+    for meter in power {
+        lines.push(fact("power", format!("{}.{} W  {}", meter.mw / 1000, meter.mw % 1000 / 100, meter.name)));
+    }
+    for engine in engines {
+        let rate = bytes(engine.bytes_per_s);
+        lines.push(fact("engine", format!("{}  {} ns  {rate}/s", engine.name, engine.latency_ns)));
+    }
+    Ok(lines)
+}
+
+/// A figure of one way through a channel: its name, and how it is shown.
+type Measured<'a> = (&'static str, &'a dyn Fn(&FlowRow) -> String);
+
+fn channel(picture: &Picture, id: ChannelId) -> Result<Vec<Line<'static>>, String> {
+    let row = view::channel(&picture.seen, id).ok_or_else(|| format!("channel {}", id.0))?;
+    let ChannelRow { key, transport, forth, back, .. } = &row;
+    let end = |program: &str, id: &Option<String>, node: &Option<String>| {
+        let id = id.as_deref().unwrap_or("not known");
+        node.as_ref().map_or_else(|| id.to_owned(), |node| format!("{program} {id} on {node}"))
+    };
+    let mut lines = vec![
+        Line::styled(format!("channel {key}"), bold()),
+        fact("connected", end(&row.a_program, &row.a, &row.a_node)),
+        fact("accepted", end(&row.b_program, &row.b, &row.b_node)),
+        fact("via", transport.unwrap_or("-")),
+        Line::raw(""),
+        Line::styled(format!("{:12}{:>16}{:>16}", "", "FROM CONNECTED", "FROM ACCEPTED"), bold()),
+    ];
+    let known = |value: Option<u32>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
+    let ways: [Measured<'_>; 10] = [
+        ("messages/s", &|flow| lists::rate(flow.per_s)),
+        ("bytes/s", &|flow| bytes(flow.bytes_per_s)),
+        ("sent", &|flow| flow.sent.to_string()),
+        ("received", &|flow| flow.received.to_string()),
+        ("waiting", &|flow| lists::waiting(&[flow])),
+        ("slots", &|flow| known(flow.slots)),
+        ("free slots", &|flow| known(flow.credit)),
+        ("stalls", &|flow| flow.stalls.to_string()),
+        ("wake-ups", &|flow| flow.rings.to_string()),
+        ("sleeps", &|flow| flow.sleeps.to_string()),
+    ];
+    lines.extend(
+        ways.iter()
+            .map(|(name, value)| Line::raw(format!("{name:12}{:>16}{:>16}", value(forth), value(back)))),
+    );
+    Ok(lines)
+}
+
+fn link(picture: &Picture, a: NodeId, b: NodeId) -> Result<Vec<Line<'static>>, String> {
+    let missing = || format!("link between {a} and {b}");
+    let link = picture.seen.links.get(&(a, b)).ok_or_else(missing)?;
+    let row = view::link(&picture.seen, link);
+    let way = |messages: f64, per_s: u64| format!("{} messages/s, {}/s", lists::rate(messages), bytes(per_s));
+    Ok(vec![
+        Line::styled(one_line(&format!("{} and {}", row.a, row.b)), bold()),
+        fact("via", row.transport),
+        fact("channels", row.channels.to_string()),
+        fact("round trip", row.round_trip_ns.map_or_else(|| "-".to_owned(), lists::nanoseconds)),
+        fact("there", way(row.forth_per_s, row.forth_bytes_per_s)),
+        fact("back", way(row.back_per_s, row.back_bytes_per_s)),
+    ])
+}

@@ -1,0 +1,130 @@
+//! The keys: what each does, and what the help says of it. A key that is not here does nothing.
+
+use ratatui::crossterm::event::KeyCode;
+
+use super::app::Action;
+
+/// What a key does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Key {
+    /// Ends the program.
+    Quit,
+    /// Ends the filter if there is one, else the program.
+    Clear,
+    /// Goes back from details to the list.
+    Back,
+    /// Opens the details of the selected row.
+    Open,
+    Help,
+    Find,
+    Sort,
+    /// Shows the view of this index.
+    View(usize),
+    NextView,
+    PreviousView,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    First,
+    Last,
+    Steer(Action),
+}
+
+/// A line of the help, and the keys that it describes.
+#[derive(Debug)]
+pub(super) struct Binding {
+    pub(super) shown: &'static str,
+    pub(super) what: &'static str,
+    pub(super) keys: &'static [(KeyCode, Key)],
+}
+
+const fn bind(shown: &'static str, what: &'static str, keys: &'static [(KeyCode, Key)]) -> Binding {
+    Binding { shown, what, keys }
+}
+
+const VIEWS: Binding = bind(
+    "1 to 5, Tab, Left, Right",
+    "nodes, domains, channels, links, events",
+    &[
+        (KeyCode::Char('1'), Key::View(0)),
+        (KeyCode::Char('2'), Key::View(1)),
+        (KeyCode::Char('3'), Key::View(2)),
+        (KeyCode::Char('4'), Key::View(3)),
+        (KeyCode::Char('5'), Key::View(4)),
+        (KeyCode::Tab, Key::NextView),
+        (KeyCode::Right, Key::NextView),
+        (KeyCode::BackTab, Key::PreviousView),
+        (KeyCode::Left, Key::PreviousView),
+    ],
+);
+
+const MOVING: &[(KeyCode, Key)] = &[
+    (KeyCode::Up, Key::Up),
+    (KeyCode::Down, Key::Down),
+    (KeyCode::PageUp, Key::PageUp),
+    (KeyCode::PageDown, Key::PageDown),
+    (KeyCode::Home, Key::First),
+    (KeyCode::End, Key::Last),
+];
+
+const FIND: Binding =
+    bind("/", "show rows with a word only; Esc ends that", &[(KeyCode::Char('/'), Key::Find)]);
+
+const PAUSING: Binding = bind(
+    "p, r",
+    "pause, resume the domain (with --steer)",
+    &[(KeyCode::Char('p'), Key::Steer(Action::Pause)), (KeyCode::Char('r'), Key::Steer(Action::Resume))],
+);
+
+const KILLING: Binding = bind(
+    "k",
+    "kill the domain, after a question (with --steer)",
+    &[(KeyCode::Char('k'), Key::Steer(Action::Kill))],
+);
+
+const HELP: Binding =
+    bind("?, h", "this help", &[(KeyCode::Char('?'), Key::Help), (KeyCode::Char('h'), Key::Help)]);
+
+/// The keys in lists.
+pub(super) const IN_LISTS: &[Binding] = &[
+    VIEWS,
+    bind("Up, Down, Page, Home, End", "select a row", MOVING),
+    bind(
+        "Enter",
+        "details of a node, domain, channel or link, and what a domain wrote",
+        &[(KeyCode::Enter, Key::Open)],
+    ),
+    FIND,
+    bind("s", "sort domains and channels by something else", &[(KeyCode::Char('s'), Key::Sort)]),
+    PAUSING,
+    KILLING,
+    HELP,
+    bind("q, Esc, Ctrl-C", "leave", &[(KeyCode::Char('q'), Key::Quit), (KeyCode::Esc, Key::Clear)]),
+];
+
+/// The keys in details.
+pub(super) const IN_DETAILS: &[Binding] = &[
+    bind("Up, Down, Page, Home, End", "scroll", MOVING),
+    bind(
+        "q, Esc, Enter, Backspace",
+        "back to the list",
+        &[
+            (KeyCode::Char('q'), Key::Back),
+            (KeyCode::Esc, Key::Back),
+            (KeyCode::Enter, Key::Back),
+            (KeyCode::Backspace, Key::Back),
+        ],
+    ),
+    VIEWS,
+    PAUSING,
+    KILLING,
+    HELP,
+    bind("Ctrl-C", "leave", &[]),
+];
+
+/// What a key does where these are bound.
+pub(super) fn meaning(bindings: &[Binding], code: KeyCode) -> Option<Key> {
+    let mut keys = bindings.iter().flat_map(|binding| binding.keys);
+    keys.find(|(bound, _)| *bound == code).map(|(_, key)| *key)
+}
