@@ -31,7 +31,8 @@ impl Terminal {
     /// When there are no pseudo-terminals.
     #[must_use]
     pub fn start(machine: &Machine, words: &[&str], controlling: bool) -> Terminal {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+            .expect("a pseudo-terminal");
         grantpt(&master).and_then(|()| unlockpt(&master)).expect("ours");
         let name = ptsname(&master, Vec::new()).expect("a name").into_string().expect("text");
         let no_control = OFlags::NOCTTY.bits() as i32;

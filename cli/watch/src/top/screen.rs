@@ -1,10 +1,12 @@
 //! The terminal, for as long as the screen is shown.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
+use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 use ratatui::crossterm::terminal::disable_raw_mode;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -24,11 +26,21 @@ const PACE: Duration = Duration::from_millis(250);
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The terminal is as before when this is dropped, whatever the reason. A panic gives it back too, before it is told.
-struct Screen;
+struct Screen {
+    /// Never dropped: it would complain on standard error of a terminal that is gone, which is where that goes.
+    terminal: ManuallyDrop<DefaultTerminal>,
+}
+
+impl Screen {
+    fn new() -> io::Result<Screen> {
+        Ok(Screen { terminal: ManuallyDrop::new(ratatui::try_init()?) })
+    }
+}
 
 impl Drop for Screen {
     fn drop(&mut self) {
         // A terminal that is gone cannot be given back.
+        let _ = self.terminal.show_cursor();
         let _ = ratatui::try_restore();
     }
 }
@@ -45,15 +57,14 @@ pub(super) fn run(keeper: &Keeper, mut app: App) -> Result<(), Failure> {
     let asker = Asker::start(keeper).map_err(Failure::system("start a thread"))?;
     let (sender, inputs) = channel();
     end_on_signals_and_hangup(sender.clone()).map_err(Failure::system("listen for signals"))?;
-    let mut terminal = ratatui::try_init().map_err(Failure::system("set up the terminal"))?;
-    let _screen = Screen;
+    let mut screen = Screen::new().map_err(Failure::system("set up the terminal"))?;
     read_terminal(sender).map_err(Failure::system("start a thread"))?;
     loop {
         if let Some(text) = asker.said() {
             app.say(text);
         }
         let (picture, written) = (keeper.picture(), asker.written());
-        match terminal.draw(|frame| draw::screen(frame, &mut app, &picture, &written)) {
+        match screen.terminal.draw(|frame| draw::screen(frame, &mut app, &picture, &written)) {
             Ok(_) => {}
             Err(error) if is_gone(&error) => return Ok(()),
             Err(error) => return Err(Failure::system("write to the terminal")(error)),
