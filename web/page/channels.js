@@ -27,6 +27,11 @@ const ways = (value) => (row) => {
   const [forth, back] = [value(row.forth ?? {}), value(row.back ?? {})];
   return `${forth} / ${back}`;
 };
+/** Messages on their way; estimated while something passes, for the two ends are not looked at at the same moment. */
+const waiting = (flow) => {
+  if (flow.depth === null || flow.depth === undefined) return '–';
+  return flow.depth_exact ? format.about(flow.depth) : `≈ ${format.about(flow.depth)}`;
+};
 const pair = (row, name) => (row.forth?.[name] ?? 0) + (row.back?.[name] ?? 0);
 
 export const CHANNEL_COLUMNS = [
@@ -36,7 +41,7 @@ export const CHANNEL_COLUMNS = [
   { key: 'transport', title: 'By', minor: true, cell: (row) => transport(row.transport) },
   { key: 'rate', title: 'Messages', sort: 'rate', number: true, cell: ways((flow) => format.perSecond(flow.per_s)) },
   { key: 'bytes', title: 'Bytes', sort: 'bytes', number: true, minor: true, cell: ways((flow) => format.bytesPerSecond(flow.bytes_per_s)) },
-  { key: 'depth', title: 'Waiting', sort: 'depth', number: true, cell: ways((flow) => format.about(flow.depth)) },
+  { key: 'depth', title: 'Waiting', sort: 'depth', number: true, cell: ways(waiting) },
   { key: 'credit', title: 'Credit', number: true, minor: true, draw: (td, row) => {
     const slots = pair(row, 'slots');
     meter(td, slots ? pair(row, 'credit') / slots : 0, slots ? `${format.about(row.forth?.credit)} / ${format.about(row.back?.credit)}` : '–', 'wide');
@@ -46,13 +51,13 @@ export const CHANNEL_COLUMNS = [
 ];
 
 /** The view. */
-export function channels(root, { live, query }) {
+export function channels(root, { live, query, readdress }) {
   const node = query.get('node');
   const only = node ? h('a', { class: 'chip', href: '#/channels', title: 'Show those of all nodes' }, `of ${node} ✕`) : null;
   const table = new Table(live, {
-    title: 'Channels', base: { view: 'channels', ...(node ? { node } : {}) }, columns: CHANNEL_COLUMNS, query, hash: 'channels', filter: 'Filter by program, domain or node', extra: only, empty: 'No channel is open.',
+    title: 'Channels', base: { view: 'channels', ...(node ? { node } : {}) }, columns: CHANNEL_COLUMNS, query, readdress, hash: 'channels', filter: 'Filter by program, domain or node', extra: only, empty: 'No channel is open.',
   });
-  const legend = h('p', { class: 'faint legend' }, 'Of two numbers the first is from the end that connected to the one that accepted, the second the way back. Credit is the room that a sender has left; a stall is a message that found none, a sleep a receiver that had nothing to do.');
+  const legend = h('p', { class: 'faint legend' }, 'Of two numbers the first is from the end that connected to the one that accepted, the second the way back. Waiting is what was sent and not received yet: ≈ stands before what the sender knew of it last, – where that cannot be told. Credit is the room that a sender knew of last; a stall is a message that found none, a sleep a receiver that had nothing to do.');
   root.append(table.node, legend);
   return { key: (event) => table.key(event), stop: () => table.stop() };
 }

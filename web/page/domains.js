@@ -45,7 +45,7 @@ export const DOMAIN_COLUMNS = [
 ];
 
 /** The view. */
-export function domains(root, { live, query }) {
+export function domains(root, { live, query, readdress }) {
   const chosen = { node: query.get('node') ?? '', state: query.get('state') ?? 'live' };
   const nodes = h('select', { 'aria-label': 'Node' });
   const states = h('select', { 'aria-label': 'State' }, [['live', 'running'], ['ended', 'ended'], ['all', 'all']].map(([value, title]) => h('option', { value, selected: value === chosen.state }, title)));
@@ -54,7 +54,7 @@ export function domains(root, { live, query }) {
     base: () => ({ view: 'domains', state: chosen.state, ...(chosen.node ? { node: chosen.node } : {}) }),
     columns: [...DOMAIN_COLUMNS, { key: 'since', title: 'Age', sort: 'since', number: true, minor: true, cell: (row) => format.duration((row.ended_ms ?? live.now() ?? 0) - row.since_ms) }],
     href: (row) => `#/domain/${row.key}`,
-    query, hash: 'domains', filter: 'Filter by program, id or node', extra: [states, nodes], empty: 'No domains. Start an image with the button above.',
+    query, readdress, hash: 'domains', filter: 'Filter by program, id or node', extra: [states, nodes], empty: 'No domains. Start an image with the button above.',
   });
   const again = (name, value) => {
     chosen[name] = value;

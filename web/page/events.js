@@ -41,9 +41,9 @@ export function eventColumns(live) {
 }
 
 /** The view. */
-export function events(root, { live, query }) {
+export function events(root, { live, query, readdress }) {
   const table = new Table(live, {
-    title: 'Events', base: { view: 'events' }, columns: eventColumns(live), query, hash: 'events', filter: 'Filter by kind, node, domain or text', empty: 'Nothing has happened yet.',
+    title: 'Events', base: { view: 'events' }, columns: eventColumns(live), query, readdress, hash: 'events', filter: 'Filter by kind, node, domain or text', empty: 'Nothing has happened yet.',
   });
   root.append(table.node);
   const ages = setInterval(() => table.show(), 2000);

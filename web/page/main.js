@@ -43,6 +43,8 @@ const banner = h('div', { class: 'banner', role: 'alert', hidden: true });
 const links = new Map();
 let view = null;
 let place = null;
+/** The hash of which the view is shown. */
+let shown = null;
 
 function nav() {
   const list = h('ul');
@@ -106,6 +108,9 @@ function here() {
 }
 
 function go() {
+  // Of two steps in quick succession each has an event, and both find the second: made twice, the view would lose the focus.
+  if (location.hash === shown) return;
+  shown = location.hash;
   const { parts, query } = here();
   const [name = '', id] = parts;
   const known = PLACES.find((each) => each.name === name);
@@ -127,7 +132,7 @@ function go() {
     main.append(h('p', { class: 'notice' }, 'There is no such view. ', h('a', { href: '#/' }, 'Back to the map')));
     return;
   }
-  view = make(main, { live, id, query, go: (hash) => { location.hash = hash; }, retitle });
+  view = make(main, { live, id, query, go: (hash) => { location.hash = hash; }, retitle, readdress });
   if (!same) main.focus({ preventScroll: true });
 }
 
@@ -135,6 +140,13 @@ function retitle(name) {
   document.title = `${name} · Tombolo`;
   const heading = crumbs.querySelector('h1');
   if (heading) text(heading, name);
+}
+
+/** Keeps in the address what a view shows, unless a step has been made to another: the view is left when the step's event comes. */
+function readdress(hash) {
+  if (location.hash !== shown) return;
+  history.replaceState(null, '', hash);
+  shown = location.hash;
 }
 
 /** What is wrong, in one sentence, or null. */

@@ -43,12 +43,12 @@ const HOLDER_COLUMNS = [
 ];
 
 /** The view. */
-export function memory(root, { live, query }) {
+export function memory(root, { live, query, readdress }) {
   let region = query.get('region');
   let holders = null;
   const place = h('div', { class: 'below' });
   const table = new Table(live, {
-    title: 'Regions', base: { view: 'regions' }, columns: REGION_COLUMNS, href: (row) => `#/memory?region=${encodeURIComponent(row.key)}`, query, hash: 'memory', filter: 'Filter by node, program or domain', empty: 'No domain has made a region.',
+    title: 'Regions', base: { view: 'regions' }, columns: REGION_COLUMNS, href: (row) => `#/memory?region=${encodeURIComponent(row.key)}`, query, readdress, hash: 'memory', filter: 'Filter by node, program or domain', empty: 'No domain has made a region.',
   });
   const look = (id) => {
     region = id;

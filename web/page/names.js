@@ -29,7 +29,7 @@ const COLUMNS = [
 ];
 
 /** The view. */
-export function names(root, { live, query }) {
+export function names(root, { live, query, readdress }) {
   const chosen = { scope: query.get('scope') ?? 'machine' };
   // What is typed is part of a name unless it is a pattern already.
   let search = () => query.get('filter') ?? '';
@@ -39,7 +39,7 @@ export function names(root, { live, query }) {
   };
   const scopes = h('select', { 'aria-label': 'Scope' });
   const table = new Table(live, {
-    title: 'Names', base: () => ({ view: 'names', scope: chosen.scope, pattern: pattern() }), columns: COLUMNS, query, hash: 'names', filter: 'Find names: part of one, or a pattern with *', extra: scopes, empty: 'No names in this scope.',
+    title: 'Names', base: () => ({ view: 'names', scope: chosen.scope, pattern: pattern() }), columns: COLUMNS, query, readdress, hash: 'names', filter: 'Find names: part of one, or a pattern with *', extra: scopes, empty: 'No names in this scope.',
   });
   search = () => table.search;
   root.append(table.node);

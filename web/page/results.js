@@ -198,7 +198,7 @@ export function draw(found) {
 }
 
 /** The view. */
-export function results(root, { query }) {
+export function results(root, { query, readdress }) {
   let stopped = false;
   const choice = h('select', { 'aria-label': 'Results' });
   const about = h('p', { class: 'faint data' });
@@ -224,7 +224,7 @@ export function results(root, { query }) {
     }
   };
   choice.addEventListener('change', () => {
-    history.replaceState(null, '', `#/results?file=${encodeURIComponent(choice.value)}`);
+    readdress(`#/results?file=${encodeURIComponent(choice.value)}`);
     show(choice.value);
   });
   ask('/api/results').then(({ results: found }) => {

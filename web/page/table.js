@@ -10,8 +10,8 @@ const PAGE = 100;
  * there is little room. `href(row)` is where a row leads. `extra` are more controls.
  */
 export class Table {
-  constructor(live, { title, base, columns, href = null, query = null, hash = null, filter = null, extra = null, empty, page = PAGE, onrow = null, heading = null, headline = null, sort = null }) {
-    Object.assign(this, { live, base, columns, href, hash, empty, page, onrow });
+  constructor(live, { title, base, columns, href = null, query = null, hash = null, readdress = null, filter = null, extra = null, empty, page = PAGE, onrow = null, heading = null, headline = null, sort = null }) {
+    Object.assign(this, { live, base, columns, href, hash, readdress, empty, page, onrow });
     this.sort = query?.get('sort') ?? sort;
     this.descending = query ? query.get('desc') === '1' : sort !== null;
     this.offset = Math.max(0, Number(query?.get('offset')) || 0);
@@ -104,7 +104,7 @@ export class Table {
     }
     this.query = query;
     const said = query.toString();
-    history.replaceState(null, '', `#/${this.hash}${said ? `?${said}` : ''}`);
+    this.readdress(`#/${this.hash}${said ? `?${said}` : ''}`);
   }
 
   turn(by) {
