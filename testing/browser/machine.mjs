@@ -330,10 +330,8 @@ test('everything can be reached by keys', async ({ page, machine, steer }) => {
     await at(where);
   }
   await page.waitForSelector('article.node .name');
-  await eventually('an arrow goes to a node', async () => {
-    await page.keyboard.press('ArrowDown');
-    return (await page.evaluate(() => document.activeElement.className)).includes('name');
-  });
+  await page.keyboard.press('ArrowDown');
+  check((await page.evaluate(() => document.activeElement.className)).includes('name'), 'an arrow goes to a node');
   await page.keyboard.press('Enter');
   await at('#/node/');
   await page.keyboard.press('Escape');
@@ -368,6 +366,78 @@ test('everything can be reached by keys', async ({ page, machine, steer }) => {
   check(await page.evaluate(() => document.activeElement.closest('.skip, .brand, main') !== null), 'Tab begins at the top or in the content');
   await stop(job);
 });
+
+test('of two steps at once the last is shown, once, and has the focus', async ({ page, steer }) => {
+  await page.goto(`${steer.address}/#/domains`);
+  await page.waitForSelector('main table');
+  await page.evaluate(() => {
+    const main = document.querySelector('main');
+    const clear = main.replaceChildren;
+    window.made = 0;
+    main.replaceChildren = (...nodes) => {
+      window.made += 1;
+      clear.apply(main, nodes);
+    };
+    // Both before the event of the first comes.
+    for (const key of ['g', 'b', 'g', 'm']) document.body.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
+  });
+  await page.waitForSelector('article.node .name');
+  await page.keyboard.press('ArrowDown');
+  const focused = () => page.evaluate(() => document.activeElement.className);
+  check((await focused()).includes('name'), `an arrow goes to a node, and not to ${await focused()}`);
+  // Whatever was still to be done for the steps is done by now.
+  await page.evaluate(() => new Promise((resolve) => { setTimeout(resolve, 100); }));
+  check((await focused()).includes('name'), 'the node keeps the focus');
+  const made = await page.evaluate(() => window.made);
+  check(made === 1, `${made} views were made`);
+});
+
+test('a view that is left does not take the address back', async ({ page, steer }) => {
+  await page.goto(`${steer.address}/#/domains`);
+  await page.waitForSelector('main th button');
+  await page.evaluate(() => {
+    location.hash = '#/events';
+    // The step's event is still to come, and what is pressed is written into the address.
+    document.querySelector('main th button').click();
+  });
+  await page.waitForSelector('main table caption >> text=Events', { state: 'attached' });
+  check(page.url().endsWith('#/events'), `the address is ${page.url()}`);
+});
+
+test('a job is started on two nodes, with an environment and files, and all of it is stopped', async ({ page, machine, steer }) => {
+  await page.goto(`${steer.address}/#/`);
+  await page.waitForSelector('article.node');
+  await page.keyboard.press('s');
+  const dialog = page.getByRole('dialog');
+  await dialog.waitFor();
+  await eventually('images', async () => (await dialog.locator('#image option').count()) > 1);
+  const value = await dialog.locator('#image option', { hasText: 'communities' }).getAttribute('value');
+  await dialog.locator('#image').selectOption(value);
+  await dialog.locator('#arguments').fill('--rmat 19 --workers none');
+  await dialog.locator('summary').click();
+  await dialog.getByLabel('host', { exact: true }).fill('2');
+  await dialog.getByLabel('arm0', { exact: true }).fill('1');
+  await dialog.getByLabel('Environment').fill('COLOUR=blue');
+  await dialog.getByLabel('Files of the host that the job may use').fill(`${machine.folder}:rw`);
+  await picture(page, 'start-job');
+  await dialog.getByRole('button', { name: 'Start', exact: true }).click();
+  await page.waitForURL(/#\/domain\//);
+  const job = page.url().split('/').at(-1);
+  const ranks = async () => (await machine.json('ps')).domains.filter((each) => each.parent === job);
+  const found = await eventually('three domains', async () => {
+    const all = await ranks();
+    return all.length === 3 ? all : null;
+  }, 40);
+  check(found.map((each) => each.node).sort().join() === 'arm0,host,host', JSON.stringify(found));
+  const onHost = found.find((each) => each.node === 'host');
+  const environment = readFileSync(`/proc/${onHost.pid}/environ`, 'utf8').split('\0');
+  check(environment.includes('TOMBOLO_SIZE=3') && environment.includes('COLOUR=blue'), environment.join(' '));
+  check(environment.some((each) => each.startsWith('TOMBOLO_FILES=')), 'files are granted');
+  await page.getByRole('button', { name: 'Stop all' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Stop all' }).click();
+  await page.waitForSelector('.head .state-badge[data-state=failed]');
+  await eventually('the end of all', async () => (await ranks()).length === 0);
+}, { seconds: 120 });
 
 test('dark and light, and what was chosen is remembered', async ({ browser, steer }) => {
   const page = await open(browser, { colorScheme: 'light' });

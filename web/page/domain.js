@@ -14,6 +14,9 @@ import { CHANNEL_COLUMNS } from './channels.js';
 import { REGION_COLUMNS } from './memory.js';
 import { confirm, deed } from './dialog.js';
 
+/** Of more children the output is on their own pages. */
+const MAX_OUTPUTS = 8;
+
 class DomainView {
   constructor(root, { live, id, retitle }) {
     Object.assign(this, { live, id, retitle });
@@ -36,11 +39,13 @@ class DomainView {
       new Chart(live, { part, measure: 'memory', title: 'Memory', unit: format.bytes, binary: true }),
     ]);
     this.output = new Output(live, { view: 'output', domain: id }, 'Output');
+    this.childOutputs = h('div', { class: 'page' });
+    this.children = new Map();
     this.channels = new Table(live, { title: 'Channels of the domain', headline: 'Channels', base: { view: 'channels', domain: id }, columns: CHANNEL_COLUMNS, empty: 'It has no channel open.', page: 50 });
     this.regions = new Table(live, { title: 'Memory of the domain', headline: 'Memory', base: { view: 'regions', domain: id }, columns: REGION_COLUMNS, href: (row) => `#/memory?region=${encodeURIComponent(row.key)}`, empty: 'It holds no regions.', page: 50 });
     this.body = h('div', { class: 'page', hidden: true },
       h('section', { class: 'panel head' }, h('header', null, this.badge, this.title, bar), this.facts.node),
-      this.output.node, this.charts.node,
+      this.output.node, this.childOutputs, this.charts.node,
       this.channels.node, this.regions.node);
     root.append(this.note, this.body);
     this.watch = live.watch({ view: 'domain', domain: id }, (watch) => this.show(watch));
@@ -83,8 +88,12 @@ class DomainView {
     facts.put('Output', row.output_bytes === undefined ? null : format.bytes(row.output_bytes));
     facts.put('Started by', row.parent ? link(row.parent) : null);
     const children = row.children ?? [];
+    this.showOutputs(children);
     facts.put('Children', children.length ? children.slice(0, 40).flatMap((child, index) => [index ? ', ' : '', link(child)]).concat(children.length > 40 ? [` and ${children.length - 40} more`] : []) : null);
     facts.put('Job', this.jobs?.order.some((name) => name === `job/${this.id}` || name === `job/${this.id}/figure`) ? h('a', { href: `#/job/${this.id}` }, 'how far it is, and what it finds') : null);
+    const all = children.length > 0;
+    text(this.buttons.get('stop').button.lastChild, all ? 'Stop all' : 'Stop');
+    this.buttons.get('stop').bound.title = all ? 'Ask it and what it started to end, and end them if they do not (x)' : 'Ask it to end, and end it if it does not (x)';
     const { button } = this.buttons.get('pause');
     if (button.dataset.paused !== String(row.paused)) {
       button.dataset.paused = String(row.paused);
@@ -93,6 +102,16 @@ class DomainView {
     }
     for (const { bound } of this.buttons.values()) bound.show();
     this.ages();
+  }
+
+  /** What a job's domains write is each one's own. */
+  showOutputs(children) {
+    for (const child of children) {
+      if (this.children.has(child) || this.children.size >= MAX_OUTPUTS) continue;
+      const output = new Output(this.live, { view: 'output', domain: child }, `Output of ${child}`);
+      this.children.set(child, output);
+      this.childOutputs.append(output.node);
+    }
   }
 
   ages() {
@@ -115,7 +134,9 @@ class DomainView {
   async halt() {
     const grace = h('input', { id: 'grace', type: 'number', min: 0, max: 600, step: 'any', value: 5, inputmode: 'decimal' });
     const field = h('div', { class: 'fields' }, h('label', { for: 'grace' }, 'Seconds until it is killed'), grace);
-    if (!await confirm(`Stop ${this.named()}?`, 'It is asked to end (SIGTERM), and killed if it has not after a while.', 'Stop it', { field })) return;
+    const children = this.row?.children?.length ?? 0;
+    const about = children ? `It is asked to end (SIGTERM), and killed if it has not after a while. The ${format.several(children, 'domain')} that it started end with it.` : 'It is asked to end (SIGTERM), and killed if it has not after a while.';
+    if (!await confirm(`Stop ${this.named()}?`, about, children ? 'Stop all' : 'Stop it', { field })) return;
     await deed(() => ask('/api/stop', { domain: this.id, grace_ms: Math.round(Number(grace.value) * 1000) }), `${this.id} is asked to end`);
   }
 
@@ -159,7 +180,7 @@ class DomainView {
 
   stop() {
     this.live.listeners.delete(this.tick);
-    for (const part of [this.watch, this.jobs, this.charts, this.output, this.channels, this.regions]) part.stop();
+    for (const part of [...this.children.values(), this.watch, this.jobs, this.charts, this.output, this.channels, this.regions]) part.stop();
   }
 }
 

@@ -59,6 +59,8 @@ pub struct Options {
     pub steer: bool,
     /// Images, and folders of images, that pages can start.
     pub images: Vec<PathBuf>,
+    /// The program `tombolo`, which starts jobs.
+    pub command: PathBuf,
     /// A folder of results of `tombolo bench`.
     pub results: Option<PathBuf>,
 }

@@ -11,12 +11,13 @@ use tombolo_web::{Options as WebOptions, ServeError, Server};
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
+use tombolo_cli_common::programs;
 
 /// Shows a machine in a browser, live
 ///
 /// Prints a link to open on this computer: nodes with their processors, links and what goes over them, domains with their output,
 /// channels, memory, names, events. Only processes of the same user who have the link's token are answered. The page only looks;
-/// with --steer it can also start domains, pause, end, repeat and move them, and set frequencies. What it started ends with this
+/// with --steer it can also start jobs, pause, end, repeat and move domains, and set frequencies. What it started ends with this
 /// command. It goes on when the machine goes down, and shows the next of that name.
 ///
 /// /metrics is for Prometheus, with the token as bearer.
@@ -76,6 +77,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
             port: options.port,
             steer: options.steer,
             images,
+            command: programs::front()?,
             results: options.results.clone(),
         },
     )

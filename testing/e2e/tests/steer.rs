@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tombolo_e2e::web::{Answer, Web};
-use tombolo_e2e::{Machine, MachineFile, eventually, image, restartable_actor_image};
+use tombolo_e2e::{Machine, MachineFile, eventually, host_actor, image, restartable_actor_image};
 
 fn path(path: &Path) -> &str {
     path.to_str().expect("a path of text")
@@ -55,6 +55,62 @@ fn a_domain_that_can_be_restarted_is_moved_to_another_instruction_set() {
     assert_eq!(web.stop().status, 0);
     assert!(eventually(|| machine.domains_on("s390x-user").is_empty()), "it goes on without who moved it");
     machine.down();
+}
+
+#[test]
+fn a_job_has_its_ranks_its_environment_and_its_files_and_is_stopped_whole() {
+    let machine = Machine::up(&MachineFile::host());
+    let actor = host_actor();
+    let web = Web::start(&machine, &["--steer", "--images", path(&actor)]);
+    let start = |ranks: Value| {
+        let job = json!({
+            "image": actor, "arguments": ["sleep", "600"], "ranks": ranks, "environment": {"COLOUR": "blue"},
+            "grants": [format!("{}:rw", machine.folder().display())],
+        });
+        web.post("/api/start", &job)
+    };
+    let actors = || {
+        machine.processes("sleep 600").into_iter().filter(|pid| environment(*pid).contains("TOMBOLO_RANK="))
+    };
+    let job = start(json!([{"node": "host", "count": 2}])).ok()["domain"].as_str().expect("an id").to_owned();
+    let mut ranks = Vec::new();
+    assert!(eventually(|| {
+        let all = machine.json(&["ps"]);
+        let all = all["domains"].as_array().expect("a list");
+        ranks = all.iter().filter(|domain| domain["parent"] == job.as_str()).cloned().collect();
+        ranks.len() == 2
+    }));
+    for rank in &ranks {
+        let mut output = web.look(&json!([{"id": "o", "view": "output", "domain": rank["id"]}]));
+        let _ = output.until("its output", |message| message.to_string().contains("sleeping"));
+    }
+    assert_eq!(actors().count(), 2);
+    for pid in actors() {
+        let environment = environment(pid);
+        assert!(
+            environment.contains("TOMBOLO_SIZE=2\0") && environment.contains("COLOUR=blue\0"),
+            "{environment}"
+        );
+        assert!(environment.contains("TOMBOLO_FILES="), "{environment}");
+    }
+    let _ = web.post("/api/stop", &json!({"domain": job})).ok();
+    assert!(eventually(|| actors().count() == 0), "all of it is stopped");
+
+    // What is wrong is said at once.
+    assert!(refusal(&start(json!([{"node": "mars", "count": 1}])), 404).contains("mars"));
+    assert!(refusal(&start(json!([{"node": "host", "count": 0}])), 400).contains("from 1 to 4096"));
+
+    // It ends with the server that started it.
+    let _ = start(json!([{"node": "host", "count": 3}])).ok();
+    assert!(eventually(|| actors().count() == 3));
+    assert_eq!(web.stop().status, 0);
+    assert!(eventually(|| machine.domains_on("host").is_empty()));
+    machine.down();
+}
+
+/// The environment that a process was started with; nothing of one that is gone.
+fn environment(pid: i32) -> String {
+    String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()).into_owned()
 }
 
 /// A sysfs of as many processors as there are here, as a kernel with frequencies to set shows it.

@@ -1,6 +1,7 @@
 //! What is asked for once.
 
 mod images;
+mod job;
 mod results;
 mod steer;
 mod suggest;

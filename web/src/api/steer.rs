@@ -1,5 +1,6 @@
 //! What changes something. That the server was started to steer was seen to before ([`crate::guard`]).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tombolo::observe::Frequency;
 use tombolo::{DomainId, SpawnOptions};
 
+use super::job::{Job, Ranks};
 use super::{Answer, FRESH, Problem, ask, body, json, suggest};
 use crate::server::Site;
 use crate::view;
@@ -32,6 +34,13 @@ struct Start {
     #[serde(default)]
     arguments: Vec<String>,
     directory: Option<String>,
+    /// For a job: how many domains where. Without any it is one domain, on `node`.
+    #[serde(default)]
+    ranks: Vec<Ranks>,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+    #[serde(default)]
+    grants: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -106,13 +115,24 @@ fn grace(ms: Option<u64>) -> Duration {
 
 /// `POST /api/start`
 pub(super) async fn start(State(site): State<Arc<Site>>, request: Request) -> Answer {
-    let Start { image, node, arguments, directory } = body(request).await?;
+    let Start { image, node, arguments, directory, ranks, environment, grants } = body(request).await?;
     let found = site.images.find(&site.options.images, &image).await?;
-    let node = match node {
-        Some(node) => node,
-        None => suggest::best(&site.keeper.fresh(FRESH).await.seen, &found)?.node,
+    let mut options = if ranks.is_empty() {
+        if !grants.is_empty() {
+            return Err(Problem::bad_request("grants are for jobs: say in `ranks` how many domains where"));
+        }
+        let node = match node {
+            Some(node) => node,
+            None => suggest::best(&site.keeper.fresh(FRESH).await.seen, &found)?.node,
+        };
+        let options = SpawnOptions::image(&found.path).on(node).args(arguments);
+        environment.into_iter().fold(options, |options, (name, value)| options.env(name, value))
+    } else {
+        let job = Job { ranks, environment, grants };
+        job.check(&site.keeper.fresh(FRESH).await.seen, &found)?;
+        let image = std::path::absolute(&found.path).unwrap_or(found.path);
+        job.spawn(&site.options.command, &image, arguments)
     };
-    let mut options = SpawnOptions::image(&found.path).on(node).args(arguments);
     if let Some(directory) = directory.filter(|directory| !directory.is_empty()) {
         options = options.directory(directory);
     }
