@@ -14,6 +14,9 @@ use crate::workspace::{Workspace, capture, execute};
 /// Writes the generated files anew.
 #[derive(Args)]
 pub(crate) struct Options {
+    /// Only these files, as paths in the tree
+    files: Vec<String>,
+
     /// Write nothing; fail when a file is stale
     #[arg(long)]
     check: bool,
@@ -86,8 +89,12 @@ const GENERATORS: &[Generator] = &[
 
 /// Writes what is stale, or only says so.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
+    if let Some(unknown) = options.files.iter().find(|file| !GENERATORS.iter().any(|it| it.path == *file)) {
+        return Err(Failure::Found(format!("{unknown} is not generated")));
+    }
     let mut stale = 0;
-    for generator in GENERATORS {
+    let wanted = |path: &str| options.files.is_empty() || options.files.iter().any(|file| file == path);
+    for generator in GENERATORS.iter().filter(|generator| wanted(generator.path)) {
         let Some(text) = fresh_text(workspace, generator)? else { continue };
         stale += 1;
         if options.check {
