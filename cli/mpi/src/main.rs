@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tombolo_cli_common::arguments::{Global, STYLES};
 use tombolo_cli_common::{compilers, context, failure, input, output, signals};
+use tombolo_mpi::job::clean_after;
 
 /// The whole command line: this program is run by `tombolo` with its own.
 #[derive(Parser, Debug)]
@@ -25,6 +26,9 @@ struct Arguments {
 enum Command {
     Mpirun(mpirun::Options),
     Mpicc(mpicc::Options),
+    /// Removes what an mpirun leaves that is killed: it starts this by itself
+    #[command(hide = true)]
+    MpirunCleaner,
 }
 
 fn main() -> ExitCode {
@@ -32,6 +36,10 @@ fn main() -> ExitCode {
     tombolo_cli_common::run(&arguments.global, |context| match arguments.command {
         Command::Mpirun(options) => mpirun::run(context, &options).map(|()| 0),
         Command::Mpicc(options) => mpicc::run(context, &options).map(|()| 0),
+        Command::MpirunCleaner => {
+            clean_after(std::io::stdin().lock(), || context.attach_running().ok());
+            Ok(0)
+        }
     })
 }
 

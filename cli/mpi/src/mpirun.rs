@@ -11,7 +11,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tombolo::{Child, Exit, NodeInfo};
 use tombolo_mpi::environment::{Environment, SharedMemory};
-use tombolo_mpi::job::{Control, Job, JobError, JobOptions, Outcome, Part, RankName, Stdin, Watcher};
+use tombolo_mpi::job::{
+    Cleaner, Control, Job, JobError, JobOptions, Outcome, Part, RankName, Stdin, Watcher,
+};
 use tombolo_mpi::placement::{Order, Placement, PlacementError, place};
 use tombolo_mpi::program::Program;
 
@@ -251,7 +253,11 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     };
     let names = nodes.iter().map(|node| node.name.clone()).collect();
     let printer = Arc::new(Mutex::new(Printer::new(show, names, context.colour)));
-    let job = Job::new(domain.clone())?;
+    let mut job = Job::new(domain.clone())?;
+    match cleaner(context) {
+        Ok(cleaner) => job = job.with_cleaner(cleaner),
+        Err(error) => context.say(format!("warning: files of MPICH may stay if this is killed: {error}")),
+    }
     watch_signals(job.control())?;
     let (printing, control) = (Arc::clone(&printer), job.control());
     domain.on_output(move |id, stream, bytes| {
@@ -284,6 +290,15 @@ fn refusal(error: impl Into<JobError>) -> Failure {
         JobError::Placement(PlacementError::Machine(error)) | JobError::Machine(error) => error.into(),
         other => other.into(),
     }
+}
+
+/// This program once more, to remove what this one cannot if it is killed.
+fn cleaner(context: &Context) -> std::io::Result<Cleaner> {
+    let mut command = std::process::Command::new(std::env::current_exe()?);
+    if let Some(machine) = &context.machine {
+        command.args(["--machine", machine]);
+    }
+    Cleaner::start(command.arg("mpirun-cleaner"))
 }
 
 /// Ends the job when the user wants it ended.

@@ -4,6 +4,7 @@
 //! and the last that calls `MPI_Finalize` removes it. One that is killed does not.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
@@ -14,8 +15,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tombolo::{Domain, DomainId, Error, Exit, NodeInfo, SpawnOptions};
 use tombolo_machine::Kit;
-
-use super::Watcher;
 
 /// Where programs of the host, and those emulated on it, have their shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -42,13 +41,24 @@ impl WorldFiles {
         WorldFiles(space.bytes().fold(BASIS, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(PRIME)))
     }
 
+    /// As it is displayed.
+    pub(super) fn parse(text: &str) -> Option<WorldFiles> {
+        u32::from_str_radix(text, 16).ok().map(WorldFiles)
+    }
+
     /// Whose a file is; none if no MPICH names one like this.
     fn owner(file: &str) -> Option<WorldFiles> {
         let (world, node) = KINDS.iter().find_map(|kind| file.strip_prefix(kind))?.split_once('_')?;
-        let files = WorldFiles(u32::from_str_radix(world, 16).ok()?);
+        let files = WorldFiles::parse(world)?;
         // As printf writes them, and no other way.
         let is_node = node.parse::<u32>().is_ok_and(|number| number.to_string() == node);
-        (is_node && format!("{:x}", files.0) == world).then_some(files)
+        (is_node && files.to_string() == world).then_some(files)
+    }
+}
+
+impl fmt::Display for WorldFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
     }
 }
 
@@ -136,7 +146,7 @@ fn mapped(maps: &str) -> impl Iterator<Item = PathBuf> + '_ {
 pub(super) fn clean_nodes(
     domain: &Domain,
     nodes: BTreeMap<usize, (&NodeInfo, BTreeSet<WorldFiles>)>,
-    watcher: &dyn Watcher,
+    note: &dyn Fn(&str),
 ) {
     let (done, outcomes) = mpsc::channel();
     let mut waited_for: BTreeSet<String> = BTreeSet::new();
@@ -152,7 +162,7 @@ pub(super) fn clean_nodes(
     }
     drop(done);
     let stays = |node: &str, why: &str| {
-        watcher.note(&format!("files of MPICH may stay in {SHARED_MEMORY} of {node}: {why}"));
+        note(&format!("files of MPICH may stay in {SHARED_MEMORY} of {node}: {why}"));
     };
     let deadline = Instant::now() + PATIENCE;
     while let Ok((node, outcome)) = outcomes.recv_timeout(deadline.saturating_duration_since(Instant::now()))
@@ -183,7 +193,7 @@ fn clean_node(domain: &Domain, node: &NodeInfo, worlds: &BTreeSet<WorldFiles>) -
 
 /// What a shell does to remove the files of worlds, and says nothing.
 fn script(worlds: &BTreeSet<WorldFiles>) -> String {
-    let worlds: Vec<String> = worlds.iter().map(|files| format!("{:x}", files.0)).collect();
+    let worlds: Vec<String> = worlds.iter().map(WorldFiles::to_string).collect();
     let [shm, vci] = KINDS.map(|kind| format!("{SHARED_MEMORY}/{kind}${{world}}_*"));
     format!("for world in {}; do rm -f {shm} {vci} || exit; done 2>/dev/null", worlds.join(" "))
 }

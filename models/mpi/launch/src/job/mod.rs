@@ -1,5 +1,6 @@
 //! A job: its ranks from the first start to the last end, on whatever nodes.
 
+mod cleaner;
 mod ending;
 mod leftovers;
 mod run;
@@ -18,6 +19,7 @@ use crate::environment::{Environment, MissingMpi};
 use crate::placement::PlacementError;
 use crate::program::{Program, ProgramError};
 
+pub use cleaner::{Cleaner, clean_after};
 pub use ending::{Outcome, RankEnd};
 
 /// Ranks that run one program.
@@ -152,6 +154,7 @@ pub struct Job {
     domain: Domain,
     set: WaitSet,
     control: Control,
+    cleaner: Option<Cleaner>,
 }
 
 impl Job {
@@ -162,7 +165,13 @@ impl Job {
     pub fn new(domain: Domain) -> Result<Job, Error> {
         let set = WaitSet::new()?;
         let control = Control(Arc::new(ControlState { waker: set.waker(), signal: AtomicU8::new(0) }));
-        Ok(Job { domain, set, control })
+        Ok(Job { domain, set, control, cleaner: None })
+    }
+
+    /// The same with a process that removes what stays in shared memory when this one is killed.
+    #[must_use]
+    pub fn with_cleaner(self, cleaner: Cleaner) -> Job {
+        Job { cleaner: Some(cleaner), ..self }
     }
 
     /// What ends it from elsewhere.
@@ -180,6 +189,10 @@ impl Job {
         run::Running::new(self, options, watcher).run()
     }
 }
+
+const SIGKILL: u8 = 9;
+const SIGPIPE: u8 = 13;
+const SIGTERM: u8 = 15;
 
 fn unpoisoned<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // What is kept so is whole after each step.

@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 
 use tombolo::{Child, Domain, Error, Exit, Fault, Ready, SideStream, Token, WaitSet};
 
-use super::ending::{Cause, Ending, Outcome, RankEnd};
+use super::cleaner::Cleaner;
+use super::ending::{Cause, Ending, Order, Outcome, RankEnd};
 use super::leftovers::{WorldFiles, clean_host, clean_nodes, job_name};
 use super::services::Services;
 use super::start::{check_count, check_part, mapping, start_all, starts};
-use super::{Control, Job, JobError, JobOptions, Part, RankName, Watcher, how, signal_name, who};
+use super::{
+    Control, Job, JobError, JobOptions, Part, RankName, SIGPIPE, SIGTERM, Watcher, how, signal_name, who,
+};
 use crate::placement::find;
 use crate::pmi::{Event, MemberId, Phase, Server, SpawnCommand, WorldId};
 use crate::program::Program;
@@ -34,9 +37,6 @@ const MAX_OUTGOING_BYTES: usize = 256 << 10;
 /// The status of a job that took too long, as of the command `timeout`.
 const TIMED_OUT_STATUS: u8 = 124;
 
-const SIGTERM: u8 = 15;
-const SIGPIPE: u8 = 13;
-
 struct Rank {
     name: RankName,
     node: usize,
@@ -45,6 +45,8 @@ struct Rank {
     side: Option<SideStream>,
     outgoing: VecDeque<u8>,
     exit: Option<Exit>,
+    /// It has called for the end of the job: how it ends itself explains nothing.
+    aborted: bool,
     /// Its world could not be started as a whole: how it ends is nobody's fault.
     given_up: bool,
 }
@@ -69,6 +71,7 @@ pub(super) struct Running<'a> {
     watcher: &'a dyn Watcher,
     server: Server,
     services: Services,
+    cleaner: Option<Cleaner>,
     /// By the number of the member of the process manager.
     ranks: Vec<Rank>,
     tokens: HashMap<Token, Of>,
@@ -82,7 +85,7 @@ pub(super) struct Running<'a> {
 
 impl<'a> Running<'a> {
     pub(super) fn new(job: Job, options: &'a JobOptions, watcher: &'a dyn Watcher) -> Running<'a> {
-        let Job { domain, set, control } = job;
+        let Job { domain, set, control, cleaner } = job;
         let server = Server::new(&job_name(domain.id()));
         Running {
             services: Services::new(domain.names()),
@@ -92,6 +95,7 @@ impl<'a> Running<'a> {
             options,
             watcher,
             server,
+            cleaner,
             ranks: Vec::new(),
             tokens: HashMap::new(),
             ending: None,
@@ -105,6 +109,9 @@ impl<'a> Running<'a> {
     pub(super) fn run(mut self) -> Result<Outcome, JobError> {
         let ended = self.until_ended();
         self.clean();
+        if let Some(Err(error)) = self.cleaner.take().map(Cleaner::dismiss) {
+            self.watcher.note(&format!("the process that removes files of MPICH has failed: {error}"));
+        }
         ended?;
         let ranks = self.ranks.iter().map(|rank| RankEnd {
             name: rank.name,
@@ -151,7 +158,19 @@ impl<'a> Running<'a> {
                 nodes.entry(rank.node).or_insert_with(|| (node, BTreeSet::new())).1.insert(files);
             }
         }
-        clean_nodes(&self.domain, nodes, self.watcher);
+        clean_nodes(&self.domain, nodes, &|text| self.watcher.note(text));
+    }
+
+    /// Tells the cleaner of a world that is about to be started.
+    fn note_world(&mut self, world: WorldId, parts: &[Part]) {
+        let (Some(cleaner), Some(space)) = (&mut self.cleaner, self.server.space(world)) else { return };
+        let used: BTreeSet<usize> = parts.iter().flat_map(|part| part.nodes.iter().copied()).collect();
+        let nodes = used.iter().filter_map(|index| self.options.nodes.get(*index));
+        let machines = nodes.filter(|node| node.kind == "vm").map(|node| &*node.name);
+        if let Err(error) = cleaner.note_world(WorldFiles::of(space), machines) {
+            self.watcher.note(&format!("files of MPICH may stay if this is killed: {error}"));
+            self.cleaner = None;
+        }
     }
 
     fn node_name(&self, node: usize) -> String {
@@ -175,7 +194,8 @@ impl<'a> Running<'a> {
             .enumerate()
             .flat_map(|(appnum, part)| part.nodes.iter().map(move |_| appnum))
             .collect();
-        let (_, members) = self.server.add_world(&appnums, mapping(parts), preput);
+        let (world, members) = self.server.add_world(&appnums, mapping(parts), preput);
+        self.note_world(world, parts);
         let job = format!("job-{}", self.domain.id());
         let starts =
             starts(parts, &self.options.nodes, self.worlds, (&job, self.options.stdin), self.watcher);
@@ -214,6 +234,7 @@ impl<'a> Running<'a> {
                 side,
                 outgoing: VecDeque::new(),
                 exit: None,
+                aborted: false,
                 given_up: false,
             });
         }
@@ -230,7 +251,11 @@ impl<'a> Running<'a> {
     /// Waits for what happens next, and takes it in.
     fn turn(&mut self) -> Result<(), JobError> {
         let left = self.options.timeout.map(|timeout| timeout.saturating_sub(self.began.elapsed()));
-        match self.set.wait(left.filter(|_| self.ending.is_none()).unwrap_or(AWHILE).min(AWHILE)) {
+        let left = match &self.ending {
+            None => left,
+            Some(ending) => ending.hold(),
+        };
+        match self.set.wait(left.unwrap_or(AWHILE).min(AWHILE)) {
             Ok(Ready::Side(token) | Ready::Child(token)) => self.happened(token)?,
             Ok(_) => {}
             Err(Error::TimedOut { .. }) => {}
@@ -247,6 +272,7 @@ impl<'a> Running<'a> {
             let why = format!("the job did not end within {} s", timeout.as_secs_f64());
             self.end(Cause::Order, why, TIMED_OUT_STATUS, SIGTERM, GRACE);
         }
+        self.end_others(SIGTERM, GRACE);
         Ok(())
     }
 
@@ -311,7 +337,7 @@ impl<'a> Running<'a> {
                             "{} asks its process manager, and does not read what it is answered",
                             self.who(member.0)
                         );
-                        self.abort(why, 1);
+                        self.abort(member.0, Cause::Abort, why, 1);
                     }
                 }
                 Event::Began(member) => self.began(member.0),
@@ -334,18 +360,27 @@ impl<'a> Running<'a> {
                 Event::Abort(member, code, _) => {
                     // A job that was called off did not end well, whatever it is called.
                     let status = if code & 0xff == 0 { 1 } else { (code & 0xff) as u8 };
-                    self.abort(format!("{} called MPI_Abort({code})", self.who(member.0)), status);
+                    let cause = Cause::of_abort(code);
+                    let did = match cause {
+                        Cause::MpiError => format!("met an error in MPI that ends it (code {code})"),
+                        _ => format!("called MPI_Abort({code})"),
+                    };
+                    self.abort(member.0, cause, format!("{} {did}", self.who(member.0)), status);
                 }
                 Event::Broken(member, refusal) => {
-                    self.abort(format!("{} cannot be served: {refusal}", self.who(member.0)), 1);
+                    let why = format!("{} cannot be served: {refusal}", self.who(member.0));
+                    self.abort(member.0, Cause::Abort, why, 1);
                 }
             }
         }
         Ok(())
     }
 
-    fn abort(&mut self, why: String, status: u8) {
-        self.end(Cause::Abort, why, status, SIGTERM, GRACE);
+    /// A rank cannot go on. It is ended at once: MPICH returns from `MPI_Abort`, into a program that may not expect that.
+    fn abort(&mut self, index: usize, cause: Cause, why: String, status: u8) {
+        self.ranks[index].aborted = true;
+        self.kill(index, SIGTERM, GRACE);
+        self.end(cause, why, status, SIGTERM, GRACE);
     }
 
     /// A rank begins to use MPI: those of its world that ended without will not come.
@@ -390,12 +425,13 @@ impl<'a> Running<'a> {
         self.ranks[index].exit = Some(exit.clone());
         let (how, status) = how(&exit);
         self.watcher.note(&format!("{} {how}", self.who(index)));
-        if self.ranks[index].given_up {
+        let rank = &self.ranks[index];
+        if rank.given_up || rank.aborted || self.ending.as_ref().is_some_and(|ending| ending.caused(&exit)) {
             return Ok(());
         }
         if status != 0 {
             let why = format!("{} {how}{}", self.who(index), self.when(index));
-            self.end(cause(&exit), why, status, SIGTERM, GRACE);
+            self.end(Cause::of_exit(&exit), why, status, SIGTERM, GRACE);
         } else if self.server.phase(MemberId(index)) != Phase::Finalized {
             let inside = |member: &MemberId| {
                 self.ranks.get(member.0).is_some_and(Rank::lives)
@@ -422,16 +458,26 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Notes why the job is over, unless it is over already, and asks all ranks to end.
+    /// Notes why the job is over, and asks all ranks to end, unless it may turn out that another one is the reason.
     fn end(&mut self, cause: Cause, why: String, status: u8, signal: u8, grace: Duration) {
-        if let Some(ending) = &mut self.ending {
-            return ending.explain(cause, why, status);
+        match &mut self.ending {
+            Some(ending) => ending.explain(cause, why, status),
+            None => {
+                let living = self.ranks.iter().filter(|rank| rank.lives() && !rank.aborted).count();
+                self.ending = Some(Ending::new(cause, why, status, living));
+            }
         }
-        let living: Vec<usize> = (0..self.ranks.len()).filter(|index| self.ranks[*index].lives()).collect();
-        // Whoever called for it is none of the others.
-        let others = living.len().saturating_sub(usize::from(cause == Cause::Abort));
-        self.ending = Some(Ending::new(cause, why, status, others));
-        living.into_iter().for_each(|index| self.kill(index, signal, grace));
+        self.end_others(signal, grace);
+    }
+
+    /// Asks all ranks to end once the job is over and the reason is as clear as it gets.
+    fn end_others(&mut self, signal: u8, grace: Duration) {
+        let Some(ending) = &mut self.ending else { return };
+        if ending.order.is_some() || ending.hold().is_some_and(|left| !left.is_zero()) {
+            return;
+        }
+        ending.order = Some(Order { signal, grace, since: Instant::now() });
+        (0..self.ranks.len()).for_each(|index| self.kill(index, signal, grace));
     }
 
     fn kill(&self, index: usize, signal: u8, grace: Duration) {
@@ -508,14 +554,5 @@ impl<'a> Running<'a> {
         };
         check_part(&part, nodes)?;
         Ok(part)
-    }
-}
-
-fn cause(exit: &Exit) -> Cause {
-    match exit {
-        // What we ask for ourselves, once the job is over, explains nothing.
-        Exit::Signalled { signal } if *signal != SIGTERM => Cause::Death,
-        Exit::NodeLost { .. } => Cause::Death,
-        _ => Cause::Status,
     }
 }

@@ -1,0 +1,132 @@
+//! A process that removes what MPICH keeps in shared memory when `mpirun` is killed and cannot do it.
+//!
+//! `mpirun` starts it, tells it over a pipe of each world and of the virtual machines that have ranks, and says when it has removed all
+//! by itself. A pipe that ends without that word is the end of `mpirun`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, BufRead, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use tombolo::Domain;
+
+use super::leftovers::{WorldFiles, clean_host, clean_nodes};
+
+const WORLD: &str = "world";
+const NODE: &str = "node";
+const DONE: &str = "done";
+
+/// Pauses between removals. The monitor ends the ranks of an `mpirun` that is gone; one that had only just begun may make its file
+/// after the first.
+const PAUSES: [Duration; 4] =
+    [Duration::ZERO, Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(2)];
+
+/// The process, as `mpirun` has it.
+#[derive(Debug)]
+pub struct Cleaner {
+    process: Child,
+    input: ChildStdin,
+}
+
+impl Cleaner {
+    /// Starts it by this command, which is to call [`clean_after`] on its standard input. It is in a process group of its own, so that
+    /// what ends that of `mpirun` does not end it too.
+    ///
+    /// # Errors
+    /// Of the system, when it cannot be started.
+    pub fn start(command: &mut Command) -> io::Result<Cleaner> {
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut process = command.process_group(0).current_dir("/").spawn()?;
+        let input = process.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        Ok(Cleaner { process, input })
+    }
+
+    /// Tells it of a world, and of the virtual machines that have ranks of it.
+    pub(super) fn note_world<'a>(
+        &mut self,
+        world: WorldFiles,
+        nodes: impl IntoIterator<Item = &'a str>,
+    ) -> io::Result<()> {
+        let mut lines = format!("{WORLD} {world}\n");
+        for node in nodes {
+            lines += &format!("{NODE} {node}\n");
+        }
+        self.input.write_all(lines.as_bytes())
+    }
+
+    /// Ends it: there is nothing left for it to do.
+    pub(super) fn dismiss(mut self) -> io::Result<()> {
+        writeln!(self.input, "{DONE}")?;
+        drop(self.input);
+        self.process.wait().map(drop)
+    }
+}
+
+/// What it has been told.
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Told {
+    worlds: BTreeSet<WorldFiles>,
+    nodes: BTreeSet<String>,
+}
+
+/// What is to be removed; none if `mpirun` has done it.
+fn listen(input: impl BufRead) -> Option<Told> {
+    let mut told = Told::default();
+    for line in input.lines().map_while(Result::ok) {
+        match line.split_once(' ') {
+            Some((WORLD, world)) => told.worlds.extend(WorldFiles::parse(world)),
+            Some((NODE, node)) => drop(told.nodes.insert(node.to_owned())),
+            _ if line == DONE => return None,
+            _ => {}
+        }
+    }
+    Some(told)
+}
+
+/// Waits for the end of an `mpirun` that tells of its worlds by `input`, and removes their files if it did not. `attach` is asked for
+/// the machine when there are virtual machines among its nodes.
+pub fn clean_after(input: impl BufRead, attach: impl FnOnce() -> Option<Domain>) {
+    let Some(told) = listen(input) else { return };
+    for pause in PAUSES {
+        std::thread::sleep(pause);
+        // What cannot be removed now may be later, and there is nobody to tell.
+        let _ = clean_host(&told.worlds);
+    }
+    if told.nodes.is_empty() {
+        return;
+    }
+    let Some(domain) = attach() else { return };
+    let Ok(nodes) = domain.nodes() else { return };
+    let of_job = nodes.iter().filter(|node| node.up && told.nodes.contains(&node.name));
+    let files: BTreeMap<_, _> =
+        of_job.enumerate().map(|(index, node)| (index, (node, told.worlds.clone()))).collect();
+    clean_nodes(&domain, files, &|_| {});
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_without_a_word_leaves_everything_to_be_removed() {
+        let world = WorldFiles::of("tombolo-0.1.329-0");
+        let said = format!("world {world}\nnode arm0\nworld nonsense\nnode arm1\n");
+        let told = listen(said.as_bytes()).expect("it was not dismissed");
+        assert_eq!(told.worlds, BTreeSet::from([world]));
+        assert_eq!(told.nodes, ["arm0", "arm1"].map(str::to_owned).into());
+        assert_eq!(listen(format!("{said}done\n").as_bytes()), None);
+        assert_eq!(listen("".as_bytes()), Some(Told::default()));
+    }
+
+    #[test]
+    fn it_is_told_by_a_pipe_and_dismissed() {
+        let folder = std::env::temp_dir().join(format!("tombolo-cleaner-{}", std::process::id()));
+        let mut cleaner = Cleaner::start(Command::new("tee").arg(&folder)).expect("tee");
+        cleaner.note_world(WorldFiles::of("x"), ["arm0"]).expect("it listens");
+        cleaner.dismiss().expect("it ends");
+        let told = std::fs::read_to_string(&folder).expect("what it was told");
+        assert_eq!(told, format!("world {}\nnode arm0\ndone\n", WorldFiles::of("x")));
+        std::fs::remove_file(&folder).expect("it is ours");
+    }
+}
