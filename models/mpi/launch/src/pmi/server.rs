@@ -305,13 +305,16 @@ impl Server {
             return Err(Refusal::Version(shown(version.as_bytes())));
         }
         let member = &mut self.members[id.0];
-        if member.phase == Phase::Inside {
-            return Err(Refusal::Order { command: "init".into(), when: "after 'init'" });
+        if member.in_barrier {
+            return Err(Refusal::Order { command: "init".into(), when: "while it is in a barrier" });
         }
-        member.phase = Phase::Inside;
+        // MPICH asks again for each of several MPI sessions, whether it has said that it is done with the one before or not.
+        let before = std::mem::replace(&mut member.phase, Phase::Inside);
         // Of 1.2 it would need only threads in barriers of groups, which MPICH does without.
         self.say(id, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1");
-        self.events.push_back(Event::Began(id));
+        if before != Phase::Inside {
+            self.events.push_back(Event::Began(id));
+        }
         Ok(())
     }
 
