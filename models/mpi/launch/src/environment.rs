@@ -248,7 +248,18 @@ impl Environment {
             Some(before) => format!("{before}:{library}"),
             None => library.to_owned(),
         };
-        all.set(NAME, all_of_them);
+        if node.kind == "user" {
+            // The emulator is a program of the host, whose loader would look for the library of another processor.
+            const FOR_EMULATED: &str = "QEMU_SET_ENV";
+            let own = format!("{NAME}={all_of_them}");
+            all.set(
+                FOR_EMULATED,
+                all.get(FOR_EMULATED).map_or(own.clone(), |before| format!("{before},{own}")),
+            );
+            all.remove(NAME);
+        } else {
+            all.set(NAME, all_of_them);
+        }
     }
 
     /// Where a node's MPI is, as it sees it.
@@ -281,6 +292,13 @@ struct Variables {
 impl Variables {
     fn get(&self, name: &str) -> Option<&str> {
         self.list.iter().find(|(of, _)| of == name).map(|(_, value)| value.as_str())
+    }
+
+    fn remove(&mut self, name: &str) {
+        if let Some(at) = self.list.iter().position(|(of, _)| of == name) {
+            let (name, value) = self.list.remove(at);
+            self.bytes -= name.len() + value.len();
+        }
     }
 
     fn set(&mut self, name: &str, value: String) {
@@ -392,7 +410,8 @@ mod tests {
             ("FI_LOG_LEVEL", Some("warn")),
             ("FI_PROVIDER_PATH", Some("/opt/tombolo/mpi/fi")),
             ("LD_LIBRARY_PATH", Some("/opt/tombolo/mpi/lib")),
-            ("LD_PRELOAD", Some("/opt/tombolo/mpi/lib/libtombolo-yield.so")),
+            ("LD_PRELOAD", None),
+            ("QEMU_SET_ENV", Some("LD_PRELOAD=/opt/tombolo/mpi/lib/libtombolo-yield.so")),
             ("QEMU_LD_PREFIX", with.1.join("mpi/aarch64").to_str()),
         ] {
             assert_eq!(value(&user, name), expected, "{name}");
@@ -422,6 +441,10 @@ mod tests {
             preloaded.starts_with("/mine.so:") && preloaded.ends_with("libtombolo-yield.so"),
             "{preloaded}"
         );
+        let given = with.0.with(&pairs(&[("LD_PRELOAD", "/theirs.so"), ("QEMU_SET_ENV", "A=b")]));
+        let (user, _) = given.on(&node("user", Isa::Aarch64), false);
+        let expected = "A=b,LD_PRELOAD=/theirs.so:/opt/tombolo/mpi/lib/libtombolo-yield.so";
+        assert_eq!((value(&user, "QEMU_SET_ENV"), value(&user, "LD_PRELOAD")), (Some(expected), None));
         let kernel = with.0.with(&pairs(&[("TOMBOLO_YIELD", "kernel")]));
         let (host, _) = kernel.on(&node("host", Isa::X86_64), false);
         assert_eq!(value(&host, "LD_PRELOAD"), Some("/mine.so"));
