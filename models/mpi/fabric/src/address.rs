@@ -59,14 +59,14 @@ mod tests {
         let address = Address { endpoint: 0x0102_0304_0506_0708, domain: 0x1112_1314_1516_1718 };
         let bytes = address.to_bytes();
         let golden = [
-            0x6f, 0x74, 0x2d, 0x66, 1, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13,
+            0x6f, 0x74, 0x2d, 0x66, 2, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13,
             0x12, 0x11,
         ];
         assert_eq!(bytes, golden);
         assert_eq!(Address::from_bytes(&bytes), Some(address));
         assert_eq!(Address::from_bytes(&bytes[..23]), None);
         let mut other = bytes;
-        other[4] = 2;
+        other[4] = 1;
         assert_eq!(Address::from_bytes(&other), None);
         assert_eq!(Address::parse(&address.to_string()), Some(address));
         assert_eq!(Address::parse("tombolo://1@2"), None);

@@ -117,6 +117,12 @@ impl<M> Matching<M> {
         self.unexpected.remove(index)
     }
 
+    /// Where the message is that a peer has offered by this operation of its.
+    pub(crate) fn find_offered(&self, peer: u32, op: u64) -> Option<usize> {
+        let is_it = |message: &Unexpected| matches!(message.body, Body::There(theirs) if theirs == op);
+        self.unexpected.iter().position(|message| message.peer == peer && is_it(message))
+    }
+
     pub(crate) fn claim(&mut self, context: usize, index: usize) {
         if let Some(message) = self.unexpected.remove(index) {
             self.claimed.insert(context, message);

@@ -3,7 +3,7 @@
 use tombolo::{Draft, Message};
 
 /// What this version of the protocol is called: also the first word of an address.
-pub(crate) const PROTOCOL: u64 = 0x0000_0001_662d_746f;
+pub(crate) const PROTOCOL: u64 = 0x0000_0002_662d_746f;
 
 /// Flags of the first word.
 pub(crate) mod flag {
@@ -41,6 +41,7 @@ pub(crate) mod kind {
     pub(crate) const ATOMIC: u8 = 16;
     pub(crate) const REACH: u8 = 17;
     pub(crate) const REACHABLE: u8 = 18;
+    pub(crate) const WITHDRAW: u8 = 19;
 }
 
 /// The first word of a message.
@@ -217,6 +218,8 @@ pub(crate) enum Control {
     Free { chunk: u16 },
     /// An operation of the peer is over.
     Done { theirs: u64, status: Status },
+    /// A message of the sender is not to be received any more, unless it has been already.
+    Withdraw { ours: u64 },
     /// So much of what was sent has been taken up by receives.
     Credit { bytes: u64, messages: u64 },
     /// Chunks lie in this region, which the peer may read.
@@ -260,6 +263,8 @@ pub(crate) enum Status {
     NoSuchOperation,
     /// Nobody wants the message.
     Discarded,
+    /// The message has been taken back by its sender.
+    Withdrawn,
 }
 
 impl Status {
@@ -274,6 +279,7 @@ impl Status {
             2 => Status::NoAccess,
             3 => Status::NoSuchOperation,
             4 => Status::Discarded,
+            5 => Status::Withdrawn,
             _ => return Err(Malformed),
         })
     }
@@ -284,7 +290,10 @@ impl Control {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Control::Free { .. } | Control::StageReady { .. } => 8,
-            Control::Done { .. } | Control::Reach { .. } | Control::Reachable { at: None, .. } => 16,
+            Control::Done { .. }
+            | Control::Withdraw { .. }
+            | Control::Reach { .. }
+            | Control::Reachable { at: None, .. } => 16,
             Control::Reachable { at: Some(_), .. } => 56,
             Control::Credit { .. } | Control::Stage { .. } => 24,
             Control::Hello { .. } | Control::Accept { .. } => 32,
@@ -307,6 +316,10 @@ impl Control {
             Control::Done { theirs, status } => {
                 writer.word(Head { small: status.number(), ..Head::new(kind::DONE) }.word());
                 writer.word(*theirs);
+            }
+            Control::Withdraw { ours } => {
+                writer.word(Head::new(kind::WITHDRAW).word());
+                writer.word(*ours);
             }
             Control::Credit { bytes, messages } => {
                 let words = [Head::new(kind::CREDIT).word(), *bytes, *messages];
@@ -357,6 +370,7 @@ impl Control {
             }
             kind::FREE => Control::Free { chunk: head.small },
             kind::DONE => Control::Done { theirs: reader.word()?, status: Status::of_number(head.small)? },
+            kind::WITHDRAW => Control::Withdraw { ours: reader.word()? },
             kind::CREDIT => Control::Credit { bytes: reader.word()?, messages: reader.word()? },
             kind::STAGE => {
                 let capability = reader.word()?;
@@ -418,7 +432,7 @@ mod tests {
             write: true,
             more: 2,
         };
-        let golden: [(Control, &[u64]); 10] = [
+        let golden: [(Control, &[u64]); 12] = [
             (Control::Reach { key: 7 }, &[17, 7]),
             (Control::Reachable { key: 7, at: None }, &[18, 7]),
             (Control::Reachable { key: 7, at: Some(at) }, &[0x2_0005_0012, 7, 3, 8192, 16, 5, 100]),
@@ -426,6 +440,8 @@ mod tests {
             (Control::Accept { theirs: 3, ours: 4, length: 5 }, &[5, 3, 4, 5]),
             (Control::Free { chunk: 0x102 }, &[0x0102_0008]),
             (Control::Done { theirs: 6, status: Status::NoAccess }, &[0x0002_0009, 6]),
+            (Control::Done { theirs: 6, status: Status::Withdrawn }, &[0x0005_0009, 6]),
+            (Control::Withdraw { ours: 6 }, &[19, 6]),
             (Control::Credit { bytes: 1, messages: 2 }, &[10, 1, 2]),
             (Control::Stage { capability: 8, chunk_bytes: 65536, chunks: 16 }, &[0x0010_000b, 8, 65536]),
             (Control::StageReady { ready: true }, &[0x0001_000c]),

@@ -131,6 +131,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
                         self.core.came_into(multi, &mut done);
                         done
                     }
+                    Op::Withdrawn { .. } => continue,
                 };
                 self.core.fail(done, failure);
             }

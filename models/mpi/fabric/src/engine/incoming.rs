@@ -10,7 +10,7 @@ use tombolo::Message;
 
 use super::outgoing::{From, Stream};
 use super::peer::Staging;
-use super::{CREDIT_BYTES, CREDIT_MESSAGES, Core, Done, Op};
+use super::{CREDIT_BYTES, CREDIT_MESSAGES, Core, Done, Op, Wanted};
 
 /// What a peer may have waiting for it here. Nobody who keeps to the protocol comes near.
 const MAX_WAITING: usize = 1 << 16;
@@ -99,6 +99,10 @@ impl<V, M: Memory> Core<V, M> {
         state.kept_messages += 1;
         if state.kept_bytes > CREDIT_BYTES || state.kept_messages > CREDIT_MESSAGES {
             return Err(Malformed);
+        }
+        // It is delivered: what is asked for is not whether a receive has got it.
+        if let Some(theirs) = envelope.ack {
+            self.tell(peer, Control::Done { theirs, status: Status::Done });
         }
         self.matching(envelope.tagged).keep(Unexpected { peer, envelope: *envelope, length, body });
         Ok(())
@@ -192,22 +196,24 @@ impl<V, M: Memory> Core<V, M> {
             self.fail(done, failure);
             return None;
         }
-        let memory = posted.memory.part(posted.used, expected);
         let multi = posted.multi;
-        let left = match multi {
+        let wanted = Wanted { tag: posted.tag, ignore: posted.ignore, source: posted.source };
+        let (memory, left) = match multi {
             Some(id) => {
+                let memory = posted.memory.part(posted.used, expected);
                 if let Some(multi) = self.multis.get_mut(id).filter(|_| expected > 0) {
                     multi.coming += 1;
                 }
-                self.used_up(posted, expected, &mut done)
+                (memory, self.used_up(posted, expected, &mut done))
             }
-            None => None,
+            // All of it, for it may have to wait for another message.
+            None => (posted.memory, None),
         };
         if expected == 0 {
             self.finish(done);
             self.tell(peer, Control::Done { theirs, status: Status::Done });
         } else {
-            let op = Op::Receiving { peer, theirs, expected, arrived: 0, memory, multi, done };
+            let op = Op::Receiving { peer, theirs, expected, arrived: 0, memory, multi, done, wanted };
             let ours = self.ops.insert(op);
             self.tell(peer, Control::Accept { theirs, ours, length: expected as u64 });
         }
@@ -461,6 +467,9 @@ impl<V, M: Memory> Core<V, M> {
         let at = peer as usize;
         match control {
             Control::Accept { theirs: op, ours: theirs, length } => {
+                if self.refuse_withdrawn(peer, op, theirs) {
+                    return Ok(());
+                }
                 let Some(Op::Sending { peer: to, payload: Some(payload), .. }) = self.ops.get_mut(op) else {
                     return Err(Malformed);
                 };
@@ -481,12 +490,17 @@ impl<V, M: Memory> Core<V, M> {
             }
             Control::Done { theirs: op, status } => {
                 match self.ops.get_mut(op) {
-                    Some(Op::Receiving { .. }) | None => return Err(Malformed),
                     Some(asked) if asked.peer() != peer => return Err(Malformed),
+                    Some(Op::Receiving { arrived: 0, .. }) if status == Status::Withdrawn => {
+                        self.receive_anew(op);
+                        return Ok(());
+                    }
+                    Some(Op::Receiving { .. }) | None => return Err(Malformed),
                     Some(_) => {}
                 }
                 self.over(peer, op, status);
             }
+            Control::Withdraw { ours: theirs } => self.let_go(peer, theirs),
             Control::Credit { bytes, messages } => {
                 let state = &mut self.peers[at];
                 state.credit_bytes = state.credit_bytes.saturating_add(bytes);
@@ -526,6 +540,7 @@ impl<V, M: Memory> Core<V, M> {
             Status::NoKey => Some(Failure::NoKey),
             Status::NoAccess => Some(Failure::NoAccess),
             Status::NoSuchOperation => Some(Failure::NoSuchOperation),
+            Status::Withdrawn => Some(Failure::Canceled),
         };
         let done = match self.ops.remove(op) {
             Some(Op::Sending { done, .. }) => done,
@@ -533,7 +548,7 @@ impl<V, M: Memory> Core<V, M> {
                 self.answered(peer);
                 done
             }
-            Some(Op::Receiving { .. }) | None => return,
+            Some(Op::Receiving { .. } | Op::Withdrawn { .. }) | None => return,
         };
         match failure {
             None => self.finish(done),

@@ -9,8 +9,10 @@ mod post;
 mod remote;
 #[cfg(test)]
 mod tests;
+mod withdraw;
 
 use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use tombolo::WaitSet;
 
@@ -53,6 +55,9 @@ const MAX_BACKLOG: usize = 4096;
 /// Messages taken from a link before the others have their turn.
 const BATCH: usize = 16;
 
+/// Turns of all links in one call of [`Engine::progress`], at most: enough for what the ring of a link holds.
+const MAX_TURNS: u32 = 32;
+
 /// Calls of [`Engine::progress`] between two looks at what happens beside links, while little else does.
 const CALLS_PER_EVENT: u32 = 64;
 
@@ -81,11 +86,24 @@ pub(crate) enum Op<M> {
         memory: M,
         multi: Option<u64>,
         done: Done,
+        wanted: Wanted,
     },
     /// Bytes come that were asked for.
     Fetching { peer: u32, arrived: usize, memory: M, done: Done },
     /// A peer has been asked to do something, and says when it has.
     Asked { peer: u32, done: Done },
+    /// A message that its program has taken back, and which the peer has not let go of yet.
+    Withdrawn { peer: u32 },
+}
+
+/// What a receive takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) tag: u64,
+    /// Bits of the tag that do not matter.
+    pub(crate) ignore: u64,
+    /// From whom, or [`NO_ADDRESS`] from anybody.
+    pub(crate) source: u64,
 }
 
 impl<M> Op<M> {
@@ -94,7 +112,8 @@ impl<M> Op<M> {
             Op::Sending { peer, .. }
             | Op::Receiving { peer, .. }
             | Op::Fetching { peer, .. }
-            | Op::Asked { peer, .. } => *peer,
+            | Op::Asked { peer, .. }
+            | Op::Withdrawn { peer } => *peer,
         }
     }
 }
@@ -180,6 +199,10 @@ pub(crate) struct Core<V, M> {
     pools: Vec<Pool>,
     /// Peers with something to send.
     active: Vec<u32>,
+    /// Sends that are being taken back, and since when.
+    withdrawing: Vec<(u64, Instant)>,
+    /// How long their peers may take to let go of them.
+    withdrawal_patience: Duration,
     /// Peers without a link, until it is certain that none is on its way.
     leaving: Vec<u32>,
     sent: VecDeque<Completion>,
@@ -247,6 +270,8 @@ impl<N: Net, M: Memory> Engine<N, M> {
             direct: true,
             pools: Vec::new(),
             active: Vec::new(),
+            withdrawing: Vec::new(),
+            withdrawal_patience: withdraw::PATIENCE,
             leaving: Vec::new(),
             sent: VecDeque::new(),
             received: VecDeque::new(),
@@ -337,8 +362,29 @@ impl<N: Net, M: Memory> Engine<N, M> {
     }
 
     /// Does what can be done now: takes what has come, and sends what found no room before. Says whether anything came.
+    ///
+    /// What peers ask of memory here concerns nobody who calls this. While that is all that comes it is served on, for who calls may
+    /// give the processor to others before the next call, and peers wait for as long as that takes.
     #[inline]
     pub fn progress(&mut self) -> bool {
+        let came = self.turn();
+        if came && self.has_nothing_to_tell() {
+            for _ in 1..MAX_TURNS {
+                if !(self.turn() && self.has_nothing_to_tell()) {
+                    break;
+                }
+            }
+        }
+        came
+    }
+
+    #[inline]
+    fn has_nothing_to_tell(&self) -> bool {
+        self.core.sent.is_empty() && self.core.received.is_empty()
+    }
+
+    #[inline]
+    fn turn(&mut self) -> bool {
         let mut came = false;
         let mut index = 0;
         while let Some(link) = self.net.hot_link(index) {
@@ -368,6 +414,9 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
         if !self.core.leaving.is_empty() {
             self.part_from_leaving();
+        }
+        if !self.core.withdrawing.is_empty() {
+            self.core.give_up_withdrawing(Instant::now());
         }
         came
     }

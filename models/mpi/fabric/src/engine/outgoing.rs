@@ -8,8 +8,8 @@ use crate::wire::{Envelope, Head, Writer, flag, kind};
 use super::peer::Staging;
 use super::{Core, Done, Engine, INJECT_BYTES, INLINE_BYTES, Op, PART_BYTES};
 
-/// Messages of a peer's queues that are sent before the other peers have their turn.
-const TURN: usize = 64;
+/// Messages of a peer's queues that are sent before the other peers have their turn: as many as a link has slots.
+const TURN: usize = 256;
 
 /// What a peer is asked for before it has answered.
 const MAX_OUTSTANDING: u32 = 8192;
@@ -28,6 +28,11 @@ pub(crate) enum Pending<M> {
 }
 
 impl<M> Pending<M> {
+    /// Whether it is a message that its program knows by that context.
+    pub(super) fn is_message_of(&self, context: usize) -> bool {
+        matches!(self, Pending::Message { done: Some(done), .. } if done.completion.context == context)
+    }
+
     /// What is to be told when it will never be sent. Of reads and atomic operations the operation itself tells.
     pub(super) fn given_up(self) -> Option<Done> {
         match self {

@@ -250,30 +250,11 @@ impl<N: Net, M: Memory> Engine<N, M> {
             return Ok(());
         }
         if self.core.matching(tagged).has_unexpected() {
-            self.receive_kept(tagged, posted);
+            self.core.receive_kept(tagged, posted);
         } else {
             self.core.matching(tagged).post(posted);
         }
         Ok(())
-    }
-
-    /// Gives a receive what has come already, and posts it if it takes more.
-    #[inline(never)]
-    fn receive_kept(&mut self, tagged: bool, posted: Posted<M>) {
-        let mut left = Some(posted);
-        while let Some(posted) = left.take() {
-            match self.core.find_kept(tagged, posted.tag, posted.ignore, posted.source) {
-                Some(index) => {
-                    if let Some(message) = self.core.matching(tagged).take(index) {
-                        left = self.core.deliver_kept(posted, message);
-                    }
-                }
-                None => {
-                    self.core.matching(tagged).post(posted);
-                    return;
-                }
-            }
-        }
     }
 
     /// Looks for a tagged message that has come and that nobody has asked for; a completion tells what was found.
@@ -323,8 +304,13 @@ impl<N: Net, M: Memory> Engine<N, M> {
         true
     }
 
-    /// Takes back the receive with that context, if no message has come for it. Whether there was one.
+    /// Takes back the receive with that context, if no message has come for it, or else the send with that context, if its message
+    /// has not been received. Whether there was one; a completion tells, as ever, what became of it.
     pub fn cancel(&mut self, context: usize) -> bool {
+        self.cancel_receive(context) || self.core.cancel_send(context)
+    }
+
+    fn cancel_receive(&mut self, context: usize) -> bool {
         let tagged = self.core.tagged.cancel(context).map(|posted| (posted, flags::TAGGED));
         let found = tagged.or_else(|| self.core.untagged.cancel(context).map(|posted| (posted, flags::MSG)));
         let Some((posted, flag)) = found else { return false };
@@ -425,8 +411,27 @@ impl<V, M: Memory> super::Core<V, M> {
         matching.find(tag, ignore, source, |peer| self.peers[peer as usize].source)
     }
 
+    /// Gives a receive what has come already, and posts it if it takes more.
+    #[inline(never)]
+    pub(super) fn receive_kept(&mut self, tagged: bool, posted: Posted<M>) {
+        let mut left = Some(posted);
+        while let Some(posted) = left.take() {
+            match self.find_kept(tagged, posted.tag, posted.ignore, posted.source) {
+                Some(index) => {
+                    if let Some(message) = self.matching(tagged).take(index) {
+                        left = self.deliver_kept(posted, message);
+                    }
+                }
+                None => {
+                    self.matching(tagged).post(posted);
+                    return;
+                }
+            }
+        }
+    }
+
     /// Tells the sender that what it sent is not kept any more.
-    fn note_taken(&mut self, message: &crate::matching::Unexpected) {
+    pub(super) fn note_taken(&mut self, message: &crate::matching::Unexpected) {
         let here = matches!(message.body, Body::Here(_));
         let bytes = if here { message.length as u64 } else { 0 };
         let state = &mut self.peers[message.peer as usize];
@@ -444,27 +449,17 @@ impl<V, M: Memory> super::Core<V, M> {
         self.note_taken(&message);
         let (peer, envelope) = (message.peer, message.envelope);
         match message.body {
-            Body::Here(bytes) => {
-                let left = self.deliver(posted, peer, &envelope, bytes.len(), |memory, at, length| {
-                    memory.put(at, &bytes[..length]);
-                    true
-                });
-                if let Some(theirs) = envelope.ack {
-                    self.tell(peer, Control::Done { theirs, status: Status::Done });
-                }
-                left
-            }
+            Body::Here(bytes) => self.deliver(posted, peer, &envelope, bytes.len(), |memory, at, length| {
+                memory.put(at, &bytes[..length]);
+                true
+            }),
             Body::There(theirs) => self.accept_offer(posted, peer, &envelope, theirs, message.length),
         }
     }
 
     fn discard(&mut self, message: crate::matching::Unexpected) {
         self.note_taken(&message);
-        let theirs = match message.body {
-            Body::There(theirs) => Some(theirs),
-            Body::Here(_) => message.envelope.ack,
-        };
-        if let Some(theirs) = theirs {
+        if let Body::There(theirs) = message.body {
             self.tell(message.peer, Control::Done { theirs, status: Status::Discarded });
         }
     }

@@ -2,6 +2,7 @@
 
 mod direct;
 mod ending;
+mod withdraw;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -150,7 +151,6 @@ fn what_is_sent_arrives_whichever_way_it_goes() {
                     settle(&mut engines);
                     if !expected_first {
                         let told = engines[0].next_sent();
-                        assert!(!(delivery && told.is_some()), "{length} told before it was wanted");
                         engines[1].receive(wanted(0, Some((7, 0)), &target, 2)).unwrap();
                         settle(&mut engines);
                         let told = told.or_else(|| engines[0].next_sent());
@@ -347,6 +347,42 @@ fn memory_is_read_written_and_changed_where_it_may_be() {
 }
 
 #[test]
+fn all_that_peers_ask_of_memory_is_done_in_one_call() {
+    const COUNT: usize = 200;
+    let (mut engines, _world) = endpoints(2, 256, true);
+    let access = Access { read: true, write: true };
+    assert!(engines[1].register(3, Region { memory: Buffer::zeroed(8), base: 0, access }));
+    engines[0].send(message(1, Some(1), &[], 0)).unwrap();
+    settle(&mut engines);
+    assert!(engines[0].next_sent().is_some());
+    let results: Vec<Buffer> = (0..COUNT).map(|_| Buffer::zeroed(8)).collect();
+    for result in &results {
+        let atomic = Atomic {
+            to: 1,
+            key: 3,
+            address: 0,
+            op: AtomicOp::Sum,
+            datatype: Datatype::U64,
+            count: 1,
+            operands: 1_u64.to_le_bytes().into(),
+            compares: None,
+            result: Some(result.clone()),
+            context: 1,
+            report: true,
+        };
+        engines[0].atomic(atomic).unwrap();
+    }
+    engines[1].progress();
+    engines[0].progress();
+    while engines[0].next_sent().is_some() {
+        engines[0].progress();
+    }
+    for (index, result) in results.iter().enumerate() {
+        assert_eq!(result.read(), (index as u64).to_le_bytes());
+    }
+}
+
+#[test]
 fn what_nobody_asks_for_is_kept_up_to_a_limit_and_the_rest_waits() {
     let (mut engines, _world) = endpoints(2, 16, true);
     let count = 400;
@@ -476,10 +512,31 @@ fn an_endpoint_sends_to_itself() {
 /// A step of a random sequence.
 #[derive(Clone, Debug)]
 enum Step {
-    Send { from: usize, to: usize, tag: u64, length: usize, delivery: bool, inject: bool },
-    Receive { at: usize, from: Option<usize>, tag: u64, ignore: u64 },
-    Progress { at: usize },
+    Send {
+        from: usize,
+        to: usize,
+        tag: u64,
+        length: usize,
+        delivery: bool,
+        inject: bool,
+    },
+    Receive {
+        at: usize,
+        from: Option<usize>,
+        tag: u64,
+        ignore: u64,
+    },
+    /// Takes a send back, by its number among those sent so far.
+    Cancel {
+        pick: usize,
+    },
+    Progress {
+        at: usize,
+    },
 }
+
+/// What the contexts of sends begin with, so that they are none of receives.
+const SENDS: usize = 1 << 20;
 
 fn step() -> impl Strategy<Value = Step> {
     let length = prop_oneof![Just(0), 1..64_usize, 1000..5000_usize, Just(14_000), Just(40_000)];
@@ -496,14 +553,15 @@ fn step() -> impl Strategy<Value = Step> {
     let receive =
         (0..3_usize, prop::option::of(0..3_usize), 0..3_u64, prop_oneof![Just(0), Just(1), Just(u64::MAX)])
             .prop_map(|(at, from, tag, ignore)| Step::Receive { at, from, tag, ignore });
-    prop_oneof![4 => send, 4 => receive, 3 => (0..3_usize).prop_map(|at| Step::Progress { at })]
+    let cancel = any::<usize>().prop_map(|pick| Step::Cancel { pick });
+    prop_oneof![4 => send, 4 => receive, 1 => cancel, 3 => (0..3_usize).prop_map(|at| Step::Progress { at })]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     /// Whatever is sent and asked for in whatever order: each receive gets a message that it takes, whole; of those from one
-    /// sender to receives that take the same the order is kept; and nothing is lost.
+    /// sender to receives that take the same the order is kept; and what was not taken back is not lost.
     #[test]
     fn every_message_goes_where_it_belongs(steps in prop::collection::vec(step(), 1..80), shared: bool) {
         let (mut engines, _world) = endpoints(3, 3, shared);
@@ -514,7 +572,7 @@ proptest! {
                 Step::Send { from, to, tag, length, delivery, inject } => {
                     let id = sent.len();
                     let send = message(to as u64, Some(tag), &pattern(length, id), id);
-                    engines[from].send(Send { delivery, inject, ..send }).unwrap();
+                    engines[from].send(Send { delivery, inject, context: SENDS + id, ..send }).unwrap();
                     sent.push((from, to, tag, length));
                 }
                 Step::Receive { at, from, tag, ignore } => {
@@ -522,6 +580,11 @@ proptest! {
                     let source = from.map_or(NO_ADDRESS, |from| from as u64);
                     engines[at].receive(wanted(source, Some((tag, ignore)), &target, posted.len())).unwrap();
                     posted.push((at, from, tag, ignore, target));
+                }
+                Step::Cancel { pick } => {
+                    if let Some(id) = pick.checked_rem(sent.len()) {
+                        engines[sent[id].0].cancel(SENDS + id);
+                    }
                 }
                 Step::Progress { at } => {
                     engines[at].look_aside();
@@ -553,8 +616,11 @@ proptest! {
                 got[id] += 1;
                 by_receive[done.context] = Some(id);
             }
-            let told = std::iter::from_fn(|| engine.next_sent()).count();
-            prop_assert_eq!(told, sent.iter().filter(|message| message.0 == at).count());
+            let told: Vec<_> = std::iter::from_fn(|| engine.next_sent()).collect();
+            prop_assert_eq!(told.len(), sent.iter().filter(|message| message.0 == at).count());
+            for canceled in told.iter().filter(|done| done.failure == Some(Failure::Canceled)) {
+                got[canceled.context - SENDS] += 1;
+            }
         }
         prop_assert!(got.iter().all(|times| *times == 1), "{:?}", got);
         // Of two messages from one to another, both of which a receive takes, the earlier is not received by a later one.
