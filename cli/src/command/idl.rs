@@ -8,7 +8,7 @@ use tombolo_idl::c::{self, COptions};
 use tombolo_idl::compatibility::{Verdict, compare, verdict};
 use tombolo_idl::python::{self, PythonOptions};
 use tombolo_idl::rust::owned::{self, Held, OwnedOptions};
-use tombolo_idl::rust::{RustOptions, generate};
+use tombolo_idl::rust::{RUNTIME, RustOptions, generate};
 use tombolo_idl::{Compiled, FileError, Mistakes, Source, compile_file};
 
 use crate::context::{Context, print};
@@ -41,7 +41,7 @@ enum IdlCommand {
 #[command(after_help = "\
 Examples:
   tombolo idl compile interfaces/kv.tbl
-  tombolo idl compile interfaces/kv.tbl --output src/kv.rs --runtime tombolo::interface
+  tombolo idl compile interfaces/kv.tbl --output src/kv.rs
   tombolo idl compile interfaces/kv.tbl --lang c --output kv.h --prefix store_
   tombolo idl compile machine.tbl --lang rust-owned --hold Duration=core::time::Duration --hold Attribute=map")]
 struct CompileOptions {
@@ -56,8 +56,8 @@ struct CompileOptions {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Path of what stubs stand on, in the crate that they are part of
-    #[arg(long, value_name = "PATH", default_value = "tombolo_interface")]
+    /// Path of the run-time of stubs in Rust, for a crate that does not depend on `tombolo` itself
+    #[arg(long, value_name = "PATH", default_value = RUNTIME)]
     runtime: String,
 
     /// Write which files the stubs were written from there too, as make reads it
@@ -238,7 +238,8 @@ fn check(context: &Context, options: &CheckOptions) -> Result<u8, Failure> {
     Ok(status)
 }
 
-fn read(context: &Context, path: &Path) -> Result<Compiled, Failure> {
+/// Reads an interface file; its mistakes are shown as they are drawn.
+pub(super) fn read(context: &Context, path: &Path) -> Result<Compiled, Failure> {
     match compile_file(path) {
         Ok(compiled) => Ok(compiled),
         Err(FileError::File { path, error }) => Err(failed("read", &path)(error)),

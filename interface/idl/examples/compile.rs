@@ -10,6 +10,9 @@ use tombolo_idl::python::PythonOptions;
 use tombolo_idl::rust::RustOptions;
 use tombolo_idl::rust::owned::OwnedOptions;
 
+/// What is written here is for crates below `tombolo`, which cannot name it.
+const RUNTIME: &str = "tombolo_interface";
+
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments == ["--grammar"] {
@@ -34,11 +37,11 @@ fn main() -> ExitCode {
             let held = owned.strip_prefix("--owned=").unwrap_or_default().split(',');
             let held = held.filter_map(|one| one.split_once('='));
             let held = held.filter_map(|(name, how)| Some((name.to_owned(), how.parse().ok()?)));
-            let (origin, held) = (path.clone(), held.collect());
-            build::owned(path, &OwnedOptions { origin, held, ..OwnedOptions::default() })
+            let (runtime, origin, held) = (RUNTIME.to_owned(), path.clone(), held.collect());
+            build::owned(path, &OwnedOptions { runtime, origin, held })
         }
         Some("--python") => build::python(path, &PythonOptions { origin: path.clone() }),
-        _ => build::rust(path, &RustOptions { origin: path.clone(), ..RustOptions::default() }),
+        _ => build::rust(path, &RustOptions { runtime: RUNTIME.to_owned(), origin: path.clone() }),
     };
     match text {
         Ok(text) => {

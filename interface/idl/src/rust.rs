@@ -10,10 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::model::Model;
 use crate::text::Text;
 
+/// The run-time of stubs in a program, which depends on the crate `tombolo` alone.
+pub const RUNTIME: &str = "tombolo::interface";
+
 /// How Rust is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RustOptions {
-    /// Path of the crate `tombolo-interface` in the crate that the code is part of.
+    /// Path of the run-time in the crate that the code is part of: [`RUNTIME`], or `tombolo_interface` in crates below `tombolo`.
     pub runtime: String,
     /// What the text says that it was written from.
     pub origin: String,
@@ -21,7 +24,7 @@ pub struct RustOptions {
 
 impl Default for RustOptions {
     fn default() -> Self {
-        RustOptions { runtime: "tombolo_interface".to_owned(), origin: "an interface file".to_owned() }
+        RustOptions { runtime: RUNTIME.to_owned(), origin: "an interface file".to_owned() }
     }
 }
 

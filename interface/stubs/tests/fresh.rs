@@ -7,6 +7,9 @@ use tombolo_idl::build;
 use tombolo_idl::rust::RustOptions;
 use tombolo_idl::rust::owned::OwnedOptions;
 
+/// The committed stubs are for crates below `tombolo`, which cannot name it.
+const RUNTIME: &str = "tombolo_interface";
+
 fn interfaces(folder: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interfaces").join(folder);
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -28,7 +31,7 @@ fn stubs_are_what_the_compiler_writes() {
             continue;
         }
         let origin = format!("interfaces/{stem}.tbl");
-        let text = build::rust(&path, &RustOptions { origin, ..RustOptions::default() }).unwrap();
+        let text = build::rust(&path, &RustOptions { runtime: RUNTIME.to_owned(), origin }).unwrap();
         let committed = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{stem}.rs"));
         let committed = fs::read_to_string(committed).unwrap_or_default();
         assert!(committed == text, "{stem}.rs is stale; `cargo xtask codegen` writes it anew");
@@ -42,7 +45,7 @@ fn types_that_own_are_what_the_compiler_writes() {
         [("everything", "src/everything_owned.rs"), (FACADES, "../../runtime/tombolo/src/files/messages.rs")]
     {
         let origin = format!("interfaces/{stem}.tbl");
-        let options = OwnedOptions { origin, ..OwnedOptions::default() };
+        let options = OwnedOptions { runtime: RUNTIME.to_owned(), origin, ..OwnedOptions::default() };
         let text = build::owned(folder.join(format!("../../interfaces/{stem}.tbl")), &options).unwrap();
         let committed = fs::read_to_string(folder.join(path)).unwrap_or_default();
         assert!(committed == text, "{path} is stale; `cargo xtask codegen` writes it anew");

@@ -36,7 +36,7 @@ impl std::str::FromStr for Held {
 /// How Rust with types that own is written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnedOptions {
-    /// Path of the crate `tombolo-interface` in the crate that the code is part of.
+    /// Path of the run-time in the crate that the code is part of, as in [`RustOptions`](super::RustOptions).
     pub runtime: String,
     /// What the text says that it was written from.
     pub origin: String,
@@ -47,7 +47,7 @@ pub struct OwnedOptions {
 impl Default for OwnedOptions {
     fn default() -> Self {
         OwnedOptions {
-            runtime: "tombolo_interface".to_owned(),
+            runtime: super::RUNTIME.to_owned(),
             origin: "an interface file".to_owned(),
             held: BTreeMap::new(),
         }
