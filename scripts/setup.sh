@@ -4,6 +4,7 @@
 #
 # usage: setup.sh         what building and running need
 #        setup.sh run FILE    what the nodes of this machine file need
+#        setup.sh c       also what programs in C for Arm machines need
 #        setup.sh mpi     also what MPI for every instruction set needs
 #        setup.sh omp     also what OpenMP programs for unlike processors need
 #        setup.sh bench-omp   also what `tombolo bench omp` compares
@@ -20,8 +21,8 @@ SCRIPT=setup
 
 purpose=${1:-run}
 case $purpose in
-run | mpi | omp | bench-omp | browser | test) ;;
-*) fail "unknown purpose '$purpose'; it is 'run', 'mpi', 'omp', 'bench-omp', 'browser' or 'test'" ;;
+run | c | mpi | omp | bench-omp | browser | test) ;;
+*) fail "unknown purpose '$purpose'; it is 'run', 'c', 'mpi', 'omp', 'bench-omp', 'browser' or 'test'" ;;
 esac
 
 # The foreign nodes of the machine file as words `kind:isa`; without a file, one of each kind and instruction set.
@@ -89,7 +90,7 @@ find_missing_packages() {
     for pair in aarch64:arm64 riscv64:riscv64 s390x:s390x; do
         isa=${pair%:*}
         # Rust brings its own linker and C library for aarch64: a machine without other nodes needs no compiler for it.
-        needs "user:$isa" || { [ "$isa" = aarch64 ] && needs 'vm:*' && ! has_rustup; } || continue
+        needs "user:$isa" || { [ "$isa" = aarch64 ] && needs 'vm:*' && { [ "$purpose" = c ] || ! has_rustup; }; } || continue
         have "$isa-linux-gnu-gcc" || want "gcc-$isa-linux-gnu" "compiles and links programs for $isa"
         has_libc "$isa-linux-gnu-gcc" || want "libc6-dev-${pair#*:}-cross" "C library for $isa"
     done
@@ -215,7 +216,7 @@ prepare_rustup() {
         # shellcheck disable=SC2086 # one word per target
         retry rustup -q target add $targets || return 1
     fi
-    case $purpose in mpi | test) prepare_glibc_on_arm ;; esac
+    case $purpose in c | mpi | test) prepare_glibc_on_arm ;; esac
     if [ "$purpose" = test ]; then
         sysroot=$(rustc --print sysroot)
         if [ ! -x "$sysroot/bin/rustfmt" ] || [ ! -x "$sysroot/bin/cargo-clippy" ]; then
@@ -230,7 +231,7 @@ prepare_rustup() {
 # Without it the checks say that they skipped them.
 prepare_glibc_on_arm() {
     [ -n "$(missing_targets aarch64-unknown-linux-gnu)" ] || return 0
-    announce "adding Rust's library for aarch64-unknown-linux-gnu, which MPI and the checks use"
+    announce "adding Rust's library for aarch64-unknown-linux-gnu, which programs in C, MPI and the checks use"
     retry rustup -q target add aarch64-unknown-linux-gnu ||
         warn "no library for aarch64-unknown-linux-gnu could be had: C, Python and MPI on Arm will be SKIPPED"
 }

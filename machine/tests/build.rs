@@ -65,11 +65,8 @@ fn build_for_all(request: &Request) -> Image {
         }
     })
     .unwrap_or_else(|error| panic!("{error}"));
-    let expected: Vec<String> = Isa::ALL
-        .iter()
-        .enumerate()
-        .flat_map(|(index, isa)| [format!("{isa} {index}/4"), format!("{isa} done")])
-        .collect();
+    let begun = Isa::ALL.iter().enumerate().map(|(index, isa)| format!("{isa} {index}/4"));
+    let expected: Vec<String> = begun.chain(Isa::ALL.iter().map(|isa| format!("{isa} done"))).collect();
     assert_eq!(steps, expected);
     let image = Image::open(&built.path).expect("the image is right");
     assert_eq!(image.id(), built.image.id());
@@ -133,10 +130,14 @@ fn a_rust_package_of_its_own_runs_on_every_isa() {
     }
 }
 
+fn c(file: PathBuf) -> Source {
+    Source::detect(&[file], RustProgram::Default).expect("a C file")
+}
+
 #[test]
 fn a_failed_build_says_so_and_writes_nothing() {
     let scratch = Scratch::new("build-fails");
-    let source = Source::C { files: vec![scratch.write("broken.c", "int main(void) { return }\n")] };
+    let source = c(scratch.write("broken.c", "int main(void) { return }\n"));
     let mut request = Request::new(source, &[Isa::current().into()]);
     let output = scratch.0.join("broken.tbi");
     request.output = Some(output.clone());
@@ -150,7 +151,7 @@ fn a_failed_build_says_so_and_writes_nothing() {
 #[test]
 fn an_image_that_cannot_be_written_is_an_error_with_its_path() {
     let scratch = Scratch::new("build-write");
-    let source = Source::C { files: vec![scratch.write("ok.c", "int main(void) { return 0; }\n")] };
+    let source = c(scratch.write("ok.c", "int main(void) { return 0; }\n"));
     let mut request = Request::new(source, &[Isa::current().into()]);
     let output = scratch.0.join("missing/ok.tbi");
     request.output = Some(output.clone());

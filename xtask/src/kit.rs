@@ -6,6 +6,7 @@ use std::process::Command;
 
 use clap::Args;
 
+use crate::c_library::{self, CTarget};
 use crate::failure::Failure;
 use crate::gomp;
 use crate::images::{IMAGES, Image, pack};
@@ -34,6 +35,11 @@ pub(crate) struct Options {
     #[arg(long = "image", value_name = "NAME", value_parser = image)]
     images: Vec<&'static Image>,
 
+    /// Build the library for programs in C, for these instruction sets or for all that can be built for, and nothing else
+    #[arg(long, value_name = "ISA", value_delimiter = ',', num_args = 0.., value_parser = c_library::target)]
+    #[arg(conflicts_with_all = ["machine", "programs_only", "images", "mpi", "omp"])]
+    c: Option<Vec<CTarget>>,
+
     /// Build programs and put MPI in place; fetch no kernel and make no images
     #[arg(long, conflicts_with_all = ["programs_only", "images"])]
     mpi: bool,
@@ -53,6 +59,9 @@ fn image(name: &str) -> Result<&'static Image, String> {
 /// Brings `<target>/kit` up to date. What has not changed is not touched, so caches by content stay good.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     let kit = workspace.target.join("kit");
+    if let Some(targets) = &options.c {
+        return c_library::build(workspace, &kit, targets);
+    }
     let needs = match &options.machine {
         Some(file) => Needs::of_machine(file)?,
         None => Needs::everything()?,

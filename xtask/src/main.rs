@@ -1,6 +1,7 @@
 //! The project's own tool, run as `cargo xtask <command>`: one module per command.
 
 mod bare;
+mod c_library;
 mod chaos;
 mod ci;
 mod codegen;

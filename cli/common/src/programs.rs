@@ -86,6 +86,37 @@ fn find_or_build(context: &Context, program: Program) -> Result<PathBuf, Failure
     if path.is_file() { Ok(path) } else { Err(missing()) }
 }
 
+/// Lets the source tree that this program was built in put a part of the kit in place, by `cargo xtask kit` with these options;
+/// does nothing where there is no such tree.
+///
+/// # Errors
+/// [`Failure::System`]: it could not be built. Why is on standard error.
+pub fn build_part(context: &Context, what: &str, options: &[&str]) -> Result<(), Failure> {
+    let folder = folder()?;
+    let (Some(tree), Some(target)) = (source_tree(&folder), folder.parent()) else { return Ok(()) };
+    context.say(format!("building {what}, which is not there yet"));
+    let mut cargo = Command::new("cargo");
+    cargo.args(["xtask", "kit"]).args(options).current_dir(tree).env("CARGO_TARGET_DIR", target);
+    finish(cargo).map_err(Failure::system(format!("build {what}")))
+}
+
+/// The source tree that this program was built in, if it lies in a build folder of one.
+///
+/// # Errors
+/// [`Failure::System`] where this program's own path cannot be read.
+pub fn own_source_tree() -> Result<Option<PathBuf>, Failure> {
+    Ok(source_tree(&folder()?))
+}
+
+/// A folder below the prefix that this program would be installed in.
+///
+/// # Errors
+/// [`Failure::System`] where this program's own path cannot be read.
+pub fn installed_folder(relative: &str) -> Result<PathBuf, Failure> {
+    let folder = folder()?;
+    Ok(folder.parent().unwrap_or(&folder).join(relative))
+}
+
 /// The source tree that a program in this folder was built in: a folder above it that has this crate.
 fn source_tree(folder: &Path) -> Option<PathBuf> {
     let is_tree =
@@ -103,7 +134,11 @@ fn build(folder: &Path, tree: &Path, program: Program) -> io::Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.arg("build").arg("--profile").arg(profile).args(["--package", program.package]);
     cargo.arg("--target-dir").arg(target).current_dir(tree);
-    // Cargo says on standard error what it does; the output is the command's.
+    finish(cargo)
+}
+
+/// Runs cargo to its end. It says on standard error what it does; the output is the command's.
+fn finish(mut cargo: Command) -> io::Result<()> {
     cargo.stdout(io::stderr());
     let status = cargo.status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("cargo ended with {status}"))) }

@@ -3,47 +3,99 @@
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use tombolo_base::Target;
+use tombolo_base::{Isa, Target};
 
+use super::gcc::Library;
 use super::toolchain::{Language, installed_compiler};
-use super::{BuildError, Builder};
+use super::{BuildError, Builder, CProgram, Request};
+
+/// The library for C with its headers, in the kit.
+pub const C_LIBRARY: Library =
+    Library { what: "library for C", name: "c", inside: "", proof: "lib/libtombolo.a", isas: &Isa::ALL };
+
+/// The headers of the library.
+const HEADERS: [&str; 4] = ["tombolo.h", "tombolo/interface.h", "tombolo/wire.h", "tombolo/files.h"];
+
+/// Whether a program uses the library, as the headers that it includes say. `arguments` are what it is compiled with. Files that
+/// the compiler cannot read include nothing: compiling them says why.
+///
+/// # Errors
+/// [`BuildError`]: the compiler for `target` is not installed or cannot be started.
+pub fn uses_library(program: &CProgram, target: Target, arguments: &[String]) -> Result<bool, BuildError> {
+    if !program.interfaces.is_empty() {
+        return Ok(true);
+    }
+    let tool = c_compiler_for(target)?;
+    let mut command = Command::new(&tool);
+    // With -MG a header that is not found is named all the same.
+    command.args(["-M", "-MG"]).args(files(program)).args(arguments);
+    let output = command.stderr(Stdio::null()).output();
+    let output = output.map_err(|source| BuildError::Start { tool, source })?;
+    let rule = String::from_utf8_lossy(&output.stdout);
+    Ok(rule.split_whitespace().any(|header| HEADERS.iter().any(|own| Path::new(header).ends_with(own))))
+}
 
 pub(super) struct Compiler<'a> {
-    files: &'a [PathBuf],
-    arguments: &'a [String],
-    name: String,
+    program: &'a CProgram,
+    request: &'a Request,
     scratch: Scratch,
 }
 
 impl<'a> Compiler<'a> {
-    /// A program of `files`, called like the first; `arguments` follow the files.
-    pub(super) fn new(files: &'a [PathBuf], arguments: &'a [String]) -> Result<Compiler<'a>, BuildError> {
-        let stem = files.first().and_then(|file| file.file_stem()).and_then(|stem| stem.to_str());
-        let name = stem.unwrap_or("program").to_owned();
-        Ok(Compiler { files, arguments, name, scratch: Scratch::new()? })
+    pub(super) fn new(program: &'a CProgram, request: &'a Request) -> Result<Compiler<'a>, BuildError> {
+        Ok(Compiler { program, request, scratch: Scratch::new()? })
     }
+
+    /// The arguments that build for `target` into `output`.
+    fn arguments(&self, target: Target, output: &Path) -> Vec<PathBuf> {
+        let library = self.request.libraries.iter().find(|library| library.isa == target.isa);
+        let mut words: Vec<PathBuf> = ["-O2", "-pthread"].map(PathBuf::from).into();
+        if target != Isa::current().into() {
+            words.push("-static".into());
+        }
+        words.extend(["-o".into(), output.to_owned()]);
+        words.extend(files(self.program));
+        words.extend(self.request.arguments.iter().map(PathBuf::from));
+        let own = library.map(|library| library.folder.join("include"));
+        for folder in self.request.include.iter().cloned().chain(own) {
+            words.extend(["-I".into(), folder]);
+        }
+        if let Some(library) = library {
+            words.push(library.folder.join("lib/libtombolo.a"));
+            words.extend(["-Wl,--gc-sections", "-ldl", "-lm"].map(PathBuf::from));
+        }
+        words
+    }
+}
+
+/// The C files, as arguments: behind `./` a name that starts with a dash is no option.
+fn files(program: &CProgram) -> impl Iterator<Item = PathBuf> {
+    program.files.iter().map(|file| Path::new(".").join(file))
 }
 
 impl Builder for Compiler<'_> {
     fn name(&self) -> &str {
-        &self.name
+        &self.program.name
     }
 
     fn prepare(&mut self, target: Target) -> Result<String, BuildError> {
         c_compiler_for(target)
     }
 
-    fn build(&mut self, target: Target) -> Result<PathBuf, BuildError> {
-        let tool = c_compiler_for(target)?;
-        let output = self.scratch.path.join(target.name());
-        let mut command = Command::new(&tool);
-        command.args(["-O2", "-pthread", "-static", "-o"]).arg(&output);
-        // Behind `./` a file name that starts with a dash is no option.
-        command.args(self.files.iter().map(|file| Path::new(".").join(file))).args(self.arguments);
-        let status = command.status().map_err(|source| BuildError::Start { tool: tool.clone(), source })?;
-        if status.success() { Ok(output) } else { Err(BuildError::Compiler { target, tool, status }) }
+    fn build(&mut self, targets: &[Target]) -> Result<Vec<PathBuf>, BuildError> {
+        let build = |target: &Target| {
+            let tool = c_compiler_for(*target)?;
+            let output = self.scratch.path.join(target.name());
+            let status = Command::new(&tool)
+                .args(self.arguments(*target, &output))
+                .status()
+                .map_err(|source| BuildError::Start { tool: tool.clone(), source })?;
+            let targets = vec![*target];
+            if status.success() { Ok(output) } else { Err(BuildError::Compiler { targets, tool, status }) }
+        };
+        targets.iter().map(build).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why there is no image, and what brings it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use tombolo_base::Target;
@@ -16,14 +16,27 @@ pub enum BuildError {
         /// The path.
         path: PathBuf,
     },
-    /// The paths are no program.
+    /// A path names nothing that can be built.
     #[error(
-        "{} cannot be built: give a package folder, a Cargo.toml, or one or more .c files",
-        path.as_ref().map_or_else(|| "nothing".to_owned(), |path| path.display().to_string())
+        "{} cannot be built: {}",
+        path.as_ref().map_or_else(|| "nothing".to_owned(), |path| path.display().to_string()),
+        advice(path.as_deref())
     )]
     UnknownSource {
-        /// The first path that is none of these, if there is one.
+        /// The path, if one was given.
         path: Option<PathBuf>,
+    },
+    /// A folder has no program.
+    #[error(
+        "there is no program in {}, which has neither a Cargo.toml nor a .c file{}",
+        folder.display(),
+        if *has_python { ": a program in Python needs no image, see `tombolo new --help`" } else { "" }
+    )]
+    NothingInFolder {
+        /// The folder.
+        folder: PathBuf,
+        /// Whether it has files of Python.
+        has_python: bool,
     },
     /// No instruction set was asked for.
     #[error("there is nothing to build for: name one with --isa, or give a machine")]
@@ -92,10 +105,10 @@ pub enum BuildError {
         message: String,
     },
     /// A compiler failed, after writing why to standard error.
-    #[error("building for {target} failed: {tool} ended with {status}")]
+    #[error("building for {} failed: {tool} ended with {status}", names(targets))]
     Compiler {
         /// What was to be built for.
-        target: Target,
+        targets: Vec<Target>,
         /// The program.
         tool: String,
         /// How it ended.
@@ -166,6 +179,23 @@ pub enum BuildError {
     /// The builds make no image.
     #[error(transparent)]
     Image(#[from] ImageError),
+}
+
+/// What to do about a path that cannot be built.
+fn advice(path: Option<&Path>) -> &'static str {
+    match path.and_then(Path::extension).and_then(|extension| extension.to_str()) {
+        Some("cc" | "cpp" | "cxx" | "C") => {
+            "for C++ build a static program for each instruction set, and make an image of them: `tombolo image pack`"
+        }
+        Some("rs") => "give the folder of its package, which has a Cargo.toml",
+        Some("py") => "a program in Python needs no image, see `tombolo new --help`",
+        Some("tbl") => "give an interface file together with the .c files that include its header",
+        _ => "give a package folder, a Cargo.toml, a folder with .c files, or .c files",
+    }
+}
+
+fn names(targets: &[Target]) -> String {
+    targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn programs(available: &[String]) -> String {

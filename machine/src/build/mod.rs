@@ -9,6 +9,7 @@ mod c;
 mod error;
 pub mod gcc;
 mod rust;
+mod source;
 mod toolchain;
 
 use std::fs;
@@ -19,65 +20,13 @@ use std::time::{Duration, Instant};
 
 use tombolo_base::{Isa, Target};
 
-pub use c::Scratch;
+pub use c::{C_LIBRARY, Scratch, uses_library};
 pub use error::BuildError;
+pub use source::{CProgram, RustProgram, Source};
 pub use toolchain::{Language, installed_compiler};
 
 use crate::image::{Image, ImageBuilder, elf};
-
-/// The program to build.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Source {
-    /// A program of a cargo package.
-    Rust {
-        /// The package's (or workspace's) `Cargo.toml`.
-        manifest: PathBuf,
-        /// Which of its programs.
-        program: RustProgram,
-    },
-    /// C files that together make one program.
-    C {
-        /// The files, at least one.
-        files: Vec<PathBuf>,
-    },
-}
-
-/// Which program of a cargo package.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum RustProgram {
-    /// The only binary, or the one that `default-run` names.
-    #[default]
-    Default,
-    /// The binary of that name.
-    Bin(String),
-    /// The example of that name.
-    Example(String),
-}
-
-impl Source {
-    /// Tells from its paths what a program is: a package folder, a `Cargo.toml`, or one or more `.c` files.
-    /// `program` chooses among the programs of a package.
-    ///
-    /// # Errors
-    /// [`BuildError::NoSuchFile`], or [`BuildError::UnknownSource`] with what is possible.
-    pub fn detect(paths: &[PathBuf], program: RustProgram) -> Result<Source, BuildError> {
-        if let Some(path) = paths.iter().find(|path| !path.exists()) {
-            return Err(BuildError::NoSuchFile { path: path.clone() });
-        }
-        let is_c =
-            |path: &PathBuf| path.is_file() && path.extension().is_some_and(|extension| extension == "c");
-        match paths {
-            [path] if path.join("Cargo.toml").is_file() => {
-                Ok(Source::Rust { manifest: path.join("Cargo.toml"), program })
-            }
-            [path] if path.is_file() && path.ends_with("Cargo.toml") => {
-                Ok(Source::Rust { manifest: path.clone(), program })
-            }
-            [_, ..] if paths.iter().all(is_c) => Ok(Source::C { files: paths.to_vec() }),
-            _ => Err(BuildError::UnknownSource { path: paths.iter().find(|path| !is_c(path)).cloned() }),
-        }
-    }
-}
+use gcc::Installed;
 
 /// What to build, for what, and where to put it.
 #[derive(Clone, Debug)]
@@ -90,6 +39,10 @@ pub struct Request {
     pub profile: String,
     /// More arguments for cargo (`--features x`), or for the C compiler after its files (`-lm`).
     pub arguments: Vec<String>,
+    /// More folders where C finds headers, searched after those that `arguments` name.
+    pub include: Vec<PathBuf>,
+    /// The library for C, for each instruction set; empty for a program that does not use it.
+    pub libraries: Vec<Installed>,
     /// The image file; `<program>.tbi` in the current folder when `None`.
     pub output: Option<PathBuf>,
     /// The program can be ended and started again elsewhere.
@@ -105,6 +58,8 @@ impl Request {
             targets: targets.to_vec(),
             profile: "release".to_owned(),
             arguments: Vec::new(),
+            include: Vec::new(),
+            libraries: Vec::new(),
             output: None,
             restartable: false,
         }
@@ -114,7 +69,7 @@ impl Request {
 /// How far a build is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress<'a> {
-    /// The build for `target`, number `index` (from 0) of `total`, begins.
+    /// The build for `target`, number `index` (from 0) of `total`, begins; all of them begin together.
     Building {
         /// What it is for.
         target: Target,
@@ -125,13 +80,13 @@ pub enum Progress<'a> {
         /// How many there are.
         total: usize,
     },
-    /// The build for `target` is done.
+    /// The build for `target` is done, as are the others.
     Built {
         /// What it is for.
         target: Target,
         /// The length of the program.
         bytes: u64,
-        /// How long it took.
+        /// How long all of them took.
         elapsed: Duration,
     },
 }
@@ -153,8 +108,8 @@ trait Builder {
     /// Finds what builds for `target`, before anything is built, so that a missing tool is told at once.
     fn prepare(&mut self, target: Target) -> Result<String, BuildError>;
 
-    /// Builds for `target` and returns the executable.
-    fn build(&mut self, target: Target) -> Result<PathBuf, BuildError>;
+    /// Builds for all of `targets`, which are prepared, and returns the executables in their order.
+    fn build(&mut self, targets: &[Target]) -> Result<Vec<PathBuf>, BuildError>;
 }
 
 /// Builds the program for each instruction set and writes the image; `progress` hears of each step.
@@ -171,15 +126,17 @@ pub fn build(request: &Request, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
     }
     let mut builder: Box<dyn Builder> = match &request.source {
         Source::Rust { manifest, program } => Box::new(rust::Cargo::new(manifest, program, request)?),
-        Source::C { files } => Box::new(c::Compiler::new(files, &request.arguments)?),
+        Source::C(program) => Box::new(c::Compiler::new(program, request)?),
     };
     let path = request.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.tbi", builder.name())));
     let tools = targets.iter().map(|target| builder.prepare(*target)).collect::<Result<Vec<_>, _>>()?;
     let mut image = ImageBuilder::new(builder.name()).restartable(request.restartable);
     for (index, (target, with)) in targets.iter().copied().zip(&tools).enumerate() {
         progress(Progress::Building { target, with, index, total: targets.len() });
-        let start = Instant::now();
-        let program = builder.build(target)?;
+    }
+    let start = Instant::now();
+    let programs = builder.build(&targets)?;
+    for (target, program) in targets.iter().copied().zip(programs) {
         let elf = fs::read(&program).map_err(|source| BuildError::Read { path: program, source })?;
         let bytes = elf.len() as u64;
         check(target, &elf)?;
@@ -255,22 +212,6 @@ pub fn write(path: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sources_are_told_by_their_paths() {
-        let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        let manifest = package.join("Cargo.toml");
-        let rust = Source::Rust { manifest: manifest.clone(), program: RustProgram::Default };
-        for path in [package.clone(), manifest.clone()] {
-            assert_eq!(Source::detect(&[path], RustProgram::Default).unwrap(), rust);
-        }
-        let error = |paths: &[PathBuf]| Source::detect(paths, RustProgram::Default).unwrap_err().to_string();
-        assert_eq!(error(&["/nonexistent.c".into()]), "there is no /nonexistent.c");
-        for paths in [vec![package.join("src")], vec![package.clone(), manifest.clone()], vec![]] {
-            let text = error(&paths);
-            assert!(text.ends_with("a package folder, a Cargo.toml, or one or more .c files"), "{text}");
-        }
-    }
 
     #[test]
     fn a_foreign_program_must_be_static_and_of_its_isa() {

@@ -18,6 +18,9 @@ const STATIC: &str = "-C target-feature=+crt-static";
 /// Where programs for boards lie in memory: the layout is in the folder that `tombolo-bare` tells the linker of.
 const BOARD: &str = "-C link-arg=-Ttombolo-program.x";
 
+/// The variables with flags for every target, the one that cargo prefers first.
+const ALL_FLAGS: [&str; 2] = ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"];
+
 /// One program of a package, and how cargo builds it.
 pub(super) struct Cargo<'a> {
     /// The package's folder: cargo runs there, so that the package's own settings and toolchain hold.
@@ -50,6 +53,13 @@ struct CargoTarget {
     environment: Vec<(String, OsString)>,
 }
 
+impl CargoTarget {
+    /// Whether its variables hold for other targets too.
+    fn has_flags_for_all(&self) -> bool {
+        self.environment.iter().any(|(name, _)| ALL_FLAGS.contains(&name.as_str()))
+    }
+}
+
 impl<'a> Cargo<'a> {
     pub(super) fn new(
         manifest: &Path,
@@ -78,26 +88,54 @@ impl Builder for Cargo<'_> {
         Ok(triple)
     }
 
-    fn build(&mut self, target: Target) -> Result<PathBuf, BuildError> {
-        let found = match self.targets.get(&target) {
-            Some(found) => found.clone(),
-            None => find_target(target, &self.folder)?,
-        };
+    fn build(&mut self, targets: &[Target]) -> Result<Vec<PathBuf>, BuildError> {
+        let mut programs = BTreeMap::new();
+        for group in self.together(targets) {
+            let messages = self.run(&group)?;
+            for target in group {
+                let triple = self.targets.get(&target).map_or("", |found| found.triple.as_str());
+                let program = executable(&messages, &self.program, triple);
+                programs.insert(target, program.ok_or(BuildError::NoExecutable { target })?);
+            }
+        }
+        let program =
+            |target: &Target| programs.remove(target).ok_or(BuildError::NoExecutable { target: *target });
+        targets.iter().map(program).collect()
+    }
+}
+
+impl Cargo<'_> {
+    /// The targets that one run of cargo builds for: it keeps every processor busy, and compiles build scripts and procedural
+    /// macros once. Boards are apart, since one run enables what a dependency needs for any of its targets; and flags that hold
+    /// for all targets hold for one alone.
+    fn together(&self, targets: &[Target]) -> Vec<Vec<Target>> {
+        let alone = |target: &Target| self.targets.get(target).is_none_or(CargoTarget::has_flags_for_all);
+        let (alone, joined): (Vec<Target>, Vec<Target>) = targets.iter().copied().partition(alone);
+        let (boards, nodes): (Vec<Target>, Vec<Target>) = joined.into_iter().partition(|target| target.bare);
+        let groups = alone.into_iter().map(|target| vec![target]).chain([nodes, boards]);
+        groups.filter(|group| !group.is_empty()).collect()
+    }
+
+    /// Runs cargo once, and returns its messages.
+    fn run(&self, targets: &[Target]) -> Result<Vec<u8>, BuildError> {
         let mut command = cargo(&self.folder);
         command.args(["build", "--message-format=json-render-diagnostics"]);
-        command.args(["--profile", &self.request.profile, "--target", &found.triple]);
-        command.args(["--package", &self.program.package]);
+        command.args(["--profile", &self.request.profile, "--package", &self.program.package]);
         command.arg(format!("--{}", self.program.kind)).arg(&self.program.name);
-        command.args(&self.request.arguments).envs(found.environment);
+        for found in targets.iter().filter_map(|target| self.targets.get(target)) {
+            command.args(["--target", &found.triple]).envs(found.environment.iter().cloned());
+        }
         let output = command
+            .args(&self.request.arguments)
             .stdin(Stdio::null())
             .stderr(Stdio::inherit())
             .output()
             .map_err(|source| BuildError::Start { tool: "cargo".to_owned(), source })?;
-        if !output.status.success() {
-            return Err(BuildError::Compiler { target, tool: "cargo".to_owned(), status: output.status });
+        if output.status.success() {
+            return Ok(output.stdout);
         }
-        executable(&output.stdout, &self.program).ok_or(BuildError::NoExecutable { target })
+        let (targets, tool) = (targets.to_vec(), "cargo".to_owned());
+        Err(BuildError::Compiler { targets, tool, status: output.status })
     }
 }
 
@@ -107,8 +145,11 @@ fn cargo(folder: &Path) -> Command {
     command
 }
 
-/// The executable that cargo's messages, one JSON object per line, name for `program`.
-fn executable(messages: &[u8], program: &Program) -> Option<PathBuf> {
+/// The executable that cargo's messages, one JSON object per line, name for `program` and a target. They name a target by the
+/// path alone: `<target>/<profile>/<program>`, with a folder more for examples.
+fn executable(messages: &[u8], program: &Program, triple: &str) -> Option<PathBuf> {
+    let depth = if program.kind == "example" { 3 } else { 2 };
+    let is_for = |path: &PathBuf| path.ancestors().nth(depth).is_some_and(|folder| folder.ends_with(triple));
     let messages =
         messages.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
     messages
@@ -116,7 +157,8 @@ fn executable(messages: &[u8], program: &Program) -> Option<PathBuf> {
         .filter(|message| message["package_id"] == program.package.as_str())
         .filter(|message| message["target"]["name"] == program.name.as_str())
         .filter(|message| has_kind(&message["target"], program.kind))
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .find(is_for)
 }
 
 fn has_kind(target: &Value, kind: &str) -> bool {
@@ -253,7 +295,7 @@ fn static_target(
         environment.push((linker_variable, linker.into()));
     }
     // Cargo takes flags from the first of these only, so ours go where the user's are.
-    let flags = ["CARGO_ENCODED_RUSTFLAGS".to_owned(), "RUSTFLAGS".to_owned(), format!("{prefix}_RUSTFLAGS")];
+    let flags = [ALL_FLAGS[0].to_owned(), ALL_FLAGS[1].to_owned(), format!("{prefix}_RUSTFLAGS")];
     let (name, present) = flags
         .iter()
         .find_map(|name| variable(name).map(|value| (name.clone(), value)))
@@ -286,7 +328,8 @@ impl Rustc<'_> {
         if output.status.success() {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         } else {
-            Err(BuildError::Compiler { target, tool: "rustc".to_owned(), status: output.status })
+            let (targets, tool) = (vec![target], "rustc".to_owned());
+            Err(BuildError::Compiler { targets, tool, status: output.status })
         }
     }
 
@@ -379,16 +422,18 @@ mod tests {
             )
         };
         let messages = format!(
-            "not json\n{}{}{}{}",
-            line("other", "bin", "\"/wrong\""),
+            "not json\n{}{}{}{}{}",
+            line("other", "bin", "\"/t/arm/release/a\""),
             line("p", "lib", "null"),
-            line("p", "example", "\"/wrong\""),
-            line("p", "bin", "\"/right\"")
+            line("p", "example", "\"/t/arm/release/examples/a\""),
+            line("p", "bin", "\"/t/x86/release/a\""),
+            line("p", "bin", "\"/t/arm/release/a\"")
         );
-        assert_eq!(
-            executable(messages.as_bytes(), &program("bin", "a", false)),
-            Some(PathBuf::from("/right"))
-        );
-        assert_eq!(executable(b"", &program("bin", "a", false)), None);
+        let found = |kind, triple| executable(messages.as_bytes(), &program(kind, "a", false), triple);
+        assert_eq!(found("bin", "arm"), Some(PathBuf::from("/t/arm/release/a")));
+        assert_eq!(found("bin", "x86"), Some(PathBuf::from("/t/x86/release/a")));
+        assert_eq!(found("example", "arm"), Some(PathBuf::from("/t/arm/release/examples/a")));
+        assert_eq!(found("bin", "riscv"), None);
+        assert_eq!(executable(b"", &program("bin", "a", false), "arm"), None);
     }
 }

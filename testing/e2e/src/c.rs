@@ -3,32 +3,37 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::cross::{Library, root};
+use crate::cross::{has_target, root};
+use crate::kit::{locked, target};
 
-/// What builds for an instruction set: Debian's compiler, and the Rust target whose library goes with its C library.
+/// What builds for an instruction set: Debian's compiler, and the library of the kit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Toolchain {
     compiler: &'static str,
     /// `None`: this host, whose library cargo has built for the tests.
-    target: Option<&'static str>,
+    foreign: Option<Foreign>,
+}
+
+/// An instruction set as the kit calls it, and the Rust target whose library goes with the C library of Debian's compiler.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Foreign {
+    isa: &'static str,
+    target: &'static str,
 }
 
 /// This host.
-pub const HOST: Toolchain = Toolchain { compiler: "gcc", target: None };
+pub const HOST: Toolchain = Toolchain { compiler: "gcc", foreign: None };
 
 /// Arm, as in a virtual machine.
-pub const AARCH64: Toolchain =
-    Toolchain { compiler: "aarch64-linux-gnu-gcc", target: Some("aarch64-unknown-linux-gnu") };
+pub const AARCH64: Toolchain = Toolchain {
+    compiler: "aarch64-linux-gnu-gcc",
+    foreign: Some(Foreign { isa: "aarch64", target: "aarch64-unknown-linux-gnu" }),
+};
 
 /// Big-endian.
-pub const S390X: Toolchain =
-    Toolchain { compiler: "s390x-linux-gnu-gcc", target: Some("s390x-unknown-linux-gnu") };
-
-const LIBRARY: Library = Library {
-    package: "tombolo-c",
-    crate_type: "staticlib",
-    file: "libtombolo_c.a",
-    flags: "-C target-feature=+crt-static",
+pub const S390X: Toolchain = Toolchain {
+    compiler: "s390x-linux-gnu-gcc",
+    foreign: Some(Foreign { isa: "s390x", target: "s390x-unknown-linux-gnu" }),
 };
 
 impl Toolchain {
@@ -38,11 +43,17 @@ impl Toolchain {
     /// When building it fails.
     #[must_use]
     pub fn library(self) -> Option<PathBuf> {
-        let Some(name) = self.target else {
-            let exe = std::env::current_exe().expect("a program knows its own path");
-            return Some(exe.with_file_name("libtombolo_c.a"));
-        };
-        LIBRARY.build(name, &format!("C with {}", self.compiler))
+        match self.foreign {
+            None => {
+                let exe = std::env::current_exe().expect("a program knows its own path");
+                Some(exe.with_file_name("libtombolo_c.a"))
+            }
+            Some(foreign) if has_target(foreign.target, &format!("C with {}", self.compiler)) => {
+                put_into_kit(foreign.isa);
+                Some(target().join("kit/c").join(foreign.isa).join("lib/libtombolo.a"))
+            }
+            Some(_) => None,
+        }
     }
 
     /// Builds a program out of one file that is linked with the C library of its node, and with nothing of the tree.
@@ -89,4 +100,16 @@ impl Toolchain {
         // Static programs of glibc warn of what they look up at run time.
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
+}
+
+/// Brings the library for an instruction set in the kit up to date, as `make c` does.
+///
+/// # Panics
+/// When it cannot be built.
+pub fn put_into_kit(isa: &str) {
+    let _lock = locked();
+    let mut command = Command::new("cargo");
+    command.args(["xtask", "kit", "--c", isa]).current_dir(root()).env("CARGO_TARGET_DIR", target());
+    let output = command.output().expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

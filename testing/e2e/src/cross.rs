@@ -22,10 +22,7 @@ impl Library {
     /// # Panics
     /// When building it fails.
     pub(crate) fn build(self, name: &str, what: &str) -> Option<PathBuf> {
-        let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().expect("rustc");
-        let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim());
-        if !sysroot.join("lib/rustlib").join(name).join("lib").is_dir() {
-            crate::skipped(&format!("{what}: no Rust library for {name} (rustup target add {name})"));
+        if !has_target(name, what) {
             return None;
         }
         let _lock = locked();
@@ -42,6 +39,17 @@ impl Library {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Some(target().join(name).join("node").join(self.file))
     }
+}
+
+/// Whether this Rust can build for a target; says that `what` is left out if not.
+pub(crate) fn has_target(name: &str, what: &str) -> bool {
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().expect("rustc");
+    let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim());
+    let is_there = sysroot.join("lib/rustlib").join(name).join("lib").is_dir();
+    if !is_there {
+        crate::skipped(&format!("{what}: no Rust library for {name} (rustup target add {name})"));
+    }
+    is_there
 }
 
 /// The tree.

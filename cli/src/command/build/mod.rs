@@ -1,5 +1,7 @@
 //! `tombolo build`
 
+mod c;
+
 use std::path::PathBuf;
 
 use clap::Args;
@@ -15,9 +17,10 @@ use crate::text;
 
 /// Builds an image: one program, compiled for several instruction sets
 ///
-/// PATH is a Rust package (a folder with Cargo.toml; the current one unless said) or C files. It is built for
-/// the nodes of the machine file, else of the machines that are up, else for every instruction set that can be
-/// built for here. Programs for foreign nodes are linked statically.
+/// PATH is a Rust package (a folder with Cargo.toml), a folder with C files, or C files; the current folder unless
+/// said. Interface files (.tbl) among the C files become headers. It is built for the nodes of the machine file, else of
+/// the machines that are up, else for every instruction set that can be built for here. Programs in C find `tombolo.h`
+/// and its library by themselves. Programs for foreign nodes are linked statically.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -25,9 +28,11 @@ Examples:
   tombolo build examples/pingpong -o pp.tbi        another package, another file
   tombolo build --isa x86_64,aarch64 --bin worker  one of several programs, for two instruction sets
   tombolo build --bare                             for boards without an operating system too
-  tombolo build main.c util.c -- -lm               C files, with an argument for the compiler")]
+  tombolo build main.c                             a program in C, into main.tbi
+  tombolo build main.c util.c -- -Iinclude -lm     several C files, with arguments for the compiler
+  tombolo build main.c kv.tbl                      one that includes kv.h, the header of an interface")]
 pub(crate) struct Options {
-    /// A package folder, its Cargo.toml, or C files
+    /// A package folder, its Cargo.toml, a folder with C files, or C files
     #[arg(value_name = "PATH", default_value = ".")]
     paths: Vec<PathBuf>,
 
@@ -145,9 +150,16 @@ impl Targets {
         else {
             return false;
         };
-        let before = self.targets.len();
-        self.targets.retain(|wanted| wanted != target);
-        !self.all_needed && before > 1 && self.targets.len() < before
+        self.leave_out(*target)
+    }
+
+    /// Takes out a target, unless it is needed or the last.
+    fn leave_out(&mut self, target: Target) -> bool {
+        if self.all_needed || self.targets.len() < 2 || !self.targets.contains(&target) {
+            return false;
+        }
+        self.targets.retain(|wanted| *wanted != target);
+        true
     }
 }
 
@@ -175,24 +187,39 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         (None, Some(name)) => RustProgram::Example(name.clone()),
         (None, None) => RustProgram::Default,
     };
-    let source = Source::detect(&options.paths, program)?;
+    let source = Source::detect(&options.paths, program).map_err(unbuildable)?;
     let mut targets = Targets::choose(context, options)?;
+    let mut request = Request {
+        profile: options.profile.clone(),
+        arguments: options.arguments.clone(),
+        output: options.output.clone(),
+        restartable: options.restartable,
+        ..Request::new(source.clone(), &targets.targets)
+    };
+    let mut headers = None;
+    if let Source::C(program) = &source {
+        headers = c::write_headers(context, program)?;
+        request.include.extend(headers.iter().map(|scratch| scratch.path().to_owned()));
+        c::add_libraries(context, program, &mut targets, &mut request)?;
+    }
     let built = loop {
-        let request = Request {
-            source: source.clone(),
-            targets: targets.targets.clone(),
-            profile: options.profile.clone(),
-            arguments: options.arguments.clone(),
-            output: options.output.clone(),
-            restartable: options.restartable,
-        };
+        request.targets.clone_from(&targets.targets);
         // What is missing is found before anything is compiled, so trying again with less costs nothing.
         match build(&request, &mut |progress| tell(context, progress)) {
             Err(error) if targets.without(&error) => context.say(format!("left out: {error}")),
             result => break result?,
         }
     };
+    drop(headers);
     if context.quiet { Ok(()) } else { print(text::packed(&built.path, &built.image)) }
+}
+
+/// Paths that name nothing to build are a mistake of the command line.
+fn unbuildable(error: BuildError) -> Failure {
+    match error {
+        BuildError::Read { .. } => error.into(),
+        _ => Failure::Usage { message: error.to_string(), hint: None },
+    }
 }
 
 fn tell(context: &Context, progress: Progress<'_>) {

@@ -24,16 +24,18 @@ pub enum InstallationError {
         goal: &'static str,
     },
     /// It is made for other instruction sets.
-    #[error("there is no {what} for {isa}; it is made for {}", names(ISAS))]
+    #[error("there is no {what} for {isa}; it is made for {}", names(isas))]
     NotMade {
         /// What.
         what: &'static str,
         /// The instruction set.
         isa: Isa,
+        /// The instruction sets that it is made for.
+        isas: &'static [Isa],
     },
 }
 
-/// The instruction sets that such things are made for.
+/// The instruction sets that MPI and the run-time of OpenMP are made for.
 pub const ISAS: &[Isa] = &[Isa::X86_64, Isa::Aarch64];
 
 /// Something that programs are linked with.
@@ -47,6 +49,8 @@ pub struct Library {
     pub inside: &'static str,
     /// The file without which it is not there.
     pub proof: &'static str,
+    /// The instruction sets that it is made for.
+    pub isas: &'static [Isa],
 }
 
 /// It, for one instruction set.
@@ -68,9 +72,9 @@ impl Library {
     /// # Errors
     /// [`InstallationError`].
     pub fn find(&self, kit: &Kit, isa: Isa) -> Result<Installed, InstallationError> {
-        let Library { what, name: goal, .. } = *self;
-        if !ISAS.contains(&isa) {
-            return Err(InstallationError::NotMade { what, isa });
+        let Library { what, name: goal, isas, .. } = *self;
+        if !isas.contains(&isa) {
+            return Err(InstallationError::NotMade { what, isa, isas });
         }
         let tree = kit.root().join(self.name).join(isa.name());
         let folder = tree.join(self.inside);
@@ -90,7 +94,7 @@ impl Library {
 
     /// What the kit has.
     pub fn all(&self, kit: &Kit) -> impl Iterator<Item = Installed> {
-        ISAS.iter().filter_map(|isa| self.find(kit, *isa).ok())
+        self.isas.iter().filter_map(|isa| self.find(kit, *isa).ok())
     }
 }
 
@@ -100,7 +104,7 @@ mod tests {
 
     #[test]
     fn what_is_not_in_the_kit_is_named() {
-        let library = Library { what: "such", name: "this", inside: "opt", proof: "lib/lib.a" };
+        let library = Library { what: "such", name: "this", inside: "opt", proof: "lib/lib.a", isas: ISAS };
         let root = std::env::temp_dir().join(format!("tombolo-installed-{}", std::process::id()));
         let folder = root.join("this/aarch64/opt");
         fs::create_dir_all(folder.join("lib")).unwrap();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tombolo::Isa;
 use tombolo_machine::Kit;
-use tombolo_machine::build::gcc::{self, Installed, Library};
+use tombolo_machine::build::gcc::{self, ISAS, Installed, Library};
 
 /// Where MPI is on every node but the host.
 pub const PREFIX: &str = "/opt/tombolo/mpi";
@@ -14,7 +14,7 @@ pub(crate) const YIELD_LIBRARY: &str = "lib/libtombolo-yield.so";
 
 /// Where it is in the kit: below a folder that nodes have at their roots.
 const MPI: Library =
-    Library { what: "MPI", name: "mpi", inside: PREFIX.split_at(1).1, proof: "lib/libmpi.so" };
+    Library { what: "MPI", name: "mpi", inside: PREFIX.split_at(1).1, proof: "lib/libmpi.so", isas: ISAS };
 
 /// There is no MPI for an instruction set.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -4,13 +4,18 @@ use std::path::PathBuf;
 
 use tombolo_base::Isa;
 use tombolo_machine::Kit;
-use tombolo_machine::build::gcc::{Installed, Library};
+use tombolo_machine::build::gcc::{ISAS, Installed, Library};
 
 pub use tombolo_machine::build::gcc::InstallationError;
 
 /// Where it is in the kit.
-const LIBRARY: Library =
-    Library { what: "C library for OpenMP programs", name: "omp", inside: "", proof: "lib/libc.a" };
+const LIBRARY: Library = Library {
+    what: "C library for OpenMP programs",
+    name: "omp",
+    inside: "",
+    proof: "lib/libc.a",
+    isas: ISAS,
+};
 
 /// What there is for one instruction set.
 #[derive(Clone, PartialEq, Eq, Debug)]

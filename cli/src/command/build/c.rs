@@ -1,0 +1,85 @@
+//! What programs in C are built with besides a compiler: the library for each instruction set, and headers of interfaces.
+
+use std::fs;
+use std::path::Path;
+
+use tombolo::{Isa, Target};
+use tombolo_cli_common::programs::build_part;
+use tombolo_idl::c::{COptions, generate};
+use tombolo_machine::Kit;
+use tombolo_machine::build::gcc::Installed;
+use tombolo_machine::build::{C_LIBRARY, CProgram, Request, Scratch, uses_library};
+
+use super::Targets;
+use crate::command::idl;
+use crate::context::Context;
+use crate::failure::Failure;
+
+/// The version of the library that goes with this command.
+const VERSION: &str = concat!("tombolo ", env!("CARGO_PKG_VERSION"));
+
+/// Writes the headers of a program's interfaces, which are gone with what is returned.
+pub(super) fn write_headers(context: &Context, program: &CProgram) -> Result<Option<Scratch>, Failure> {
+    if program.interfaces.is_empty() {
+        return Ok(None);
+    }
+    let scratch = Scratch::new()?;
+    for path in &program.interfaces {
+        let header = scratch.path().join(path.with_extension("h").file_name().unwrap_or_default());
+        let options = COptions { prefix: None, origin: path.to_string_lossy().into_owned() };
+        let text = generate(&idl::read(context, path)?.model, &options)
+            .map_err(|error| Failure::Interface(format!("error: {}: {error}", path.display())))?;
+        fs::write(&header, text).map_err(Failure::system(format!("write {}", header.display())))?;
+    }
+    Ok(Some(scratch))
+}
+
+/// Adds the library for each target whose program uses it to the request, building it in a source tree where it is missing.
+/// Targets that need not be built for, and cannot be, are taken out.
+pub(super) fn add_libraries(
+    context: &Context,
+    program: &CProgram,
+    targets: &mut Targets,
+    request: &mut Request,
+) -> Result<(), Failure> {
+    for target in targets.targets.clone() {
+        let found = match uses_library(program, target, &request.arguments) {
+            Ok(false) => continue,
+            Ok(true) => library(context, target),
+            Err(error) => Err(error.into()),
+        };
+        match found {
+            Ok(library) => request.libraries.push(library),
+            Err(failure) if targets.leave_out(target) => context.say(format!("left out: {failure}")),
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(())
+}
+
+/// The library for a target, with the headers of this version.
+fn library(context: &Context, target: Target) -> Result<Installed, Failure> {
+    let isa = target.isa;
+    if let Some(library) = Kit::locate().ok().and_then(|kit| C_LIBRARY.find(&kit, isa).ok())
+        && library.version == VERSION
+    {
+        return Ok(library);
+    }
+    build_part(context, &format!("the library for C on {isa}"), &["--c", isa.name()])?;
+    let library = C_LIBRARY.find(&Kit::locate()?, isa)?;
+    if library.version == VERSION {
+        Ok(library)
+    } else {
+        Err(other_version(isa, &library.version, &library.tree))
+    }
+}
+
+fn other_version(isa: Isa, version: &str, folder: &Path) -> Failure {
+    Failure::Usage {
+        message: format!(
+            "the library for C on {isa} in {} is of {version}, and this command of {VERSION}",
+            folder.display()
+        ),
+        hint: Some("install the command and its kit from one package, or run `make c` in the source tree"),
+    }
+}

@@ -1,0 +1,187 @@
+//! What is to be built, told from its paths.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::BuildError;
+
+/// The program to build.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Source {
+    /// A program of a cargo package.
+    Rust {
+        /// The package's (or workspace's) `Cargo.toml`.
+        manifest: PathBuf,
+        /// Which of its programs.
+        program: RustProgram,
+    },
+    /// A program in C.
+    C(CProgram),
+}
+
+/// Which program of a cargo package.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum RustProgram {
+    /// The only binary, or the one that `default-run` names.
+    #[default]
+    Default,
+    /// The binary of that name.
+    Bin(String),
+    /// The example of that name.
+    Example(String),
+}
+
+/// Files that together make one program in C.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CProgram {
+    /// What the program is called: like its folder, or like its first C file.
+    pub name: String,
+    /// The C files, at least one.
+    pub files: Vec<PathBuf>,
+    /// Interface files, whose headers the C files include.
+    pub interfaces: Vec<PathBuf>,
+}
+
+impl Source {
+    /// Tells from its paths what a program is: a package folder, a `Cargo.toml`, a folder with C files, or one or more `.c` files
+    /// with the `.tbl` files that they use. `program` chooses among the programs of a package.
+    ///
+    /// # Errors
+    /// [`BuildError::NoSuchFile`], [`BuildError::NothingInFolder`], or [`BuildError::UnknownSource`] with what is possible.
+    pub fn detect(paths: &[PathBuf], program: RustProgram) -> Result<Source, BuildError> {
+        if let Some(path) = paths.iter().find(|path| !path.exists()) {
+            return Err(BuildError::NoSuchFile { path: path.clone() });
+        }
+        match paths {
+            [path] if path.join("Cargo.toml").is_file() => {
+                Ok(Source::Rust { manifest: path.join("Cargo.toml"), program })
+            }
+            [path] if path.is_file() && path.ends_with("Cargo.toml") => {
+                Ok(Source::Rust { manifest: path.clone(), program })
+            }
+            [path] if path.is_dir() => in_folder(path),
+            _ => of_files(paths),
+        }
+    }
+}
+
+/// Whether a path has this extension.
+fn is(path: &Path, extension: &str) -> bool {
+    path.extension() == Some(OsStr::new(extension))
+}
+
+/// The C files and interface files of a folder; what lies in folders below is not the program's.
+fn in_folder(folder: &Path) -> Result<Source, BuildError> {
+    let unreadable = |source| BuildError::Read { path: folder.to_owned(), source };
+    let entries = fs::read_dir(folder).map_err(unreadable)?.collect::<Result<Vec<_>, _>>();
+    let mut paths: Vec<PathBuf> = entries.map_err(unreadable)?.iter().map(|entry| entry.path()).collect();
+    paths.sort();
+    let of = |extension: &str| -> Vec<PathBuf> {
+        paths.iter().filter(|path| is(path, extension) && path.is_file()).cloned().collect()
+    };
+    let files = of("c");
+    if files.is_empty() {
+        return Err(BuildError::NothingInFolder {
+            folder: folder.to_owned(),
+            has_python: !of("py").is_empty(),
+        });
+    }
+    let real = folder.canonicalize().map_err(unreadable)?;
+    let name = real.file_name().and_then(OsStr::to_str).unwrap_or("program").to_owned();
+    Ok(Source::C(CProgram { name, files, interfaces: of("tbl") }))
+}
+
+fn of_files(paths: &[PathBuf]) -> Result<Source, BuildError> {
+    let known = |path: &&PathBuf| path.is_file() && (is(path, "c") || is(path, "tbl"));
+    if let Some(path) = paths.iter().find(|path| !known(path)) {
+        return Err(BuildError::UnknownSource { path: Some(path.clone()) });
+    }
+    let (files, interfaces): (Vec<_>, Vec<_>) = paths.iter().cloned().partition(|path| is(path, "c"));
+    let Some(first) = files.first() else {
+        return Err(BuildError::UnknownSource { path: paths.first().cloned() });
+    };
+    let name = first.file_stem().and_then(OsStr::to_str).unwrap_or("program").to_owned();
+    Ok(Source::C(CProgram { name, files, interfaces }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str, files: &[&str]) -> Folder {
+            let path = std::env::temp_dir().join(format!("tombolo-source-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            files.iter().for_each(|file| fs::write(path.join(file), "").unwrap());
+            Folder(path)
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.join(name)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn detect(paths: &[PathBuf]) -> Result<Source, String> {
+        Source::detect(paths, RustProgram::Default).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_package_is_told_by_its_manifest() {
+        let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+        let manifest = package.join("Cargo.toml");
+        let rust = Source::Rust { manifest: manifest.clone(), program: RustProgram::Default };
+        for path in [package, manifest] {
+            assert_eq!(detect(&[path]).unwrap(), rust);
+        }
+    }
+
+    #[test]
+    fn a_folder_with_c_files_is_a_program_of_all_of_them() {
+        let folder = Folder::new("c", &["util.c", "main.c", "echo.tbl", "README.md", "util.h"]);
+        let name = folder.0.file_name().unwrap().to_str().unwrap().to_owned();
+        let Ok(Source::C(program)) = detect(std::slice::from_ref(&folder.0)) else { panic!("it is in C") };
+        assert_eq!(program.name, name);
+        assert_eq!(program.files, [folder.path("main.c"), folder.path("util.c")]);
+        assert_eq!(program.interfaces, [folder.path("echo.tbl")]);
+        let Ok(Source::C(program)) = detect(&[folder.path("echo.tbl"), folder.path("util.c")]) else {
+            panic!("it is in C")
+        };
+        assert_eq!((program.name.as_str(), program.interfaces.len()), ("util", 1));
+    }
+
+    #[test]
+    fn what_cannot_be_built_is_refused_with_what_can() {
+        let folder = Folder::new("none", &["main.cpp", "main.rs", "main.py", "echo.tbl", "page.html"]);
+        let empty = Folder::new("empty", &["README.md"]);
+        let error = |names: &[&str]| {
+            let paths: Vec<PathBuf> = names.iter().map(|name| folder.path(name)).collect();
+            detect(&paths).unwrap_err()
+        };
+        assert!(detect(&["/nonexistent.c".into()]).unwrap_err().starts_with("there is no /nonexistent.c"));
+        assert!(
+            detect(std::slice::from_ref(&empty.0))
+                .unwrap_err()
+                .contains("neither a Cargo.toml nor a .c file")
+        );
+        assert!(detect(std::slice::from_ref(&folder.0)).unwrap_err().contains("Python needs no image"));
+        assert!(error(&["main.cpp"]).contains("`tombolo image pack`"));
+        assert!(error(&["main.rs"]).contains("Cargo.toml"));
+        assert!(error(&["main.py"]).contains("Python needs no image"));
+        assert!(error(&["echo.tbl"]).contains("with the .c files"));
+        for text in [error(&["page.html"]), detect(&[]).unwrap_err()] {
+            assert!(
+                text.ends_with("a package folder, a Cargo.toml, a folder with .c files, or .c files"),
+                "{text}"
+            );
+        }
+    }
+}

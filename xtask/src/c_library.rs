@@ -1,0 +1,118 @@
+//! The library for programs in C, in the kit: `c/<isa>` with the headers, for every instruction set that there are nodes of.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::kit::install;
+use crate::toolchain::{Toolchain, has_rustup, target_variable};
+use crate::workspace::{Workspace, execute};
+
+/// An instruction set that there are programs in C for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CTarget {
+    /// As `tombolo_base::Isa` spells it.
+    pub(crate) isa: &'static str,
+    /// What Rust calls it with the C library of Debian's compilers, glibc.
+    triple: &'static str,
+}
+
+/// All of them.
+const TARGETS: [CTarget; 4] = [
+    CTarget { isa: "x86_64", triple: "x86_64-unknown-linux-gnu" },
+    CTarget { isa: "aarch64", triple: "aarch64-unknown-linux-gnu" },
+    CTarget { isa: "riscv64", triple: "riscv64gc-unknown-linux-gnu" },
+    CTarget { isa: "s390x", triple: "s390x-unknown-linux-gnu" },
+];
+
+/// What programs include, in `runtime/c/include`.
+const HEADERS: [&str; 4] = ["tombolo.h", "tombolo/wire.h", "tombolo/interface.h", "tombolo/files.h"];
+
+/// An instruction set by its name.
+pub(crate) fn target(isa: &str) -> Result<CTarget, String> {
+    TARGETS.into_iter().find(|target| target.isa == isa).ok_or_else(|| {
+        let names: Vec<&str> = TARGETS.iter().map(|target| target.isa).collect();
+        format!("the library for C is made for {}", names.join(", "))
+    })
+}
+
+/// Puts `<kit>/c/<isa>` in place for each of these, or for all that can be built for here.
+pub(crate) fn build(workspace: &Workspace, kit: &Path, wanted: &[CTarget]) -> Result<(), Failure> {
+    let toolchain = Toolchain::find()?;
+    for target in if wanted.is_empty() { &TARGETS[..] } else { wanted } {
+        let is_host = toolchain.host()? == target.triple;
+        let missing = match (toolchain.has(target.triple), is_host || has_compiler(target.isa)) {
+            (true, true) => {
+                build_for(workspace, kit, *target, is_host)?;
+                continue;
+            }
+            (false, _) if has_rustup() => {
+                format!("Rust's library for {0}: `rustup target add {0}`", target.triple)
+            }
+            (false, _) => format!("a Rust that has a library for {}, such as rustup's", target.triple),
+            (true, false) => format!("{}: `make c` installs it", compiler(target.isa)),
+        };
+        if !wanted.is_empty() {
+            return Err(Failure::Found(format!("the library for C on {} needs {missing}", target.isa)));
+        }
+        println!("SKIPPED the library for C on {}: it needs {missing}", target.isa);
+    }
+    Ok(())
+}
+
+/// Debian's compiler, whose C library programs are linked with.
+fn compiler(isa: &str) -> String {
+    format!("{isa}-linux-gnu-gcc")
+}
+
+fn has_compiler(isa: &str) -> bool {
+    Command::new(compiler(isa)).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// What Rust's standard library calls and Tombolo's does not, and glibc has only where it is linked dynamically: a linker warns of
+/// them in every static program. Weak, they are linked with programs that call them themselves.
+const NOT_CALLED: [&str; 4] = ["freeaddrinfo", "gai_strerror", "getaddrinfo", "getpwuid_r"];
+
+/// Builds the library, and leaves its debug information out. It unwinds on every node, unlike programs of the kit: a defect of the
+/// library is a status of the call, and ends no program.
+fn build_for(workspace: &Workspace, kit: &Path, target: CTarget, is_host: bool) -> Result<(), Failure> {
+    let mut cargo = workspace.cargo();
+    let mut built = workspace.target.clone();
+    if is_host {
+        // With the command, so that both have the same features of what they depend on, which is there then.
+        cargo.args(["build", "--release", "--package", "tombolo-c", "--package", "tombolo-cli"]);
+    } else {
+        cargo.args(["rustc", "--package", "tombolo-c", "--lib", "--crate-type", "staticlib", "--release"]);
+        cargo.args(["--target", target.triple]);
+        cargo.env(target_variable(target.triple, "RUSTFLAGS"), "-C target-feature=+crt-static");
+        built.push(target.triple);
+    }
+    execute(&mut cargo)?;
+    let stripped = built.join("release/libtombolo.a");
+    let tool = if is_host { "objcopy".to_owned() } else { format!("{}-linux-gnu-objcopy", target.isa) };
+    let mut strip = Command::new(tool);
+    strip.arg("--strip-debug").args(NOT_CALLED.map(|symbol| format!("--weaken-symbol={symbol}")));
+    execute(strip.arg(built.join("release/libtombolo_c.a")).arg(&stripped))?;
+    let folder = kit.join("c").join(target.isa);
+    for header in HEADERS {
+        let source = workspace.root.join("runtime/c/include").join(header);
+        install(&source, &folder.join("include").join(header))?;
+    }
+    let version = built.join("release/libtombolo.version");
+    std::fs::write(&version, format!("tombolo {}\n", env!("CARGO_PKG_VERSION")))
+        .map_err(Failure::file("writing", &version))?;
+    // The version comes last: with it the library is in place.
+    install(&stripped, &folder.join("lib/libtombolo.a"))?;
+    install(&version, &folder.join("version"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_is_made_for_what_nodes_are() {
+        assert_eq!(target("aarch64").map(|target| target.triple), Ok("aarch64-unknown-linux-gnu"));
+        assert!(target("arm64").unwrap_err().ends_with("x86_64, aarch64, riscv64, s390x"));
+    }
+}
