@@ -9,6 +9,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::place::place;
+use crate::rust_sources;
 use crate::workspace::{Workspace, execute};
 
 /// Builds the command, the monitor of this host and the libraries for C, and installs them with headers, files for
@@ -126,8 +127,11 @@ fn items(workspace: &Workspace, profile: &str, libdir: &Path) -> Result<Vec<Item
         items.push(file(Path::new("include").join(header), source.join("include").join(header), 0o644));
     }
     let kit = workspace.target.join("kit");
-    for isa in ["aarch64", "riscv64", "s390x", "mpi/x86_64", "mpi/aarch64"] {
+    for isa in ["aarch64", "riscv64", "s390x", "mpi/x86_64", "mpi/aarch64", "c"] {
         add_folder(&mut items, &kit.join(isa), &Path::new("lib/tombolo/kit").join(isa))?;
+    }
+    for rust_sources::SourceFile { path, text } in rust_sources::files(workspace)? {
+        items.push(Item { path: Path::new(rust_sources::FOLDER).join(path), what: What::Text(text) });
     }
     Ok(items)
 }

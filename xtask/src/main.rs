@@ -19,6 +19,7 @@ mod mpi;
 mod needs;
 mod omp;
 mod place;
+mod rust_sources;
 mod sim;
 mod step;
 mod tidy;

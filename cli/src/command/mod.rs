@@ -11,6 +11,7 @@ mod image;
 mod kill;
 mod litmus;
 mod names;
+mod new;
 mod ps;
 mod regions;
 mod replay;
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Capture(capture::Options),
     Replay(replay::Options),
     Console(console::Options),
+    New(new::Options),
     Build(build::Options),
     Image(image::Options),
     Idl(idl::Options),
@@ -96,6 +98,7 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Replay(options) => replay::run(context, &options)?,
         Command::Trace(options) => return trace::run(context, &options),
         Command::Console(options) => return console::run(context, &options),
+        Command::New(options) => new::run(context, &options)?,
         Command::Build(options) => build::run(context, &options)?,
         Command::Image(options) => image::run(context, &options)?,
         Command::Idl(options) => return idl::run(context, &options),

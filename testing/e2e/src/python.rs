@@ -44,6 +44,12 @@ impl Python {
         Some(Python { interpreter, packages })
     }
 
+    /// The folder that has the package.
+    #[must_use]
+    pub fn packages(&self) -> &Path {
+        &self.packages
+    }
+
     /// Python as a program that may attach to the machine, in the folder of its tests.
     #[must_use]
     pub fn command(&self, machine: &Machine) -> Command {

@@ -201,12 +201,34 @@ fn with_cmake(installed: &Installed, project: &Path) {
     }
 }
 
+/// What `tombolo new` makes depends on the sources that are installed, and on nothing of the tree.
+fn new_projects_find_the_crate(installed: &Installed) {
+    let tombolo = installed.prefix.join("bin/tombolo");
+    run(Command::new(tombolo).current_dir(&installed.folder).args(["new", "fresh", "--typed"]));
+    let mut metadata = Command::new("cargo");
+    metadata
+        .args(["metadata", "--offline", "--format-version=1"])
+        .env("CARGO_TARGET_DIR", installed.path("target"));
+    let said = run(metadata.current_dir(installed.path("fresh")));
+    let sources = installed.prefix.join("share/tombolo/rust");
+    for package in ["runtime/tombolo", "transport", "interface/idl"] {
+        let manifest = sources.join(package).join("Cargo.toml");
+        assert!(
+            said.contains(&format!("{:?}", manifest.display().to_string())),
+            "{} in\n{said}",
+            manifest.display()
+        );
+    }
+    assert!(!said.contains(&format!("\"{}/", tree().canonicalize().expect("the tree").display())), "{said}");
+}
+
 #[test]
 fn programs_are_built_out_of_the_tree() {
     let installed = Installed::new("build");
     let project = project(&installed);
     with_make(&installed, &project);
     with_cmake(&installed, &project);
+    new_projects_find_the_crate(&installed);
     installed.xtask(&["--remove"]);
     let mut left = Vec::new();
     files(&installed.path("image"), &mut left);

@@ -1,0 +1,176 @@
+//! `tombolo new`
+
+mod name;
+mod place;
+mod templates;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use tombolo_cli_common::programs::{installed_folder, own_source_tree};
+
+use crate::context::Context;
+use crate::failure::Failure;
+use place::Place;
+use templates::{Values, text_of};
+
+/// Makes a project: a small program that builds and runs at once
+///
+/// Without --typed or --pipeline it sends a message back and forth between two nodes. A program in Rust or C is built into an
+/// image, for all nodes. One in Python needs no image: `tombolo run` starts the interpreter, on the nodes that have one.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  tombolo new hello                        in Rust: ping-pong between two nodes
+  tombolo new hello --lang c               in C
+  tombolo new greetings --typed            a typed service and its clients, with an interface file
+  tombolo new frames --pipeline            three stages that buffers go through, without a copy
+  tombolo new greetings --typed --lang python
+
+What to type next:
+  cd hello
+  tombolo up
+  tombolo build
+  tombolo run --on host,arm0 hello.tbi")]
+pub(crate) struct Options {
+    /// What the project, its folder and its program are called: letters, digits, `-` and `_`
+    #[arg(value_parser = name::checked)]
+    name: String,
+
+    /// The language
+    #[arg(long, visible_alias = "language", default_value = "rust")]
+    lang: Language,
+
+    /// A service with an interface file, and its clients
+    #[arg(long, conflicts_with = "pipeline")]
+    typed: bool,
+
+    /// Stages that buffers go through
+    #[arg(long)]
+    pipeline: bool,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Language {
+    Rust,
+    C,
+    Python,
+}
+
+/// What the program shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Flavour {
+    Plain,
+    Typed,
+    Pipeline,
+}
+
+impl Options {
+    fn flavour(&self) -> Flavour {
+        match (self.typed, self.pipeline) {
+            (true, _) => Flavour::Typed,
+            (_, true) => Flavour::Pipeline,
+            _ => Flavour::Plain,
+        }
+    }
+}
+
+impl Language {
+    fn name(self) -> &'static str {
+        match self {
+            Language::Rust => "Rust",
+            Language::C => "C",
+            Language::Python => "Python",
+        }
+    }
+
+    /// The commands that build and run the program.
+    fn steps(self, flavour: Flavour, name: &str) -> Vec<String> {
+        if self == Language::Python {
+            let count = if flavour == Flavour::Pipeline { 3 } else { 2 };
+            return vec![
+                // The interpreter itself: `python3` may be a script, and in a virtual environment is found by PATH alone.
+                "python=$(python3 -c 'import sys; print(sys.executable)')".to_owned(),
+                format!("tombolo run --on host:{count} --env PATH=\"$PATH\" \"$python\" main.py"),
+            ];
+        }
+        let nodes = if flavour == Flavour::Pipeline { "host,arm0,host" } else { "host,arm0" };
+        let run = format!("tombolo run --on {nodes} {name}.tbi");
+        vec!["tombolo up".to_owned(), "tombolo build".to_owned(), run]
+    }
+}
+
+pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
+    let (language, flavour, name) = (options.lang, options.flavour(), options.name.as_str());
+    let sources = Sources::find()?;
+    let python = sources.python();
+    let steps = language.steps(flavour, name);
+    let values = Values { name, rust: &sources.root.to_string_lossy(), python: &python, steps: &steps };
+    let place = Place::new(Path::new(name))?;
+    for (path, text) in templates::files(language, flavour) {
+        place.write(path, &text_of(text, &values))?;
+    }
+    place.write("README.md", &templates::readme(language, flavour, &values))?;
+    place.write(".gitignore", templates::ignored(language))?;
+    if language == Language::Rust {
+        sources.copy_lock(&place)?;
+    }
+    place.finish()?;
+    let mut said =
+        format!("made {name}, a program in {}; to build and run it:\n  cd {name}", language.name());
+    if language == Language::Python {
+        said.push_str(&format!("\n  pip install {python}    # once, in a virtual environment"));
+    }
+    steps.iter().for_each(|step| said.push_str(&format!("\n  {step}")));
+    context.say(said);
+    Ok(())
+}
+
+/// Where the crates and the package for Python are that a project depends on: in the source tree that this command was built in,
+/// or in what was installed with it. Neither is in a registry, and these are of this command's version.
+struct Sources {
+    root: PathBuf,
+}
+
+impl Sources {
+    /// Below an installation's prefix.
+    const INSTALLED: &str = "share/tombolo/rust";
+
+    fn find() -> Result<Sources, Failure> {
+        let installed = installed_folder(Self::INSTALLED)?;
+        let tree = own_source_tree()?;
+        match tree.into_iter().chain([installed.clone()]).find(|root| has_crate(root)) {
+            Some(root) => Ok(Sources { root }),
+            None => Err(Failure::Usage {
+                message: format!(
+                    "the crate `tombolo`, which projects depend on, is not in {}",
+                    installed.display()
+                ),
+                hint: Some("install the whole package, or use the command that was built in the source tree"),
+            }),
+        }
+    }
+
+    /// What pip is told to install.
+    fn python(&self) -> String {
+        let package = self.root.join("runtime/python");
+        if package.join("pyproject.toml").is_file() {
+            return package.to_string_lossy().into_owned();
+        }
+        format!("tombolo=={}", env!("CARGO_PKG_VERSION"))
+    }
+
+    /// Gives a project the versions of dependencies that Tombolo is tested with; cargo drops those that it does not use.
+    fn copy_lock(&self, place: &Place) -> Result<(), Failure> {
+        let lock = self.root.join("Cargo.lock");
+        match std::fs::read_to_string(&lock) {
+            Ok(text) => place.write("Cargo.lock", &text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(Failure::system(format!("read {}", lock.display()))(error)),
+        }
+    }
+}
+
+fn has_crate(root: &Path) -> bool {
+    root.join("runtime/tombolo/Cargo.toml").is_file()
+}

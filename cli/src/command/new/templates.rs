@@ -1,0 +1,131 @@
+//! What projects are made of: the files in `cli/templates`, with the project's own words in place of `@word@`.
+
+use super::{Flavour, Language};
+
+/// The files of a template: where each goes in the project, and its text.
+type Files = &'static [(&'static str, &'static str)];
+
+macro_rules! files {
+    ($folder:literal: $($file:literal),+) => {
+        &[$(($file, include_str!(concat!("../../../templates/", $folder, "/", $file)))),+]
+    };
+}
+
+/// The files that a program consists of.
+pub(super) fn files(language: Language, flavour: Flavour) -> Files {
+    match (language, flavour) {
+        (Language::Rust, Flavour::Plain) => files!("rust/plain": "Cargo.toml", "src/main.rs"),
+        (Language::Rust, Flavour::Typed) => {
+            files!("rust/typed": "Cargo.toml", "build.rs", "greeter.tbl", "src/main.rs")
+        }
+        (Language::Rust, Flavour::Pipeline) => files!("rust/pipeline": "Cargo.toml", "src/main.rs"),
+        (Language::C, Flavour::Plain) => files!("c/plain": "main.c"),
+        (Language::C, Flavour::Typed) => files!("c/typed": "greeter.tbl", "main.c"),
+        (Language::C, Flavour::Pipeline) => files!("c/pipeline": "main.c"),
+        (Language::Python, Flavour::Plain) => files!("python/plain": "main.py"),
+        (Language::Python, Flavour::Typed) => files!("python/typed": "greeter.tbl", "main.py"),
+        (Language::Python, Flavour::Pipeline) => files!("python/pipeline": "main.py"),
+    }
+}
+
+/// What differs from project to project.
+pub(super) struct Values<'a> {
+    /// The project's name.
+    pub(super) name: &'a str,
+    /// The folder that has the crates.
+    pub(super) rust: &'a str,
+    /// What pip installs.
+    pub(super) python: &'a str,
+    /// The commands that build and run it.
+    pub(super) steps: &'a [String],
+}
+
+/// The text of a file in this project.
+pub(super) fn text_of(template: &str, values: &Values<'_>) -> String {
+    // In manifests and texts of programs the path stands between quotes.
+    let rust = values.rust.replace('\\', "\\\\").replace('"', "\\\"");
+    template.replace("@name@", values.name).replace("@rust@", &rust)
+}
+
+const README: &str = include_str!("../../../templates/README.md");
+
+/// What a project says of itself.
+pub(super) fn readme(language: Language, flavour: Flavour, values: &Values<'_>) -> String {
+    let what = match flavour {
+        Flavour::Plain => "A message goes back and forth between two domains",
+        Flavour::Typed => "Clients call a service over the typed interface of `greeter.tbl`",
+        Flavour::Pipeline => "Buffers go through three domains, and none of them is copied",
+    };
+    let more = match language {
+        Language::Rust => "The crates of Tombolo are those of the command that made this project: `Cargo.toml` says where they lie.".to_owned(),
+        Language::C => "`tombolo build` finds `tombolo.h` and the library for each processor, and writes the headers of interface files \
+                        (`.tbl`). `tombolo build -- -lm` adds options for the compiler.".to_owned(),
+        Language::Python => format!(
+            "The package is installed by `pip install {}`. A node that is not this host needs a Python of its own: see the book's chapter \
+             on Python.",
+            values.python
+        ),
+    };
+    let readme =
+        README.replace("@what@", what).replace("@steps@", &values.steps.join("\n")).replace("@more@", &more);
+    text_of(&readme, values)
+}
+
+/// What git leaves alone.
+pub(super) fn ignored(language: Language) -> &'static str {
+    match language {
+        Language::Rust => "/target\n*.tbi\n",
+        Language::C => "*.tbi\n",
+        Language::Python => "__pycache__\n",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [(Language, Flavour); 9] = [
+        (Language::Rust, Flavour::Plain),
+        (Language::Rust, Flavour::Typed),
+        (Language::Rust, Flavour::Pipeline),
+        (Language::C, Flavour::Plain),
+        (Language::C, Flavour::Typed),
+        (Language::C, Flavour::Pipeline),
+        (Language::Python, Flavour::Plain),
+        (Language::Python, Flavour::Typed),
+        (Language::Python, Flavour::Pipeline),
+    ];
+
+    #[test]
+    fn no_word_is_left_to_be_replaced() {
+        for (language, flavour) in ALL {
+            let steps = language.steps(flavour, "hello");
+            let values = Values { name: "hello", rust: "/tree", python: "/tree/python", steps: &steps };
+            let texts = files(language, flavour).iter().map(|(_, text)| text_of(text, &values));
+            for text in texts.chain([readme(language, flavour, &values)]) {
+                for word in ["name", "rust", "python", "what", "steps", "more"] {
+                    assert!(!text.contains(&format!("@{word}@")), "@{word}@ in\n{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_plain_program_in_rust_is_the_example() {
+        let example = include_str!("../../../../examples/pingpong/src/main.rs");
+        let values = Values { name: "pingpong", rust: "", python: "", steps: &[] };
+        let (_, program) = files(Language::Rust, Flavour::Plain)[1];
+        assert_eq!(text_of(program, &values), example, "copy it to cli/templates/rust/plain/src/main.rs");
+    }
+
+    #[test]
+    fn the_interface_is_the_same_in_every_language() {
+        let interface = |language| {
+            let files = files(language, Flavour::Typed);
+            files.iter().find(|(path, _)| *path == "greeter.tbl").map(|(_, text)| *text)
+        };
+        let rust = interface(Language::Rust);
+        assert!(rust.is_some_and(|text| tombolo_idl::format(text).is_ok_and(|tidy| tidy == text)));
+        assert!([Language::C, Language::Python].into_iter().all(|language| interface(language) == rust));
+    }
+}

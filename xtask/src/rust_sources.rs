@@ -1,0 +1,94 @@
+//! The crates that programs in Rust depend on, as an installation has them: until a registry has them, `tombolo new` names them by
+//! their path.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+use crate::workspace::Workspace;
+
+/// Where they are below the prefix; `tombolo new` looks there.
+pub(crate) const FOLDER: &str = "share/tombolo/rust";
+
+/// What programs name themselves; what these depend on is found.
+const CRATES: [&str; 3] = ["tombolo", "tombolo-bare", "tombolo-idl"];
+
+/// A file of them, with its path below [`FOLDER`].
+pub(crate) struct SourceFile {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+}
+
+/// Their files, with a manifest of a workspace that has nothing else, and the versions of what they depend on.
+pub(crate) fn files(workspace: &Workspace) -> Result<Vec<SourceFile>, Failure> {
+    let wanted = crates(workspace);
+    let folders: Vec<(String, bool)> = workspace
+        .packages
+        .iter()
+        .map(|package| (package.folder(&workspace.root), wanted.contains(&package.name)))
+        .collect();
+    let mut files = Vec::new();
+    for file in workspace.text_files()? {
+        let text = match file.path.as_str() {
+            "Cargo.toml" => manifest(&file.text, &folders)
+                .ok_or_else(|| Failure::malformed("Cargo.toml", "it has no list `members`"))?,
+            "Cargo.lock" | "LICENSE-APACHE" | "LICENSE-MIT" => file.text,
+            path if is_of_crate(path, &folders) => file.text,
+            _ => continue,
+        };
+        files.push(SourceFile { path: file.path.into(), text });
+    }
+    Ok(files)
+}
+
+/// The crates, with those of the tree that they depend on.
+fn crates(workspace: &Workspace) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut waiting: Vec<String> = CRATES.map(str::to_owned).into();
+    while let Some(name) = waiting.pop() {
+        let package = workspace.packages.iter().find(|package| package.name == name);
+        let needed = package.iter().flat_map(|package| &package.dependencies);
+        let needed = needed.filter(|needed| needed.path.is_some() && needed.kind.as_deref() != Some("dev"));
+        waiting.extend(needed.map(|needed| needed.name.clone()).filter(|name| !found.contains(name)));
+        found.insert(name);
+    }
+    found
+}
+
+/// Whether a file is of a crate that is wanted, and not of a test. A crate may lie in the folder of another.
+fn is_of_crate(path: &str, folders: &[(String, bool)]) -> bool {
+    let holds = |folder: &str| Path::new(path).starts_with(folder);
+    let own = folders.iter().filter(|(folder, _)| holds(folder)).max_by_key(|(folder, _)| folder.len());
+    own.is_some_and(|(folder, is_wanted)| *is_wanted && !holds(&format!("{folder}/tests")))
+}
+
+/// The manifest of the tree with these members alone.
+fn manifest(text: &str, folders: &[(String, bool)]) -> Option<String> {
+    let (before, rest) = text.split_once("members = [")?;
+    let (_, after) = rest.split_once(']')?;
+    let members = folders.iter().filter(|(_, is_wanted)| *is_wanted);
+    let members: String = members.map(|(folder, _)| format!("    {folder:?},\n")).collect();
+    Some(format!("{before}members = [\n{members}]{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_of_the_crate_whose_folder_is_deepest() {
+        let folders = [("transport".to_owned(), true), ("transport/conformance".to_owned(), false)];
+        assert!(is_of_crate("transport/src/lib.rs", &folders));
+        assert!(!is_of_crate("transport/conformance/src/lib.rs", &folders));
+        assert!(!is_of_crate("transport/tests/all.rs", &folders));
+        assert!(!is_of_crate("xtask/src/main.rs", &folders));
+    }
+
+    #[test]
+    fn the_manifest_has_the_members_that_are_there() {
+        let text = "[workspace]\nmembers = [\n    \"a\",\n    \"b\",\n]\n[workspace.package]\n";
+        let folders = [("a".to_owned(), true), ("b".to_owned(), false)];
+        let manifest = manifest(text, &folders).expect("a manifest");
+        assert_eq!(manifest, "[workspace]\nmembers = [\n    \"a\",\n]\n[workspace.package]\n");
+    }
+}
