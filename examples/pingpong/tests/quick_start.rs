@@ -1,6 +1,8 @@
 //! The quick start shows this program, and nothing else: the page cannot go stale.
 
 const PROGRAM: &str = include_str!("../src/main.rs");
+const IN_C: &str = include_str!("../../../cli/templates/c/plain/main.c");
+const IN_PYTHON: &str = include_str!("../../../cli/templates/python/plain/main.py");
 const PAGE: &str = include_str!("../../../docs/book/src/quick-start.md");
 
 /// The blocks of the page in that language.
@@ -26,6 +28,18 @@ fn blocks(language: &str) -> Vec<String> {
 fn the_page_shows_the_program_as_it_is() {
     let rust = blocks("rust");
     assert_eq!(rust, [PROGRAM], "copy examples/pingpong/src/main.rs into docs/book/src/quick-start.md");
+}
+
+/// What `tombolo new` makes, with the name of the file.
+#[test]
+fn the_page_shows_the_programs_in_c_and_python_as_they_are() {
+    for (language, program) in [("c", IN_C), ("python", IN_PYTHON)] {
+        assert_eq!(
+            blocks(language),
+            [program.replace("@name@", "main")],
+            "copy it into docs/book/src/quick-start.md"
+        );
+    }
 }
 
 #[test]
