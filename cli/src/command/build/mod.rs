@@ -30,7 +30,7 @@ Examples:
   tombolo build --bare                             for boards without an operating system too
   tombolo build main.c                             a program in C, into main.tbi
   tombolo build main.c util.c -- -Iinclude -lm     several C files, with arguments for the compiler
-  tombolo build main.c kv.tbl                      one that includes kv.h, the header of an interface")]
+  tombolo build main.c kv.tbl                      one that includes kv.h, of an interface")]
 pub(crate) struct Options {
     /// A package folder, its Cargo.toml, a folder with C files, or C files
     #[arg(value_name = "PATH", default_value = ".")]
