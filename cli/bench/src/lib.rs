@@ -1,0 +1,91 @@
+//! The command `tombolo bench`: what things cost, beside the limit and beside peers.
+
+mod bulk;
+mod command;
+mod mpi;
+mod mpi_network;
+mod network;
+mod omp;
+mod rpc;
+mod suite;
+mod tracing;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use tombolo_bench::suite::Error;
+use tombolo_cli_common::arguments::{Global, STYLES};
+use tombolo_cli_common::failure::Failure;
+use tombolo_cli_common::{context, failure, text};
+
+/// The whole command line: this program is run by `tombolo` with its own.
+#[derive(Parser, Debug)]
+#[command(name = "tombolo", bin_name = "tombolo", version, styles = STYLES)]
+#[command(max_term_width = 100, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(flatten)]
+    global: Global,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Bench(command::Options),
+}
+
+/// What can be typed, for manual pages and completions.
+#[must_use]
+pub fn definition() -> clap::Command {
+    Arguments::command()
+}
+
+/// Runs the command that this process's arguments say.
+#[must_use]
+pub fn main() -> ExitCode {
+    let arguments: Arguments = tombolo_cli_common::arguments::parse();
+    tombolo_cli_common::run(&arguments.global, |context| match arguments.command {
+        Command::Bench(options) => command::run(context, &options).map_err(as_usage),
+    })
+}
+
+/// A peer that does not exist is a mistake in the command line.
+fn as_usage(failure: Failure) -> Failure {
+    match failure.cause() {
+        Some(Error::UnknownPeer { .. }) => Failure::Usage { message: failure.to_string(), hint: None },
+        _ => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tombolo_cli_common::help;
+    use tombolo_cli_common::programs::about;
+
+    use super::*;
+
+    const ABOUT: &[(&str, &str)] = &[("bench", about::BENCH)];
+
+    #[test]
+    fn the_help_teaches_by_examples_that_are_accepted() {
+        let mut command = Arguments::command();
+        command.build();
+        command.get_subcommands_mut().for_each(|command| help::assert_examples(command, "tombolo"));
+        let tried =
+            help::assert_examples_parse(&mut command, |words| Arguments::try_parse_from(words).map(drop));
+        assert!(tried > 0, "no example was found");
+    }
+
+    #[test]
+    fn tombolo_says_of_each_command_what_its_help_says() {
+        let command = Arguments::command();
+        for (name, about) in ABOUT {
+            let found = command
+                .find_subcommand(name)
+                .and_then(|command| command.get_about())
+                .map(ToString::to_string);
+            assert_eq!(found.as_deref(), Some(*about), "{name}");
+        }
+    }
+}

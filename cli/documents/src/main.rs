@@ -1,0 +1,101 @@
+//! Writes the manual pages and shell completions of `tombolo` and all its commands.
+//!
+//! usage: tombolo-documents FOLDER
+//!
+//! Below the folder they lie as below a prefix: `share/man/man1`, and where bash, zsh and fish look for completions.
+
+mod page;
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Command;
+use clap_complete::{Shell, generate};
+
+/// Where each shell looks for the completions of `tombolo`, relative to a prefix.
+const COMPLETIONS: [(Shell, &str); 3] = [
+    (Shell::Bash, "share/bash-completion/completions/tombolo"),
+    (Shell::Zsh, "share/zsh/site-functions/_tombolo"),
+    (Shell::Fish, "share/fish/vendor_completions.d/tombolo.fish"),
+];
+
+fn main() -> ExitCode {
+    let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
+        eprintln!("usage: tombolo-documents FOLDER");
+        return ExitCode::from(2);
+    };
+    match write(&folder) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tombolo-documents: cannot write below {}: {error}", folder.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write(folder: &Path) -> io::Result<()> {
+    let pages = folder.join("share/man/man1");
+    fs::create_dir_all(&pages)?;
+    for (name, text) in page::all(&whole())? {
+        fs::write(pages.join(name), text)?;
+    }
+    for (shell, path) in COMPLETIONS {
+        let path = folder.join(path);
+        path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        generate(shell, &mut whole(), "tombolo", &mut File::create(path)?);
+    }
+    Ok(())
+}
+
+/// The command with all its subcommands, also those that other programs have.
+fn whole() -> Command {
+    let others = [
+        tombolo_cli_bench::definition(),
+        tombolo_cli_mpi::definition(),
+        tombolo_cli_omp::definition(),
+        tombolo_cli_watch::definition(),
+    ];
+    let others = others.iter().flat_map(Command::get_subcommands).cloned();
+    others.fold(tombolo_cli::definition(), |whole, command| {
+        let name = command.get_name().to_owned();
+        whole.mut_subcommand(name, |_| command)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completions(shell: Shell) -> String {
+        let mut text = Vec::new();
+        generate(shell, &mut whole(), "tombolo", &mut text);
+        String::from_utf8(text).expect("completions are text")
+    }
+
+    #[test]
+    fn completions_know_the_options_of_other_programs() {
+        for (shell, _) in COMPLETIONS {
+            let text = completions(shell);
+            for word in ["litmus", "mpirun", "ompcc", "port-file", "on"] {
+                assert!(text.contains(word), "{shell}: no {word}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_command_that_help_shows_has_a_page() {
+        let pages = page::all(&whole()).expect("pages are written to memory");
+        let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+        for name in
+            ["tombolo.1", "tombolo-up.1", "tombolo-trace-export.1", "tombolo-mpirun.1", "tombolo-bench.1"]
+        {
+            assert!(names.contains(&name), "no {name} in {names:?}");
+        }
+        let (_, up) = pages.iter().find(|(name, _)| name == "tombolo-up.1").expect("it is there");
+        assert!(up.contains("\\fBtombolo up\\fR"), "{up}");
+        // Examples keep their lines.
+        assert!(up.contains(".nf\n") && up.contains("tombolo up machines/zoo.toml"), "{up}");
+    }
+}

@@ -1,0 +1,65 @@
+//! Manual pages, one for each command.
+
+use std::fmt::Write as _;
+use std::io;
+
+use clap::Command;
+use clap_mangen::Man;
+
+/// File name and text of the page of `command`, and of the pages of all commands below it.
+pub(crate) fn all(command: &Command) -> io::Result<Vec<(String, String)>> {
+    let mut command = command.clone();
+    command.build();
+    let mut pages = Vec::new();
+    add(&command, &mut pages)?;
+    Ok(pages)
+}
+
+fn add(command: &Command, pages: &mut Vec<(String, String)>) -> io::Result<()> {
+    let man = Man::new(command.clone()).manual("Tombolo");
+    pages.push((man.get_filename(), text(&man, command)?));
+    let shown = |command: &&Command| !command.is_hide_set() && command.get_name() != "help";
+    command.get_subcommands().filter(shown).try_for_each(|command| add(command, pages))
+}
+
+fn text(man: &Man, command: &Command) -> io::Result<String> {
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    if command.get_arguments().any(|argument| !argument.is_hide_set()) {
+        man.render_options_section(&mut page)?;
+    }
+    if command.has_subcommands() {
+        man.render_subcommands_section(&mut page)?;
+    }
+    let mut text = String::from_utf8(page).map_err(io::Error::other)?;
+    if let Some(after) = command.get_after_help() {
+        text.push_str(&examples(&after.to_string()));
+    }
+    Ok(text)
+}
+
+/// What stands after a command's help. Its lines stay lines: the library would fill them as one paragraph.
+fn examples(text: &str) -> String {
+    let text = text.strip_prefix("Examples:\n").or(text.strip_prefix("Example:\n")).unwrap_or(text);
+    let mut section = String::from(".SH EXAMPLES\n.nf\n");
+    for line in text.lines() {
+        let line = line.replace('\\', "\\e").replace('-', "\\-");
+        // What begins with these would be taken for a request.
+        let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
+        let _ = writeln!(section, "{guard}{line}");
+    }
+    section + ".fi\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_examples_are_taken_literally() {
+        assert_eq!(examples("Examples:\n  a -b \\n\n.c"), ".SH EXAMPLES\n.nf\n  a \\-b \\en\n\\&.c\n.fi\n");
+    }
+}

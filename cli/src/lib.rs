@@ -1,0 +1,25 @@
+//! The command `tombolo`: brings machines up, runs jobs on them and shows what they do.
+
+mod arguments;
+mod command;
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use tombolo_cli_common::{context, failure, input, output, signals, text};
+
+use arguments::Arguments;
+
+/// What can be typed, for manual pages and completions.
+#[must_use]
+pub fn definition() -> clap::Command {
+    Arguments::command()
+}
+
+/// Runs the command that this process's arguments say.
+#[must_use]
+pub fn main() -> ExitCode {
+    // Usage errors end the program here, with status 2.
+    let arguments: Arguments = tombolo_cli_common::arguments::parse();
+    tombolo_cli_common::run(&arguments.global, |context| command::run(context, arguments.command))
+}
