@@ -1,5 +1,7 @@
 //! `tombolo up`
 
+mod foreground;
+
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
@@ -46,6 +48,10 @@ Examples:
 pub(crate) struct Options {
     /// The machine file [default: machines/default.toml, else the same machine built in]
     file: Option<PathBuf>,
+
+    /// Return when the machine has ended, and take it down on SIGTERM or SIGINT: for systemd and other supervisors
+    #[arg(long)]
+    foreground: bool,
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
@@ -64,11 +70,17 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let started = start_monitor(monitor.arg("up").arg(source.path()), |line| {
         context.say(format!("{:>7}  {}", text::duration(start.elapsed()), text::one_line(line)));
     });
+    let announce = || -> Result<(), Failure> {
+        let nodes = Domain::attach_to_machine(machine.name())?.nodes()?;
+        context.say(summary(machine.name(), &nodes, start));
+        Ok(())
+    };
+    if options.foreground {
+        return foreground::stay(machine.name(), started, announce, &interruption);
+    }
     interruption.finish()?;
     started?;
-    let nodes = Domain::attach_to_machine(machine.name())?.nodes()?;
-    context.say(summary(machine.name(), &nodes, start));
-    Ok(())
+    announce()
 }
 
 /// Where the machine is described.
@@ -146,7 +158,7 @@ impl Interruption {
                     // The second time: without waiting for anything.
                     Err(_) => std::process::exit(128 + number),
                 }
-                context.say(format!("taking '{name}' down again"));
+                context.say(format!("taking '{name}' down"));
                 let (name, sender) = (name.clone(), sender.clone());
                 std::thread::spawn(move || {
                     // There is no machine to stop if it did not come so far.
@@ -156,6 +168,15 @@ impl Interruption {
             }
         });
         Ok(Interruption { signal: noted, stopped })
+    }
+
+    /// The signal that there was, once its machine is down.
+    fn signal(&self) -> Option<u8> {
+        let signal = self.signal.load(Ordering::SeqCst);
+        (signal != 0).then(|| {
+            let _ = self.stopped.recv_timeout(STOPPING);
+            signal
+        })
     }
 
     /// An error if there was a signal, once its machine is down. One that comes from now on comes too late.
@@ -207,7 +228,7 @@ mod tests {
     #[test]
     fn the_built_in_machine_can_be_read_by_another_program() {
         // The tests run in the folder of this crate, which has no machine files.
-        let source = Source::choose(&Options { file: None }).unwrap();
+        let source = Source::choose(&Options { file: None, foreground: false }).unwrap();
         let read = Command::new("cat").arg(source.path()).output().unwrap();
         assert_eq!(String::from_utf8(read.stdout).unwrap(), DEFAULT_MACHINE_FILE);
         assert_eq!(source.to_string(), "the built-in machine file");

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tombolo_control::{parse_socket_name, socket_name};
@@ -87,7 +87,7 @@ impl Target {
                 ),
             }));
         }
-        let mut started = start_monitor(Command::new(find_tombolod()?).arg("local"), |_| {});
+        let mut started = start_monitor(Command::new(find_tombolod()?).arg("local"), |_| {}).map(drop);
         let deadline = Deadline::after(START_TIMEOUT);
         loop {
             match self.try_connect() {
@@ -195,11 +195,11 @@ pub fn find_tombolod() -> Result<PathBuf, Error> {
 /// Runs a monitor in the background and waits until it says that it is ready, passing on what it says before.
 ///
 /// The monitor prints lines on its standard output: `ready` ends them in order, anything after `error: ` is why
-/// it does not start.
+/// it does not start. Returns its process, which ends when the machine has ended and nothing is left of it.
 ///
 /// # Errors
 /// [`Error::NoMachine`] with what it said.
-pub fn start_monitor(command: &mut Command, mut on_progress: impl FnMut(&str)) -> Result<(), Error> {
+pub fn start_monitor(command: &mut Command, mut on_progress: impl FnMut(&str)) -> Result<Child, Error> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let mut child = command.spawn().context(&format!("start {program}"))?;
@@ -207,7 +207,7 @@ pub fn start_monitor(command: &mut Command, mut on_progress: impl FnMut(&str)) -
     for line in BufReader::new(output).lines() {
         let line = line.context("read what the monitor says")?;
         if line == "ready" {
-            return Ok(());
+            return Ok(child);
         }
         if let Some(why) = line.strip_prefix("error: ") {
             let _ = child.wait();

@@ -1,0 +1,51 @@
+//! `tombolo up --foreground`: what a supervisor sees of a machine.
+
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+
+use rustix::process::Signal;
+use tombolo_e2e::{Machine, MachineFile, PATIENCE, Running};
+
+/// A machine that is kept in the foreground, and has said that it is up.
+fn kept(file: &MachineFile) -> (Machine, Running) {
+    let machine = Machine::new(file);
+    let socket = machine.folder().join("notify");
+    let supervisor = UnixDatagram::bind(&socket).expect("a socket");
+    supervisor.set_read_timeout(Some(PATIENCE)).expect("a deadline");
+    let mut up = machine.command();
+    up.args([Path::new("up"), Path::new("--foreground"), machine.file()]).env("NOTIFY_SOCKET", &socket);
+    let running = Running::start(&mut up);
+    let mut state = [0; 64];
+    let length = supervisor.recv(&mut state).expect("it says that the machine is up");
+    assert_eq!(&state[..length], b"READY=1");
+    machine.tombolo(["status"]).ok();
+    (machine, running)
+}
+
+#[test]
+fn a_signal_takes_the_machine_down_and_is_no_failure() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let (machine, running) = kept(&MachineFile::host());
+        running.signal(signal);
+        running.finish().ok();
+        machine.has_ended();
+    }
+}
+
+#[test]
+fn it_ends_well_with_a_machine_that_was_taken_down() {
+    let (machine, running) = kept(&MachineFile::host().with_user("arm", "aarch64"));
+    machine.tombolo(["down"]).ok();
+    running.finish().ok();
+    machine.has_ended();
+}
+
+#[test]
+fn a_machine_whose_monitor_dies_is_a_failure() {
+    let (machine, running) = kept(&MachineFile::host());
+    let root = machine.processes("serve");
+    assert_eq!(root.len(), 1, "{root:?}");
+    machine.kill(root[0]);
+    running.finish().fails_with(1, &[machine.name(), "its monitor failed"]);
+    machine.has_ended();
+}
