@@ -9,6 +9,13 @@ use tombolo_base::Isa;
 use crate::model::{Folder, Node, NodeKind};
 use crate::vm::{board, qemu};
 
+/// The version of this crate, and of the kit that fits it.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The file of a kit that says its version. One that was put together by hand has none; its monitors say what they are when they
+/// come up.
+const VERSION_FILE: &str = "version";
+
 /// A part of a node is not installed, or not where it was said to be.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum KitError {
@@ -37,6 +44,19 @@ pub enum KitError {
     NoKit {
         /// Where it was looked for.
         looked_at: Vec<PathBuf>,
+    },
+    /// The kit belongs to another release, whose monitors this one does not understand.
+    #[error(
+        "the parts that nodes are made of, in {}, are those of Tombolo {theirs}, and this is Tombolo {}: install both of one \
+         release, or set TOMBOLO_KIT to the folder with the parts of this one (in a source tree, `make kit` writes them)",
+        path.display(),
+        VERSION
+    )]
+    OtherVersion {
+        /// The kit.
+        path: PathBuf,
+        /// Its version.
+        theirs: String,
     },
     /// There is no monitor for an instruction set.
     #[error("there is no monitor for {isa} nodes in {}: run `make setup`", list(looked_at))]
@@ -106,7 +126,7 @@ impl Kit {
     /// built in), `../../kit` (the same for examples and tests) or `../lib/tombolo/kit` (installed).
     ///
     /// # Errors
-    /// [`KitError::NotAFolder`], [`KitError::NotAKit`] or [`KitError::NoKit`], with the places.
+    /// [`KitError::NotAFolder`], [`KitError::NotAKit`] or [`KitError::NoKit`], with the places; [`KitError::OtherVersion`].
     pub fn locate() -> Result<Kit, KitError> {
         Kit::locate_from(std::env::var_os("TOMBOLO_KIT").as_deref(), exe_folder().as_deref())
     }
@@ -118,16 +138,26 @@ impl Kit {
             return match path.is_dir() {
                 false => Err(KitError::NotAFolder { path }),
                 true if !is_kit(&path) => Err(KitError::NotAKit { path }),
-                true => Ok(Kit { root: path, named: true }),
+                true => Kit { root: path, named: true }.checked(),
             };
         }
         let places = ["../kit", "../../kit", "../lib/tombolo/kit"];
         let looked_at: Vec<PathBuf> =
             exe_folder.into_iter().flat_map(|folder| places.map(|place| above(folder, place))).collect();
         match looked_at.iter().find(|path| path.is_dir()) {
-            Some(root) => Ok(Kit { root: root.clone(), named: false }),
+            Some(root) => Kit { root: root.clone(), named: false }.checked(),
             None => Err(KitError::NoKit { looked_at }),
         }
+    }
+
+    /// Itself, unless it is of another version.
+    fn checked(self) -> Result<Kit, KitError> {
+        let Ok(text) = std::fs::read_to_string(self.root.join(VERSION_FILE)) else { return Ok(self) };
+        let theirs = text.trim();
+        if theirs == VERSION {
+            return Ok(self);
+        }
+        Err(KitError::OtherVersion { theirs: theirs.to_owned(), path: self.root })
     }
 
     /// The kit in this folder, whatever is in it.
@@ -195,6 +225,7 @@ impl Folder {
 /// # Errors
 /// [`KitError::NoMonitor`], with the places.
 pub fn host_tombolod() -> Result<PathBuf, KitError> {
+    // One of another version is of no use here either; where it matters it is refused.
     let in_kit = Kit::locate().ok().map(|kit| kit.root.join(Isa::current().name()).join("tombolod"));
     let beside =
         exe_folder().into_iter().flat_map(|folder| [folder.join("tombolod"), above(&folder, "../tombolod")]);
@@ -331,6 +362,25 @@ mod tests {
         fs::create_dir_all(scratch.0.join("s390x")).unwrap();
         let kit = named(&scratch.0).unwrap();
         assert!(kit.root() == scratch.0 && kit.is_named());
+    }
+
+    #[test]
+    fn a_kit_of_another_release_is_refused() {
+        let scratch = Scratch::new("kit-version");
+        fs::create_dir_all(scratch.0.join("s390x")).unwrap();
+        let locate =
+            || Kit::locate_from(Some(scratch.0.as_os_str()), None).map(drop).map_err(|it| it.to_string());
+        assert_eq!(locate(), Ok(()), "one that was put together by hand");
+        fs::write(scratch.0.join("version"), format!("{VERSION}\n")).unwrap();
+        assert_eq!(locate(), Ok(()));
+        fs::write(scratch.0.join("version"), "0.0.9\n").unwrap();
+        let refusal = format!(
+            "the parts that nodes are made of, in {}, are those of Tombolo 0.0.9, and this is Tombolo {VERSION}: install \
+             both of one release, or set TOMBOLO_KIT to the folder with the parts of this one (in a source tree, `make kit` \
+             writes them)",
+            scratch.0.display()
+        );
+        assert_eq!(locate(), Err(refusal));
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Core {
         };
         if let Some(unfit) = unfit {
             self.effects.push(Effect::Destroy { node: id });
-            return self.node_lost(id, &format!("{unfit}: rebuild it (`make kit`)"));
+            return self.node_lost(id, &format!("{unfit}: install command and kit of one release (in a source tree, `make kit` builds the kit)"));
         }
         node.state = NodeState::Up;
         let generation = node.generation.get();

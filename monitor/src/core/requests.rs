@@ -225,7 +225,8 @@ impl Core {
             return Err(Fault::Refused {
                 why: format!(
                     "this program speaks control protocol {version:08x}, the machine {FINGERPRINT:08x}: they are of \
-                     different releases, so build the program anew (`tombolo build`) with the one that the machine runs"
+                     different releases; take the machine down and bring it up with the one of the program, or build the \
+                     program (`tombolo build`) with the one that the machine runs"
                 ),
             });
         }
