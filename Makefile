@@ -11,7 +11,7 @@ LIBDIR  ?= lib
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser-tests setup build kit c mpi omp mpi4py vm-python install rdf-farm bench bench-mpi bench-omp bench-peers bench-python results clean
+.PHONY: help run test browser-tests setup build kit c mpi omp mpi4py vm-python install dist test-packages rdf-farm bench bench-mpi bench-omp bench-peers bench-python results clean
 
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,13 @@ vm-python: ## Fetches Debian's Python for Arm machines to target/kit/python/aarc
 
 install: setup ## Installs the command and what C needs: PREFIX=/usr/local, DESTDIR=, LIBDIR=lib; ARGS=--remove undoes it
 	@cargo xtask install --prefix '$(PREFIX)' --libdir '$(LIBDIR)' $(if $(DESTDIR),--destdir '$(DESTDIR)') $(ARGS)
+
+dist: ## Makes packages in target/dist: tarballs, for Debian, wheels; ARGS=--check-crates tries to publish the crates
+	@sh scripts/setup.sh dist
+	@cargo xtask dist $(ARGS)
+
+test-packages: ## Installs each of these into an empty Debian, and runs ping-pong there (as root, after `make dist`)
+	@sh scripts/test-packages.sh $(TARGET)
 
 bench: kit ## Measures the rings of this host; ARGS=--json for machines
 	@$(TOMBOLO) bench ring $(ARGS)

@@ -16,19 +16,17 @@ if [ "${1:-}" = --ray ]; then
     peers="$peers ray==2.60.0"
 fi
 missing=$(lacking) || fail "$missing"
-fetch "maturin==$MATURIN" || fail "the package index did not give maturin $MATURIN"
-[ -x "$target/release/tombolod" ] || fail "$target/release/tombolod is missing: run \`make build\`"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
-build_wheel release "$work"
+build_wheel "$work"
 environment=$target/wheel/bench
 # shellcheck disable=SC2086 # one word per package
 install_into "$environment" $peers || fail "the package index did not give: $peers"
 install_into "$environment" --no-index --no-deps --force-reinstall "$work"/*.whl
 
 mkdir -m 700 "$work/run"
-export XDG_RUNTIME_DIR="$work/run" TOMBOLO_TOMBOLOD="$target/release/tombolod" TOMBOLO_MACHINE=local
-unset TOMBOLO_NODE
+export XDG_RUNTIME_DIR="$work/run" TOMBOLO_MACHINE=local
+unset TOMBOLO_NODE TOMBOLO_TOMBOLOD
 "$environment/bin/python" bench/python/array_transfer.py "$@"

@@ -4,6 +4,7 @@
 #   modules/*.ko,order  its vfio modules, and their order, each after those it needs
 #   network-modules/*   the same for a network, which nodes have none of: `tombolo bench bulk` measures one
 #   busybox             the shell and tools of the node's console
+#   copyright-*,SOURCES under which licences they are, and where their sources are, for those who pass them on
 #
 # usage: fetch-vm-kit.sh [TARGET]      TARGET is cargo's target folder, by default `target`
 #
@@ -17,7 +18,7 @@ kernel=linux-image-cloud-arm64
 needed_modules='vfio_iommu_type1 vfio-pci'
 network_modules='virtio_pci virtio_net'
 # To be raised when this script makes something else of the same packages.
-recipe=2
+recipe=3
 
 what='vm kit'
 # shellcheck source=scripts/debs.sh
@@ -78,8 +79,8 @@ busybox_deb=$(kept "$busybox_pattern")
 
 say "unpacking ${kernel_deb##*/} and ${busybox_deb##*/} to $kit"
 mkdir "$work/lib" "$work/busybox" "$work/modules" "$work/network-modules"
-dpkg-deb --fsys-tarfile "$kernel_deb" | tar -x -C "$work/lib" --wildcards './boot/vmlinuz-*' '*/kernel/drivers/*' '*/kernel/net/core/*'
-dpkg-deb --fsys-tarfile "$busybox_deb" | tar -x -C "$work/busybox" --wildcards '*bin/busybox'
+dpkg-deb --fsys-tarfile "$kernel_deb" | tar -x -C "$work/lib" --wildcards './boot/vmlinuz-*' '*/kernel/drivers/*' '*/kernel/net/core/*' './usr/share/doc/*/copyright'
+dpkg-deb --fsys-tarfile "$busybox_deb" | tar -x -C "$work/busybox" --wildcards '*bin/busybox' './usr/share/doc/*/copyright'
 folder=modules
 added=
 for module in $needed_modules; do
@@ -96,10 +97,21 @@ chmod 644 "$work/vmlinuz"
 chmod 755 "$work/bin-busybox"
 chmod 644 "$work"/modules/* "$work"/network-modules/*
 
+cp "$work"/lib/usr/share/doc/*/copyright "$work/copyright-linux"
+cp "$work"/busybox/usr/share/doc/*/copyright "$work/copyright-busybox"
+{
+    echo 'Programs here that are under the GNU General Public License, version 2, are builds by Debian. Their source packages are'
+    echo 'kept by https://snapshot.debian.org:'
+    for deb in "$kernel_deb" "$busybox_deb"; do
+        dpkg-deb --show --showformat '  ${Package} ${Version}: ${source:Package} ${source:Version}, built using ${Built-Using}\n' "$deb"
+    done
+} >"$work/SOURCES"
+
 rm -rf "$kit/vm-kit" "$kit/modules" "$kit/network-modules"
 mv "$work/modules" "$kit/modules"
 mv "$work/network-modules" "$kit/network-modules"
 mv "$work/vmlinuz" "$kit/vmlinuz"
 mv "$work/bin-busybox" "$kit/busybox"
+mv "$work/copyright-linux" "$work/copyright-busybox" "$work/SOURCES" "$kit/"
 printf '%s %s %s\n' "$recipe" "${kernel_deb##*/}" "${busybox_deb##*/}" >"$kit/vm-kit"
 say "ready: $(sed 's/^/ /' "$kit/modules/order" | tr -d '\n')"

@@ -2,7 +2,6 @@
 # sources it has set `target`, the folder of what is built.
 # shellcheck shell=sh
 
-MATURIN=1.16.0
 python=${TOMBOLO_PYTHON:-python3}
 # Kept between runs, as what cargo built is.
 tools=$target/wheel/tools
@@ -30,8 +29,7 @@ install_into() {
 # The same for tools.
 fetch() { install_into "$tools" "$@"; }
 
-# Builds the wheel, with the profile $1, into the folder $2. Maturin must have been fetched.
+# Builds the wheel for this machine into the folder $1, out of what is built already and the kit that is there.
 build_wheel() {
-    CARGO_TARGET_DIR=$target "$tools/bin/maturin" build --quiet --profile "$1" --locked \
-        --manifest-path runtime/python/Cargo.toml --interpreter "$python" --out "$2"
+    CARGO_TARGET_DIR=$target TOMBOLO_PYTHON=$python cargo xtask dist --isa native --only wheel --kit-as-it-is --output "$1"
 }

@@ -9,6 +9,7 @@
 #        setup.sh omp     also what OpenMP programs for unlike processors need
 #        setup.sh bench-omp   also what `tombolo bench omp` compares
 #        setup.sh browser     also what tests the page of `tombolo web`
+#        setup.sh dist    also what packages for the other processor need
 #        setup.sh test    also what only the checks need
 #
 # Debian packages go in with apt-get, as root or with sudo. Rust: targets and components are added to
@@ -21,8 +22,8 @@ SCRIPT=setup
 
 purpose=${1:-run}
 case $purpose in
-run | c | mpi | omp | bench-omp | browser | test) ;;
-*) fail "unknown purpose '$purpose'; it is 'run', 'c', 'mpi', 'omp', 'bench-omp', 'browser' or 'test'" ;;
+run | c | mpi | omp | bench-omp | browser | dist | test) ;;
+*) fail "unknown purpose '$purpose'; it is 'run', 'c', 'mpi', 'omp', 'bench-omp', 'browser', 'dist' or 'test'" ;;
 esac
 
 # The foreign nodes of the machine file as words `kind:isa`; without a file, one of each kind and instruction set.
@@ -95,6 +96,7 @@ find_missing_packages() {
         has_libc "$isa-linux-gnu-gcc" || want "libc6-dev-${pair#*:}-cross" "C library for $isa"
     done
     case $purpose in mpi | test) find_missing_for_mpi ;; esac
+    case $purpose in dist) find_missing_for_packages ;; esac
     case $purpose in browser | test) find_missing_for_browser ;; esac
     case $purpose in bench-omp)
         have clang || want clang "compiles for LLVM's run-time of OpenMP"
@@ -102,6 +104,14 @@ find_missing_packages() {
         ;;
     esac
     [ -e /etc/ssl/certs/ca-certificates.crt ] || want ca-certificates "downloads over TLS"
+}
+
+# Packages for Arm are linked and stripped by Debian's compiler.
+find_missing_for_packages() {
+    { have aarch64-linux-gnu-gcc && has_libc aarch64-linux-gnu-gcc; } ||
+        want gcc-aarch64-linux-gnu "links programs of an Arm host"
+    has_libc aarch64-linux-gnu-gcc || want libc6-dev-arm64-cross "C library of an Arm host"
+    has_python || want python3 "packs wheels"
 }
 
 # What drives a browser is fetched by scripts/browser.sh; it needs Node 18.
@@ -209,14 +219,14 @@ prepare_rustup() {
     ! needs 'bare:aarch64' || targets="$targets aarch64-unknown-none"
     ! needs 'bare:riscv64' || targets="$targets riscv64gc-unknown-none-elf"
     # What is linked with OpenMP programs has to fit their C library.
-    case $purpose in omp | test) targets="$targets x86_64-unknown-linux-musl" ;; esac
+    case $purpose in omp | dist | test) targets="$targets x86_64-unknown-linux-musl" ;; esac
     targets=$(missing_targets "$targets")
     if [ -n "$targets" ]; then
         announce "adding Rust's libraries for $targets"
         # shellcheck disable=SC2086 # one word per target
         retry rustup -q target add $targets || return 1
     fi
-    case $purpose in c | mpi | test) prepare_glibc_on_arm ;; esac
+    case $purpose in c | mpi | dist | test) prepare_glibc_on_arm ;; esac
     if [ "$purpose" = test ]; then
         sysroot=$(rustc --print sysroot)
         if [ ! -x "$sysroot/bin/rustfmt" ] || [ ! -x "$sysroot/bin/cargo-clippy" ]; then

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds the wheel as pip does, installs it into a fresh virtual environment, makes a call through it, and lets mypy look at
-# generated stubs. What is not there, or cannot be had from the package index, is skipped aloud.
+# Builds the wheel, installs it into a fresh virtual environment, makes a call through it, and lets mypy look at generated stubs.
+# What is not there, or cannot be had from the package index, is skipped aloud. It compiles nothing that the kit did.
 # usage: wheel.sh TARGET_FOLDER
 set -eu
 target=$(realpath "$1")
@@ -20,19 +20,15 @@ servers=
 trap '[ -z "$servers" ] || kill $servers 2>/dev/null || true; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-fetch "maturin==$MATURIN" || skip "wheel: the package index did not give maturin $MATURIN"
-
-# The profile of the tests, whose parts are there.
-build_wheel dev "$work"
+build_wheel "$work" >/dev/null
 "$python" -m venv "$work/fresh"
 "$work/fresh/bin/python" -m pip --disable-pip-version-check install --quiet --no-index --no-deps "$work"/*.whl
 echo "installed $(cd "$work" && echo *.whl)"
 
-# A monitor of its own, which ends with the programs.
+# The monitor is that of the wheel, and ends with the programs.
 mkdir -m 700 "$work/run"
-export XDG_RUNTIME_DIR="$work/run" TOMBOLO_TOMBOLOD="$target/release/tombolod" PYTHONPATH="$PWD" PYTHONIOENCODING=utf-8
-export TOMBOLO_MACHINE=local
-unset TOMBOLO_NODE
+export XDG_RUNTIME_DIR="$work/run" PYTHONPATH="$PWD" PYTHONIOENCODING=utf-8 TOMBOLO_MACHINE=local
+unset TOMBOLO_NODE TOMBOLO_TOMBOLOD
 "$work/fresh/bin/python" examples/python/kv_server.py kv-wheel >"$work/served" 2>&1 &
 servers=$!
 waited=0

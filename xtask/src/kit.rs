@@ -75,6 +75,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     build_for_nodes(workspace, &needs, &images)?;
     build_for_boards(workspace, &needs, &images)?;
     install_monitors(workspace, &needs, &kit)?;
+    stamp(&kit)?;
     if options.mpi {
         return mpi::build(workspace, &kit);
     }
@@ -104,21 +105,43 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
 }
 
 /// The command, the monitor of this machine itself, and images' programs for it, in one call of cargo: they share what they
-/// depend on. Of the programs with heavy dependencies only those that are there already are built for one machine.
+/// depend on. For one machine, nothing else; and of the programs with heavy dependencies those that are there already.
 fn build_for_host(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> Result<(), Failure> {
     let mut build = workspace.cargo();
-    build.args(["build", "--release", "--package", "tombolo-cli", "--bin", "tombolo"]);
-    build.args(["--package", "tombolod", "--bin", "tombolod"]);
-    for program in PROGRAMS {
-        let built = workspace.target.join("release").join(format!("tombolo-{program}"));
-        if needs.everything || built.is_file() {
-            add_program(&mut build, program);
-        }
+    build.args(["build", "--release"]);
+    if needs.everything {
+        select_installed(&mut build);
+    } else {
+        select_command(&mut build);
+        let there =
+            |program: &&&str| workspace.target.join("release").join(format!("tombolo-{program}")).is_file();
+        PROGRAMS.iter().filter(there).for_each(|program| add_program(&mut build, program));
     }
     for image in images {
         build.args(["--package", image.package, "--bin", image.program]);
     }
     execute(&mut build)
+}
+
+fn select_command(build: &mut Command) {
+    build.args([
+        "--package",
+        "tombolo-cli",
+        "--bin",
+        "tombolo",
+        "--package",
+        "tombolod",
+        "--bin",
+        "tombolod",
+    ]);
+}
+
+/// Selects all programs and libraries of an installation. They are always selected together: cargo unites the features that the
+/// selected packages ask of what they share, and compiles it again for every other selection.
+pub(crate) fn select_installed(build: &mut Command) {
+    select_command(build);
+    PROGRAMS.iter().for_each(|program| add_program(build, program));
+    build.args(["--package", "tombolo-c", "--package", "tombolo-python", "--lib"]);
 }
 
 /// Lets this call of cargo build one of [`PROGRAMS`].
@@ -179,6 +202,16 @@ fn install_monitors(workspace: &Workspace, needs: &Needs, kit: &Path) -> Result<
     };
     needs.linux.iter().try_for_each(|target| place(target, "tombolod", "tombolod"))?;
     needs.boards.iter().try_for_each(|target| place(target, "tombolo-board", "board"))
+}
+
+/// Says in the kit of which version it is: the command refuses the kit of another (`machine/src/kit.rs`).
+fn stamp(kit: &Path) -> Result<(), Failure> {
+    let path = kit.join("version");
+    let text = format!("{}\n", env!("CARGO_PKG_VERSION"));
+    if fs::read_to_string(&path).is_ok_and(|present| present == text) {
+        return Ok(());
+    }
+    place(&path, |path| fs::write(path, &text))
 }
 
 /// Copies a program into place at once, unless it is there already.

@@ -5,12 +5,14 @@ mod c_library;
 mod chaos;
 mod ci;
 mod codegen;
+mod dist;
 mod failure;
 mod foreign;
 mod fuzz;
 mod gomp;
 mod images;
 mod install;
+mod installation;
 mod kit;
 mod layers;
 mod miri;
@@ -59,6 +61,7 @@ enum Command {
     Bare,
     Kit(kit::Options),
     Install(install::Options),
+    Dist(dist::Options),
     Chaos(chaos::Options),
     /// Runs what touches memory that others write with the address sanitizer
     Asan,
@@ -89,6 +92,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Bare => bare::run(&workspace),
         Command::Kit(options) => kit::run(&workspace, options),
         Command::Install(options) => install::run(&workspace, options),
+        Command::Dist(options) => dist::run(&workspace, options),
         Command::Chaos(options) => chaos::run(&workspace, options),
         Command::Asan => fuzz::address_sanitizer(&workspace),
         Command::Fuzz(options) => fuzz::run(&workspace, options),

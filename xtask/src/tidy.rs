@@ -168,6 +168,7 @@ mod fixture {
                 name: name.to_owned(),
                 manifest_path: PathBuf::from(format!("/tree/{folder}/Cargo.toml")),
                 license: Some(super::dependencies::LICENCE.to_owned()),
+                publish: Some(Vec::new()),
                 dependencies: dependencies.iter().map(dependency).collect(),
                 targets: Vec::new(),
             });

@@ -24,6 +24,9 @@ pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) manifest_path: PathBuf,
     pub(crate) license: Option<String>,
+    /// The registries that it may go to: none for what is not public, absent for any.
+    #[serde(default)]
+    pub(crate) publish: Option<Vec<String>>,
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) targets: Vec<Target>,
 }
@@ -81,6 +84,11 @@ impl Workspace {
             layers,
             packages: metadata.packages,
         })
+    }
+
+    /// The crates that users depend on, and those that these are made of.
+    pub(crate) fn public_crates(&self) -> impl Iterator<Item = &str> {
+        self.packages.iter().filter(|package| package.publish.is_none()).map(|package| package.name.as_str())
     }
 
     /// Every text file that git tracks or would track. Files that are not UTF-8 are no text.

@@ -43,6 +43,15 @@ fn dependencies_of(tree: &Tree, package: &Package, place: Place) -> Vec<Finding>
         findings.push(Finding::new(&manifest, 0, message));
     }
     for dependency in package.dependencies.iter().filter(|dependency| dependency.path.is_some()) {
+        let is_private =
+            tree.packages.iter().any(|other| other.name == dependency.name && other.publish.is_some());
+        if package.publish.is_none() && is_private && dependency.kind.as_deref() != Some("dev") {
+            let message = format!(
+                "`{}` is published and depends on `{}`, which is not: `publish = true` there",
+                package.name, dependency.name
+            );
+            findings.push(Finding::new(&manifest, 0, message));
+        }
         if let Some(reason) = refusal(&tree.layers, place, &dependency.name) {
             let message = format!("`{}` may not depend on `{}`: {reason}", package.name, dependency.name);
             findings.push(Finding::new(&manifest, 0, message));
@@ -168,6 +177,22 @@ mod tests {
         assert!(
             refused("ring", "protocol/ring", "link").contains("does not stand before it in layer protocol")
         );
+    }
+
+    #[test]
+    fn what_is_published_consists_of_what_is_published() {
+        let mut tree = tree()
+            .with_crate("base", "base", &[])
+            .with_crate("platform", "platform/linux", &["base"])
+            .with_crate("ring", "protocol/ring", &["base"])
+            .with_crate("link", "protocol/link", &["ring"])
+            .with_crate("example", "examples/example", &["link"]);
+        for name in ["link", "ring"] {
+            tree.packages.iter_mut().filter(|package| package.name == name).for_each(|it| it.publish = None);
+        }
+        let expected = "protocol/ring/Cargo.toml: `ring` is published and depends on `base`, which is not: \
+                        `publish = true` there";
+        assert_eq!(only(&layers(&tree)), expected);
     }
 
     #[test]

@@ -13,11 +13,11 @@ program that runs on one is a *domain*; two domains talk over a *channel*, the s
 * Every wait has a deadline, in seconds (10 unless said), and ends early, with ``PeerDied``, when the peer dies.
 * Other threads run while one waits.
 * A send that did not happen is an exception.
-* On a plain host nothing has to be set up: the first program starts a monitor, ``tombolod``, which has to be on ``PATH`` or
-  named by ``TOMBOLO_TOMBOLOD``.
+* On a plain host nothing has to be set up: the first program starts a monitor, the ``tombolod`` that came with this package,
+  else the one on ``PATH``. ``TOMBOLO_TOMBOLOD`` names another.
 """
 
-from . import errors, files, interfaces, regions
+from . import _monitor, errors, files, interfaces, regions
 from ._native import (
     DEFAULT_TIMEOUT,
     Arrival,
@@ -50,6 +50,8 @@ from .errors import *  # noqa: F403
 from .interfaces import load as load_interface
 from .regions import Extent, Right, Rights
 from .stubs import Pending, UnknownCase, current_server
+
+_monitor.set_default()
 
 __all__ = [
     "DEFAULT_TIMEOUT",

@@ -1,0 +1,289 @@
+#!/bin/sh
+# Installs each package of TARGET/dist for this machine into an empty Debian, as a user would, and runs ping-pong there between
+# two instruction sets; and sees that packages are refused where they do not belong.
+#
+# usage: test-packages.sh [TARGET]      TARGET is cargo's target folder, by default `target`
+#
+# Needs root, and debootstrap and network the first time: an empty Debian, and the packages that ours need there, are kept in
+# TARGET/packages. What it lacks is SKIPPED, aloud. Each Debian is a layer over the kept one and is gone afterwards, with all that
+# ran in it.
+set -eu
+
+target=$(realpath "${1:-target}")
+cd "$(dirname "$0")/.."
+SCRIPT=test-packages
+. scripts/lib.sh
+
+release=bookworm
+mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
+kept=$target/packages
+image=lib/tombolo/kit/images/pingpong.tbi
+
+skip() {
+    echo "SKIPPED packages: $*"
+    exit 0
+}
+
+# --- Where packages are installed --------------------------------------------------------------------
+
+# In namespaces of our own: mounts and processes go with them.
+if [ -z "${TOMBOLO_IN_NAMESPACE:-}" ]; then
+    [ "$(id -u)" -eq 0 ] || skip "installing into an empty Debian needs root"
+    have dpkg-deb || skip "there is no dpkg-deb here"
+    export TOMBOLO_IN_NAMESPACE=yes
+    exec unshare --mount --pid --ipc --fork --kill-child --mount-proc "$0" "$target"
+fi
+
+# A file system that only this namespace has: what is in it, and every mount below it, goes with the namespace. Nothing here
+# removes files recursively, so that nothing can follow a mount out of it.
+work=$kept/work
+mkdir -p "$work"
+mount -t tmpfs -o mode=755 tmpfs "$work"
+# What the programs here make of their own.
+export TMPDIR="$work"
+
+# in_debian ROOT COMMAND...: runs a command there as root.
+in_debian() {
+    root=$1
+    shift
+    chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"
+}
+
+# as_user ROOT LINE: runs a shell line there as somebody who may do nothing.
+as_user() {
+    chroot --userspec=1000:1000 "$1" env -i PATH=/usr/local/bin:/usr/bin:/bin HOME=/home/user LC_ALL=C.UTF-8 sh -euc "$2"
+}
+
+# equip ROOT: what a running Debian has besides files. Its devices are its own, not this machine's.
+equip() {
+    mount -t proc proc "$1/proc"
+    mount -t tmpfs -o mode=755 tmpfs "$1/dev"
+    mkdir -m 1777 "$1/dev/shm"
+    for device in null:3 zero:5 full:7 random:8 urandom:9; do
+        mknod -m 666 "$1/dev/${device%:*}" c 1 "${device#*:}"
+    done
+    ln -s /proc/self/fd "$1/dev/fd"
+}
+
+# The packages that ours asks for, and what installing a wheel takes.
+recommended() { dpkg-deb --field "$deb" Recommends | tr -d ','; }
+
+# Makes TARGET/packages/debian, with nothing in it, and /cache, where apt keeps what it downloaded.
+prepare() {
+    [ ! -f "$kept/debian/ready" ] || return 0
+    have debootstrap || skip "there is no debootstrap here (apt-get install debootstrap)"
+    say "making an empty Debian $release in $kept (once)"
+    rm -rf --one-file-system "$kept/debian"
+    mkdir -p "$kept"
+    debootstrap --variant=minbase "$release" "$kept/debian" "$mirror" >"$kept/log" 2>&1 || {
+        tail -n 5 "$kept/log" >&2
+        skip "the archive of Debian did not come"
+    }
+    in_debian "$kept/debian" useradd --create-home --uid 1000 --shell /bin/sh user
+    in_debian "$kept/debian" apt-get -q -q update
+    touch "$kept/debian/ready"
+}
+
+# layer NAME BELOW: a Debian of its own over another, in $work/NAME/root.
+layer() {
+    mkdir -p "$work/$1/changes" "$work/$1/spare" "$work/$1/root"
+    mount -t overlay overlay -o "lowerdir=$2,upperdir=$work/$1/changes,workdir=$work/$1/spare" "$work/$1/root"
+    equip "$work/$1/root"
+    mkdir -p "$kept/archives/partial"
+    mount --bind "$kept/archives" "$work/$1/root/var/cache/apt/archives"
+}
+
+install_with_apt() {
+    root=$1
+    shift
+    # As quick as an empty machine can be: it need not survive a power cut.
+    in_debian "$root" apt-get -q -q -y --no-install-recommends -o Dpkg::Options::=--force-unsafe-io \
+        -o APT::Keep-Downloaded-Packages=true -o APT::Sandbox::User= install "$@" >"$work/log" 2>&1 || {
+        cat "$work/log" >&2
+        fail "installing $* failed"
+    }
+}
+
+# --- What is tried -----------------------------------------------------------------------------------
+
+now() { date +%s; }
+
+# ping_pong NAME ROOT BIN PREFIX: a machine comes up, two instruction sets talk, it goes down, and nothing is left.
+ping_pong() {
+    said=$(as_user "$2" "PATH=$3:\$PATH
+        tombolo --quiet up
+        tombolo run --on host,arm0 '$4/$image'
+        tombolo --quiet down") || fail "$1: $said"
+    echo "$said" | grep -q "$(uname -m) on host -> aarch64 on arm0: 10000 round trips" || fail "$1: ping-pong said: $said"
+    nothing_runs "$1"
+    say "$1: $said"
+}
+
+nothing_runs() {
+    left=$(ps -o args= -C tombolod,qemu-system-aarch64,tombolo || true)
+    [ -z "$left" ] || fail "$1 left processes behind: $left"
+}
+
+# refused WHAT WORDS COMMAND...: fails, and says so in these words.
+refused() {
+    what=$1 words=$2
+    shift 2
+    if "$@" >"$work/log" 2>&1; then
+        fail "$what was not refused"
+    fi
+    grep -q -- "$words" "$work/log" || {
+        cat "$work/log" >&2
+        fail "$what was refused in other words than: $words"
+    }
+    say "refused $what: $(grep -- "$words" "$work/log" | head -n 1 | sed 's/^ *//')"
+}
+
+test_deb() {
+    layer deb "$kept/debian"
+    root=$work/deb/root
+    cp "$deb" "$root/tmp/tombolo.deb"
+    started=$(now)
+    # shellcheck disable=SC2046 # one word per package
+    install_with_apt "$root" /tmp/tombolo.deb $(recommended)
+    ping_pong deb "$root" /usr/bin /usr
+    say "deb: installed and run in $(($(now) - started)) s"
+    in_debian "$root" dpkg --verify tombolo
+    in_debian "$root" bash -c '. /usr/share/bash-completion/completions/tombolo && complete -p tombolo' >/dev/null
+    for file in share/man/man1/tombolo-up.1 share/zsh/site-functions/_tombolo share/fish/vendor_completions.d/tombolo.fish \
+        share/doc/tombolo/copyright share/doc/tombolo/tombolo.spdx.json include/tombolo.h; do
+        [ -s "$root/usr/$file" ] || fail "deb: /usr/$file is missing"
+    done
+    if have systemd-analyze; then
+        # Links that a running Debian has; its manual is not read here.
+        for manager in system user; do
+            systemd-analyze --"$manager" --man=no --root="$root" verify "/usr/lib/systemd/$manager/tombolo-machine@.service" \
+                2>&1 | grep tombolo && fail "deb: systemd finds fault with the unit of the $manager"
+        done
+    fi
+    test_foreground "$root"
+    test_other_kit "$root"
+    in_debian "$root" dpkg --purge tombolo >/dev/null
+    left=$(find "$root/usr" -iname '*tombolo*')
+    [ -z "$left" ] || fail "deb: left after dpkg --purge: $left"
+}
+
+# What the unit runs: it says when the machine is up, and takes it down on SIGTERM.
+test_foreground() {
+    as_user "$1" 'tombolo up --foreground >/tmp/said 2>&1 & machine=$!
+        waited=0
+        until tombolo --quiet status >/dev/null 2>&1; do
+            waited=$((waited + 1))
+            [ "$waited" -lt 600 ] && kill -0 "$machine" || { cat /tmp/said; exit 1; }
+            sleep 0.1
+        done
+        kill -TERM "$machine"
+        wait "$machine"' || fail "deb: tombolo up --foreground"
+    nothing_runs "tombolo up --foreground"
+    say "deb: a machine that is kept in the foreground goes down on SIGTERM"
+}
+
+test_other_kit() {
+    cp -r "$1/usr/lib/tombolo/kit" "$1/tmp/kit"
+    echo 0.0.9 >"$1/tmp/kit/version"
+    refused "a kit of another version" 'are those of Tombolo 0.0.9, and this is Tombolo' \
+        as_user "$1" 'TOMBOLO_KIT=/tmp/kit tombolo up'
+    nothing_runs "a refused kit"
+    rm -r --one-file-system "$1/tmp/kit"
+}
+
+# A Debian with QEMU and what a wheel takes, over which the others lie.
+prepare_emulators() {
+    layer emulators "$kept/debian"
+    # shellcheck disable=SC2046 # one word per package
+    install_with_apt "$work/emulators/root" $(recommended) python3-venv
+    umount -R "$work/emulators/root"
+}
+
+test_tarball() {
+    layer tarball "$work/emulators/changes:$kept/debian"
+    root=$work/tarball/root
+    started=$(now)
+    tar -x -C "$root/home/user" -f "$tarball" --no-same-owner
+    name=$(basename "$tarball" .tar.gz)
+    ping_pong tarball "$root" "/home/user/$name/bin" "/home/user/$name"
+    say "tarball: installed and run in $(($(now) - started)) s"
+}
+
+test_wheel() {
+    layer wheel "$work/emulators/changes:$kept/debian"
+    root=$work/wheel/root
+    cp "$wheel" "$root/tmp/"
+    started=$(now)
+    as_user "$root" "python3 -m venv /home/user/env
+        /home/user/env/bin/pip --quiet --disable-pip-version-check install --no-index /tmp/$(basename "$wheel")"
+    ping_pong wheel "$root" /home/user/env/bin /home/user/env
+    # The host's part in Python, with the monitor and the command that came in the wheel.
+    said=$(as_user "$root" "cd /home/user; PATH=/home/user/env/bin:\$PATH
+        tombolo --quiet up
+        python - <<'END'
+import pathlib, sys, tombolo
+domain = tombolo.attach()
+job = {'TOMBOLO_RANK': '1', 'TOMBOLO_SIZE': '2', 'TOMBOLO_JOB': 'try'}
+with domain.export('try/ping') as listener:
+    child = domain.spawn(pathlib.Path(sys.prefix, '$image'), node='arm0', environment=job)
+    with listener.accept(30) as channel:
+        isa = bytes(channel.receive(30)).decode()
+        for number in range(1000):
+            channel.send(number.to_bytes(8, 'little'), 30)
+            assert bytes(channel.receive(30)) == number.to_bytes(8, 'little')
+        print('Python on', domain.node_name, '->', isa, 'on', channel.peer_node)
+END
+        tombolo --quiet down") || fail "wheel: $said"
+    [ "$said" = "Python on host -> aarch64 on arm0" ] || fail "wheel: $said"
+    say "wheel: $said"
+    # Without a machine: the monitor of a plain host is the wheel's own.
+    as_user "$root" "cd /home/user; env/bin/python -c 'import tombolo; print(tombolo.attach(\"local\").node_name)'" >"$work/log" ||
+        fail "wheel: no monitor of its own"
+    say "wheel: installed and run in $(($(now) - started)) s"
+}
+
+# A Debian whose C library is older, and one for another processor, as far as dpkg looks before it installs anything.
+test_refusals() {
+    mkdir -p "$work/old/var/lib/dpkg/updates" "$work/old/var/lib/dpkg/info"
+    cat >"$work/old/var/lib/dpkg/status" <<'END'
+Package: libc6
+Status: install ok installed
+Architecture: amd64
+Version: 2.31-13+deb11u11
+Maintainer: somebody
+Description: the C library of Debian 11
+
+END
+    sed -i "s/^Architecture: .*/Architecture: $(dpkg --print-architecture)/" "$work/old/var/lib/dpkg/status"
+    refused "the package on Debian 11" 'pre-dependency problem' dpkg --root="$work/old" --install "$deb"
+    grep -q 'libc6 (>= ' "$work/log" || fail "dpkg does not say which C library is too old"
+    for other in "$target"/dist/tombolo_*.deb; do
+        [ "$other" = "$deb" ] || refused "the package for another processor" 'does not match system' \
+            dpkg --root="$work/old" --install "$other"
+    done
+    for other in "$target"/dist/tombolo-*.whl; do
+        [ "$other" = "$wheel" ] || {
+            cp "$other" "$work/wheel/root/tmp/"
+            refused "the wheel for another processor" 'not a supported wheel on this platform' \
+                as_user "$work/wheel/root" "/home/user/env/bin/pip install --no-index /tmp/$(basename "$other")"
+        }
+    done
+}
+
+# only PATTERN: the one file of this name, which `make dist` made.
+only() {
+    [ -f "$1" ] || fail "$1 is missing: run \`make dist\` first"
+    [ $# -eq 1 ] || fail "several packages of one kind: $*; remove those that are old"
+    printf '%s\n' "$1"
+}
+
+deb=$(only "$target"/dist/tombolo_*_"$(dpkg --print-architecture)".deb)
+tarball=$(only "$target"/dist/tombolo-*-"$(uname -m)"-linux.tar.gz)
+wheel=$(only "$target"/dist/tombolo-*_"$(uname -m)".whl)
+prepare
+test_deb
+prepare_emulators
+test_tarball
+test_wheel
+test_refusals
+say "all packages were installed into an empty Debian $release, and ran ping-pong there"

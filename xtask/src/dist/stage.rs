@@ -1,0 +1,107 @@
+//! Files laid out as they will be installed, and what they need of a system.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Package;
+use crate::failure::Failure;
+use crate::installation::{Item, What};
+use crate::workspace::{capture, execute};
+
+impl Package<'_> {
+    /// An empty folder for the parts of a package of this kind.
+    pub(super) fn draft(&self, kind: &str) -> Result<PathBuf, Failure> {
+        let folder =
+            self.workspace.target.join("dist/draft").join(format!("{kind}-{}", self.architecture.isa));
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(Failure::file("removing", &folder))?;
+        }
+        fs::create_dir_all(&folder).map_err(Failure::file("creating", &folder))?;
+        Ok(folder)
+    }
+
+    /// Everything of an installation, with the monitors that are foreign on this architecture.
+    pub(super) fn items(&self, libdir: &Path) -> Result<Vec<Item>, Failure> {
+        let mut items = self.source.items(libdir)?;
+        items.extend(self.architecture.foreign_monitors(self.workspace)?);
+        let documents = Path::new("share/doc/tombolo");
+        for (name, text) in self.bill()? {
+            items.push(Item { path: documents.join(name), what: What::Text(text) });
+        }
+        Ok(items)
+    }
+
+    /// Puts items below `prefix`, programs and libraries of the host without what only a debugger reads.
+    pub(super) fn lay_out(&self, items: &[Item], prefix: &Path) -> Result<(), Failure> {
+        let tool = match super::Architecture::native()?.isa == self.architecture.isa {
+            true => "strip".to_owned(),
+            false => format!("{}-strip", self.architecture.multiarch),
+        };
+        for item in items {
+            item.install(prefix)?;
+            let is_built =
+                matches!(&item.what, What::File(source, _) if source.starts_with(&self.source.built));
+            if is_built {
+                let amount = if item.path.extension().is_some_and(|end| end == "a") {
+                    "-g"
+                } else {
+                    "--strip-unneeded"
+                };
+                // Without times and owners in archives, and so the same every time.
+                let mut strip = Command::new(&tool);
+                execute(
+                    strip.args(["--enable-deterministic-archives", amount]).arg(prefix.join(&item.path)),
+                )?;
+            }
+        }
+        // Whatever the umask is here.
+        execute(Command::new("chmod").args(["--recursive", "u=rwX,go=rX"]).arg(prefix))
+    }
+
+    /// The newest version of the C library whose symbols programs and shared libraries of the host use, as in `2.34`.
+    pub(super) fn libc_version(&self) -> Result<String, Failure> {
+        let mut newest = (0, 0);
+        for item in self.source.items(Path::new("lib"))? {
+            let What::File(path, _) = &item.what else { continue };
+            let is_archive = path.extension().is_some_and(|end| end == "a");
+            if !path.starts_with(&self.source.built) || is_archive {
+                continue;
+            }
+            let versions = capture(Command::new("readelf").args(["--version-info", "--wide"]).arg(path))?;
+            newest = newest.max(newest_of(&versions));
+        }
+        if newest == (0, 0) {
+            return Err(Failure::malformed("readelf", "no program uses a version of the C library"));
+        }
+        Ok(format!("{}.{}", newest.0, newest.1))
+    }
+}
+
+/// The newest version of glibc in what `readelf --version-info` says.
+fn newest_of(said: &str) -> (u32, u32) {
+    let versions: BTreeSet<(u32, u32)> = said
+        .split("GLIBC_")
+        .skip(1)
+        .filter_map(|rest| {
+            let number = rest.split(|c: char| !(c.is_ascii_digit() || c == '.')).next()?;
+            let mut parts = number.split('.').map(str::parse);
+            Some((parts.next()?.ok()?, parts.next()?.ok()?))
+        })
+        .collect();
+    versions.into_iter().next_back().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        let said = "0x0010: Name: GLIBC_2.3.4  Flags: none\n0x0020:   Name: GLIBC_2.34  Flags: none  Version: 3\n\
+                    0x0030: Name: GLIBC_2.9  Flags: none\n0x40: Name: GLIBC_PRIVATE";
+        assert_eq!(newest_of(said), (2, 34));
+        assert_eq!(newest_of("No version information found in this file."), (0, 0));
+    }
+}

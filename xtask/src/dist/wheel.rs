@@ -1,0 +1,42 @@
+//! A wheel: the package for Python, with the command and the parts of nodes that it works with.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Package;
+use crate::failure::Failure;
+use crate::installation::{Item, VERSION, What};
+use crate::workspace::capture;
+
+/// What packs it; `pip install` of the sources comes here through it, too.
+const PACKER: &str = "runtime/python/wheel_builder.py";
+
+/// The oldest Python whose stable interface the extension module is built for; Cargo.toml says it to PyO3.
+const PYTHON: &str = "cp39-abi3";
+
+/// Makes `tombolo-<version>-cp39-abi3-manylinux_<glibc>_<isa>.whl`. What pip installs below its prefix lies there as in every other
+/// installation, so that the command finds its parts.
+pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
+    let draft = package.draft("wheel")?;
+    let mut items = package.source.programs();
+    items.extend(package.source.kit()?);
+    items.extend(package.architecture.foreign_monitors(package.workspace)?);
+    let native = package.source.built.join("libtombolo_native.so");
+    let native = Item { path: "_native.abi3.so".into(), what: What::File(native, 0o755) };
+    package.lay_out(&items, &draft.join("prefix"))?;
+    package.lay_out(&[native], &draft.join("package"))?;
+    let licences = draft.join("licences");
+    let texts =
+        package.bill()?.into_iter().map(|(name, text)| Item { path: name.into(), what: What::Text(text) });
+    let own = ["LICENSE-APACHE", "LICENSE-MIT"]
+        .map(|name| Item { path: name.into(), what: What::File(package.workspace.root.join(name), 0o644) });
+    package.lay_out(&texts.chain(own).collect::<Vec<_>>(), &licences)?;
+
+    let libc = package.libc_version()?.replace('.', "_");
+    let tag = format!("{PYTHON}-manylinux_{libc}_{}", package.architecture.isa);
+    let mut pack = Command::new(std::env::var_os("TOMBOLO_PYTHON").unwrap_or_else(|| "python3".into()));
+    pack.current_dir(&package.workspace.root).env("SOURCE_DATE_EPOCH", package.time.to_string());
+    pack.arg(Path::new(PACKER)).args(["--version", VERSION, "--tag", &tag, "--parts"]).arg(&draft);
+    let said = capture(pack.arg("--output").arg(&package.output))?;
+    Ok(package.output.join(said.trim()))
+}

@@ -1,0 +1,204 @@
+//! What an installation of Tombolo consists of. `make install` and every package take it from here.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+use crate::kit::PROGRAMS;
+use crate::place::place;
+use crate::rust_sources;
+use crate::workspace::Workspace;
+
+/// The version of everything in the tree.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Below the prefix, where the parts of nodes are; `machine/src/kit.rs` looks for them there.
+const KIT: &str = "lib/tombolo/kit";
+
+/// The parts of the kit that are installed where they have been built. The others (Python and mpi4py for virtual machines) are
+/// fetched for one user's machine files.
+const KIT_PARTS: [&str; 9] = ["version", "aarch64", "riscv64", "s390x", "images", "c", "mpi", "omp", "gomp"];
+
+/// One thing that is installed.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    /// Relative to the prefix.
+    pub(crate) path: PathBuf,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    /// A copy of a file, with these rights.
+    File(PathBuf, u32),
+    /// A text.
+    Text(String),
+    /// A link to something in the same folder.
+    Link(String),
+}
+
+/// Out of what an installation is made.
+pub(crate) struct Source<'a> {
+    pub(crate) workspace: &'a Workspace,
+    /// The folder with the programs and libraries of its host.
+    pub(crate) built: PathBuf,
+    /// The instruction set of its host.
+    pub(crate) isa: &'a str,
+    /// Manual pages and completions, laid out as below a prefix.
+    pub(crate) documents: PathBuf,
+}
+
+impl Source<'_> {
+    /// All that is installed, with libraries in `libdir`, in the order of paths.
+    pub(crate) fn items(&self, libdir: &Path) -> Result<Vec<Item>, Failure> {
+        let mut items = self.programs();
+        items.extend(self.libraries(libdir)?);
+        items.extend(self.kit()?);
+        add_folder(&mut items, &self.documents, Path::new(""))?;
+        let root = &self.workspace.root;
+        for manager in ["system", "user"] {
+            let unit = "tombolo-machine@.service";
+            let source = root.join("packaging").join(unit);
+            items.push(file(Path::new("lib/systemd").join(manager).join(unit), source, 0o644));
+        }
+        add_folder(&mut items, &root.join("machines"), Path::new("share/tombolo/machines"))?;
+        for name in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            items.push(file(Path::new("share/doc/tombolo").join(name), root.join(name), 0o644));
+        }
+        for rust_sources::SourceFile { path, text } in rust_sources::files(self.workspace)? {
+            items.push(Item { path: Path::new(rust_sources::FOLDER).join(path), what: What::Text(text) });
+        }
+        items.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(items)
+    }
+
+    /// The command and the monitor.
+    pub(crate) fn programs(&self) -> Vec<Item> {
+        let others = PROGRAMS.iter().map(|program| format!("tombolo-{program}"));
+        let names = ["tombolo".to_owned(), "tombolod".to_owned()].into_iter().chain(others);
+        names.map(|name| file(Path::new("bin").join(&name), self.built.join(&name), 0o755)).collect()
+    }
+
+    /// What programs in C are built with.
+    fn libraries(&self, libdir: &Path) -> Result<Vec<Item>, Failure> {
+        let source = self.workspace.root.join("runtime/c");
+        let major = VERSION.split('.').next().unwrap_or(VERSION);
+        let link = |path: &str, to: &str| Item { path: libdir.join(path), what: What::Link(to.to_owned()) };
+        let text = |path: PathBuf, name: &str| -> Result<Item, Failure> {
+            let template = source.join("install").join(name);
+            let text = fs::read_to_string(&template).map_err(Failure::file("reading", &template))?;
+            let folder = path.parent().unwrap_or(&path);
+            Ok(Item { what: What::Text(filled(&text, folder, libdir, VERSION)), path })
+        };
+        let shared = format!("libtombolo.so.{VERSION}");
+        let soname = format!("libtombolo.so.{major}");
+        let cmake = libdir.join("cmake/Tombolo");
+        let mut items = vec![
+            file(libdir.join("libtombolo.a"), self.built.join("libtombolo_c.a"), 0o644),
+            file(libdir.join(&shared), self.built.join("libtombolo_c.so"), 0o755),
+            link(&soname, &shared),
+            link("libtombolo.so", &soname),
+            text(libdir.join("pkgconfig/tombolo.pc"), "tombolo.pc")?,
+            text(cmake.join("TomboloConfig.cmake"), "TomboloConfig.cmake")?,
+            text(cmake.join("TomboloConfigVersion.cmake"), "TomboloConfigVersion.cmake")?,
+            text("share/tombolo/tombolo.mk".into(), "tombolo.mk")?,
+        ];
+        for header in ["tombolo.h", "tombolo/wire.h", "tombolo/interface.h", "tombolo/files.h"] {
+            let path = Path::new("include").join(header);
+            items.push(file(path, source.join("include").join(header), 0o644));
+        }
+        Ok(items)
+    }
+
+    /// The parts of nodes, as far as they have been built.
+    pub(crate) fn kit(&self) -> Result<Vec<Item>, Failure> {
+        let kit = self.workspace.target.join("kit");
+        let mut items = Vec::new();
+        for part in KIT_PARTS {
+            let (source, path) = (kit.join(part), Path::new(KIT).join(part));
+            // Loaded by programs of the host it was built for.
+            let (source, path) = match part {
+                "gomp" => (source.join(self.isa), path.join(self.isa)),
+                _ => (source, path),
+            };
+            if source.is_file() {
+                items.push(file(path, source, 0o644));
+            } else {
+                add_folder(&mut items, &source, &path)?;
+            }
+        }
+        Ok(items)
+    }
+}
+
+fn file(path: PathBuf, source: PathBuf, mode: u32) -> Item {
+    Item { path, what: What::File(source, mode) }
+}
+
+/// Adds a folder with all that it has, if it is there.
+fn add_folder(items: &mut Vec<Item>, source: &Path, path: &Path) -> Result<(), Failure> {
+    let entries = match fs::read_dir(source) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::file("reading", source)(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(Failure::file("reading", source))?;
+        let (from, path) = (entry.path(), path.join(entry.file_name()));
+        if let Some(to) =
+            fs::read_link(&from).ok().as_deref().and_then(Path::to_str).filter(|to| !to.contains('/'))
+        {
+            items.push(Item { path, what: What::Link(to.to_owned()) });
+            continue;
+        }
+        // What a link to elsewhere names is copied.
+        let data = fs::metadata(&from).map_err(Failure::file("reading", &from))?;
+        if data.is_dir() {
+            add_folder(items, &from, &path)?;
+        } else {
+            let mode = if data.permissions().mode() & 0o111 == 0 { 0o644 } else { 0o755 };
+            items.push(file(path, from, mode));
+        }
+    }
+    Ok(())
+}
+
+/// A file of `runtime/c/install`, for where it will lie.
+fn filled(text: &str, folder: &Path, libdir: &Path, version: &str) -> String {
+    let up = vec![".."; folder.components().count()].join("/");
+    let mut numbers = version.split('.');
+    text.replace("@UP@", &up)
+        .replace("@LIBDIR@", &libdir.to_string_lossy())
+        .replace("@VERSION@", version)
+        .replace("@MAJOR@", numbers.next().unwrap_or_default())
+        .replace("@MINOR@", numbers.next().unwrap_or_default())
+}
+
+impl Item {
+    /// Puts it below `prefix` at once: programs that use what was there go on using that.
+    pub(crate) fn install(&self, prefix: &Path) -> Result<(), Failure> {
+        place(&prefix.join(&self.path), |path| {
+            let mode = |mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+            match &self.what {
+                What::File(source, rights) => fs::copy(source, path).and_then(|_| mode(*rights)),
+                What::Text(text) => fs::write(path, text).and_then(|()| mode(0o644)),
+                What::Link(to) => symlink(to, path),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_say_where_the_prefix_is_from_where_they_lie() {
+        let libdir = Path::new("lib/x86_64-linux-gnu");
+        let text =
+            filled("@UP@ @LIBDIR@ @VERSION@ @MAJOR@ @MINOR@", &libdir.join("pkgconfig"), libdir, "1.2.3");
+        assert_eq!(text, "../../.. lib/x86_64-linux-gnu 1.2.3 1 2");
+    }
+}
