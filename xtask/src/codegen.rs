@@ -27,7 +27,7 @@ pub(crate) struct Options {
 pub(crate) enum Cost {
     /// Nothing but the tree.
     Cheap,
-    /// The project has to be built.
+    /// The project has to be built, or a script run.
     Built,
 }
 
@@ -85,6 +85,26 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "docs/book/src/reference/kv.md", cost: Cost::Built, generate: reference },
     Generator { path: "docs/book/src/reference/rights.md", cost: Cost::Built, generate: reference },
     Generator { path: "docs/book/src/cli.md", cost: Cost::Built, generate: command_reference },
+    Generator { path: "docs/book/src/pictures/boards.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/bulk.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/doorbell.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/engines.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/files.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/interfaces.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/job.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/mpi.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/names.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/openmp.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/overview.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/recovery.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/regions.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/ring.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/simulation.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/tracing.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/transports.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/waitset.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/watching.svg", cost: Cost::Built, generate: diagram },
+    Generator { path: "docs/book/src/pictures/window.svg", cost: Cost::Built, generate: diagram },
 ];
 
 /// Writes what is stale, or only says so.
@@ -268,6 +288,13 @@ fn compiled(workspace: &Workspace, path: &str, options: &[&str]) -> Result<Strin
 fn compiled_from(workspace: &Workspace, file: &str, options: &[&str]) -> Result<String, Failure> {
     let compile = ["run", "--quiet", "--package", "tombolo-idl", "--example", "compile", "--"];
     capture(workspace.cargo().current_dir(&workspace.root).args(compile).args(options).arg(file))
+}
+
+/// The diagram of the same name.
+fn diagram(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
+    let name = Path::new(path).file_stem().unwrap_or_default();
+    let mut draw = Command::new("python3");
+    capture(draw.current_dir(&workspace.root).arg("docs/book/pictures/draw.py").arg(name))
 }
 
 /// What every command says about itself.

@@ -1,0 +1,474 @@
+"""Draws the book's diagrams, in one style, as SVG: `draw.py NAME` prints one, `draw.py` lists the names.
+
+`cargo xtask codegen` writes them to docs/book/src/pictures. Colours follow the reader's light or dark theme, and the
+ground is drawn too, so a diagram is legible on any page.
+"""
+
+import inspect
+import sys
+from html import escape
+
+STYLE = """
+    svg { --ground: #ffffff; --ink: #1f2328; --line: #57606a; --host: #d6e6fa; --arm: #fbe0c8; --shared: #d4efd6;
+          --plain: #eaeef2; --paper: #ffffff }
+    @media (prefers-color-scheme: dark) {
+      svg { --ground: #0d1117; --ink: #e6edf3; --line: #9aa4af; --host: #1f3f68; --arm: #623a1b; --shared: #1f4d2c;
+            --plain: #2b3139; --paper: #161b22 } }
+    .ground { fill: var(--ground) } text { fill: var(--ink) } .small { font-size: 12px } .strong { font-weight: 600 }
+    .code { font-family: ui-monospace, monospace; font-size: 12px }
+    rect, .wire { stroke: var(--line); stroke-width: 1.2 } .ground { stroke: none } .wire { fill: none }
+    .host { fill: var(--host) } .arm { fill: var(--arm) } .shared { fill: var(--shared) } .plain { fill: var(--plain) }
+    .paper { fill: var(--paper) } .open { fill: none; stroke-dasharray: 5 4 } .dashed { stroke-dasharray: 5 4 }
+    .head { fill: var(--line) }"""
+
+
+class Drawing:
+    """A picture of a given size, 720 units wide as a rule."""
+
+    def __init__(self, title, height, width=720):
+        self.title, self.width, self.height, self.parts = title, width, height, []
+
+    def text(self, x, y, words, anchor="middle", style=""):
+        self.parts.append(f'<text x="{x}" y="{y}" text-anchor="{anchor}" class="{style}">{escape(words)}</text>')
+
+    def box(self, x, y, width, height, style, *lines, small=(), top=False):
+        """A box with centred lines, or with its first line at the top as a heading."""
+        self.parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="5" class="{style}"/>')
+        all_lines = [(line, "strong" if top and at == 0 else "") for at, line in enumerate(lines)]
+        all_lines += [(line, "small") for line in small]
+        first = y + 20 if top else y + height / 2 - 9 * (len(all_lines) - 1) + 5
+        for at, (line, style) in enumerate(all_lines):
+            self.text(x + width / 2, round(first + 18 * at, 1), line, style=style)
+
+    def cells(self, x, y, width, height, *cells):
+        """A row of cells, each `style` or `style:words`."""
+        for at, cell in enumerate(cells):
+            style, _, words = cell.partition(":")
+            self.parts.append(f'<rect x="{x + at * width}" y="{y}" width="{width}" height="{height}" class="{style}"/>')
+            if words:
+                self.text(x + at * width + width / 2, y + height / 2 + 4, words, style="small")
+
+    def arrow(self, x1, y1, x2, y2, words="", both=False, dashed=False, above=True):
+        start = ' marker-start="url(#head)"' if both else ""
+        style = "wire dashed" if dashed else "wire"
+        self.parts.append(
+            f'<path d="M{x1} {y1} L{x2} {y2}" class="{style}" marker-end="url(#head)"{start}/>')
+        if words:
+            self.text((x1 + x2) / 2, (y1 + y2) / 2 + (-7 if above else 16), words, style="small")
+
+    def path(self, steps, words="", at=(0, 0), dashed=False):
+        style = "wire dashed" if dashed else "wire"
+        self.parts.append(f'<path d="{steps}" class="{style}" marker-end="url(#head)"/>')
+        if words:
+            self.text(at[0], at[1], words, style="small")
+
+    def sequence(self, columns, steps, y=50, gap=34):
+        """Lifelines, and steps: (from, to, words) is a message, (at, words) something that one does."""
+        at = {name: x for name, x in columns}
+        bottom = y + gap * len(steps) + 8
+        for name, x in columns:
+            self.parts.append(f'<path d="M{x} {y - 8} V{bottom}" class="wire dashed"/>')
+            self.box(x - 80, y - 40, 160, 30, "plain", name)
+        for index, step in enumerate(steps):
+            line = y + gap * (index + 1) - 8
+            if len(step) == 3:
+                self.arrow(at[step[0]], line, at[step[1]], line, step[2])
+            else:
+                self.box(at[step[0]] - 105, line - 17, 210, 24, "paper")
+                self.text(at[step[0]], line, step[1], style="small")
+
+    def svg(self):
+        body = "\n  ".join(self.parts)
+        return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" role="img"
+     font-family="system-ui, sans-serif" font-size="14" aria-labelledby="title">
+  <title id="title">{escape(self.title)}</title>
+  <style>{STYLE}
+  </style>
+  <defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto-start-reverse">
+    <path d="M0 0 L8 4 L0 8 z" class="head"/></marker></defs>
+  <rect class="ground" width="{self.width}" height="{self.height}"/>
+  {body}
+</svg>
+"""
+
+
+def overview():
+    """A host and an Arm machine: each has processors, a kernel, a monitor and programs; they share a window of memory"""
+    d = Drawing(overview.__doc__, 340)
+    for x, style, name, kernel in [(20, "host", "host (x86-64)", "Linux"), (470, "arm", "arm0 (aarch64)", "its own Linux")]:
+        d.box(x, 20, 230, 262, "paper", name, top=True)
+        d.box(x + 15, 55, 200, 52, style, "program", small=["your code and the library"])
+        d.box(x + 15, 125, 200, 52, style, "monitor (tombolod)", small=["starts programs, serves names"])
+        d.box(x + 15, 195, 200, 30, "plain", kernel)
+        d.box(x + 15, 237, 200, 30, "plain", "its processors and memory")
+    d.box(285, 30, 150, 108, "shared", "window", small=["memory of both"], top=True)
+    d.cells(300, 78, 20, 18, *["host"] * 4, "paper", "paper")
+    d.cells(300, 102, 20, 18, *["arm"] * 3, "paper", "paper", "paper")
+    d.arrow(235, 81, 298, 87, both=True)
+    d.arrow(485, 81, 422, 87, both=True)
+    d.arrow(235, 162, 485, 162, "control, over such rings", both=True, dashed=True)
+    d.arrow(235, 211, 485, 211, "interrupts, to wake a sleeper", both=True)
+    d.text(360, 308, "A channel is two rings in the window. While both programs are awake, a message is", style="small")
+    d.text(360, 326, "loads and stores: no system call, no monitor, no copy by a kernel.", style="small")
+    return d
+
+
+def ring():
+    """A ring: the sender fills slots and publishes the last word; the receiver reads them and gives credit back"""
+    d = Drawing(ring.__doc__, 250)
+    d.box(20, 60, 110, 60, "host", "sender")
+    d.box(590, 60, 110, 60, "arm", "receiver")
+    d.text(360, 30, "a ring of slots, one cache line (or two) each, in memory that both map", style="small")
+    d.cells(160, 60, 50, 60, "plain:free", "shared:5", "shared:6", "shared:7", "host:8", "plain:free", "plain:free",
+            "plain:free")
+    d.arrow(130, 90, 158, 90)
+    d.arrow(562, 90, 588, 90)
+    d.path("M385 150 V124", "", (0, 0))
+    d.text(385, 166, "slot 8: payload first, then its last word with one", style="small")
+    d.text(385, 182, "release store: sequence, length, kind", style="small")
+    d.path("M645 122 V214 H75 V124")
+    d.text(360, 208, "credit: “I have taken messages up to 4”, on messages of the other direction", style="small")
+    d.text(360, 236, "Each cache line has one writer; only loads and stores cross from one side to the other.",
+           style="small")
+    return d
+
+
+def doorbell():
+    """How a receiver sleeps without missing a message: it announces it, checks again, and only then sleeps"""
+    d = Drawing(doorbell.__doc__, 330)
+    d.sequence([("sender", 180), ("receiver", 540)], [
+        ("receiver", "spins for about the cost of a wake"),
+        ("receiver", "writes: I am going to sleep"),
+        ("receiver", "checks the ring once more"),
+        ("receiver", "sleeps on a descriptor"),
+        ("sender", "publishes a message"),
+        ("sender", "checks: does the receiver sleep?"),
+        ("sender", "receiver", "rings: socket, event counter or interrupt"),
+        ("receiver", "wakes, and takes the message"),
+    ])
+    return d
+
+
+def window():
+    """How the root divides a window: channels, pools and regions are lent ranges, and every side maps it elsewhere"""
+    d = Drawing(window.__doc__, 240)
+    d.cells(130, 90, 92, 44, "plain:control", "shared:channel 1", "shared:channel 2", "host:pool", "paper:free")
+    d.text(360, 80, "window: a PCI device of the virtual machine, a memory file of the host", style="small")
+    d.box(20, 14, 180, 44, "host", "host", small=["mapped at 0x7f10…"])
+    d.box(520, 14, 180, 44, "arm", "arm0", small=["mapped at 0xffff4c…"])
+    d.arrow(110, 58, 140, 88)
+    d.arrow(610, 58, 580, 88)
+    d.box(250, 165, 220, 34, "plain", "root monitor: lends ranges")
+    d.arrow(300, 165, 280, 136)
+    d.arrow(360, 165, 370, 136)
+    d.arrow(420, 165, 455, 136)
+    d.text(360, 225, "A place is named by its offset, never by an address.", style="small")
+    return d
+
+
+def job():
+    """A job: one image with a build for each instruction set; each node gets the build that it can run"""
+    d = Drawing(job.__doc__, 270)
+    d.box(20, 95, 130, 76, "plain", "tombolo run", small=["--on host:2,arm0"])
+    d.box(190, 70, 140, 126, "paper", "work.tbi", top=True)
+    d.box(205, 105, 110, 32, "host", "x86-64 build")
+    d.box(205, 148, 110, 32, "arm", "aarch64 build")
+    d.arrow(150, 133, 188, 133)
+    d.box(390, 30, 310, 100, "paper", "host", top=True)
+    d.box(405, 65, 130, 48, "host", "rank 0", small=["stdin is its"])
+    d.box(555, 65, 130, 48, "host", "rank 1")
+    d.box(390, 150, 310, 100, "paper", "arm0", top=True)
+    d.box(405, 185, 130, 48, "arm", "rank 2")
+    d.arrow(315, 121, 388, 90)
+    d.arrow(315, 164, 388, 200)
+    d.text(600, 205, "the first that fails", style="small")
+    d.text(600, 222, "ends the others", style="small")
+    d.path("M85 173 V258 H380", "")
+    d.text(230, 250, "output, signals, exit status", style="small")
+    return d
+
+
+def waitset():
+    """A waitset polls hot channels only; armed ones have asked their peers to ring"""
+    d = Drawing(waitset.__doc__, 250)
+    d.box(20, 80, 130, 80, "host", "your thread", small=["set.wait()"])
+    d.box(200, 30, 220, 180, "paper", "waitset", top=True)
+    d.box(212, 62, 196, 50, "shared", "hot: polled in turn", small=["the few that were busy just now"])
+    d.box(212, 128, 196, 66, "plain", "armed: not polled", small=["thousands, idle;", "one descriptor to sleep on"])
+    d.arrow(150, 120, 198, 120)
+    d.box(520, 40, 180, 40, "arm", "busy peers")
+    d.box(520, 130, 180, 60, "arm", "quiet peers", small=["asked to ring"])
+    d.arrow(520, 60, 410, 82, "messages")
+    d.arrow(520, 160, 410, 160, "ring: hot again")
+    d.path("M310 112 V126", "")
+    d.text(310, 236, "Listeners, children, timers, wakers and descriptors are in the same set.", style="small")
+    return d
+
+
+def regions():
+    """Capabilities are derived from one another; taking one back takes back all that came of it"""
+    d = Drawing(regions.__doc__, 270)
+    d.box(30, 30, 180, 54, "host", "owner", small=["read, write, grant"])
+    d.box(280, 30, 180, 54, "host", "worker", small=["read, write"])
+    d.box(280, 120, 180, 54, "arm", "viewer on arm0", small=["read"])
+    d.box(520, 120, 180, 54, "arm", "viewer's child", small=["read, one page"])
+    d.arrow(210, 57, 278, 57, "grant")
+    d.path("M120 84 V147 H278")
+    d.text(200, 140, "grant", style="small")
+    d.arrow(460, 147, 518, 147, "derive")
+    d.cells(120, 205, 120, 34, "shared:page 0", "shared:page 1", "shared:page 2", "shared:page 3")
+    d.text(360, 256, "one region; each program maps it where it likes, and names places by offset", style="small")
+    d.path("M330 174 V203", "", dashed=True)
+    d.path("M600 174 V188 H420 V203", "", dashed=True)
+    d.text(600, 50, "revoke takes a whole branch", style="small")
+    d.text(600, 67, "back, on all nodes", style="small")
+    return d
+
+
+def bulk():
+    """The right to a buffer travels in a short message; the bytes stay in the pool"""
+    d = Drawing(bulk.__doc__, 270)
+    d.box(20, 70, 140, 90, "host", "camera", small=["fills a buffer"])
+    d.box(560, 70, 140, 90, "arm", "viewer", small=["reads it in place"])
+    d.cells(210, 165, 75, 44, "host:taken", "arm:moved", "shared:shared", "plain:free")
+    d.text(360, 228, "pool: equal buffers, registered once, mapped by both", style="small")
+    d.arrow(160, 85, 558, 85, "move: buffer 1, “frame 17” (one message, whatever the size)")
+    d.arrow(160, 115, 558, 115, "share: buffer 2, read-only for all until released")
+    d.arrow(558, 145, 160, 145, "release, pass: an empty buffer goes back", above=True)
+    d.path("M90 162 V187 H208", "")
+    d.path("M630 162 V187 H512", "")
+    d.text(360, 256, "A transfer that fails gives the buffers back, unchanged.", style="small")
+    return d
+
+
+def recovery():
+    """Frames in flight when a server dies: the client reclaims them and sends them to the next server"""
+    d = Drawing(recovery.__doc__, 400)
+    d.sequence([("client", 130), ("server", 370), ("next server", 600)], [
+        ("client", "server", "find(frame 7), lent"),
+        ("client", "server", "find(frame 8), lent"),
+        ("server", "client", "edges of 7, moved"),
+        ("client", "server", "find(frame 9), lent"),
+        ("server", "dies"),
+        ("client", "call ends: peer died"),
+        ("client", "recover(), reclaim 8 and 9"),
+        ("client", "next server", "find(frame 8), lent again"),
+        ("client", "next server", "find(frame 9), lent again"),
+        ("next server", "client", "edges of 8, moved"),
+    ])
+    return d
+
+
+def names():
+    """Names of the machine are served by the root, names of a node by that node's monitor"""
+    d = Drawing(names.__doc__, 260)
+    for x, style, node, own in [(20, "host", "host", "@host/cache"), (480, "arm", "arm0", "@arm0/cache")]:
+        d.box(x, 20, 220, 190, "paper", node, top=True)
+        d.box(x + 15, 55, 190, 36, style, "program")
+        d.box(x + 15, 125, 190, 66, style, "monitor", small=["names of this node:", own])
+        d.arrow(x + 110, 91, x + 110, 123)
+        d.text(x + 145, 112, "@/cache", style="small")
+    d.text(360, 50, "sensor/1", style="small")
+    d.box(280, 60, 160, 100, "shared", "root", small=["names of the machine:", "sensor/1, jobs/results", "locks, barriers"])
+    d.arrow(225, 73, 278, 95)
+    d.arrow(495, 73, 442, 95)
+    d.text(360, 240, "A record goes with the program that set it; a lock passes on when its holder dies.", style="small")
+    return d
+
+
+def tracing():
+    """Domains write events into pages of memory; a recorder reads them from outside and merges them by cause"""
+    d = Drawing(tracing.__doc__, 240)
+    for y, style, name in [(30, "host", "program on host"), (130, "arm", "program on arm0")]:
+        d.box(20, y, 150, 50, style, name)
+        d.box(200, y, 110, 50, "shared", "trace page", small=["ring of events"])
+        d.arrow(170, y + 25, 198, y + 25)
+    d.box(350, 80, 110, 54, "plain", "recorder", small=["every 2 ms"])
+    d.arrow(310, 55, 348, 95)
+    d.arrow(310, 155, 348, 118)
+    d.box(500, 80, 90, 54, "paper", "job.tbt")
+    d.arrow(460, 107, 498, 107)
+    for y, name in [(20, "trace show"), (88, "trace stats"), (156, "Perfetto")]:
+        d.box(620, y, 90, 40, "plain", name)
+        d.arrow(590, 107, 618, y + 20)
+    d.text(360, 220, "Pages outlive a program that is killed: its last events are read by its node's monitor.",
+           style="small")
+    return d
+
+
+def mpi():
+    """An unchanged MPI program: MPICH speaks libfabric, and Tombolo is a provider under it"""
+    d = Drawing(mpi.__doc__, 330)
+    for x, style, name in [(20, "host", "rank 0 on host (x86-64)"), (440, "arm", "rank 2 on arm0 (aarch64)")]:
+        d.box(x, 20, 260, 250, "paper", name, top=True)
+        for at, (layer, about) in enumerate([("your program", "unchanged"), ("MPICH", "matching, collectives"),
+                                             ("libfabric", "reliable datagrams"),
+                                             ("Tombolo's provider", "libtombolo-fi.so")]):
+            d.box(x + 20, 52 + 53 * at, 220, 46, style if at in (0, 3) else "plain", layer, small=[about])
+    d.box(305, 195, 110, 90, "shared", "channel", small=["rings, staging,", "windows of MPI"])
+    d.arrow(260, 234, 303, 234, both=True)
+    d.arrow(460, 234, 417, 234, both=True)
+    d.box(295, 60, 130, 60, "plain", "tombolo mpirun", small=["PMI, exit status"])
+    d.arrow(295, 90, 262, 75)
+    d.arrow(425, 90, 458, 75)
+    d.text(360, 312, "A rank that dies ends the job on every node.", style="small")
+    return d
+
+
+def openmp():
+    """The three places that workers of a team can be: threads, processes, or processes of several threads"""
+    d = Drawing(openmp.__doc__, 230)
+    for x, name, about in [(20, "shared", "threads of the program"), (260, "exclusive", "each worker a process"),
+                           (500, "hybrid", "processes of several threads")]:
+        d.box(x, 20, 200, 150, "plain", name, small=[about], top=True)
+    d.box(35, 75, 170, 50, "host")
+    d.cells(45, 85, 37, 30, "paper:0", "paper:1", "paper:2", "paper:3")
+    for at in range(4):
+        d.box(273 + 44 * at, 75, 40, 50, "host")
+        d.cells(278 + 44 * at, 85, 30, 30, f"paper:{at}")
+    for at in range(2):
+        d.box(513 + 90 * at, 75, 84, 50, "host" if at == 0 else "arm")
+        d.cells(522 + 90 * at, 85, 33, 30, f"paper:{2 * at}", f"paper:{2 * at + 1}")
+    for x in (35, 275, 515):
+        d.box(x, 135, 170, 26, "shared", "variables, heap, stacks")
+    d.text(360, 200, "With `exclusive` and `hybrid` the memory of the team is one arena at the same address in each process;",
+           style="small")
+    d.text(360, 217, "with `tombolo ompcc` the processes may be on unlike processors.", style="small")
+    return d
+
+
+def boards():
+    """A board without an operating system: a small monitor, one program at a time, a window and an interrupt"""
+    d = Drawing(boards.__doc__, 240)
+    d.box(20, 20, 220, 170, "paper", "host", top=True)
+    d.box(35, 55, 190, 46, "host", "program")
+    d.box(35, 125, 190, 46, "host", "root monitor")
+    d.box(480, 20, 220, 170, "paper", "bare0 (riscv64)", top=True)
+    d.box(495, 50, 190, 50, "arm", "program, unprivileged", small=["tombolo-bare"])
+    d.box(495, 125, 190, 46, "arm", "monitor, privileged", small=["no kernel, no interrupts taken"])
+    d.box(285, 60, 150, 74, "shared", "window", small=["rings, programs"])
+    d.arrow(225, 78, 283, 90, both=True)
+    d.arrow(495, 78, 437, 90, both=True)
+    d.arrow(225, 155, 493, 155, "doorbell: ends a sleep", both=True)
+    d.text(360, 222, "A program that touches anything else ends with SIGSEGV; the board goes on.", style="small")
+    return d
+
+
+def engines():
+    """Engines that can copy from here to there; the manager takes the one whose cost curve is lowest for the length"""
+    d = Drawing(engines.__doc__, 270)
+    d.box(20, 100, 120, 60, "host", "request", small=["copy 16 MiB"])
+    d.box(180, 85, 130, 90, "plain", "manager", small=["cost of each", "for this length"])
+    d.arrow(140, 130, 178, 130)
+    rows = [("caller", "this thread"), ("threads-4", "threads of this program"), ("attach", "the kernel"),
+            ("far-arm0-7", "the far side's processor"), ("cuda-0", "a copy engine")]
+    for at, (name, whose) in enumerate(rows):
+        y = 20 + 46 * at
+        d.box(370, y, 330, 36, "arm" if name.startswith("far") else "host" if at < 2 else "plain")
+        d.text(385, y + 23, name, "start", "code")
+        d.text(690, y + 23, whose, "end", "small")
+        d.arrow(310, 130, 368, y + 18, dashed=at != 1)
+    d.text(360, 260, "`tombolo bulk explain` prints the costs, measured or declared, and the choice.", style="small")
+    return d
+
+
+def interfaces():
+    """One interface file gives stubs in three languages, and every client understands every server"""
+    d = Drawing(interfaces.__doc__, 240)
+    d.box(20, 85, 110, 60, "paper", "kv.tbl")
+    d.box(170, 85, 150, 60, "plain", "tombolo idl compile", small=["checks, lays out"])
+    d.arrow(130, 115, 168, 115)
+    for at, language in enumerate(["Rust", "C", "Python"]):
+        y = 25 + 62 * at
+        d.box(370, y, 110, 46, "host", f"{language} stubs")
+        d.arrow(320, 115, 368, y + 23)
+        d.box(590, y, 110, 46, "arm", f"{language}", small=["server"])
+    for one in range(3):
+        for other in range(3):
+            d.arrow(480, 48 + 62 * one, 588, 48 + 62 * other, both=True)
+    d.text(360, 225, "The same bytes on every processor; the hash of the interface is compared when a channel opens.",
+           style="small")
+    return d
+
+
+def files():
+    """Granted files: the kernel of the host resolves each path below a folder that was opened when the job started"""
+    d = Drawing(files.__doc__, 230)
+    d.box(20, 20, 230, 150, "paper", "host", top=True)
+    d.box(35, 52, 200, 50, "host", "tombolo run", small=["--grant results:rw"])
+    d.box(35, 116, 200, 40, "plain", "results/ (opened once)")
+    d.box(470, 20, 230, 150, "paper", "arm0", top=True)
+    d.box(485, 52, 200, 50, "arm", "program", small=["files.open(\"results/a\")"])
+    d.box(290, 100, 140, 66, "shared", "pool", small=["8 buffers of 256 KiB"])
+    d.arrow(485, 68, 237, 68, "open, read, write: typed calls")
+    d.arrow(237, 130, 288, 130, both=True)
+    d.path("M585 102 V130 H432", "")
+    d.arrow(135, 102, 135, 115)
+    d.text(360, 212, "`..`, links that lead out, devices and sockets are refused; only this job is served.", style="small")
+    return d
+
+
+def transports():
+    """One contract, four transports, and wrappers that are transports themselves"""
+    d = Drawing(transports.__doc__, 240)
+    d.box(230, 16, 260, 34, "host", "your program: Channel")
+    d.box(200, 70, 320, 34, "plain", "wrappers: Traced, Checked, Capture, Faulty")
+    d.box(230, 124, 260, 34, "shared", "contract: the trait Transport")
+    d.arrow(360, 50, 360, 68)
+    d.arrow(360, 104, 360, 122)
+    for at, (name, about) in enumerate([("shm", "memory file"), ("window", "PCI window"), ("socket", "byte stream"),
+                                        ("sim", "virtual time"), ("yours", "")]):
+        x = 20 + 138 * at
+        d.box(x, 184, 128, 44, "paper" if name == "yours" else "arm", name, small=[about] if about else [])
+        d.arrow(360, 158, x + 64, 182, dashed=name == "yours")
+    d.text(600, 110, "the conformance suite", style="small")
+    d.text(600, 127, "holds each to the contract", style="small")
+    return d
+
+
+def simulation():
+    """What is real in a simulated machine, and what is simulated and damaged on purpose"""
+    d = Drawing(simulation.__doc__, 240)
+    d.box(20, 20, 330, 170, "paper", "real code, the code that ships", top=True)
+    for at, line in enumerate(["decisions of root and agents", "messages and handshakes", "rings and doorbells"]):
+        d.box(40, 52 + 44 * at, 290, 34, "host", line)
+    d.box(370, 20, 330, 170, "paper", "simulated, drawn from one seed", top=True)
+    for at, line in enumerate(["processes, sockets, clocks", "windows and links: late, torn, cut", "deaths at every step"]):
+        d.box(390, 52 + 44 * at, 290, 34, "arm", line)
+    d.text(360, 222, "Checkers that share no code with either look at everything that goes in and out.", style="small")
+    return d
+
+
+def watching():
+    """How a machine is watched: monitors sample, the root keeps histories, and viewers ask for what has changed"""
+    d = Drawing(watching.__doc__, 220)
+    for y, style, name in [(25, "host", "monitor of host"), (115, "arm", "monitor of arm0")]:
+        d.box(20, y, 160, 54, style, name, small=["a sample each second"])
+        d.arrow(180, y + 27, 258, 97)
+    d.box(260, 65, 150, 64, "shared", "root", small=["histories,", "bounded memory"])
+    for y, name, about in [(15, "tombolo web", "browser"), (77, "tombolo top", "terminal"), (139, "/metrics", "Prometheus")]:
+        d.box(520, y, 180, 46, "plain", name, small=[about])
+        d.arrow(518, y + 23, 412, 97)
+    d.text(440, 52, "what changed?", style="small")
+    d.text(360, 208, "Sampling costs a node at most 0.3 % of one processor, whether or not it is being watched.", style="small")
+    return d
+
+
+DRAWINGS = {
+    name.replace("_", "-"): function
+    for name, function in list(globals().items())
+    if inspect.isfunction(function) and not inspect.signature(function).parameters and name != "main"
+}
+
+
+def main():
+    if len(sys.argv) < 2:
+        print("\n".join(sorted(DRAWINGS)))
+    elif sys.argv[1] in DRAWINGS:
+        print(DRAWINGS[sys.argv[1]]().svg(), end="")
+    else:
+        sys.exit(f"draw.py: there is no picture '{sys.argv[1]}'")
+
+
+if __name__ == "__main__":
+    main()
