@@ -1,6 +1,5 @@
-//! The guide's key-value service: every client with every server, and the page shows what is in the programs.
+//! The book's key-value service: every client with every server.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
@@ -8,40 +7,11 @@ use tombolo_e2e::c::HOST;
 use tombolo_e2e::python::Python;
 use tombolo_e2e::{Machine, MachineFile, Running, built};
 
-const PAGE: &str = include_str!("../../../docs/book/src/key-value.md");
-
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Each block in a language is whole lines of the file that was named last.
-#[test]
-fn the_guide_shows_what_is_in_the_programs() {
-    let (mut file, mut shown) = (String::new(), 0);
-    let mut lines = PAGE.lines();
-    while let Some(line) = lines.next() {
-        let named = line.split('`').find(|word| {
-            (word.starts_with("examples/") || word.starts_with("interfaces/")) && word.contains('.')
-        });
-        if let Some(named) = named {
-            file = fs::read_to_string(root().join(named)).unwrap_or_else(|error| panic!("{named}: {error}"));
-        }
-        if !["```tbl", "```rust", "```c", "```python"].contains(&line) {
-            // Another block is passed over whole.
-            if line.starts_with("```") {
-                lines.by_ref().find(|line| *line == "```").expect("an end");
-            }
-            continue;
-        }
-        let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-        let block = block.join("\n");
-        assert!(format!("\n{file}").contains(&format!("\n{block}\n")), "no program has\n{block}");
-        shown += 1;
-    }
-    assert!(shown >= 12, "{shown} blocks");
-}
-
-/// A program of the guide.
+/// A program of the book.
 enum Program {
     Native(PathBuf),
     Python(Python, PathBuf),
@@ -74,7 +44,7 @@ fn programs(machine: &Machine, name: &str, python: Option<&Python>) -> Vec<(&'st
 }
 
 #[test]
-fn every_client_of_the_guide_understands_every_server() {
+fn every_client_of_the_book_understands_every_server() {
     let machine = Machine::up(&MachineFile::host());
     let python = Python::of(&machine);
     let servers = programs(&machine, "kv_server", python.as_ref());

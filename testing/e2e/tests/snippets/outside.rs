@@ -1,0 +1,198 @@
+//! Rust, C and Python out of the pages, compiled in a project outside the workspace, as a user of the crate would.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tombolo_e2e::Machine;
+use tombolo_e2e::python::Python;
+
+use crate::extract::Snippet;
+use crate::tree;
+
+/// Interface files of the tree of which fragments may use the stubs, as `crate::kv` and the like.
+const INTERFACES: [&str; 2] = ["kv", "rights"];
+
+/// A cargo workspace outside the tree.
+pub(crate) struct Project {
+    folder: PathBuf,
+    target: PathBuf,
+}
+
+/// Settings that make cargo build quickly, without a network, in a folder that all runs share.
+pub(crate) fn cargo_settings(target: &Path) -> [(&'static str, String); 5] {
+    [
+        ("CARGO_TARGET_DIR", target.display().to_string()),
+        ("CARGO_NET_OFFLINE", "true".to_owned()),
+        ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0".to_owned()),
+        ("CARGO_PROFILE_RELEASE_DEBUG", "false".to_owned()),
+        ("CARGO_PROFILE_RELEASE_INCREMENTAL", "false".to_owned()),
+    ]
+}
+
+impl Project {
+    /// An empty one, with the versions that the tree is built with.
+    pub(crate) fn new(folder: &Path, target: &Path) -> Project {
+        fs::create_dir_all(folder).expect("a folder for the project");
+        fs::copy(tree().join("Cargo.lock"), folder.join("Cargo.lock")).expect("a lock file");
+        Project { folder: folder.to_owned(), target: target.to_owned() }
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        let path = self.folder.join(path);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("a folder of the project");
+        fs::write(path, text).expect("a file of the project");
+    }
+
+    /// Puts blocks of Rust into it, and the packages that blocks quote.
+    pub(crate) fn add(&self, blocks: &[&Snippet]) {
+        let quoted: BTreeSet<&str> = blocks.iter().filter_map(|block| package_of(block.from()?)).collect();
+        let mut members = vec!["snippets".to_owned()];
+        for package in quoted {
+            copy_folder(&tree().join("examples").join(package), &self.folder.join("examples").join(package));
+            self.write(&format!("examples/{package}/Cargo.toml"), &manifest(package));
+            members.push(format!("examples/{package}"));
+        }
+        copy_folder(&tree().join("interfaces"), &self.folder.join("interfaces"));
+        self.write("Cargo.toml", &format!("[workspace]\nresolver = \"3\"\nmembers = {members:?}\n"));
+        self.write("snippets/Cargo.toml", &manifest("snippets"));
+        self.write("snippets/build.rs", BUILD);
+        let mut library = String::from("#![allow(warnings)]\n");
+        for name in INTERFACES {
+            let _ = writeln!(
+                library,
+                "pub mod {name} {{ include!(concat!(env!(\"OUT_DIR\"), \"/{name}.rs\")); }}"
+            );
+        }
+        for block in blocks.iter().filter(|block| block.from().is_none()) {
+            let name = block.name();
+            if block.text.contains("fn main()") {
+                self.write(&format!("snippets/src/bin/{name}.rs"), &block.text);
+            } else {
+                let _ = writeln!(library, "pub mod {name};");
+                self.write(&format!("snippets/src/{name}.rs"), &module(block));
+            }
+        }
+        self.write("snippets/src/lib.rs", &library);
+    }
+
+    /// Compiles everything.
+    ///
+    /// # Errors
+    /// What the compiler says; files are called by page and line.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let mut command = Command::new("cargo");
+        // As `tombolo build` does it for this host, so that sessions find the crates compiled.
+        let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+        command.args(["build", "--quiet", "--workspace", "--release", "--target", &host]);
+        run(command.current_dir(&self.folder).envs(cargo_settings(&self.target)))
+    }
+}
+
+/// The package of the tree that a file belongs to.
+fn package_of(path: &str) -> Option<&str> {
+    path.strip_prefix("examples/")?.split_once('/').map(|(package, _)| package)
+}
+
+/// What a user would write; `Cargo.lock` says which versions.
+fn manifest(name: &str) -> String {
+    let root = fs::canonicalize(tree()).expect("the tree");
+    let root = root.display();
+    format!(
+        "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
+         [dependencies]\ntombolo = {{ path = \"{root}/runtime/tombolo\" }}\n\n\
+         [build-dependencies]\ntombolo-idl = {{ path = \"{root}/interface/idl\" }}\n"
+    )
+}
+
+const BUILD: &str = r#"use tombolo_idl::build::compile;
+use tombolo_idl::rust::RustOptions;
+
+fn main() {
+    let options = RustOptions { runtime: "tombolo::interface".into(), ..RustOptions::default() };
+    for name in ["kv", "rights"] {
+        compile(format!("../interfaces/{name}.tbl"), &options).expect("an interface file of the tree");
+    }
+}
+"#;
+
+/// A fragment as a function of a module of its own.
+fn module(block: &Snippet) -> String {
+    let asynchronous = if block.text.contains(".await") { "async " } else { "" };
+    let text = &block.text;
+    format!(
+        "// {block}\nuse std::time::Duration;\nuse tombolo::*;\n\
+         pub {asynchronous}fn snippet({}) -> Result<(), Box<dyn std::error::Error>> {{\n{text}\n;Ok(())\n}}\n",
+        block.given()
+    )
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).unwrap_or_else(|error| panic!("{}: {error}", from.display())) {
+        let path = entry.expect("an entry of the tree").path();
+        let copy = to.join(path.file_name().expect("a name"));
+        if path.is_dir() {
+            copy_folder(&path, &copy);
+        } else {
+            fs::copy(&path, &copy).expect("a copy");
+        }
+    }
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let said = [output.stdout, output.stderr].concat();
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&said).into_owned()) }
+}
+
+/// Compiles a block of C with the headers that are installed. A fragment is the body of a function, or what stands
+/// outside of functions if it is given nothing.
+///
+/// # Errors
+/// What the compiler says.
+pub(crate) fn check_c(block: &Snippet, folder: &Path) -> Result<(), String> {
+    let (includes, rest): (Vec<&str>, Vec<&str>) =
+        block.text.lines().partition(|line| line.starts_with("#include"));
+    let mut text = includes.join("\n");
+    text.push_str("\n#include <stdbool.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n");
+    text.push_str("#include <tombolo.h>\n#include \"kv.h\"\n#include \"rights.h\"\n");
+    let (given, rest) = (block.given(), rest.join("\n"));
+    let _ = match (given, rest.contains("int main(")) {
+        (_, true) | ("", _) => writeln!(text, "#line {} \"{}\"\n{rest}", block.line, block.page),
+        (given, _) => {
+            writeln!(text, "void snippet({given})\n{{\n#line {} \"{}\"\n{rest}\n}}", block.line, block.page)
+        }
+    };
+    let source = folder.join(format!("{}.c", block.name()));
+    fs::write(&source, text).expect("a file of the test");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-std=c11", "-fopenmp", "-fsyntax-only", "-Wall", "-Werror", "-Wno-unused"]);
+    for include in ["runtime/c/include", "interface/c", "models/omp/gomp"] {
+        gcc.arg("-I").arg(tree().join(include));
+    }
+    run(gcc.arg(&source)).map_err(|error| format!("{block}: {error}"))
+}
+
+/// Checks blocks of Python page by page: their syntax, that what they take from `tombolo` is there, and that names which
+/// they use were made before on the page.
+///
+/// # Errors
+/// All that is wrong.
+pub(crate) fn check_python(blocks: &[&Snippet], python: &Python, machine: &Machine) -> Result<(), String> {
+    let folder = machine.folder().join("python");
+    fs::create_dir_all(&folder).expect("a folder for blocks");
+    let mut list = String::new();
+    for block in blocks {
+        let file = folder.join(format!("{}.py", block.name()));
+        fs::write(&file, &block.text).expect("a file of the test");
+        let _ = writeln!(list, "{}\t{}\t{}\t{}", block.page, block.line, block.given(), file.display());
+    }
+    let list_file = folder.join("list");
+    fs::write(&list_file, list).expect("a file of the test");
+    let script = folder.join("check.py");
+    fs::write(&script, include_str!("check.py")).expect("a file of the test");
+    run(python.command(machine).arg(&script).arg(&list_file))
+}

@@ -1,0 +1,171 @@
+//! What a page says to run, run: its files in a folder beside a clone, its commands one block after the other, and what
+//! they print compared with what the page shows.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use tombolo_e2e::python::Python;
+use tombolo_e2e::{Machine, MachineFile, Running, image, tombolo};
+
+use crate::extract::{Mark, Snippet};
+use crate::{outside, shell, tree};
+
+/// How long a block may take: some compile all that a program stands on, for each instruction set.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// A machine like that of `machines/default.toml`, under a name of its own, and a shell whose folder is a clone.
+pub(crate) struct Session {
+    machine: Machine,
+    folder: PathBuf,
+    target: PathBuf,
+    /// Where Python finds the package, if there is a Python that is new enough.
+    python: Option<OsString>,
+    /// What the last commands printed.
+    said: Option<String>,
+}
+
+impl Session {
+    /// Pages that do not bring a machine up themselves find one that is up.
+    pub(crate) fn new(target: &Path, is_up: bool) -> Session {
+        let mut machine = Machine::new(&MachineFile::host().with_vm("arm0", "window_mib = 64"));
+        if is_up {
+            machine.bring_up();
+        }
+        // The tree, but for the machine file, which has this test's name of the machine.
+        let clone = machine.folder().join("tombolo");
+        fs::create_dir_all(clone.join("machines")).expect("a folder");
+        for entry in fs::read_dir(tree()).expect("the tree") {
+            let path = fs::canonicalize(entry.expect("an entry").path()).expect("a path of the tree");
+            let link = clone.join(path.file_name().expect("a name"));
+            if !link.exists() {
+                symlink(&path, &link).expect("a link into the tree");
+            }
+        }
+        fs::copy(machine.file(), clone.join("machines/default.toml")).expect("a machine file");
+        for name in ["pingpong", "frames"].map(|name| format!("{name}.tbi")) {
+            symlink(image(name.trim_end_matches(".tbi")), clone.join(name)).expect("a link to an image");
+        }
+        let python = Python::of(&machine).and_then(|python| {
+            let command = python.command(&machine);
+            let path = command.get_envs().find(|(name, _)| *name == "PYTHONPATH");
+            path.and_then(|(_, path)| path.map(OsString::from))
+        });
+        Session { folder: clone, machine, target: target.to_owned(), python, said: None }
+    }
+
+    /// Does what the marks of a block say.
+    ///
+    /// # Errors
+    /// What its commands print when they fail, or the first line that they did not print.
+    pub(crate) fn step(&mut self, block: &Snippet) -> Result<(), String> {
+        if let Some(path) = block.file() {
+            let path = self.folder.join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder of the session");
+            fs::write(path, &block.text).expect("a file of the session");
+        }
+        if block.marks.contains(&Mark::Run) {
+            let said = self.run(&shell::script(block)?).map_err(|error| format!("{block}: {error}"))?;
+            if block.language == "console" {
+                let shown = block.text.lines().filter(|line| !line.starts_with("$ "));
+                printed(shown, &said).map_err(|error| format!("{block}: {error}"))?;
+            }
+            self.said = Some(said);
+        }
+        if block.marks.contains(&Mark::Output) {
+            let said = self.said.as_ref().ok_or_else(|| format!("{block}: nothing was run before"))?;
+            printed(block.text.lines(), said).map_err(|error| format!("{block}: {error}"))?;
+        }
+        Ok(())
+    }
+
+    /// Runs commands, where the last ones ended, and returns all that they print.
+    fn run(&mut self, script: &str) -> Result<String, String> {
+        let end = self.machine.folder().join("folder-of-the-session");
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let own = tombolo().parent().expect("a folder").to_owned();
+        let path = std::env::join_paths([own].into_iter().chain(std::env::split_paths(&path)));
+        // The tree by its own path, which is the same in each run: crates are compiled once for all of them.
+        let tree = fs::canonicalize(tree()).expect("the tree");
+        let script = script.replace("../tombolo/", &format!("{}/", tree.display()));
+        let script = format!("exec 2>&1\n{script}\npwd > '{}'", end.display());
+        let mut command = std::process::Command::new("sh");
+        for (name, value) in self.machine.command().get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+            .args(["-e", "-c", &script])
+            .current_dir(&self.folder)
+            .env("PATH", path.expect("a search path"));
+        if let Some(python) = &self.python {
+            command.env("PYTHONPATH", python).env("PYTHONDONTWRITEBYTECODE", "1");
+        }
+        let mut running = Running::start(command.envs(outside::cargo_settings(&self.target)));
+        let until = Instant::now() + PATIENCE;
+        while running.is_running() && Instant::now() < until {
+            sleep(Duration::from_millis(20));
+        }
+        let done = running.finish();
+        if done.status != 0 {
+            return Err(done.to_string());
+        }
+        self.folder = PathBuf::from(fs::read_to_string(end).expect("where the session is").trim());
+        Ok(done.text().replace(self.machine.name(), "default"))
+    }
+
+    /// Ends it; nothing may be left.
+    pub(crate) fn end(self) {
+        self.machine.down();
+    }
+}
+
+/// Whether all lines were printed, in this order, with whatever else between them. Numbers differ from run to run.
+fn printed<'a>(shown: impl Iterator<Item = &'a str>, said: &str) -> Result<(), String> {
+    let mut lines = said.lines().map(shape);
+    for line in shown.filter(|line| !line.trim().is_empty() && line.trim() != "…") {
+        let wanted = shape(line);
+        if !lines.any(|line| line == wanted) {
+            return Err(format!("no line like {line:?} was printed, or not after those before it:\n{said}"));
+        }
+    }
+    Ok(())
+}
+
+/// A line with every number as `0`, and one space for any.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    for word in line.split_whitespace() {
+        let mut digits = false;
+        for character in word.chars() {
+            let is_digit = character.is_ascii_digit() || (digits && matches!(character, '.' | ','));
+            if !is_digit {
+                shape.push(character);
+            } else if !digits {
+                shape.push('0');
+            }
+            digits = is_digit;
+        }
+        shape.push(' ');
+    }
+    shape
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_compared_but_for_numbers_and_what_lies_between() {
+        let said = "building\n  0.94 s  arm0: up in 1.59 s\nmore\n[0@host] median 12 us\n";
+        assert_eq!(printed("0.1 s arm0: up in 3.2 s\n…\n[0@host]  median 0.47 us".lines(), said), Ok(()));
+        for wrong in ["[1@hose] median 1 us", "[0@host] median 1 us\nbuilding", "arm0: up"] {
+            assert!(printed(wrong.lines(), said).is_err(), "{wrong}");
+        }
+    }
+}
