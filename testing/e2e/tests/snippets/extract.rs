@@ -12,6 +12,8 @@ pub(crate) enum Mark {
     Given(String),
     /// The block is written into the folder of its page's session, under this name.
     File(String),
+    /// The program is put there compiled, under this name.
+    Program(String),
     /// The commands are run, in the folder of the session.
     Run,
     /// What the commands before it print, in this order; lines of `…` stand for any.
@@ -50,6 +52,11 @@ impl Snippet {
     /// The file of the session that it is.
     pub(crate) fn file(&self) -> Option<&str> {
         self.of(|mark| if let Mark::File(path) = mark { Some(path) } else { None })
+    }
+
+    /// What it is called in the session as a program.
+    pub(crate) fn program(&self) -> Option<&str> {
+        self.of(|mark| if let Mark::Program(name) = mark { Some(name) } else { None })
     }
 
     /// The parameters of the function that it is the body of.
@@ -121,6 +128,7 @@ fn mark(line: &str) -> Result<Mark, String> {
         ("output", true) => Ok(Mark::Output),
         ("given", false) => Ok(Mark::Given(rest)),
         ("file", false) => Ok(Mark::File(rest)),
+        ("program", false) => Ok(Mark::Program(rest)),
         ("from", false) => Ok(Mark::From(rest)),
         ("unchecked", false) if rest.len() >= 10 => Ok(Mark::Unchecked(rest)),
         ("unchecked", _) => Err("`unchecked` needs a reason: `unchecked, it needs …`".to_owned()),

@@ -19,6 +19,7 @@ mod shell;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use tombolo::Isa;
 use tombolo_e2e::python::Python;
@@ -174,19 +175,29 @@ fn every_block_is_checked_or_says_why_not() {
     fail_for(&problems);
 }
 
+/// Compiles all blocks of Rust, once for all tests.
+fn compile_rust() {
+    static COMPILED: OnceLock<Result<(), String>> = OnceLock::new();
+    let compiled = COMPILED.get_or_init(|| {
+        let machine = Machine::new(&MachineFile::host());
+        let project = Project::new(&machine.folder().join("project"), &target());
+        let all = blocks();
+        let rust = in_language(&all, "rust");
+        assert!(rust.len() > 20, "{} blocks", rust.len());
+        project.add(&rust);
+        project.check()
+    });
+    compiled.as_ref().unwrap_or_else(|error| panic!("{error}"));
+}
+
 #[test]
 fn rust_compiles_in_a_project_outside_the_workspace() {
-    let machine = Machine::new(&MachineFile::host());
-    let project = Project::new(&machine.folder().join("project"), &target());
-    let all = blocks();
-    let rust = in_language(&all, "rust");
-    assert!(rust.len() > 20, "{} blocks", rust.len());
-    project.add(&rust);
-    project.check().unwrap_or_else(|error| panic!("{error}"));
+    compile_rust();
 }
 
 #[test]
 fn what_pages_say_to_run_runs() {
+    compile_rust();
     let all = blocks();
     let mut sessions = 0;
     for page in pages() {

@@ -21,6 +21,16 @@ pub(crate) struct Project {
     target: PathBuf,
 }
 
+/// The triple of this host. `tombolo build` names it too, so sessions find crates that are compiled.
+fn host() -> String {
+    format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
+}
+
+/// The program that a block was compiled into.
+pub(crate) fn program(block: &Snippet, target: &Path) -> PathBuf {
+    target.join(host()).join("release").join(block.name())
+}
+
 /// Settings that make cargo build quickly, without a network, in a folder that all runs share.
 pub(crate) fn cargo_settings(target: &Path) -> [(&'static str, String); 5] {
     [
@@ -84,9 +94,7 @@ impl Project {
     /// What the compiler says; files are called by page and line.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut command = Command::new("cargo");
-        // As `tombolo build` does it for this host, so that sessions find the crates compiled.
-        let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-        command.args(["build", "--quiet", "--workspace", "--release", "--target", &host]);
+        command.args(["build", "--quiet", "--workspace", "--release", "--target", &host()]);
         run(command.current_dir(&self.folder).envs(cargo_settings(&self.target)))
     }
 }

@@ -67,6 +67,10 @@ impl Session {
             fs::create_dir_all(path.parent().expect("a folder")).expect("a folder of the session");
             fs::write(path, &block.text).expect("a file of the session");
         }
+        if let Some(name) = block.program() {
+            symlink(outside::program(block, &self.target), self.folder.join(name))
+                .expect("a link to a program");
+        }
         if block.marks.contains(&Mark::Run) {
             let said = self.run(&shell::script(block)?).map_err(|error| format!("{block}: {error}"))?;
             if block.language == "console" {
