@@ -16,7 +16,8 @@ The graph (undirected; an edge given twice, in either direction, is one edge: we
                    either may be compressed with gzip. Decimal weights count in millionths
                    A file that was granted (`tombolo run --grant`) is the host's, on whatever node this runs
   --debian         the dependencies between the packages in this machine's Debian package lists (default)
-  --rmat SCALE     a made-up graph of 2^SCALE vertices and 8 edges for each (R-MAT, the same each time): 4 to 24
+  --rmat SCALE     a generated graph of 2^SCALE vertices and 8 edges for each (R-MAT, the same each time): 4 to 24
+  --lfr SCALE      the same with known communities (the LFR benchmark: power laws, 3 of 10 edges lead elsewhere)
 
 Who works:
   --workers LIST   nodes with the number of workers on each, such as host:2,arm0; `none`: the master alone.
@@ -45,7 +46,7 @@ Examples:
 In a machine, progress and the drawn result are records that `tombolo names 'job/*'` and `tombolo web` show.
 
 Memory: each worker holds the whole graph, in 8 bytes per edge (16 with weights, 24 if a weight reaches 2^32)
-and 32 bytes per vertex, and graphs contracted from it, which have weights: 32 MiB for 2 million edges between
+and 36 bytes per vertex, and graphs contracted from it, which have weights: 32 MiB for 2 million edges between
 500,000 vertices, and up to 100 MiB with what is contracted. The report says what it was.
 
 Exit status: 0 done, 1 failed or not verified, 2 wrong usage.
@@ -97,8 +98,10 @@ pub enum Source {
     Debian,
     /// A file.
     File(PathBuf),
-    /// A made-up graph of that scale.
+    /// A generated graph without communities of that scale.
     Rmat(u32),
+    /// A generated graph with communities of that scale.
+    Lfr(u32),
 }
 
 /// Who works.
@@ -199,6 +202,10 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
             "--rmat" => {
                 let scale = number("--rmat", value("--rmat")?, "a scale from 4 to 24", 4..=24)? as u32;
                 choose(&mut source, &format!("--rmat {scale}"), Source::Rmat(scale))?;
+            }
+            "--lfr" => {
+                let scale = number("--lfr", value("--lfr")?, "a scale from 4 to 24", 4..=24)? as u32;
+                choose(&mut source, &format!("--lfr {scale}"), Source::Lfr(scale))?;
             }
             "--debian" => choose(&mut source, "--debian", Source::Debian)?,
             _ if option.starts_with('-') => return Err(UsageError::UnknownOption(argument)),
@@ -316,6 +323,7 @@ mod tests {
         assert_eq!(request("").source, Source::Debian);
         let made_up = request("--rmat 4 --compare-spreading");
         assert_eq!((made_up.source, made_up.compare_spreading), (Source::Rmat(4), true));
+        assert_eq!(request("--lfr 24").source, Source::Lfr(24));
         assert_eq!(request("-- --debian").source, Source::File("--debian".into()));
         assert_eq!(request("--workers none").staff, Staff::Threads(0));
     }
@@ -346,6 +354,8 @@ mod tests {
             ("--debian file", "--debian and file exclude each other"),
             ("--rmat 3", "a scale from 4 to 24"),
             ("--rmat 25", "a scale from 4 to 24"),
+            ("--lfr 3", "a scale from 4 to 24"),
+            ("--lfr 18 --rmat 18", "--lfr 18 and --rmat 18 exclude each other"),
             ("--rmat 24 --debian", "--rmat 24 and --debian exclude each other"),
             ("one two", "one and two exclude each other"),
         ] {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::args::{Request, Source, Staff};
 use crate::crew::{Account, Identity, MemberReport, Options, Workers};
 use crate::figure::{self, Figure};
-use crate::graph::{Input, Progress, ReadError, debian, rmat};
+use crate::graph::{Input, Progress, ReadError, debian, lfr, rmat};
 use crate::launch::{self, LaunchError};
 use crate::port::{LocalHub, LocalPort, Port};
 use crate::publish::Publisher;
@@ -131,6 +131,7 @@ fn read(source: &Source, screen: &mut Screen) -> Result<Input, ReadError> {
         Source::Debian => debian::SOURCE.to_owned(),
         Source::File(path) => path.display().to_string(),
         Source::Rmat(scale) => rmat::source(*scale),
+        Source::Lfr(scale) => lfr::source(*scale),
     };
     screen.status(&format!("reading {name}"));
     let mut watch = |Progress { lines, bytes, file_bytes }: Progress| {
@@ -141,6 +142,7 @@ fn read(source: &Source, screen: &mut Screen) -> Result<Input, ReadError> {
         Source::Debian => debian::read_packages(&mut watch),
         Source::File(path) => Input::read(path, &mut watch),
         Source::Rmat(scale) => rmat::make(*scale),
+        Source::Lfr(scale) => lfr::make(*scale),
     }
 }
 

@@ -110,6 +110,7 @@ impl Replica {
                 self.settle()?;
             }
             Order::Enter { depth, singletons } => self.enter(depth, singletons)?,
+            Order::Refine => self.refine()?,
             Order::Work { part, vertices } => return self.work(part, vertices, summary),
             Order::Moves(moves) => {
                 let (graph, partition) = current(&self.graphs, &mut self.partition)?;
@@ -143,6 +144,15 @@ impl Replica {
         self.partition = singletons.then(|| Partition::singletons(graph));
         self.awaiting_labels = (!singletons).then(Vec::new);
         self.graphs.truncate(usize::from(depth) + 1);
+        Ok(())
+    }
+
+    fn refine(&mut self) -> Result<(), WorkerError> {
+        let graph = self.graphs.last();
+        let (graph, partition) = graph
+            .zip(self.partition.take())
+            .ok_or(WorkerError::Unexpected("a refinement before a search"))?;
+        self.partition = Some(Partition::singletons_within(graph, partition.into_labels()));
         Ok(())
     }
 
@@ -182,8 +192,8 @@ impl Replica {
     }
 }
 
-/// A label, the weight of a label, and an entry of the sparse map.
-const BYTES_PER_REPLICA_VERTEX: u64 = 4 + 8 + 8;
+/// A label, a bound, the weight of a label, and an entry of the sparse map.
+const BYTES_PER_REPLICA_VERTEX: u64 = 4 + 4 + 8 + 8;
 
 /// What a graph takes in memory: 4 bytes and the weight (0, 4 or 8) per arc, 12 per vertex, 8 if it has loops.
 #[must_use]

@@ -9,7 +9,7 @@ use common::{Numbers, graph_of, planted};
 use communities::crew::{Identity, MemberReport, Options, Workers};
 use communities::graph::{Csr, Duplicates, Edge};
 use communities::port::{LocalHub, LocalPort, Port, PortError};
-use communities::search::{Alone, Communities, Search};
+use communities::search::{Alone, Communities, SMALL_ARCS, Search};
 use communities::{wire, worker};
 use proptest::prelude::*;
 
@@ -55,6 +55,7 @@ fn spread(
     seed: u64,
     lives: &[u32],
     message_bytes: usize,
+    small_arcs: usize,
     options: Options,
 ) -> (Communities, Vec<MemberReport>, Vec<String>) {
     let hub = LocalHub::default();
@@ -70,7 +71,10 @@ fn spread(
             })
             .collect();
         let mut crew = Workers::new(ports, options, |warning| warnings.push(warning.to_owned()));
-        let found = Search::new(seed).run(graph, &mut crew).expect("workers may fail, the search not");
+        let found = Search::new(seed)
+            .small_below(small_arcs)
+            .run(graph, &mut crew)
+            .expect("workers may fail, the search not");
         (found, crew.dismiss().0)
     });
     (found, reports, warnings)
@@ -88,7 +92,11 @@ fn random_graph(numbers: &mut Numbers, vertices: u32, edges: u32, weight_max: u3
 }
 
 fn alone(graph: &Csr, seed: u64) -> Communities {
-    Search::new(seed).run(graph, &mut Alone::default()).expect("a search alone")
+    alone_but(graph, seed, SMALL_ARCS)
+}
+
+fn alone_but(graph: &Csr, seed: u64, small_arcs: usize) -> Communities {
+    Search::new(seed).small_below(small_arcs).run(graph, &mut Alone::default()).expect("a search alone")
 }
 
 proptest! {
@@ -103,13 +111,13 @@ proptest! {
         lives in proptest::collection::vec(prop_oneof![Just(u32::MAX), 0u32..300], 1..=5),
         message_bytes in 100usize..600,
         part_cost_min in 1u64..300,
-        local_arcs in prop_oneof![Just(0usize), Just(500)],
+        small_arcs in prop_oneof![Just(0usize), Just(500), Just(SMALL_ARCS)],
     ) {
         let mut numbers = Numbers::new(seed);
         let graph = random_graph(&mut numbers, vertices, vertices * density, weight_max);
-        let options = Options { part_cost_min, local_arcs, ..Options::default() };
-        let (found, reports, warnings) = spread(&graph, seed, &lives, message_bytes, options);
-        prop_assert_eq!(found, alone(&graph, seed));
+        let options = Options { part_cost_min, ..Options::default() };
+        let (found, reports, warnings) = spread(&graph, seed, &lives, message_bytes, small_arcs, options);
+        prop_assert_eq!(found, alone_but(&graph, seed, small_arcs));
         let lost = reports.iter().filter(|report| report.lost.is_some()).count();
         prop_assert_eq!(lost, warnings.len());
     }
@@ -119,7 +127,7 @@ proptest! {
 fn work_is_shared_and_accounted_for() {
     let graph = planted(40, 100, 4, 2, 3);
     let options = Options { part_cost_min: 50, ..Options::default() };
-    let (found, reports, warnings) = spread(&graph, 1, &[u32::MAX; 3], 4096, options);
+    let (found, reports, warnings) = spread(&graph, 1, &[u32::MAX; 3], 4096, SMALL_ARCS, options);
     assert_eq!(found, alone(&graph, 1));
     assert_eq!(warnings, Vec::<String>::new());
     for report in reports {
@@ -137,7 +145,7 @@ fn work_is_shared_and_accounted_for() {
 fn a_worker_lost_in_mid_search_is_named_and_replaced() {
     let graph = planted(20, 50, 4, 2, 3);
     let options = Options { part_cost_min: 50, ..Options::default() };
-    let (found, reports, warnings) = spread(&graph, 1, &[u32::MAX, 40], 4096, options);
+    let (found, reports, warnings) = spread(&graph, 1, &[u32::MAX, 40], 4096, SMALL_ARCS, options);
     assert_eq!(found, alone(&graph, 1));
     assert!(
         warnings[0].contains("on n1") && warnings[0].contains("the other worker takes over"),
@@ -196,6 +204,7 @@ fn a_worker_refuses_a_master_that_talks_nonsense() {
         (vec![vec![]], "ends within its kind"),
         (vec![wire::work(0, &[0])], "work before a search"),
         (vec![wire::moves(&[])], "work before a search"),
+        (vec![wire::refine()], "a refinement before a search"),
         (vec![wire::enter(0, true)], "not sent"),
         (vec![wire::graph(later)], "without the one it was contracted from"),
         (vec![wire::graph(shape), wire::enter(0, true)], "before the graph was complete"),

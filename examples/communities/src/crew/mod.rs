@@ -29,8 +29,6 @@ const RETRY_AFTER: Duration = Duration::from_micros(100);
 pub struct Options {
     /// A worker that owes an answer for so long is given up.
     pub patience: Duration,
-    /// Contracted graphs with fewer arcs are searched by the master: sending them would take longer.
-    pub local_arcs: usize,
     /// Least work worth a message, in arcs.
     pub part_cost_min: u64,
     /// The graph is spread in both ways several times, to say how long each takes, before it is spread as it would be.
@@ -39,12 +37,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            patience: Duration::from_secs(60),
-            local_arcs: 20_000,
-            part_cost_min: 2_000,
-            compare_spreading: false,
-        }
+        Self { patience: Duration::from_secs(60), part_cost_min: 2_000, compare_spreading: false }
     }
 }
 
@@ -96,7 +89,7 @@ pub struct Workers<'w, P> {
     options: Options,
     /// What the workers hold, by depth: serial numbers of graphs.
     held: Vec<u32>,
-    /// The current graph is searched by the master.
+    /// The current graph was contracted too often to be named to the workers: the master searches it.
     local: bool,
     /// The workers were let go.
     finishing: bool,

@@ -1,6 +1,6 @@
 //! One round: its work is divided, handed out, gathered and, when a worker is lost or slow, handed out again.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::member::{Account, Member};
 use super::share::{self, Grain, Part};
@@ -67,9 +67,8 @@ impl<P: Port> Crew for Workers<'_, P> {
 
     fn enter(&mut self, stage: Stage, graph: &Csr, partition: &Partition) -> Result<(), SearchError> {
         let depth = u8::try_from(stage.depth).ok();
-        // The input always goes out, so that even a small graph shows the workers at work.
-        self.local = depth.is_none() || (stage.depth > 0 && graph.arcs() < self.options.local_arcs);
-        let Some(depth) = depth.filter(|_| !self.local) else { return Ok(()) };
+        self.local = depth.is_none();
+        let Some(depth) = depth else { return Ok(()) };
         if self.held.get(stage.depth) != Some(&stage.serial) {
             self.held.truncate(stage.depth);
             self.held.push(stage.serial);
@@ -86,6 +85,13 @@ impl<P: Port> Crew for Workers<'_, P> {
         self.broadcast(&[wire::enter(depth, singletons)]);
         if !singletons {
             self.broadcast_array(Array::Labels, labels, wire::piece_u32);
+        }
+        Ok(())
+    }
+
+    fn refine(&mut self) -> Result<(), SearchError> {
+        if !self.local {
+            self.broadcast(&[wire::refine()]);
         }
         Ok(())
     }
@@ -126,6 +132,12 @@ impl<P: Port> Crew for Workers<'_, P> {
         let messages: Vec<Vec<u8>> = moves.chunks(per_message).map(wire::moves).collect();
         self.broadcast(&messages);
         Ok(())
+    }
+
+    fn spared(&mut self, arcs: u64, time: Duration) {
+        self.own.parts += 1;
+        self.own.arcs += arcs;
+        self.own.compute_ns += time.as_nanos() as u64;
     }
 }
 

@@ -3,8 +3,10 @@
 mod csr;
 pub mod debian;
 mod edge_list;
+pub mod lfr;
 mod matrix_market;
 mod names;
+mod random;
 pub mod rmat;
 mod text;
 mod weight;

@@ -3,6 +3,7 @@
 //! Each edge falls into one quarter of the adjacency matrix, then into one of that, and so on: with the odds of Graph500,
 //! 57, 19, 19 and 5 in a hundred.
 
+use super::random::Random;
 use super::{Csr, Duplicates, Edge, Input, Names, ReadError};
 
 /// Edges for each vertex, before those that are given twice are one.
@@ -20,17 +21,17 @@ pub fn source(scale: u32) -> String {
 /// It is beyond the limits of a graph.
 pub fn make(scale: u32) -> Result<Input, ReadError> {
     let vertices = 1_usize << scale;
-    let mut state = 0x243f_6a88_85a3_08d3;
-    let edges: Vec<Edge> = (0..vertices * EDGES_PER_VERTEX).map(|_| edge(&mut state, scale)).collect();
+    let mut random = Random::new(0x243f_6a88_85a3_08d3);
+    let edges: Vec<Edge> = (0..vertices * EDGES_PER_VERTEX).map(|_| edge(&mut random, scale)).collect();
     let (graph, merged) = Csr::from_edges(vertices, &edges, Duplicates::Collapse)
         .map_err(|error| ReadError::Graph { name: source(scale), source: error })?;
     Ok(Input { graph, names: Names::Numbered { first: 0 }, origin: source(scale), lines: 0, merged })
 }
 
-fn edge(state: &mut u64, scale: u32) -> Edge {
+fn edge(random: &mut Random, scale: u32) -> Edge {
     let (mut source, mut target) = (0, 0);
     for _ in 0..scale {
-        let (down, right) = match next(state) % 100 {
+        let (down, right) = match random.next() % 100 {
             0..57 => (0, 0),
             57..76 => (0, 1),
             76..95 => (1, 0),
@@ -39,15 +40,6 @@ fn edge(state: &mut u64, scale: u32) -> Edge {
         (source, target) = (source << 1 | down, target << 1 | right);
     }
     Edge { source, target, weight: 1 }
-}
-
-/// SplitMix64.
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

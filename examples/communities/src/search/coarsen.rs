@@ -43,6 +43,16 @@ pub(super) fn name_by_first_vertex(labels: &[u32]) -> Vec<u32> {
         .collect()
 }
 
+/// The labels to start from on the contracted graph: parts of one community bear the same. `members[v]` is the part of v.
+pub(super) fn labels_of_parts(communities: &[u32], members: &[u32], count: usize) -> Vec<u32> {
+    let (communities, _) = number_communities(communities);
+    let mut labels = vec![0; count];
+    for (&member, &community) in members.iter().zip(&communities) {
+        labels[member as usize] = community;
+    }
+    name_by_first_vertex(&labels)
+}
+
 /// Contracts each of the `count` communities to one vertex. `members[v]` is the community of v.
 ///
 /// # Errors

@@ -4,11 +4,12 @@
 //! part of the vertices may move; a vertex is looked at again only after a neighbour has left or entered its
 //! surroundings; and what counts in the end is the best labelling met, by exact modularity.
 
-use super::{Crew, Modularity, Move, Partition, Tally};
+use super::dirty::Dirty;
+use super::{Crew, Modularity, Move, Partition, Tally, mix};
 use crate::graph::Csr;
 
 /// Rounds per sweep: each vertex has its turn in one of them.
-pub const ROUNDS_PER_SWEEP: u32 = 4;
+pub const ROUNDS_PER_SWEEP: u32 = 8;
 
 /// Sweeps after which a level ends in any case.
 pub const MAX_SWEEPS: u32 = 64;
@@ -21,8 +22,7 @@ pub(super) struct Climb<'a> {
     graph: &'a Csr,
     partition: Partition,
     modularity: Modularity,
-    /// Vertices to look at, one bit each.
-    dirty: Vec<u64>,
+    dirty: Dirty,
     /// Label each vertex had before the round it moved in last, and that round.
     before: Vec<u32>,
     moved_in: Vec<u32>,
@@ -35,22 +35,16 @@ pub(super) struct Climb<'a> {
 impl<'a> Climb<'a> {
     pub(super) fn new(graph: &'a Csr, partition: Partition) -> Self {
         let modularity = Modularity::of(graph, &partition);
-        let mut dirty = vec![0u64; graph.vertices().div_ceil(64)];
-        for vertex in 0..graph.vertices() as u32 {
-            if graph.neighbours(vertex) > 0 {
-                dirty[vertex as usize / 64] |= 1 << (vertex % 64);
-            }
-        }
         Self {
             best: modularity.numerator(),
             before: vec![0; graph.vertices()],
             moved_in: vec![0; graph.vertices()],
             round: 0,
             undo: Vec::new(),
+            dirty: Dirty::all(graph),
             graph,
             partition,
             modularity,
-            dirty,
         }
     }
 
@@ -69,19 +63,19 @@ impl<'a> Climb<'a> {
             let milestone = self.best;
             let sweep_salt = mix(salt ^ mix(u64::from(sweep)));
             for turn in 0..ROUNDS_PER_SWEEP {
-                self.take_active(sweep_salt, turn, &mut active);
+                self.dirty.take(sweep_salt, turn, ROUNDS_PER_SWEEP, &mut active);
                 if active.is_empty() {
                     continue;
                 }
                 moves.clear();
                 crew.best_moves(self.graph, &self.partition, &active, &mut moves)?;
-                self.apply(&moves);
+                self.apply(&mut moves);
                 crew.applied(&moves)?;
                 tally.rounds += 1;
                 tally.moves += moves.len() as u64;
                 tally.evaluations += active.len() as u64;
             }
-            if self.dirty.iter().all(|&word| word == 0) {
+            if self.dirty.is_empty() {
                 break;
             }
             if self.best - milestone >= noticeable {
@@ -93,30 +87,25 @@ impl<'a> Climb<'a> {
                 }
             }
         }
-        Ok(self.finish())
-    }
-
-    /// Takes out of the dirty vertices those whose turn it is.
-    fn take_active(&mut self, salt: u64, turn: u32, active: &mut Vec<u32>) {
-        active.clear();
-        for (index, word) in self.dirty.iter_mut().enumerate() {
-            let mut rest = *word;
-            while rest != 0 {
-                let bit = rest.trailing_zeros();
-                rest &= rest - 1;
-                let vertex = index as u32 * 64 + bit;
-                if mix(salt ^ u64::from(vertex)) % u64::from(ROUNDS_PER_SWEEP) == u64::from(turn) {
-                    *word &= !(1 << bit);
-                    active.push(vertex);
-                }
-            }
-        }
+        self.finish(crew)
     }
 
     /// Applies the moves of a round together, keeps the modularity exact and marks who has to look again.
-    fn apply(&mut self, moves: &[Move]) {
+    ///
+    /// Takes out of `moves` those that pass each other by: to a community that its only member leaves in the same round, and of a
+    /// vertex that was alone and is joined in the same round. So of two vertices that would change places one joins the other.
+    fn apply(&mut self, moves: &mut Vec<Move>) {
         self.round += 1;
-        for &Move { vertex, label } in moves {
+        let alone: Vec<bool> =
+            moves.iter().map(|found| self.partition.is_alone(self.graph, found.vertex)).collect();
+        let mut alone = alone.into_iter();
+        moves.retain(|&Move { vertex, label }| {
+            let is_joined = alone.next() == Some(true) && !self.partition.is_alone(self.graph, vertex);
+            let is_left = self.partition.weight(label) == 0 && label != vertex;
+            if is_joined || is_left {
+                self.dirty.insert(vertex);
+                return false;
+            }
             let degree = self.graph.degree(vertex);
             let source = self.partition.label(vertex);
             self.modularity.shift_weight(degree, self.partition.weight(source), self.partition.weight(label));
@@ -124,9 +113,10 @@ impl<'a> Climb<'a> {
             self.before[vertex as usize] = source;
             self.moved_in[vertex as usize] = self.round;
             self.undo.push(Move { vertex, label: source });
-        }
+            true
+        });
         let (mut gained, mut lost) = (0, 0);
-        for &Move { vertex, label } in moves {
+        for &Move { vertex, label } in &*moves {
             let source = self.before[vertex as usize];
             for (target, weight) in self.graph.arcs_of(vertex) {
                 let now = self.partition.label(target);
@@ -140,7 +130,7 @@ impl<'a> Climb<'a> {
                 gained += if now == label { arcs } else { 0 };
                 lost += if then == source { arcs } else { 0 };
                 if now != label {
-                    self.dirty[target as usize / 64] |= 1 << (target % 64);
+                    self.dirty.insert(target);
                 }
             }
         }
@@ -152,23 +142,19 @@ impl<'a> Climb<'a> {
         }
     }
 
-    /// Goes back to the best labelling.
-    fn finish(mut self) -> (Partition, Modularity) {
+    /// Goes back to the best labelling, and tells the crew.
+    fn finish<C: Crew>(mut self, crew: &mut C) -> Result<(Partition, Modularity), C::Error> {
         if !self.undo.is_empty() {
-            for Move { vertex, label } in self.undo.drain(..).rev() {
+            // Of each vertex the oldest entry: the label that it had in the best labelling.
+            self.undo.sort_by_key(|undone| undone.vertex);
+            self.undo.dedup_by_key(|undone| undone.vertex);
+            for &Move { vertex, label } in &self.undo {
                 self.partition.relabel(self.graph, vertex, label);
             }
+            crew.applied(&self.undo)?;
             self.modularity = Modularity::of(self.graph, &self.partition);
         }
         debug_assert_eq!(self.modularity, Modularity::of(self.graph, &self.partition));
-        (self.partition, self.modularity)
+        Ok((self.partition, self.modularity))
     }
-}
-
-/// A bijection of 64 bits that scatters well (the finaliser of SplitMix64).
-pub(super) fn mix(value: u64) -> u64 {
-    let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }

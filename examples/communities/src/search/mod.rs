@@ -1,17 +1,21 @@
 //! The search for communities: a multilevel local search in exact integers.
 //!
-//! 1. On each level, vertices move between communities in rounds (`level`); the result is contracted to a
-//!    smaller graph (`coarsen`), and so on until nothing is gained.
-//! 2. On the way back the labelling of each coarser level is refined by moves of the finer one.
-//! 3. The whole is done again from the labelling reached, as long as that gains.
+//! 1. On each level, vertices move between communities in rounds (`level`), or one after another where the graph is small (`queue`).
+//! 2. Communities are contracted to the vertices of a smaller graph (`coarsen`), and so on until nothing is gained.
+//! 3. On the way back the labelling of each coarser level is improved by moves of the finer one.
+//! 4. The whole is done again from the labelling reached, as long as that gains. From the second time on communities are first
+//!    divided into parts that belong together (`refine`), and the parts contracted: they can leave one community for another.
 //!
 //! The answer depends on the graph and the seed only. Who computes the moves, a [`Crew`], has no say in it.
 
 mod coarsen;
+mod dirty;
 mod level;
 mod modularity;
 mod moves;
 mod partition;
+mod queue;
+mod refine;
 
 pub use coarsen::{contract, number_communities};
 pub use level::{MAX_SWEEPS, ROUNDS_PER_SWEEP};
@@ -19,10 +23,15 @@ pub use modularity::Modularity;
 pub use moves::{Finder, Move};
 pub use partition::Partition;
 
+use std::time::{Duration, Instant};
+
 use crate::graph::{Csr, GraphError};
 
 /// Most times that the whole way down and up is gone.
-pub const MAX_PASSES: u32 = 4;
+pub const MAX_PASSES: u32 = 6;
+
+/// Contracted graphs with fewer arcs are searched by the master, one vertex after another.
+pub const SMALL_ARCS: usize = 1 << 22;
 
 /// Why a labelling does not fit a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -68,6 +77,12 @@ pub trait Crew {
     /// The crew cannot follow.
     fn enter(&mut self, stage: Stage, graph: &Csr, partition: &Partition) -> Result<(), Self::Error>;
 
+    /// The search goes on with the same graph: communities become bounds, and each vertex starts alone within them.
+    ///
+    /// # Errors
+    /// The crew cannot follow.
+    fn refine(&mut self) -> Result<(), Self::Error>;
+
     /// Appends the best moves of the `active` vertices (ascending) to `moves`, in the same order.
     ///
     /// # Errors
@@ -85,6 +100,9 @@ pub trait Crew {
     /// # Errors
     /// The crew cannot follow.
     fn applied(&mut self, moves: &[Move]) -> Result<(), Self::Error>;
+
+    /// The search looked at so many arcs of a small graph by itself, in that time.
+    fn spared(&mut self, _arcs: u64, _time: Duration) {}
 }
 
 /// A crew of one: the caller's thread.
@@ -97,6 +115,10 @@ impl Crew for Alone {
     type Error = SearchError;
 
     fn enter(&mut self, _: Stage, _: &Csr, _: &Partition) -> Result<(), SearchError> {
+        Ok(())
+    }
+
+    fn refine(&mut self) -> Result<(), SearchError> {
         Ok(())
     }
 
@@ -167,6 +189,8 @@ pub struct Search<'w> {
     /// Contracted graphs made so far.
     serial: u32,
     tally: Tally,
+    small_arcs: usize,
+    finder: Finder,
     watch: Box<dyn FnMut(Step) + 'w>,
 }
 
@@ -179,6 +203,8 @@ impl<'w> Search<'w> {
             climbs: 0,
             serial: 0,
             tally: Tally { levels: 1, ..Tally::default() },
+            small_arcs: SMALL_ARCS,
+            finder: Finder::default(),
             watch: Box::new(|_| ()),
         }
     }
@@ -190,6 +216,13 @@ impl<'w> Search<'w> {
         self
     }
 
+    /// Another limit in place of [`SMALL_ARCS`], which gives another answer: 0 leaves contracted graphs to the crew too.
+    #[must_use]
+    pub fn small_below(mut self, arcs: usize) -> Self {
+        self.small_arcs = arcs;
+        self
+    }
+
     /// Searches `graph`.
     ///
     /// # Errors
@@ -198,10 +231,11 @@ impl<'w> Search<'w> {
         let input = Stage { depth: 0, serial: 0 };
         let (mut partition, mut modularity) =
             self.climb(graph, input, Partition::singletons(graph), false, crew)?;
-        for _ in 0..MAX_PASSES {
+        for pass in 0..MAX_PASSES {
             let before = modularity;
-            (partition, modularity) = self.improve(graph, input, partition, modularity, crew)?;
-            if !modularity.noticeably_above(&before) {
+            let whole = pass == 0;
+            (partition, modularity) = self.improve(graph, input, partition, modularity, whole, crew)?;
+            if !whole && !modularity.noticeably_above(&before) {
                 break;
             }
         }
@@ -209,17 +243,19 @@ impl<'w> Search<'w> {
         Ok(Communities { members, count, modularity, tally: self.tally })
     }
 
-    /// Moves whole communities on the contracted graph, then single vertices of this one again.
-    /// Gives back what it was given if that gains nothing worth the trouble.
+    /// Moves communities, `whole` or in parts, on the contracted graph, then single vertices of this one again.
     fn improve<C: Crew>(
         &mut self,
         graph: &Csr,
         stage: Stage,
         partition: Partition,
         modularity: Modularity,
+        whole: bool,
         crew: &mut C,
     ) -> Result<(Partition, Modularity), C::Error> {
-        let (members, count) = number_communities(partition.labels());
+        let communities = partition.labels().to_vec();
+        let parts = if whole { communities } else { self.refine(graph, stage, communities, crew)? };
+        let (members, count) = number_communities(&parts);
         if count == graph.vertices() {
             return Ok((partition, modularity));
         }
@@ -227,29 +263,69 @@ impl<'w> Search<'w> {
         self.serial += 1;
         let below = Stage { depth: stage.depth + 1, serial: self.serial };
         self.tally.levels = self.tally.levels.max(below.depth as u32 + 1);
-        let (found, reached) = self.climb(&coarse, below, Partition::singletons(&coarse), false, crew)?;
-        if !reached.noticeably_above(&modularity) {
-            return Ok((partition, modularity));
+        let start = coarsen::labels_of_parts(partition.labels(), &members, count);
+        let start = Partition::from_labels(&coarse, start).map_err(C::Error::from)?;
+        let (mut found, reached) = self.climb(&coarse, below, start, false, crew)?;
+        // Parts of the input are much smaller than its communities, so that a second contraction is worth it in any case.
+        if stage.depth == 0 || reached.noticeably_above(&modularity) {
+            (found, _) = self.improve(&coarse, below, found, reached, whole, crew)?;
         }
-        let (found, _) = self.improve(&coarse, below, found, reached, crew)?;
         let labels: Vec<u32> = members.iter().map(|&member| found.label(member)).collect();
         let labels = coarsen::name_by_first_vertex(&labels);
         let start = Partition::from_labels(graph, labels).map_err(C::Error::from)?;
         self.climb(graph, stage, start, true, crew)
     }
 
+    fn is_small(&self, graph: &Csr, stage: Stage) -> bool {
+        stage.depth > 0 && graph.arcs() < self.small_arcs
+    }
+
+    /// A number of its own for each search on one level.
+    fn salt(&mut self) -> u64 {
+        self.climbs += 1;
+        mix(self.seed ^ mix(self.climbs))
+    }
+
+    /// Divides the communities that the last climb has found on the same graph.
+    fn refine<C: Crew>(
+        &mut self,
+        graph: &Csr,
+        stage: Stage,
+        communities: Vec<u32>,
+        crew: &mut C,
+    ) -> Result<Vec<u32>, C::Error> {
+        let salt = self.salt();
+        let mut parts = Partition::singletons_within(graph, communities);
+        if self.is_small(graph, stage) {
+            let began = Instant::now();
+            let arcs = queue::refine(graph, &mut parts, salt, &mut self.finder, &mut self.tally);
+            crew.spared(arcs, began.elapsed());
+        } else {
+            crew.refine()?;
+            refine::refine(graph, &mut parts, salt, &mut self.tally, crew)?;
+        }
+        Ok(parts.into_labels())
+    }
+
     fn climb<C: Crew>(
         &mut self,
         graph: &Csr,
         stage: Stage,
-        start: Partition,
+        mut start: Partition,
         refining: bool,
         crew: &mut C,
     ) -> Result<(Partition, Modularity), C::Error> {
-        crew.enter(stage, graph, &start)?;
-        self.climbs += 1;
-        let salt = level::mix(self.seed ^ level::mix(self.climbs));
-        let (partition, modularity) = level::Climb::new(graph, start).run(&mut self.tally, salt, crew)?;
+        let salt = self.salt();
+        let (partition, modularity) = if self.is_small(graph, stage) {
+            let began = Instant::now();
+            let arcs = queue::climb(graph, &mut start, salt, &mut self.finder, &mut self.tally);
+            crew.spared(arcs, began.elapsed());
+            let modularity = Modularity::of(graph, &start);
+            (start, modularity)
+        } else {
+            crew.enter(stage, graph, &start)?;
+            level::Climb::new(graph, start).run(&mut self.tally, salt, crew)?
+        };
         (self.watch)(Step {
             level: stage.depth,
             vertices: graph.vertices(),
@@ -260,4 +336,12 @@ impl<'w> Search<'w> {
         });
         Ok((partition, modularity))
     }
+}
+
+/// A bijection of 64 bits that scatters well (the finaliser of SplitMix64).
+fn mix(value: u64) -> u64 {
+    let mut mixed = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }

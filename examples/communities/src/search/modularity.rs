@@ -4,7 +4,7 @@ use super::Partition;
 use crate::graph::Csr;
 
 /// One part in so many of modularity 1 is the smallest gain worth going on for.
-const NOTICEABLE_PARTS: i128 = 10_000;
+const NOTICEABLE_PARTS: i128 = 20_000;
 
 /// Modularity of a partition as the exact fraction `numerator / total²`.
 ///

@@ -27,7 +27,7 @@ pub struct Finder {
 
 impl Finder {
     /// Appends to `moves` the best move of each of the `active` vertices that gains by one, in the order of
-    /// `active`, all judged against `partition` as it is. Returns the number of arcs looked at.
+    /// `active`, all judged against `partition` as it is and within its bounds. Returns the number of arcs looked at.
     pub fn best_moves(
         &mut self,
         graph: &Csr,
@@ -38,14 +38,31 @@ impl Finder {
         if self.gathered.len() < graph.vertices() {
             self.gathered.resize(graph.vertices(), 0);
         }
-        // One copy of the loop per kind of weight: the test stays out of it.
+        // One copy of the loop with bounds and one without: the test stays out of it.
+        match partition.bounds() {
+            None => self.scan_weighted(graph, partition, active, moves, |_, _| true),
+            Some(bounds) => self.scan_weighted(graph, partition, active, moves, |vertex, target| {
+                bounds[vertex as usize] == bounds[target as usize]
+            }),
+        }
+    }
+
+    /// The same for each kind of weight.
+    fn scan_weighted(
+        &mut self,
+        graph: &Csr,
+        partition: &Partition,
+        active: &[u32],
+        moves: &mut Vec<Move>,
+        together: impl Fn(u32, u32) -> bool,
+    ) -> u64 {
         match graph.weights() {
-            Weights::Unit => self.scan(graph, partition, active, moves, |_| 1),
+            Weights::Unit => self.scan(graph, partition, active, moves, together, |_| 1),
             Weights::Narrow(weights) => {
-                self.scan(graph, partition, active, moves, |position| u64::from(weights[position]))
+                self.scan(graph, partition, active, moves, together, |position| u64::from(weights[position]))
             }
             Weights::Wide(weights) => {
-                self.scan(graph, partition, active, moves, |position| weights[position])
+                self.scan(graph, partition, active, moves, together, |position| weights[position])
             }
         }
     }
@@ -56,6 +73,7 @@ impl Finder {
         partition: &Partition,
         active: &[u32],
         moves: &mut Vec<Move>,
+        together: impl Fn(u32, u32) -> bool,
         weight_at: impl Fn(usize) -> u64,
     ) -> u64 {
         let mut arcs = 0;
@@ -63,6 +81,9 @@ impl Finder {
             let row = graph.row(vertex);
             arcs += row.len() as u64;
             for (&target, position) in graph.targets()[row.clone()].iter().zip(row) {
+                if !together(vertex, target) {
+                    continue;
+                }
                 let label = partition.label(target);
                 let gathered = &mut self.gathered[label as usize];
                 if *gathered == 0 {

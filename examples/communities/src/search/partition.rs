@@ -8,6 +8,8 @@ use crate::graph::Csr;
 pub struct Partition {
     labels: Vec<u32>,
     weights: Vec<u64>,
+    /// Communities that the labels divide further, while they are refined.
+    bounds: Option<Vec<u32>>,
 }
 
 impl Partition {
@@ -18,7 +20,14 @@ impl Partition {
         Self {
             weights: vertices.clone().map(|vertex| graph.degree(vertex)).collect(),
             labels: vertices.collect(),
+            bounds: None,
         }
+    }
+
+    /// Every vertex by itself, to be joined only with vertices that have the same label in `bounds`, one label per vertex.
+    #[must_use]
+    pub fn singletons_within(graph: &Csr, bounds: Vec<u32>) -> Self {
+        Self { bounds: Some(bounds), ..Self::singletons(graph) }
     }
 
     /// The partition that `labels` describe.
@@ -36,7 +45,7 @@ impl Partition {
                 .ok_or(SearchError::NoSuchLabel { label, vertices: graph.vertices() })?;
             *weight += graph.degree(vertex as u32);
         }
-        Ok(Self { labels, weights })
+        Ok(Self { labels, weights, bounds: None })
     }
 
     /// The label of `vertex`.
@@ -49,6 +58,18 @@ impl Partition {
     #[must_use]
     pub fn labels(&self) -> &[u32] {
         &self.labels
+    }
+
+    /// The communities that no move may cross, if there are any.
+    #[must_use]
+    pub fn bounds(&self) -> Option<&[u32]> {
+        self.bounds.as_deref()
+    }
+
+    /// Whether `vertex`, which has edges, is the only one of its label.
+    #[must_use]
+    pub fn is_alone(&self, graph: &Csr, vertex: u32) -> bool {
+        self.weight(self.label(vertex)) == graph.degree(vertex)
     }
 
     /// Sum of the degrees of the vertices that bear `label`.

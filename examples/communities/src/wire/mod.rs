@@ -10,6 +10,7 @@
 //! | 5 | master | these moves are made | count u32, moves in ascending order of vertices |
 //! | 6 | master | the search is over | – |
 //! | 7 | master | has everything before this arrived? | – |
+//! | 8 | master | labels become bounds, and every vertex starts by itself within them | – |
 //! | 129 | worker | here I am | version u32, number u32, instruction set (text) |
 //! | 130 | worker | best moves of a part | part u32, arcs u64, compute_ns u64, count u32, moves |
 //! | 131 | worker | what I did | compute_ns u64, wait_ns u64, memory_bytes u64 |
@@ -23,12 +24,12 @@ mod write;
 
 pub use read::{read_answer, read_order};
 pub use write::{
-    arrived, enter, finish, found, give_up, graph, has_arrived, hello, moves, piece_u32, piece_u64, summary,
-    work,
+    arrived, enter, finish, found, give_up, graph, has_arrived, hello, moves, piece_u32, piece_u64, refine,
+    summary, work,
 };
 
 /// Version of these messages; both sides must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// Longest message that carries `count` moves, in bytes.
 #[must_use]
@@ -52,6 +53,7 @@ const WORK: u8 = 4;
 const MOVES: u8 = 5;
 const FINISH: u8 = 6;
 const HAS_ARRIVED: u8 = 7;
+const REFINE: u8 = 8;
 const HELLO: u8 = 129;
 const FOUND: u8 = 130;
 const SUMMARY: u8 = 131;
@@ -152,6 +154,8 @@ pub enum Order<'a> {
     Finish,
     /// Say whether everything before this has arrived.
     HasArrived,
+    /// Divide the communities of the current graph: they become bounds, and every vertex starts by itself within them.
+    Refine,
 }
 
 /// A message from a worker, its lists still encoded.
@@ -214,7 +218,7 @@ mod tests {
         assert_eq!(moves(&list), [5, 2, 0, 0, 0, 1, 0xac, 2, 0xc6, 1, 0]);
         assert_eq!(work(7, &[0, 1, 130]), [4, 7, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0x80, 1]);
         assert_eq!(piece_u32(Array::Labels, 1, &[0x0102_0304]), [2, 4, 1, 0, 0, 0, 4, 3, 2, 1]);
-        assert_eq!(hello(3, "s390x"), [129, 2, 0, 0, 0, 3, 0, 0, 0, 5, b's', b'3', b'9', b'0', b'x']);
+        assert_eq!(hello(3, "s390x"), [129, 3, 0, 0, 0, 3, 0, 0, 0, 5, b's', b'3', b'9', b'0', b'x']);
     }
 
     #[test]
@@ -224,6 +228,8 @@ mod tests {
         assert_eq!(read_order(&enter(1, false)), Ok(Order::Enter { depth: 1, singletons: false }));
         assert_eq!(read_order(&finish()), Ok(Order::Finish));
         assert_eq!(read_order(&has_arrived()), Ok(Order::HasArrived));
+        assert_eq!(refine(), [8]);
+        assert_eq!(read_order(&refine()), Ok(Order::Refine));
         assert_eq!(read_answer(&arrived()), Ok(Answer::Arrived));
         let done = Summary { compute_ns: 1, wait_ns: u64::MAX, memory_bytes: 3 };
         assert_eq!(read_answer(&summary(done)), Ok(Answer::Summary(done)));

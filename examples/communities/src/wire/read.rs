@@ -2,7 +2,7 @@
 
 use super::{
     ARRIVED, Answer, Array, ENTER, FINISH, FOUND, GIVE_UP, GRAPH, HAS_ARRIVED, HELLO, MOVES, Order, PIECE,
-    Packed, SUMMARY, Shape, Summary, TEXT_BYTES_MAX, VARINT_BYTES_MAX, WORK, WireError,
+    Packed, REFINE, SUMMARY, Shape, Summary, TEXT_BYTES_MAX, VARINT_BYTES_MAX, WORK, WireError,
 };
 use crate::search::Move;
 
@@ -33,6 +33,7 @@ pub fn read_order(bytes: &[u8]) -> Result<Order<'_>, WireError> {
         MOVES => Order::Moves(reader.packed()?),
         FINISH => Order::Finish,
         HAS_ARRIVED => Order::HasArrived,
+        REFINE => Order::Refine,
         kind => return Err(WireError::UnknownKind(kind)),
     };
     reader.end()?;

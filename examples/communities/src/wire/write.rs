@@ -1,8 +1,8 @@
 //! Messages into bytes.
 
 use super::{
-    ARRIVED, Array, ENTER, FINISH, FOUND, GIVE_UP, GRAPH, HAS_ARRIVED, HELLO, MOVES, PIECE, SUMMARY, Shape,
-    Summary, TEXT_BYTES_MAX, VERSION, WORK,
+    ARRIVED, Array, ENTER, FINISH, FOUND, GIVE_UP, GRAPH, HAS_ARRIVED, HELLO, MOVES, PIECE, REFINE, SUMMARY,
+    Shape, Summary, TEXT_BYTES_MAX, VERSION, WORK,
 };
 use crate::search::Move;
 
@@ -120,6 +120,12 @@ pub fn finish() -> Vec<u8> {
 #[must_use]
 pub fn has_arrived() -> Vec<u8> {
     Writer::new(HAS_ARRIVED).bytes
+}
+
+/// `Order::Refine`.
+#[must_use]
+pub fn refine() -> Vec<u8> {
+    Writer::new(REFINE).bytes
 }
 
 /// `Answer::Arrived`.

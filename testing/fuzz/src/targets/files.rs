@@ -135,6 +135,7 @@ pub(super) fn wire_seeds() -> Vec<Vec<u8>> {
     vec![
         crew::graph(shape),
         crew::enter(1, true),
+        crew::refine(),
         crew::work(0, &[1, 2, 3]),
         crew::finish(),
         crew::hello(1, "x86_64"),

@@ -1,0 +1,55 @@
+//! Communities divided into parts that belong together: the refinement of the Leiden method (Traag, Waltman and van Eck 2019).
+//!
+//! What is contracted are these parts, not whole communities. So a part can leave for another community on the contracted graph,
+//! which a community as a whole never would.
+
+use super::dirty::Dirty;
+use super::{Crew, Partition, ROUNDS_PER_SWEEP, Tally};
+use crate::graph::Csr;
+
+/// Sweeps, at most: one for all vertices, and more for those whose goal had left when they were to join it.
+const SWEEPS: u32 = 4;
+
+/// Joins vertices that are alone, each at most once, with neighbours within the bounds of `partition`.
+pub(super) fn refine<C: Crew>(
+    graph: &Csr,
+    partition: &mut Partition,
+    salt: u64,
+    tally: &mut Tally,
+    crew: &mut C,
+) -> Result<(), C::Error> {
+    let mut waiting = Dirty::all(graph);
+    let (mut active, mut moves) = (Vec::new(), Vec::new());
+    for _ in 0..SWEEPS {
+        for turn in 0..ROUNDS_PER_SWEEP {
+            waiting.take(salt, turn, ROUNDS_PER_SWEEP, &mut active);
+            active.retain(|&vertex| partition.is_alone(graph, vertex));
+            if active.is_empty() {
+                continue;
+            }
+            moves.clear();
+            crew.best_moves(graph, partition, &active, &mut moves)?;
+            // All were judged against the same state. One after another they may join what is still there.
+            moves.retain(|found| {
+                if !partition.is_alone(graph, found.vertex) {
+                    return false;
+                }
+                let is_there = partition.weight(found.label) > 0;
+                if is_there {
+                    partition.relabel(graph, found.vertex, found.label);
+                } else {
+                    waiting.insert(found.vertex);
+                }
+                is_there
+            });
+            crew.applied(&moves)?;
+            tally.rounds += 1;
+            tally.moves += moves.len() as u64;
+            tally.evaluations += active.len() as u64;
+        }
+        if waiting.is_empty() {
+            break;
+        }
+    }
+    Ok(())
+}
