@@ -3,7 +3,7 @@
 mod common;
 
 use common::{KARATE, classic_louvain, graph_of, planted};
-use communities::graph::{Csr, ReadError, debian};
+use communities::graph::{Csr, ReadError, debian, rmat};
 use communities::search::{Alone, Communities, Modularity, Partition, Search};
 
 fn search(graph: &Csr, seed: u64) -> Communities {
@@ -29,20 +29,29 @@ fn the_karate_club_splits_at_its_optimum() {
 }
 
 #[test]
-fn within_one_percent_of_the_classic_method_or_better() {
+fn better_than_the_classic_method() {
     for (groups, size, inside, outside) in
         [(20, 50, 4, 2), (100, 100, 5, 5), (200, 30, 3, 3), (10, 1000, 4, 1), (1, 4000, 4, 0)]
     {
         let graph = planted(groups, size, inside, outside, 7);
         let (ours, classic) = compare(&graph);
         println!("{groups} groups of {size}, {inside} in, {outside} out: {ours:.4}, classic {classic:.4}");
-        assert!(ours > classic * 0.99, "{groups}x{size}: {ours} against {classic}");
+        assert!(ours > classic, "{groups}x{size}: {ours} against {classic}");
     }
 }
 
 #[test]
+fn as_good_as_leiden_where_communities_are_hard_to_find() {
+    // igraph 1.0.0, community_leiden with two iterations, on the same graph: 0.16784 in the median of ten seeds, 0.16844 at best.
+    let graph = rmat::make(12).expect("a graph").graph;
+    let mut found: Vec<f64> = (1..=5).map(|seed| search(&graph, seed).modularity.value()).collect();
+    found.sort_by(f64::total_cmp);
+    assert!(found[2] > 0.1685, "{found:?}");
+}
+
+#[test]
 #[ignore = "reads this machine's package lists"]
-fn within_one_percent_on_the_packages_of_debian() {
+fn better_on_the_packages_of_debian() {
     let input = match debian::read_packages(&mut |_| ()) {
         Err(ReadError::NoPackageLists { problem }) => return println!("skipped: {problem}"),
         read => read.expect("package lists"),
@@ -53,7 +62,7 @@ fn within_one_percent_on_the_packages_of_debian() {
         input.graph.vertices(),
         input.graph.edges()
     );
-    assert!(ours > classic * 0.99);
+    assert!(ours > classic, "{ours} against {classic}");
 }
 
 #[test]

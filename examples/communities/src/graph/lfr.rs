@@ -144,13 +144,13 @@ mod tests {
     fn small_numbers_of_a_power_law_are_drawn_most() {
         let law = PowerLaw::new(2..=4, |number| number);
         let mut random = Random::new(1);
-        let mut counts = [0; 5];
+        let mut counts = [0_i32; 5];
         for _ in 0..13_000 {
             counts[law.draw(&mut random) as usize] += 1;
         }
         // 1/2, 1/3 and 1/4 of 13/12.
         for (number, expected) in [(0, 0), (1, 0), (2, 6000), (3, 4000), (4, 3000)] {
-            assert!((counts[number] - expected as i32).abs() < 300, "{counts:?}");
+            assert!((counts[number] - expected).abs() < 300, "{counts:?}");
         }
     }
 }
