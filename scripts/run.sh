@@ -14,9 +14,9 @@ set -- --svg "$DRAWING" "$@"
 if [ -n "${GRAPH:-}" ]; then
     [ -r "$GRAPH" ] || fail "cannot read the graph $GRAPH"
     # The job reads what it is granted, on whatever node it runs.
-    set -- --grant "$GRAPH:ro" "$KIT/images/communities.tbi" -- --compare-spreading "$GRAPH" "$@"
+    set -- --grant "$GRAPH:ro" "$KIT/images/communities.tbi" -- --compare-spreading --verify "$GRAPH" "$@"
 else
-    set -- "$KIT/images/communities.tbi" -- --compare-spreading --debian "$@"
+    set -- "$KIT/images/communities.tbi" -- --compare-spreading --verify --debian "$@"
 fi
 
 take_down() {

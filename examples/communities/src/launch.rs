@@ -107,9 +107,10 @@ pub fn start(staff: &Staff, warn: &mut dyn FnMut(&str)) -> Result<Started, Launc
     let domain = domain().map_err(failed("cannot join a machine (--threads 2 works without one)"))?;
     let name = format!("communities-{}", domain.id());
     let mut door = Door::open(&domain, &name).map_err(failed("cannot take up a name for the workers"))?;
+    let nodes = domain.nodes().map_err(failed("cannot list the nodes"))?;
     let (posts, must) = match staff {
         Staff::Nodes(nodes) => (nodes.clone(), true),
-        _ => (every_node(&domain.nodes().map_err(failed("cannot list the nodes"))?), false),
+        _ => (every_node(&nodes), false),
     };
     let mut started = Started { ports: Vec::new(), children: Vec::new() };
     let mut awaited: Vec<(u32, Child)> = Vec::new();
@@ -139,7 +140,7 @@ pub fn start(staff: &Staff, warn: &mut dyn FnMut(&str)) -> Result<Started, Launc
     while !awaited.is_empty() {
         match door.next(LOOK_EVERY) {
             Ok(Some((channel, bulk))) => {
-                let admitted = admit(&domain, channel, bulk, &mut awaited, &mut started.ports);
+                let admitted = admit(&domain, &nodes, channel, bulk, &mut awaited, &mut started.ports);
                 if let Err(error) = admitted {
                     warn(&format!("graph and moves go to a worker by messages: {error}"));
                 }
@@ -175,6 +176,13 @@ fn every_node(nodes: &[NodeInfo]) -> Vec<(String, u32)> {
         (node.name.clone(), count)
     })
     .collect()
+}
+
+/// Whether a node has another instruction set than the host: then it runs there under an emulator.
+fn is_emulated(nodes: &[NodeInfo], name: &str) -> bool {
+    let host = nodes.iter().find(|node| node.kind == "host");
+    let node = nodes.iter().find(|node| node.name == name);
+    host.zip(node).is_some_and(|(host, node)| host.isa != node.isa)
 }
 
 fn spawn(domain: &Domain, name: &str, node: &str, number: u32) -> Result<Child, Error> {
@@ -243,6 +251,7 @@ fn if_there<T>(accepted: Result<T, Error>) -> Result<Option<T>, Error> {
 /// Takes in a worker that is awaited; others are turned away. The error says why it gets everything by messages.
 fn admit(
     domain: &Domain,
+    nodes: &[NodeInfo],
     channel: Channel,
     bulk: BulkChannel,
     awaited: &mut Vec<(u32, Child)>,
@@ -256,6 +265,7 @@ fn admit(
         domain: peer.to_string(),
         isa: String::new(),
         transport: channel.transport().to_string(),
+        emulated: is_emulated(nodes, channel.peer_node()),
     };
     let (port, result) = DomainPort::of_master(domain, channel, bulk);
     ports.push((identity, port));

@@ -6,11 +6,12 @@
 //! * [`crew`]: the master's side; [`worker`]: the other one.
 //! * [`launch`]: workers as domains of a machine; [`store`]: files, of this node or granted; [`publish`]: progress and result, for
 //!   whoever watches. Only these know Tombolo.
-//! * [`args`], [`job`], [`report`], [`figure`]: the program around it.
+//! * [`args`], [`job`], [`report`], [`emulation`], [`figure`]: the program around it.
 #![forbid(unsafe_code)]
 
 pub mod args;
 pub mod crew;
+pub mod emulation;
 pub mod figure;
 pub mod graph;
 pub mod job;

@@ -7,6 +7,7 @@ use std::io;
 use serde::Serialize;
 
 use crate::crew::{Account, MemberReport, Spreading};
+use crate::emulation::Emulation;
 use crate::graph::{Csr, Input, Names};
 use crate::search::{Communities, ROUNDS_PER_SWEEP};
 
@@ -73,6 +74,9 @@ pub struct Report {
     /// Time of that search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify_seconds: Option<f64>,
+    /// What emulated nodes mean for the time; absent if there were none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub emulation: Option<Emulation>,
 }
 
 /// One community.
@@ -95,6 +99,8 @@ pub struct WorkerReport {
     pub isa: String,
     /// What carries the channel to it.
     pub transport: String,
+    /// Whether its processor is emulated.
+    pub emulated: bool,
     /// Parts it has judged.
     pub parts: u64,
     /// Arcs it has looked at.
@@ -177,6 +183,7 @@ impl Report {
             master_compute_seconds: seconds(own.compute_ns),
             verified: None,
             verify_seconds: None,
+            emulation: None,
         }
     }
 }
@@ -188,6 +195,7 @@ fn worker_report(member: MemberReport, all_arcs: u64) -> WorkerReport {
         domain: identity.domain,
         isa: identity.isa,
         transport: identity.transport,
+        emulated: identity.emulated,
         parts: account.parts,
         arcs: account.arcs,
         share: account.arcs as f64 / all_arcs.max(1) as f64,
@@ -320,6 +328,9 @@ impl fmt::Display for Report {
         )?;
         self.write_spreading(out)?;
         self.write_nodes(out)?;
+        if let Some(emulation) = &self.emulation {
+            write!(out, "{emulation}")?;
+        }
         match self.verified {
             Some(true) => writeln!(
                 out,

@@ -44,6 +44,15 @@ fn the_answer_is_the_same_on_each_node_and_on_all_together() {
         );
         let report: serde_json::Value = serde_json::from_str(&job.ok()).expect("a report");
         assert_eq!(report["verified"], true, "{workers}: {report}");
+        let emulated: Vec<&str> = NODES[1..].iter().copied().filter(|node| workers.contains(node)).collect();
+        let said = &report["emulation"];
+        if emulated.is_empty() {
+            assert!(said.is_null(), "{workers}: {report}");
+        } else {
+            assert_eq!(said["nodes"], serde_json::json!(emulated), "{workers}: {report}");
+            assert!(said["arcs_per_second"].as_f64() > Some(0.0), "{workers}: {report}");
+            assert_eq!(said["one_thread"]["seconds"], report["verify_seconds"], "{workers}: {report}");
+        }
         (workers, std::fs::read_to_string(&labels).expect("labels"))
     });
     let answers: Vec<(String, String)> = answers.collect();

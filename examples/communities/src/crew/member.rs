@@ -21,6 +21,8 @@ pub struct Identity {
     pub isa: String,
     /// What carries the channel to it.
     pub transport: String,
+    /// Whether its processor is emulated.
+    pub emulated: bool,
 }
 
 /// What passed between master and a worker, and what the worker did.
