@@ -11,7 +11,7 @@ LIBDIR  ?= lib
 export PATH := $(abspath $(TARGET))/debian-rust:$(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser-tests setup build kit c mpi omp mpi4py vm-python install dist test-packages rdf-farm bench bench-mpi bench-omp bench-peers bench-python results clean
+.PHONY: help run test browser-tests setup build kit c mpi omp mpi4py vm-python install dist test-packages rdf-farm bench bench-communities bench-mpi bench-omp bench-peers bench-python results clean
 
 help: ## Lists these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,12 @@ bench-python: build ## Measures arrays between programs in Python, by the wheel;
 
 rdf-farm: build ## Runs a farm of SPARQL engines on mixes of nodes, by MPI (after `make mpi4py`); RDF=file picks the graph
 	@sh scripts/rdf-farm.sh $(TARGET) $(RDF)
+
+bench-communities: ## Measures the main job beside igraph and leidenalg; ARGS=--json=FILE keeps the figures
+	@sh scripts/setup.sh run machines/default.toml
+	@cargo xtask kit --machine machines/default.toml --image communities
+	@cargo build --release --quiet --package communities
+	@sh scripts/bench-communities.sh $(TARGET) $(ARGS)
 
 bench-mpi: build ## Fetches and builds what `tombolo bench mpi` compares (after `make mpi`)
 	@sh scripts/bench-mpi.sh $(TARGET)

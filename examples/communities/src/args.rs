@@ -32,6 +32,7 @@ The answer depends on the graph and the seed alone, never on who works:
 Output:
   --top N          show the N largest communities (default 10)
   --output FILE    write `vertex<TAB>community` lines; community 1 is the largest
+  --edges FILE     write the graph as an edge list of numbers, the vertices counted from 0
   --svg FILE       draw the largest communities and what joins them
   --json           print the report as JSON
   -h, --help       print this
@@ -87,6 +88,8 @@ pub struct Request {
     pub json: bool,
     /// Where the labels go.
     pub output: Option<PathBuf>,
+    /// Where the graph goes.
+    pub edges: Option<PathBuf>,
     /// Where the drawing goes.
     pub svg: Option<PathBuf>,
 }
@@ -163,6 +166,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
         compare_spreading: false,
         json: false,
         output: None,
+        edges: None,
         svg: None,
     };
     let mut source: Option<(String, Source)> = None;
@@ -195,6 +199,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command, Usa
                 request.top = number("--top", value("--top")?, "a whole number", 0..=limit)? as usize;
             }
             "--output" => request.output = Some(value("--output")?.into()),
+            "--edges" => request.edges = Some(value("--edges")?.into()),
             "--svg" => request.svg = Some(value("--svg")?.into()),
             "--verify" => request.verify = true,
             "--compare-spreading" => request.compare_spreading = true,

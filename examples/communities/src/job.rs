@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::args::{Request, Source, Staff};
 use crate::crew::{Account, Identity, MemberReport, Options, Workers};
+use crate::emulation::Emulation;
 use crate::figure::{self, Figure};
 use crate::graph::{Input, Progress, ReadError, debian, lfr, rmat};
 use crate::launch::{self, LaunchError};
@@ -56,12 +57,19 @@ pub fn run(request: &Request) -> Result<(), JobError> {
     let mut screen = Screen::new();
     // Found out now rather than after the search.
     let output = request.output.as_deref().map(create).transpose()?;
+    let edges = request.edges.as_deref().map(create).transpose()?;
     let drawing = request.svg.as_deref().map(create).transpose()?;
     let mut publisher = publisher(request);
     let mut tell = |phase: &str| publisher.iter_mut().for_each(|publisher| publisher.phase(phase));
     tell("reading");
     let start = Instant::now();
     let input = read(&request.source, &mut screen)?;
+    if let (Some(file), Some(path)) = (edges, &request.edges) {
+        input
+            .graph
+            .write_edges(&mut BufWriter::new(file))
+            .map_err(|source| JobError::Output { path: path.clone(), source })?;
+    }
     let mut times = Times { read_seconds: start.elapsed().as_secs_f64(), ..Times::default() };
     screen.line(&format!(
         "{}: {} vertices, {} edges",
@@ -83,6 +91,7 @@ pub fn run(request: &Request) -> Result<(), JobError> {
         report.verified = Some(alone == found);
         report.verify_seconds = Some(start.elapsed().as_secs_f64());
     }
+    report.emulation = Emulation::of(&report);
     screen.clear();
     if let (Some(file), Some(path)) = (output, &request.output) {
         report::write_labels(&mut BufWriter::new(file), &input.names, &found, &ranking)
@@ -189,6 +198,7 @@ fn search_with_threads(
                     domain,
                     isa: String::new(),
                     transport: "queue".to_owned(),
+                    emulated: false,
                 },
                 near,
             )

@@ -3,6 +3,8 @@
 //! Undirected: an edge {u, v} is the two arcs u→v and v→u. Self-loops are kept apart, so a scan over the
 //! neighbours of a vertex never meets the vertex itself.
 
+use std::io;
+
 use super::GraphError;
 
 /// Largest sum of all degrees (twice the weight of all edges). Products of two such sums fit 128 bits.
@@ -289,6 +291,23 @@ impl Csr {
         self.row(vertex).map(|position| (self.targets[position], self.weights.at(position)))
     }
 
+    /// Writes `source target` lines, with the weight where it is not 1, in the order of the vertices.
+    ///
+    /// # Errors
+    /// Those of `output`.
+    pub fn write_edges(&self, output: &mut impl io::Write) -> io::Result<()> {
+        for vertex in 0..self.vertices() as u32 {
+            let own = [(vertex, self.loop_weight(vertex))].into_iter().filter(|&(_, weight)| weight > 0);
+            for (target, weight) in own.chain(self.arcs_of(vertex).filter(|&(target, _)| vertex < target)) {
+                match weight {
+                    1 => writeln!(output, "{vertex} {target}")?,
+                    _ => writeln!(output, "{vertex} {target} {weight}")?,
+                }
+            }
+        }
+        output.flush()
+    }
+
     /// Where each row starts, and at the end the number of arcs.
     #[must_use]
     pub fn offsets(&self) -> &[u32] {
@@ -352,6 +371,15 @@ mod tests {
         let (graph, _) = Csr::from_edges(3, &edges, Duplicates::Add).unwrap();
         assert_eq!(graph.arcs_of(0).collect::<Vec<_>>(), [(1, 2)]);
         assert_eq!(graph.total_weight(), 8);
+    }
+
+    #[test]
+    fn edges_are_written_once_each() {
+        let edges = [edge(0, 1, 1), edge(1, 2, 3), edge(2, 2, 1)];
+        let (graph, _) = Csr::from_edges(3, &edges, Duplicates::Add).unwrap();
+        let mut text = Vec::new();
+        graph.write_edges(&mut text).unwrap();
+        assert_eq!(String::from_utf8(text).unwrap(), "0 1\n1 2 3\n2 2\n");
     }
 
     #[test]
