@@ -155,6 +155,19 @@ mod tests {
     use crate::time::now_ns;
 
     #[test]
+    fn this_process_has_memory_and_the_load_of_what_it_does() {
+        let mut meter = OwnMeter::open(&Folders::default());
+        let mut reader = Reader::default();
+        let began = Instant::now();
+        let first = meter.look(&mut reader, now_ns());
+        assert_eq!(first.load_permille, 0);
+        assert!(first.resident_bytes > 0);
+        let busy_ns = crate::time::process_cpu_ns() + 20_000_000;
+        while crate::time::process_cpu_ns() < busy_ns && began.elapsed() < Duration::from_secs(60) {}
+        assert!(meter.look(&mut reader, now_ns()).load_permille > 0);
+    }
+
+    #[test]
     fn the_name_of_a_program_does_not_confuse() {
         let line = b"17 (a) R 1 (b) T 5 17 17 0 -1 4194304 99 0 0 0 40 2 0 0 20 0 3 0 5463113 3133440 360 1844 1 2 3\n";
         let expected =
