@@ -18,8 +18,8 @@ Examples:
   tombolo status                               see how the machine is
   tombolo down                                 take it down
 
-Exit status: 0 when all went well, 1 when it did not (also when the machine has no such node, domain or name), 2 when
-the command line makes no sense; `tombolo run` ends with the status of the program.";
+Exit status: 0 when all went well, 1 when it did not (also when the machine has no such node),
+2 when the command line makes no sense; `tombolo run` ends with the status of the program.";
 
 /// The whole command line.
 #[derive(Parser, Debug)]

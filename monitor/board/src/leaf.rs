@@ -7,7 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-use tombolo_base::{ChannelId, DomainId, Isa, NodeId};
+use tombolo_base::{ChannelId, DomainId, Isa};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{
     Attachment, Exit, MAX_MESSAGE_BYTES, MonitorMessage, Order, Reply, Report, StartOrder, Wire, told,

@@ -620,9 +620,8 @@ pub fn lower_case(f: &mut core::fmt::Formatter<'_>, name: &str) -> core::fmt::Re
 }
 
 #[cfg(test)]
+#[expect(unreachable_pub, reason = "what is declared is public wherever it stands")]
 mod tests {
-    extern crate alloc;
-
     use alloc::format;
 
     crate::number! {

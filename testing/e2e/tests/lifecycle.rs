@@ -2,10 +2,11 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tombolo_e2e::{DEATH_IS_KNOWN, Machine, MachineFile, Running, eventually, leftovers};
+use tombolo_e2e::{DEATH_IS_KNOWN, Machine, MachineFile, Running, eventually, leftovers, unsupported};
 
 fn duo() -> MachineFile {
     MachineFile::host().with_vm("arm0", "")
@@ -166,6 +167,31 @@ fn a_node_that_is_up_is_restarted_by_force() {
     assert_eq!(machine.node("riscv-user")["generation"], 2);
     assert!(machine.domains_on("riscv-user").is_empty());
     sleep("0").finish().ok();
+    machine.down();
+}
+
+#[test]
+fn a_machine_of_another_user_is_named_with_its_user() {
+    const NOBODY: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        return unsupported("only root can run a command as another user");
+    }
+    let machine = Machine::up(&MachineFile::host());
+    let as_other = |words: &[&str], named: bool| {
+        let mut command = machine.command();
+        if !named {
+            command.env_remove("TOMBOLO_MACHINE");
+        }
+        Running::start(command.args(words).uid(NOBODY)).finish()
+    };
+    let whose = format!("'{}' of user root", machine.name());
+    let advice = "`sudo -u root tombolo …` runs a command as that user";
+    as_other(&["ps"], true).fails_with(1, &[&whose, advice]);
+    as_other(&["run", "/bin/true"], true).fails_with(1, &["is up for user 0 alone"]);
+    let status = as_other(&["status"], false);
+    assert!(status.stderr.contains("no machine is up for this user"), "{status}");
+    // Others of this user may be up as well, more than are named.
+    assert!(status.stderr.contains(" of user root") && status.stderr.contains(advice), "{status}");
     machine.down();
 }
 

@@ -34,6 +34,7 @@ use placement::{Placement, spread};
 /// --keep-going they go on. Ctrl-C ends all of them; a second Ctrl-C does not wait. The exit status is that of the first
 /// domain that failed, 128 + N if signal N ended it, and 1 if its node was lost.
 #[derive(Args, Debug)]
+#[command(override_usage = "tombolo run [OPTIONS] <IMAGE> [ARGS]...")]
 #[command(after_help = "\
 Examples:
   tombolo run hello.tbi                                on the host
