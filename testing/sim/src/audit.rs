@@ -281,6 +281,8 @@ impl Audit {
         self.vectors.remove(&node);
         self.rights.node_lost(node);
         self.hear_rights();
+        // Nor is anything due there, though it may start again before that is looked at.
+        self.due.retain(|due| !matches!(due, Due::HangUp(of, _) if *of == node));
     }
 
     /// Something came out of the core.
@@ -294,7 +296,10 @@ impl Audit {
                 });
                 self.down.remove(&node.0);
             }
-            Effect::Destroy { node } => self.before_node_lost(node.0),
+            Effect::Destroy { node } => {
+                self.rights.maps.destroyed(node.0);
+                self.before_node_lost(node.0);
+            }
             Effect::ClearWindow { node, range } => self.cleared(node.0, *range),
             _ => {}
         }

@@ -39,6 +39,11 @@ impl Maps {
         self.lifelines.insert(number, theirs);
     }
 
+    /// The root has destroyed a node, and waited until it was gone: what lived there maps nothing any more.
+    pub fn destroyed(&mut self, node: u16) {
+        self.mapped.retain(|_, mapped| mapped.holder.node().0 != node);
+    }
+
     /// A process maps. False when another does as this already.
     pub fn map(&mut self, number: u64, mapped: Mapped) -> bool {
         self.mapped.insert(number, mapped).is_none()
