@@ -55,7 +55,7 @@ pub enum MemoryError {
     },
     /// The window is too small.
     #[error(
-        "the window to {node} has {left_bytes} bytes left, and an arena takes {least_bytes} at least; `window` in the machine file makes it larger"
+        "the window to {node} has {left_bytes} bytes left, and an arena takes {least_bytes} at least; `window_mib` in the machine file makes it larger"
     )]
     SmallWindow {
         /// To which node.
@@ -109,9 +109,9 @@ pub fn create(
             Ok(region) => return Ok((region.into_capability(), layout(bytes))),
             Err(_) if asked == 0 && bytes / 2 >= LEAST => bytes = (bytes / 2).next_multiple_of(SPAN as u64),
             Err(source) => {
-                let smaller = match most(place, variables_bytes) {
-                    0 => bytes / 2,
-                    most => most.min(bytes / 2),
+                let smaller = match place {
+                    Where::Memory { .. } => bytes / 2,
+                    Where::Window { left_bytes, .. } => most(*left_bytes, variables_bytes).min(bytes / 2),
                 };
                 return Err(MemoryError::NoRoom { bytes, smaller_mib: smaller.max(LEAST) >> 20, source });
             }
@@ -119,12 +119,9 @@ pub fn create(
     }
 }
 
-/// How large an arena can be at most; 0 where the machine's memory is the only limit. Channels need some of a window.
-fn most(place: &Where, variables_bytes: u64) -> u64 {
-    match place {
-        Where::Memory { .. } => 0,
-        Where::Window { left_bytes, .. } => (left_bytes / 8 * 7).saturating_sub(variables_bytes).max(LEAST),
-    }
+/// How large an arena can be in what is left of a window, as channels need some of it.
+fn most(left_bytes: u64, variables_bytes: u64) -> u64 {
+    (left_bytes / 8 * 7).saturating_sub(variables_bytes)
 }
 
 /// How large an arena is to be.
@@ -136,15 +133,15 @@ fn size(place: &Where, variables_bytes: u64, asked: u64) -> Result<u64, MemoryEr
     let (node, left_bytes) = match place {
         Where::Memory { emulated: false } => return Ok(LARGEST),
         Where::Memory { emulated: true } => return Ok(LARGEST_EMULATED),
-        Where::Window { node, left_bytes } => (node, left_bytes),
+        Where::Window { node, left_bytes } => (node, *left_bytes),
     };
-    // Channels need room too, and other jobs.
+    // Channels need room too, and other jobs, which may have left less.
     let room = (left_bytes / 2).saturating_sub(variables_bytes) / span * span;
-    if room >= LEAST {
-        return Ok(room);
+    if most(left_bytes, variables_bytes) >= LEAST {
+        return Ok(room.max(LEAST));
     }
-    let (node, least_bytes) = (node.clone(), (LEAST + variables_bytes) * 2);
-    Err(MemoryError::SmallWindow { node, left_bytes: *left_bytes, least_bytes })
+    let (node, least_bytes) = (node.clone(), (LEAST + variables_bytes).div_ceil(7) * 8);
+    Err(MemoryError::SmallWindow { node, left_bytes, least_bytes })
 }
 
 /// What is mapped of a job. It stays for as long as the process does.
@@ -226,6 +223,26 @@ pub fn format(layout: Layout, place: &Where) -> &'static Store {
     let length = |bytes| usize::try_from(bytes).unwrap_or(0);
     // SAFETY: the arena was mapped by this process, which made the region: it is zero, aligned, and nobody else's yet.
     let store = unsafe { Store::format(layout.arena as *mut u8, length(layout.arena_bytes)) };
-    store.set_most(length(most(place, layout.variables_bytes)));
+    if let Where::Window { left_bytes, .. } = place {
+        store.set_most(length(most(*left_bytes, layout.variables_bytes).max(LEAST)));
+    }
     store
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arena_leaves_half_of_a_window_if_that_is_enough() {
+        let of = |left_mib: u64| {
+            size(&Where::Window { node: "arm0".to_owned(), left_bytes: left_mib << 20 }, 1 << 20, 0)
+                .map(|bytes| bytes >> 20)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!((of(64), of(36)), (Ok(31), Ok(17)));
+        // A second job beside one that has half.
+        assert_eq!((of(32), of(20)), (Ok(16), Ok(16)));
+        assert!(of(16).is_err_and(|text| text.contains("`window_mib` in the machine file")));
+    }
 }
