@@ -15,7 +15,7 @@ use crate::place::{Kernel, Place};
 pub struct NotGranted {
     path: String,
     node: String,
-    source: tombolo::Error,
+    source: Box<tombolo::Error>,
 }
 
 /// Opens the file of the report, if there is to be one and this process cannot open it by itself.
@@ -26,7 +26,11 @@ pub(crate) fn open(domain: &Domain, own: &Place, form: &Form) -> Result<(), NotG
     let (Form::Json(Some(path)), Kernel::Virtual(node)) = (form, &own.kernel) else { return Ok(()) };
     let opened =
         domain.files().and_then(|files| files.open_with(path, OpenOptions::new().create().truncate()));
-    let file = opened.map_err(|source| NotGranted { path: path.clone(), node: node.clone(), source })?;
+    let file = opened.map_err(|source| NotGranted {
+        path: path.clone(),
+        node: node.clone(),
+        source: source.into(),
+    })?;
     report::write_by(move |text| file.write_at(0, text.as_bytes()).map_err(|error| error.to_string()));
     Ok(())
 }
