@@ -28,8 +28,8 @@ const OWN_VARIABLES: [&str; 14] = [
 ];
 
 /// What goes to every node: it steers MPI, libfabric, OpenMP and Tombolo. The rest of an environment is of the host.
-const TRAVELLING_PREFIXES: [&str; 8] =
-    ["PMI_", "FI_", "MPIR_", "MPICH_", "I_MPI_", "OMP_", "MPI4PY_", "TOMBOLO_"];
+const TRAVELLING_PREFIXES: [&str; 9] =
+    ["PMI_", "FI_", "MPIR_", "MPICH_", "ROMIO_", "I_MPI_", "OMP_", "MPI4PY_", "TOMBOLO_"];
 
 /// The most bytes of an environment: it travels in one message.
 const MAX_ENVIRONMENT_BYTES: usize = 40 << 10;

@@ -14,6 +14,20 @@ use crate::pmi::process_mapping;
 /// The variable that tells a rank where its process manager is.
 const PMI_VARIABLE: &str = "PMI_FD";
 
+/// Has ROMIO, the MPI-IO of MPICH, refuse files: it takes its error text from here, behind the name of a file system that this MPI
+/// does not have.
+const NO_COMMON_FILES: (&str, &str) = (
+    "ROMIO_FSTYPE_FORCE",
+    "panfs: (MPI-IO is refused: the nodes of this job have no file system in common; have one node read and write, or set \
+     ROMIO_FSTYPE_FORCE=ufs: if they do)",
+);
+
+/// Whether ranks on these nodes would open different files by one name. Virtual machines have files of their own.
+fn has_unlike_files(of_ranks: &[usize], nodes: &[NodeInfo]) -> bool {
+    let is_machine = |index: &usize| nodes.get(*index).is_some_and(|node| node.kind == "vm");
+    of_ranks.iter().any(is_machine) && of_ranks.iter().any(|index| Some(index) != of_ranks.first())
+}
+
 /// Checks that every rank can run where it is to run.
 pub(super) fn check(options: &JobOptions) -> Result<(), JobError> {
     check_count(options.parts.iter().map(|part| part.nodes.len()).sum())?;
@@ -91,6 +105,7 @@ pub(super) fn starts(
     let size: usize = parts.iter().map(|part| part.nodes.len()).sum();
     let mut of_node: BTreeMap<usize, usize> = BTreeMap::new();
     let all: Vec<usize> = parts.iter().flat_map(|part| part.nodes.iter().copied()).collect();
+    let unlike_files = has_unlike_files(&all, nodes);
     let mut starts = Vec::new();
     for part in parts {
         let environments = environments(part, nodes, watcher);
@@ -112,6 +127,9 @@ pub(super) fn starts(
                 .args(&part.arguments)
                 .directory(&part.directory)
                 .with_side_stream(PMI_VARIABLE);
+            if unlike_files && environment.iter().all(|(name, _)| name != NO_COMMON_FILES.0) {
+                spawn = spawn.env(NO_COMMON_FILES.0, NO_COMMON_FILES.1);
+            }
             for (name, value) in environment {
                 spawn = spawn.env(name, value);
             }
@@ -195,4 +213,43 @@ pub(super) fn start_all(
         nodes.first().copied().into_iter().for_each(start_on);
     });
     outcomes.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tombolo::{Isa, NodeId};
+
+    use super::*;
+
+    #[test]
+    fn virtual_machines_have_files_of_their_own() {
+        let nodes = ["host", "user", "vm", "vm"].map(|kind| NodeInfo {
+            id: NodeId(0),
+            name: kind.into(),
+            kind: kind.into(),
+            isa: Isa::Aarch64,
+            generation: 1,
+            up: true,
+            cause: String::new(),
+            cores: 1,
+            domains: 0,
+            transport: None,
+            window_bytes: (0, 0),
+            boot: Duration::ZERO,
+            pid: 0,
+        });
+        for (of_ranks, unlike) in [
+            (&[0, 0, 0][..], false),
+            (&[0, 1, 0], false),
+            (&[2, 2], false),
+            (&[2], false),
+            (&[0, 2], true),
+            (&[1, 2], true),
+            (&[2, 3], true),
+        ] {
+            assert_eq!(has_unlike_files(of_ranks, &nodes), unlike, "{of_ranks:?}");
+        }
+    }
 }
