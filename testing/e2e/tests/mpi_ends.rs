@@ -40,10 +40,10 @@ fn the_rank_that_explains_most_is_the_reason() {
         .fails_with(37, &["rank 1 on host", "called MPI_Abort(37)"]);
     // What others make of an end comes before the news of it. Signals are also those that mpirun sends itself.
     for (signal, name) in [(9, "SIGKILL"), (15, "SIGTERM"), (11, "SIGSEGV")] {
-        let killed = run(&format!("init 0?abort:{ERROR_OF_MPICH} 2?sleep:20 2?raise:{signal} hang"));
+        let killed = run(&format!("init barrier 0?abort:{ERROR_OF_MPICH} 2?sleep:20 2?raise:{signal} hang"));
         killed.fails_with(128 + signal, &["rank 2 on arm-user", name]);
     }
-    run(&format!("init 0?abort:{ERROR_OF_MPICH} 2?sleep:20 2?exit:5 hang"))
+    run(&format!("init barrier 0?abort:{ERROR_OF_MPICH} 2?sleep:20 2?exit:5 hang"))
         .fails_with(5, &["rank 2 on arm-user", "ended with status 5"]);
     let alone = run(&format!("init 1?abort:{ERROR_OF_MPICH} hang"));
     alone.fails_with(143, &["rank 1 on host", "met an error in MPI", ERROR_OF_MPICH, "2 ranks"]);
