@@ -19,7 +19,10 @@ const KIT: &str = "lib/tombolo/kit";
 
 /// The parts of the kit that are installed where they have been built. The others (Python and mpi4py for virtual machines) are
 /// fetched for one user's machine files.
-const KIT_PARTS: [&str; 9] = ["version", "aarch64", "riscv64", "s390x", "images", "c", "mpi", "omp", "gomp"];
+const KIT_PARTS: [&str; 8] = ["version", "aarch64", "riscv64", "s390x", "c", "mpi", "omp", "gomp"];
+
+/// The images that commands look for there, and one to try a machine with. The others are for the tests and examples of the tree.
+const IMAGES: [&str; 4] = ["bare-pingpong", "bench", "litmus", "pingpong"];
 
 /// One thing that is installed.
 #[derive(Clone, Debug)]
@@ -127,6 +130,12 @@ impl Source<'_> {
                 items.push(file(path, source, 0o644));
             } else {
                 add_folder(&mut items, &source, &path)?;
+            }
+        }
+        for image in IMAGES {
+            let path = Path::new("images").join(image).with_extension("tbi");
+            if kit.join(&path).is_file() {
+                items.push(file(Path::new(KIT).join(&path), kit.join(&path), 0o644));
             }
         }
         Ok(items)

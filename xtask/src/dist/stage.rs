@@ -33,24 +33,18 @@ impl Package<'_> {
         Ok(items)
     }
 
-    /// Puts items below `prefix`, programs and libraries of the host without what only a debugger reads.
+    /// Puts items below `prefix`, what we built without what only a debugger reads.
     pub(super) fn lay_out(&self, items: &[Item], prefix: &Path) -> Result<(), Failure> {
-        let tool = match super::Architecture::native()?.isa == self.architecture.isa {
-            true => "strip".to_owned(),
-            false => format!("{}-strip", self.architecture.multiarch),
-        };
         for item in items {
             item.install(prefix)?;
+            let is_archive = item.path.extension().is_some_and(|end| end == "a");
             let is_built =
                 matches!(&item.what, What::File(source, _) if source.starts_with(&self.source.built));
-            if is_built {
-                let amount = if item.path.extension().is_some_and(|end| end == "a") {
-                    "-g"
-                } else {
-                    "--strip-unneeded"
-                };
+            let isa = if is_built { Some(self.architecture.isa) } else { isa_of_archive(&item.path) };
+            if let Some(isa) = isa {
+                let amount = if is_archive { "--strip-debug" } else { "--strip-unneeded" };
                 // Without times and owners in archives, and so the same every time.
-                let mut strip = Command::new(&tool);
+                let mut strip = Command::new(format!("{isa}-linux-gnu-strip"));
                 execute(
                     strip.args(["--enable-deterministic-archives", amount]).arg(prefix.join(&item.path)),
                 )?;
@@ -79,6 +73,13 @@ impl Package<'_> {
     }
 }
 
+/// The instruction set of an archive that OpenMP programs are linked with; most of it is what only a debugger reads.
+fn isa_of_archive(path: &Path) -> Option<&str> {
+    let rest = path.strip_prefix("lib/tombolo/kit/omp").ok()?;
+    rest.extension().filter(|end| *end == "a")?;
+    rest.iter().next()?.to_str()
+}
+
 /// The newest version of glibc in what `readelf --version-info` says.
 fn newest_of(said: &str) -> (u32, u32) {
     let versions: BTreeSet<(u32, u32)> = said
@@ -96,6 +97,14 @@ fn newest_of(said: &str) -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn archives_of_the_kit_are_told_from_what_lies_beside_them() {
+        let isa = |path: &'static str| isa_of_archive(Path::new(path));
+        assert_eq!(isa("lib/tombolo/kit/omp/aarch64/lib/libgomp.a"), Some("aarch64"));
+        assert_eq!(isa("lib/tombolo/kit/omp/aarch64/copyright"), None);
+        assert_eq!(isa("lib/libtombolo.a"), None);
+    }
 
     #[test]
     fn versions_are_compared_as_numbers() {
