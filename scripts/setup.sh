@@ -98,6 +98,12 @@ find_missing_packages() {
     case $purpose in mpi | test) find_missing_for_mpi ;; esac
     case $purpose in dist) find_missing_for_packages ;; esac
     case $purpose in browser | test) find_missing_for_browser ;; esac
+    case $purpose in test)
+        have cmake || want cmake "tests that programs in C find an installation"
+        have pkg-config || want pkg-config "tests that programs in C find an installation"
+        have gfortran || want gfortran "tests the run-time of OpenMP with Fortran"
+        ;;
+    esac
     case $purpose in bench-omp)
         have clang || want clang "compiles for LLVM's run-time of OpenMP"
         has_libomp || want libomp-dev "LLVM's run-time of OpenMP"
