@@ -161,11 +161,10 @@ test_deb() {
         [ -s "$root/usr/$file" ] || fail "deb: /usr/$file is missing"
     done
     if have systemd-analyze; then
-        # Links that a running Debian has; its manual is not read here.
-        for manager in system user; do
-            systemd-analyze --"$manager" --man=no --root="$root" verify "/usr/lib/systemd/$manager/tombolo-machine@.service" \
-                2>&1 | grep tombolo && fail "deb: systemd finds fault with the unit of the $manager"
-        done
+        # Against this machine's units, of which an empty Debian has none, and with a program that it has.
+        unit=$work/tombolo-machine@try.service
+        sed 's|^ExecStart=tombolo |ExecStart=/bin/true |' "$root/usr/lib/systemd/system/tombolo-machine@.service" >"$unit"
+        systemd-analyze --man=no verify "$unit" 2>&1 | grep tombolo && fail "deb: systemd finds fault with the unit"
     fi
     test_foreground "$root"
     test_other_kit "$root"
