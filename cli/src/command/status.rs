@@ -13,7 +13,8 @@ use crate::text::{self, Table};
 /// Shows the machines that are up, and how their nodes are
 ///
 /// CORES, DOMAINS and WINDOW are as the node's monitor says now: WINDOW is how much of the shared window is lent
-/// to channels. BOOT is the time from start to ready. The command itself is not counted among the domains.
+/// to channels. BOOT is the time from start to ready. The command itself is not counted among the domains. The exit status is 1
+/// if a machine does not answer.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -69,6 +70,12 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     if let (Some(wanted), true) = (&context.machine, machines.is_empty()) {
         return Err(Failure::NotUp(wanted.clone()));
     }
+    let silent: Vec<String> = machines.iter().filter_map(MachineReport::silence).collect();
+    show(context, options, machines)?;
+    if silent.is_empty() { Ok(()) } else { Err(Failure::Job { message: silent.join("; "), status: 1 }) }
+}
+
+fn show(context: &Context, options: &Options, machines: Vec<MachineReport>) -> Result<(), Failure> {
     if options.json {
         return print_json(&Report { machines });
     }
@@ -77,8 +84,8 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         context.say(format!("{}: {hint}", Failure::NothingUp));
     }
     let several = machines.len() > 1;
-    let shown: Vec<String> =
-        machines.iter().map(|machine| render(machine, several, context.colour)).collect();
+    let answering = machines.iter().filter(|machine| machine.error.is_none());
+    let shown: Vec<String> = answering.map(|machine| render(machine, several, context.colour)).collect();
     print(shown.join("\n"))
 }
 
@@ -92,6 +99,14 @@ fn look_at(name: String) -> Option<MachineReport> {
         }
         Err(tombolo::Error::MonitorLost { .. }) => None,
         Err(error) => Some(MachineReport { name, error: Some(error.to_string()), nodes: Vec::new() }),
+    }
+}
+
+impl MachineReport {
+    /// Why nothing is known of it.
+    fn silence(&self) -> Option<String> {
+        let error = self.error.as_ref()?;
+        Some(format!("machine '{}' does not answer: {error}", self.name))
     }
 }
 
@@ -131,12 +146,8 @@ impl NodeReport {
 fn render(machine: &MachineReport, titled: bool, colour: bool) -> String {
     let bold = if colour { Style::new().bold() } else { Style::new() };
     let mut shown = String::new();
-    if titled || machine.error.is_some() {
+    if titled {
         shown.push_str(&format!("machine {bold}{}{bold:#}\n", machine.name));
-    }
-    if let Some(error) = &machine.error {
-        shown.push_str(&format!("does not answer: {error}\n"));
-        return shown;
     }
     let mut table =
         Table::new(&["NODE", "KIND", "ISA", "STATE", "CORES>", "DOMAINS>", "LINK", "WINDOW>", "BOOT>"]);
@@ -224,7 +235,7 @@ mod tests {
     #[test]
     fn a_machine_that_does_not_answer_says_so() {
         let silent = MachineReport { name: "duo".into(), error: Some("late".into()), nodes: Vec::new() };
-        assert_eq!(render(&silent, false, false), "machine duo\ndoes not answer: late\n");
+        assert_eq!(silent.silence().as_deref(), Some("machine 'duo' does not answer: late"));
     }
 
     #[test]

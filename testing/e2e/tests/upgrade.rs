@@ -79,7 +79,7 @@ fn commands_say_why_the_machine_of_a_release_before_refuses_them() {
     let machine = Machine::new(&MachineFile::host());
     let listener = socket::listen(&socket_name(process::user_id(), machine.name(), None)).expect("a name");
     let image = image("pingpong").display().to_string();
-    let commands: [&[&str]; 3] = [&["ps"], &["run", "--on", "host", &image], &["down"]];
+    let commands: [&[&str]; 4] = [&["ps"], &["status"], &["run", "--on", "host", &image], &["down"]];
     for words in commands {
         let command = machine.start(words);
         let until = Some(Deadline::after(PATIENCE));
