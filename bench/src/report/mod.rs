@@ -106,7 +106,10 @@ mod tests {
         let mut empty = results("empty");
         (empty.rows, empty.pairs, empty.placement) = (Vec::new(), Vec::new(), Vec::new());
         let files = files(&[empty]);
-        assert_eq!(files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["README.md", "empty.md"]);
+        assert_eq!(
+            files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            ["README.md", "empty.md"]
+        );
         assert!(files[1].1.contains("not measured"));
     }
 

@@ -49,7 +49,7 @@ fn write(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The command with all its subcommands, also those that other programs have.
+/// The command with all its subcommands, also those that other programs have. Programs hide what only they themselves start.
 fn whole() -> Command {
     let others = [
         tombolo_cli_bench::definition(),
@@ -57,7 +57,8 @@ fn whole() -> Command {
         tombolo_cli_omp::definition(),
         tombolo_cli_watch::definition(),
     ];
-    let others = others.iter().flat_map(Command::get_subcommands).cloned();
+    let others =
+        others.iter().flat_map(Command::get_subcommands).filter(|command| !command.is_hide_set()).cloned();
     others.fold(tombolo_cli::definition(), |whole, command| {
         let name = command.get_name().to_owned();
         whole.mut_subcommand(name, |_| command)
@@ -78,7 +79,7 @@ mod tests {
     fn completions_know_the_options_of_other_programs() {
         for (shell, _) in COMPLETIONS {
             let text = completions(shell);
-            for word in ["litmus", "mpirun", "ompcc", "port-file", "on"] {
+            for word in ["litmus", "mpirun", "ompcc", "steer", "on"] {
                 assert!(text.contains(word), "{shell}: no {word}");
             }
         }

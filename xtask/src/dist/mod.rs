@@ -45,7 +45,7 @@ pub(crate) struct Options {
     #[arg(long)]
     kit_as_it_is: bool,
 
-    /// Where packages go [default: <target>/dist]
+    /// Where packages go [default: target/dist]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
 

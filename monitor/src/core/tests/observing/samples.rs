@@ -170,7 +170,8 @@ fn of_a_ping_pong_both_ways_have_one_rate_and_little_waits_whenever_its_ends_are
     let mut bench = Bench::up(4);
     let host = bench.attach(WATCHER);
     let arm = start(&mut bench, WATCHER);
-    let end = |domain, accepting, counts| EndSample { credit_slots: 63, ..end_of(domain, 5, accepting, counts) };
+    let end =
+        |domain, accepting, counts| EndSample { credit_slots: 63, ..end_of(domain, 5, accepting, counts) };
     // One end was sampled just before the other was busy, the other after that.
     for (second, at_arm, at_host) in [(1, (0, 0), (0, 0)), (2, (20_500, 20_499), (58_300, 58_300))] {
         bench.report_at(second * SECOND, ARM0, sampled(vec![], vec![end(arm, false, at_arm)]));
