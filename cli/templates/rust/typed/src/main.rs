@@ -4,8 +4,8 @@ use std::error::Error;
 use std::time::Duration;
 
 use greeter::{
-    GreetError, Greeter, GreeterClient, GreeterGreet, GreeterGreetReply, GreeterGreetRequest, GreeterGreetRequestView,
-    GreeterHandler, GreeterServer,
+    GreetError, Greeter, GreeterClient, GreeterGreet, GreeterGreetReply, GreeterGreetRequest,
+    GreeterGreetRequestView, GreeterHandler, GreeterServer,
 };
 use tombolo::interface::{Decline, Later, ServeError};
 use tombolo::{ChannelOptions, Domain};
