@@ -29,12 +29,7 @@ impl Installed {
         let exe = std::env::current_exe().expect("a program knows its own path");
         let target = exe.ancestors().nth(3).expect("<target>/<profile>/deps/<program>");
         let mut command = Command::new("cargo");
-        command.current_dir(tree()).env("CARGO_TARGET_DIR", target).args([
-            "xtask",
-            "install",
-            "--profile",
-            "dev",
-        ]);
+        command.current_dir(tree()).env("CARGO_TARGET_DIR", target).args(["xtask", "install"]);
         command.args(["--prefix", "/opt/tombolo", "--libdir", "lib/multi", "--destdir"]);
         run(command.arg(self.folder.join("image")).args(more));
     }
