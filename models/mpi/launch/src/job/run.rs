@@ -387,7 +387,7 @@ impl<'a> Running<'a> {
     fn began(&mut self, index: usize) {
         let rank = &self.ranks[index];
         let missing = self.server.world_of(MemberId(index)).iter().find(|member| {
-            self.ranks.get(member.0).is_some_and(|rank| rank.exit.is_some())
+            self.ranks.get(member.0).is_some_and(|rank| rank.exit.is_some() && !rank.aborted)
                 && self.server.phase(**member) != Phase::Finalized
         });
         if let Some(missing) = missing.map(|member| member.0) {
