@@ -201,8 +201,8 @@ test('an image is started from the dialog, where it was suggested', async ({ pag
   await page.waitForSelector('.output >> text=modularity');
   check((await fact(page, 'Node')).startsWith(suggested), `it runs on ${await fact(page, 'Node')}`);
   await page.waitForSelector('.head .state-badge[data-state=ended]');
-  await page.getByRole('button', { name: 'Run again' }).click();
   const before = page.url();
+  await page.getByRole('button', { name: 'Run again' }).click();
   await eventually('another domain', () => page.url() !== before);
   await page.waitForSelector('.output >> text=modularity');
 });
