@@ -84,8 +84,7 @@ impl MemoryChannel {
                 if handshake.withdraw()
                     && let Ok(mut ends) = layout.attach(&memory, side, WakeOrder::Fence)
                 {
-                    ends.producer.close();
-                    ends.consumer.close();
+                    ends.close();
                 }
                 connection.ring();
                 return Err(error);
@@ -621,8 +620,7 @@ impl Transport for MemoryChannel {
             self.ends.consumer.abandon();
             return;
         }
-        self.ends.producer.close();
-        self.ends.consumer.close();
+        self.ends.close();
         // For good: see `ring_peer`. No last look follows, so no barrier is needed.
         let _ = announce(&mut self.ends.sleeper);
         // Whether it sleeps or not: closing is rare, and the last thing said.

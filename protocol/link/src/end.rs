@@ -220,8 +220,7 @@ impl ChannelEnd {
             return;
         }
         self.closed = true;
-        self.ends.producer.close();
-        self.ends.consumer.close();
+        self.ends.close();
         // For good: a peer that only ever sends, and so looks at this line, learns of the end by ringing for it.
         announce(&mut self.ends.sleeper);
         self.ring_due = true;

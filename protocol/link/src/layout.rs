@@ -123,6 +123,15 @@ pub struct Ends {
     pub room_waker: Waker,
 }
 
+impl Ends {
+    /// Closes both halves. A peer that finds the end of what was sent can rely on sending being over as well: room is
+    /// refused before the end is published, and both stores are releases.
+    pub fn close(&mut self) {
+        self.consumer.close();
+        self.producer.close();
+    }
+}
+
 /// The layout of a channel of one shape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChannelLayout {
