@@ -38,7 +38,7 @@ fn the_choice_is_explained_for_people_and_machines() {
     let text = machine.tombolo(["bulk", "explain", "--from", "host", "--to", "host", "--size", "64"]).ok();
     assert!(text.contains("chosen: caller") && text.contains("measured"), "{text}");
     let nowhere = ["bulk", "explain", "--from", "host", "--to", "moon", "--size", "64"];
-    machine.tombolo(nowhere).fails_with(2, &["there is no node 'moon'", "host"]);
+    machine.tombolo(nowhere).fails_with(1, &["this machine has no node 'moon'; it has host"]);
     machine
         .tombolo(["bulk", "explain", "--from", "host", "--to", "host", "--size", "1.5K"])
         .fails_with(2, &["64KiB"]);
