@@ -30,7 +30,8 @@ take_down() {
 }
 trap take_down EXIT
 trap 'exit 130' INT TERM
-sed 's/^name *=.*/name = "bench-communities"/' machines/default.toml >"$work/machine.toml"
+# The first name of the file is the machine's, the others are those of nodes.
+sed '0,/^name *=/s/^name *=.*/name = "bench-communities"/' machines/default.toml >"$work/machine.toml"
 export TOMBOLO_MACHINE=bench-communities TOMBOLO_KIT="$target/kit"
 "$target/release/tombolo" up "$work/machine.toml"
 : >"$work/up"
