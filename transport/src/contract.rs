@@ -3,6 +3,7 @@
 use std::os::fd::BorrowedFd;
 
 use tombolo_link::TransportKind;
+pub use tombolo_link::end::{Announced, Tally};
 use tombolo_platform::barrier;
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
@@ -42,24 +43,6 @@ pub struct Room {
     pub slots: u32,
     /// Of these, how many this end knows to be free without looking: there may be more.
     pub free_slots: u32,
-}
-
-/// What an announcement of a sleep still lacks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Announced {
-    /// Nothing: the peer sees it.
-    Complete,
-    /// A barrier that this end spares its peer.
-    NeedsBarrier,
-}
-
-/// What has passed one way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Tally {
-    /// Messages.
-    pub messages: u64,
-    /// Bytes of all of them.
-    pub bytes: u64,
 }
 
 /// What the fast path of receiving comes to.

@@ -18,13 +18,13 @@ pub struct Message<'a> {
 
 #[derive(Debug)]
 enum Place<'a> {
-    Slots(RingMessage<'a>),
+    Slots(&'a RingMessage<'a>),
     Bytes(&'a [u8]),
 }
 
 impl<'a> Message<'a> {
     #[inline(always)]
-    pub(crate) fn in_slots(message: RingMessage<'a>) -> Self {
+    pub(crate) fn in_slots(message: &'a RingMessage<'a>) -> Self {
         Message { place: Place::Slots(message) }
     }
 
@@ -228,19 +228,18 @@ pub struct Batch<'a> {
 }
 
 enum Add<'a> {
-    Slots {
-        batch: RingBatch<'a>,
-        /// Length of the message for which there was no room.
-        refused_bytes: Option<usize>,
-    },
+    Slots(RingBatch<'a>),
     /// Sends one by one, for transports where that is no dearer.
-    OneByOne { send: &'a mut dyn FnMut(&[u8]) -> Result<(), ChannelError>, sent: u64 },
+    OneByOne {
+        send: &'a mut dyn FnMut(&[u8]) -> Result<(), ChannelError>,
+        sent: u64,
+    },
 }
 
 impl<'a> Batch<'a> {
     #[inline(always)]
     pub(crate) fn in_slots(batch: RingBatch<'a>) -> Self {
-        Batch { add: Add::Slots { batch, refused_bytes: None } }
+        Batch { add: Add::Slots(batch) }
     }
 
     pub(crate) fn one_by_one(send: &'a mut dyn FnMut(&[u8]) -> Result<(), ChannelError>) -> Self {
@@ -251,21 +250,12 @@ impl<'a> Batch<'a> {
     #[inline(always)]
     pub(crate) fn commit(self) -> u64 {
         match self.add {
-            Add::Slots { batch, .. } => {
+            Add::Slots(batch) => {
                 let messages = batch.len();
                 batch.commit();
                 messages
             }
             Add::OneByOne { sent, .. } => sent,
-        }
-    }
-
-    /// Length of the last message for which slots had no room.
-    #[inline(always)]
-    pub(crate) fn refused_bytes(&self) -> Option<usize> {
-        match &self.add {
-            Add::Slots { refused_bytes, .. } => *refused_bytes,
-            Add::OneByOne { .. } => None,
         }
     }
 
@@ -276,12 +266,7 @@ impl<'a> Batch<'a> {
     #[inline(always)]
     pub fn push(&mut self, message: &[u8]) -> Result<(), NotAdded> {
         match &mut self.add {
-            Add::Slots { batch, refused_bytes } => batch.push(message).map_err(|error| {
-                if error == SendError::Full {
-                    *refused_bytes = Some(message.len());
-                }
-                NotAdded::from(error)
-            }),
+            Add::Slots(batch) => Ok(batch.push(message)?),
             Add::OneByOne { send, sent } => {
                 send(message).map_err(|error| match error {
                     ChannelError::WouldBlock => NotAdded::Full,
@@ -301,7 +286,7 @@ impl<'a> Batch<'a> {
     #[must_use]
     pub fn len(&self) -> u64 {
         match &self.add {
-            Add::Slots { batch, .. } => batch.len(),
+            Add::Slots(batch) => batch.len(),
             Add::OneByOne { sent, .. } => *sent,
         }
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use tombolo_base::SharedMemory;
 use tombolo_control::{Report, Unsendable, Wire};
-use tombolo_link::end::{Awaited, ChannelEnd, EndError, memory_of};
+use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError, WakeOrder, memory_of};
 use tombolo_link::handshake::Progress;
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
 use tombolo_link::{Handshake, Hello, Side};
@@ -36,8 +36,10 @@ impl Opening {
         match self.handshake.step().map_err(Ended::window)? {
             Progress::Waiting | Progress::Changed => Ok(None),
             Progress::Open(_) => {
-                let end =
-                    ChannelEnd::attach(&self.memory, Side::A, control_config()).map_err(Ended::window)?;
+                // No barrier of an operating system reaches across: each side brings its own.
+                let (order, signals) = (WakeOrder::Fence, Deferred::default());
+                let end = ChannelEnd::attach(&self.memory, Side::A, control_config(), order, signals)
+                    .map_err(Ended::window)?;
                 Ok(Some(Line { end, queue: VecDeque::new(), unsendable: None }))
             }
         }
@@ -46,7 +48,7 @@ impl Opening {
 
 /// The line.
 pub(crate) struct Line {
-    end: ChannelEnd,
+    end: ChannelEnd<Deferred>,
     /// What the root has not taken yet.
     queue: VecDeque<Vec<u8>>,
     /// A report that could not be sent.
@@ -94,17 +96,15 @@ impl Line {
 
     /// Says that this side is about to sleep; false when there is something to do first.
     pub(crate) fn may_sleep(&mut self) -> bool {
-        let awaited = self.awaited();
-        self.end.announce(awaited);
-        self.end.may_sleep(awaited)
+        self.end.about_to_sleep(self.awaited())
     }
 
     pub(crate) fn awake(&mut self) {
-        self.end.awake();
+        self.end.awake(true);
     }
 
     /// Whether the root must be rung.
     pub(crate) fn ring_due(&mut self) -> bool {
-        self.end.ring_due()
+        self.end.signals_mut().take_ring()
     }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use tombolo_base::{ChannelId, DomainId, Isa, NodeId, SharedMemory};
 use tombolo_control::{Exit, Order, Report, Seat, StartOrder, Wire};
-use tombolo_link::end::{ChannelEnd, memory_of};
+use tombolo_link::end::{ChannelEnd, Deferred, WakeOrder, memory_of};
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
 use tombolo_link::{Handshake, Hello, Side};
 use tombolo_platform_bare::board::{Board, Fault, Reach, Trap};
@@ -80,7 +80,7 @@ impl Board for Scripted {
 /// The monitor, and what the test has of it and of the root.
 struct Rig {
     leaf: Leaf<Scripted>,
-    root: ChannelEnd,
+    root: ChannelEnd<Deferred>,
     script: Rc<std::cell::RefCell<VecDeque<Trap>>>,
     answers: Rc<std::cell::RefCell<Vec<u64>>>,
     console: Rc<std::cell::RefCell<Vec<u8>>>,
@@ -98,7 +98,8 @@ impl Rig {
         let mut theirs = Handshake::start(&memory, Side::A, hello).unwrap();
         let mut ours = Handshake::start(&memory, Side::B, hello).unwrap();
         let (_, _) = (ours.step().unwrap(), theirs.step().unwrap());
-        let root = ChannelEnd::attach(&memory, Side::B, control_config()).unwrap();
+        let (order, signals) = (WakeOrder::Fence, Deferred::default());
+        let root = ChannelEnd::attach(&memory, Side::B, control_config(), order, signals).unwrap();
         let (script, answers, console) = (Rc::default(), Rc::default(), Rc::default());
         let board = Scripted {
             window,

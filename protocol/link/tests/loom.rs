@@ -6,18 +6,21 @@
 use loom::thread;
 use tombolo_base::SharedMemory;
 use tombolo_link::ChannelConfig;
-use tombolo_link::end::{ChannelEnd, EndError};
+use tombolo_link::end::{ChannelEnd, Deferred, EndError};
 use tombolo_link::layout::{ChannelLayout, Side};
-use tombolo_ring::{SlotSize, Variant};
+use tombolo_ring::{SlotSize, Variant, WakeOrder};
 
-fn ends() -> (ChannelEnd, ChannelEnd) {
+type TestEnd = ChannelEnd<Deferred>;
+
+fn ends() -> (TestEnd, TestEnd) {
     let config = ChannelConfig::new(SlotSize::B32, 2, Variant::EpochCredit).unwrap();
     let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
-    let end = |side| ChannelEnd::attach(&memory, side, config).unwrap();
+    let end =
+        |side| ChannelEnd::attach(&memory, side, config, WakeOrder::Fence, Deferred::default()).unwrap();
     (end(Side::A), end(Side::B))
 }
 
-fn receive(end: &mut ChannelEnd) -> Result<usize, EndError> {
+fn receive(end: &mut TestEnd) -> Result<usize, EndError> {
     loop {
         if let Some(length_bytes) = end.try_recv(|message| message.len())? {
             return Ok(length_bytes);

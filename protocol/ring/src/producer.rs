@@ -43,6 +43,8 @@ pub struct Producer {
     /// Slots before `position` that began no message.
     pub(crate) continued_slots: u64,
     refused_full: u64,
+    /// Length of the message that last found no room.
+    refused_bytes: usize,
     credit_loads: u64,
     config: RingConfig,
     /// Why nothing can be sent any more: closed or violated.
@@ -75,6 +77,7 @@ impl Producer {
             bytes: 0,
             continued_slots: 0,
             refused_full: 0,
+            refused_bytes: 0,
             credit_loads: 0,
             config,
             ended: None,
@@ -115,6 +118,12 @@ impl Producer {
     #[must_use]
     pub fn messages(&self) -> u64 {
         self.position - self.continued_slots
+    }
+
+    /// Length of the message that last found no room, in bytes: what is worth waiting for.
+    #[must_use]
+    pub fn refused_bytes(&self) -> usize {
+        self.refused_bytes
     }
 
     /// Sends a copy of `message`.
@@ -187,6 +196,7 @@ impl Producer {
             self.refresh(needed)?;
             if self.limit - self.position < needed {
                 self.refused_full += 1;
+                self.refused_bytes = len_bytes;
                 return Err(SendError::Full);
             }
         }

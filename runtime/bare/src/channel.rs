@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, SharedMemory};
 use tombolo_control::{Grant, WindowPlace};
-use tombolo_link::end::{Awaited, ChannelEnd, EndError};
+use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Signals, WakeOrder};
 use tombolo_link::handshake::Progress;
 use tombolo_link::{ChannelConfig, ChannelLayout, Handshake, HandshakeError, Hello, Side, TransportKind};
 use tombolo_platform_bare::program;
@@ -19,11 +19,8 @@ use crate::time::Deadline;
 /// How long a wait polls before it sleeps: about what waking costs.
 const SPIN_NS: u64 = 20_000;
 
-/// Fruitless polls between two looks at the clock and at what the monitor has to say.
+/// Polls between two looks at the clock, which is a call.
 const POLLS_PER_LOOK: u32 = 64;
-
-/// Time between two such looks of a program that only ever polls, in nanoseconds: each is a call.
-const LOOK_EVERY_NS: u64 = 1_000_000;
 
 /// How a channel is to be.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -69,18 +66,41 @@ pub struct Stats {
 ///
 /// Dropping it closes it in order: the peer receives everything sent before and then that it is closed.
 pub struct Channel {
-    end: ChannelEnd,
-    link: Rc<Link>,
+    end: ChannelEnd<BoardSignals>,
     memory: SharedMemory,
-    bell: u32,
-    id: ChannelId,
     peer: DomainId,
     peer_node: String,
-    rings: u64,
-    sleeps: u64,
-    fruitless_polls: u32,
-    next_look_ns: u64,
     released: bool,
+}
+
+/// The bell of the window, and the monitor, which watches the peer.
+struct BoardSignals {
+    link: Rc<Link>,
+    id: ChannelId,
+    bell: u32,
+    /// What the monitor said that makes no sense, until an operation reports it.
+    failure: Option<Error>,
+}
+
+impl Signals for BoardSignals {
+    fn ring(&mut self) {
+        program::ring(self.bell);
+    }
+
+    #[inline]
+    fn peer_gone(&self) -> bool {
+        self.link.is_hung_up(self.id)
+    }
+
+    fn listen(&mut self) {
+        if let Err(error) = self.link.listen() {
+            self.failure = Some(error);
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        program::clock_ns()
+    }
 }
 
 impl Channel {
@@ -131,9 +151,10 @@ impl Channel {
                 }
                 Ok(Progress::Waiting) if deadline.passed() => {
                     if handshake.withdraw()
-                        && let Ok(mut end) = ChannelEnd::attach(&memory, grant.side, config)
+                        && let Ok(mut ends) =
+                            ChannelLayout::new(config).attach(&memory, grant.side, WakeOrder::Fence)
                     {
-                        end.close();
+                        ends.close();
                     }
                     program::ring(bell);
                     return Err(Error::TimedOut { what: "the peer's handshake".to_string(), timeout });
@@ -151,21 +172,12 @@ impl Channel {
                 }
             }
         }
-        let end = ChannelEnd::attach(&memory, grant.side, config).map_err(|error| unusable(&error))?;
-        Ok(Channel {
-            end,
-            link: Rc::clone(link),
-            memory,
-            bell,
-            id: grant.channel,
-            peer: grant.peer,
-            peer_node: grant.peer_node.clone(),
-            rings: 0,
-            sleeps: 0,
-            fruitless_polls: 0,
-            next_look_ns: 0,
-            released: false,
-        })
+        let signals = BoardSignals { link: Rc::clone(link), id: grant.channel, bell, failure: None };
+        // No barrier of an operating system reaches across: each side brings its own.
+        let end = ChannelEnd::attach(&memory, grant.side, config, WakeOrder::Fence, signals)
+            .map_err(|error| unusable(&error))?;
+        let (peer, peer_node) = (grant.peer, grant.peer_node.clone());
+        Ok(Channel { end, memory, peer, peer_node, released: false })
     }
 
     /// Sends a message if there is room, whole or not at all.
@@ -174,15 +186,9 @@ impl Channel {
     /// [`Error::WouldBlock`] when there is none; [`Error::TooLong`]; or the end of the peer.
     #[inline]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), Error> {
-        let sent = self.end.try_send(message);
-        self.ring_if_due();
-        match sent {
+        match self.end.try_send(message) {
             Ok(()) => Ok(()),
-            Err(EndError::Full) => {
-                self.look_now_and_then()?;
-                Err(Error::WouldBlock)
-            }
-            Err(error) => Err(Error::of_channel(error, self.peer, &self.peer_node)),
+            Err(error) => Err(self.failed(error, message.len())),
         }
     }
 
@@ -210,25 +216,15 @@ impl Channel {
     /// The end of the peer, after everything it sent has been received.
     #[inline]
     pub fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, Error> {
-        // Looked at before the ring: whoever is gone by now has sent everything it ever will.
-        let peer_gone = self.link.is_hung_up(self.id);
         let received = self.end.try_recv(|message| {
             buffer.resize(message.len(), 0);
             // The buffer has just been given the message's length.
             message.copy_to(buffer).unwrap_or(0)
         });
-        self.ring_if_due();
         match received {
-            Ok(None) if peer_gone => {
-                self.end.note_end(true);
-                Err(self.peer_died())
-            }
-            Ok(None) => {
-                self.look_now_and_then()?;
-                Ok(None)
-            }
-            Ok(received) => Ok(received),
-            Err(error) => Err(Error::of_channel(error, self.peer, &self.peer_node)),
+            Ok(Some(length)) => Ok(Some(length)),
+            Ok(None) => self.check_monitor().map(|()| None),
+            Err(error) => Err(self.failed(error, 0)),
         }
     }
 
@@ -269,30 +265,39 @@ impl Channel {
         if self.may_sleep(awaited) {
             deadline.sleep();
         }
-        self.link.listen()?;
         self.awake();
+        self.check_monitor()?;
         Ok(true)
     }
 
-    /// Takes in what the monitor has to say now and then, for programs that poll and never sleep. An end that this
-    /// finds shows in the next operation: first the ring must be looked at again.
-    #[inline]
-    fn look_now_and_then(&mut self) -> Result<(), Error> {
-        self.fruitless_polls = self.fruitless_polls.wrapping_add(1);
-        if !self.fruitless_polls.is_multiple_of(POLLS_PER_LOOK) || program::clock_ns() < self.next_look_ns {
-            return Ok(());
+    /// Why nothing was sent or received. A message was of `length_bytes`.
+    #[cold]
+    fn failed(&mut self, error: EndError, length_bytes: usize) -> Error {
+        let (peer, node) = (self.peer, self.peer_node.clone());
+        match error {
+            EndError::Full => self.check_monitor().err().unwrap_or(Error::WouldBlock),
+            EndError::TooLong => Error::TooLong { length_bytes, max_bytes: self.end.max_message_bytes() },
+            EndError::Closed => Error::Closed { peer, node },
+            EndError::PeerDied => Error::PeerDied { peer, node },
+            EndError::Violated => {
+                let what = self.end.violation().map(|violation| violation.to_string()).unwrap_or_default();
+                Error::Violation { peer, node, what }
+            }
         }
-        self.next_look_ns = program::clock_ns() + LOOK_EVERY_NS;
-        self.link.listen()?;
-        self.end.note_end(self.link.is_hung_up(self.id));
-        Ok(())
+    }
+
+    /// Reports what the monitor said that makes no sense.
+    #[inline]
+    fn check_monitor(&mut self) -> Result<(), Error> {
+        self.end.signals_mut().failure.take().map_or(Ok(()), Err)
     }
 
     /// Says that this program is about to sleep until `awaited` is possible, for one that waits for more than this
     /// channel. What follows is [`may_sleep`](Self::may_sleep), [`Domain::sleep`](crate::Domain::sleep) if that is
     /// true of everything that is waited for, and always [`awake`](Self::awake).
     pub fn announce_sleep(&mut self, awaited: Awaited) {
-        self.end.announce(awaited);
+        // The order is that of fences, so that nothing is lacking.
+        let _complete: Announced = self.end.announce(awaited);
     }
 
     /// The last look before a sleep: false when what is awaited came meanwhile, or the end.
@@ -300,56 +305,37 @@ impl Channel {
     /// Once it returned true, whatever the peer does that was awaited ends the sleep.
     #[must_use = "sleeping on what is already there can last for ever"]
     pub fn may_sleep(&mut self, awaited: Awaited) -> bool {
-        let may_sleep = self.end.may_sleep(awaited) && !self.link.is_hung_up(self.id);
-        self.ring_if_due();
-        self.sleeps += u64::from(may_sleep);
-        may_sleep
+        self.end.may_sleep(awaited) && !self.is_hung_up()
     }
 
     /// Whether the monitor has reported that the peer is gone. What it sent before may still be there.
     #[must_use]
     pub fn is_hung_up(&self) -> bool {
-        self.link.is_hung_up(self.id)
+        self.end.signals().peer_gone()
     }
 
     /// After a sleep: whether what it was for has come. Unlike [`may_sleep`](Self::may_sleep) it counts no sleep.
     #[must_use]
     pub fn is_rung(&mut self, awaited: Awaited) -> bool {
-        self.is_ready(awaited) || self.link.is_hung_up(self.id)
+        self.is_ready(awaited) || self.is_hung_up()
     }
 
     /// Takes back the announcement, and takes note of an end.
     pub fn awake(&mut self) {
-        self.end.awake();
-        self.end.note_end(self.link.is_hung_up(self.id));
-        self.ring_if_due();
+        self.end.awake(true);
     }
 
     fn is_ready(&mut self, awaited: Awaited) -> bool {
-        let ready = match awaited {
+        match awaited {
             Awaited::Message => self.end.readable(),
-            Awaited::Room | Awaited::Both => !self.end.may_sleep(awaited),
-        };
-        self.ring_if_due();
-        ready
+            Awaited::Room => self.end.sendable(),
+            Awaited::Both => self.end.readable() || self.end.sendable(),
+        }
     }
 
     /// Whether [`try_recv_into`](Self::try_recv_into) would return something other than "none yet".
     pub fn readable(&mut self) -> bool {
-        self.is_ready(Awaited::Message) || self.link.is_hung_up(self.id)
-    }
-
-    #[inline]
-    fn ring_if_due(&mut self) {
-        if self.end.ring_due() {
-            self.rings += 1;
-            program::ring(self.bell);
-        }
-    }
-
-    #[cold]
-    fn peer_died(&self) -> Error {
-        Error::PeerDied { peer: self.peer, node: self.peer_node.clone() }
+        self.end.readable()
     }
 
     /// The longest message it carries, in bytes.
@@ -361,7 +347,7 @@ impl Channel {
     /// Its id, the same on both sides.
     #[must_use]
     pub fn id(&self) -> ChannelId {
-        self.id
+        self.end.signals().id
     }
 
     /// Who is at the other end, as the monitors say.
@@ -385,14 +371,14 @@ impl Channel {
     /// What has passed through this end.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let (sent, received) = self.end.counters();
+        let (sent, received) = (self.end.sent(), self.end.received());
         Stats {
             messages_sent: sent.messages,
             bytes_sent: sent.bytes,
             messages_received: received.messages,
             bytes_received: received.bytes,
-            rings: self.rings,
-            sleeps: self.sleeps,
+            rings: self.end.rings(),
+            sleeps: self.end.sleeps(),
         }
     }
 
@@ -405,10 +391,10 @@ impl Channel {
     /// Closes this end in order: the peer receives everything sent before.
     pub fn close(&mut self) {
         self.end.close();
-        self.ring_if_due();
         if !self.released {
             self.released = true;
-            self.link.release(self.id);
+            let signals = self.end.signals();
+            signals.link.release(signals.id);
         }
     }
 }
@@ -455,9 +441,7 @@ pub fn wait_any(channels: &mut [&mut Channel], timeout: Duration) -> Result<usiz
         if channels.iter_mut().all(|channel| channel.may_sleep(Awaited::Message)) {
             deadline.sleep();
         }
-        if let Some(channel) = channels.first() {
-            channel.link.listen()?;
-        }
         channels.iter_mut().for_each(|channel| channel.awake());
+        channels.iter_mut().try_for_each(|channel| channel.check_monitor())?;
     }
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use tombolo_base::DomainId;
 use tombolo_control::{Fault, Unsendable};
-use tombolo_link::{EndError, HandshakeError};
+use tombolo_link::HandshakeError;
 
 /// Why an operation did not happen. What was to be sent is still the caller's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -79,21 +79,6 @@ impl From<Unsendable> for Error {
         match error {
             Unsendable::TooLong { length_bytes, max_bytes } => Error::TooLong { length_bytes, max_bytes },
             field => Error::Monitor(Fault::Limit { what: field.to_string() }),
-        }
-    }
-}
-
-impl Error {
-    pub(crate) fn of_channel(error: EndError, peer: DomainId, node: &str) -> Error {
-        let node = node.into();
-        match error {
-            EndError::Full => Error::WouldBlock,
-            EndError::TooLong { length_bytes, max_bytes } => Error::TooLong { length_bytes, max_bytes },
-            EndError::Closed => Error::Closed { peer, node },
-            EndError::PeerDied => Error::PeerDied { peer, node },
-            EndError::Violation(violation) => {
-                Error::Violation { peer, node, what: alloc::format!("{violation}") }
-            }
         }
     }
 }

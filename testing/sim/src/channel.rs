@@ -1,7 +1,7 @@
 //! One end of a channel in memory: the real handshake, rings and doorbell protocol, and evidence of the peer's death.
 
 use tombolo_base::{OutOfRange, SharedMemory};
-use tombolo_link::end::{Awaited, ChannelEnd, EndError};
+use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError, Violation, WakeOrder};
 use tombolo_link::handshake::Progress;
 use tombolo_link::{ChannelConfig, Handshake, HandshakeError, Hello, Side};
 
@@ -17,20 +17,27 @@ pub enum Ended {
     /// The peer is gone.
     #[error("the peer died")]
     PeerDied,
-    /// The peer broke the protocol, or this end did.
-    #[error("violation: {0}")]
-    Violation(EndError),
+    /// The peer broke the protocol.
+    #[error("violation: {0:?}")]
+    Violation(Option<Violation>),
+    /// This end sent a message that the channel does not carry.
+    #[error("a message is too long")]
+    TooLong,
 }
 
-impl From<EndError> for Ended {
-    fn from(error: EndError) -> Self {
-        if error == EndError::Closed { Ended::Closed } else { Ended::Violation(error) }
+/// Why an end of a channel has nothing more to give.
+fn ended(end: &ChannelEnd<Deferred>, error: EndError) -> Ended {
+    match error {
+        EndError::Closed => Ended::Closed,
+        EndError::PeerDied => Ended::PeerDied,
+        EndError::Violated => Ended::Violation(end.violation()),
+        EndError::Full | EndError::TooLong => Ended::TooLong,
     }
 }
 
 enum State {
     Shaking(Handshake),
-    Open(Box<ChannelEnd>),
+    Open(Box<ChannelEnd<Deferred>>),
 }
 
 /// One end.
@@ -63,12 +70,16 @@ impl MemoryEnd {
     /// There is evidence that the peer is gone.
     pub fn note_peer_gone(&mut self) {
         self.peer_gone = true;
+        if let State::Open(end) = &mut self.state {
+            end.signals_mut().report_peer_gone();
+            end.listen();
+        }
     }
 
     /// Whether the peer's doorbell has to be rung for what was done since the last call.
     pub fn take_ring(&mut self) -> bool {
         let due = match &mut self.state {
-            State::Open(end) => end.ring_due(),
+            State::Open(end) => end.signals_mut().take_ring(),
             State::Shaking(_) => false,
         };
         std::mem::take(&mut self.ring) || due
@@ -80,20 +91,26 @@ impl MemoryEnd {
     /// [`Ended`].
     pub fn shake(&mut self) -> Result<(), Ended> {
         let State::Shaking(handshake) = &mut self.state else { return Ok(()) };
-        loop {
+        let agreed = loop {
             match handshake.step() {
                 Ok(Progress::Changed) => self.ring = true,
                 // What it wrote before it went was looked at just now.
                 Ok(Progress::Waiting) if self.peer_gone => return Err(Ended::PeerDied),
                 Ok(Progress::Waiting) => return Ok(()),
-                Ok(Progress::Open(_)) => break,
+                Ok(Progress::Open(agreed)) => break agreed,
                 Err(error) => {
                     self.ring = true;
                     return Err(error.into());
                 }
             }
+        };
+        // Steps of the simulator are in one order for all, so that the barrier itself has nothing to do here.
+        let order = if agreed.expedited_barrier { WakeOrder::Asymmetric } else { WakeOrder::Fence };
+        let mut signals = Deferred::default();
+        if self.peer_gone {
+            signals.report_peer_gone();
         }
-        if let Ok(end) = ChannelEnd::attach(&self.memory, self.side, self.config) {
+        if let Ok(end) = ChannelEnd::attach(&self.memory, self.side, self.config, order, signals) {
             self.state = State::Open(Box::new(end));
         }
         Ok(())
@@ -108,7 +125,7 @@ impl MemoryEnd {
         match end.try_send(message) {
             Ok(()) => Ok(true),
             Err(EndError::Full) => Ok(false),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(ended(end, error)),
         }
     }
 
@@ -130,18 +147,17 @@ impl MemoryEnd {
         let received = end.try_recv(|message| {
             let mut bytes = vec![0; message.len()];
             message.copy_to(&mut bytes).map(|_| bytes).unwrap_or_default()
-        })?;
-        if received.is_none() && self.peer_gone { Err(Ended::PeerDied) } else { Ok(received) }
+        });
+        received.map_err(|error| ended(end, error))
     }
 
     /// Says asleep and looks once more; false when there is something to do.
     pub fn may_sleep(&mut self, for_room: bool) -> bool {
         let State::Open(end) = &mut self.state else { return true };
         let awaited = if for_room { Awaited::Both } else { Awaited::Message };
-        end.announce(awaited);
-        let may_sleep = end.may_sleep(awaited);
+        let may_sleep = end.about_to_sleep(awaited);
         if !may_sleep {
-            end.awake();
+            end.awake(false);
         }
         may_sleep
     }
@@ -149,7 +165,7 @@ impl MemoryEnd {
     /// Says awake.
     pub fn wake_up(&mut self) {
         if let State::Open(end) = &mut self.state {
-            end.awake();
+            end.awake(true);
         }
     }
 

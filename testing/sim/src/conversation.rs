@@ -47,7 +47,9 @@ impl Conversation {
     /// Opens the end that was granted to a process, for bulk data if `is_bulk`; none when what belongs to it is missing.
     pub fn open(shared: &mut Shared, pid: i32, grant: &Grant, fds: Vec<Fd>, is_bulk: bool) -> Option<Self> {
         let actor = Actor::Process(pid);
-        let hello = Hello::new(grant.config, 5, None);
+        // As on Linux: between processes of one kernel the sleeper brings the barrier for both.
+        let expedited_barrier = grant.transport == TransportKind::Shm;
+        let hello = Hello { expedited_barrier, ..Hello::new(grant.config, 5, None) };
         let length_bytes = ChannelLayout::new(grant.config).length_bytes();
         let mut fds = fds.into_iter();
         let link = match (grant.transport, fds.next()?) {
@@ -253,7 +255,9 @@ impl Conversation {
             Ended::Closed if received < sent => Some(format!("{received} of {sent} messages were received")),
             Ended::PeerDied if !log.let_go[other] && log.open[other] => Some("the peer lives".to_owned()),
             Ended::PeerDied | Ended::Closed => None,
-            Ended::Handshake(_) | Ended::Violation(_) => Some("nobody here breaks the protocol".to_owned()),
+            Ended::Handshake(_) | Ended::Violation(_) | Ended::TooLong => {
+                Some("no end here breaks the protocol".to_owned())
+            }
         };
         if let Some(wrong) = wrong {
             shared.audit.fail(format!("{} ended on side {} ({ended}), but {wrong}", self.id, self.side));

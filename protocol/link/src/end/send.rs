@@ -1,0 +1,99 @@
+//! Sending.
+
+use tombolo_ring::{Batch, Claim, SendError};
+
+use super::{ChannelEnd, EndError, Signals};
+
+impl<S: Signals> ChannelEnd<S> {
+    /// Sends a message, whole or not at all.
+    ///
+    /// # Errors
+    /// [`EndError`]; nothing was sent.
+    #[inline(always)]
+    pub fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
+        self.send_credit();
+        if !self.ends.producer.try_send_single(message) {
+            return self.send_slow(message);
+        }
+        self.wake_peer();
+        Ok(())
+    }
+
+    /// A message of several slots, or one for which no room is known.
+    #[inline(never)]
+    fn send_slow(&mut self, message: &[u8]) -> Result<(), EndError> {
+        match self.ends.producer.try_send(message) {
+            Ok(()) => {
+                self.wake_peer();
+                Ok(())
+            }
+            Err(error) => Err(self.not_sent(error)),
+        }
+    }
+
+    /// Sends a message of `length_bytes` that `write` writes where it is sent from, and commits; a claim that is dropped
+    /// sends nothing.
+    ///
+    /// # Errors
+    /// [`EndError`]; `write` was not called.
+    #[inline(always)]
+    pub fn try_send_in_place(
+        &mut self,
+        length_bytes: usize,
+        write: impl FnOnce(Claim<'_>),
+    ) -> Result<(), EndError> {
+        self.send_credit();
+        // In a statement of its own: a claim that might have been borrows the ring to its end.
+        let failed = self.ends.producer.claim(length_bytes).map(write).err();
+        match failed {
+            None => {
+                self.wake_peer();
+                Ok(())
+            }
+            Some(error) => Err(self.not_sent(error)),
+        }
+    }
+
+    /// Sends the messages that `fill` adds to a batch, and commits, together; a batch that is dropped sends nothing. Says
+    /// how many.
+    ///
+    /// # Errors
+    /// [`EndError`] when the channel had ended before: `fill` was not called.
+    #[inline(always)]
+    pub fn try_send_batch(&mut self, fill: impl FnOnce(Batch<'_>)) -> Result<u64, EndError> {
+        if let Err(error) = self.ends.producer.check_open() {
+            return Err(self.not_sent(error));
+        }
+        self.send_credit();
+        let producer = &mut self.ends.producer;
+        let before = producer.counters();
+        fill(producer.batch());
+        let after = producer.counters();
+        if after.messages != before.messages {
+            self.wake_peer();
+        }
+        if after.refused_full != before.refused_full {
+            // The end of the peer is looked for as after any send without room.
+            self.look_now_and_then();
+        }
+        Ok(after.messages - before.messages)
+    }
+
+    /// Whether [`try_send`](Self::try_send) of a message as long as the one that last found no room would return
+    /// something other than [`EndError::Full`].
+    pub fn sendable(&mut self) -> bool {
+        !matches!(self.ends.producer.claim(self.ends.producer.refused_bytes()), Err(SendError::Full))
+    }
+
+    /// Whether the peer closed its receiving half, so that sending is of no use.
+    #[must_use]
+    pub fn peer_closed(&self) -> bool {
+        self.ends.producer.peer_closed()
+    }
+
+    /// What is sent next carries the credit of the other ring along.
+    #[inline(always)]
+    fn send_credit(&mut self) {
+        self.ends.producer.set_reverse_credit(self.ends.consumer.credit_to_piggyback());
+    }
+}
