@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Package;
+use super::stage::settle;
 use crate::failure::Failure;
 use crate::installation::{Item, VERSION, What};
 use crate::workspace::{capture, execute};
@@ -50,10 +51,16 @@ pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
     write("control", &text, 0o644)?;
 
     let file = package.output.join(format!("tombolo_{VERSION}_{}.deb", package.architecture.debian));
-    let mut build = Command::new("dpkg-deb");
-    build.env("SOURCE_DATE_EPOCH", package.time.to_string()).env("TZ", "UTC");
-    execute(build.args(["--root-owner-group", "-Zxz", "--build"]).arg(&draft).arg(&file))?;
+    pack(&draft, package.time, &file)?;
     Ok(file)
+}
+
+/// Packs a draft with its `DEBIAN`.
+pub(super) fn pack(draft: &Path, time: u64, file: &Path) -> Result<(), Failure> {
+    settle(draft, time)?;
+    let mut build = Command::new("dpkg-deb");
+    build.env("SOURCE_DATE_EPOCH", time.to_string()).env("TZ", "UTC");
+    execute(build.args(["--root-owner-group", "-Zxz", "--build"]).arg(draft).arg(file))
 }
 
 /// A line for each file, as `md5sum` writes them.

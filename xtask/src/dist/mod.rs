@@ -6,6 +6,8 @@ mod crates;
 mod deb;
 mod stage;
 mod tarball;
+#[cfg(test)]
+mod tests;
 mod wheel;
 
 use std::fs;

@@ -50,8 +50,7 @@ impl Package<'_> {
                 )?;
             }
         }
-        // Whatever the umask is here.
-        execute(Command::new("chmod").args(["--recursive", "u=rwX,go=rX"]).arg(prefix))
+        Ok(())
     }
 
     /// The newest version of the C library whose symbols programs and shared libraries of the host use, as in `2.34`.
@@ -71,6 +70,15 @@ impl Package<'_> {
         }
         Ok(format!("{}.{}", newest.0, newest.1))
     }
+}
+
+/// Gives everything in a draft the rights and the time that it has in every package of this tree, whatever the umask and the clock
+/// of this machine are.
+pub(super) fn settle(draft: &Path, time: u64) -> Result<(), Failure> {
+    execute(Command::new("chmod").args(["--recursive", "u=rwX,go=rX"]).arg(draft))?;
+    let mut touch = Command::new("find");
+    touch.arg(draft).args(["-exec", "touch", "--no-dereference", "--date", &format!("@{time}"), "{}", "+"]);
+    execute(&mut touch)
 }
 
 /// The instruction set of an archive that OpenMP programs are linked with; most of it is what only a debugger reads.

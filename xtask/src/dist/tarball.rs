@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Package;
+use super::stage::settle;
 use crate::failure::Failure;
 use crate::installation::VERSION;
 use crate::workspace::execute;
@@ -14,9 +15,16 @@ pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
     let draft = package.draft("tarball")?;
     package.lay_out(&package.items(Path::new("lib"))?, &draft.join(&name))?;
     let file = package.output.join(format!("{name}.tar.gz"));
+    pack(&draft, &name, package.time, &file)?;
+    Ok(file)
+}
+
+/// Packs the folder `name` of a draft.
+pub(super) fn pack(draft: &Path, name: &str, time: u64, file: &Path) -> Result<(), Failure> {
+    settle(draft, time)?;
     let mut tar = Command::new("tar");
     tar.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);
-    tar.arg(format!("--mtime=@{}", package.time)).arg("--use-compress-program=gzip -n");
-    execute(tar.arg("--file").arg(&file).arg("--directory").arg(&draft).arg(&name))?;
-    Ok(file)
+    // Without the name and the time that gzip would add.
+    tar.arg("--use-compress-program=gzip -n").arg("--file").arg(file);
+    execute(tar.arg("--directory").arg(draft).arg(name))
 }

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Package;
+use super::stage::settle;
 use crate::failure::Failure;
 use crate::installation::{Item, VERSION, What};
-use crate::workspace::capture;
+use crate::workspace::{Workspace, capture};
 
 /// What packs it; `pip install` of the sources comes here through it, too.
 const PACKER: &str = "runtime/python/wheel_builder.py";
@@ -34,9 +35,21 @@ pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
 
     let libc = package.libc_version()?.replace('.', "_");
     let tag = format!("{PYTHON}-manylinux_{libc}_{}", package.architecture.isa);
+    pack(package.workspace, &tag, &draft, package.time, &package.output)
+}
+
+/// Packs a draft, and says which file it made in the folder `output`.
+pub(super) fn pack(
+    workspace: &Workspace,
+    tag: &str,
+    draft: &Path,
+    time: u64,
+    output: &Path,
+) -> Result<PathBuf, Failure> {
+    settle(draft, time)?;
     let mut pack = Command::new(std::env::var_os("TOMBOLO_PYTHON").unwrap_or_else(|| "python3".into()));
-    pack.current_dir(&package.workspace.root).env("SOURCE_DATE_EPOCH", package.time.to_string());
-    pack.arg(Path::new(PACKER)).args(["--version", VERSION, "--tag", &tag, "--parts"]).arg(&draft);
-    let said = capture(pack.arg("--output").arg(&package.output))?;
-    Ok(package.output.join(said.trim()))
+    pack.current_dir(&workspace.root).env("SOURCE_DATE_EPOCH", time.to_string());
+    pack.arg(PACKER).args(["--version", VERSION, "--tag", tag, "--parts"]).arg(draft);
+    let said = capture(pack.arg("--output").arg(output))?;
+    Ok(output.join(said.trim()))
 }
