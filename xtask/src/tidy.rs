@@ -56,6 +56,7 @@ type Rule = (&'static str, fn(&Tree) -> Vec<Finding>);
 const RULES: &[Rule] = &[
     ("layers", dependencies::layers),
     ("licence", dependencies::licence),
+    ("published crates", dependencies::published),
     ("lock files", locks::locks),
     ("unsafe", fence::unsafe_code),
     ("lints", fence::lints),
@@ -168,6 +169,9 @@ mod fixture {
                 name: name.to_owned(),
                 manifest_path: PathBuf::from(format!("/tree/{folder}/Cargo.toml")),
                 license: Some(super::dependencies::LICENCE.to_owned()),
+                description: None,
+                documentation: None,
+                readme: None,
                 publish: Some(Vec::new()),
                 dependencies: dependencies.iter().map(dependency).collect(),
                 targets: Vec::new(),

@@ -24,6 +24,13 @@ pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) manifest_path: PathBuf,
     pub(crate) license: Option<String>,
+    #[serde(default)]
+    pub(crate) description: Option<String>,
+    #[serde(default)]
+    pub(crate) documentation: Option<String>,
+    /// Relative to the crate's folder.
+    #[serde(default)]
+    pub(crate) readme: Option<PathBuf>,
     /// The registries that it may go to: none for what is not public, absent for any.
     #[serde(default)]
     pub(crate) publish: Option<Vec<String>>,
@@ -88,7 +95,7 @@ impl Workspace {
 
     /// The crates that users depend on, and those that these are made of.
     pub(crate) fn public_crates(&self) -> impl Iterator<Item = &str> {
-        self.packages.iter().filter(|package| package.publish.is_none()).map(|package| package.name.as_str())
+        self.packages.iter().filter(|package| package.is_public()).map(|package| package.name.as_str())
     }
 
     /// Every text file that git tracks or would track. Files that are not UTF-8 are no text.
@@ -119,6 +126,11 @@ impl Workspace {
 }
 
 impl Package {
+    /// Whether it goes to the registry.
+    pub(crate) fn is_public(&self) -> bool {
+        self.publish.is_none()
+    }
+
     /// The crate's folder relative to `root`, with `/`.
     pub(crate) fn folder(&self, root: &Path) -> String {
         let folder = self.manifest_path.parent().unwrap_or(&self.manifest_path);

@@ -1,14 +1,65 @@
 //! Crates that others depend on: whether the registry would take them.
 
-use crate::failure::Failure;
-use crate::workspace::{Workspace, execute};
+use std::collections::BTreeSet;
 
-/// Packs each public crate and builds it out of what would be published, against the others as they would be.
+use crate::failure::Failure;
+use crate::toolchain::Toolchain;
+use crate::workspace::{Package, Workspace, execute};
+
+/// The public crate that consists of next to nothing on the host, and what boards are built for.
+const FOR_BOARDS: (&str, &str) = ("tombolo-bare", "aarch64-unknown-none");
+
+/// Packs each public crate and builds it out of what would be published, against the others as they would be; crates for boards
+/// once more for a board.
 pub(super) fn check(workspace: &Workspace) -> Result<(), Failure> {
     let public: Vec<&str> = workspace.public_crates().collect();
     println!("{} crates: {}", public.len(), public.join(", "));
+    publish(workspace, &public, &[])?;
+    let (name, target) = FOR_BOARDS;
+    if !Toolchain::find()?.has(target) {
+        println!("SKIPPED: crates for boards; this Rust has no library for {target}");
+        return Ok(());
+    }
+    let parts: Vec<&str> = consists_of(&workspace.packages, name).into_iter().collect();
+    println!("for boards: {}", parts.join(", "));
+    publish(workspace, &parts, &["--target", target])
+}
+
+fn publish(workspace: &Workspace, names: &[&str], options: &[&str]) -> Result<(), Failure> {
     let mut publish = workspace.cargo();
-    publish.args(["publish", "--dry-run", "--locked", "--allow-dirty"]);
     // The registry is asked for nothing but what the lock file has.
-    execute(publish.args(public.iter().flat_map(|name| ["--package", name])))
+    publish.args(["publish", "--dry-run", "--locked", "--allow-dirty"]).args(options);
+    execute(publish.args(names.iter().flat_map(|name| ["--package", name])))
+}
+
+/// A crate and all crates of the workspace that it is made of.
+fn consists_of<'a>(packages: &'a [Package], name: &'a str) -> BTreeSet<&'a str> {
+    let (mut found, mut waiting) = (BTreeSet::new(), vec![name]);
+    while let Some(name) = waiting.pop() {
+        if !found.insert(name) {
+            continue;
+        }
+        let dependencies = packages.iter().filter(|it| it.name == name).flat_map(|it| &it.dependencies);
+        let parts = dependencies.filter(|it| it.path.is_some() && it.kind.as_deref() != Some("dev"));
+        waiting.extend(parts.map(|it| it.name.as_str()));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crate_consists_of_what_it_depends_on_but_not_of_what_its_tests_do() {
+        let tree = r#"[
+            {"name": "a", "manifest_path": "a", "targets": [], "dependencies": [
+                {"name": "b", "path": "b", "kind": null}, {"name": "t", "path": "t", "kind": "dev"}, {"name": "thiserror", "kind": null}]},
+            {"name": "b", "manifest_path": "b", "targets": [], "dependencies": [{"name": "c", "path": "c", "kind": "build"}]},
+            {"name": "c", "manifest_path": "c", "targets": [], "dependencies": []},
+            {"name": "d", "manifest_path": "d", "targets": [], "dependencies": [{"name": "a", "path": "a", "kind": null}]}
+        ]"#;
+        let packages: Vec<Package> = serde_json::from_str(tree).expect("packages");
+        assert_eq!(consists_of(&packages, "a").into_iter().collect::<Vec<_>>(), ["a", "b", "c"]);
+    }
 }

@@ -11,6 +11,9 @@ use crate::workspace::Package;
 /// The licence of every crate.
 pub(super) const LICENCE: &str = "Apache-2.0 OR MIT";
 
+/// Its texts, in the root of the tree.
+const LICENCE_TEXTS: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
+
 /// Every crate stands in `layers.toml`, in its folder, and depends only on what stands below it.
 pub(super) fn layers(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -44,8 +47,8 @@ fn dependencies_of(tree: &Tree, package: &Package, place: Place) -> Vec<Finding>
     }
     for dependency in package.dependencies.iter().filter(|dependency| dependency.path.is_some()) {
         let is_private =
-            tree.packages.iter().any(|other| other.name == dependency.name && other.publish.is_some());
-        if package.publish.is_none() && is_private && dependency.kind.as_deref() != Some("dev") {
+            tree.packages.iter().any(|other| other.name == dependency.name && !other.is_public());
+        if package.is_public() && is_private && dependency.kind.as_deref() != Some("dev") {
             let message = format!(
                 "`{}` is published and depends on `{}`, which is not: `publish = true` there",
                 package.name, dependency.name
@@ -91,11 +94,36 @@ pub(super) fn licence(tree: &Tree) -> Vec<Finding> {
             let message = format!("must have `license.workspace = true` ({LICENCE})");
             Finding::new(tree.manifest(package), 0, message)
         });
-    let texts = ["LICENSE-APACHE", "LICENSE-MIT"]
+    let texts = LICENCE_TEXTS
         .into_iter()
         .filter(|path| tree.file(path).is_none())
         .map(|path| Finding::new(path, 0, "the text of the licence is missing"));
     crates.chain(texts).collect()
+}
+
+/// Every crate that is published has what the registry shows of it, and brings the texts of its licences.
+pub(super) fn published(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in tree.packages.iter().filter(|package| package.is_public()) {
+        let manifest = tree.manifest(package);
+        let keys = [
+            ("description", package.description.is_some()),
+            ("documentation", package.documentation.is_some()),
+            ("readme", package.readme.is_some()),
+        ];
+        for (key, _) in keys.into_iter().filter(|(_, is_there)| !is_there) {
+            let message = format!("`{}` is published and has no `{key}`", package.name);
+            findings.push(Finding::new(&manifest, 0, message));
+        }
+        for text in LICENCE_TEXTS {
+            let path = format!("{}/{text}", package.folder(&tree.root));
+            if tree.file(&path).is_none() {
+                let message = format!("`{}` is published without it: make a link to /{text}", package.name);
+                findings.push(Finding::new(path, 0, message));
+            }
+        }
+    }
+    findings
 }
 
 /// Every source file is a target of its crate or a module that some file declares.
@@ -237,6 +265,25 @@ mod tests {
         tree.packages.clear();
         tree.files.remove(0);
         assert_eq!(only(&licence(&tree)), "LICENSE-MIT: the text of the licence is missing");
+    }
+
+    #[test]
+    fn a_published_crate_says_what_it_is_and_brings_its_licences() {
+        let mut tree = tree().with_crate("base", "base", &[]);
+        assert_eq!(published(&tree), []);
+        let package = &mut tree.packages[0];
+        package.publish = None;
+        package.description = Some("shared memory".to_owned());
+        package.documentation = Some("https://docs.rs/base".to_owned());
+        tree = tree.with_file("base/LICENSE-MIT", "");
+        let findings: Vec<String> = published(&tree).iter().map(Finding::to_string).collect();
+        let expected = [
+            "base/Cargo.toml: `base` is published and has no `readme`",
+            "base/LICENSE-APACHE: `base` is published without it: make a link to /LICENSE-APACHE",
+        ];
+        assert_eq!(findings, expected);
+        tree.packages[0].readme = Some("../README.md".into());
+        assert_eq!(published(&tree.with_file("base/LICENSE-APACHE", "")), []);
     }
 
     #[test]
