@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -58,8 +59,9 @@ impl Package<'_> {
         let mut newest = (0, 0);
         for item in self.source.items(Path::new("lib"))? {
             let What::File(path, _) = &item.what else { continue };
-            let is_archive = path.extension().is_some_and(|end| end == "a");
-            if !path.starts_with(&self.source.built) || is_archive {
+            let is_of_host =
+                path.starts_with(&self.source.built) || is_loaded_on(self.architecture.isa, &item.path);
+            if !is_of_host || !is_program_or_library(path)? {
                 continue;
             }
             let versions = capture(Command::new("readelf").args(["--version-info", "--wide"]).arg(path))?;
@@ -69,6 +71,24 @@ impl Package<'_> {
             return Err(Failure::malformed("readelf", "no program uses a version of the C library"));
         }
         Ok(format!("{}.{}", newest.0, newest.1))
+    }
+}
+
+/// Whether a part of the kit is loaded by programs of a host of this instruction set. What runs on virtual machines brings its own C
+/// library.
+fn is_loaded_on(isa: &str, path: &Path) -> bool {
+    let kit = Path::new("lib/tombolo/kit");
+    [kit.join("gomp").join(isa), kit.join("mpi").join(isa).join("opt")].iter().any(|it| path.starts_with(it))
+}
+
+/// Whether a file is in the format of programs and libraries, and so may name versions of symbols.
+fn is_program_or_library(path: &Path) -> Result<bool, Failure> {
+    let mut magic = [0; 4];
+    let mut file = fs::File::open(path).map_err(Failure::file("reading", path))?;
+    match file.read_exact(&mut magic) {
+        Ok(()) => Ok(magic == *b"\x7fELF"),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(Failure::file("reading", path)(error)),
     }
 }
 
@@ -112,6 +132,23 @@ mod tests {
         assert_eq!(isa("lib/tombolo/kit/omp/aarch64/lib/libgomp.a"), Some("aarch64"));
         assert_eq!(isa("lib/tombolo/kit/omp/aarch64/copyright"), None);
         assert_eq!(isa("lib/libtombolo.a"), None);
+    }
+
+    #[test]
+    fn what_programs_of_the_host_load_counts_for_its_c_library() {
+        let counts = |path: &str| is_loaded_on("aarch64", Path::new(path));
+        assert!(counts("lib/tombolo/kit/gomp/aarch64/libgomp.so.1"));
+        assert!(counts("lib/tombolo/kit/mpi/aarch64/opt/tombolo/mpi/fi/libtombolo-fi.so"));
+        assert!(!counts("lib/tombolo/kit/mpi/aarch64/lib/aarch64-linux-gnu/libc.so.6"));
+        assert!(!counts("lib/tombolo/kit/mpi/x86_64/opt/tombolo/mpi/fi/libtombolo-fi.so"));
+    }
+
+    #[test]
+    fn only_programs_and_libraries_name_versions() {
+        let this = std::env::current_exe().expect("this test");
+        assert!(is_program_or_library(&this).expect("it can be read"));
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        assert!(!is_program_or_library(&manifest).expect("it can be read"));
     }
 
     #[test]
