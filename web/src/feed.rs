@@ -13,7 +13,7 @@ use tombolo::observe::{Measure, OutputPiece, Part, RememberedOutput};
 use tombolo::{Console, Domain, DomainId, Error, NodeId, Record, RegionId, Value};
 
 use crate::keeper::{Keeper, MonitorState, Picture};
-use crate::rows::{Row, Rows, quoted};
+use crate::rows::{Row, Rows};
 use crate::server::Site;
 use crate::text::Decoder;
 use crate::view::{self, Cut};
@@ -97,8 +97,7 @@ pub(crate) enum Feed {
 pub(crate) enum Fed {
     Rows(Rows),
     Failed(String),
-    /// Members of an object of JSON.
-    Members(String),
+    Output(Output),
 }
 
 /// What came of it, and for which watch.
@@ -121,8 +120,19 @@ impl Door {
     }
 }
 
-/// A piece of what a program wrote.
-#[derive(Serialize)]
+/// Output of a program or a console since the last message.
+#[derive(Serialize, Debug, Default)]
+pub(crate) struct Output {
+    pieces: Vec<Piece>,
+    /// Bytes that were written before the first piece and are no longer remembered.
+    lost: u64,
+    ended: bool,
+    /// Some of the output was not text.
+    binary: bool,
+}
+
+/// A piece of output.
+#[derive(Serialize, Debug)]
 struct Piece {
     #[serde(skip_serializing_if = "Option::is_none")]
     stream: Option<u8>,
@@ -289,7 +299,7 @@ async fn output(door: &Door, keeper: &Keeper, domain: &str) -> Option<()> {
                 after = output.next;
                 let (ended, more) = (output.ended && !output.more, output.more);
                 if first || ended || output.lost_bytes > 0 || !output.pieces.is_empty() {
-                    door.send(Fed::Members(members(output, &mut decoders, ended))).await?;
+                    door.send(Fed::Output(decoded(output, &mut decoders, ended))).await?;
                 }
                 first = false;
                 if ended {
@@ -313,7 +323,7 @@ fn written(picture: &Picture, id: DomainId) -> Option<(u64, bool)> {
     picture.seen.domains.get(&id).map(|domain| (domain.output_bytes, domain.exit.is_none()))
 }
 
-fn members(output: RememberedOutput, decoders: &mut [Decoder; 2], ended: bool) -> String {
+fn decoded(output: RememberedOutput, decoders: &mut [Decoder; 2], ended: bool) -> Output {
     let mut pieces: Vec<Piece> = Vec::new();
     for OutputPiece { stream, bytes } in output.pieces {
         let stream = if stream == 2 { 2 } else { 1 };
@@ -326,11 +336,7 @@ fn members(output: RememberedOutput, decoders: &mut [Decoder; 2], ended: bool) -
         pieces.extend(ends.map(|(text, stream)| Piece { stream: Some(stream), text: text.to_owned() }));
     }
     let binary = decoders.iter().any(|decoder| decoder.binary);
-    said(&pieces, output.lost_bytes, ended, binary)
-}
-
-fn said(pieces: &[Piece], lost: u64, ended: bool, binary: bool) -> String {
-    format!("\"pieces\":{},\"lost\":{lost},\"ended\":{ended},\"binary\":{binary}", quoted(pieces))
+    Output { pieces, lost: output.lost_bytes, ended, binary }
 }
 
 /// Says so when nobody looks any more.
@@ -366,14 +372,15 @@ async fn console(door: &Door, site: &Site, node: &str) -> Option<()> {
         drop(permit);
     });
     let mut decoder = Decoder::default();
-    door.send(Fed::Members(said(&[], 0, false, false))).await?;
+    door.send(Fed::Output(Output::default())).await?;
     while let Some(result) = read.recv().await {
         let (bytes, lost) = match result {
             Ok(output) => output,
             Err(why) => return door.send(Fed::Failed(why)).await,
         };
         let piece = Piece { stream: None, text: decoder.decode(&bytes) };
-        door.send(Fed::Members(said(&[piece], lost, false, decoder.binary))).await?;
+        let output = Output { pieces: vec![piece], lost, ended: false, binary: decoder.binary };
+        door.send(Fed::Output(output)).await?;
     }
     Some(())
 }

@@ -14,9 +14,9 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::connection::Seat;
-use crate::feed::{Fed, Feed, HistoryQuery, NamesQuery, Parcel};
+use crate::feed::{Fed, Feed, HistoryQuery, NamesQuery, Output, Parcel};
 use crate::keeper::{Keeper, Looker, MonitorState, Picture};
-use crate::rows::{Row, Rows, Sent, quoted};
+use crate::rows::{Row, Rows, Sent, failure, to_json};
 use crate::server::{Site, ended};
 use crate::view::{self, ChannelsQuery, DomainsQuery, EventsQuery, Page, RegionsQuery};
 
@@ -151,25 +151,25 @@ impl Session {
     fn want(&mut self, text: &str) -> Vec<String> {
         let wanted: Wanted = match serde_json::from_str(text) {
             Ok(wanted) => wanted,
-            Err(error) => return vec![complaint(&Value::Null, &format!("this is not understood: {error}"))],
+            Err(error) => return vec![failure(&Value::Null, &format!("this is not understood: {error}"))],
         };
         let mut complaints = Vec::new();
         let mut before = std::mem::take(&mut self.watches);
         for (index, value) in wanted.watch.into_iter().enumerate() {
             let id = value.get("id").cloned().unwrap_or_default();
             let Value::String(name) = &id else {
-                complaints.push(complaint(&id, "each watch has an id, which is a text"));
+                complaints.push(failure(&id, "each watch has an id, which is a text"));
                 continue;
             };
             if index >= MAX_WATCHES {
                 complaints
-                    .push(complaint(&id, &format!("a page looks at up to {MAX_WATCHES} things at a time")));
+                    .push(failure(&id, &format!("a page looks at up to {MAX_WATCHES} things at a time")));
                 continue;
             }
             let view: View = match View::deserialize(&value) {
                 Ok(view) => view,
                 Err(error) => {
-                    complaints.push(complaint(&id, &error.to_string()));
+                    complaints.push(failure(&id, &error.to_string()));
                     continue;
                 }
             };
@@ -204,13 +204,17 @@ impl Session {
         match parcel.fed {
             Fed::Rows(rows) => watch.sent.update(id, rows),
             Fed::Failed(why) => watch.sent.fail(id, &why),
-            Fed::Members(members) => Some(format!("{{\"id\":{},{members}}}", quoted(id))),
+            Fed::Output(output) => Some(to_json(&OutputMessage { id, output })),
         }
     }
 }
 
-fn complaint(id: &Value, text: &str) -> String {
-    format!("{{\"id\":{id},\"error\":{}}}", quoted(text))
+/// A message with new output of a program or a console.
+#[derive(Serialize)]
+struct OutputMessage<'a> {
+    id: &'a str,
+    #[serde(flatten)]
+    output: Output,
 }
 
 /// `GET /live`
@@ -280,15 +284,15 @@ async fn serve(socket: WebSocket, site: Arc<Site>) -> Option<()> {
                 heard = Instant::now();
                 match message?.ok()? {
                     Message::Text(text) => {
-                        for complaint in session.want(&text) {
-                            line.send(Message::Text(complaint.into())).await?;
+                        for text in session.want(&text) {
+                            line.send(Message::Text(text.into())).await?;
                         }
                         line.look(!session.watches.is_empty());
                         if line.looks {
                             keeper.fresh(FRESH).await;
                         }
                     }
-                    Message::Binary(_) => line.send(Message::Text(complaint(&Value::Null, "write text").into())).await?,
+                    Message::Binary(_) => line.send(Message::Text(failure(&Value::Null, "write text").into())).await?,
                     Message::Close(_) => return None,
                     Message::Ping(_) | Message::Pong(_) => continue,
                 }

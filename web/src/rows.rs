@@ -3,34 +3,53 @@
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 
 /// A row, as the page gets it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) key: String,
-    /// An object of JSON, with its key.
-    pub(crate) json: String,
+    /// The row as a JSON object, whose member `key` is the same.
+    json: Box<RawValue>,
 }
 
 impl Row {
-    /// Of something that has a member `key` of the same value.
+    /// A row of something that has a member `key` of the same value.
     pub(crate) fn new(key: String, row: &impl Serialize) -> Row {
-        // Rows have no maps with keys that are no text, and nothing else that cannot be written.
-        Row { key, json: serde_json::to_string(row).unwrap_or_else(|_| "null".to_owned()) }
+        // Serialising fails only for maps whose keys are not strings, and rows have none.
+        Row { key, json: to_raw_value(row).unwrap_or_else(|_| RawValue::NULL.to_owned()) }
     }
 }
 
 /// All rows of a view that the page is to have, in order, and how many match in all.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) total: usize,
     pub(crate) rows: Vec<Row>,
 }
 
+/// A message that brings a page from the rows that it has to the present ones.
+#[derive(Serialize)]
+struct Update<'a> {
+    id: &'a str,
+    /// The page is to forget the rows that it has.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    full: bool,
+    total: usize,
+    /// The keys of all rows, if their order has changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<&'a [String]>,
+    /// New and changed rows.
+    set: Vec<Box<RawValue>>,
+    /// The keys of removed rows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    gone: Vec<String>,
+}
+
 /// What a page has of one of its views.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
-    rows: HashMap<String, String>,
+    rows: HashMap<String, Box<RawValue>>,
     order: Vec<String>,
     total: usize,
     /// What cannot be had was said with these words.
@@ -48,7 +67,7 @@ impl Sent {
         let mut changed = Vec::new();
         let order: Vec<String> = rows.rows.iter().map(|row| row.key.clone()).collect();
         for Row { key, json } in rows.rows {
-            if self.rows.get(&key) != Some(&json) {
+            if self.rows.get(&key).is_none_or(|known| known.get() != json.get()) {
                 changed.push(json.clone());
                 self.rows.insert(key, json);
             }
@@ -58,19 +77,8 @@ impl Sent {
         if !full && !moved && changed.is_empty() && gone.is_empty() && rows.total == self.total {
             return None;
         }
-        let mut text = format!("{{\"id\":{}", quoted(id));
-        if full {
-            text.push_str(",\"full\":true");
-        }
-        text.push_str(&format!(",\"total\":{}", rows.total));
-        if moved {
-            text.push_str(&format!(",\"order\":{}", quoted(&order)));
-        }
-        text.push_str(&format!(",\"set\":[{}]", changed.join(",")));
-        if !gone.is_empty() {
-            text.push_str(&format!(",\"gone\":{}", quoted(&gone)));
-        }
-        text.push('}');
+        let order_sent = moved.then_some(order.as_slice());
+        let text = to_json(&Update { id, full, total: rows.total, order: order_sent, set: changed, gone });
         (self.order, self.total, self.any) = (order, rows.total, true);
         Some(text)
     }
@@ -81,7 +89,7 @@ impl Sent {
             return None;
         }
         *self = Sent { trouble: Some(why.to_owned()), any: true, ..Sent::default() };
-        Some(format!("{{\"id\":{},\"error\":{}}}", quoted(id), quoted(why)))
+        Some(failure(id, why))
     }
 
     fn forget_all_but(&mut self, keys: &[String]) -> Vec<String> {
@@ -97,9 +105,19 @@ impl Sent {
     }
 }
 
-/// As JSON.
-pub(crate) fn quoted<T: Serialize + ?Sized>(value: &T) -> String {
+/// A value as JSON, for types whose serialisation cannot fail.
+pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
+}
+
+/// A message that tells a page why it cannot have what it asked for under `id`.
+pub(crate) fn failure<I: Serialize + ?Sized>(id: &I, error: &str) -> String {
+    #[derive(Serialize)]
+    struct Failure<'a, I: ?Sized> {
+        id: &'a I,
+        error: &'a str,
+    }
+    to_json(&Failure { id, error })
 }
 
 #[cfg(test)]
@@ -109,11 +127,14 @@ mod tests {
 
     use super::*;
 
+    #[derive(Serialize)]
+    struct Shown<'a> {
+        key: &'a str,
+        load: u32,
+    }
+
     fn rows(all: &[(&str, u32)]) -> Rows {
-        let row = |(key, load): &(&str, u32)| Row {
-            key: (*key).to_owned(),
-            json: format!("{{\"key\":\"{key}\",\"load\":{load}}}"),
-        };
+        let row = |&(key, load): &(&str, u32)| Row::new(key.to_owned(), &Shown { key, load });
         Rows { total: all.len(), rows: all.iter().map(row).collect() }
     }
 

@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tombolo::{Domain, Error, Fault};
 
 use crate::metrics;
-use crate::rows::quoted;
+use crate::rows::to_json;
 use crate::server::Site;
 
 pub(crate) use images::Images;
@@ -90,7 +90,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = format!("{{\"error\":{}}}", quoted(&self.text));
+        let body = serde_json::json!({ "error": self.text }).to_string();
         (self.status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
     }
 }
@@ -117,7 +117,7 @@ type Answer = Result<Response, Problem>;
 
 /// An answer in JSON.
 fn json(value: &impl Serialize) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], quoted(value)).into_response()
+    ([(header::CONTENT_TYPE, "application/json")], to_json(value)).into_response()
 }
 
 /// The body of a request, as JSON.
