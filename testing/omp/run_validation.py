@@ -7,7 +7,8 @@ SUITE is `uh` or `vv`; FOLDER has the tests (`uh.sh` and `vv.sh` beside this pre
 `exclusive` and `hybrid` are ours, and `libgomp` is GCC's, to compare with. `hybrid@arm0`, or `exclusive@arm0,arm-user` as
 `exclusive@arm0+arm-user`, has workers on those nodes of a machine that is up (TOMBOLO_MACHINE says which), with images by `tombolo ompcc`;
 `hybrid@arm0/copy` has devices copy what is mapped. What is expected to fail is listed in expected/SUITE.txt with its
-reason. Ends with 1 if another test fails in ours, or if one that is listed passes.
+reason. Ends with 1 if another test fails in ours, or if one that is listed passes. What a failed test printed, or the compiler of one that does not
+compile, is in `TEST.MODE.log` of the working folder.
 """
 
 import concurrent.futures
@@ -18,6 +19,7 @@ import sys
 import suites
 
 SECONDS = 60
+NOT_FOR_NODES = "is not compiled for all nodes"
 #: Parts of OpenMP_VV that GCC 12 has nothing to do with, and those that want a device.
 VV_LATER = ["/6.0/", "/5.2/"]
 VV_DEVICES = ["target", "device"]
@@ -35,8 +37,13 @@ def tests_of(suite, folder, devices):
     return {str(file.relative_to(folder / "tests").with_suffix("")): file for file in kept}
 
 
+def log_of(work, name, mode):
+    """Where the output of a failed test is kept."""
+    return work / f"{name.replace('/', '-')}.{mode.replace('/', '-')}.log"
+
+
 def compile_test(suite, folder, work, name, source, compiler=("gcc", "-foffload=disable"), end=""):
-    """The program, or None if it is not compiled."""
+    """The program, or None if it does not compile."""
     program = work / (name.replace("/", "-") + end)
     if program.exists() and program.stat().st_mtime > source.stat().st_mtime:
         return program
@@ -47,33 +54,48 @@ def compile_test(suite, folder, work, name, source, compiler=("gcc", "-foffload=
         words += ["-I", str(folder / "ompvv"), str(folder / "ompvv/libompvv.c")]
     words.append("-lm")
     done = subprocess.run(words, cwd=folder, capture_output=True, check=False)
-    return program if done.returncode == 0 else None
+    if done.returncode == 0:
+        return program
+    log_of(work, name, "tbi" if end else "gcc").write_bytes(done.stdout + done.stderr)
+    return None
 
 
-def run_test(folder, program, mode, library, threads):
+def run_test(folder, work, name, program, mode, library, threads):
     """Why it failed, if it did."""
-    return suites.run([str(program)], folder, suites.environment_of(mode, library, threads), SECONDS)[1]
+    environment = suites.environment_of(mode, library, threads)
+    return suites.run([str(program)], folder, environment, SECONDS, log_of(work, name, mode))[1]
 
 
-def run_on_nodes(options, folder, work, tests, mode):
-    """Why each test failed, if it did, with workers on nodes; of those that compile for all of them. Images are large, so each goes when
-    it was run."""
-    tombolo = str(options.library.resolve().parents[2] / "release" / "tombolo")
+def words_for_nodes(tombolo, mode, threads):
+    """The command line for an image, with workers on the nodes of a mode."""
     how, nodes = mode.split("@")
     nodes, _, target = nodes.partition("/")
-    variables = [f"OMP_TOMBOLO_TARGET={target or 'share'}", f"OMP_TOMBOLO={how}", f"OMP_TOMBOLO_NODES={nodes.replace('+', ',')}", f"OMP_NUM_THREADS={options.threads}"]
-    words = [tombolo, "run", "--on", "host", *(word for variable in variables for word in ("--env", variable))]
+    variables = {
+        "OMP_TOMBOLO": how,
+        "OMP_TOMBOLO_NODES": nodes.replace("+", ","),
+        "OMP_TOMBOLO_TARGET": target or "share",
+        "OMP_NUM_THREADS": threads,
+    }
+    return [tombolo, "run", "--on", "host", *(word for pair in variables.items() for word in ("--env", "=".join(pair)))]
 
-    def one(name):
+
+def run_on_nodes(options, folder, work, tests, modes):
+    """Why each test failed, if it did, in each mode with workers on nodes. Each test is compiled once, and its image, which is large, is
+    removed once it ran in all modes."""
+    tombolo = str(options.library.resolve().parents[2] / "release" / "tombolo")
+    environment = suites.environment_of(suites.PEER, "", options.threads)
+    found = {mode: {} for mode in modes}
+    for name in tests if modes else []:
         image = compile_test(options.suite, folder, work, name, tests[name], (tombolo, "ompcc"), ".tbi")
-        if not image:
-            return "is not compiled for all nodes"
-        try:
-            return suites.run([*words, str(image)], folder, suites.environment_of(suites.PEER, "", options.threads), SECONDS)[1]
-        finally:
+        for mode in modes:
+            if not image:
+                found[mode][name] = NOT_FOR_NODES
+                continue
+            words = [*words_for_nodes(tombolo, mode, options.threads), str(image)]
+            found[mode][name] = suites.run(words, folder, environment, SECONDS, log_of(work, name, mode))[1]
+        if image:
             image.unlink()
-
-    return {name: one(name) for name in tests}
+    return found
 
 
 def main():
@@ -90,16 +112,18 @@ def main():
         programs = dict(zip(tests, pool.map(lambda name: compile_test(options.suite, folder, work, name, tests[name]), tests)))
         ready = [name for name, program in programs.items() if program]
         print(f"{len(ready)} of {len(tests)} tests compile")
-        for mode in options.modes.split(","):
-            if "@" in mode:
-                found = run_on_nodes(options, folder, work, {name: tests[name] for name in ready}, mode)
-            else:
-                found = dict(zip(ready, pool.map(lambda name: run_test(folder, programs[name], mode, library, options.threads), ready)))
+        modes = options.modes.split(",")
+        on_nodes = run_on_nodes(options, folder, work, {name: tests[name] for name in ready}, [mode for mode in modes if "@" in mode])
+        for mode in modes:
+            found = on_nodes.get(mode) or dict(
+                zip(ready, pool.map(lambda name: run_test(folder, work, name, programs[name], mode, library, options.threads), ready))
+            )
             failures = {name: why for name, why in found.items() if why}
             count = suites.judge(options.suite, mode, failures, [name for name, why in found.items() if not why])
             if mode != suites.PEER:
                 wrong += count
-            print(f"{mode}: {len(ready) - len(failures)} of {len(ready)} pass")
+            compiled = len(ready) - list(failures.values()).count(NOT_FOR_NODES)
+            print(f"{mode}: {len(ready) - len(failures)} of {compiled} that compile pass")
             results[mode] = found
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")

@@ -34,15 +34,19 @@ def environment_of(mode, library, threads):
     return environment
 
 
-def run(words, folder, environment, seconds):
-    """What a program printed, and why it failed, if it did."""
+def run(words, folder, environment, seconds, log=None):
+    """What a program printed, and why it failed, if it did. The file `log` then has everything that it printed."""
     try:
         done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as ended:
+        if log:
+            log.write_bytes((ended.stdout or b"") + (ended.stderr or b""))
         return "", f"did not end within {seconds} s"
     output = done.stdout.decode(errors="replace")
     if done.returncode == 0:
         return output, None
+    if log:
+        log.write_bytes(done.stdout + done.stderr)
     lines = (done.stdout + done.stderr).decode(errors="replace").strip().splitlines()
     # What `tombolo run` adds is known already: the status.
     said = [line for line in lines if not re.match(r"error: domain \S+ on \S+ ended with status", line)]
