@@ -1,6 +1,31 @@
-//! What holds for the help of every command, for tests of the programs that have them.
+//! Checks of the help of commands, for tests of the programs that have them.
 
 use clap::Command;
+
+/// Checks the help of a program that `tombolo` runs for some of its commands: it shows examples, `parse` accepts them, and each
+/// command's summary is the one that `tombolo` itself shows, in `summaries`.
+///
+/// # Panics
+/// If one of these does not hold, with the command or the example.
+pub fn assert_program(
+    mut command: Command,
+    summaries: &[(&str, &str)],
+    parse: impl Fn(&[&str]) -> Result<(), clap::Error>,
+) {
+    command.build();
+    for subcommand in command.get_subcommands_mut().filter(|subcommand| !subcommand.is_hide_set()) {
+        let name = subcommand.get_name().to_owned();
+        assert_examples(subcommand, &format!("tombolo {name}"));
+        let summary = summaries.iter().find(|(of, _)| *of == name).map(|(_, summary)| *summary);
+        assert!(summary.is_some(), "no summary of {name} to compare with");
+        assert_eq!(subcommand.get_about().map(ToString::to_string).as_deref(), summary, "{name}");
+    }
+    for (name, _) in summaries {
+        assert!(command.find_subcommand(name).is_some(), "there is no command {name}");
+    }
+    let tried = assert_examples_parse(&mut command, parse);
+    assert!(tried > 0, "no example was found");
+}
 
 /// Panics if the help of a command, or of one below it, shows no example. Hidden commands are exempt: programs start them.
 ///

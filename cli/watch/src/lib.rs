@@ -50,27 +50,9 @@ mod tests {
 
     use super::*;
 
-    const ABOUT: &[(&str, &str)] = &[("top", about::TOP), ("web", about::WEB)];
-
     #[test]
-    fn the_help_teaches_by_examples_that_are_accepted() {
-        let mut command = Arguments::command();
-        command.build();
-        command.get_subcommands_mut().for_each(|command| help::assert_examples(command, "tombolo"));
-        let tried =
-            help::assert_examples_parse(&mut command, |words| Arguments::try_parse_from(words).map(drop));
-        assert!(tried > 0, "no example was found");
-    }
-
-    #[test]
-    fn tombolo_says_of_each_command_what_its_help_says() {
-        let command = Arguments::command();
-        for (name, about) in ABOUT {
-            let found = command
-                .find_subcommand(name)
-                .and_then(|command| command.get_about())
-                .map(ToString::to_string);
-            assert_eq!(found.as_deref(), Some(*about), "{name}");
-        }
+    fn help_has_examples_that_parse_and_the_summaries_that_tombolo_shows() {
+        let parse = |words: &[&str]| Arguments::try_parse_from(words).map(drop);
+        help::assert_program(Arguments::command(), &[("top", about::TOP), ("web", about::WEB)], parse);
     }
 }
