@@ -302,7 +302,12 @@ fn serve(
             Event::Abort(_, code, why) => {
                 return Err(format!("a rank gave up with {code}: {}", why.unwrap_or_default()));
             }
-            other => return Err(format!("a rank asked for what this measurement has not: {other:?}")),
+            Event::Spawn(..) => {
+                return Err("a rank asked for more ranks, which this benchmark does not start".into());
+            }
+            Event::Publish { .. } | Event::Unpublish { .. } | Event::Lookup { .. } => {
+                return Err("a rank used names of services, which this benchmark does not keep".into());
+            }
         }
     }
     Ok(())

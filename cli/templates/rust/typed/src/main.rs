@@ -88,7 +88,7 @@ fn call(name: &str) -> Result<(), Box<dyn Error>> {
     })?;
     match greeting {
         Ok(greeting) => println!("{greeting}"),
-        Err(error) => return Err(format!("declined: {error:?}").into()),
+        Err(error) => return Err(format!("declined: {error}").into()),
     }
     let declined = client.greet(&GreeterGreetRequest { name: "" }, PATIENCE, |answer| Ok(answer.err()))?;
     if declined == Some(GreetError::NO_NAME) {
