@@ -250,7 +250,7 @@ fn connections_without_end_are_told_of_the_limit() {
 
 /// The default of a limit, as the specification of machine files says.
 fn tombolo_limit(key: &str) -> usize {
-    let specification = include_str!("../../../docs/specs/machine-file.md");
+    let specification = include_str!("../../../../docs/specs/machine-file.md");
     let row = specification.lines().find(|line| line.starts_with(&format!("| `{key}`"))).expect("a row");
     row.split('|').nth(3).and_then(|cell| cell.trim().parse().ok()).expect("a number")
 }

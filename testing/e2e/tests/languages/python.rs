@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use tombolo_e2e::python::Python;
 use tombolo_e2e::{Machine, MachineFile, Running};
 
-#[path = "../../../runtime/c/tests/samples/mod.rs"]
+#[path = "../../../../runtime/c/tests/samples/mod.rs"]
 mod samples;
 
 use samples::{Random, check, mutated, samples};

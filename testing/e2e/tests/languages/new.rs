@@ -8,7 +8,7 @@ use tombolo_e2e::c::put_into_kit;
 use tombolo_e2e::python::Python;
 use tombolo_e2e::{Finished, Machine, MachineFile, Running};
 
-const PINGPONG: &str = include_str!("../../../cli/templates/c/plain/main.c");
+const PINGPONG: &str = include_str!("../../../../cli/templates/c/plain/main.c");
 
 /// This host and an Arm machine, as in the quick start.
 fn two_nodes() -> Machine {

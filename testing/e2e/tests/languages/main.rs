@@ -1,0 +1,8 @@
+//! Programs in Rust, C and Python, in the tree and outside it.
+
+mod c;
+mod files_in_languages;
+mod guide;
+mod install;
+mod new;
+mod python;

@@ -1,0 +1,16 @@
+//! Machines and their nodes: coming up, running programs, dying, going down.
+
+mod bad_input;
+mod boards;
+mod chaos;
+mod console;
+mod death;
+mod foreground;
+mod hostile;
+mod jobs;
+mod lifecycle;
+mod limits;
+mod node_files;
+mod recovery;
+mod run;
+mod upgrade;

@@ -1,0 +1,11 @@
+//! What passes between nodes: messages, bulk data, regions, files, and the names by which they are found.
+
+mod bulk;
+mod channels;
+mod crosstalk;
+mod engines;
+mod files;
+mod names;
+mod names_async;
+mod regions;
+mod waitset;

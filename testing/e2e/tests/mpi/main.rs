@@ -1,0 +1,6 @@
+//! MPI: compilers, jobs and how they end.
+
+mod ends;
+mod mpicc;
+mod mpirun;
+mod programs;
