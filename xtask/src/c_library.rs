@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::kit::install;
+use crate::kit::{install, select_c};
 use crate::toolchain::{Toolchain, has_rustup, target_variable};
 use crate::workspace::{Workspace, execute};
 
@@ -79,8 +79,8 @@ fn build_for(workspace: &Workspace, kit: &Path, target: CTarget, is_host: bool) 
     let mut cargo = workspace.cargo();
     let mut built = workspace.target.clone();
     if is_host {
-        // With the command, so that both have the same features of what they depend on, which is there then.
-        cargo.args(["build", "--release", "--package", "tombolo-c", "--package", "tombolo-cli"]);
+        cargo.args(["build", "--release"]);
+        select_c(workspace, &mut cargo);
     } else {
         cargo.args(["rustc", "--package", "tombolo-c", "--lib", "--crate-type", "staticlib", "--release"]);
         cargo.args(["--target", target.triple]);

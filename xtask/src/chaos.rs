@@ -24,7 +24,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         kit::run(workspace, &kit::Options::default())?;
     }
     let mut build = workspace.cargo();
-    build.args(["build", "--quiet", "--bins", "--package", "tombolo-e2e", "--package", "tombolo-chaos"]);
+    build.args(["build", "--quiet", "--workspace", "--bin", "actor", "--bin", "chaos"]);
     execute(&mut build)?;
     let mut chaos = Command::new(workspace.target.join("debug/chaos"));
     execute(chaos.current_dir(&workspace.root).args(&options.words))

@@ -145,34 +145,29 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     let mut documentation =
         cargo("documentation", &["doc", "--workspace", "--no-deps", "--document-private-items"]);
     documentation.command.env("RUSTDOCFLAGS", "-D warnings");
+    let programs = TestPrograms::of(workspace)?;
+    // Each selects the whole workspace and picks targets: cargo unites the features that the selected packages ask of what
+    // they share, and compiles all of it again for another selection.
+    let test = |name, programs: &[&str], more: &[&str]| {
+        let mut step = cargo(name, &["test", "--no-fail-fast", "--workspace"]);
+        step.command.args(programs.iter().flat_map(|program| ["--test", program])).args(more);
+        step
+    };
     // One machine at a time: they would compete for two processors and miss their deadlines.
-    let end_to_end = &[
-        "test",
-        "--no-fail-fast",
-        "--package",
-        "tombolo-e2e",
-        "--package",
-        "tombolo-chaos",
-        "--",
-        "--test-threads=1",
-    ];
-    // Before everything else that starts nodes: an emulator that is set up wrongly spoils all of it.
-    let litmus = &["test", "--package", "tombolo-e2e", "--test", "litmus", "--", "--test-threads=1"];
-    let everything_else =
-        ["test", "--no-fail-fast", "--workspace", "--exclude", "tombolo-e2e", "--exclude", "tombolo-chaos"];
-    let targets = ["--lib", "--bins", "--tests", "--examples"];
+    let alone = ["--", "--test-threads=1"];
     Ok(vec![
         cargo("format", &["fmt", "--all", "--check"]),
         xtask("tidy", &["tidy"]),
         cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-        cargo("tests", &[&everything_else[..], &targets[..]].concat()),
-        cargo("doc tests", &[&everything_else[..], &["--doc"]].concat()),
+        test("tests", &programs.others, &["--lib", "--bins", "--examples"]),
+        test("doc tests", &[], &["--doc"]),
         documentation,
         xtask("without an OS", &["bare"]),
         xtask("kit", &["kit"]),
         xtask("generated files", &["codegen", "--check"]),
-        cargo("litmus", litmus),
-        cargo("end to end", end_to_end),
+        // Before everything else that starts nodes: an emulator that is set up wrongly spoils all of it.
+        test("litmus", &[TestPrograms::LITMUS], &alone),
+        test("end to end", &programs.with_machines, &alone),
         wheel,
         browser,
         beside("loom models", &["model"]),
@@ -181,6 +176,43 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         beside("miri", &["miri"]),
         beside("foreign ISAs", &["foreign"]),
     ])
+}
+
+/// The test programs of the workspace, by whether they bring up machines.
+struct TestPrograms<'a> {
+    /// Without [`LITMUS`](Self::LITMUS), which goes first.
+    with_machines: Vec<&'a str>,
+    others: Vec<&'a str>,
+}
+
+impl<'a> TestPrograms<'a> {
+    /// The packages whose test programs do.
+    const PACKAGES: [&'static str; 2] = ["tombolo-e2e", "tombolo-chaos"];
+    const LITMUS: &'static str = "litmus";
+
+    /// Cargo is told of them by name alone, so no two kinds may share one.
+    fn of(workspace: &'a Workspace) -> Result<Self, Failure> {
+        let (mut with_machines, mut others) = (Vec::new(), Vec::new());
+        for package in &workspace.packages {
+            let tests = package.targets.iter().filter(|target| target.kind.iter().any(|kind| kind == "test"));
+            let names = tests.map(|target| target.name.as_str());
+            if Self::PACKAGES.contains(&package.name.as_str()) {
+                with_machines.extend(names);
+            } else {
+                others.extend(names);
+            }
+        }
+        if let Some(name) = others.iter().find(|name| with_machines.contains(name)) {
+            return Err(Failure::Found(format!(
+                "two test programs are called {name}, and one of them brings up machines: rename it"
+            )));
+        }
+        with_machines.retain(|name| *name != Self::LITMUS);
+        // Several packages may have one of a name; cargo runs them all.
+        others.sort_unstable();
+        others.dedup();
+        Ok(Self { with_machines, others })
+    }
 }
 
 fn describe(report: &Report) -> String {

@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::kit::{PROGRAMS, add_program};
+use crate::kit::select_installed;
 use crate::layers::Layers;
 use crate::workspace::{Workspace, capture, execute};
 
@@ -271,8 +272,7 @@ fn control_file(path: &str) -> String {
 
 /// How editors colour interface files.
 fn grammar(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
-    let compile = ["run", "--quiet", "--package", "tombolo-idl", "--example", "compile", "--", "--grammar"];
-    capture(workspace.cargo().current_dir(&workspace.root).args(compile))
+    capture(compiler(workspace)?.arg("--grammar"))
 }
 
 /// The module in Python of the interface file of the same name.
@@ -286,8 +286,21 @@ fn compiled(workspace: &Workspace, path: &str, options: &[&str]) -> Result<Strin
 }
 
 fn compiled_from(workspace: &Workspace, file: &str, options: &[&str]) -> Result<String, Failure> {
-    let compile = ["run", "--quiet", "--package", "tombolo-idl", "--example", "compile", "--"];
-    capture(workspace.cargo().current_dir(&workspace.root).args(compile).args(options).arg(file))
+    capture(compiler(workspace)?.args(options).arg(file))
+}
+
+/// The compiler of interfaces, built once.
+fn compiler(workspace: &Workspace) -> Result<Command, Failure> {
+    static BUILT: Mutex<bool> = Mutex::new(false);
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    if !*built {
+        // Of the whole workspace, as the tests are, so that what it depends on is compiled once.
+        execute(workspace.cargo().args(["build", "--quiet", "--workspace", "--example", "compile"]))?;
+        *built = true;
+    }
+    let mut command = Command::new(workspace.target.join("debug/examples/compile"));
+    command.current_dir(&workspace.root);
+    Ok(command)
 }
 
 /// The diagram of the same name.
@@ -300,9 +313,8 @@ fn diagram(workspace: &Workspace, path: &str, _present: &str) -> Result<String, 
 /// What every command says about itself.
 fn command_reference(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
     let mut build = workspace.cargo();
-    build.args(["build", "--quiet", "--release", "--package", "tombolo-cli", "--bin", "tombolo"]);
-    // Each says itself what its commands do.
-    PROGRAMS.iter().for_each(|program| add_program(&mut build, program));
+    build.args(["build", "--quiet", "--release"]);
+    select_installed(&mut build);
     execute(&mut build)?;
     let program = workspace.target.join("release/tombolo");
     let mut text = String::from(

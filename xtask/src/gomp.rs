@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::kit::install;
+use crate::kit::{install, select_installed};
 use crate::toolchain::Toolchain;
 use crate::workspace::{Workspace, execute};
 
@@ -20,7 +20,9 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     let host = Toolchain::find()?.host()?;
     let isa = host.split('-').next().unwrap_or(&host);
     let mut cargo = workspace.cargo();
-    execute(cargo.args(["build", "--release", "--package", "tombolo-gomp"]))?;
+    cargo.args(["build", "--release"]);
+    select_installed(&mut cargo);
+    execute(cargo.args(["--package", "tombolo-gomp"]))?;
     let folder = workspace.target.join("gomp").join(isa);
     fs::create_dir_all(&folder).map_err(Failure::file("creating", &folder))?;
     let library = folder.join("libgomp.so.1");

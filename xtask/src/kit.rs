@@ -113,14 +113,29 @@ fn build_for_host(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> Re
         select_installed(&mut build);
     } else {
         select_command(&mut build);
-        let there =
-            |program: &&&str| workspace.target.join("release").join(format!("tombolo-{program}")).is_file();
-        PROGRAMS.iter().filter(there).for_each(|program| add_program(&mut build, program));
+        PROGRAMS
+            .iter()
+            .filter(|program| is_built(workspace, program))
+            .for_each(|program| add_program(&mut build, program));
     }
     for image in images {
         build.args(["--package", image.package, "--bin", image.program]);
     }
     execute(&mut build)
+}
+
+fn is_built(workspace: &Workspace, program: &str) -> bool {
+    workspace.target.join("release").join(format!("tombolo-{program}")).is_file()
+}
+
+/// Selects the library for C together with the programs that are there, so that it shares with them what it depends on.
+pub(crate) fn select_c(workspace: &Workspace, build: &mut Command) {
+    if PROGRAMS.iter().all(|program| is_built(workspace, program)) {
+        select_installed(build);
+    } else {
+        select_command(build);
+        build.args(["--package", "tombolo-c", "--lib"]);
+    }
 }
 
 fn select_command(build: &mut Command) {
@@ -145,7 +160,7 @@ pub(crate) fn select_installed(build: &mut Command) {
 }
 
 /// Lets this call of cargo build one of [`PROGRAMS`].
-pub(crate) fn add_program(build: &mut Command, program: &str) {
+fn add_program(build: &mut Command, program: &str) {
     build.args(["--package", &format!("tombolo-cli-{program}"), "--bin", &format!("tombolo-{program}")]);
 }
 

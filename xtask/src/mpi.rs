@@ -2,9 +2,10 @@
 //! `sched_yield` of ranks.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::failure::Failure;
-use crate::kit::install;
+use crate::kit::{install, select_installed};
 use crate::toolchain::{Toolchain, target_variable};
 use crate::workspace::{Workspace, execute, fetch};
 
@@ -59,24 +60,26 @@ const LIBRARIES: [(&str, &str, &str); 2] = [
     ("tombolo-yield", "libtombolo_yield.so", "lib/libtombolo-yield.so"),
 ];
 
-/// Builds the libraries for an instruction set and puts them in their places. This host's are built as its command is, with
-/// which they share what they depend on.
+/// Builds the libraries for an instruction set and puts them in their places.
 fn build_for(workspace: &Workspace, kit: &Path, (isa, foreign): (&str, Option<&str>)) -> Result<(), Failure> {
-    for (package, built, place) in LIBRARIES {
-        let mut cargo = workspace.cargo();
-        cargo.args(["rustc", "--package", package, "--lib", "--crate-type", "cdylib", "--release"]);
-        let mut folder = workspace.target.clone();
-        if let Some(target) = foreign {
-            // Dynamic, whatever programs for nodes are, for it is loaded into a process that has a C library; and small, for
-            // it lies in the memory of nodes.
-            cargo.args(["--target", target]).env(target_variable(target, "RUSTFLAGS"), "");
-            cargo.env("CARGO_PROFILE_RELEASE_STRIP", "true").env("CARGO_PROFILE_RELEASE_DEBUG", "0");
-            folder.push(target);
-        }
-        // Of the library alone: a profile without debug information would have everything that it depends on compiled anew.
-        cargo.args(["--", "-C", "strip=symbols"]);
-        execute(&mut cargo)?;
-        install(&folder.join("release").join(built), &kit.join("mpi").join(isa).join(MPI).join(place))?;
+    let mut cargo = workspace.cargo();
+    cargo.args(["build", "--release"]);
+    let mut folder = workspace.target.clone();
+    if let Some(target) = foreign {
+        // Dynamic, whatever programs for nodes are, for it is loaded into a process that has a C library.
+        cargo.args(["--lib", "--target", target]).env(target_variable(target, "RUSTFLAGS"), "");
+        folder.push(target);
+    } else {
+        select_installed(&mut cargo);
+    }
+    execute(cargo.args(LIBRARIES.iter().flat_map(|(package, ..)| ["--package", package])))?;
+    for (_, built, place) in LIBRARIES {
+        let built = folder.join("release").join(built);
+        let stripped = built.with_extension("stripped");
+        // Small, for on nodes it lies in memory.
+        let tool = if foreign.is_some() { format!("{isa}-linux-gnu-strip") } else { "strip".to_owned() };
+        execute(Command::new(tool).arg("-o").arg(&stripped).arg(&built))?;
+        install(&stripped, &kit.join("mpi").join(isa).join(MPI).join(place))?;
     }
     Ok(())
 }

@@ -53,6 +53,9 @@ pub(crate) struct Dependency {
 /// A library, program, test or example of a crate.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Target {
+    pub(crate) name: String,
+    /// `lib`, `bin`, `test` and so on; a library has one for each form that it is built in.
+    pub(crate) kind: Vec<String>,
     pub(crate) src_path: PathBuf,
 }
 

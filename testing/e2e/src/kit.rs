@@ -51,15 +51,16 @@ pub fn image(name: &str) -> PathBuf {
     path
 }
 
-/// A program of a package of the workspace for this host, as cargo has built it for a test, or builds it now.
+/// A program of the workspace for this host, as cargo has built it for a test, or builds it now.
 ///
 /// # Panics
 /// When it cannot be built.
 #[must_use]
-pub fn built(package: &str, program: &str) -> PathBuf {
+pub fn built(program: &str) -> PathBuf {
     let target = target();
     let output = Command::new("cargo")
-        .args(["build", "--package", package, "--bins"])
+        // The whole workspace, as `cargo xtask ci` selects it: what it depends on is there then.
+        .args(["build", "--workspace", "--bin", program])
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .env("CARGO_TARGET_DIR", &target)
         .output()

@@ -38,7 +38,7 @@ fn programs(machine: &Machine, name: &str, python: Option<&Python>) -> Vec<(&'st
     let library = HOST.library().expect("this test depends on it");
     HOST.build(&[&format!("examples/c/{name}.c")], &library, &in_c);
     let script = root().join(format!("examples/python/{name}.py"));
-    let mut all = vec![("rust", Program::Native(built("kv", name))), ("c", Program::Native(in_c))];
+    let mut all = vec![("rust", Program::Native(built(name))), ("c", Program::Native(in_c))];
     all.extend(python.map(|python| ("python", Program::Python(python.clone(), script))));
     all
 }

@@ -11,7 +11,7 @@ fn youngest(machine: &Machine) -> i32 {
 }
 
 fn start(machine: &Machine, words: &[&str]) -> Running {
-    let program = built("edges", "edges").display().to_string();
+    let program = built("edges").display().to_string();
     machine.start(["run", "--on", "host", &program].iter().chain(words))
 }
 
