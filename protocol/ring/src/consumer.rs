@@ -43,8 +43,8 @@ impl Found {
 /// What [`Consumer::glimpse`] sees.
 #[derive(Debug)]
 pub enum Glimpse<'a> {
-    /// A message of one slot.
-    Single(Message<'a>),
+    /// A message.
+    Message(Message<'a>),
     /// Nothing new, and nothing to be done about it.
     Nothing,
     /// Something rarer, which [`Consumer::try_recv`] finds out.
@@ -158,18 +158,30 @@ impl Consumer {
         self.ended.map_or(Ok(None), Err)
     }
 
-    /// The next message if it takes one slot, as almost every one, or that there is none; whatever else there is,
-    /// [`try_recv`](Self::try_recv) finds out.
+    /// The next message, or that there is none; whatever else there is, [`try_recv`](Self::try_recv) finds out.
     ///
-    /// For callers in whose fast path a message that may be of any kind, or an error, would be kept in memory.
+    /// For callers in whose fast path an error, even one that never comes, would be kept in memory.
     #[inline(always)]
     pub fn glimpse(&mut self) -> Glimpse<'_> {
         let word = self.slots.load_control(self.position, Acquire);
         if self.is_single(word) {
-            return Glimpse::Single(self.single(word));
+            return Glimpse::Message(self.single(word));
+        }
+        if self.continues(word) {
+            let found = self.examine(word);
+            if found.slots != 0 {
+                return Glimpse::Message(Message::new(self, found.len_bytes, found.slots));
+            }
+            return Glimpse::Unclear;
         }
         self.prefetch_from = self.position + PREFETCH_AFTER_SLOTS;
         if self.nothing_new(word) { Glimpse::Nothing } else { Glimpse::Unclear }
+    }
+
+    /// Of this lap, the first slot of several.
+    #[inline(always)]
+    fn continues(&self, word: u64) -> bool {
+        word & SINGLE_MASK == self.expected | MORE
     }
 
     /// One comparison says: of this lap, a single slot, nothing reserved.

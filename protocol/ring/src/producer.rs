@@ -35,6 +35,8 @@ pub struct Producer {
     /// The credit that travels along.
     reverse_credit: u32,
     single_max_bytes: usize,
+    /// The longest message that takes two slots.
+    pair_max_bytes: usize,
     /// The first slot that a batch holds back, and with it all after it.
     held_from: Option<u64>,
     /// Bytes of payload published. Of a message that takes one slot nothing else is counted: a store less for each, and
@@ -73,6 +75,7 @@ impl Producer {
             slots,
             reverse_credit: 0,
             single_max_bytes: config.single_max_bytes(),
+            pair_max_bytes: (2 * config.slot_size().payload_bytes()).min(config.max_message_bytes()),
             held_from: None,
             bytes: 0,
             continued_slots: 0,
@@ -132,23 +135,42 @@ impl Producer {
     /// [`SendError`]; the message was not sent and the ring is as it was.
     #[inline(always)]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), SendError> {
-        if self.try_send_single(message) { Ok(()) } else { self.send_slow(message) }
+        if self.try_send_short(message) { Ok(()) } else { self.send_slow(message) }
     }
 
-    /// Sends a copy of `message` if it takes one slot and that slot is known to be free, as almost always. Otherwise
+    /// Sends a copy of `message` if it takes one slot or two and these are known to be free, as almost always. Otherwise
     /// nothing happened, and [`try_send`](Self::try_send) sends it or says why not.
     ///
     /// For callers in whose fast path an error, even one that never comes, would be kept in memory.
     #[inline(always)]
     #[must_use = "the message may not have been sent"]
-    pub fn try_send_single(&mut self, message: &[u8]) -> bool {
+    pub fn try_send_short(&mut self, message: &[u8]) -> bool {
         if !self.has_single(message.len()) {
-            return false;
+            return self.try_send_pair(message);
         }
         let word = self.word(self.position, message.len(), false);
         self.slots.fill(self.position, message, word, Release);
         self.bytes += message.len() as u64;
         self.position += 1;
+        true
+    }
+
+    /// A message of two slots, the commonest that does not fit in one: a cache line of the caller's.
+    #[inline(never)]
+    fn try_send_pair(&mut self, message: &[u8]) -> bool {
+        let payload_bytes = self.slots.payload_bytes();
+        if message.len() > self.pair_max_bytes || self.limit - self.position < 2 {
+            return false;
+        }
+        let Some((first, second)) = message.split_at_checked(payload_bytes) else { return false };
+        if second.is_empty() {
+            return false;
+        }
+        let second_word = self.word(self.position + 1, second.len(), false);
+        self.slots.fill(self.position + 1, second, second_word, Relaxed);
+        let first_word = self.word(self.position, payload_bytes, true);
+        self.slots.fill(self.position, first, first_word, Release);
+        self.advance(2, message.len());
         true
     }
 

@@ -17,7 +17,7 @@ impl<S: Signals> ChannelEnd<S> {
         let received = 'received: {
             // In a statement of its own: a message that might have been borrows the ring to its end.
             let unclear = match self.ends.consumer.glimpse() {
-                Glimpse::Single(message) => {
+                Glimpse::Message(message) => {
                     prepare_answer(&mut self.sent_at_receive, &self.ends.producer);
                     break 'received read(&message);
                 }

@@ -12,7 +12,7 @@ impl<S: Signals> ChannelEnd<S> {
     #[inline(always)]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         self.send_credit();
-        if !self.ends.producer.try_send_single(message) {
+        if !self.ends.producer.try_send_short(message) {
             return self.send_slow(message);
         }
         self.wake_peer();
