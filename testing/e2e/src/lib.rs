@@ -14,6 +14,7 @@ pub mod leftovers;
 mod machine;
 pub mod mpi;
 pub mod omp;
+pub mod outside;
 pub mod python;
 mod terminal;
 pub mod web;

@@ -6,19 +6,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tombolo_e2e::c::put_into_kit;
 use tombolo_e2e::python::Python;
-use tombolo_e2e::{Finished, Machine, MachineFile, Running};
+use tombolo_e2e::{Finished, Machine, MachineFile, Running, outside};
 
 const PINGPONG: &str = include_str!("../../../../cli/templates/c/plain/main.c");
 
 /// This host and an Arm machine, as in the quick start.
 fn two_nodes() -> Machine {
     Machine::up(&MachineFile::host().with_vm("arm0", ""))
-}
-
-/// The folder that all Rust projects of these tests are built in: what they depend on is compiled once.
-fn target() -> PathBuf {
-    let exe = std::env::current_exe().expect("a program knows its own path");
-    exe.ancestors().nth(3).expect("<target>/<profile>/deps/<program>").join("e2e/new")
 }
 
 /// Runs `tombolo` in a folder.
@@ -32,7 +26,7 @@ fn tombolo_in(machine: &Machine, folder: &Path, words: &[&str]) -> Finished {
 fn build(machine: &Machine, folder: &Path, words: &[&str]) -> (String, String) {
     let mut command = machine.command();
     let output =
-        command.current_dir(folder).env("CARGO_TARGET_DIR", target()).arg("build").args(words).output();
+        command.current_dir(folder).envs(outside::cargo_settings()).arg("build").args(words).output();
     let output = output.expect("the command runs");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (said, errors) = (text(&output.stdout), text(&output.stderr));
@@ -49,9 +43,9 @@ fn project(machine: &Machine, words: &[&str]) -> PathBuf {
 }
 
 /// Builds a project, whose image is called like it, and runs that.
-fn build_and_run(machine: &Machine, folder: &Path, on: &str, options: &[&str]) -> String {
+fn build_and_run(machine: &Machine, folder: &Path, on: &str) -> String {
     let name = folder.file_name().and_then(|name| name.to_str()).expect("a name");
-    let (built, _) = build(machine, folder, options);
+    let (built, _) = build(machine, folder, &[]);
     assert!(built.contains(&format!("{name}.tbi: ")) && built.contains("for x86_64, aarch64"), "{built}");
     tombolo_in(machine, folder, &["run", "--on", on, &format!("{name}.tbi")]).ok()
 }
@@ -77,13 +71,12 @@ fn went_round(said: &str, stage: &str) {
 fn projects_in_rust_build_and_run_outside_the_tree() {
     let machine = two_nodes();
     let plain = project(&machine, &["there-and-back"]);
-    // The profile of the tests: less is optimised.
-    let said = build_and_run(&machine, &plain, "host,arm0", &["--profile", "dev"]);
+    let said = build_and_run(&machine, &plain, "host,arm0");
     assert!(said.contains("x86_64 on host -> aarch64 on arm0: 10000 round trips, median "), "{said}");
     let typed = project(&machine, &["greetings", "--typed", "--lang", "rust"]);
-    is_greeted(&build_and_run(&machine, &typed, "host,arm0,host", &["--profile", "dev"]), &["arm0", "host"]);
+    is_greeted(&build_and_run(&machine, &typed, "host,arm0,host"), &["arm0", "host"]);
     let pipeline = project(&machine, &["conveyor", "--pipeline"]);
-    went_round(&build_and_run(&machine, &pipeline, "host,arm0,host", &["--profile", "dev"]), "arm0");
+    went_round(&build_and_run(&machine, &pipeline, "host,arm0,host"), "arm0");
     stubs_compile(&machine, &typed);
     machine.down();
 }
@@ -103,7 +96,7 @@ fn stubs_compile(machine: &Machine, project: &Path) {
     fs::remove_file(project.join("build.rs")).expect("the build script");
     let program = "#![allow(dead_code)]\nmod owned;\nmod stubs;\n\nfn main() {\n    println!(\"{:?}\", stubs::GreetError::NO_NAME);\n}\n";
     fs::write(project.join("src/main.rs"), program).expect("a program");
-    build(machine, project, &["--isa", "x86_64", "--profile", "dev", "-o", "stubs.tbi"]);
+    build(machine, project, &["--isa", "x86_64", "-o", "stubs.tbi"]);
     let said = tombolo_in(machine, project, &["run", "stubs.tbi"]).ok();
     assert!(said.contains("NO_NAME") || said.contains('1'), "{said}");
 }
@@ -113,12 +106,12 @@ fn projects_in_c_build_and_run_outside_the_tree() {
     ["x86_64", "aarch64"].iter().for_each(|isa| put_into_kit(isa));
     let machine = two_nodes();
     let plain = project(&machine, &["there-and-back", "--lang", "c"]);
-    let said = build_and_run(&machine, &plain, "host,arm0", &[]);
+    let said = build_and_run(&machine, &plain, "host,arm0");
     assert!(said.contains("host -> arm0: 10000 round trips, median "), "{said}");
     let typed = project(&machine, &["greetings", "--lang", "c", "--typed"]);
-    is_greeted(&build_and_run(&machine, &typed, "host,arm0,host", &[]), &["arm0", "host"]);
+    is_greeted(&build_and_run(&machine, &typed, "host,arm0,host"), &["arm0", "host"]);
     let pipeline = project(&machine, &["conveyor", "--lang", "c", "--pipeline"]);
-    went_round(&build_and_run(&machine, &pipeline, "host,arm0,host", &[]), "arm0");
+    went_round(&build_and_run(&machine, &pipeline, "host,arm0,host"), "arm0");
     one_command_builds_a_file(&machine);
     machine.down();
 }

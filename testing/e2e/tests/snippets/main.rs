@@ -39,12 +39,6 @@ fn tree() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Where blocks are compiled: kept between runs.
-fn target() -> PathBuf {
-    let exe = std::env::current_exe().expect("a program knows its own path");
-    exe.ancestors().nth(3).expect("<target>/<profile>/deps/<program>").join("snippets")
-}
-
 fn is_generated(page: &str) -> bool {
     GENERATED.iter().any(|start| page.starts_with(start))
 }
@@ -180,7 +174,7 @@ fn compile_rust() {
     static COMPILED: OnceLock<Result<(), String>> = OnceLock::new();
     let compiled = COMPILED.get_or_init(|| {
         let machine = Machine::new(&MachineFile::host());
-        let project = Project::new(&machine.folder().join("project"), &target());
+        let project = Project::new(&machine.folder().join("project"));
         let all = blocks();
         let rust = in_language(&all, "rust");
         assert!(rust.len() > 20, "{} blocks", rust.len());
@@ -207,7 +201,7 @@ fn what_pages_say_to_run_runs() {
         }
         let is_run = |block: &&&Snippet| block.marks.contains(&Mark::Run);
         let brings_up = steps.iter().filter(is_run).any(|block| block.text.contains("tombolo up"));
-        let mut session = session::Session::new(&target(), !brings_up);
+        let mut session = session::Session::new(!brings_up);
         for step in steps {
             session.step(step).unwrap_or_else(|error| panic!("{error}"));
         }
@@ -300,7 +294,7 @@ mod harness {
     #[test]
     fn broken_rust_is_found_by_its_page_and_line() {
         let machine = Machine::new(&MachineFile::host());
-        let project = Project::new(&machine.folder().join("project"), &target());
+        let project = Project::new(&machine.folder().join("project"));
         let blocks = [block("rust", "let domain: u8 = Domain::attach()?;")];
         project.add(&blocks.iter().collect::<Vec<_>>());
         let said = project.check().expect_err("another type");

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tombolo_e2e::Machine;
 use tombolo_e2e::python::Python;
+use tombolo_e2e::{Machine, outside};
 
 use crate::extract::Snippet;
 use crate::tree;
@@ -18,7 +18,6 @@ const INTERFACES: [&str; 2] = ["kv", "rights"];
 /// A cargo workspace outside the tree.
 pub(crate) struct Project {
     folder: PathBuf,
-    target: PathBuf,
 }
 
 /// The triple of this host. `tombolo build` names it too, so sessions find crates that are compiled.
@@ -27,27 +26,16 @@ fn host() -> String {
 }
 
 /// The program that a block was compiled into.
-pub(crate) fn program(block: &Snippet, target: &Path) -> PathBuf {
-    target.join(host()).join("release").join(block.name())
-}
-
-/// Settings that make cargo build quickly, without a network, in a folder that all runs share.
-pub(crate) fn cargo_settings(target: &Path) -> [(&'static str, String); 5] {
-    [
-        ("CARGO_TARGET_DIR", target.display().to_string()),
-        ("CARGO_NET_OFFLINE", "true".to_owned()),
-        ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0".to_owned()),
-        ("CARGO_PROFILE_RELEASE_DEBUG", "false".to_owned()),
-        ("CARGO_PROFILE_RELEASE_INCREMENTAL", "false".to_owned()),
-    ]
+pub(crate) fn program(block: &Snippet) -> PathBuf {
+    outside::folder().join(host()).join("release").join(block.name())
 }
 
 impl Project {
     /// An empty one, with the versions that the tree is built with.
-    pub(crate) fn new(folder: &Path, target: &Path) -> Project {
+    pub(crate) fn new(folder: &Path) -> Project {
         fs::create_dir_all(folder).expect("a folder for the project");
         fs::copy(tree().join("Cargo.lock"), folder.join("Cargo.lock")).expect("a lock file");
-        Project { folder: folder.to_owned(), target: target.to_owned() }
+        Project { folder: folder.to_owned() }
     }
 
     fn write(&self, path: &str, text: &str) {
@@ -95,7 +83,7 @@ impl Project {
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut command = Command::new("cargo");
         command.args(["build", "--quiet", "--workspace", "--release", "--target", &host()]);
-        run(command.current_dir(&self.folder).envs(cargo_settings(&self.target)))
+        run(command.current_dir(&self.folder).envs(outside::cargo_settings()))
     }
 }
 

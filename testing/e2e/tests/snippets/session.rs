@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(900);
 pub(crate) struct Session {
     machine: Machine,
     folder: PathBuf,
-    target: PathBuf,
     /// Where Python finds the package, if there is a Python that is new enough.
     python: Option<OsString>,
     /// What the last commands printed.
@@ -32,7 +31,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Pages that do not bring a machine up themselves find one that is up.
-    pub(crate) fn new(target: &Path, is_up: bool) -> Session {
+    pub(crate) fn new(is_up: bool) -> Session {
         let mut machine = Machine::new(&MachineFile::host().with_vm("arm0", "window_mib = 64"));
         if is_up {
             machine.bring_up();
@@ -57,7 +56,7 @@ impl Session {
             let path = command.get_envs().find(|(name, _)| *name == "PYTHONPATH");
             path.and_then(|(_, path)| path.map(OsString::from))
         });
-        Session { folder: clone, machine, target: target.to_owned(), python, said: None, is_down: false }
+        Session { folder: clone, machine, python, said: None, is_down: false }
     }
 
     /// Does what the marks of a block say.
@@ -71,8 +70,7 @@ impl Session {
             fs::write(path, &block.text).expect("a file of the session");
         }
         if let Some(name) = block.program() {
-            symlink(outside::program(block, &self.target), self.folder.join(name))
-                .expect("a link to a program");
+            symlink(outside::program(block), self.folder.join(name)).expect("a link to a program");
         }
         if block.marks.contains(&Mark::Run) {
             let said = self.run(&shell::script(block)?).map_err(|error| format!("{block}: {error}"))?;
@@ -113,7 +111,7 @@ impl Session {
         if let Some(python) = &self.python {
             command.env("PYTHONPATH", python).env("PYTHONDONTWRITEBYTECODE", "1");
         }
-        let mut running = Running::start(command.envs(outside::cargo_settings(&self.target)));
+        let mut running = Running::start(command.envs(tombolo_e2e::outside::cargo_settings()));
         let until = Instant::now() + PATIENCE;
         while running.is_running() && Instant::now() < until {
             sleep(Duration::from_millis(20));
