@@ -81,12 +81,7 @@ pub(crate) struct Options {
     json: Option<PathBuf>,
 
     /// The program and its arguments, and others behind ` : `
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM [ARGS]"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM [ARGS]")]
     command: Vec<String>,
 }
 
@@ -121,12 +116,7 @@ struct Another {
     #[command(flatten)]
     part: PartOptions,
 
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM [ARGS]"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM [ARGS]")]
     command: Vec<String>,
 }
 
@@ -536,6 +526,25 @@ mod tests {
         assert_eq!((another.part.count, another.command.len()), (Some(2), 2));
         let part = after(&options.part, another.part);
         assert_eq!((part.count, part.on.len(), part.env.len()), (Some(2), 2, 1));
+    }
+
+    #[test]
+    fn an_unknown_option_is_not_taken_for_the_program() {
+        let error = |line: &str| {
+            let words = habits(line.split(' ').map(OsString::from));
+            let error = Arguments::try_parse_from(words).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{line}");
+            error.to_string()
+        };
+        let said = error("tombolo mpirun --bogus ./a.out");
+        assert!(said.contains("unexpected argument '--bogus'"), "{said}");
+        let said = error("tombolo mpirun -n 2 --lable ./a.out --label");
+        assert!(said.contains("a similar argument exists: '--label'"), "{said}");
+        assert!(error("tombolo mpirun -q2 ./a.out").contains("unexpected argument '-2'"));
+        let error = Another::try_parse_from(["-n", "2", "--bogus", "./b.out"]).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let options = parse("tombolo mpirun -- --bogus --label");
+        assert_eq!(options.command, ["--bogus", "--label"], "a program may be called so");
     }
 
     #[test]
