@@ -222,7 +222,8 @@ impl<N: Net, M: Memory> Engine<N, M> {
         let can_be = state.gone.is_none() && state.leaving.is_none() && !state.severed;
         if state.link.is_none() && !state.connecting && can_be {
             state.connecting = true;
-            self.net.connect(state.address);
+            // Itself is one of those that it knows of.
+            self.net.connect(state.address, self.core.sources.len().saturating_sub(1));
         }
     }
 

@@ -14,8 +14,25 @@ use super::worker::{Job, Outcome, Worker};
 use super::{Event, Exposed, LinkEnd, LinkId, Net};
 use crate::address::Address;
 
-/// Slots of each ring of a link: 16 KiB each way.
-const SLOTS: u32 = 256;
+/// Slots of each ring of a link, at least: 16 KiB each way.
+const MIN_SLOTS: u32 = 256;
+
+/// And at most: what a rank sends while its peer does not run has to go into the ring, or both wait for a turn of the processor for each
+/// ringful.
+const MAX_SLOTS: u32 = 4096;
+
+/// What the rings of all links that an endpoint makes take together, in bytes, as long as each has its least.
+const RINGS_BYTES: usize = 2 << 20;
+
+const SLOT_BYTES: usize = 64;
+
+/// Slots of each ring of a link to one of so many peers.
+fn slots_for(peers: usize) -> u32 {
+    let each = RINGS_BYTES / (2 * SLOT_BYTES) / peers.max(1);
+    let most = u32::try_from(each).unwrap_or(MAX_SLOTS).clamp(MIN_SLOTS, MAX_SLOTS);
+    // The power of two below.
+    1 << most.ilog2()
+}
 
 /// Looks in vain after which a link is no longer looked at, but listened for.
 const LOOKS_IN_VAIN: u32 = 100_000;
@@ -87,7 +104,7 @@ impl ChannelNet {
     /// # Errors
     /// As [`Domain::listen`]; descriptors for waiting that cannot be had.
     pub fn new(domain: &Domain, replace: Replace, warn: fn(&str)) -> Result<ChannelNet, Error> {
-        let options = ChannelOptions::default().slots(SLOTS)?.interface_hash(INTERFACE_HASH);
+        let options = ChannelOptions::default().slots(MIN_SLOTS)?.interface_hash(INTERFACE_HASH);
         let listener = domain.listen(&options)?;
         let number = listener.endpoint().map(|endpoint| endpoint.to_copy().object);
         let cold = WaitSet::new()?;
@@ -221,8 +238,8 @@ impl Net for ChannelNet {
         self.address
     }
 
-    fn connect(&mut self, to: Address) {
-        self.worker.ask(Job::Connect { to });
+    fn connect(&mut self, to: Address, peers: usize) {
+        self.worker.ask(Job::Connect { to, slots: slots_for(peers) });
     }
 
     fn next_event(&mut self) -> Option<Event<Mapping>> {
@@ -384,4 +401,18 @@ fn named(address: Address) -> String {
 /// Whether memory can be shared over what carries a channel.
 pub(super) fn shares_memory(channel: &Channel) -> bool {
     matches!(channel.transport(), TransportKind::Shm | TransportKind::Window)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_are_long_where_peers_are_few() {
+        for (peers, slots) in [(0, 4096), (1, 4096), (4, 4096), (5, 2048), (15, 1024), (31, 512), (63, 256)] {
+            assert_eq!(slots_for(peers), slots, "{peers} peers");
+            assert!(peers * slots as usize * 2 * SLOT_BYTES <= RINGS_BYTES);
+        }
+        assert_eq!(slots_for(4095), MIN_SLOTS);
+    }
 }

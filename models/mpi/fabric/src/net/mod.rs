@@ -112,8 +112,8 @@ pub trait Net {
     /// Where this endpoint can be reached.
     fn address(&self) -> Address;
 
-    /// Asks for a link, of which an event will tell.
-    fn connect(&mut self, to: Address);
+    /// Asks for a link, of which an event will tell. `peers` says to how many there may be one.
+    fn connect(&mut self, to: Address, peers: usize);
 
     /// What has happened since it was last asked. Also looks at links on which nothing happened for long.
     fn next_event(&mut self) -> Option<Event<Self::View>>;

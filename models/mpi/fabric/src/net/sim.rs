@@ -168,7 +168,7 @@ impl Net for SimNet {
         self.own
     }
 
-    fn connect(&mut self, to: Address) {
+    fn connect(&mut self, to: Address, _: usize) {
         let mut world = self.world.borrow_mut();
         if !world.events.contains_key(&to) {
             world.events.entry(self.own).or_default().push_back(Event::NotConnected { to });

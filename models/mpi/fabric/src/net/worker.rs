@@ -32,7 +32,7 @@ const MAX_THREADS: usize = 4;
 /// Something that takes long.
 #[derive(Debug)]
 pub(super) enum Job {
-    Connect { to: Address },
+    Connect { to: Address, slots: u32 },
     Stage { link: LinkId, domain: u64, index: usize, place: Place },
     Map { link: LinkId, domain: u64, capability: u64, length_bytes: u64 },
     Reach { link: LinkId, domain: u64, key: u64, capability: u64, length_bytes: u64, rights: Rights },
@@ -221,9 +221,11 @@ impl Shared {
     fn done(&self, job: Job) -> Outcome {
         let domain = &self.domain;
         match job {
-            Job::Connect { to } => {
+            Job::Connect { to, slots } => {
                 let endpoint = Endpoint::from_number(to.endpoint);
-                let connected = domain.connect_to(endpoint, &self.options, CONNECT_TIMEOUT);
+                let options = self.options.clone().slots(slots);
+                let connected =
+                    options.and_then(|options| domain.connect_to(endpoint, &options, CONNECT_TIMEOUT));
                 let channel = connected.and_then(|channel| {
                     // Whoever listens there is not whose address it is said to be.
                     let right = channel.peer().to_bits() == to.domain;
