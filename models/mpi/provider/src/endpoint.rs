@@ -16,7 +16,7 @@ use crate::fabric::NO_FID_OPS;
 use crate::queue::Queue;
 use crate::span::Span;
 use crate::vector::{Vector, give_address};
-use crate::{atomic, given, info, message, not_there, object, rma};
+use crate::{atomic, given, info, message, not_there, object, rma, yields};
 
 /// How long an endpoint that is closed tries to get rid of what was taken over, and keeps memory that its peers still read. What is in
 /// the slots of a link outlives it.
@@ -321,7 +321,9 @@ impl Endpoint {
 
     /// Makes progress for somebody who counts. What no queue takes goes nowhere.
     pub(crate) fn progress_without_queue(&mut self) {
-        self.engine.progress();
+        if self.engine.progress() {
+            yields::found();
+        }
         if self.sends.is_null() {
             while self.engine.next_sent().is_some() {}
         }

@@ -19,6 +19,7 @@ mod queue;
 mod rma;
 mod span;
 mod vector;
+mod yields;
 
 use core::ffi::c_int;
 use core::ptr;
@@ -49,6 +50,7 @@ unsafe extern "C" fn cleanup() {}
 /// What libfabric calls when it has loaded the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut core::ffi::c_void {
+    yields::find();
     PROVIDER.0.get().cast()
 }
 

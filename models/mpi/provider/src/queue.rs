@@ -13,7 +13,7 @@ use crate::abi::*;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::fabric::NO_FID_OPS;
-use crate::{error_number, object};
+use crate::{error_number, object, yields};
 
 /// How long a wait without end lasts at most before it is begun anew.
 const LONG: Duration = Duration::from_secs(3600);
@@ -194,7 +194,9 @@ impl Queue {
 
     fn progress(&self) {
         for bound in &self.bound {
-            object!(bound.endpoint, Endpoint).engine.progress();
+            if object!(bound.endpoint, Endpoint).engine.progress() {
+                yields::found();
+            }
         }
     }
 
@@ -254,6 +256,7 @@ impl Queue {
     fn read(&mut self, buf: *mut c_void, count: usize, sources: *mut u64) -> isize {
         let taken = self.take(buf, count, sources);
         if taken != 0 {
+            yields::found();
             return taken;
         }
         self.progress();

@@ -10,13 +10,29 @@ mod pace;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pace::{Pace, Processor};
+use pace::{Looks, Pace, Processor};
 use tombolo_platform::{thread, time};
 
 thread_local! {
     /// Nothing until the thread yields, and is counted.
-    static PACE: Cell<Option<Pace>> = const { Cell::new(None) };
+    static THREAD: Cell<Option<Thread>> = const { Cell::new(None) };
 }
+
+/// What is known of a thread that yields.
+#[derive(Clone, Copy)]
+struct Thread {
+    pace: Pace,
+    looks: Looks,
+    /// What [`tombolo_yield_found`] was at its last call.
+    found: u32,
+}
+
+/// Counts looks for messages that found some. The provider for libfabric finds it by its name, and adds to it; what else carries messages
+/// does not, and its ranks then have few looks before they ask.
+// SAFETY: the name is ours alone.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "the name is of C")]
+pub static tombolo_yield_found: AtomicU32 = AtomicU32::new(0);
 
 /// Threads of this process that have yielded so far. If they are several, they wait for each other's locks as well: the time
 /// that a system call takes is the time in which another gets the lock.
@@ -46,17 +62,24 @@ impl Processor for This {
 // before it returns. Nothing else of this process is touched.
 #[unsafe(no_mangle)]
 pub extern "C" fn sched_yield() -> i32 {
-    let known = PACE.try_with(|kept| {
-        let mut pace = kept.get().unwrap_or_else(|| {
+    let known = THREAD.try_with(|kept| {
+        let mut thread = kept.get().unwrap_or_else(|| {
             THREADS.fetch_add(1, Ordering::Relaxed);
-            Pace::NEW
+            Thread { pace: Pace::NEW, looks: Looks::NEW, found: 0 }
         });
-        if THREADS.load(Ordering::Relaxed) == 1 {
-            pace.idle(&This);
-        } else {
+        let found = tombolo_yield_found.load(Ordering::Relaxed);
+        if THREADS.load(Ordering::Relaxed) > 1 {
             This.ask();
+        } else if found != thread.found {
+            // There was something to do, and may be more.
+            thread.found = found;
+            thread.looks.found();
+        } else if thread.looks.may_look_again() {
+            std::hint::spin_loop();
+        } else {
+            thread.pace.idle(&This);
         }
-        kept.set(Some(pace));
+        kept.set(Some(thread));
     });
     // A thread that ends has nothing left to be known by.
     if known.is_err() {

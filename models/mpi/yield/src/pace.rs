@@ -9,6 +9,62 @@ const PATIENCE: u64 = 16;
 /// At most this long between two questions, so that whoever is started meanwhile is noticed.
 const MAX_GAP_NS: u64 = 50_000;
 
+/// A thread looks at most this many times for a message before it asks: some microseconds, about what it takes to get the processor
+/// back.
+const MAX_LOOKS: u32 = 64;
+
+/// Looks that are tried again after [`WAITS_PER_TRIAL`] waits in which looking was of no use.
+const TRIAL_LOOKS: u32 = 8;
+const WAITS_PER_TRIAL: u32 = 16;
+
+/// How often a thread looks for what it waits for before it lets others run.
+///
+/// A message whose sender runs on another processor comes within some looks, and to let others run meanwhile costs the turn. One whose
+/// sender waits for this processor never comes by looking. So waits that ended by looking allow more looks, and the others fewer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looks {
+    allowed: u32,
+    /// Looks in vain since something was found.
+    taken: u32,
+    /// Waits since the last that was allowed any.
+    waits: u32,
+}
+
+impl Looks {
+    pub(crate) const NEW: Looks = Looks { allowed: MAX_LOOKS, taken: 0, waits: 0 };
+
+    /// Notes that the last look found something: the next wait begins.
+    #[inline]
+    pub(crate) fn found(&mut self) {
+        if self.allowed == 0 {
+            self.waits += 1;
+            if self.waits >= WAITS_PER_TRIAL {
+                self.waits = 0;
+                self.allowed = TRIAL_LOOKS;
+            }
+        } else if self.taken <= self.allowed {
+            self.allowed = (self.allowed * 2).min(MAX_LOOKS);
+        }
+        self.taken = 0;
+    }
+
+    /// Notes a look in vain. Whether to look again at once.
+    #[inline]
+    pub(crate) fn may_look_again(&mut self) -> bool {
+        if self.taken > self.allowed {
+            return false;
+        }
+        self.taken += 1;
+        if self.taken <= self.allowed {
+            return true;
+        }
+        self.allowed /= 2;
+        // This wait stays one that was too long.
+        self.taken = u32::MAX;
+        false
+    }
+}
+
 /// What a pace is kept by. Asked for only where it is needed, for each takes a part of what a question does.
 pub(crate) trait Processor {
     /// The time, in nanoseconds.
@@ -106,6 +162,44 @@ mod tests {
         fn switches(&self) -> u64 {
             (self.switches)(self.questions.get())
         }
+    }
+
+    /// How often a thread asks in waits that each take so many looks.
+    fn asked(looks: &mut Looks, waits: u32, looks_a_wait: u32) -> u32 {
+        let mut asked = 0;
+        for _ in 0..waits {
+            asked += (0..looks_a_wait).filter(|_| !looks.may_look_again()).count() as u32;
+            looks.found();
+        }
+        asked
+    }
+
+    #[test]
+    fn what_comes_soon_is_not_asked_for() {
+        assert_eq!(asked(&mut { Looks::NEW }, 1000, MAX_LOOKS), 0);
+    }
+
+    #[test]
+    fn what_does_not_come_by_looking_is_asked_for_at_once() {
+        let mut looks = Looks::NEW;
+        asked(&mut looks, 100, 1000);
+        let in_vain = 16_000 * 1000 - asked(&mut looks, 16_000, 1000);
+        assert!(in_vain <= 1000 * 2 * TRIAL_LOOKS, "{in_vain} looks in 16,000 waits");
+    }
+
+    #[test]
+    fn a_sender_that_gets_a_processor_is_noticed() {
+        let mut looks = Looks::NEW;
+        asked(&mut looks, 100, 1000);
+        asked(&mut looks, 100, 4);
+        assert_eq!(asked(&mut looks, 1000, MAX_LOOKS), 0);
+    }
+
+    #[test]
+    fn a_message_may_take_for_ever() {
+        let mut looks = Looks::NEW;
+        looks.taken = u32::MAX - 1;
+        assert!((0..10).all(|_| !looks.may_look_again()));
     }
 
     #[test]
