@@ -101,7 +101,7 @@ impl Net for Ends {
         address(0)
     }
 
-    fn connect(&mut self, to: Address) {
+    fn connect(&mut self, to: Address, _: usize) {
         self.0.borrow_mut().events.push_back(Event::NotConnected { to });
     }
 
