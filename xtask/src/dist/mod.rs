@@ -16,6 +16,7 @@ use std::process::Command;
 
 use clap::{Args, ValueEnum};
 
+use crate::c_library;
 use crate::failure::Failure;
 use crate::installation::Source;
 use crate::kit;
@@ -82,6 +83,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     }
     if !options.kit_as_it_is {
         kit::run(workspace, &kit::Options::default())?;
+        // The library for C of every instruction set, which `tombolo build main.c` takes out of the package.
+        c_library::build(workspace, &workspace.target.join("kit"), &[])?;
     }
     let native = Architecture::native()?;
     let is_wanted = |architecture: &&Architecture| match options.isa.as_deref() {
