@@ -24,7 +24,7 @@ impl FromStr for Placement {
             None => (text, None),
             Some((node, count)) => match count.parse() {
                 Ok(count) if (1..=MAX_RANKS).contains(&count) => (node, Some(count)),
-                _ => return Err(format!("'{count}' is no number of ranks from 1 to {MAX_RANKS}")),
+                _ => return Err(format!("'{count}' is not a number of ranks from 1 to {MAX_RANKS}")),
             },
         };
         if node.is_empty() {
@@ -99,7 +99,7 @@ pub fn place(
 }
 
 /// A node by its name, which has to be up.
-pub(crate) fn find(name: &str, nodes: &[NodeInfo]) -> Result<usize, Error> {
+fn find(name: &str, nodes: &[NodeInfo]) -> Result<usize, Error> {
     let Some(index) = nodes.iter().position(|node| node.name == name) else {
         let available = nodes.iter().map(|node| node.name.clone()).collect();
         return Err(Fault::NoSuchNode { name: name.to_owned(), available }.into());

@@ -160,6 +160,9 @@ fn a_rank_starts_others_which_are_of_the_job() {
         nowhere.iter().any(|said| said.starts_with("[0@host] cmd=spawn_result rc=-1 msg=")),
         "{nowhere:#?}"
     );
+    // A number of ranks behind a node holds as it does for `--on`.
+    let few = lines(&run("arm-user:1", child));
+    assert!(few.iter().any(|said| said.starts_with("[0@host] cmd=spawn_result rc=-1 msg=")), "{few:#?}");
     // They end with the others, and the others with them.
     let failed = run("arm-user", "init,raise:9");
     failed.fails_with(128 + 9, &["rank 1:", "on arm-user", "SIGKILL"]);

@@ -15,7 +15,7 @@ use super::start::{check_count, check_part, mapping, start_all, starts};
 use super::{
     Control, Job, JobError, JobOptions, Part, RankName, SIGPIPE, SIGTERM, Watcher, how, signal_name, who,
 };
-use crate::placement::find;
+use crate::placement::{self, Placement, PlacementError, place};
 use crate::pmi::{Event, MemberId, Phase, Server, SpawnCommand, WorldId};
 use crate::program::Program;
 
@@ -534,14 +534,13 @@ impl<'a> Running<'a> {
                 turns
             }
             Some(hosts) => {
-                let named =
-                    hosts.split(',').map(|host| find(host.split(':').next().unwrap_or(host).trim(), nodes));
-                let named = named.collect::<Result<Vec<usize>, Error>>()?;
-                (0..command.count).map(|turn| named[turn % named.len()]).collect()
+                let named = hosts.split(',').map(|host| host.trim().parse());
+                let named = named.collect::<Result<Vec<Placement>, String>>().map_err(PlacementError::Count)?;
+                place(Some(command.count), &named, placement::Order::RoundRobin, nodes)?
             }
         };
         let environment = first.map(|part| part.environment.clone()).ok_or_else(|| {
-            JobError::Placement(crate::placement::PlacementError::Count("the job has no ranks".into()))
+            JobError::Placement(PlacementError::Count("the job has no ranks".into()))
         })?;
         let path = command.hint("path").or(environment.value("PATH")).unwrap_or_default();
         let program = Program::find(&command.program, &directory, Some(std::ffi::OsStr::new(path)))?;
