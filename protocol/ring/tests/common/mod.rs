@@ -27,12 +27,11 @@ pub(crate) fn ring(config: RingConfig) -> (RingMemory, Producer, Consumer) {
     (memory, producer, consumer)
 }
 
-/// How many cases a property is tried on: `here` on this machine, fewer under miri, and as many as `PROPTEST_CASES` says
-/// where it is set, as it is under emulators.
+/// How many cases a property is tried on: `here` on this machine, and as many as `PROPTEST_CASES` says where it is set, as
+/// it is under miri and emulators.
 #[cfg(not(loom))]
 pub(crate) fn cases(here: u32) -> ProptestConfig {
     let cases = match std::env::var_os("PROPTEST_CASES") {
-        _ if cfg!(miri) => 8,
         Some(_) => ProptestConfig::default().cases,
         None => here,
     };
