@@ -1,4 +1,5 @@
 //! The bytes that `docs/specs/channel.md` shows are the bytes that this crate writes.
+#![cfg(not(loom))]
 
 use std::num::NonZeroU16;
 
