@@ -38,7 +38,7 @@ pub enum KitError {
     },
     /// There is no kit in any of the places.
     #[error(
-        "the parts that nodes are made of are not in {}: run `make setup`, or set TOMBOLO_KIT",
+        "the parts that nodes are made of are not in {}: set TOMBOLO_KIT, or write them by `make kit` in a source tree",
         list(looked_at)
     )]
     NoKit {
@@ -59,7 +59,7 @@ pub enum KitError {
         theirs: String,
     },
     /// There is no monitor for an instruction set.
-    #[error("there is no monitor for {isa} nodes in {}: run `make setup`", list(looked_at))]
+    #[error("there is no monitor for {isa} nodes in {}: `make kit` in a source tree builds it", list(looked_at))]
     NoMonitor {
         /// What it would have to run on.
         isa: Isa,
@@ -340,7 +340,7 @@ mod tests {
             missing.to_string(),
             format!(
                 "the parts that nodes are made of are not in {0}/target/kit, {0}/kit, {0}/target/lib/tombolo/kit: \
-                 run `make setup`, or set TOMBOLO_KIT",
+                 set TOMBOLO_KIT, or write them by `make kit` in a source tree",
                 scratch.0.display()
             )
         );
