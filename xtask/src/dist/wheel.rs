@@ -15,12 +15,16 @@ const PACKER: &str = "runtime/python/wheel_builder.py";
 /// The oldest Python whose stable interface the extension module is built for; Cargo.toml says it to PyO3.
 const PYTHON: &str = "cp39-abi3";
 
+/// Where an installation has the library for C.
+const C_LIBRARY: &str = "lib/tombolo/kit/c";
+
 /// Makes `tombolo-<version>-cp39-abi3-manylinux_<glibc>_<isa>.whl`. What pip installs below its prefix lies there as in every other
 /// installation, so that the command finds its parts.
 pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
     let draft = package.draft("wheel")?;
     let mut items = package.source.programs();
-    items.extend(package.source.kit()?);
+    // The library for C is for those who install the command; with it a wheel is larger than the index takes, 100 MB.
+    items.extend(package.source.kit()?.into_iter().filter(|item| !item.path.starts_with(C_LIBRARY)));
     items.extend(package.architecture.foreign_monitors(package.workspace)?);
     let native = package.source.built.join("libtombolo_native.so");
     let native = Item { path: "_native.abi3.so".into(), what: What::File(native, 0o755) };
