@@ -103,17 +103,23 @@ impl Language {
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let (language, flavour, name) = (options.lang, options.flavour(), options.name.as_str());
     let sources = Sources::find()?;
-    let python = sources.python();
+    let crates = match (language, &sources) {
+        (Language::Rust, None) => return Err(Sources::missing()?),
+        (Language::Rust, Some(sources)) => Some(sources),
+        (Language::C | Language::Python, _) => None,
+    };
+    let python = Sources::python(sources.as_ref());
+    let rust = crates.map(|crates| crates.root.to_string_lossy()).unwrap_or_default();
     let steps = language.steps(flavour, name);
-    let values = Values { name, rust: &sources.root.to_string_lossy(), python: &python, steps: &steps };
+    let values = Values { name, rust: &rust, python: &python, steps: &steps };
     let place = Place::new(Path::new(name))?;
     for (path, text) in templates::files(language, flavour) {
         place.write(path, &text_of(text, &values))?;
     }
     place.write("README.md", &templates::readme(language, flavour, &values))?;
     place.write(".gitignore", templates::ignored(language))?;
-    if language == Language::Rust {
-        sources.copy_lock(&place)?;
+    if let Some(crates) = crates {
+        crates.copy_lock(&place)?;
     }
     place.finish()?;
     let mut said =
@@ -136,28 +142,30 @@ impl Sources {
     /// Below an installation's prefix.
     const INSTALLED: &str = "share/tombolo/rust";
 
-    fn find() -> Result<Sources, Failure> {
+    /// None where a package for Python alone is installed.
+    fn find() -> Result<Option<Sources>, Failure> {
+        let places = own_source_tree()?.into_iter().chain([installed_folder(Self::INSTALLED)?]);
+        Ok(places.into_iter().find(|root| has_crate(root)).map(|root| Sources { root }))
+    }
+
+    fn missing() -> Result<Failure, Failure> {
         let installed = installed_folder(Self::INSTALLED)?;
-        let tree = own_source_tree()?;
-        match tree.into_iter().chain([installed.clone()]).find(|root| has_crate(root)) {
-            Some(root) => Ok(Sources { root }),
-            None => Err(Failure::Usage {
-                message: format!(
-                    "the crate `tombolo`, which projects depend on, is not in {}",
-                    installed.display()
-                ),
-                hint: Some("install the whole package, or use the command that was built in the source tree"),
-            }),
-        }
+        Ok(Failure::Usage {
+            message: format!(
+                "the crate `tombolo`, which projects in Rust depend on, is not in {}",
+                installed.display()
+            ),
+            hint: Some("install the whole package, or use the command that was built in the source tree"),
+        })
     }
 
     /// What pip is told to install.
-    fn python(&self) -> String {
-        let package = self.root.join("runtime/python");
-        if package.join("pyproject.toml").is_file() {
-            return package.to_string_lossy().into_owned();
+    fn python(sources: Option<&Sources>) -> String {
+        let package = sources.map(|sources| sources.root.join("runtime/python"));
+        match package.filter(|package| package.join("pyproject.toml").is_file()) {
+            Some(package) => package.to_string_lossy().into_owned(),
+            None => format!("tombolo=={}", env!("CARGO_PKG_VERSION")),
         }
-        format!("tombolo=={}", env!("CARGO_PKG_VERSION"))
     }
 
     /// Gives a project the versions of dependencies that Tombolo is tested with; cargo drops those that it does not use.

@@ -217,6 +217,25 @@ fn new_projects_find_the_crate(installed: &Installed) {
     assert!(!said.contains(&format!("\"{}/", tree().canonicalize().expect("the tree").display())), "{said}");
 }
 
+/// A package for Python has no crates: projects in Rust alone need them.
+fn new_projects_without_the_crate(installed: &Installed) {
+    let bin = installed.path("python/bin");
+    fs::create_dir_all(&bin).expect("a folder");
+    fs::copy(installed.prefix.join("bin/tombolo"), bin.join("tombolo")).expect("a copy");
+    let new = |words: &[&str]| {
+        let mut new = Command::new(bin.join("tombolo"));
+        new.current_dir(&installed.folder).arg("new").args(words).output().expect("it runs")
+    };
+    for language in ["python", "c"] {
+        let made = new(&[&format!("in-{language}"), "--lang", language]);
+        assert!(made.status.success(), "{language}: {}", String::from_utf8_lossy(&made.stderr));
+    }
+    let refused = new(&["in-rust"]);
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("which projects in Rust depend on"), "{said}");
+}
+
 #[test]
 fn programs_are_built_out_of_the_tree() {
     let installed = Installed::new("build");
@@ -224,6 +243,7 @@ fn programs_are_built_out_of_the_tree() {
     with_make(&installed, &project);
     with_cmake(&installed, &project);
     new_projects_find_the_crate(&installed);
+    new_projects_without_the_crate(&installed);
     installed.xtask(&["--remove"]);
     let mut left = Vec::new();
     files(&installed.path("image"), &mut left);
