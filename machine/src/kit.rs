@@ -59,7 +59,10 @@ pub enum KitError {
         theirs: String,
     },
     /// There is no monitor for an instruction set.
-    #[error("there is no monitor for {isa} nodes in {}: `make kit` in a source tree builds it", list(looked_at))]
+    #[error(
+        "there is no monitor for {isa} nodes in {}: `make kit` in a source tree builds it",
+        list(looked_at)
+    )]
     NoMonitor {
         /// What it would have to run on.
         isa: Isa,

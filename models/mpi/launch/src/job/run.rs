@@ -535,13 +535,14 @@ impl<'a> Running<'a> {
             }
             Some(hosts) => {
                 let named = hosts.split(',').map(|host| host.trim().parse());
-                let named = named.collect::<Result<Vec<Placement>, String>>().map_err(PlacementError::Count)?;
+                let named =
+                    named.collect::<Result<Vec<Placement>, String>>().map_err(PlacementError::Count)?;
                 place(Some(command.count), &named, placement::Order::RoundRobin, nodes)?
             }
         };
-        let environment = first.map(|part| part.environment.clone()).ok_or_else(|| {
-            JobError::Placement(PlacementError::Count("the job has no ranks".into()))
-        })?;
+        let environment = first
+            .map(|part| part.environment.clone())
+            .ok_or_else(|| JobError::Placement(PlacementError::Count("the job has no ranks".into())))?;
         let path = command.hint("path").or(environment.value("PATH")).unwrap_or_default();
         let program = Program::find(&command.program, &directory, Some(std::ffi::OsStr::new(path)))?;
         let part = Part {
