@@ -158,18 +158,12 @@ impl Producer {
     /// A message of two slots, the commonest that does not fit in one: a cache line of the caller's.
     #[inline(never)]
     fn try_send_pair(&mut self, message: &[u8]) -> bool {
-        let payload_bytes = self.slots.payload_bytes();
-        if message.len() > self.pair_max_bytes || self.limit - self.position < 2 {
+        let is_pair = message.len() > self.slots.payload_bytes() && message.len() <= self.pair_max_bytes;
+        if !is_pair || self.limit - self.position < 2 {
             return false;
         }
-        let Some((first, second)) = message.split_at_checked(payload_bytes) else { return false };
-        if second.is_empty() {
-            return false;
-        }
-        let second_word = self.word(self.position + 1, second.len(), false);
-        self.slots.fill(self.position + 1, second, second_word, Relaxed);
-        let first_word = self.word(self.position, payload_bytes, true);
-        self.slots.fill(self.position, first, first_word, Release);
+        let (first, word) = self.stage(message);
+        self.slots.fill(self.position, first, word, Release);
         self.advance(2, message.len());
         true
     }
