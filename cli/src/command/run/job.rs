@@ -76,6 +76,8 @@ enum Cause {
 #[derive(Clone, Debug)]
 struct End {
     cause: Cause,
+    /// The domain that failed, unless the cause is an order.
+    rank: Option<usize>,
     /// Whose fault it is, as a sentence without its end.
     why: String,
     status: u8,
@@ -107,19 +109,27 @@ impl State {
     /// Takes note of a failure; the first is the reason.
     ///
     /// News of a death may come later than the failure of a peer that noticed it: then the death is the reason.
-    fn fail(&mut self, cause: Cause, why: String, status: u8) {
-        match &mut self.end {
-            None => self.end = Some(End { cause, why, status, since: Instant::now() }),
+    /// With `keep_going` failures are unrelated and all of them become known, so that the lowest rank is the reason: which
+    /// of two that failed at the same time is heard of first is chance.
+    fn fail(&mut self, cause: Cause, rank: Option<usize>, why: String, status: u8) {
+        let since = match &self.end {
+            None => Instant::now(),
+            Some(end) if end.cause == Cause::Order => return,
+            Some(end) if self.keep_going && rank < end.rank => end.since,
             Some(end)
-                if end.cause == Cause::Status && cause == Cause::Death && end.since.elapsed() < GRACE =>
+                if !self.keep_going
+                    && end.cause == Cause::Status
+                    && cause == Cause::Death
+                    && end.since.elapsed() < GRACE =>
             {
                 if let Some(asked) = &mut self.asked {
                     asked.others = asked.others.saturating_sub(1);
                 }
-                *end = End { cause, why, status, since: end.since };
+                end.since
             }
-            Some(_) => {}
-        }
+            Some(_) => return,
+        };
+        self.end = Some(End { cause, rank, why, status, since });
     }
 
     /// Whether no more domains are to be started.
@@ -247,7 +257,7 @@ impl Job {
 
     /// Ends the job by order, whatever its domains do. False if they have been asked to end already.
     fn end(&self, why: String, status: u8, signal: u8) -> bool {
-        unpoisoned(&self.state).fail(Cause::Order, why, status);
+        unpoisoned(&self.state).fail(Cause::Order, None, why, status);
         self.ask_to_end(signal)
     }
 
@@ -301,7 +311,7 @@ impl Job {
             };
             let mut state = unpoisoned(&self.state);
             state.failed += 1;
-            state.fail(cause(exit), format!("{who} {how}"), status);
+            state.fail(cause(exit), Some(rank.rank), format!("{who} {how}"), status);
         }
     }
 }
@@ -375,26 +385,26 @@ mod tests {
     fn a_death_explains_the_failure_of_who_noticed_it() {
         let mut state = two_domains(false);
         state.live.remove(&"0.1.2".parse().unwrap());
-        state.fail(Cause::Status, "rank 0".into(), 1);
+        state.fail(Cause::Status, Some(0), "rank 0".into(), 1);
         assert_eq!(state.ask(), Some(vec!["1.1.3".parse().unwrap()]));
         assert_eq!(state.ask(), None, "they are asked once");
-        state.fail(cause(&Exit::Signalled { signal: 15 }), "rank 1".into(), 143);
+        state.fail(cause(&Exit::Signalled { signal: 15 }), Some(1), "rank 1".into(), 143);
         assert_eq!(
             reason(&state),
             (1, "rank 0; 1 domain that still ran was ended".into()),
             "that was our doing"
         );
-        state.fail(cause(&Exit::Signalled { signal: 9 }), "rank 1".into(), 137);
+        state.fail(cause(&Exit::Signalled { signal: 9 }), Some(1), "rank 1".into(), 137);
         assert_eq!(reason(&state), (137, "rank 1".into()));
-        state.fail(cause(&Exit::NodeLost { cause: String::new() }), "rank 2".into(), 1);
+        state.fail(cause(&Exit::NodeLost { cause: String::new() }), Some(2), "rank 2".into(), 1);
         assert_eq!(reason(&state).1, "rank 1", "the first death counts");
     }
 
     #[test]
     fn what_the_user_ordered_stays_the_reason() {
         let mut state = State::default();
-        state.fail(Cause::Order, "ended by SIGINT".into(), 130);
-        state.fail(Cause::Death, "rank 1".into(), 137);
+        state.fail(Cause::Order, None, "ended by SIGINT".into(), 130);
+        state.fail(Cause::Death, Some(1), "rank 1".into(), 137);
         assert_eq!(reason(&state).0, 130);
     }
 
@@ -403,7 +413,7 @@ mod tests {
         let mut state = two_domains(false);
         assert_eq!(state.next(), Next::Wait(AWHILE));
         state.live.remove(&"0.1.2".parse().unwrap());
-        state.fail(Cause::Death, "rank 0".into(), 137);
+        state.fail(Cause::Death, Some(0), "rank 0".into(), 137);
         assert!(matches!(state.next(), Next::Wait(time) if time <= NOTICE));
         state.end.as_mut().unwrap().since -= NOTICE;
         assert_eq!(state.next(), Next::Ask);
@@ -416,12 +426,24 @@ mod tests {
     }
 
     #[test]
+    fn of_failures_that_end_nothing_the_lowest_rank_is_the_reason() {
+        let mut state = two_domains(true);
+        state.fail(Cause::Status, Some(1), "rank 1".into(), 4);
+        state.fail(Cause::Status, Some(0), "rank 0".into(), 3);
+        state.fail(Cause::Death, Some(1), "rank 1".into(), 137);
+        assert_eq!(reason(&state), (3, "rank 0".into()), "in whichever order they are heard of");
+        state.fail(Cause::Order, None, "ended by SIGINT".into(), 130);
+        assert_eq!(reason(&state), (130, "ended by SIGINT".into()));
+    }
+
+    #[test]
     fn the_others_go_on_where_that_was_asked_for() {
         let mut state = two_domains(true);
-        state.fail(Cause::Status, "rank 0".into(), 3);
+        state.fail(Cause::Status, Some(0), "rank 0".into(), 3);
         state.end.as_mut().unwrap().since -= NOTICE;
         assert!(!state.is_over() && state.next() == Next::Wait(AWHILE));
         state.failed = 2;
+        state.fail(Cause::Status, Some(1), "rank 1".into(), 4);
         assert_eq!(reason(&state), (3, "rank 0; 2 of 2 domains failed".into()));
         assert!(state.ask().is_some() && state.is_over(), "the user can still end the job");
     }

@@ -32,7 +32,8 @@ use placement::{Placement, spread};
 ///
 /// When a domain fails, the others have a second to notice and end by themselves, then they are ended; with
 /// --keep-going they go on. Ctrl-C ends all of them; a second Ctrl-C does not wait. The exit status is that of the first
-/// domain that failed, 128 + N if signal N ended it, and 1 if its node was lost.
+/// domain that failed (with --keep-going, of the lowest rank that did), 128 + N if signal N ended it, and 1 if its node
+/// was lost.
 #[derive(Args, Debug)]
 #[command(override_usage = "tombolo run [OPTIONS] <IMAGE> [ARGS]...")]
 #[command(after_help = "\
