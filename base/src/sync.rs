@@ -76,3 +76,78 @@ pub fn prefetch_for_write(word: &AtomicU64) {
     #[cfg(any(loom, miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
     let _ = word;
 }
+
+/// Stores sixteen bytes as they lie, the first eight into the first word: two relaxed stores in one instruction where the
+/// processor has one that wide. The two words are not one atomic unit.
+///
+/// A processor keeps a bounded number of stores that wait for their lines (ADR 0022), and this takes one place for two
+/// words. `source` is read by words: whoever filled it by words a moment ago has them in the same queue, and a load wider
+/// than a queued store waits until that store, and every line before it, has come through.
+///
+/// Under a model checker, a simulator or an interpreter it is two stores of words.
+#[inline(always)]
+pub fn store_pair(words: &[AtomicU64; 2], source: &[u8; 16]) {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, sim, miri))))]
+    // SAFETY: `words` are sixteen bytes that may be written through a shared reference, as atomics may; `source` are sixteen
+    // that may be read. The instruction writes each aligned half of `words` whole, like the two relaxed stores that it
+    // stands for.
+    unsafe {
+        core::arch::asm!(
+            "movq {value}, qword ptr [{source}]",
+            "movhps {value}, qword ptr [{source} + 8]",
+            "movups xmmword ptr [{words}], {value}",
+            words = in(reg) words.as_ptr(),
+            source = in(reg) source.as_ptr(),
+            value = out(xmm_reg) _,
+            options(nostack, preserves_flags)
+        );
+    }
+    #[cfg(all(target_arch = "aarch64", not(any(loom, sim, miri))))]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!(
+            "ldr {first}, [{source}]",
+            "ldr {second}, [{source}, #8]",
+            "stp {first}, {second}, [{words}]",
+            words = in(reg) words.as_ptr(),
+            source = in(reg) source.as_ptr(),
+            first = out(reg) _,
+            second = out(reg) _,
+            options(nostack, preserves_flags)
+        );
+    }
+    #[cfg(any(loom, sim, miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    {
+        let (chunks, _) = source.as_chunks::<8>();
+        for (word, chunk) in words.iter().zip(chunks) {
+            word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Loads sixteen bytes as they lie; the counterpart of [`store_pair`].
+#[inline(always)]
+pub fn load_pair(words: &[AtomicU64; 2]) -> [u8; 16] {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, sim, miri))))]
+    // SAFETY: `words` are sixteen bytes that may be read. The instruction reads each of their aligned halves whole, like
+    // the two relaxed loads that it stands for.
+    unsafe {
+        let value: core::arch::x86_64::__m128i;
+        core::arch::asm!(
+            "movdqu {value}, [{words}]",
+            words = in(reg) words.as_ptr(),
+            value = out(xmm_reg) value,
+            options(nostack, preserves_flags, readonly)
+        );
+        core::mem::transmute(value)
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, sim, miri)))))]
+    {
+        let mut bytes = [0; 16];
+        let (chunks, _) = bytes.as_chunks_mut::<8>();
+        for (word, chunk) in words.iter().zip(chunks) {
+            *chunk = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        bytes
+    }
+}

@@ -1,10 +1,10 @@
 //! Payload between byte slices and the words of a slot.
 //!
-//! Words are moved in relaxed atomic accesses, each touched once. Bytes keep their address order whatever the
+//! Words are moved in relaxed atomic accesses, two at a time where that is one instruction, each touched once. Bytes keep their address order whatever the
 //! processor's byte order. Short ends go through a ladder of 4, 2 and 1 bytes: a copy of unknown length below
 //! eight would become a call.
 
-use tombolo_base::sync::{AtomicU64, Ordering::Relaxed};
+use tombolo_base::sync::{AtomicU64, Ordering::Relaxed, load_pair, store_pair};
 
 /// Stores `source` from the start of a slot's payload. The rest of the last word touched becomes zero.
 ///
@@ -13,30 +13,58 @@ use tombolo_base::sync::{AtomicU64, Ordering::Relaxed};
 /// up than to run.
 #[inline(always)]
 pub(crate) fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], source: &[u8]) {
+    let (pairs, last) = words.as_chunks::<2>();
+    let (blocks, rest) = source.as_chunks::<16>();
+    for (index, pair) in pairs.iter().enumerate() {
+        let Some(block) = blocks.get(index) else { return store_words(pair, rest) };
+        store_pair(pair, block);
+    }
+    store_words(last, rest);
+}
+
+/// Stores the end of a message, fewer than sixteen bytes.
+#[inline(always)]
+fn store_words(words: &[AtomicU64], source: &[u8]) {
     let (chunks, tail) = source.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let Some(chunk) = chunks.get(index) else {
-            if !tail.is_empty() {
-                word.store(low_bytes(tail).to_le(), Relaxed);
-            }
-            return;
-        };
+    let mut words = words.iter();
+    if let [chunk, ..] = chunks
+        && let Some(word) = words.next()
+    {
         word.store(u64::from_ne_bytes(*chunk), Relaxed);
+    }
+    if !tail.is_empty()
+        && let Some(word) = words.next()
+    {
+        word.store(low_bytes(tail).to_le(), Relaxed);
     }
 }
 
 /// Loads from the start of a slot's payload into `target`; as [`store`].
 #[inline(always)]
 pub(crate) fn load<const WORDS: usize>(words: &[AtomicU64; WORDS], target: &mut [u8]) {
+    let (pairs, last) = words.as_chunks::<2>();
+    let (blocks, rest) = target.as_chunks_mut::<16>();
+    for (index, pair) in pairs.iter().enumerate() {
+        let Some(block) = blocks.get_mut(index) else { return load_words(pair, rest) };
+        *block = load_pair(pair);
+    }
+    load_words(last, rest);
+}
+
+/// Loads the end of a message, fewer than sixteen bytes.
+#[inline(always)]
+fn load_words(words: &[AtomicU64], target: &mut [u8]) {
     let (chunks, tail) = target.as_chunks_mut::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let Some(chunk) = chunks.get_mut(index) else {
-            if !tail.is_empty() {
-                put_low_bytes(u64::from_le(word.load(Relaxed)), tail);
-            }
-            return;
-        };
+    let mut words = words.iter();
+    if let [chunk, ..] = chunks
+        && let Some(word) = words.next()
+    {
         *chunk = word.load(Relaxed).to_ne_bytes();
+    }
+    if !tail.is_empty()
+        && let Some(word) = words.next()
+    {
+        put_low_bytes(u64::from_le(word.load(Relaxed)), tail);
     }
 }
 

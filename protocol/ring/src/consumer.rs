@@ -147,6 +147,10 @@ impl Consumer {
         if self.is_single(word) {
             return Ok(Some(self.single(word)));
         }
+        if let Some(len_bytes) = self.pair_bytes(word) {
+            self.hear(word);
+            return Ok(Some(Message::new(self, len_bytes, 2)));
+        }
         self.prefetch_from = self.position + PREFETCH_AFTER_SLOTS;
         if self.nothing_new(word) {
             return Ok(None);
@@ -167,21 +171,28 @@ impl Consumer {
         if self.is_single(word) {
             return Glimpse::Message(self.single(word));
         }
-        if self.continues(word) {
-            let found = self.examine(word);
-            if found.slots != 0 {
-                return Glimpse::Message(Message::new(self, found.len_bytes, found.slots));
-            }
-            return Glimpse::Unclear;
+        if let Some(len_bytes) = self.pair_bytes(word) {
+            self.hear(word);
+            return Glimpse::Message(Message::new(self, len_bytes, 2));
         }
         self.prefetch_from = self.position + PREFETCH_AFTER_SLOTS;
         if self.nothing_new(word) { Glimpse::Nothing } else { Glimpse::Unclear }
     }
 
-    /// Of this lap, the first slot of several.
+    /// The length of the message that begins with this word, if it takes two slots and nothing is wrong with it.
     #[inline(always)]
-    fn continues(&self, word: u64) -> bool {
-        word & SINGLE_MASK == self.expected | MORE
+    fn pair_bytes(&self, word: u64) -> Option<usize> {
+        let payload_bytes = self.slots.payload_bytes();
+        if word & SINGLE_MASK != self.expected | MORE || control::length_bytes(word) != payload_bytes {
+            return None;
+        }
+        // Published by the first slot's word, so there already and not to be acquired again.
+        let second = self.slots.load_control(self.position + 1, Relaxed);
+        let rest_bytes = control::length_bytes(second);
+        let len_bytes = payload_bytes + rest_bytes;
+        let is_last = second & SINGLE_MASK == self.slots.tag(self.position + 1);
+        let fits = (1..=payload_bytes).contains(&rest_bytes) && len_bytes <= self.config.max_message_bytes();
+        (is_last && fits).then_some(len_bytes)
     }
 
     /// One comparison says: of this lap, a single slot, nothing reserved.
@@ -193,15 +204,21 @@ impl Consumer {
     /// The message that a control word found to be [single](Self::is_single) announces.
     #[inline(always)]
     fn single(&mut self, word: u64) -> Message<'_> {
+        self.hear(word);
+        if self.position >= self.prefetch_from {
+            self.slots.prefetch(self.position + PREFETCH_SLOTS);
+        }
+        Message::new(self, control::length_bytes(word), 1)
+    }
+
+    /// Takes note of the credit that came along.
+    #[inline(always)]
+    fn hear(&mut self, word: u64) {
         let credit = control::reverse_credit(word);
         // Where messages go one way only it is always the same, and a store is dearer than a look.
         if self.reverse_credit != credit {
             self.reverse_credit = credit;
         }
-        if self.position >= self.prefetch_from {
-            self.slots.prefetch(self.position + PREFETCH_SLOTS);
-        }
-        Message::new(self, control::length_bytes(word), 1)
     }
 
     /// Whether [`try_recv`](Self::try_recv) would return something else than `None`. Gives slots back as it does.

@@ -48,8 +48,14 @@ impl<'a> Message<'a> {
         let Some(target) = target.get_mut(..self.len_bytes) else {
             return Err(TargetTooShort { message_bytes: self.len_bytes, target_bytes });
         };
+        let (slots, position) = (&self.consumer.slots, self.consumer.position);
         if self.slots == 1 {
-            self.consumer.slots.load(self.consumer.position, target);
+            slots.load(position, target);
+        } else if self.slots == 2
+            && let Some((first, rest)) = target.split_at_mut_checked(slots.payload_bytes())
+        {
+            slots.load(position, first);
+            slots.load(position + 1, rest);
         } else {
             copy_fragments(self.consumer, target);
         }

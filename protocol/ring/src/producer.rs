@@ -1,7 +1,7 @@
 //! The sending end.
 
 use tombolo_base::SharedMemory;
-use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
+use tombolo_base::sync::Ordering::{self, Acquire, Relaxed, Release};
 
 use crate::config::{LayoutError, RingConfig, RingMemory, Variant};
 use crate::control::{CREDIT_SHIFT, LENGTH_SHIFT, MORE};
@@ -145,11 +145,22 @@ impl Producer {
     #[inline(always)]
     #[must_use = "the message may not have been sent"]
     pub fn try_send_short(&mut self, message: &[u8]) -> bool {
+        self.put_short(message, Release)
+    }
+
+    /// As [`try_send_short`](Self::try_send_short), behind a message that is held back.
+    #[inline(always)]
+    pub(crate) fn add_short(&mut self, message: &[u8]) -> bool {
+        self.put_short(message, Relaxed)
+    }
+
+    #[inline(always)]
+    fn put_short(&mut self, message: &[u8], order: Ordering) -> bool {
         if !self.has_single(message.len()) {
-            return self.try_send_pair(message);
+            return self.put_pair(message, order);
         }
         let word = self.word(self.position, message.len(), false);
-        self.slots.fill(self.position, message, word, Release);
+        self.slots.fill(self.position, message, word, order);
         self.bytes += message.len() as u64;
         self.position += 1;
         true
@@ -157,13 +168,13 @@ impl Producer {
 
     /// A message of two slots, the commonest that does not fit in one: a cache line of the caller's.
     #[inline(never)]
-    fn try_send_pair(&mut self, message: &[u8]) -> bool {
-        let is_pair = message.len() > self.slots.payload_bytes() && message.len() <= self.pair_max_bytes;
-        if !is_pair || self.limit - self.position < 2 {
+    fn put_pair(&mut self, message: &[u8], order: Ordering) -> bool {
+        let Some((first, rest)) = message.split_at_checked(self.slots.payload_bytes()) else { return false };
+        if rest.is_empty() || message.len() > self.pair_max_bytes || self.limit - self.position < 2 {
             return false;
         }
-        let (first, word) = self.stage(message);
-        self.slots.fill(self.position, first, word, Release);
+        self.slots.fill(self.position + 1, rest, self.word(self.position + 1, rest.len(), false), Relaxed);
+        self.slots.fill(self.position, first, self.word(self.position, first.len(), true), order);
         self.advance(2, message.len());
         true
     }

@@ -137,31 +137,27 @@ impl<'a> Batch<'a> {
     ///
     /// # Errors
     /// [`SendError`]; the message was not added, those before it still are.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, message: &[u8]) -> Result<(), SendError> {
-        if self.producer.has_single(message.len()) {
-            let word = self.producer.word(self.producer.position, message.len(), false);
-            self.add(message, word, 1, message.len());
-        } else {
-            let slots = self.producer.reserve(message.len())?;
-            let (first, word) = self.producer.stage(message);
-            self.add(first, word, slots, message.len());
+        // The first message of a batch is the one that is held back.
+        if self.producer.position != self.start.position && self.producer.add_short(message) {
+            return Ok(());
         }
-        Ok(())
+        self.push_slow(message)
     }
 
-    /// Fills the first slot of a message, of which all others were.
-    #[inline(always)]
-    fn add(&mut self, first: &[u8], word: u64, slots: u64, len_bytes: usize) {
+    #[inline(never)]
+    fn push_slow(&mut self, message: &[u8]) -> Result<(), SendError> {
+        let slots = self.producer.reserve(message.len())?;
+        let (first, mut word) = self.producer.stage(message);
         let position = self.producer.position;
-        let mut written = word;
         if position == self.start.position {
-            self.first_word = word;
             self.producer.hold_back();
-            written = self.producer.idle_word(position);
+            self.first_word = core::mem::replace(&mut word, self.producer.idle_word(position));
         }
-        self.producer.slots.fill(position, first, written, Relaxed);
-        self.producer.advance(slots, len_bytes);
+        self.producer.slots.fill(position, first, word, Relaxed);
+        self.producer.advance(slots, message.len());
+        Ok(())
     }
 
     /// Messages added so far.
